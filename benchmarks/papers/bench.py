@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from cl_graft.errors import InputError
 from cl_graft.experiments.bank_metadata import base_identity
 from cl_graft.experiments.config import ExperimentConfig
 from cl_graft.experiments.localized_task import refuse_stream_settings
@@ -82,7 +83,12 @@ class Bench:
         self.config = config.changed({"stream.data_seed": data_seed})
         self.seed, self.cell, self._cache = config.comparison.seeds[0], cell, cache
         self.device = pick_device(config.model.device)
-        tasks = load_tasks(self.config.stream, seed=self.seed, regressions=regressions)
+        tasks = load_tasks(self.config.stream, seed=self.seed)
+        for task in tasks:
+            if task.kind == "regression" and not regressions:
+                raise InputError(
+                    f"task {task.name!r} is a regression; this experiment runs classification tasks"
+                )
         loaded, self.stream = load_stream(self.config, tasks, cache=cache)
         self.identity = base_identity(loaded, self.config, seed=self.seed)
         self.model = text_model(loaded, self.stream, seed=self.seed).to(self.device)

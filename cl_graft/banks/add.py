@@ -15,7 +15,7 @@ from typing import Any, cast
 import torch
 from avalanche.logging import BaseLogger
 from avalanche.training.plugins import EvaluationPlugin
-from torch import Tensor, nn
+from torch import Tensor
 
 from cl_graft.banks.bank_of_run import find_bank_folder, track_change
 from cl_graft.banks.open_bank import OpenBank, open_bank
@@ -324,7 +324,7 @@ def _learnable_task(
         model,
         stream.benchmark.train_stream[0],
         label=stream.first_label,
-        criterion=nn.CrossEntropyLoss(),
+        criterion=stream.criterion,
         base=bank.base.fingerprint,
         device=model.task_model.device,
         dev=stream.benchmark.valid_stream[0],

@@ -9,9 +9,9 @@ It needs the bank's folder and the checkpoint of its base, so any later process 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast, overload
+from typing import TYPE_CHECKING, Any, overload
 
 import torch
 from torch import Tensor
@@ -20,10 +20,10 @@ from torch.nn import functional as F
 from cl_graft.banks.bank_base import check_base, load_base
 from cl_graft.banks.bank_of_run import find_bank_folder
 from cl_graft.banks.input_texts import InputText, check_texts
-from cl_graft.data import Prompt, Row, encode
-from cl_graft.errors import DamagedFile, InputError
-from cl_graft.grafts.bank import Entry, GraftBank, find_entry
+from cl_graft.errors import InputError
+from cl_graft.grafts.bank import GraftBank, find_entry
 from cl_graft.inference.task_switch import Switch
+from cl_graft.kinds import Answer, EncodedRows, Prompt, Row, find_kind
 from cl_graft.models import Loaded, load_head, longest_row
 from cl_graft.models.shared_states import share_below
 from cl_graft.models.task_server import TaskServer
@@ -42,32 +42,6 @@ Text = str | tuple[str, str]
 
 _LENGTH = 128
 """Tokens a row where an entry does not say."""
-
-
-@dataclass(frozen=True)
-class Answer:
-    """The answer of a task to one text.
-
-    Attributes:
-        label: Name of the likeliest label; the number itself for a regression.
-        probabilities: Probability of each label, by name, summing to 1; empty for a regression.
-        logits: Output of the model, in the order of the labels.
-        temperature: Number that divides the logits, > 0, so that the probability of an answer is
-            the share of such answers that were right on dev. None if the bank holds none: then the
-            probabilities are those of the model, which tend to be too high.
-        entry: Position of the entry that answered.
-    """
-
-    label: str | float
-    probabilities: Mapping[str, float]
-    logits: tuple[float, ...] = ()
-    temperature: float | None = None
-    entry: int | None = None
-
-    @property
-    def confidence(self) -> float | None:
-        """Probability of the label, in [0, 1]; None for a regression."""
-        return self.probabilities.get(str(self.label))
 
 
 @dataclass(frozen=True, eq=False)
@@ -254,8 +228,9 @@ class OpenBank:
         for first in range(0, len(texts), batch_size):
             rows, asked = texts[first : first + batch_size], positions[first : first + batch_size]
             if len(set(asked)) == 1:
-                logits = self.logits(self._encode(rows, asked[0]), asked[0])
-                answers += _answers(logits, self.bank.entries[asked[0]], asked[0])
+                encoded, own = self._encode(rows, asked[0])
+                logits = self.logits(encoded.inputs, asked[0])
+                answers += self._read_answers(logits, encoded, own, asked[0])
             else:
                 answers += self._answer_mixed(rows, asked, server)
         return answers
@@ -266,26 +241,43 @@ class OpenBank:
         """Answer a batch whose rows belong to different entries."""
         model = self.loaded.model.eval()
         encoded = [self._encode([row], at) for row, at in zip(rows, positions, strict=True)]
-        longest = max(one.shape[-1] for one in encoded)
-        x = torch.cat([F.pad(one, (0, longest - one.shape[-1])) for one in encoded])
-        found = server.answer(x.to(model.device), positions)
-        return [
-            _answers(logits[None].cpu(), self.bank.entries[at], at)[0]
-            for logits, at in zip(found, positions, strict=True)
-        ]
+        inputs = [one.inputs for one, _ in encoded]
+        longest = max(one.shape[-1] for one in inputs)
+        x = torch.cat([F.pad(one, (0, longest - one.shape[-1])) for one in inputs])
+        asked = [at for one, at in zip(inputs, positions, strict=True) for _ in one]
+        found = iter(server.answer(x.to(model.device), asked))
+        answers: list[Answer] = []
+        for (one, own), at in zip(encoded, positions, strict=True):
+            logits = torch.stack([next(found).cpu() for _ in one.inputs])
+            answers += self._read_answers(logits, one, own, at)
+        return answers
 
-    def _encode(self, texts: Sequence[InputText], position: int) -> Tensor:
-        """Encode texts as an entry learned to read them, (n, 2, L)."""
+    def _encode(self, texts: Sequence[InputText], position: int) -> tuple[EncodedRows, list[Row]]:
+        """Encode texts as an entry learned to read them; returns them beside their rows."""
         metadata: Mapping[str, Any] = self.bank.entries[position].metadata
         length: int = metadata.get("max_length") or _LENGTH
-        prompt = metadata.get("prompt")
-        return encode(
-            [Row(one.text, one.pair, 0) for one in texts],
+        prompt, kind = metadata.get("prompt"), find_kind(metadata)
+        rows = [kind.row(one.text, one.pair) for one in texts]
+        encoded = kind.encode(
+            rows,
             self.loaded.tokenizer,
-            family=cast(Any, self.loaded.model.family),
+            family=self.loaded.model.family,
             prompt=Prompt(prompt["template"], prompt["words"]) if prompt else None,
             max_length=min(length, longest_row(self.loaded.model) or length),
         )
+        return encoded, rows
+
+    def _read_answers(
+        self, logits: Tensor, encoded: EncodedRows, rows: Sequence[Row], position: int
+    ) -> list[Answer]:
+        """Return what an entry's logits say.
+
+        Raises:
+            DamagedFile: If the entry names another number of labels.
+        """
+        metadata = self.bank.entries[position].metadata
+        answers = find_kind(metadata).answer(logits, encoded, rows, metadata)
+        return [replace(answer, entry=position) for answer in answers]
 
 
 def open_bank(
@@ -326,31 +318,3 @@ def _input_text(text: Text, task: str | int, number: int) -> InputText:
     if not isinstance(first, str) or not isinstance(second, str | None):
         raise InputError(f"text {number} must be a string or a tuple of two, got {text!r}")
     return InputText(first, second, task, f"text {number}")
-
-
-def _answers(logits: Tensor, entry: Entry, position: int) -> list[Answer]:
-    """Return what logits, (n, classes), say.
-
-    Raises:
-        DamagedFile: If the entry names another number of labels.
-    """
-    metadata: Mapping[str, Any] = entry.metadata
-    names = [str(name) for name in metadata.get("label_names", [])]
-    if not names and logits.shape[1] == 1:
-        return [Answer(float(v), {}, (float(v),), entry=position) for v in logits[:, 0]]
-    names = names or [str(number) for number in range(logits.shape[1])]
-    if len(names) != logits.shape[1]:
-        raise DamagedFile(f"the bank names {len(names)} labels, and has {logits.shape[1]} logits")
-    found = metadata.get("temperature")
-    temperature = float(found["value"]) if isinstance(found, Mapping) else None
-    shares = (logits.double() / (temperature or 1.0)).softmax(-1)
-    return [
-        Answer(
-            names[int(row.argmax())],
-            dict(zip(names, share.tolist(), strict=True)),
-            tuple(row.tolist()),
-            temperature,
-            position,
-        )
-        for row, share in zip(logits, shares, strict=True)
-    ]

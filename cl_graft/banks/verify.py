@@ -23,7 +23,7 @@ from cl_graft.banks.file_checks import Check, check_checkpoint, check_run, read_
 from cl_graft.banks.open_bank import OpenBank, open_bank
 from cl_graft.experiments.bank_metadata import base_hashes, load_base_model
 from cl_graft.experiments.folders import CHECKPOINTS, is_run
-from cl_graft.grafts.bank import GraftBank, RecordedBatch, find_entries
+from cl_graft.grafts.bank import GraftBank, RecordedBatch, find_entries, pick_recorded
 from cl_graft.grafts.graft import find_parameters
 from cl_graft.grafts.hashing import environment, hash_tensors
 from cl_graft.results.run_results import RESULTS, RunResult, read_bank_record, read_result
@@ -228,7 +228,8 @@ def _check_recorded_batch(
 ) -> tuple[Outcome, float, tuple[str, ...]]:
     """Compare the logits of the recorded batch: outcome, difference and other environment."""
     with _threads(recorded_batch.environment.get("threads")):
-        logits = opened.logits(recorded_batch.inputs, position)
+        inputs = recorded_batch.inputs
+        logits = pick_recorded(opened.logits(inputs, position), inputs)
         here = environment(opened.loaded.model.device)
     keys = sorted(here.keys() | recorded_batch.environment.keys())
     elsewhere = tuple(

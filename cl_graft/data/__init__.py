@@ -3,13 +3,19 @@
 Nothing here imports transformers or datasets before a function needs them.
 """
 
-from cl_graft.data.encoding import encode, label_token_ids
 from cl_graft.data.few_shot import few_shot
 from cl_graft.data.load import load_task
 from cl_graft.data.presets import PRESETS, Preset
-from cl_graft.data.prompts import CAUSAL_PROMPTS, PROMPTS, Prompt
 from cl_graft.data.streams import STREAMS, Stream, register_stream
-from cl_graft.data.text_task import Row, TextTask
+from cl_graft.kinds import (
+    CAUSAL_PROMPTS,
+    PROMPTS,
+    Prompt,
+    Row,
+    TextTask,
+    encode,
+    label_token_ids,
+)
 
 __all__ = [
     "CAUSAL_PROMPTS",

@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from cl_graft.data.text_task import Row, TextTask
+from cl_graft.kinds.rows import Row
+from cl_graft.kinds.text_task import TextTask
 
 __all__ = ["audit", "describe_findings", "find_shared_rows"]
 

@@ -8,7 +8,8 @@ read together, so that all of them agree on classes.
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 from cl_graft.data.bad_rows import BadRows
 from cl_graft.data.labels import (
@@ -21,8 +22,8 @@ from cl_graft.data.labels import (
 from cl_graft.data.presets import Preset
 from cl_graft.data.record_files import Columns, Record, RecordFile
 from cl_graft.data.text_files import find_fault
-from cl_graft.data.text_task import Row
 from cl_graft.errors import InputError, listed, nearest
+from cl_graft.kinds.rows import Row
 
 __all__ = ["LabelledRows", "find_texts", "to_rows"]
 
@@ -32,6 +33,7 @@ _TEXTS: tuple[tuple[str, str | None], ...] = (
     ("premise", "hypothesis"),
     ("question1", "question2"),
     ("question", "sentence"),
+    ("question", "context"),
     ("text1", "text2"),
     ("text", None),
     ("sentence", None),
@@ -52,13 +54,17 @@ class LabelledRows:
         columns: Columns that the rows are from.
         without_labels: Splits that were left out, as they have no labels.
         positive: Label that the data declare as the positive one; None if they declare none.
+        kind: Name of the kind of tasks; empty for a classification or a regression.
+        fields: Further fields of the `TextTask`.
     """
 
     splits: Mapping[str, tuple[Row, ...]]
     label_names: tuple[str, ...]
     columns: Columns
-    without_labels: tuple[str, ...]
+    without_labels: tuple[str, ...] = ()
     positive: str | None = None
+    kind: str = ""
+    fields: Mapping[str, Any] = field(default_factory=dict)
 
 
 def to_rows(

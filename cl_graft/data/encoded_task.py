@@ -16,9 +16,12 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from cl_graft.data.encoding import Family, encode_rows, label_token_ids
-from cl_graft.data.prompts import Prompt
-from cl_graft.data.text_task import Row, TextTask
+from cl_graft.errors import InputError
+from cl_graft.kinds.prompts import Prompt
+from cl_graft.kinds.rows import EncodedRows, Row
+from cl_graft.kinds.text_encoding import Family, label_token_ids
+from cl_graft.kinds.text_task import TextTask
+from cl_graft.metrics.task_score import Scorer
 from cl_graft.runtime.batching import sort_by_length, text_lengths
 from cl_graft.runtime.cache import Cache, cache_key
 
@@ -37,10 +40,12 @@ class EncodedTask:
 
     Attributes:
         task: The text task.
-        splits: Inputs, int64 (n, 2, L), and targets, (n,), of ``train``, ``valid`` and ``test``.
+        splits: Inputs, int64 (n, 2, L), and targets, (n,) or (n, P), of ``train``, ``valid`` and
+            ``test``. A row may have several inputs, the windows of a passage.
         rows: Numbers of the text task's rows in the order of `splits`, int64 (n,), by split.
         label_tokens: Every label's tokens, for prompts; None for encoders.
         cut: Number of rows that were longer than L tokens, by split.
+        scorer: Score of outputs and targets, where the task's metric needs the texts.
     """
 
     task: TextTask
@@ -48,6 +53,7 @@ class EncodedTask:
     rows: dict[str, Tensor]
     label_tokens: tuple[tuple[int, ...], ...] | None
     cut: dict[str, int]
+    scorer: Scorer | None = None
 
     def __repr__(self) -> str:
         length = self.splits["train"][0].shape[-1]
@@ -91,54 +97,77 @@ def encode_task(
         cache: Keeps the tokens.
 
     Raises:
-        InputError: If a prompt does not fit the family or a label word has several tokens.
+        InputError: If the family cannot answer the kind of task, a prompt does not fit it, or a
+            label word has several tokens.
     """
-    prompt, tokens = find_prompt(task, family), tokenize_labels(task, tokenizer, family)
-    kind = torch.float32 if task.regression else torch.int64
-    texts: dict[str, Sequence[Row]] = {"train": task.train, "valid": task.dev, "test": task.test}
-    inputs, cut = _encode_splits(task, texts, tokenizer, family, prompt, max_length, cache)
+    if family not in task.own_kind.families:
+        raise InputError(
+            f"a {task.kind.replace('_', ' ')} task needs a model of the family "
+            f"{' or '.join(task.own_kind.families)}, got {family}"
+        )
+    tokens = tokenize_labels(task, tokenizer, family)
+    encoded = _encode_splits(task, tokenizer, family, max_length, cache)
     splits, numbers = {}, {}
-    for name, rows in texts.items():
-        lengths = text_lengths(inputs[name])
-        order = torch.arange(len(rows))
+    for name, rows in encoded.items():
+        lengths = text_lengths(rows.inputs)
+        order = torch.arange(len(rows.inputs))
         if name != "train" and lengths is not None:
             order = sort_by_length(lengths)
-        targets = torch.tensor([row.label for row in rows], dtype=kind)
-        splits[name] = inputs[name][order], targets[order]
-        numbers[name] = order
-    return EncodedTask(task, splits, numbers, tokens, cut)
+        splits[name] = rows.inputs[order], rows.targets[order]
+        numbers[name] = rows.numbers[order]
+    cut = {name: rows.cut for name, rows in encoded.items()}
+    scorer = task.own_kind.scorer(task, encoded)
+    return EncodedTask(task, splits, numbers, tokens, cut, scorer)
 
 
 def _encode_splits(
-    task: TextTask,
-    texts: Mapping[str, Sequence[Row]],
-    tokenizer: Tokenizer,
-    family: Family,
-    prompt: Prompt | None,
-    max_length: int,
-    cache: Cache | None,
-) -> tuple[dict[str, Tensor], dict[str, int]]:
-    """Return the encoded rows of every split, and how many were cut, from the cache if it can."""
+    task: TextTask, tokenizer: Tokenizer, family: Family, max_length: int, cache: Cache | None
+) -> dict[str, EncodedRows]:
+    """Return the encoded rows of every split, from the cache if it can."""
+    texts: dict[str, Sequence[Row]] = {"train": task.train, "valid": task.dev, "test": task.test}
+    prompt = find_prompt(task, family)
     key = cache_key(
         "tokens", task.fingerprint, _make_recipe(tokenizer, family, prompt, max_length), 0
     )
-    found = cache.get(key) if cache is not None else None
-    padding: Any = tokenizer.pad_token_id or 0
+    plain = task.kind in ("classification", "regression")  # others keep places, too
+    found = cache.get(key) if cache is not None and plain else None
     if found is not None:
         tensors, values = found
-        return {n: _pad(tensors, n, max_length, padding) for n in texts}, values["cut"]
-    encoded = {
-        name: encode_rows(rows, tokenizer, family=family, prompt=prompt, max_length=max_length)
-        for name, rows in texts.items()
-    }
-    inputs = {name: made.inputs for name, made in encoded.items()}
-    cut = {name: made.cut for name, made in encoded.items()}
-    if cache is not None:
-        kept = {
-            key: part for name in texts for key, part in _strip_padding(inputs[name], name).items()
+        return {
+            name: _restore(
+                task, rows, _pad(tensors, name, max_length, tokenizer), values["cut"][name]
+            )
+            for name, rows in texts.items()
         }
+    encoded: dict[str, EncodedRows] = {}
+    first = 0
+    for name, rows in texts.items():
+        encoded[name] = task.own_kind.encode(
+            rows,
+            tokenizer,
+            family=family,
+            prompt=prompt,
+            max_length=max_length,
+            first=first,
+            task=task,
+        )
+        first += len(encoded[name].inputs)
+    if cache is not None and plain:
+        kept = {
+            key: part
+            for name, rows in encoded.items()
+            for key, part in _strip_padding(rows.inputs, name).items()
+        }
+        cut = {name: rows.cut for name, rows in encoded.items()}
         cache.put(key, kept, {"task": task.name, "cut": cut})
-    return inputs, cut
+    return encoded
+
+
+def _restore(task: TextTask, rows: Sequence[Row], inputs: Tensor, cut: int) -> EncodedRows:
+    """Return rows whose inputs were kept."""
+    dtype = torch.float32 if task.kind == "regression" else torch.int64
+    targets = torch.tensor([row.label for row in rows], dtype=dtype)
+    return EncodedRows(inputs, targets, torch.arange(len(rows)), cut)
 
 
 def _make_recipe(
@@ -179,8 +208,9 @@ def _strip_padding(inputs: Tensor, name: str) -> dict[str, Tensor]:
     }
 
 
-def _pad(kept: Mapping[str, Tensor], name: str, max_length: int, padding: int) -> Tensor:
+def _pad(kept: Mapping[str, Tensor], name: str, max_length: int, tokenizer: Tokenizer) -> Tensor:
     """Put the padding back."""
+    padding: Any = tokenizer.pad_token_id or 0
     lengths = kept[f"{name}.lengths"]
     within = torch.arange(max_length) < lengths[:, None]
     ids = torch.full(within.shape, padding, dtype=torch.int64)

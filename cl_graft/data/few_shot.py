@@ -10,8 +10,8 @@ data seed has nothing to do with the seed of a model; a smaller k is a part of a
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from cl_graft.data.text_task import Row
 from cl_graft.errors import InputError, listed
+from cl_graft.kinds.rows import Row
 from cl_graft.runtime.seeding import permutation
 
 __all__ = ["FewShot", "few_shot", "hold_out_test"]

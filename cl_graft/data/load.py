@@ -11,7 +11,7 @@ from __future__ import annotations
 import functools
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,13 +20,14 @@ from cl_graft.data.bad_rows import BadRows, OnBadRow
 from cl_graft.data.columns import LabelledRows
 from cl_graft.data.few_shot import few_shot, hold_out_test
 from cl_graft.data.presets import PRESETS, Preset
-from cl_graft.data.prompts import CAUSAL_PROMPTS, PROMPTS, Prompt, default_prompts
 from cl_graft.data.readers import read_rows
 from cl_graft.data.record_files import Columns
 from cl_graft.data.task_place import GENERATED_PREFIX, TaskPlace, find_place
 from cl_graft.data.text_files import Reading
-from cl_graft.data.text_task import Row, TextTask
 from cl_graft.errors import InputError
+from cl_graft.kinds.prompts import CAUSAL_PROMPTS, PROMPTS, Prompt, default_prompts
+from cl_graft.kinds.rows import Row
+from cl_graft.kinds.text_task import KINDS, TextTask
 
 if TYPE_CHECKING:
     from cl_graft.data.synthetic import GeneratedTask
@@ -56,6 +57,7 @@ def load_task(
     where: Mapping[str, str] | None = None,
     label_names: Sequence[str] | None = None,
     metric: str | None = None,
+    kind: str | None = None,
     positive: str | None = None,
     max_length: int | None = None,
     prompt: Prompt | None = None,
@@ -94,7 +96,9 @@ def load_task(
         where: Values by column, as in ``{"domain": "banking"}``: only rows that have them are
             taken, and the task's labels are those that they have.
         label_names: Label names in the order of class ids; empty for a regression.
-        metric: Name of a metric, in place of the preset's, or accuracy (pearson for a regression).
+        metric: Name of a metric, in place of the preset's, or of the kind's first one.
+        kind: Name of the kind of tasks, one of `cl_graft.kinds.KINDS`; None means that whose
+            columns the data have.
         positive: The label of which the metric "f1" is the F1, in place of the one that a
             `meta.json` or the preset names, or of the second of two labels.
         max_length: Tokens a row, in place of the preset's, or 128.
@@ -126,28 +130,29 @@ def load_task(
     columns = Columns(text=text, text_pair=text_pair, label=label)
     place = find_place(name, data)
     if place.generated is not None:
-        if columns != Columns() or label_names is not None or encoding is not None or where:
+        named = (label_names, encoding, kind, where)
+        if columns != Columns() or any(one is not None for one in named):
             raise InputError(
-                f"{name!r} is generated: it has no columns, labels or encoding to name"
+                f"{name!r} is generated: it has no columns, labels, kind or encoding to name"
             )
         loaded = _generate(place.generated, shots, data_seed)
         preset, bad_rows = None, BadRows()
     else:
         changed = {"encoding": encoding, "max_megabytes": max_megabytes, "where": where}
         reading = Reading(**{key: value for key, value in changed.items() if value is not None})
-        read = _read(place, columns, label_names, reading, on_bad_row)
+        read = _read(place, columns, label_names, kind, reading, on_bad_row)
         loaded = _choose_rows(place, read, shots, data_seed, shots_short)
         preset, bad_rows = read.preset, read.bad_rows
 
-    names = loaded.label_names
+    names, loaded_kind = loaded.label_names, loaded.kind
     pair = loaded.train[0].text_pair is not None
     fallback: tuple[Prompt | None, Prompt | None] = (None, None)
     if preset is not None or (place.generated is not None and place.name in PROMPTS):
         fallback = PROMPTS.get(place.name), CAUSAL_PROMPTS.get(place.name)
-    elif names:
+    elif names and not loaded_kind:
         fallback = default_prompts(names, pair=pair)
-    plain = "accuracy" if names else "pearson"
-    metric = metric or (preset.metric if preset else plain)
+    own_kind = KINDS.find(loaded_kind or ("classification" if names else "regression"))
+    metric = metric or (preset.metric if preset else own_kind.metrics[0])
     if positive is None and metric == "f1" and len(names) == 2:
         positive = loaded.positive or (preset and preset.positive) or names[1]
     positive = preset.aliases.get(positive or "", positive) if preset else positive
@@ -165,6 +170,8 @@ def load_task(
         causal_prompt=causal_prompt or fallback[1],
         max_length=max_length or (preset.max_length if preset else 128),
         source={**loaded.source, **shown},
+        kind=own_kind.name,
+        **loaded.fields,
     ).with_limits(seed=data_seed, max_train=max_train, max_dev=max_dev, max_test=max_test)
     counts = audit(task)
     notes = [*loaded.notes, *describe_findings(task, counts)]
@@ -184,6 +191,8 @@ class _Loaded:
     source: dict[str, Any]
     notes: tuple[str, ...] = ()
     positive: str | None = None
+    kind: str = ""
+    fields: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,6 +207,7 @@ def _read(
     place: TaskPlace,
     columns: Columns,
     label_names: Sequence[str] | None,
+    kind: str | None,
     reading: Reading,
     on_bad_row: OnBadRow,
 ) -> _Read:
@@ -210,6 +220,7 @@ def _read(
             columns=columns,
             label_names=label_names,
             preset=preset,
+            kind=kind,
             reading=reading,
             bad_rows=bad_rows,
         )
@@ -221,6 +232,8 @@ def _read(
     read = read_as(preset)
     pair = read.rows.columns.text_pair is not None
     why = preset.explain_misfit(read.rows.label_names, pair=pair)
+    if read.rows.kind not in ("", "classification", "regression"):
+        why = f"these data are of a {read.rows.kind.replace('_', ' ')} task"
     if not why:
         return read
     if place.path is None:
@@ -237,10 +250,11 @@ def _choose_rows(
 ) -> _Loaded:
     rows = read.rows
     train, dev, test, rule = _three_splits(rows, data_seed)
+    classes = rows.label_names if not rows.kind or KINDS[rows.kind].needs_classes else ()
     try:
         chosen = few_shot(
             train,
-            label_names=rows.label_names,
+            label_names=classes,
             shots=shots,
             data_seed=data_seed,
             dev=dev,
@@ -266,6 +280,8 @@ def _choose_rows(
         source=source,
         notes=tuple(note for note in notes if note),
         positive=rows.positive,
+        kind=rows.kind,
+        fields=rows.fields,
     )
 
 

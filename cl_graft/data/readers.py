@@ -15,6 +15,7 @@ from pathlib import Path
 from cl_graft.data.bad_rows import BadRows
 from cl_graft.data.columns import LabelledRows, to_rows
 from cl_graft.data.huggingface import is_saved_dataset, read_hub_dataset, read_saved_dataset
+from cl_graft.data.kind_rows import choose_kind, read_kind_rows
 from cl_graft.data.presets import Preset
 from cl_graft.data.record_files import (
     SUFFIXES,
@@ -42,6 +43,7 @@ def read_rows(
     columns: Columns | None = None,
     label_names: Sequence[str] | None = None,
     preset: Preset | None = None,
+    kind: str | None = None,
     reading: Reading | None = None,
     bad_rows: BadRows | None = None,
 ) -> LabelledRows:
@@ -55,6 +57,7 @@ def read_rows(
         label_names: Declared label names, in the order of class ids; empty for a regression. They
             go before those of the data.
         preset: Known data set that these rows may be of.
+        kind: Name of the kind of tasks; None means that whose columns the data have.
         reading: Encoding and limits of the files, and which rows are taken. Of chosen rows, labels
             that none of them has are no labels of the task.
         bad_rows: Collects rows that cannot be used; its `warn` logs what was left out. None means
@@ -65,7 +68,7 @@ def read_rows(
             seconds, if the hub cannot be reached.
     """
     reading, bad = reading or Reading(), bad_rows or BadRows()
-    declared, positive = None, None
+    declared, positive, span_types = None, None, None
     if isinstance(source, str):
         name, _, config = source.partition(":")
         records = _select_splits(read_hub_dataset(name, config or None, reading=reading), name)
@@ -73,10 +76,21 @@ def read_rows(
         if not source.exists():
             raise InputError(f"{source}: {explain_missing(source)}")
         if source.is_dir():
-            declared, positive = _read_meta(source)
+            declared, positive, span_types = _read_meta(source)
         records = _read_files(source, reading, bad)
     records = {split: _choose(file, reading.where) for split, file in records.items()}
     asked, label_names = label_names, declared if label_names is None else label_names
+    if columns in (None, Columns()) and (own := choose_kind(records["train"], kind)) is not None:
+        names = {"label_names": label_names, "span_types": span_types}
+        rows = read_kind_rows(
+            own,
+            records,
+            declared={name: given for name, given in names.items() if given},
+            bad_rows=bad,
+        )
+        if bad_rows is None:
+            bad.warn()
+        return rows
     rows = to_rows(
         records,
         columns=columns or Columns(),
@@ -88,7 +102,7 @@ def read_rows(
         rows = _drop_unused_labels(rows)
     if bad_rows is None:
         bad.warn()
-    return replace(rows, positive=positive)
+    return replace(rows, positive=positive, kind=kind or "")
 
 
 def read_train_records(path: Path, *, reading: Reading | None = None) -> RecordFile:
@@ -209,20 +223,24 @@ def _select_splits(files: Mapping[str, RecordFile], place: str) -> dict[str, Rec
     return found
 
 
-def _read_meta(folder: Path) -> tuple[tuple[str, ...] | None, str | None]:
-    """Read the label names that a folder's `meta.json` declares, and which is the positive one."""
+def _read_meta(
+    folder: Path,
+) -> tuple[tuple[str, ...] | None, str | None, tuple[str, ...] | None]:
+    """Read what a folder's `meta.json` declares: label names, the positive one, and span types."""
     path = folder / "meta.json"
     if not path.is_file():
-        return None, None
+        return None, None, None
     try:
         meta = json.loads(path.read_text(encoding="utf-8-sig"))
         names, positive = meta.get("label_names"), meta.get("positive")
+        types = meta.get("span_types")
     except (ValueError, AttributeError, RecursionError) as error:
         raise InputError(f"{path}: not a readable JSON object ({error})") from None
     if positive is not None and not isinstance(positive, str):
         raise InputError(f"{path}: positive must be a label's name, got {positive!r}")
-    if names is None:
-        return None, positive
-    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
-        raise InputError(f"{path}: label_names must be a list of texts, got {names!r}")
-    return tuple(names), positive
+    for name, given in {"label_names": names, "span_types": types}.items():
+        if given is not None and not (
+            isinstance(given, list) and all(isinstance(one, str) for one in given)
+        ):
+            raise InputError(f"{path}: {name} must be a list of texts, got {given!r}")
+    return None if names is None else tuple(names), positive, types and tuple(types)

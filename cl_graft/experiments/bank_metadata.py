@@ -219,8 +219,16 @@ def task_metadata(
             "shots": config.stream.shots,
             "data_fingerprint": task.fingerprint,
             "settings_sha256": _settings_sha256(config, seed=seed, may_build_on=may_build_on),
+            **_kind(task),
         },
     )
+
+
+def _kind(task: TextTask) -> dict[str, Any]:
+    """Return what a task's kind records; nothing where label names tell the kind."""
+    if task.kind in ("classification", "regression"):
+        return {}
+    return {"kind": task.kind, **task.own_kind.metadata(task)}
 
 
 def is_recorded(task: TaskMetadata, *, by: Mapping[str, object]) -> bool:

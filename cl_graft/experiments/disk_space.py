@@ -71,7 +71,7 @@ def reserve_disk_space(
         graft = (k * size + 2 * packed_size(k, total)) * (2 if grafting.keep_standalone else 1)
         needs["bank"] = 0
         for encoded in stream.tasks:
-            classes = max(1, encoded.task.num_classes)
+            classes = max(1, encoded.task.num_outputs)
             head = 4 * classes * (model.hidden_size + 1)
             recorded_batch = 8 * (5 * encoded.splits["train"][0].shape[-1] + 4 * classes)
             needs["bank"] += graft + head + recorded_batch + _NAMES

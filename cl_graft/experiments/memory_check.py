@@ -5,11 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from cl_graft.data.encoded_task import EncodedTask
 from cl_graft.grafts.model_state import preserve_modes
-from cl_graft.models import TaskModel, make_head
+from cl_graft.kinds.task_head import make_task_head
+from cl_graft.metrics import task_loss
+from cl_graft.models import TaskModel
 from cl_graft.runtime.batching import sort_by_length, text_lengths
 from cl_graft.runtime.seeding import seeded
 from cl_graft.strategies.benchmark import TextStream
@@ -40,16 +42,12 @@ def measure_memory(model: TaskModel, stream: TextStream, settings: FineTuning) -
     )
     rows = sort_by_length(lengths)[:count]
     inputs, targets = (tensor[rows].to(model.device) for tensor in task.splits["train"])
-    head = make_head(
-        model, classes=task.task.num_classes, label_token_ids=task.label_tokens, seed=0
-    )
+    head = make_task_head(model, task.task, label_tokens=task.label_tokens, seed=0)
     model.add_head(_LABEL, head)
     try:
         with preserve_modes(model), seeded(0, "memory"):
             model.train()
-            activations = activation_bytes(
-                model, lambda: nn.functional.cross_entropy(model(inputs, _LABEL), targets)
-            )
+            activations = activation_bytes(model, lambda: task_loss(model(inputs, _LABEL), targets))
     finally:
         del model.heads[str(_LABEL)]
     return {

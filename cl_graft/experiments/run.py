@@ -20,7 +20,6 @@ from typing import Any
 from avalanche.evaluation.metrics import loss_metrics
 from avalanche.training.plugins import EvaluationPlugin
 from avalanche.training.templates import SupervisedTemplate
-from torch import nn
 
 from cl_graft.data import TextTask
 from cl_graft.errors import InputError
@@ -338,7 +337,7 @@ class _Run:
                     setup.model,
                     experience,
                     label=label,
-                    criterion=nn.CrossEntropyLoss(),  # as strategies have it: the cache is theirs
+                    criterion=setup.stream.criterion,  # as strategies have it: the cache is theirs
                     base=setup.identity.fingerprint,
                     device=setup.device,
                     dev=streams["valid"][label],

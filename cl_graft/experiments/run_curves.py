@@ -65,7 +65,7 @@ def draw_end(result: RunResult, scores: StreamScores, curves: OncePerStepTensorb
         curves.add_figure("overlap", overlap_heatmap(result.overlap, result.tasks), step)
     for j, name in enumerate(result.tasks):
         logits, targets = scores.predictions(j)
-        if targets.is_floating_point():
-            continue  # a regression has no confidence
+        if targets.ndim > 1 or targets.is_floating_point():
+            continue  # only classes of rows have a confidence
         bins = reliability_bins(logits.double().softmax(dim=1), targets)
         curves.add_figure(f"reliability/{name}", reliability_diagram(bins, title=name), step)

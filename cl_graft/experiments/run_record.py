@@ -192,7 +192,7 @@ def _reliability(
     found: dict[str, dict[str, list[float | None]]] = {}
     for j, name in enumerate(names):
         logits, targets = scores.predictions(j)
-        if targets.is_floating_point():
+        if targets.ndim > 1 or targets.is_floating_point():
             continue
         bins = reliability_bins(logits.double().softmax(dim=1), targets)
         counts = bins.counts.tolist()

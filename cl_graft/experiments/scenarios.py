@@ -85,7 +85,7 @@ def _number_classes(tasks: Sequence[TextTask], *, size: int | None) -> tuple[Tex
     experiences: list[TextTask] = []
     first = 0
     for task in tasks:
-        count = task.num_classes
+        count = task.num_outputs
         step = size or count
         for start in range(0, count, step):
             group = range(start, min(start + step, count))

@@ -43,8 +43,9 @@ def make_schedule(config: ExperimentConfig, task: TextTask) -> FineTuning:
     """Return the dense schedule of a task, before any choice on dev."""
     if not config.training.paper_steps:
         return config.fine_tuning
-    shots = config.stream.shots or math.ceil(len(task.train) / task.num_classes)
-    steps = 16 * task.num_classes * min(shots, PAPER_MOST_SHOTS)
+    classes = max(1, len(task.class_names))
+    shots = config.stream.shots or math.ceil(len(task.train) / classes)
+    steps = 16 * classes * min(shots, PAPER_MOST_SHOTS)
     return replace(config.fine_tuning, steps=steps)
 
 

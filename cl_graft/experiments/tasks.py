@@ -10,14 +10,14 @@ from typing import cast
 from cl_graft.data import TextTask, load_task
 from cl_graft.data.audit import find_shared_rows
 from cl_graft.data.encoded_task import encode_task
-from cl_graft.data.encoding import Family
 from cl_graft.data.readers import explain_missing
 from cl_graft.data.streams import find_stream
 from cl_graft.data.task_place import find_place
-from cl_graft.data.text_task import check_task_name
 from cl_graft.errors import InputError, nearest
 from cl_graft.experiments.config.stream_settings import StreamSettings, TaskSettings
 from cl_graft.experiments.scenarios import fit_scenario
+from cl_graft.kinds.text_encoding import Family
+from cl_graft.kinds.text_task import check_task_name
 from cl_graft.models import Loaded, longest_row
 from cl_graft.results.run_results import RunResult
 
@@ -26,9 +26,7 @@ __all__ = ["check_tasks", "load_tasks", "refuse_other_data", "tasks_to_build_on"
 _ROWS_TRIED = 4
 
 
-def load_tasks(
-    stream: StreamSettings, *, seed: int, regressions: bool = False
-) -> tuple[TextTask, ...]:
+def load_tasks(stream: StreamSettings, *, seed: int) -> tuple[TextTask, ...]:
     """Load the tasks of a stream for the run with a seed, in the stream's scenario.
 
     Test rows of a task that another task learns from are counted in the notes of its `source`.
@@ -37,7 +35,6 @@ def load_tasks(
     Args:
         stream: Settings of the stream.
         seed: Seed of the run.
-        regressions: Whether a task may be a regression.
 
     Raises:
         InputError: If a folder lacks tasks of the named stream, a task is unknown, its data cannot
@@ -51,9 +48,6 @@ def load_tasks(
     for name, count in Counter(task.name for task in tasks).items():
         if count > 1:
             raise InputError(f"{count} of the tasks are called {name!r}: results go by task name")
-    for task in tasks:
-        if task.regression and not regressions:
-            raise InputError(f"task {task.name!r} is a regression; this runs classification tasks")
     tasks = tuple(
         replace(task, source={**task.source, "notes": [*_notes(task), *notes]})
         for task, notes in zip(tasks, find_shared_rows(tasks), strict=True)

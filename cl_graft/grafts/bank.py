@@ -31,6 +31,7 @@ __all__ = [
     "check_builds_on",
     "find_entries",
     "find_entry",
+    "pick_recorded",
 ]
 
 Mode = Literal["prefix", "isolated"]
@@ -75,7 +76,8 @@ class RecordedBatch:
 
     Attributes:
         inputs: Encoded batch.
-        logits: Logits right after the task was learned, shape (rows, classes).
+        logits: Logits right after the task was learned, shape (rows, classes); of tasks that answer
+            at tokens those that `pick_recorded` picks.
         environment: Threads, device and versions of the recording, under which bits are promised.
     """
 
@@ -85,6 +87,31 @@ class RecordedBatch:
 
     def __repr__(self) -> str:
         return f"RecordedBatch({len(self.inputs)} rows, logits of shape {tuple(self.logits.shape)})"
+
+
+_RECORDED_TOKENS = 8
+_RECORDED_VALUES = 64
+
+
+def pick_recorded(outputs: Tensor, inputs: Tensor) -> Tensor:
+    """Return the part of a model's outputs that an entry records, (rows, values).
+
+    Logits of rows, (n, K), are recorded whole. Where a model answers at tokens, a row has thousands
+    of logits, so up to 64 are taken, evenly, of the last 8 tokens that all rows have.
+
+    Args:
+        outputs: Outputs of the model, (n, …); one axis has as many places as a row has tokens.
+        inputs: Encoded rows, (n, 2, L); 0 in the second part is padding.
+    """
+    if outputs.ndim == 2:
+        return outputs
+    length = inputs.shape[-1]
+    shortest = int((inputs[:, 1] != 0).sum(1).min())
+    axis = next(axis for axis in range(1, outputs.ndim) if outputs.shape[axis] == length)
+    first = max(0, shortest - _RECORDED_TOKENS)
+    values = outputs.narrow(axis, first, shortest - first).flatten(1)
+    places = torch.linspace(0, values.shape[1] - 1, min(_RECORDED_VALUES, values.shape[1]))
+    return values[:, places.round().long()].contiguous()
 
 
 @dataclass(frozen=True, eq=False)

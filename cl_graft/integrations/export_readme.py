@@ -2,7 +2,7 @@
 
 The lines work without cl_graft. They define `answer(text, pair)`, which returns the logits of one
 text, of shape (labels,), fp32, in the order of the labels. A prompt is filled as in
-`cl_graft.data.encoding`: a text that is too long loses its end, the longer of two first; the
+`cl_graft.kinds.text_encoding`: a text that is too long loses its end, the longer of two first; the
 template is never cut, and a special token that a text spells out stays plain characters.
 """
 
@@ -12,8 +12,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 from cl_graft.data import Prompt
-from cl_graft.data.encoding import Family, split_template
-from cl_graft.data.prompts import Piece
+from cl_graft.kinds.prompts import Piece
+from cl_graft.kinds.text_encoding import Family, split_template
 from cl_graft.models.load import AUTO_CLASSES
 from cl_graft.runtime.escaping import for_markdown, for_markdown_code, for_python
 

@@ -21,7 +21,6 @@ from cl_graft.banks.add import choose_label
 from cl_graft.banks.bank_of_run import find_bank_folder, track_change
 from cl_graft.banks.open_bank import open_bank
 from cl_graft.data import Prompt, label_token_ids
-from cl_graft.data.encoding import Family
 from cl_graft.errors import InputError, listed
 from cl_graft.experiments.bank_metadata import base_identity, load_base_model
 from cl_graft.experiments.config import config_from
@@ -32,6 +31,7 @@ from cl_graft.grafts.hashing import hash_tensors
 from cl_graft.grafts.region import Layout, Region
 from cl_graft.grafts.selection import top_k
 from cl_graft.integrations.import_sources import Source, Tuned, find_source, read_source
+from cl_graft.kinds.text_encoding import Family
 from cl_graft.models import Loaded, check_head, graftable_parameters, make_head
 from cl_graft.storage import append_entry
 from cl_graft.storage.bank_index import holds_no_bank_yet

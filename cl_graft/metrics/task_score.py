@@ -10,10 +10,11 @@ import math
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from importlib import import_module
+from typing import Any, Protocol, TypeVar
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional as F
 
 from cl_graft.errors import InputError, NotFinite
@@ -21,8 +22,11 @@ from cl_graft.runtime.registry import Registry
 
 __all__ = [
     "METRICS",
+    "NO_TARGET",
     "Metric",
     "MetricFunction",
+    "Scorer",
+    "TaskLoss",
     "agreement",
     "register_metric",
     "score",
@@ -32,6 +36,9 @@ __all__ = [
 MetricFunction = Callable[[Tensor, Tensor, int], float]
 """Logits of shape (n, K), labels of shape (n,) and the number of the task's classes to a score."""
 
+NO_TARGET = -100
+"""Target of a token that has no answer."""
+
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,63}")
 
 
@@ -40,21 +47,44 @@ class Metric:
     """A registered metric.
 
     Attributes:
-        compute: Function of logits, labels and the number of classes that returns the score.
-        regression: Whether the labels are real numbers, not classes.
+        compute: Function of logits, labels and the number of classes that returns the score; of
+            `of_texts`, function of the answers and the right answers of each row.
+        kind: Name of the kind of tasks that it scores.
+        of_texts: Whether it compares texts, not tensors.
     """
 
-    compute: MetricFunction
-    regression: bool = False
+    compute: Callable[..., float]
+    kind: str = "classification"
+    of_texts: bool = False
 
 
-METRICS: Registry[Metric] = Registry("metric", group="cl_graft.metrics")
+class Scorer(Protocol):
+    """Scores outputs where a metric needs more than tensors, such as the texts of passages."""
+
+    @property
+    def name(self) -> str:
+        """Name of the metric."""
+        ...
+
+    def __call__(self, outputs: Tensor, targets: Tensor) -> float:
+        """Return the score of outputs, (n, …), whose targets, (n, …), name their rows."""
+        ...
+
+
+METRICS: Registry[Metric] = Registry(
+    "metric",
+    group="cl_graft.metrics",
+    load_own=lambda: import_module("cl_graft.metrics.span_scores"),
+)
 """Metrics by name."""
 
 
+_Function = TypeVar("_Function", bound=Callable[..., float])
+
+
 def register_metric(
-    name: str, *, regression: bool = False
-) -> Callable[[MetricFunction], MetricFunction]:
+    name: str, *, kind: str = "classification", of_texts: bool = False
+) -> Callable[[_Function], _Function]:
     """Register a function as the metric that tasks can name; used as a decorator.
 
     The function gets logits (floating, shape (n, K), on the CPU), labels (shape (n,), class ids or
@@ -67,8 +97,11 @@ def register_metric(
 
     Args:
         name: Name of the metric: lower-case letters, digits and underscores.
-        regression: Whether the metric is for regressions, whose logits have shape (n, 1); without
-            it, the metric is for classes.
+        kind: Kind of tasks: ``"classification"``; ``"regression"``, whose logits have shape
+            (n, 1); ``"tagging"``, whose logits have shape (n, L, K) and whose labels, (n, L), are
+            negative at tokens without a tag; or any other that is registered.
+        of_texts: Whether the function gets texts: a sequence of n answers, and a sequence of the n
+            lists of right answers.
 
     Raises:
         ValueError: If the name is taken, or cannot be a name.
@@ -84,14 +117,16 @@ def register_metric(
             f"the name of a metric is lower-case letters, digits and underscores, got {name!r}"
         )
 
-    def register(function: MetricFunction) -> MetricFunction:
-        METRICS.register(name, Metric(function, regression))
+    def register(function: _Function) -> _Function:
+        METRICS.register(name, Metric(function, kind, of_texts))
         return function
 
     return register
 
 
-def score(logits: Tensor, labels: Tensor, metric: str, *, classes: int | None = None) -> float:
+def score(
+    logits: Tensor, labels: Tensor, metric: str | Scorer, *, classes: int | None = None
+) -> float:
     """Return the score of predictions by `metric`.
 
     Args:
@@ -111,6 +146,11 @@ def score(logits: Tensor, labels: Tensor, metric: str, *, classes: int | None = 
             [-1, 1]; 0 where either side is constant.
             `spearman`: the same of their ranks, the other score of STS-B; equal values share their
             mean rank.
+            `span_f1`: micro-averaged F1 of tagged spans, a span being right if its type and both
+            its ends are, as CoNLL's script scores them; in [0, 1].
+            `intent_accuracy`, `frame_accuracy`: share of rows whose intent is right, and of those
+            whose intent and tags all are; in [0, 1].
+            A scorer is called with logits and labels, and knows its rows.
         classes: How many of the columns are the task's own, the first ones: a prediction in a later
             one is another task's, and never right. None means all.
 
@@ -118,18 +158,30 @@ def score(logits: Tensor, labels: Tensor, metric: str, *, classes: int | None = 
         InputError: If the metric is unknown, or returns no finite number.
         ValueError: If shapes or values do not fit the metric.
     """
-    found = METRICS.find(metric)
-    if logits.ndim != 2 or labels.shape != logits.shape[:1] or 0 in logits.shape:
+    found = METRICS.find(metric) if isinstance(metric, str) else None
+    if found is not None and found.of_texts:
+        raise ValueError(f"the metric {metric!r} compares texts; pass the scorer of the task")
+    tokens = found is not None and found.kind == "tagging"
+    if found is not None and (
+        logits.ndim != 2 + tokens or labels.shape != logits.shape[:-1] or 0 in logits.shape
+    ):
+        wanted = ("(n, L, K)", "(n, L)") if tokens else ("(n, K)", "(n,)")
         raise ValueError(
-            "expected logits of shape (n, K) and labels of shape (n,) with at least one row, "
-            f"got {tuple(logits.shape)} and {tuple(labels.shape)}"
+            f"expected logits of shape {wanted[0]} and labels of shape {wanted[1]} with at least "
+            f"one row, got {tuple(logits.shape)} and {tuple(labels.shape)}"
         )
     if not torch.isfinite(logits).all():
         raise NotFinite("logits hold NaN or infinite values; did the training diverge?")
-    own = logits.shape[1] if classes is None else classes
-    value = float(found.compute(logits.detach().cpu(), labels.detach().cpu(), own))
+    logits, labels = logits.detach().cpu(), labels.detach().cpu()
+    if found is not None:
+        value = float(
+            found.compute(logits, labels, logits.shape[-1] if classes is None else classes)
+        )
+    else:
+        value = float(metric(logits, labels))  # pyright: ignore[reportCallIssue]
     if not math.isfinite(value):
-        raise InputError(f"the metric {metric!r} returned {value}; expected a finite number")
+        name = metric if isinstance(metric, str) else metric.name
+        raise InputError(f"the metric {name!r} returned {value}; expected a finite number")
     return value
 
 
@@ -158,16 +210,34 @@ def task_loss(logits: Tensor, targets: Tensor) -> Tensor:
     """Return the mean loss of a batch.
 
     Args:
-        logits: Logits, shape (n, K); (n, 1) for a regression.
-        targets: Targets, shape (n,): class ids, or real numbers for a regression.
+        logits: Logits, shape (n, K); (n, 1) for a regression; (n, P, K) where a row has P answers,
+            such as a tag for each token, or the start and the end of a span.
+        targets: Targets, shape (n,): class ids, or real numbers for a regression; or shape (n, Q)
+            with Q >= P, class ids of which the first P count, −100 where there is no answer.
 
     Returns:
-        A scalar: the cross-entropy; for real targets the mean squared error, which GLUE's STS-B
-        is trained with (https://arxiv.org/abs/1810.04805, Section 4.1).
+        A scalar: the cross-entropy, where a row has several answers the mean over rows of its mean;
+        for real targets the mean squared error, which GLUE's STS-B is trained with
+        (https://arxiv.org/abs/1810.04805, Section 4.1).
     """
     if targets.is_floating_point():
-        return F.mse_loss(logits.squeeze(-1).float(), targets)
-    return F.cross_entropy(logits, targets)
+        return F.mse_loss(logits[:, 0].float(), targets)
+    if targets.ndim == 1:
+        return F.cross_entropy(logits, targets)
+    own = targets[:, : logits.shape[1]]
+    each = F.cross_entropy(
+        logits.flatten(0, 1).float(), own.flatten(), ignore_index=NO_TARGET, reduction="none"
+    ).view_as(own)
+    # The mean of each row, so that the loss of a batch is the mean of those of its parts.
+    return (each.sum(1) / (own != NO_TARGET).sum(1).clamp(min=1)).mean()
+
+
+class TaskLoss(nn.Module):
+    """`task_loss` as a module, for hosts that take one."""
+
+    def forward(self, logits: Tensor, targets: Tensor) -> Tensor:
+        """Return the mean loss of a batch."""
+        return task_loss(logits, targets)
 
 
 # torchmetrics is imported where it is used: its import pulls in transformers and takes seconds.
@@ -222,7 +292,7 @@ def _predicted(logits: Tensor, classes: int) -> Tensor:
     return logits.argmax(dim=1).clamp(max=classes)
 
 
-@register_metric("pearson", regression=True)
+@register_metric("pearson", kind="regression")
 def _pearson(logits: Tensor, labels: Tensor, classes: int) -> float:
     del classes
     from torchmetrics.functional.regression import pearson_corrcoef
@@ -230,7 +300,7 @@ def _pearson(logits: Tensor, labels: Tensor, classes: int) -> float:
     return _correlation(logits, labels, "pearson", pearson_corrcoef)
 
 
-@register_metric("spearman", regression=True)
+@register_metric("spearman", kind="regression")
 def _spearman(logits: Tensor, labels: Tensor, classes: int) -> float:
     del classes
     from scipy.stats import spearmanr

@@ -4,13 +4,12 @@ from cl_graft.models.graftable import block_stacks, graftable_parameters
 from cl_graft.models.heads import (
     LabelStrings,
     LabelWords,
-    check_head,
     linear_head,
-    load_head,
     make_head,
 )
 from cl_graft.models.input_limits import check_batch, longest_row
 from cl_graft.models.load import Loaded, find_minilm, load_model
+from cl_graft.models.stored_heads import check_head, load_head
 from cl_graft.models.task_model import TaskModel
 from cl_graft.models.task_server import TaskServer
 

@@ -26,6 +26,7 @@ from cl_graft.models.attention import Attention
 from cl_graft.models.graftable import graftable_parameters
 from cl_graft.models.heads import POOLINGS, LabelStrings
 from cl_graft.models.lower_blocks import find_lower_part
+from cl_graft.models.token_heads import TokenHead
 from cl_graft.training.precision import autocast
 
 __all__ = ["FAMILIES", "Carry", "TaskModel"]
@@ -140,7 +141,8 @@ class TaskModel(nn.Module):
             task: The task label, whose head answers.
 
         Returns:
-            Logits of shape (n, K), fp32. A causal LM's are log-probabilities of the label strings.
+            Logits of shape (n, K), fp32; of a `TokenHead` as it says. A causal LM's are
+            log-probabilities of the label strings.
 
         Raises:
             ValueError: If `x` has another shape, the task has no head, or a masked LM's row does
@@ -150,6 +152,8 @@ class TaskModel(nn.Module):
         ids, segments = _trim(x)
         if self.family == "causal_lm":
             return self._score_labels(ids, segments, cast(LabelStrings, head))
+        if isinstance(head, TokenHead):
+            return _tag(head, self._run(ids, segments).last_hidden_state, segments, x.shape[-1])
         return _apply_head(head, self._compute_states(ids, segments))
 
     def text_features(self, x: Tensor) -> Tensor:
@@ -283,7 +287,8 @@ class TaskModel(nn.Module):
                 context that it returns.
 
         Returns:
-            The logits of each row, of shape (K,) with the K of its head, fp32.
+            The logits of each row, of shape (K,) with the K of its head, or as its `TokenHead`
+            says, fp32.
 
         Raises:
             ValueError: As `forward` does, or if there is not one head a row.
@@ -296,11 +301,20 @@ class TaskModel(nn.Module):
         groups = {id(head): (head, [n for n in each if heads[n] is head]) for head in heads}
         if self.family == "causal_lm":
             return self._score_labels_by_row(ids, segments, list(groups.values()), carry)
+        tokens = any(isinstance(head, TokenHead) for head, _ in groups.values())
         with carry(each):
-            states = self._compute_states(ids, segments)
+            if tokens:
+                states = self._run(ids, segments).last_hidden_state
+                pooled = POOLINGS[self.pooling](states, segments != 0)
+            else:
+                states = pooled = self._compute_states(ids, segments)
         answers: dict[int, Tensor] = {}
         for head, rows in groups.values():
-            answers |= zip(rows, _apply_head(head, states[rows]), strict=True)
+            if isinstance(head, TokenHead):
+                own = _tag(head, states[rows], segments[rows], x.shape[-1])
+            else:
+                own = _apply_head(head, pooled[rows])
+            answers |= zip(rows, own, strict=True)
         return [answers[n] for n in each]
 
     def _score_labels_by_row(
@@ -343,6 +357,11 @@ class TaskModel(nn.Module):
 def _apply_head(head: nn.Module, states: Tensor) -> Tensor:
     """Answer states with logits, fp32, in the type of the head's parameters."""
     return head(states.to(next(head.parameters(), states).dtype)).float()
+
+
+def _tag(head: TokenHead, states: Tensor, segments: Tensor, length: int) -> Tensor:
+    """Answer states of tokens, (n, l, D), with logits, fp32, in the type of the head."""
+    return head(states.to(next(head.parameters()).dtype), segments, length).float()
 
 
 def _score_one_token(logits: Tensor, strings: LabelStrings) -> Tensor:

@@ -10,8 +10,8 @@ from torch import Tensor, nn
 from cl_graft.grafts.bank import GraftBank, find_entry
 from cl_graft.inference.mixed_batches import MatrixMethod, mixed_batch
 from cl_graft.inference.task_switch import Switch
-from cl_graft.models.heads import load_head
 from cl_graft.models.shared_states import share_below
+from cl_graft.models.stored_heads import load_head
 from cl_graft.models.task_model import TaskModel
 
 __all__ = ["TaskServer"]

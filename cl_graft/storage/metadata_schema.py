@@ -133,6 +133,10 @@ class _TaskMetadata(_Schema):
     label_names: (
         Annotated[list[_Name], Field(max_length=10_000), AfterValidator(_different)] | None
     ) = None
+    kind: _Name | None = None
+    intent_names: (
+        Annotated[list[_Name], Field(max_length=10_000), AfterValidator(_different)] | None
+    ) = None
     pair: bool | None = None
     prompt: _Prompt | None = None
     max_length: _Length | None = None

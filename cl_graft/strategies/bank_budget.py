@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from cl_graft.errors import InputError
-from cl_graft.grafts.bank import Entry, GraftBank, RecordedBatch
+from cl_graft.grafts.bank import Entry, GraftBank, RecordedBatch, pick_recorded
 from cl_graft.grafts.graft import Graft
 from cl_graft.grafts.hashing import environment
 from cl_graft.grafts.region import Region
@@ -115,7 +115,7 @@ def _bytes_of_one_coordinate(
     inputs = recorded_inputs(task.dev)
     task.model.eval()
     with torch.no_grad():
-        logits = task.forward(inputs.to(task.device)).float().cpu()
+        logits = pick_recorded(task.forward(inputs.to(task.device)).float().cpu(), inputs)
     entry = Entry(
         task=name,
         label=label,

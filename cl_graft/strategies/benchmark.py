@@ -21,13 +21,14 @@ from avalanche.benchmarks.utils.classification_dataset import (
     TaskAwareSupervisedClassificationDataset,
 )
 from avalanche.benchmarks.utils.data_attribute import ConstantSequence
-from torch import Tensor
+from torch import Tensor, nn
 from torch.utils.data import TensorDataset
 
 from cl_graft.data.encoded_task import EncodedTask, encode_task
-from cl_graft.data.encoding import Family
-from cl_graft.data.text_task import TextTask
 from cl_graft.errors import InputError, nearest
+from cl_graft.kinds.text_encoding import Family
+from cl_graft.kinds.text_task import TextTask
+from cl_graft.metrics.task_score import TaskLoss
 from cl_graft.runtime.cache import Cache
 
 if TYPE_CHECKING:
@@ -60,6 +61,12 @@ class TextStream:
     def names(self) -> list[str]:
         """The tasks' names in order."""
         return [encoded.task.name for encoded in self.tasks]
+
+    @property
+    def criterion(self) -> nn.Module:
+        """The loss of strategies: cross-entropy, or `TaskLoss` where a task is of another kind."""
+        plain = all(encoded.task.kind == "classification" for encoded in self.tasks)
+        return nn.CrossEntropyLoss() if plain else TaskLoss()
 
 
 def text_stream(
@@ -120,7 +127,8 @@ def text_stream(
         seen: list[int] = []
         for experience, task in zip(stream, encoded, strict=True):
             experience.encoded = task.splits[stream.name]
-            classes = list(range(task.task.num_classes))
+            experience.kind, experience.scorer = task.task.kind, task.scorer
+            classes = _list_classes(task.task)
             if one_head:
                 classes = sorted({int(label) for label in task.splits["train"][1]})
             experience.classes_in_this_experience = classes
@@ -131,14 +139,25 @@ def text_stream(
     return TextStream(encoded, benchmark, first_label, one_head)
 
 
+def _list_classes(task: TextTask) -> list[int]:
+    """Return the classes of logits: of rows, or of tokens; one where answers are no classes."""
+    return list(range(1 if task.kind == "extractive_qa" else task.num_outputs))
+
+
 def _check_head(tasks: Sequence[EncodedTask]) -> None:
     """Raise an InputError unless one head can answer all tasks."""
     first = tasks[0]
-    for task in tasks[1:]:
-        if task.task.num_classes != first.task.num_classes:
+    for task in tasks:
+        if task.task.kind != "classification":
             raise InputError(
-                f"one head for all tasks: {first.task.name!r} has {first.task.num_classes} "
-                f"classes, {task.task.name!r} has {task.task.num_classes}"
+                f"one head for all tasks: {task.task.name!r} is a "
+                f"{task.task.kind.replace('_', ' ')} task, and only classes can share a head"
+            )
+    for task in tasks[1:]:
+        if task.task.num_outputs != first.task.num_outputs:
+            raise InputError(
+                f"one head for all tasks: {first.task.name!r} has {first.task.num_outputs} "
+                f"classes, {task.task.name!r} has {task.task.num_outputs}"
             )
         if task.label_tokens != first.label_tokens:
             raise InputError(
@@ -148,7 +167,8 @@ def _check_head(tasks: Sequence[EncodedTask]) -> None:
 
 
 def _dataset(inputs: Tensor, targets: Tensor, *, label: int) -> Any:
-    labels: Any = targets.tolist()
+    # A row that has no class is of one class, as buffers that are balanced by class take it.
+    labels: Any = targets.tolist() if targets.ndim == 1 else [0] * len(targets)
     return TaskAwareSupervisedClassificationDataset(
         [TensorDataset(inputs, targets)],
         data_attributes=[

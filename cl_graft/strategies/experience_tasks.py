@@ -21,6 +21,7 @@ from cl_graft.grafts.hashing import hash_tensors
 from cl_graft.metrics import score
 from cl_graft.models import TaskModel
 from cl_graft.models.lower_states import freeze_below
+from cl_graft.models.token_heads import TokenHead
 from cl_graft.runtime.seeding import derive
 from cl_graft.strategies.heads import (
     Head,
@@ -83,7 +84,8 @@ class ExperienceTasks:
             self.dev_rows(strategy, label),
             device=strategy.device,
         )
-        return score(logits, targets, self._metrics.get(label, "accuracy"))
+        scorer = getattr(strategy.experience, "scorer", None)
+        return score(logits, targets, scorer or self._metrics.get(label, "accuracy"))
 
     def make(
         self,
@@ -140,6 +142,7 @@ def make_learnable_task(
     if dev is None:
         experience = set_aside(experience, seed=seed)
         dev = experience.set_aside
+    scorer = getattr(dev, "scorer", None)
     unwrapped = unwrap_model(model)
     heads = find_heads(unwrapped, label)
     named = {
@@ -159,7 +162,7 @@ def make_learnable_task(
         head=named,
         forward=_forward(model, label),
         criterion=criterion,
-        score=lambda logits, targets: score(logits, targets, metric),
+        score=lambda logits, targets: score(logits, targets, scorer or metric),
         train=train,
         dev=chosen_on,
         device=device,
@@ -167,9 +170,15 @@ def make_learnable_task(
             [base, train.fingerprint(), chosen_on.fingerprint(), metric, _head_hash(named)]
         ),
         reading=_reading(unwrapped, heads, parameters=parameters, criterion=criterion),
-        head_module=heads[0].module if len(heads) == 1 else None,
+        head_module=_find_fitted(heads),
         **({"freeze_below": partial(freeze_below, unwrapped)} if stores else {}),
     )
+
+
+def _find_fitted(heads: Sequence[Head]) -> nn.Module | None:
+    """Return the module that can be fitted alone to its inputs; None where there is none."""
+    head = heads[0].module if len(heads) == 1 else None
+    return None if isinstance(head, TokenHead) else head
 
 
 def set_aside(experience: Any, *, seed: int) -> Any:

@@ -13,6 +13,7 @@ from torch import nn
 
 from cl_graft.grafts.bank import GraftBank
 from cl_graft.localization.grafting_settings import GraftingSettings
+from cl_graft.metrics.task_score import TaskLoss
 from cl_graft.strategies.plugin import GraftingPlugin
 from cl_graft.strategies.task_labels import TaskLabels
 
@@ -82,7 +83,7 @@ class GraftingContinual(SupervisedTemplate):
         super().__init__(
             model=model,
             optimizer=optimizer,
-            criterion=nn.CrossEntropyLoss() if criterion is None else criterion,
+            criterion=TaskLoss() if criterion is None else criterion,
             train_mb_size=train_mb_size,
             train_epochs=train_epochs,
             eval_mb_size=eval_mb_size,

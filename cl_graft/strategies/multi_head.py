@@ -13,7 +13,9 @@ import torch
 from avalanche.models import MultiTaskModule
 from torch import Tensor, nn
 
-from cl_graft.models import Loaded, TaskModel, make_head
+from cl_graft.kinds.task_head import make_task_head
+from cl_graft.models import Loaded, TaskModel
+from cl_graft.models.token_heads import TokenHead
 from cl_graft.runtime.seeding import derive
 from cl_graft.strategies.benchmark import TextStream
 
@@ -60,7 +62,7 @@ class MultiTaskText(MultiTaskModule):
     def forward(  # pyright: ignore[reportIncompatibleMethodOverride]
         self, x: Tensor, task_labels: Tensor | int | None
     ) -> Any:
-        """Return logits of shape (n, classes of the widest task).
+        """Return logits of shape (n, classes of the widest task), or as a task's `TokenHead` says.
 
         Without task labels, the logits of every task learned so far, by label.
         """
@@ -70,13 +72,13 @@ class MultiTaskText(MultiTaskModule):
             return self.forward_single_task(x, task_labels)
         labels = task_labels.unique().tolist()
         if len(labels) == 1 or self.one_head:
-            return self._widened(self.forward_single_task(x, int(labels[0])))
+            return self._answer_widened(x, int(labels[0]))
         parts = [task_labels == label for label in labels]
         answers = [
-            self._widened(self.forward_single_task(x[part], int(label)))
+            self._answer_widened(x[part], int(label))
             for part, label in zip(parts, labels, strict=True)
         ]
-        out = torch.empty(len(x), answers[0].shape[1], device=x.device)
+        out = torch.empty(len(x), *answers[0].shape[1:], device=x.device)
         for part, answer in zip(parts, answers, strict=True):
             out[part] = answer
         return out
@@ -91,13 +93,18 @@ class MultiTaskText(MultiTaskModule):
         """Return the task's own logits, (n, classes of the task)."""
         return self.task_model(x, task_label)
 
-    def _widened(self, logits: Tensor) -> Tensor:
+    def _answer_widened(self, x: Tensor, label: int) -> Tensor:
+        """Return a task's logits, as wide as those of the widest task where they are of classes."""
+        logits = self.forward_single_task(x, label)
+        head = self.task_model.heads[str(label)]
+        if logits.shape[-1] == 1 or (isinstance(head, TokenHead) and not head.has_classes):
+            return logits
         return widen_logits(logits, self.max_class_label)
 
 
 def widen_logits(logits: Tensor, classes: int) -> Tensor:
     """Add columns to logits until there are as many as `classes`, for classes that are absent."""
-    missing = classes - logits.shape[1]
+    missing = classes - logits.shape[-1]
     return nn.functional.pad(logits, (0, missing), value=_ABSENT) if missing > 0 else logits
 
 
@@ -116,10 +123,10 @@ def text_model(
 
     def make(label: int) -> nn.Module:
         encoded = stream.tasks[label - stream.first_label]
-        return make_head(
+        return make_task_head(
             backbone,
-            classes=encoded.task.num_classes,
-            label_token_ids=encoded.label_tokens,
+            encoded.task,
+            label_tokens=encoded.label_tokens,
             seed=derive(seed, encoded.task.name, "head"),
         )
 

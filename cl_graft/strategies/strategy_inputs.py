@@ -15,7 +15,6 @@ from avalanche.logging import BaseLogger
 from avalanche.training.plugins import EvaluationPlugin
 from avalanche.training.supervised import Naive
 from avalanche.training.templates import SupervisedTemplate
-from torch import nn
 
 from cl_graft.grafts.bank import BaseIdentity, GraftBank
 from cl_graft.localization.grafting_settings import GraftingSettings
@@ -169,7 +168,7 @@ class StrategyInputs:
         return {
             "model": self.model,
             "optimizer": kind(groups, lr=1.0, weight_decay=weight_decay),
-            "criterion": nn.CrossEntropyLoss(),
+            "criterion": self.stream.criterion,
             "eval_mb_size": self.eval_batch,
             "device": self.device or self.model.task_model.device,
             "evaluator": self.evaluator or EvaluationPlugin(scores, loggers=[BaseLogger()]),

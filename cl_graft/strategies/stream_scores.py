@@ -64,6 +64,8 @@ class StreamScores(PluginMetric[ScoreMatrix]):
 
     Args:
         metrics: The score of a task, by task label: a name that `cl_graft.metrics.score` knows.
+            Experiences with a `scorer`, as `text_stream` gives them where texts are compared, are
+            scored by it.
             A task that is not named has ``"accuracy"``.
         stream: Name of the stream to measure; others are ignored.
         zero_shot: Whether to keep R[i][j] for j > i, too. Only for models that can answer a task
@@ -244,19 +246,19 @@ class StreamScores(PluginMetric[ScoreMatrix]):
         one_head = getattr(strategy.model, "one_head", False)
         if isinstance(strategy.model, MultiTaskModule) and not one_head:
             logits, targets = _own(logits, targets, experience)
-        classes = logits.shape[1]
+        classes = logits.shape[-1]
         if here is not None:
             logits = _beside(logits, everything, here)
         self._latest[j] = logits, targets
         name = f"eval_phase/{self.stream}_stream/Task{label:03d}/Exp{j:03d}"
         step = strategy.clock.train_iterations
-        metric = self._metrics.get(label, "accuracy")
+        metric = getattr(experience, "scorer", None) or self._metrics.get(label, "accuracy")
         value = score(logits.float(), targets, metric, classes=classes)
         measured = {"scores": value}
         if here is not None:
             measured["routed"] = float(here.double().mean())
         values = [MetricValue(self, f"Score/{name}", value, step)]
-        if not targets.is_floating_point():
+        if targets.ndim == 1 and not targets.is_floating_point():
             probabilities = logits.double().softmax(dim=1)
             measured["ece"] = ece(probabilities, targets)
             values.append(MetricValue(self, f"ECE/{name}", measured["ece"], step))
@@ -346,8 +348,10 @@ def _label(experience: Any) -> int:
 
 def _own(logits: Tensor, targets: Tensor, experience: Any) -> tuple[Tensor, Tensor]:
     """Keep the columns of the experience's own classes, and renumber the targets to match."""
-    if targets.is_floating_point():
-        return logits[:, :1], targets
+    kind = getattr(experience, "kind", "classification")
+    if kind != "classification" or targets.is_floating_point():
+        own_columns = len(experience.classes_in_this_experience)
+        return logits if kind == "extractive_qa" else logits[..., :own_columns], targets
     classes = sorted(int(c) for c in getattr(experience, "classes_in_this_experience", None) or ())
     if not classes:
         return logits, targets

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from cl_graft.errors import DivergedError, InputError
-from cl_graft.grafts.bank import Entry, GraftBank, RecordedBatch
+from cl_graft.grafts.bank import Entry, GraftBank, RecordedBatch, pick_recorded
 from cl_graft.grafts.blocks import find_block_stack
 from cl_graft.grafts.graft import copy_, extract, find_parameters, gather, snapshot, write_
 from cl_graft.grafts.hashing import environment, hash_tensors
@@ -366,7 +366,8 @@ class TaskTraining:
         inputs = recorded_inputs(self._task.dev)
         with torch.no_grad():
             logits: Tensor = self._task.forward(inputs.to(self._task.device))
-        return RecordedBatch(inputs, logits.float().cpu(), environment(self._task.device))
+        recorded = pick_recorded(logits.float().cpu(), inputs)
+        return RecordedBatch(inputs, recorded, environment(self._task.device))
 
 
 def _hash_rest(model: nn.Module) -> dict[str, str]:

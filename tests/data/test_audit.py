@@ -6,7 +6,8 @@ from pathlib import Path
 
 from cl_graft.data.audit import audit, describe_findings, find_shared_rows
 from cl_graft.data.load import load_task
-from cl_graft.data.text_task import Row, TextTask
+from cl_graft.kinds.rows import Row
+from cl_graft.kinds.text_task import TextTask
 
 
 def rows(*given: tuple[str, int]) -> tuple[Row, ...]:

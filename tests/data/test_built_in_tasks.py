@@ -9,8 +9,8 @@ from sklearn.linear_model import LogisticRegression
 
 from cl_graft.data.synthetic import GENERATED, GeneratedTask, generate, sentiment
 from cl_graft.data.synthetic.generated_task import draw
-from cl_graft.data.text_task import Row
 from cl_graft.errors import InputError
+from cl_graft.kinds.rows import Row
 from cl_graft.runtime.seeding import derive
 
 ROWS = 600

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cl_graft.data.few_shot import few_shot, hold_out_test
-from cl_graft.data.text_task import Row
 from cl_graft.errors import InputError
+from cl_graft.kinds.rows import Row
 
 NAMES = ("no", "yes", "perhaps")
 

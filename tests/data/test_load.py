@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from cl_graft.data.load import load_task
-from cl_graft.data.prompts import PROMPTS, Prompt
 from cl_graft.data.synthetic import GENERATED
 from cl_graft.errors import InputError
+from cl_graft.kinds.prompts import PROMPTS, Prompt
 
 
 def write(path: Path, texts: list[str], labels: tuple = ("ham", "spam"), **columns: str) -> Path:

@@ -67,6 +67,6 @@ def test_real_data_loads_through_its_preset(data_dir: Path, name: str):
     assert task.source["train_test_overlap"] == 0
     assert len(task.test) == 50
     if name != "stsb":
-        assert len(task.train) == 8 * task.num_classes
+        assert len(task.train) == 8 * task.num_outputs
         assert task.prompt is not None
         assert set(task.prompt.words) == set(declared)

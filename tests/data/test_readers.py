@@ -12,8 +12,8 @@ from cl_graft.data.bad_rows import BadRows
 from cl_graft.data.readers import has_rows, read_rows
 from cl_graft.data.record_files import Columns
 from cl_graft.data.text_files import Reading
-from cl_graft.data.text_task import Row
 from cl_graft.errors import InputError
+from cl_graft.kinds.rows import Row
 
 TEXTS = ["Good, very good", 'She said "no"', "tab\there", "Zoë — 漢字", "two\nlines", "plain"]
 RECORDS = [

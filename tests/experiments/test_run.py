@@ -181,7 +181,7 @@ def test_a_grid_is_decided_on_dev_and_costs_its_choice_nothing_more(tmp_path, tw
 def test_the_paper_preset_has_the_papers_steps(shots, steps):
     config = config_with({"tasks": "topic", "preset": "paper", "shots": shots})
     (task,) = load_tasks(config.stream, seed=0)
-    assert task.num_classes == 5
+    assert task.num_outputs == 5
     assert make_schedule(config, task).steps == steps
 
 

@@ -9,7 +9,7 @@ from tiny_streams import learner, quick, text_learner, vector_stream
 
 from cl_graft import load_model, text_stream
 from cl_graft.data import load_task
-from cl_graft.data.encoding import encode
+from cl_graft.kinds.text_encoding import encode
 from cl_graft.runtime.batching import text_lengths
 from cl_graft.strategies import TextBatches
 

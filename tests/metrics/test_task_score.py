@@ -164,7 +164,7 @@ def test_a_metric_from_outside_scores_tasks_that_name_it():
     rows = tuple(Row(f"text {label}", None, label) for label in (0, 1, 2))
     task = TextTask("mine", ("a", "b", "c"), rows, rows, rows, metric="margin")
     assert task.scored_by == "margin"
-    with pytest.raises(InputError, match="is a regression: metric 'margin' does not fit"):
+    with pytest.raises(InputError, match="is a regression task: metric 'margin' does not fit"):
         TextTask("mine", (), rows, rows, rows, metric="margin")
 
 

@@ -54,7 +54,7 @@ def test_classes_of_all_tasks_are_numbered_through(plain):
     names = (*(f"sentiment {n}" for n in sentiment.label_names),
              *(f"topic {n}" for n in topic.label_names))  # fmt: skip
     assert {task.label_names for task in both} == {names}
-    first = sentiment.num_classes
+    first = sentiment.num_outputs
     for split in ("train", "dev", "test"):
         assert getattr(both[0], split) == getattr(sentiment, split)
         shifted = [(row.text, row.label - first) for row in getattr(both[1], split)]
@@ -68,7 +68,7 @@ def test_a_task_is_split_into_experiences_of_its_classes(plain, size):
         [topic], config(tasks=["topic"], scenario="class", classes_per_experience=size).stream
     )
     seen = [sorted({row.label for row in part.train}) for part in parts]
-    assert [label for group in seen for label in group] == list(range(topic.num_classes))
+    assert [label for group in seen for label in group] == list(range(topic.num_outputs))
     assert all(len(group) == size for group in seen[:-1])
     assert {part.label_names for part in parts} == {topic.label_names}
     assert sum(len(part.test) for part in parts) == len(topic.test)

@@ -11,7 +11,7 @@ import random
 from cl_graft.data.synthetic.generated_task import GeneratedTask
 from cl_graft.data.synthetic.grammar import draw_other, fill, finish_sentence
 from cl_graft.data.synthetic.shared_words import CITIES, NAMES, ROLES
-from cl_graft.data.text_task import Row
+from cl_graft.kinds.rows import Row
 
 __all__ = ["ANSWER_ENTAILMENT"]
 

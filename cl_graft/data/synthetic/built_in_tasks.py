@@ -12,8 +12,8 @@ from cl_graft.data.synthetic.question_type import QUESTION_TYPE
 from cl_graft.data.synthetic.sentiment import SENTIMENT
 from cl_graft.data.synthetic.topic import TOPIC
 from cl_graft.data.synthetic.urgency import URGENCY
-from cl_graft.data.text_task import Row
 from cl_graft.errors import InputError, nearest
+from cl_graft.kinds.rows import Row
 
 __all__ = ["GENERATED", "find_generated", "generate"]
 

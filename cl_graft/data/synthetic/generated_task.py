@@ -11,8 +11,8 @@ import random
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from cl_graft.data.text_task import Row
 from cl_graft.errors import InputError
+from cl_graft.kinds.rows import Row
 from cl_graft.runtime.seeding import derive
 
 __all__ = ["SPLITS", "GeneratedTask", "draw"]

@@ -14,8 +14,8 @@ import re
 from functools import lru_cache
 
 from cl_graft.data.synthetic.generated_task import GeneratedTask
-from cl_graft.data.text_task import Row
 from cl_graft.errors import InputError
+from cl_graft.kinds.rows import Row
 from cl_graft.runtime.seeding import derive
 
 __all__ = ["expand_range", "find_divided_task"]

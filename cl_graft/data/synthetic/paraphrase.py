@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from cl_graft.data.synthetic.generated_task import GeneratedTask
 from cl_graft.data.synthetic.grammar import fill, finish_sentence
 from cl_graft.data.synthetic.shared_words import CITIES
-from cl_graft.data.text_task import Row
+from cl_graft.kinds.rows import Row
 
 __all__ = ["PARAPHRASE"]
 

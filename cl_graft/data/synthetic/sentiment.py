@@ -10,7 +10,7 @@ from functools import cache
 from cl_graft.data.synthetic.generated_task import GeneratedTask
 from cl_graft.data.synthetic.grammar import fill, finish_sentence
 from cl_graft.data.synthetic.shared_words import ANYTHING, DOMAINS, draw_judgement
-from cl_graft.data.text_task import Row
+from cl_graft.kinds.rows import Row
 
 __all__ = ["SENTIMENT", "SENTIMENT_KINDS", "find_sentiment_kind"]
 

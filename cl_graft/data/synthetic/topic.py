@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from cl_graft.data.synthetic.generated_task import GeneratedTask
 from cl_graft.data.synthetic.grammar import a, draw_other, fill, finish_sentence, inflect
 from cl_graft.data.synthetic.shared_words import ANYTHING, draw_judgement
-from cl_graft.data.text_task import Row
+from cl_graft.kinds.rows import Row
 
 __all__ = ["TOPIC"]
 

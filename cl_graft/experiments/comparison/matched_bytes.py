@@ -19,7 +19,8 @@ from cl_graft.errors import InputError
 from cl_graft.experiments.comparison.tuning import with_values
 from cl_graft.experiments.config import ExperimentConfig
 from cl_graft.experiments.memory_estimate.entry_size import entry_bytes
-from cl_graft.models import Loaded, graftable_parameters, make_head
+from cl_graft.kinds.task_head import make_task_head
+from cl_graft.models import Loaded, graftable_parameters
 from cl_graft.results.comparison import Size
 from cl_graft.runtime.byte_sizes import largest_within
 from cl_graft.strategies.method import Method, StreamShape
@@ -53,10 +54,10 @@ def sizes_within(
     """
     if config.grafting.keep_standalone:
         raise InputError("bytes_per_task counts no standalone grafts: leave keep_standalone out")
-    widest = max(tasks, key=lambda task: task.num_classes)
+    widest = max(tasks, key=lambda task: task.num_outputs)
     head = _head(widest, loaded, config)
     length = config.stream.max_length or max(task.max_length for task in tasks)
-    shape = StreamShape(loaded.model, len(tasks), widest.num_classes, length)
+    shape = StreamShape(loaded.model, len(tasks), widest.num_outputs, length)
     sizes: dict[str, Size] = {}
     unmet: dict[str, str] = {}
     for name in config.comparison.strategies:
@@ -127,4 +128,4 @@ def _density(method: Method, budget: int, shape: StreamShape, head: nn.Module) -
 
 def _head(task: TextTask, loaded: Loaded, config: ExperimentConfig) -> nn.Module:
     tokens = tokenize_labels(task, loaded.tokenizer, config.model.family)
-    return make_head(loaded.model, classes=task.num_classes, label_token_ids=tokens, seed=0)
+    return make_task_head(loaded.model, task, label_tokens=tokens, seed=0)

@@ -17,11 +17,11 @@ from cl_graft.data.columns import find_texts
 from cl_graft.data.likely_labels import join_values, likely_labels
 from cl_graft.data.readers import has_rows, read_train_records
 from cl_graft.data.record_files import Columns, RecordFile, explain_unread_kind, strip_suffix
-from cl_graft.data.text_task import check_task_name
 from cl_graft.data.yaml_files import read_yaml
 from cl_graft.errors import InputError
 from cl_graft.experiments.config import config_from
 from cl_graft.experiments.config.parts import PARTS
+from cl_graft.kinds.text_task import check_task_name
 from cl_graft.results.data_report import source_notes
 from cl_graft.runtime.settings import fields_of
 
@@ -146,18 +146,16 @@ def _find(name: str, path: Path, data: Path) -> FoundTask:
             label=guess.label,
             warn=False,
         )
-    if task.regression:
-        raise InputError(f"{path}: a regression; experiments run classification tasks")
     text, text_pair, label = cast(Sequence[str | None], task.source["columns"])
     splits = {"train": task.train, "dev": task.dev, "test": task.test}
-    counts = Counter(task.label_names[int(row.label)] for row in task.train)
-    likely = likely_labels(file, text or "", text_pair)
+    counts = Counter(task.class_names[int(row.label)] for row in task.train if task.class_names)
+    likely = likely_labels(file, text, text_pair) if text else {}
     return FoundTask(
         name,
         Columns(text=text, text_pair=text_pair, label=label),
         guessed,
         {column: values for column, values in likely.items() if column != label},
-        {label_name: counts[label_name] for label_name in task.label_names},
+        {label_name: counts[label_name] for label_name in task.class_names},
         {split: len(rows) for split, rows in splits.items()},
         _words(task),
         source_notes(task.source),

@@ -41,6 +41,11 @@ class TaskSettings:
         default=None,
         description="Metric of the task's score: accuracy, f1, matthews, or a registered one.",
     )
+    kind: str | None = Field(
+        default=None,
+        description="Kind of the task: classification, regression, tagging, extractive_qa, or a "
+        "registered one; null means that whose columns the data have.",
+    )
     positive: str | None = Field(
         default=None,
         description="The label of which f1 of two labels is the F1; null means the data's own or "

@@ -310,5 +310,5 @@ def test_the_real_data_has_rows_enough_for_every_experiment_on_a_cpu(data_dir):
     for shots, names in tasks.items():
         asked = [f"stream.tasks={json.dumps(sorted(names))}", f"stream.shots={json.dumps(shots)}"]
         config = experiment_config(EXPERIMENTS["table1"], "cpu", data=data_dir, sets=asked)
-        loaded = load_tasks(config.stream, seed=0, regressions=True)
+        loaded = load_tasks(config.stream, seed=0)
         assert all(task.train and task.dev and task.test for task in loaded)

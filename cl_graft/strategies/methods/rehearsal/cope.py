@@ -98,8 +98,8 @@ def _number_classes(stream: TextStream) -> dict[int, range]:
     numbers: dict[int, range] = {}
     first = 0
     for label, encoded in enumerate(stream.tasks, start=stream.first_label):
-        numbers[label] = range(first, first + encoded.task.num_classes)
-        first += 0 if stream.one_head else encoded.task.num_classes
+        numbers[label] = range(first, first + encoded.task.num_outputs)
+        first += 0 if stream.one_head else encoded.task.num_outputs
     return numbers
 
 

@@ -71,7 +71,7 @@ class DarkExperienceReplay:
     def build(self, inputs: StrategyInputs) -> SupervisedTemplate:
         """Return Avalanche's `DER` with `LogitsOfTasks`."""
         # Logits of all tasks are kept in one table, so all are as wide as the widest task's.
-        inputs.model.max_class_label = max(task.task.num_classes for task in inputs.stream.tasks)
+        inputs.model.max_class_label = max(task.task.num_outputs for task in inputs.stream.tasks)
         strategy = inputs.sgd_strategy(
             DER,
             whole_batches=True,

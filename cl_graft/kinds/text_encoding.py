@@ -16,15 +16,23 @@ from typing import TYPE_CHECKING, Any, Literal
 import torch
 from torch import Tensor
 
-from cl_graft.data.prompts import Piece, Prompt, fill_field
-from cl_graft.data.text_task import Row
 from cl_graft.errors import InputError
+from cl_graft.kinds.prompts import Piece, Prompt, fill_field
+from cl_graft.kinds.rows import Row
 
 if TYPE_CHECKING:
     # transformers takes seconds to import, and a tokenizer is always handed in.
     from transformers import PreTrainedTokenizerBase as Tokenizer
 
-__all__ = ["Encoded", "Family", "encode", "encode_rows", "label_token_ids", "split_template"]
+__all__ = [
+    "Encoded",
+    "Family",
+    "encode",
+    "encode_rows",
+    "label_token_ids",
+    "pad_inputs",
+    "split_template",
+]
 
 Family = Literal["encoder", "masked_lm", "causal_lm"]
 
@@ -92,14 +100,21 @@ def encode_rows(
     else:
         prompt = _check_prompt(prompt, family)
         encoded, cut = _encode_prompts(rows, tokenizer, family, prompt, max_length)
+    return Encoded(pad_inputs(encoded, tokenizer, max_length), cut)
+
+
+def pad_inputs(
+    rows: Sequence[tuple[Sequence[int], Sequence[int]]], tokenizer: "Tokenizer", max_length: int
+) -> Tensor:
+    """Stack token ids and segments of rows to inputs of shape (rows, 2, max_length), int64."""
     padding: Any = tokenizer.pad_token_id or 0
-    lengths = torch.tensor([len(ids) for ids, _ in encoded], dtype=torch.int64)
+    lengths = torch.tensor([len(ids) for ids, _ in rows], dtype=torch.int64)
     within = torch.arange(max_length) < lengths[:, None]
     out = torch.zeros(len(rows), 2, max_length, dtype=torch.int64)
     out[:, 0] = padding
-    for place, values in enumerate(zip(*encoded, strict=True)):
+    for place, values in enumerate(zip(*rows, strict=True)):
         out[:, place][within] = torch.tensor(list(chain.from_iterable(values)))
-    return Encoded(out, cut)
+    return out
 
 
 def label_token_ids(

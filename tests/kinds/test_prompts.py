@@ -5,9 +5,9 @@ import pickle
 import pytest
 
 from cl_graft.data.presets import PRESETS
-from cl_graft.data.prompts import CAUSAL_PROMPTS, PROMPTS, Prompt, default_prompts, fill_field
 from cl_graft.data.synthetic import GENERATED, generate
 from cl_graft.errors import InputError
+from cl_graft.kinds.prompts import CAUSAL_PROMPTS, PROMPTS, Prompt, default_prompts, fill_field
 
 WORDS = {"a": "Yes", "b": "No"}
 

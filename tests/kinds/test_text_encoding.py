@@ -7,10 +7,10 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from cl_graft.data.encoding import encode, label_token_ids
-from cl_graft.data.prompts import Prompt
-from cl_graft.data.text_task import Row
 from cl_graft.errors import InputError
+from cl_graft.kinds.prompts import Prompt
+from cl_graft.kinds.rows import Row
+from cl_graft.kinds.text_encoding import encode, label_token_ids
 
 STORIES = pytest.param(
     "stories",

@@ -6,8 +6,9 @@ from itertools import pairwise
 
 import pytest
 
-from cl_graft.data.text_task import Row, TextTask
 from cl_graft.errors import InputError
+from cl_graft.kinds.rows import Row
+from cl_graft.kinds.text_task import TextTask
 from cl_graft.runtime.seeding import permutation
 
 ROWS = tuple(Row(f"text number {number}", None, number % 2) for number in range(40))
@@ -15,10 +16,10 @@ TASK = TextTask("reviews", ("bad", "good"), ROWS[:20], ROWS[20:26], ROWS[26:])
 
 
 def test_a_task_knows_its_classes_and_whether_rows_are_pairs():
-    assert (TASK.num_classes, TASK.pair, TASK.regression) == (2, False, False)
+    assert (TASK.num_outputs, TASK.pair, TASK.kind) == (2, False, "classification")
     rows = (Row("a", "b", 2.5), Row("c", "d", 1.0))
     scores = TextTask("scores", (), rows, rows, rows, metric="pearson")
-    assert (scores.num_classes, scores.pair, scores.regression) == (1, True, True)
+    assert (scores.num_outputs, scores.pair, scores.kind) == (1, True, "regression")
 
 
 def test_the_fingerprint_changes_with_a_name_a_label_name_a_split_or_any_row():
@@ -55,8 +56,10 @@ def test_a_name_that_is_no_file_name_is_refused(name: str):
         ({"label_names": ("same", "same")}, "different label names"),
         ({"label_names": ("one",)}, "different label names"),
         ({"metric": "bleu"}, "unknown metric"),
-        ({"metric": "pearson"}, "is a classification"),
-        ({"label_names": ()}, "is a regression"),
+        ({"metric": "pearson"}, "is a classification task: metric 'pearson' does not fit it"),
+        ({"label_names": ()}, "two or more different label names"),
+        ({"kind": "regression", "metric": "pearson"}, "neither label names"),
+        ({"kind": "summary"}, "unknown kind of task"),
         ({"dev": ()}, "no dev rows"),
         (
             {"test": (Row("a", None, 2),)},

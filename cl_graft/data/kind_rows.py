@@ -1,0 +1,100 @@
+"""Rows of kinds that have columns of their own, such as words and tags."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from cl_graft.data.bad_rows import BadRows
+from cl_graft.data.columns import LabelledRows
+from cl_graft.data.record_files import Columns, Record, RecordFile
+from cl_graft.errors import InputError, listed, nearest
+from cl_graft.kinds import KINDS, Kind, Row
+
+__all__ = ["choose_kind", "read_kind_rows"]
+
+
+def choose_kind(file: RecordFile, named: str | None) -> Kind | None:
+    """Return the kind whose columns a file has; None for a classification or a regression.
+
+    Args:
+        file: The training records.
+        named: Kind that the caller named; None means that of the columns.
+
+    Raises:
+        InputError: If there is no such kind, or the file lacks one of its columns.
+    """
+    if named is not None:
+        kind = KINDS.find(named)
+        missing = [usual for usual in kind.columns.values() if _find(file, usual) is None]
+        if missing:
+            raise InputError(
+                f"{file.place}: a {named.replace('_', ' ')} task needs a column "
+                f"{listed(missing[0])}, found are {listed(file.columns)}"
+            )
+        return kind if kind.columns else None
+    for kind in KINDS.values():
+        if kind.columns and all(_find(file, usual) for usual in kind.columns.values()):
+            return kind
+    return None
+
+
+def read_kind_rows(
+    kind: Kind,
+    files: Mapping[str, RecordFile],
+    *,
+    declared: Mapping[str, Sequence[str]],
+    bad_rows: BadRows | None = None,
+) -> LabelledRows:
+    """Turn the records of all splits into rows of a kind.
+
+    Args:
+        kind: The kind.
+        files: Records by split; ``"train"`` is among them.
+        declared: Names that the data or the caller declare, such as ``"span_types"``.
+        bad_rows: Collects rows that cannot be used; None means they are errors.
+
+    Raises:
+        InputError: With file and line, if something is wrong with a row.
+    """
+    bad = bad_rows or BadRows()
+    drafts: dict[str, list[tuple[Any, str]]] = {}
+    for split, file in files.items():
+        usual = {**kind.columns, **kind.optional}
+        columns = {name: _find(file, names) for name, names in usual.items()}
+        read = partial(_read, kind, columns)
+        drafts[split] = bad.read_each(file.place, file.records, read)
+        bad.refuse_none_left(file.place, len(drafts[split]))
+    made, fields = kind.make_rows(drafts, declared)
+    splits: dict[str, tuple[Row, ...]] = {}
+    for split, rows in made.items():
+        place = files[split].place
+        splits[split] = tuple(bad.read_each(place, rows, _unwrap))
+        bad.refuse_none_left(place, len(splits[split]))
+    names = fields.pop("label_names", ())
+    return LabelledRows(splits, names, Columns(), kind=kind.name, fields=fields)
+
+
+def _find(file: RecordFile, names: Sequence[str]) -> str | None:
+    return next((name for name in names if name in file.columns), None)
+
+
+def _read(kind: Kind, columns: Mapping[str, str | None], record: Record) -> tuple[Any, str]:
+    for name, column in columns.items():
+        if column is not None and column not in record.values and name in kind.columns:
+            raise InputError(
+                f"{record.place}: there is no column {column!r}; {nearest(column, record.values)}"
+            )
+    values = {
+        name: record.values[column]
+        for name, column in columns.items()
+        if column is not None and column in record.values
+    }
+    return kind.read(values, record.place), record.place
+
+
+def _unwrap(row: Row | InputError) -> Row:
+    if isinstance(row, InputError):
+        raise row
+    return row

@@ -1,0 +1,346 @@
+"""Extractive question answering: the part of a passage that answers a question.
+
+A long passage is read in overlapping windows. Targets have shape (m, 3): the columns of the first
+and the last token of the answer in the window, 0 and 0 where the window does not hold it, and the
+number of the window, by which the scorer finds its passage.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from cl_graft.errors import InputError
+from cl_graft.kinds.prompts import Prompt
+from cl_graft.kinds.rows import Answer, EncodedRows, Row, Span
+from cl_graft.kinds.text_encoding import pad_inputs
+from cl_graft.kinds.text_task import Kind, TextTask, register_kind
+from cl_graft.metrics.task_score import METRICS, Scorer
+from cl_graft.models import TaskModel
+from cl_graft.models.token_heads import ABSENT, SpanHead
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase as Tokenizer
+
+__all__ = ["ExtractiveQA", "QuestionRow", "find_best_spans"]
+
+_LONGEST_ANSWER = 30
+"""Tokens of the longest answer that is looked for, as in SQuAD's baselines."""
+
+_BATCH = 64
+
+
+@dataclass(frozen=True, slots=True)
+class QuestionRow(Row):
+    """A question, a passage, and its right answers.
+
+    Attributes:
+        text: The question.
+        text_pair: The passage.
+        label: 0.
+        answers: Each answer and the place of its first character in the passage; the first one
+            trains.
+    """
+
+    answers: tuple[tuple[str, int], ...] = ()
+
+    @property
+    def content(self) -> list[Any]:
+        """All that the row holds, as JSON."""
+        return [self.text, self.text_pair, [list(answer) for answer in self.answers]]
+
+
+@register_kind
+class ExtractiveQA(Kind):
+    """The part of a passage that answers a question."""
+
+    name = "extractive_qa"
+    metrics = ("answer_f1", "exact_match")
+    columns: ClassVar = {
+        "question": ("question",),
+        "context": ("context", "passage"),
+        "answers": ("answers", "answer"),
+    }
+
+    def check(self, task: TextTask) -> None:
+        """Check that there are no label names, and that every row has an answer at its place."""
+        if task.label_names:
+            raise InputError(
+                f"task {task.name!r} answers with parts of passages, so it has no label names; got "
+                f"{list(task.label_names)}"
+            )
+        for split in ("train", "dev", "test"):
+            for number, row in enumerate(getattr(task, split), start=1):
+                place = f"task {task.name!r}: {split} row {number}"
+                if not isinstance(row, QuestionRow) or row.text_pair is None or not row.answers:
+                    raise InputError(f"{place} lacks a passage or an answer")
+                _check_answers(row.text_pair, row.answers, place)
+
+    def describe(self, task: TextTask) -> str:
+        """Return the name of the kind."""
+        return "extractive QA"
+
+    def count_outputs(self, task: TextTask) -> int:
+        """Return 2: a start and an end."""
+        return 2
+
+    def read(self, values: Mapping[str, object], place: str) -> object:
+        """Return the row; answers are a list of ``{"text", "start"}``, or as SQuAD has them."""
+        question, passage = (_read_text(values, name, place) for name in ("question", "context"))
+        answers = _read_answers(values.get("answers"), place)
+        _check_answers(passage, answers, place)
+        return QuestionRow(question, passage, 0, answers)
+
+    def make_rows(
+        self, drafts: Mapping[str, Sequence[tuple[Any, str]]], declared: Mapping[str, Sequence[str]]
+    ) -> tuple[dict[str, list[Row | InputError]], dict[str, Any]]:
+        """Return the rows as they were read."""
+        return {split: [row for row, _ in own] for split, own in drafts.items()}, {}
+
+    def encode(
+        self,
+        rows: Sequence[Any],
+        tokenizer: Tokenizer,
+        *,
+        family: str,
+        prompt: Prompt | None,
+        max_length: int,
+        first: int = 0,
+        task: TextTask | None = None,
+    ) -> EncodedRows:
+        """Encode each question with each window of its passage.
+
+        Windows overlap by a third of `max_length`. A question has half of it at most; what is
+        longer is cut. `places` hold the characters of each token in the passage, None for tokens
+        of no passage.
+        """
+        if not tokenizer.is_fast:
+            raise InputError(
+                "extractive QA needs a fast tokenizer, which knows the characters of each token; "
+                f"{type(tokenizer).__name__} is none"
+            )
+        questions, cut = _shorten([row.text for row in rows], tokenizer, max_length // 2)
+        batch: Any = tokenizer(
+            questions,
+            [row.text_pair for row in rows],
+            truncation="only_second",
+            max_length=max_length,
+            stride=max_length // 3,
+            return_overflowing_tokens=True,
+            return_offsets_mapping=True,
+            split_special_tokens=True,
+        )
+        numbers: list[int] = list(batch["overflow_to_sample_mapping"])
+        types = batch.get("token_type_ids")
+        encoded, places, targets = [], [], []
+        for window, number in enumerate(numbers):
+            ids, parts = batch["input_ids"][window], batch.sequence_ids(window)
+            second = types[window] if types else [part == 1 for part in parts]
+            encoded.append((ids, [2 if after else 1 for after in second]))
+            characters = tuple(
+                pair if part == 1 else None
+                for pair, part in zip(batch["offset_mapping"][window], parts, strict=True)
+            )
+            places.append(characters)
+            answers = rows[number].answers
+            found = _find_tokens(characters, answers[0]) if answers else (0, 0)
+            targets.append((*found, first + window))
+        return EncodedRows(
+            pad_inputs(encoded, tokenizer, max_length),
+            torch.tensor(targets, dtype=torch.int64).reshape(-1, 3),
+            torch.tensor(numbers, dtype=torch.int64),
+            cut,
+            tuple(places),
+        )
+
+    def make_head(self, model: TaskModel, task: TextTask, *, seed: int) -> nn.Module:
+        """Make a linear head of two outputs on the tokens."""
+        return SpanHead(model.hidden_size, seed=seed)
+
+    def scorer(self, task: TextTask, encoded: Mapping[str, EncodedRows]) -> Scorer:
+        """Return what finds the best span of each passage and compares texts."""
+        passages: list[QuestionRow] = []
+        windows: list[tuple[int, tuple[Any, ...]]] = []
+        for split, rows in (("train", task.train), ("valid", task.dev), ("test", task.test)):
+            own = encoded[split]
+            for number, places in zip(own.numbers.tolist(), own.places or (), strict=True):
+                windows.append((len(passages) + number, places))
+            passages += [row for row in rows if isinstance(row, QuestionRow)]
+        return _AnswerScorer(task.metric, tuple(passages), tuple(windows))
+
+    def row(self, text: str, pair: str | None) -> Row:
+        """Return the row of a question and a passage."""
+        if pair is None:
+            raise InputError("extractive QA takes a question and a passage, got one text")
+        return QuestionRow(text, pair, 0)
+
+    def answer(
+        self,
+        outputs: Tensor,
+        encoded: EncodedRows,
+        rows: Sequence[Row],
+        metadata: Mapping[str, Any],
+    ) -> list[Answer]:
+        """Return the best span of all windows of each passage."""
+        windows = list(zip(encoded.numbers.tolist(), encoded.places or (), strict=True))
+        found = _choose_spans(outputs, windows)
+        answers = []
+        for number, row in enumerate(rows):
+            start, stop = found.get(number, (0, 0))
+            text = (row.text_pair or "")[start:stop]
+            answers.append(Answer(text, {}, spans=(Span(start, stop, "", text),)))
+        return answers
+
+
+@dataclass(frozen=True, eq=False)
+class _AnswerScorer:
+    """Score of the spans that are found in passages.
+
+    Attributes:
+        name: Name of the metric.
+        passages: The rows of all splits.
+        windows: The number of its row, and the characters of its tokens, of each window.
+    """
+
+    name: str
+    passages: tuple[QuestionRow, ...]
+    windows: tuple[tuple[int, tuple[Any, ...]], ...]
+
+    def __call__(self, outputs: Tensor, targets: Tensor) -> float:
+        """Return the score; `targets`, (m, 3), name the windows."""
+        own = [self.windows[number] for number in targets[:, 2].tolist()]
+        found = _choose_spans(outputs, own)
+        texts, right = [], []
+        for number in dict.fromkeys(number for number, _ in own):
+            row, (start, stop) = self.passages[number], found.get(number, (0, 0))
+            texts.append((row.text_pair or "")[start:stop])
+            right.append([text for text, _ in row.answers])
+        return METRICS.find(self.name).compute(texts, right)
+
+
+def find_best_spans(outputs: Tensor, *, longest: int = _LONGEST_ANSWER) -> tuple[Tensor, Tensor]:
+    """Find the best span of each window: that with the largest sum of start and end logit.
+
+    The first token and those that are absent are no part of a span.
+
+    Args:
+        outputs: Logits of starts and ends, (m, 2, L).
+        longest: Tokens of the longest span, at least 1.
+
+    Returns:
+        The sums, (m,), minus infinity where a window has no span; and the columns of first and last
+        token, (m, 2).
+    """
+    length = outputs.shape[-1]
+    start = torch.arange(length)[:, None]
+    allowed = (start <= start.T) & (start + longest > start.T) & (start > 0)
+    best, columns = [], []
+    for part in outputs.float().split(_BATCH):
+        starts, ends = part.unbind(1)
+        absent = starts <= ABSENT
+        sums = starts[:, :, None] + ends[:, None, :]
+        refused = ~allowed | absent[:, :, None] | absent[:, None, :]
+        value, place = sums.masked_fill(refused, -torch.inf).flatten(1).max(1)
+        best.append(value)
+        columns.append(torch.stack([place // length, place % length], dim=1))
+    return torch.cat(best), torch.cat(columns)
+
+
+def _choose_spans(
+    outputs: Tensor, windows: Sequence[tuple[int, tuple[Any, ...]]]
+) -> dict[int, tuple[int, int]]:
+    """Return the characters of the best span of all windows of each row, by the row's number."""
+    outputs = outputs.clone()
+    for number, (_, places) in enumerate(windows):
+        # Special tokens in the passage's segment are no part of it.
+        outside = [column for column, pair in enumerate(places) if pair is None]
+        outputs[number, :, outside] = ABSENT
+    sums, columns = find_best_spans(outputs)
+    best: dict[int, float] = {}
+    found: dict[int, tuple[int, int]] = {}
+    for (number, places), value, (start, stop) in zip(
+        windows, sums.tolist(), columns.tolist(), strict=True
+    ):
+        if value > best.get(number, -float("inf")):
+            best[number] = value
+            found[number] = (places[start][0], places[stop][1])
+    return found
+
+
+def _find_tokens(characters: Sequence[Any], answer: tuple[str, int]) -> tuple[int, int]:
+    """Return the columns of an answer's first and last token; (0, 0) where the window lacks one."""
+    text, start = answer
+    stop = start + len(text)
+    inside = [
+        column
+        for column, pair in enumerate(characters)
+        if pair is not None and pair[0] < stop and pair[1] > start
+    ]
+    if not inside:
+        return 0, 0
+    known = [pair for pair in characters if pair is not None]
+    if known[0][0] > start or known[-1][1] < len(text.rstrip()) + start:
+        return 0, 0
+    return inside[0], inside[-1]
+
+
+def _shorten(questions: Sequence[str], tokenizer: Tokenizer, most: int) -> tuple[list[str], int]:
+    """Cut questions to a number of tokens; returns them, and how many were cut."""
+    batch: Any = tokenizer(
+        list(questions), add_special_tokens=False, return_offsets_mapping=True, verbose=False
+    )
+    shortened, cut = [], 0
+    for question, offsets in zip(questions, batch["offset_mapping"], strict=True):
+        long = len(offsets) > most
+        shortened.append(question[: offsets[most - 1][1]] if long else question)
+        cut += long
+    return shortened, cut
+
+
+def _read_text(values: Mapping[str, object], column: str, place: str) -> str:
+    value = values.get(column)
+    if not isinstance(value, str) or not value.strip():
+        raise InputError(f"{place}: column {column!r} must hold a text, got {str(value)[:60]!r}")
+    return value
+
+
+def _read_answers(value: object, place: str) -> tuple[tuple[str, int], ...]:
+    """Read ``[{"text", "start"}, …]``, or SQuAD's ``{"text": […], "answer_start": […]}``."""
+    found: list[Any] = []
+    if isinstance(value, Mapping):
+        texts, starts = value.get("text"), value.get("answer_start")
+        if isinstance(texts, list) and isinstance(starts, list) and len(texts) == len(starts):
+            found = list(zip(texts, starts, strict=True))
+    elif isinstance(value, list):
+        found = [
+            (one.get("text"), one.get("start", one.get("answer_start")))
+            if isinstance(one, Mapping)
+            else (None, None)
+            for one in value
+        ]
+    answers = [
+        (text, start)
+        for text, start in found
+        if isinstance(text, str) and text and isinstance(start, int) and start >= 0
+    ]
+    if not answers or len(answers) < len(found):
+        raise InputError(
+            f"{place}: answers must be a list of texts with the places where they start, "
+            f'[{{"text": …, "start": …}}], at least one, got {str(value)[:80]}'
+        )
+    return tuple(answers)
+
+
+def _check_answers(passage: str, answers: Sequence[tuple[str, int]], place: str) -> None:
+    for text, start in answers:
+        if passage[start : start + len(text)] != text:
+            where = passage.find(text)
+            cause = f"it begins at {where}" if where >= 0 else "the passage does not hold it"
+            raise InputError(
+                f"{place}: the answer {text[:60]!r} is not at character {start} of the passage: "
+                f"{cause}"
+            )

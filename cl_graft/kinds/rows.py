@@ -1,0 +1,102 @@
+"""Rows of a task, before and after encoding, and answers to them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from torch import Tensor
+
+__all__ = ["Answer", "EncodedRows", "Row", "Span"]
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One labelled text, or pair of texts; kinds whose rows hold more extend it.
+
+    Attributes:
+        text: First text.
+        text_pair: Second text; None if there is none.
+        label: Class id in [0, number of classes), or a number for a regression; 0 where rows have
+            neither.
+    """
+
+    text: str
+    text_pair: str | None
+    label: int | float
+
+    @property
+    def content(self) -> list[Any]:
+        """All that the row holds, as JSON."""
+        return [self.text, self.text_pair, self.label]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class EncodedRows:
+    """Rows as a model takes them.
+
+    Attributes:
+        inputs: int64 of shape (m, 2, max_length): token ids; and 0 for padding, 1 for the first
+            segment, 2 for the second. A row that is read in several windows has as many inputs.
+        targets: Targets of the inputs, of shape (m,) or (m, P); what rows without labels have here
+            means nothing.
+        numbers: Number of the row of each input, int64 (m,).
+        cut: Number of rows that were longer than `max_length`, and lost a part of their text.
+        places: For each input, the places of its tokens in the row; None where answers need none.
+    """
+
+    inputs: Tensor
+    targets: Tensor
+    numbers: Tensor
+    cut: int
+    places: tuple[Any, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A part of a text.
+
+    Attributes:
+        start: Place of its first character in the text (for extractive QA: in the passage).
+        end: Place after its last character.
+        type: Name of its type; empty for an answer in a passage.
+        text: The part itself.
+    """
+
+    start: int
+    end: int
+    type: str
+    text: str
+
+
+@dataclass(frozen=True)
+class Answer:
+    """The answer of a task to one text.
+
+    Attributes:
+        label: Name of the likeliest label; the number itself for a regression; the intent, or an
+            empty text, for tagging; the part of the passage for extractive QA.
+        probabilities: Probability of each label, by name, summing to 1; empty where there are none.
+        logits: Output of the model, in the order of the labels; empty for tagging and extractive
+            QA.
+        temperature: Number that divides the logits, > 0, so that the probability of an answer is
+            the share of such answers that were right on dev. None if the bank holds none: then the
+            probabilities are those of the model, which tend to be too high.
+        entry: Position of the entry that answered.
+        spans: Tagged parts of the text, or the one part of the passage that answers.
+        tags: Tag of each word of the text, for tagging; empty otherwise.
+    """
+
+    label: str | float
+    probabilities: Mapping[str, float]
+    logits: tuple[float, ...] = ()
+    temperature: float | None = None
+    entry: int | None = None
+    spans: tuple[Span, ...] = ()
+    tags: tuple[str, ...] = ()
+
+    @property
+    def confidence(self) -> float | None:
+        """Probability of the label, in [0, 1]; None where labels have no probability."""
+        return self.probabilities.get(str(self.label))

@@ -1,0 +1,299 @@
+"""Tagging: a BIO tag for each word of a text, with or without an intent of the whole.
+
+Targets have shape (n, L): the number of a word's tag at its first token, −100 at all other tokens.
+The first token of the row (``[CLS]``) has the number of the intent behind those of the tags. Tags
+are numbered as `cl_graft.metrics.span_scores` says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import accumulate, pairwise
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from cl_graft.errors import DamagedFile, InputError, listed, nearest
+from cl_graft.kinds.prompts import Prompt
+from cl_graft.kinds.rows import Answer, EncodedRows, Row, Span
+from cl_graft.kinds.text_encoding import pad_inputs
+from cl_graft.kinds.text_task import Kind, TextTask, register_kind
+from cl_graft.metrics.span_scores import list_tags
+from cl_graft.metrics.task_score import NO_TARGET
+from cl_graft.models import TaskModel
+from cl_graft.models.token_heads import TaggingHead
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase as Tokenizer
+
+__all__ = ["TaggedRow", "Tagging", "find_columns", "find_spans"]
+
+
+@dataclass(frozen=True, slots=True)
+class TaggedRow(Row):
+    """A text with a tag for each of its words.
+
+    Attributes:
+        text: The words, joined by blanks.
+        label: Number of the intent; 0 where rows have none.
+        tags: Number of each word's tag, see `cl_graft.metrics.span_scores`.
+    """
+
+    tags: tuple[int, ...] = ()
+
+    @property
+    def words(self) -> list[str]:
+        """The words."""
+        return self.text.split(" ")
+
+    @property
+    def content(self) -> list[Any]:
+        """All that the row holds, as JSON."""
+        return [self.text, self.label, list(self.tags)]
+
+
+@register_kind
+class Tagging(Kind):
+    """A BIO tag for each word, such as names in a text, or the slots of a command."""
+
+    name = "tagging"
+    metrics = ("span_f1", "frame_accuracy", "intent_accuracy")
+    columns: ClassVar = {"tokens": ("tokens", "words"), "tags": ("tags", "ner_tags", "slots")}
+    optional: ClassVar = {"label": ("label", "intent")}
+
+    def check(self, task: TextTask) -> None:
+        """Check label names, tags and intents."""
+        types = [name[2:] for name in task.label_names[1::2]]
+        if not types or task.label_names != list_tags(types) or len(set(types)) != len(types):
+            raise InputError(
+                f"task {task.name!r}: the label names of a tagging task are 'O', then B- and I- of "
+                f"each span type, got {listed(task.label_names)}"
+            )
+        tags, intents = len(task.label_names), len(task.intent_names)
+        if task.metric == "intent_accuracy" and not intents:
+            raise InputError(f"task {task.name!r} has no intents, so no intent_accuracy")
+        for split in ("train", "dev", "test"):
+            for number, row in enumerate(getattr(task, split), start=1):
+                place = f"task {task.name!r}: {split} row {number}"
+                if not isinstance(row, TaggedRow) or len(row.words) != len(row.tags):
+                    count = len(row.tags) if isinstance(row, TaggedRow) else 0
+                    raise InputError(f"{place} has {len(row.text.split())} words and {count} tags")
+                if not all(0 <= tag < tags for tag in row.tags):
+                    raise InputError(f"{place} has tags {row.tags}, expected 0 to {tags - 1}")
+                if not 0 <= row.label < max(1, intents):
+                    raise InputError(f"{place} has intent {row.label}, expected 0 to {intents - 1}")
+
+    def describe(self, task: TextTask) -> str:
+        """Return the numbers of span types and intents."""
+        types = f"{len(task.label_names) // 2} span types"
+        return f"{types}, {len(task.intent_names)} intents" if task.intent_names else types
+
+    def count_outputs(self, task: TextTask) -> int:
+        """Return the number of tags and intents."""
+        return len(task.label_names) + len(task.intent_names)
+
+    def read(self, values: Mapping[str, object], place: str) -> object:
+        """Return words, names of tags, and the name of the intent or None."""
+        words, tags = _read_list(values, "tokens", place), _read_list(values, "tags", place)
+        if len(words) != len(tags):
+            raise InputError(f"{place}: {len(words)} words and {len(tags)} tags")
+        if not words:
+            raise InputError(f"{place}: there are no words")
+        for word in words:
+            if not word or any(character.isspace() for character in word):
+                raise InputError(f"{place}: the word {word[:40]!r} is empty or holds a blank")
+        _check_tags(tags, place)
+        intent = values.get("label")
+        if "label" in values and not (isinstance(intent, str) and intent.strip()):
+            raise InputError(f"{place}: the intent must be a name, got {intent!r}")
+        return words, tags, intent
+
+    def make_rows(
+        self, drafts: Mapping[str, Sequence[tuple[Any, str]]], declared: Mapping[str, Sequence[str]]
+    ) -> tuple[dict[str, list[Row | InputError]], dict[str, Any]]:
+        """Number tags and intents; names that were not declared are those of the training rows."""
+        train = [draft for draft, _ in drafts["train"]]
+        found = {tag[2:] for _, tags, _ in train for tag in tags if tag != "O"}
+        types = list(declared.get("span_types") or sorted(found))
+        intents = sorted({intent for _, _, intent in train if intent is not None})
+        intents = list(declared.get("label_names") or intents) if intents else []
+        names = list_tags(types)
+        numbers = {name: number for number, name in enumerate(names)}
+        places = {name: number for number, name in enumerate(intents)}
+        rows: dict[str, list[Row | InputError]] = {}
+        for split, own in drafts.items():
+            rows[split] = [_make_row(draft, place, numbers, places) for draft, place in own]
+        return rows, {"label_names": names, "intent_names": tuple(intents)}
+
+    def encode(
+        self,
+        rows: Sequence[Any],
+        tokenizer: Tokenizer,
+        *,
+        family: str,
+        prompt: Prompt | None,
+        max_length: int,
+        first: int = 0,
+        task: TextTask | None = None,
+    ) -> EncodedRows:
+        """Encode the words as one text; `places` hold the column of each word's first token."""
+        inputs, offsets, cut = _encode_words([row.text for row in rows], tokenizer, max_length)
+        places = tuple(find_columns(row.words, own) for row, own in zip(rows, offsets, strict=True))
+        targets = torch.full((len(rows), max_length), NO_TARGET, dtype=torch.int64)
+        for number, (row, columns) in enumerate(zip(rows, places, strict=True)):
+            for column, tag in zip(columns, row.tags, strict=False):
+                if column >= 0:
+                    targets[number, column] = tag
+            if task is not None and task.intent_names:
+                targets[number, 0] = len(task.label_names) + row.label
+        return EncodedRows(inputs, targets, torch.arange(len(rows)), cut, places)
+
+    def make_head(self, model: TaskModel, task: TextTask, *, seed: int) -> nn.Module:
+        """Make a linear head on the tokens, and one on the first token for the intents."""
+        tags, intents = len(task.label_names), len(task.intent_names)
+        return TaggingHead(model.hidden_size, tags, intents, seed=seed)
+
+    def metadata(self, task: TextTask) -> dict[str, Any]:
+        """Return the names of the intents, where there are any."""
+        return {"intent_names": list(task.intent_names)} if task.intent_names else {}
+
+    def row(self, text: str, pair: str | None) -> Row:
+        """Return the row of a text, whose words are parted by blanks."""
+        if pair is not None:
+            raise InputError("a tagging task takes one text, got two")
+        return TaggedRow(" ".join(text.split()), None, 0)
+
+    def answer(
+        self,
+        outputs: Tensor,
+        encoded: EncodedRows,
+        rows: Sequence[Row],
+        metadata: Mapping[str, Any],
+    ) -> list[Answer]:
+        """Return the tags, the spans that they make, and the intent with its probability."""
+        tags = [str(name) for name in metadata.get("label_names", [])]
+        intents = [str(name) for name in metadata.get("intent_names", [])]
+        if len(tags) + len(intents) != outputs.shape[-1]:
+            raise DamagedFile(
+                f"the bank names {len(tags)} tags and {len(intents)} intents, and has "
+                f"{outputs.shape[-1]} logits"
+            )
+        answers = []
+        for row, logits, columns in zip(rows, outputs, encoded.places or [], strict=True):
+            best = logits[:, : len(tags)].argmax(-1).tolist()
+            own = tuple(tags[best[column]] if column >= 0 else "O" for column in columns)
+            shares = logits[0, len(tags) :].double().softmax(-1).tolist()
+            label = intents[max(range(len(shares)), key=shares.__getitem__)] if intents else ""
+            probabilities = dict(zip(intents, shares, strict=True))
+            spans = find_spans(row.text, own)
+            answers.append(Answer(label, probabilities, spans=spans, tags=own))
+        return answers
+
+
+def find_spans(text: str, tags: Sequence[str]) -> tuple[Span, ...]:
+    """Return the spans that the tags of a text's words make, words being parted by one blank.
+
+    An I tag after another type, or after O, begins a span, as in CoNLL's script.
+    """
+    from seqeval.metrics.sequence_labeling import get_entities
+
+    ends = [0, *accumulate(len(word) + 1 for word in text.split(" "))]
+    return tuple(
+        Span(ends[first], ends[last + 1] - 1, str(name), text[ends[first] : ends[last + 1] - 1])
+        for name, first, last in get_entities(list(tags))
+    )
+
+
+def find_columns(words: Sequence[str], offsets: Sequence[tuple[int, int]]) -> tuple[int, ...]:
+    """Return the column of the first token of each word; −1 where a word has none, or was cut off.
+
+    Args:
+        words: Words of a text, which one blank parts.
+        offsets: First and last character of each token, (0, 0) of special ones.
+    """
+    found: dict[int, int] = {}
+    for column, (start, stop) in reversed(list(enumerate(offsets))):
+        found |= dict.fromkeys(range(start, stop), column)
+    starts = accumulate((len(word) + 1 for word in words[:-1]), initial=0)
+    return tuple(
+        next((found[at] for at in range(start, start + len(word)) if at in found), -1)
+        for start, word in zip(starts, words, strict=True)
+    )
+
+
+def _encode_words(
+    texts: Sequence[str], tokenizer: Tokenizer, max_length: int
+) -> tuple[Tensor, list[list[tuple[int, int]]], int]:
+    """Return inputs, (n, 2, max_length), the characters of each token, and how many were cut."""
+    if not tokenizer.is_fast:
+        raise InputError(
+            "tagging needs a fast tokenizer, which knows the characters of each token; "
+            f"{type(tokenizer).__name__} is none"
+        )
+    batch: Any = tokenizer(
+        list(texts),
+        truncation=True,
+        max_length=max_length,
+        split_special_tokens=True,
+        return_offsets_mapping=True,
+        return_special_tokens_mask=True,
+    )
+    inputs = pad_inputs(
+        [(ids, [1] * len(ids)) for ids in batch["input_ids"]], tokenizer, max_length
+    )
+    offsets = [
+        [(0, 0) if special else pair for pair, special in zip(own, mask, strict=True)]
+        for own, mask in zip(batch["offset_mapping"], batch["special_tokens_mask"], strict=True)
+    ]
+    return inputs, offsets, sum(bool(encoding.overflowing) for encoding in batch.encodings)
+
+
+def _make_row(
+    draft: tuple[list[str], list[str], str | None],
+    place: str,
+    tags: Mapping[str, int],
+    intents: Mapping[str, int],
+) -> Row | InputError:
+    words, own, intent = draft
+    unknown = next((tag for tag in own if tag not in tags), None)
+    if unknown is not None:
+        return InputError(
+            f"{place}: the tag {unknown!r} is not among those of the training rows, or the "
+            f"declared ones; {nearest(unknown, tags)}"
+        )
+    if (intent is None) == bool(intents) or (intent is not None and intent not in intents):
+        return InputError(
+            f"{place}: the intent {intent!r} is not among those of the training rows, or the "
+            f"declared ones; {nearest(str(intent), intents)}"
+        )
+    label = 0 if intent is None else intents[intent]
+    return TaggedRow(" ".join(words), None, label, tuple(tags[tag] for tag in own))
+
+
+def _read_list(values: Mapping[str, object], column: str, place: str) -> list[str]:
+    """Return a list of texts, or the parts of a text between blanks."""
+    value = values.get(column)
+    if isinstance(value, str):
+        return value.split()
+    if not isinstance(value, list | tuple) or not all(isinstance(one, str) for one in value):
+        raise InputError(
+            f"{place}: column {column!r} must be a list of texts, or one text with blanks between "
+            f"them, got {str(value)[:60]}"
+        )
+    return [str(one) for one in value]
+
+
+def _check_tags(tags: Sequence[str], place: str) -> None:
+    """Refuse what is no BIO tag, and an I tag that does not go on a span of its type."""
+    for number, (before, tag) in enumerate(pairwise(["O", *tags]), start=1):
+        if tag == "O":
+            continue
+        if tag[:2] not in ("B-", "I-") or not tag[2:].strip():
+            raise InputError(f"{place}: tag {number} is {tag[:40]!r}, expected O, B-type or I-type")
+        if tag[0] == "I" and before[2:] != tag[2:]:
+            raise InputError(
+                f"{place}: tag {number} is {tag!r} after {before!r}; a span begins with "
+                f"'B-{tag[2:]}' (IOB2)"
+            )

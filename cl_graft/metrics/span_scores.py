@@ -1,0 +1,81 @@
+"""Scores of tagging and of extractive question answering.
+
+Tags are numbered so that scores need no names: 0 is O, 2 t + 1 is B of type t, 2 t + 2 is I of it.
+The first token of a row has no tag; where rows have an intent, it has that in place of one.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from torch import Tensor
+
+from cl_graft.metrics.task_score import register_metric
+
+__all__ = ["list_tags", "write_tag"]
+
+
+def write_tag(number: int) -> str:
+    """Write the tag of a number with the type's number as its name, such as ``"B-0"``."""
+    return f"{'B' if number % 2 else 'I'}-{(number - 1) // 2}" if number else "O"
+
+
+def list_tags(types: Iterable[str]) -> tuple[str, ...]:
+    """Return the names of the tags of span types, in the order of their numbers."""
+    return ("O", *(f"{mark}-{name}" for name in types for mark in "BI"))
+
+
+@register_metric("span_f1", kind="tagging")
+def _span_f1(logits: Tensor, labels: Tensor, classes: int) -> float:
+    from seqeval.metrics import f1_score
+
+    right, predicted = [], []
+    for row, targets in zip(logits[:, 1:].argmax(-1), labels[:, 1:], strict=True):
+        tagged = targets >= 0
+        right.append([write_tag(number) for number in targets[tagged].tolist()])
+        predicted.append([write_tag(number) for number in row[tagged].tolist()])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of numpy's, about a mean of no types
+        found: Any = f1_score(right, predicted, zero_division=0)  # pyright: ignore[reportArgumentType]
+    return float(found)
+
+
+@register_metric("intent_accuracy", kind="tagging")
+def _intent_accuracy(logits: Tensor, labels: Tensor, classes: int) -> float:
+    _check_intents(labels)
+    return float((logits[:, 0].argmax(-1) == labels[:, 0]).double().mean())
+
+
+@register_metric("frame_accuracy", kind="tagging")
+def _frame_accuracy(logits: Tensor, labels: Tensor, classes: int) -> float:
+    wrong = (logits.argmax(-1) != labels) & (labels >= 0)
+    return float((~wrong.any(1)).double().mean())
+
+
+def _check_intents(labels: Tensor) -> None:
+    if bool((labels[:, 0] < 0).any()):
+        raise ValueError("rows without an intent have no intent_accuracy; use 'span_f1'")
+
+
+@register_metric("answer_f1", kind="extractive_qa", of_texts=True)
+def _answer_f1(answers: Sequence[str], right: Sequence[Sequence[str]]) -> float:
+    return _squad(answers, right)["f1"]
+
+
+@register_metric("exact_match", kind="extractive_qa", of_texts=True)
+def _exact_match(answers: Sequence[str], right: Sequence[Sequence[str]]) -> float:
+    return _squad(answers, right)["exact_match"]
+
+
+def _squad(answers: Sequence[str], right: Sequence[Sequence[str]]) -> dict[str, float]:
+    """Score answers as SQuAD's script does (https://arxiv.org/abs/1606.05250), in [0, 1]."""
+    from torchmetrics.functional.text import squad
+
+    predicted = [{"prediction_text": text, "id": str(n)} for n, text in enumerate(answers)]
+    given = [
+        {"answers": {"answer_start": [0] * len(texts), "text": list(texts)}, "id": str(n)}
+        for n, texts in enumerate(right)
+    ]
+    return {name: float(value) / 100 for name, value in squad(predicted, given).items()}  # pyright: ignore[reportArgumentType]

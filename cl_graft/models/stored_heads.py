@@ -1,0 +1,113 @@
+"""Heads as entries of a bank keep them: their tensors by name, checked and rebuilt."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, cast
+
+import torch
+from torch import Tensor, nn
+
+from cl_graft.grafts.bank import Entry
+from cl_graft.models.heads import LabelStrings, LabelWords, PooledHead, linear_head
+from cl_graft.models.task_model import TaskModel
+from cl_graft.models.token_heads import make_token_head, shapes_of_token_head
+
+__all__ = ["check_head", "load_head"]
+
+
+def load_head(entry: Entry, *, family: str) -> nn.Module:
+    """Rebuild an entry's task head from its stored state."""
+    state = dict(entry.head)
+    if family == "encoder" and (tokens := make_token_head(state)) is not None:
+        head: nn.Module = tokens
+    elif "dense.weight" in state:
+        layers = [_make_layer(state[f"{part}.weight"]) for part in ("dense", "out")]
+        head = PooledHead(*layers, activation=str(entry.metadata.get("activation")))
+    elif family == "encoder":
+        classes, hidden = state["weight"].shape
+        head = linear_head(hidden, classes, seed=0)
+    elif family == "masked_lm":
+        head = LabelWords(state["token_ids"].tolist())
+    else:
+        lengths = state["lengths"].tolist()
+        rows = state["token_ids"].tolist()
+        head = LabelStrings([row[:n] for row, n in zip(rows, lengths, strict=True)])
+    head.load_state_dict(state)
+    return head
+
+
+def check_head(head: Mapping[str, Tensor], model: TaskModel) -> None:
+    """Refuse the stored state of a head that a model cannot answer with.
+
+    Args:
+        head: Tensors by name, as an entry keeps them.
+        model: The model, without the head.
+
+    Raises:
+        ValueError: If names or shapes are none of a head of this family and width, values are NaN
+            or infinite, or tokens are not in the vocabulary.
+    """
+    sizes = {name: tuple(tensor.shape) for name, tensor in head.items()}
+    if model.family != "encoder":
+        _check_tokens(head, sizes, model)
+        return
+    if (tokens := shapes_of_token_head(sizes, model.hidden_size)) is not None:
+        _check_values(head, sizes, tokens)
+        return
+    last = "out.weight" if "dense.weight" in head else "weight"
+    classes = sizes[last][0] if sizes.get(last) else 0
+    expected: dict[str, tuple[int, ...]] = {
+        "weight": (classes, model.hidden_size),
+        "bias": (classes,),
+    }
+    if "dense.weight" in head:
+        inner = sizes["dense.weight"][0] if sizes["dense.weight"] else 0
+        expected = {
+            "dense.weight": (inner, model.hidden_size),
+            "dense.bias": (inner,),
+            "out.weight": (classes, inner),
+            "out.bias": (classes,),
+        }
+    if not classes:
+        raise ValueError(f"a head of shapes {sizes}, expected {expected}")
+    _check_values(head, sizes, expected)
+
+
+def _check_values(
+    head: Mapping[str, Tensor],
+    sizes: Mapping[str, tuple[int, ...]],
+    expected: Mapping[str, tuple[int, ...]],
+) -> None:
+    """Refuse tensors of other shapes than expected, or that are not finite."""
+    if sizes != expected:
+        raise ValueError(f"a head of shapes {sizes}, expected {expected}")
+    for name, tensor in head.items():
+        if not tensor.is_floating_point() or not bool(tensor.isfinite().all()):
+            raise ValueError(f"{name} of the head is NaN or infinite, or no floating-point tensor")
+
+
+def _check_tokens(
+    head: Mapping[str, Tensor], sizes: Mapping[str, tuple[int, ...]], model: TaskModel
+) -> None:
+    """Refuse the labels' tokens that `LabelWords` or `LabelStrings` would not keep."""
+    labels = next(iter(sizes.get("token_ids", ())), 0)
+    wanted = {"token_ids": 1} if model.family == "masked_lm" else {"token_ids": 2, "lengths": 1}
+    whole = all(tensor.dtype == torch.int64 for tensor in head.values())
+    if {n: len(size) for n, size in sizes.items()} != wanted or not labels or not whole:
+        raise ValueError(f"labels of shapes {sizes}, expected whole numbers in {list(wanted)}")
+    vocabulary = cast(Any, model.backbone.config).vocab_size
+    tokens = head["token_ids"]
+    if bool((tokens < 0).any()) or bool((tokens >= vocabulary).any()):
+        raise ValueError(f"tokens of labels that are not in the vocabulary of {vocabulary:,}")
+    if "lengths" not in head:
+        return
+    lengths, longest = head["lengths"], tokens.shape[1]
+    if lengths.shape != (labels,) or not bool(((lengths > 0) & (lengths <= longest)).all()):
+        raise ValueError(f"lengths of labels {lengths.tolist()[:10]}, expected 1 to {longest}")
+
+
+def _make_layer(weight: Tensor) -> nn.Linear:
+    """Make the linear layer that a weight, (outputs, inputs), belongs to."""
+    outputs, inputs = weight.shape
+    return nn.Linear(inputs, outputs, dtype=weight.dtype)
