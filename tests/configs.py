@@ -11,7 +11,7 @@ from typing import Any
 
 __all__ = ["changed", "config_with", "places", "sets", "settings"]
 
-_MEANT = {"model": "model.name", "region_lr": "grafting.lr"}
+_MEANT = {"model": "model.name", "name": "model.name", "region_lr": "grafting.lr"}
 
 
 def places(values: Mapping[str, Any]) -> dict[str, Any]:
