@@ -183,7 +183,8 @@ def whole_number(value: object) -> int | None:
 
 def _read_number(value: object, place: str) -> float:
     try:
-        number = float(value) if isinstance(value, (int, float, str)) else math.nan
+        plain = isinstance(value, (int, float, str)) and not isinstance(value, bool)
+        number = float(value) if plain else math.nan  # pyright: ignore[reportArgumentType]
     except (ValueError, OverflowError):
         number = math.nan
     if not math.isfinite(number):

@@ -114,9 +114,9 @@ class ExtractiveQA(Kind):
     ) -> EncodedRows:
         """Encode each question with each window of its passage.
 
-        Windows overlap by a third of `max_length`. A question has half of it at most; what is
-        longer is cut. `places` hold the characters of each token in the passage, None for tokens
-        of no passage.
+        Windows overlap by a third of `max_length`, or by less where that leaves little room. A
+        question has half of `max_length` at most; what is longer is cut. `places` hold the
+        characters of each token in the passage, None for tokens of no passage.
         """
         if not tokenizer.is_fast:
             raise InputError(
@@ -124,12 +124,18 @@ class ExtractiveQA(Kind):
                 f"{type(tokenizer).__name__} is none"
             )
         questions, cut = _shorten([row.text for row in rows], tokenizer, max_length // 2)
+        least = max_length - max_length // 2 - tokenizer.num_special_tokens_to_add(pair=True)
+        if least < 1:
+            raise InputError(
+                f"{max_length} tokens leave no room for a passage beside its question; raise "
+                "max_length"
+            )
         batch: Any = tokenizer(
             questions,
             [row.text_pair for row in rows],
             truncation="only_second",
             max_length=max_length,
-            stride=max_length // 3,
+            stride=min(max_length // 3, least // 2 + least // 4),
             return_overflowing_tokens=True,
             return_offsets_mapping=True,
             split_special_tokens=True,
@@ -192,7 +198,9 @@ class ExtractiveQA(Kind):
         for number, row in enumerate(rows):
             start, stop = found.get(number, (0, 0))
             text = (row.text_pair or "")[start:stop]
-            answers.append(Answer(text, {}, spans=(Span(start, stop, "", text),)))
+            start += len(text) - len(text.lstrip())  # a token may hold the blank before it
+            text = text.strip()
+            answers.append(Answer(text, {}, spans=(Span(start, start + len(text), "", text),)))
         return answers
 
 
@@ -325,7 +333,7 @@ def _read_answers(value: object, place: str) -> tuple[tuple[str, int], ...]:
     answers = [
         (text, start)
         for text, start in found
-        if isinstance(text, str) and text and isinstance(start, int) and start >= 0
+        if isinstance(text, str) and text.strip() and type(start) is int and start >= 0
     ]
     if not answers or len(answers) < len(found):
         raise InputError(

@@ -1,0 +1,82 @@
+"""Small tasks of answers in passages and of numbers: rows in memory, and as files."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from cl_graft.kinds import Row, TextTask
+from cl_graft.kinds.extractive_qa import QuestionRow
+
+__all__ = ["make_numbers", "make_questions", "number_task", "question_task", "write_task"]
+
+_PLACES = ("the street", "the beach", "the park", "the small town", "the mountains")
+_PEOPLE = ("a man", "a woman", "a teacher", "the minister", "the president", "a little girl")
+_WORDS = ("warm", "funny", "moving", "slow", "empty", "dull", "cold", "small")
+
+
+def make_questions(count: int, *, seed: int = 0) -> list[dict[str, Any]]:
+    """Return records of questions about places, each with a passage of three sentences."""
+    draw = random.Random(seed)
+    records = []
+    for _ in range(count):
+        people = draw.sample(_PEOPLE, 3)
+        places = [draw.choice(_PLACES) for _ in people]
+        parts = [f"{who} is walking in {where}" for who, where in zip(people, places, strict=True)]
+        passage = ". ".join(parts) + "."
+        asked = draw.randrange(3)
+        start = passage.index(parts[asked]) + parts[asked].index(places[asked])
+        records.append(
+            {
+                "question": f"Where is {people[asked]}?",
+                "context": passage,
+                "answers": [{"text": places[asked], "start": start}],
+            }
+        )
+    return records
+
+
+def make_numbers(count: int, *, seed: int = 0) -> list[dict[str, Any]]:
+    """Return records of texts whose number is the share of their cheerful words, times 5."""
+    draw = random.Random(seed)
+    records = []
+    for _ in range(count):
+        words = draw.sample(_WORDS, 4)
+        score = 5 * sum(_WORDS.index(word) < 3 for word in words) / 4
+        records.append({"text": f"It was {', '.join(words)}.", "label": score})
+    return records
+
+
+def question_task(count: int = 8, **settings: Any) -> TextTask:
+    """Return a task of questions in memory."""
+    rows = [
+        QuestionRow(
+            one["question"],
+            one["context"],
+            0,
+            tuple((answer["text"], answer["start"]) for answer in one["answers"]),
+        )
+        for one in make_questions(3 * count)
+    ]
+    splits = rows[:count], rows[count : 2 * count], rows[2 * count :]
+    values = {"metric": "answer_f1", "kind": "extractive_qa", "max_length": 64, **settings}
+    return TextTask("places", (), *map(tuple, splits), **values)
+
+
+def number_task(count: int = 8, **settings: Any) -> TextTask:
+    """Return a regression in memory."""
+    rows = [Row(one["text"], None, one["label"]) for one in make_numbers(3 * count)]
+    splits = rows[:count], rows[count : 2 * count], rows[2 * count :]
+    return TextTask("cheer", (), *map(tuple, splits), **{"metric": "pearson", **settings})
+
+
+def write_task(folder: Path, splits: Mapping[str, Iterable[Mapping[str, Any]]]) -> Path:
+    """Write a task as a folder of JSON lines, and return it."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for split, records in splits.items():
+        text = "".join(f"{json.dumps(record)}\n" for record in records)
+        (folder / f"{split}.jsonl").write_text(text)
+    return folder

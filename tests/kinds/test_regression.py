@@ -1,0 +1,77 @@
+"""Regression: a squared error, correlations, and numbers as answers."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from answer_tasks import make_numbers, number_task, write_task
+
+from cl_graft.data import load_task
+from cl_graft.errors import InputError, NotFinite
+from cl_graft.kinds import KINDS
+from cl_graft.metrics import score, task_loss
+
+REGRESSION = KINDS.find("regression")
+
+
+def test_the_loss_is_the_mean_squared_error_and_has_its_gradient():
+    logits = torch.tensor([[1.0], [2.0], [4.0]], requires_grad=True)
+    loss = task_loss(logits, torch.tensor([1.0, 0.0, 1.0]))
+    assert loss.item() == pytest.approx((0 + 4 + 9) / 3)
+    loss.backward()
+    assert logits.grad.squeeze(1).tolist() == pytest.approx([0, 4 / 3, 2])
+
+
+def test_pearson_and_spearman_of_a_hand_example():
+    said = torch.tensor([[1.0], [2.0], [3.0], [40.0]])
+    given = torch.tensor([1.0, 3.0, 2.0, 4.0])
+    # Ranks 1 2 3 4 and 1 3 2 4: 1 - 6 * 2 / (4 * 15).
+    assert score(said, given, "spearman") == pytest.approx(0.8)
+    assert score(said, given, "pearson") == pytest.approx(58 / (1085 * 5) ** 0.5)
+    assert score(-said, given, "spearman") == pytest.approx(-0.8)
+    tied = torch.tensor([1.0, 2.0, 2.0, 4.0])
+    assert score(said, tied, "spearman") == pytest.approx(4.5 / (5 * 4.5) ** 0.5)
+
+
+@pytest.mark.parametrize("metric", ["pearson", "spearman"])
+def test_a_constant_has_no_correlation(metric):
+    numbers = torch.tensor([1.0, 2.0, 3.0])
+    assert score(torch.full((3, 1), 0.1), numbers, metric) == 0
+    assert score(numbers[:, None], torch.full((3,), 0.1), metric) == 0
+    with pytest.raises(NotFinite):
+        score(torch.full((3, 1), float("nan")), numbers, metric)
+
+
+def test_targets_are_fp32_numbers_and_answers_are_numbers(wordpiece):
+    task = number_task()
+    encoded = REGRESSION.encode(
+        task.train, wordpiece, family="encoder", prompt=None, max_length=32, task=task
+    )
+    assert encoded.targets.dtype == torch.float32
+    assert encoded.targets.tolist() == [row.label for row in task.train]
+    answers = REGRESSION.answer(torch.tensor([[2.5]]), encoded, task.train[:1], {"label_names": []})
+    assert answers[0].label == 2.5
+    assert answers[0].logits == (2.5,)
+    assert (answers[0].probabilities, answers[0].confidence) == ({}, None)
+
+
+@pytest.mark.parametrize("value", ["much", "", None, "nan", "inf", True])
+def test_a_number_that_is_none_is_named_by_file_and_line_or_skipped(tmp_path, value):
+    rows = make_numbers(12)
+    rows[4]["label"] = value
+    splits = {"train": rows[:6], "dev": rows[6:9], "test": rows[9:]}
+    folder = write_task(tmp_path / "cheer", splits)
+    with pytest.raises(InputError, match=r"train\.jsonl:5: "):
+        load_task(folder, kind="regression")
+    kept = load_task(folder, kind="regression", on_bad_row="skip")
+    assert (kept.kind, len(kept.train)) == ("regression", 5)
+
+
+def test_a_metric_of_classes_and_label_names_are_refused():
+    with pytest.raises(InputError, match=r"metric 'accuracy' does not fit.*pearson, spearman"):
+        number_task(metric="accuracy")
+    task = number_task()
+    with pytest.raises(InputError, match="neither label names nor a positive label"):
+        task.__class__(
+            "t", ("low", "high"), task.train, task.dev, task.test, "pearson", kind="regression"
+        )
