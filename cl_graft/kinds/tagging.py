@@ -240,6 +240,11 @@ def _encode_words(
         return_offsets_mapping=True,
         return_special_tokens_mask=True,
     )
+    if not all(mask[:1] == [1] for mask in batch["special_tokens_mask"]):
+        raise InputError(
+            "tagging needs a tokenizer that puts a token of its own first, where an intent is "
+            f"answered; a row of {type(tokenizer).__name__} begins with no token of its own"
+        )
     inputs = pad_inputs(
         [(ids, [1] * len(ids)) for ids in batch["input_ids"]], tokenizer, max_length
     )
@@ -263,10 +268,14 @@ def _make_row(
             f"{place}: the tag {unknown!r} is not among those of the training rows, or the "
             f"declared ones; {nearest(unknown, tags)}"
         )
-    if (intent is None) == bool(intents) or (intent is not None and intent not in intents):
+    if intent is None and intents:
+        return InputError(f"{place}: the row has no intent, others have one")
+    if intent is not None and not intents:
+        return InputError(f"{place}: the row has the intent {intent!r}, training rows have none")
+    if intent is not None and intent not in intents:
         return InputError(
             f"{place}: the intent {intent!r} is not among those of the training rows, or the "
-            f"declared ones; {nearest(str(intent), intents)}"
+            f"declared ones; {nearest(intent, intents)}"
         )
     label = 0 if intent is None else intents[intent]
     return TaggedRow(" ".join(words), None, label, tuple(tags[tag] for tag in own))

@@ -136,14 +136,14 @@ def shapes_of_token_head(
         hidden: Size of the states.
     """
     outputs = {
-        name: next(iter(sizes[f"{name}.weight"]), 0)
+        name: max(1, next(iter(sizes[f"{name}.weight"]), 0))
         for name in ("ends", "tags", "intents")
         if f"{name}.weight" in sizes
     }
     if not outputs:
         return None
-    if "ends" in outputs:
-        outputs = {"ends": 2}
+    # No head has intents alone.
+    outputs = {"ends": 2} if "ends" in outputs else {"tags": 1, **outputs}
     return {
         f"{name}.{part}": (count, hidden) if part == "weight" else (count,)
         for name, count in outputs.items()

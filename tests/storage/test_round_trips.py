@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -37,6 +38,23 @@ def test_a_bank_comes_back_bit_for_bit(tmp_path: Path, dtype: torch.dtype, mode:
     assert same_bank(load_bank(tmp_path / "bank"), bank)
     loaded = load_bank(tmp_path / "bank", expect=bank.base.fingerprint, layout=LAYOUT)
     assert same_bank(loaded, bank)
+
+
+def test_an_entry_of_tags_comes_back_with_its_head_and_the_names_of_its_intents(tmp_path: Path):
+    bank = bank_of(tasks=2)
+    head = {
+        f"{name}.{part}": values(count * width, torch.float32, count).view(count, *size)
+        for name, count in (("tags", 5), ("intents", 2))
+        for part, width, size in (("weight", 8, (8,)), ("bias", 1, ()))
+    }
+    tags = ["O", "B-person", "I-person", "B-place", "I-place"]
+    metadata = {"kind": "tagging", "label_names": tags, "intent_names": ["meet", "travel"]}
+    first = replace(bank.entries[0], head=head, metadata=metadata)
+    bank = replace(bank, entries=(first, *bank.entries[1:]))
+    save_bank(bank, tmp_path / "bank")
+    found = load_bank(tmp_path / "bank")
+    assert same_bank(found, bank)
+    assert found.entries[0].metadata == metadata
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

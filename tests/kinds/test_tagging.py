@@ -1,0 +1,241 @@
+"""Tagging: records are checked, words keep their places through tokenizers, answers have spans."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from tagged_data import tagged_folder, tagged_records
+
+from cl_graft.data import load_task
+from cl_graft.errors import DamagedFile, InputError
+from cl_graft.kinds import KINDS, Row, Span, TextTask
+from cl_graft.kinds.tagging import TaggedRow, find_columns, find_spans
+from cl_graft.metrics.span_scores import list_tags
+
+TAGGING = KINDS.find("tagging")
+ROWS = (
+    TaggedRow("Lily met the president", None, 0, (1, 0, 0, 3)),
+    TaggedRow("unforgettable Ångström flows", None, 1, (1, 2, 0)),
+)
+TASK = TextTask(
+    "names",
+    list_tags(["person", "place"]),
+    ROWS,
+    ROWS,
+    ROWS,
+    metric="span_f1",
+    max_length=16,
+    kind="tagging",
+    intent_names=("meet", "travel"),
+)
+
+
+def write(folder: Path, split: str, *records: dict) -> None:
+    folder.mkdir(exist_ok=True, parents=True)
+    (folder / f"{split}.jsonl").write_text("".join(f"{json.dumps(one)}\n" for one in records))
+
+
+def encode(rows, tokenizer, *, max_length=16, task=TASK):
+    options = {"family": "encoder", "prompt": None, "max_length": max_length}
+    return TAGGING.encode(rows, tokenizer, task=task, **options)
+
+
+def test_a_folder_of_words_and_tags_is_a_tagging_task_with_tags_in_a_fixed_order(tmp_path: Path):
+    task = load_task("mine", data=tagged_folder(tmp_path / "mine"))
+    assert (task.kind, task.metric, task.num_outputs, task.intent_names) == (
+        "tagging", "span_f1", 5, (),
+    )  # fmt: skip
+    assert task.label_names == ("O", "B-person", "I-person", "B-place", "I-place")
+    first = tagged_records(1)[0]
+    assert task.train[0].words == first["tokens"]
+    assert [task.label_names[tag] for tag in task.train[0].tags] == first["tags"]
+    assert "2 span types" in repr(task)
+
+
+def test_a_label_beside_tags_is_an_intent(tmp_path: Path):
+    task = load_task("mine", data=tagged_folder(tmp_path / "mine", intents=True))
+    assert (task.intent_names, task.num_outputs) == (("meet", "travel"), 7)
+    assert "2 span types, 2 intents" in repr(task)
+    other = load_task("mine", data=tmp_path / "mine", metric="intent_accuracy")
+    assert other.metric == "intent_accuracy"
+
+
+@pytest.mark.parametrize(
+    ("record", "message"),
+    [
+        ({"tokens": ["a", "b"], "tags": ["O"]}, r"train.jsonl:2.*2 words and 1 tags"),
+        ({"tokens": ["a", "b"], "tags": ["O", "I-x"]}, r":2.*tag 2 is 'I-x' after 'O'.*'B-x'"),
+        ({"tokens": ["a", "b"], "tags": ["B-y", "I-x"]}, r":2.*tag 2 is 'I-x' after 'B-y'"),
+        ({"tokens": ["a"], "tags": ["x"]}, r":2.*tag 1 is 'x', expected O, B-type or I-type"),
+        ({"tokens": ["a"], "tags": ["B-"]}, r":2.*tag 1 is 'B-', expected O"),
+        ({"tokens": ["a"], "tags": ["b-x"]}, r":2.*tag 1 is 'b-x', expected O"),
+        ({"tokens": ["New York"], "tags": ["O"]}, r":2.*'New York' is empty or holds a blank"),
+        ({"tokens": [""], "tags": ["O"]}, r":2.*'' is empty or holds a blank"),
+        ({"tokens": [], "tags": []}, r":2.*there are no words"),
+        ({"tokens": [1], "tags": ["O"]}, r":2.*'tokens' must be a list of texts"),
+        ({"tokens": ["a"], "tags": None}, r":2.*'tags' must be a list of texts"),
+    ],
+)
+def test_a_record_that_is_wrong_is_refused_with_file_and_line(tmp_path: Path, record, message):
+    write(tmp_path / "mine", "train", {"tokens": ["a"], "tags": ["B-x"]}, record)
+    write(tmp_path / "mine", "test", {"tokens": ["a"], "tags": ["B-x"]})
+    with pytest.raises(InputError, match=message):
+        load_task("mine", data=tmp_path / "mine")
+
+
+@pytest.mark.parametrize("split", ["dev", "test"])
+def test_a_tag_or_an_intent_that_no_training_row_has_is_refused(tmp_path: Path, split: str):
+    folder = tagged_folder(tmp_path / "mine", intents=True)
+    first = tagged_records(1, intents=True)[0]
+    write(folder, split, first, {**first, "tags": ["B-persons", *first["tags"][1:]]})
+    with pytest.raises(InputError, match=rf"{split}.jsonl:2.*'B-persons'.*did you mean"):
+        load_task("mine", data=folder)
+    write(folder, split, first, {**first, "label": "meat"})
+    with pytest.raises(InputError, match=rf"{split}.jsonl:2.*intent 'meat'.*did you mean 'meet'"):
+        load_task("mine", data=folder)
+
+
+def test_a_row_without_an_intent_among_rows_with_one_is_refused(tmp_path: Path):
+    folder = tagged_folder(tmp_path / "mine", intents=True)
+    with_one, without = tagged_records(5, intents=True), tagged_records(1)[0]
+    write(folder, "train", *with_one, without)
+    with pytest.raises(InputError, match=r"train.jsonl:6: the row has no intent, others have one"):
+        load_task("mine", data=folder)
+    write(folder, "train", *with_one, {**with_one[0], "label": " "})
+    with pytest.raises(InputError, match=r"train.jsonl:6: the intent must be a name, got ' '"):
+        load_task("mine", data=folder)
+    write(folder, "train", *tagged_records(5))
+    with pytest.raises(InputError, match=r":1: the row has the intent 'meet', training rows have"):
+        load_task("mine", data=folder)
+
+
+def test_tags_may_stand_in_one_text_with_blanks_between_them(tmp_path: Path):
+    write(tmp_path / "mine", "train", {"words": "Lily sings", "ner_tags": "B-person O"})
+    write(tmp_path / "mine", "dev", {"words": "Lily sings", "ner_tags": "B-person O"})
+    write(tmp_path / "mine", "test", {"words": "Lily sings", "ner_tags": "B-person O"})
+    assert load_task("mine", data=tmp_path / "mine").train[0].tags == (1, 0)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"label_names": ("B-a", "I-a", "O")}, "'O', then B- and I- of each span type"),
+        ({"label_names": ("O",)}, "'O', then B- and I- of each span type"),
+        ({"intent_names": ("meet",)}, "train row 2 has intent 1"),
+        ({"train": (replace(ROWS[0], tags=(1, 0)),)}, "train row 1 has 4 words and 2 tags"),
+        ({"dev": (replace(ROWS[0], tags=(1, 0, 0, 5)),)}, "dev row 1 has tags"),
+        ({"test": (Row("a b", None, 0),)}, "test row 1 has 2 words and 0 tags"),
+        ({"metric": "accuracy"}, "is a tagging task: metric 'accuracy' does not fit it"),
+    ],
+)
+def test_a_task_whose_rows_and_names_do_not_fit_is_refused(change, message):
+    with pytest.raises(InputError, match=message):
+        replace(TASK, **change)
+
+
+def test_an_intent_accuracy_needs_intents():
+    rows = (ROWS[0],)
+    plain = {"train": rows, "dev": rows, "test": rows, "intent_names": ()}
+    with pytest.raises(InputError, match="has no intents"):
+        replace(TASK, metric="intent_accuracy", **plain)
+
+
+@pytest.mark.parametrize("family", ["bert", "roberta", "gpt2"])
+def test_the_tag_of_a_word_stands_at_its_first_token(family: str, request):
+    tokenizer = request.getfixturevalue({"bert": "wordpiece"}.get(family, family))
+    if family == "gpt2":
+        with pytest.raises(InputError, match="begins with no token of its own"):
+            encode(ROWS, tokenizer)
+        return
+    encoded = encode(ROWS, tokenizer, max_length=40)
+    for row, targets, inputs, columns in zip(
+        ROWS, encoded.targets, encoded.inputs, encoded.places or (), strict=True
+    ):
+        assert targets[0] == len(TASK.label_names) + row.label
+        assert targets[1:][targets[1:] >= 0].tolist() == list(row.tags)
+        assert [int(targets[column]) for column in columns] == list(row.tags)
+        length = int((inputs[1] != 0).sum())
+        ends = [*columns[1:], length - 1]
+        for word, first, last in zip(row.words, columns, ends, strict=True):
+            text = tokenizer.decode(inputs[0, first:last].tolist()).strip()
+            assert text.replace(" ", "") in (word, word.lower().replace("å", "a").replace("ö", "o"))
+    assert encoded.cut == 0
+
+
+def test_words_that_are_cut_off_have_no_place_and_are_counted(wordpiece):
+    row = TaggedRow("one two three four five six", None, 0, (0, 0, 0, 0, 1, 2))
+    encoded = encode([row, ROWS[0]], wordpiece, max_length=6)
+    assert encoded.cut == 1
+    assert (encoded.places or ())[0] == (1, 2, 3, 4, -1, -1)
+    assert encoded.targets[0].tolist() == [5, 0, 0, 0, 0, -100]
+
+
+def test_a_word_of_which_the_tokenizer_leaves_nothing_has_no_place_and_is_answered_o(wordpiece):
+    row = TaggedRow("Lily \u200b sings", None, 0, (1, 0, 0))
+    encoded = encode([row], wordpiece)
+    assert (encoded.places or ())[0][1] == -1
+    logits = torch.zeros(1, 16, 7)
+    logits[..., 1] = 1
+    answer = TAGGING.answer(logits, encoded, [row], facts())[0]
+    assert answer.tags == ("B-person", "O", "B-person")
+
+
+def test_a_special_token_that_a_word_spells_out_is_a_word(wordpiece):
+    encoded = encode([TaggedRow("the [SEP] token", None, 0, (0, 1, 0))], wordpiece)
+    assert (encoded.inputs[0, 0] == wordpiece.sep_token_id).sum() == 1
+    assert all(column > 0 for column in (encoded.places or ())[0])
+
+
+def test_columns_are_of_the_first_token_that_covers_a_word():
+    assert find_columns(["ab", "c"], [(0, 0), (0, 1), (1, 2), (2, 4), (0, 0)]) == (1, 3)
+    assert find_columns(["ab", "c"], [(0, 0), (0, 2), (0, 0)]) == (1, -1)
+    # Two tokens of one character, as a byte-level tokenizer makes them.
+    assert find_columns(["å", "c"], [(0, 0), (0, 1), (0, 1), (2, 3)]) == (1, 3)
+
+
+def facts(**changes) -> dict:
+    return {
+        "label_names": list(TASK.label_names), "intent_names": list(TASK.intent_names), **changes,
+    }  # fmt: skip
+
+
+def test_an_answer_names_tags_spans_with_their_characters_and_the_intent(wordpiece):
+    row = TAGGING.row("  Lily  met the\tpresident ", None)
+    assert row.text == "Lily met the president"
+    encoded = encode([row], wordpiece, task=None)
+    logits = torch.full((1, 16, 7), -1e4)
+    logits[..., 0] = 0.0
+    logits[0, 1, 1] = logits[0, 3, 4] = logits[0, 4, 4] = 2.0
+    logits[0, 0, 5:] = torch.tensor([1.0, 1.0]) + torch.tensor([0.0, torch.log(torch.tensor(3.0))])
+    answer = TAGGING.answer(logits, encoded, [row], facts())[0]
+    assert answer.tags == ("B-person", "O", "I-place", "I-place")
+    # An I that follows no span of its type begins one.
+    assert answer.spans == (Span(0, 4, "person", "Lily"), Span(9, 22, "place", "the president"))
+    assert (answer.label, answer.probabilities["travel"]) == ("travel", pytest.approx(0.75))
+    assert answer.confidence == pytest.approx(0.75)
+
+
+def test_an_answer_without_intents_has_no_label_and_no_confidence(wordpiece):
+    encoded = encode([ROWS[0]], wordpiece, task=None)
+    answer = TAGGING.answer(torch.zeros(1, 16, 5), encoded, ROWS[:1], facts(intent_names=[]))[0]
+    assert (answer.label, answer.confidence, answer.spans) == ("", None, ())
+
+
+def test_metadata_with_another_number_of_names_than_logits_are_damaged(wordpiece):
+    encoded = encode([ROWS[0]], wordpiece, task=None)
+    with pytest.raises(DamagedFile, match="names 5 tags and 2 intents, and has 6 logits"):
+        TAGGING.answer(torch.zeros(1, 16, 6), encoded, ROWS[:1], facts())
+
+
+def test_a_pair_of_texts_cannot_be_tagged():
+    with pytest.raises(InputError, match="takes one text, got two"):
+        TAGGING.row("a", "b")
+
+
+def test_spans_end_where_words_end():
+    assert find_spans("in New York now", ["O", "B-a", "I-a", "O"]) == (
+        Span(3, 11, "a", "New York"),
+    )  # fmt: skip
+    assert find_spans("a b", ["B-x", "B-x"]) == (Span(0, 1, "x", "a"), Span(2, 3, "x", "b"))
