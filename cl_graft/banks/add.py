@@ -139,7 +139,7 @@ def add_task(
         config, under = _config(bank, task, columns or {}, settings or {}, sets, options or {})
         seed = config.comparison.seeds[0]
         text_task = load_tasks(config.stream, seed=seed)[0]
-        label = choose_label(bank, text_task.name, text_task.label_names)
+        label = choose_label(bank, text_task.name, text_task.label_names, text_task.intent_names)
         with in_phase("loading"):
             opened = open_bank(
                 where,
@@ -243,7 +243,9 @@ def _take_builds_on(values: dict[str, Any], task: str, bank: GraftBank) -> tuple
     return tuple(names)
 
 
-def choose_label(bank: GraftBank, task: str, label_names: Sequence[str]) -> int:
+def choose_label(
+    bank: GraftBank, task: str, label_names: Sequence[str], intent_names: Sequence[str] = ()
+) -> int:
     """Return the label of a task: that of the latest entry of the same name, else a new one.
 
     Raises:
@@ -252,12 +254,14 @@ def choose_label(bank: GraftBank, task: str, label_names: Sequence[str]) -> int:
     known = [entry for entry in bank.entries if entry.task == task]
     if not known:
         return max((entry.label for entry in bank.entries), default=-1) + 1
-    before = known[-1].metadata.get("label_names")
-    if before is not None and list(cast(Sequence[str], before)) != list(label_names):
-        raise InputError(
-            f"the bank knows a task {task!r} with labels {before}, the new one has "
-            f"{list(label_names)}: give the new task another name"
-        )
+    now = {"label_names": list(label_names), "intent_names": list(intent_names)}
+    for what, names in now.items():
+        before = known[-1].metadata.get(what, [] if what == "intent_names" else None)
+        if before is not None and list(cast(Sequence[str], before)) != names:
+            raise InputError(
+                f"the bank knows a task {task!r} with {what[:-6]}s {before}, the new one has "
+                f"{names}: give the new task another name"
+            )
     return known[-1].label
 
 

@@ -40,6 +40,9 @@ __all__ = [
 KINDS = ("txt", "csv", "tsv", "jsonl")
 """Formats of a stream of texts that has no file name."""
 
+WORDS = ("tokens", "words")
+"""Names of the column that holds the words of a row as a list."""
+
 TASK = "task"
 """Name of the column that holds the task of each row."""
 
@@ -90,6 +93,8 @@ def read_texts(
     path: Path | str, *, task: str | None = None, columns: Columns | None = None
 ) -> list[InputText]:
     """Read texts from a file: each line of a `.txt`, else each row of a table or of JSON lines.
+
+    A row may hold a list of words, `tokens`, in place of a text: they are joined by blanks.
 
     Args:
         path: The file.
@@ -187,16 +192,35 @@ def _from_records(file: RecordFile, task: str | None, columns: Columns) -> list[
             f"{file.place}: no task is named: give --task, or a column {TASK!r} with a task's name "
             "in every row"
         )
-    text, pair = find_texts(file, columns)
+    words = None if columns.text else next((name for name in WORDS if name in file.columns), None)
+    text = pair = None
+    if words is None or any(record.values.get(words) is None for record in file.records):
+        text, pair = find_texts(file, columns)
     return [
         InputText(
-            _text(record, text) or "",
+            _join_words(record, words) or (text and _text(record, text)) or "",
             _text(record, pair) if pair else None,
             task or _text(record, TASK) or _refuse_row(record),
             record.place,
         )
         for record in file.records
     ]
+
+
+def _join_words(record: Record, column: str | None) -> str | None:
+    """Return the words of a record with blanks between them; None where it has none."""
+    value = record.values.get(column) if column else None
+    if value is None or isinstance(value, str):
+        return value
+    if not isinstance(value, list | tuple) or not all(isinstance(word, str) for word in value):
+        raise InputError(f"{record.place}: column {column!r} must be a list of words")
+    for word in value:
+        if word.split() != [word]:
+            raise InputError(
+                f"{record.place}: the word {word[:40]!r} of column {column!r} is empty or holds a "
+                "blank"
+            )
+    return " ".join(value)
 
 
 def _text(record: Record, column: str) -> str | None:

@@ -10,6 +10,7 @@ from cl_graft.banks.bank_of_run import accept_bank, find_bank_folder
 from cl_graft.experiments.folders import BANK, lock_bank
 from cl_graft.grafts.bank import Entry, GraftBank
 from cl_graft.grafts.region import overlap_matrix
+from cl_graft.kinds import find_kind
 from cl_graft.storage import load_bank, load_graft
 from cl_graft.storage.bank_index import count_entry_bytes, read_index
 from cl_graft.storage.repair import Repaired, repair_bank
@@ -33,7 +34,9 @@ class InspectedEntry:
         task: Name of the task.
         label: Task label of the task.
         answers: Whether this entry answers the label; a later entry replaces an earlier one.
-        label_names: Labels of the task; empty for a regression.
+        kind: Kind of the task.
+        answer: What it answers: names of labels, or numbers of span types and intents.
+        label_names: Labels of the task, or names of its tags; empty where it has none.
         region_size: Coordinates of the region that localization chose.
         owned: Coordinates whose values the entry holds.
         density: Share of the graftable coordinates in the region, in (0, 1].
@@ -49,6 +52,8 @@ class InspectedEntry:
     task: str
     label: int
     answers: bool
+    kind: str
+    answer: str
     label_names: tuple[str, ...]
     region_size: int
     owned: int
@@ -188,11 +193,14 @@ def inspect_graft(path: Path | str) -> InspectedGraft:
 
 def _inspect_entry(bank: GraftBank, position: int, entry: Entry, size: int) -> InspectedEntry:
     names = entry.metadata.get("label_names", ())
+    kind = find_kind(entry.metadata)
     return InspectedEntry(
         position=position,
         task=entry.task,
         label=entry.label,
         answers=bank.find(label=entry.label) == position,
+        kind=kind.name,
+        answer=kind.describe_entry(entry.metadata),
         label_names=tuple(str(name) for name in names) if isinstance(names, list | tuple) else (),
         region_size=entry.size,
         owned=len(entry.owned),

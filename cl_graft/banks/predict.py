@@ -8,6 +8,7 @@ from cl_graft.banks.input_texts import InputText, check_texts
 from cl_graft.banks.open_bank import Answer, OpenBank
 from cl_graft.errors import InputError
 from cl_graft.grafts.bank import GraftBank, find_entries, find_entry
+from cl_graft.kinds import find_kind
 
 __all__ = ["list_calibration_notes", "list_entry_notes", "predict"]
 
@@ -50,7 +51,7 @@ def list_calibration_notes(bank: GraftBank, tasks: Sequence[str]) -> list[str]:
                 f"{found['rows']} dev rows; their ECE went from {100 * found['ece_before']:.1f} to "
                 f"{100 * found['ece_after']:.1f} points)"
             )
-        elif metadata.get("label_names") != []:
+        elif find_kind(metadata).needs_classes or metadata.get("intent_names"):
             notes.append(
                 f"{task}: confidence is not calibrated, but the model's plain softmax: the bank "
                 "holds no temperature for it"

@@ -73,7 +73,7 @@ def inspect_command(
             entry.position,
             entry.task,
             f"{entry.label}{'' if entry.answers else ' (replaced)'}",
-            ", ".join(entry.label_names) or "number",
+            entry.answer,
             f"{entry.region_size:,}",
             f"{entry.density:.3%}",
             f"{entry.owned:,}",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -67,7 +68,10 @@ def predict_command(
         ),
     ] = False,
 ) -> None:
-    """Answer texts: a label each, and how sure it is.
+    """Answer texts: a label each, and how sure it is; tags where a task tags words.
+
+    Words to tag are parted by blanks; a row of JSON lines may hold them as a list, "tokens". Spans
+    stand in brackets before their type; --json has their places in the words, joined by blanks.
 
     Confidence is calibrated with the temperature that was fitted on dev rows when the task was
     learned; stderr (and each line of --json) says so, or that the bank holds none and it is the
@@ -137,7 +141,7 @@ def predict_command(
 
 
 def _to_content(asked: InputText, answer: Answer) -> dict[str, Any]:
-    return {
+    content = {
         "place": asked.place,
         "task": asked.task,
         "entry": answer.entry,
@@ -148,13 +152,28 @@ def _to_content(asked: InputText, answer: Answer) -> dict[str, Any]:
         "probabilities": answer.probabilities,
         "logits": answer.logits,
     }
+    if answer.spans or answer.tags:
+        content["spans"] = [asdict(span) for span in answer.spans]
+    if answer.tags:
+        content |= {"tokens": asked.text.split(), "tags": answer.tags}
+    return content
 
 
 def _to_line(asked: InputText, answer: Answer, *, mixed: bool) -> str:
     """Write label, confidence, task where there are several, and the text, with tabs between."""
     sure = answer.confidence
-    label = f"{answer.label:.4g}" if isinstance(answer.label, float) else answer.label
-    shown = " / ".join(filter(None, [asked.text, asked.pair]))
+    label = f"{answer.label:.4g}" if isinstance(answer.label, float) else answer.label or "–"
+    text = _mark_spans(asked.text, answer) if answer.tags else asked.text
+    shown = " / ".join(filter(None, [text, asked.pair]))
     parts = [label, "–" if sure is None else f"{sure:.3f}"]
     parts += [str(asked.task)] if mixed else []
     return "\t".join(for_terminal(" ".join(part.split())) for part in [*parts, shown])
+
+
+def _mark_spans(text: str, answer: Answer) -> str:
+    """Write words with their spans in brackets, as ``[New York](place)``."""
+    whole, done, parts = " ".join(text.split()), 0, []
+    for span in answer.spans:
+        parts += [whole[done : span.start], f"[{span.text}]({span.type})"]
+        done = span.end
+    return "".join([*parts, whole[done:]])

@@ -87,8 +87,11 @@ class Tagging(Kind):
 
     def describe(self, task: TextTask) -> str:
         """Return the numbers of span types and intents."""
-        types = f"{len(task.label_names) // 2} span types"
-        return f"{types}, {len(task.intent_names)} intents" if task.intent_names else types
+        return _describe(task.label_names, task.intent_names)
+
+    def describe_entry(self, metadata: Mapping[str, Any]) -> str:
+        """Return the numbers of span types and intents."""
+        return _describe(metadata.get("label_names") or (), metadata.get("intent_names") or ())
 
     def count_outputs(self, task: TextTask) -> int:
         """Return the number of tags and intents."""
@@ -190,6 +193,11 @@ class Tagging(Kind):
             spans = find_spans(row.text, own)
             answers.append(Answer(label, probabilities, spans=spans, tags=own))
         return answers
+
+
+def _describe(tags: Sequence[str], intents: Sequence[str]) -> str:
+    types = f"{len(tags) // 2} span type{'s' if len(tags) > 3 else ''}"
+    return f"{types}, {len(intents)} intent{'s' if len(intents) > 1 else ''}" if intents else types
 
 
 def find_spans(text: str, tags: Sequence[str]) -> tuple[Span, ...]:

@@ -77,6 +77,10 @@ class Kind:
         """Return what a task asks, such as ``"3 classes"``."""
         raise NotImplementedError
 
+    def describe_entry(self, metadata: Mapping[str, Any]) -> str:
+        """Return what an entry of a bank answers, such as the names of its labels."""
+        return ", ".join(map(str, metadata.get("label_names") or ())) or "number"
+
     def count_outputs(self, task: TextTask) -> int:
         """Return the number of a task's logits: of a row, or of each token."""
         raise NotImplementedError

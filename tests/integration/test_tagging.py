@@ -1,0 +1,231 @@
+"""Tagging on the whole path: learned, resumed, grown, verified, asked, in mixed batches too."""
+
+import json
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from configs import changed, config_with
+from interrupted import Trip, outcome_of
+from tagged_data import tagged_folder
+from tiny_runs import QUICK, tiny_run
+
+from cl_graft import load_bank, save_bank
+from cl_graft.banks.add import add_task
+from cl_graft.banks.input_texts import read_texts
+from cl_graft.banks.inspect import inspect_bank
+from cl_graft.banks.open_bank import OpenBank, open_bank
+from cl_graft.banks.predict import list_calibration_notes, predict
+from cl_graft.banks.verify import verify
+from cl_graft.cli.predict import predict_command
+from cl_graft.errors import InputError
+from cl_graft.experiments.folders import run_folder
+from cl_graft.experiments.resume import resume_run
+from cl_graft.experiments.run import run as run_strategy
+from cl_graft.models.task_server import TaskServer
+from cl_graft.results.run_results import read_result
+
+TASKS = ["names", "sentiment", "plans"]
+ASKED = ["the book is by Lily", "they live near the small town", "nobody is outside"]
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("tagged")
+    tagged_folder(folder / "names")
+    tagged_folder(folder / "plans", intents=True)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def settings(data: Path) -> dict:
+    return {**QUICK, "shots": None, "max_train": 32, "data": str(data), "lr": 0.01, "steps": 10}
+
+
+@pytest.fixture(scope="module")
+def run(tiny_bert: Path, settings: dict, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tiny_run(tmp_path_factory.mktemp("run"), tiny_bert, TASKS, **settings)
+
+
+@pytest.fixture
+def bank(run: Path, tmp_path: Path) -> Path:
+    return shutil.copytree(run / "bank", tmp_path / "bank")
+
+
+@pytest.fixture(scope="module")
+def opened(run: Path) -> OpenBank:
+    return open_bank(run)
+
+
+def test_tags_and_labels_are_learned_in_one_stream_and_nothing_is_forgotten(run: Path):
+    result = read_result(run)
+    assert result.metrics == {"names": "span_f1", "sentiment": "accuracy", "plans": "span_f1"}
+    for place in range(len(TASKS)):
+        column = [row[place] for row in result.R[place:]]
+        assert len(set(column)) == 1
+    for hashes in result.logit_hashes.values():
+        assert len(set(hashes.values())) == 1
+    assert result.R[0][0] > 0
+
+
+def test_a_bank_of_tags_verifies_and_a_changed_bit_is_seen(run: Path, tmp_path: Path):
+    report = verify(run)
+    assert report.ok
+    assert {entry.recorded_batch for entry in report.entries} == {"same bits"}
+    bank = load_bank(run / "bank")
+    entry = bank.entries[2]
+    assert entry.metadata["kind"] == "tagging"
+    head = dict(entry.head)
+    for name in ("tags.bias", "intents.bias"):
+        head[name] = head[name] + 0.01
+    recorded = entry.recorded_batch
+    assert recorded is not None
+    last = torch.nextafter(recorded.logits, torch.full_like(recorded.logits, 9.0))
+    changes = [{"head": head}, {"recorded_batch": replace(recorded, logits=last)}]
+    changes += [{"owned": replace(entry.owned, values=entry.owned.values + 1)}]
+    for number, change in enumerate(changes):
+        own = replace(bank, entries=(*bank.entries[:2], replace(entry, **change)))
+        save_bank(own, tmp_path / str(number))
+        found = verify(tmp_path / str(number))
+        assert [one.recorded_batch for one in found.entries] == [
+            "same bits", "same bits", "differs",
+        ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("strategy", "phase", "step", "task"),
+    [
+        ("grafting", "train", 3, "plans"),
+        ("naive", "train", 3, "plans"),
+    ],
+)
+def test_an_interrupted_run_of_tags_ends_on_the_same_bits(
+    tmp_path, tiny_bert, settings, strategy, phase, step, task
+):
+    config = config_with({**settings, "model": str(tiny_bert), "tasks": ["names", "plans"]})
+    run_strategy(config, strategy=strategy, seed=0, out=tmp_path / "whole")
+    left = [True]
+
+    def trip(at):
+        if left and (at.phase, at.step, at.task) == (phase, step, task):
+            left.clear()
+            raise Trip
+
+    often = changed(config, {"checkpoint_steps": 1})
+    with pytest.raises(Trip):
+        run_strategy(often, strategy=strategy, seed=0, out=tmp_path / "again", progress=trip)
+    folder = run_folder(tmp_path / "again", strategy, 0)
+    assert resume_run(folder).processes == 2
+    whole = run_folder(tmp_path / "whole", strategy, 0)
+    if strategy == "grafting":
+        assert outcome_of(folder) == outcome_of(whole)
+    else:
+        assert read_result(folder).logit_hashes == read_result(whole).logit_hashes
+
+
+def test_a_task_of_tags_that_comes_later_is_learned_as_in_a_stream(
+    tmp_path, tiny_bert, settings, data, run
+):
+    first = tiny_run(tmp_path / "first", tiny_bert, TASKS[:2], **settings) / "bank"
+    added = add_task(first, "plans", settings={"stream": {"data": str(data)}})
+    assert (added.position, added.metric) == (2, "span_f1")
+    both = load_bank(first), load_bank(run / "bank")
+    for own, other in zip(both[0].entries, both[1].entries, strict=True):
+        assert own.weights_sha256 == other.weights_sha256
+        assert all(torch.equal(own.head[name], other.head[name]) for name in other.head)
+    assert verify(first).ok
+
+
+def test_a_task_of_the_same_name_with_other_intents_is_refused(bank, data, tmp_path):
+    lines = (data / "plans" / "train.jsonl").read_text().replace('"travel"', '"go"')
+    other = shutil.copytree(data / "plans", tmp_path / "more" / "plans")
+    for split in ("train", "dev", "test"):
+        lines = (other / f"{split}.jsonl").read_text().replace('"travel"', '"go"')
+        (other / f"{split}.jsonl").write_text(lines)
+    with pytest.raises(InputError, match=r"knows a task 'plans' with intents .*give the new task"):
+        add_task(bank, "plans", settings={"stream": {"data": str(other.parent)}})
+
+
+def test_rows_of_several_kinds_in_one_batch_are_answered_as_alone(opened: OpenBank):
+    asked = [(text, task) for text in ASKED for task in TASKS]
+    mixed = opened.predict(asked, batch_size=16)
+    for (text, task), together in zip(asked, mixed, strict=True):
+        alone = opened.predict(text, task=task)
+        assert (together.label, together.tags, together.spans) == (
+            alone.label, alone.tags, alone.spans,
+        )  # fmt: skip
+        assert together.probabilities == pytest.approx(alone.probabilities, abs=1e-4)
+        assert together.entry == alone.entry
+
+
+def test_a_server_answers_rows_of_several_kinds_with_the_logits_of_each_alone(run: Path):
+    own = open_bank(run)
+    batches = [bank_rows(own, position) for position in range(len(TASKS))]
+    x = torch.cat([inputs for inputs, _ in batches])
+    positions = [position for position, (inputs, _) in enumerate(batches) for _ in inputs]
+    expected = [row for _, logits in batches for row in logits]
+    order = torch.randperm(len(x), generator=torch.Generator().manual_seed(0)).tolist()
+    found = TaskServer(own.switch).answer(x[order], [positions[place] for place in order])
+    for place, logits in zip(order, found, strict=True):
+        torch.testing.assert_close(logits, expected[place], rtol=0, atol=1e-4)
+
+
+def bank_rows(opened: OpenBank, position: int) -> tuple[torch.Tensor, torch.Tensor]:
+    recorded = opened.bank.entries[position].recorded_batch
+    assert recorded is not None
+    inputs = recorded.inputs[:4].long()
+    return inputs, opened.logits(inputs, position)
+
+
+def test_lists_of_words_and_texts_are_asked_from_one_file(opened: OpenBank, tmp_path: Path):
+    rows = [
+        {"task": "names", "tokens": ASKED[0].split()},
+        {"task": "sentiment", "text": "It was a delight."},
+        {"task": "plans", "text": ASKED[1].replace(" ", "  ")},
+    ]
+    file = tmp_path / "asked.jsonl"
+    file.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    found = [answer for _, answer in predict(opened, read_texts(file))]
+    assert found[0] == opened.predict(ASKED[0], task="names")
+    assert found[2] == opened.predict(ASKED[1], task="plans")
+    assert [len(answer.tags) for answer in found] == [5, 0, 6]
+    file.write_text(json.dumps({"task": "names", "tokens": ["New York"]}))
+    with pytest.raises(InputError, match=r"asked.jsonl:1: the word 'New York' .*holds a blank"):
+        read_texts(file)
+    notes = list_calibration_notes(opened.bank, TASKS)
+    assert [note.split(":")[0] for note in notes] == ["sentiment", "plans"]
+
+
+def test_the_command_line_shows_words_with_their_spans(run: Path, opened: OpenBank, capsys):
+    predict_command(str(run), [*ASKED], task="plans", as_json=True, quiet=True)
+    lines = capsys.readouterr().out.splitlines()
+    answers = opened.predict(ASKED, task="plans")
+    for line, answer, text in zip(lines, answers, ASKED, strict=True):
+        content = json.loads(line)
+        assert content["tokens"] == text.split()
+        assert content["tags"] == list(answer.tags)
+        assert len(content["spans"]) == len(answer.spans)
+        for span in content["spans"]:
+            assert text[span["start"] : span["end"]] == span["text"]
+        assert (content["label"], content["confidence"]) == (answer.label, answer.confidence)
+    predict_command(str(run), [*ASKED], task="names", quiet=True)
+    lines = capsys.readouterr().out.splitlines()
+    answers = opened.predict(ASKED, task="names")
+    assert any(answer.spans for answer in answers)
+    for line, answer in zip(lines, answers, strict=True):
+        label, sure, shown = line.split("\t")
+        assert (label, sure) == ("–", "–")
+        for span in answer.spans:
+            assert f"[{span.text}]({span.type})" in shown
+        assert shown.count("](") == len(answer.spans)
+
+
+def test_a_bank_of_tags_is_inspected_by_numbers_of_types(run: Path):
+    entries = inspect_bank(run).entries
+    assert [(entry.kind, entry.answer) for entry in entries] == [
+        ("tagging", "2 span types"),
+        ("classification", "negative, positive"),
+        ("tagging", "2 span types, 2 intents"),
+    ]
