@@ -28,6 +28,7 @@ def strategies_command(as_json: AsJson = False) -> None:
             "unavailable": row.unavailable or None,
             "settings": [asdict(setting) for setting in row.settings],
             "refuses": dict(row.unsupported),
+            "kinds": row.kinds,
             "grid": {name: list(values) for name, values in row.grid.items()},
         }
         for row in rows

@@ -58,8 +58,8 @@ class Setup:
     record: RunRecord
 
 
-def check_strategy(method: Method, config: ExperimentConfig) -> None:
-    """Make sure that a strategy can run on the config's model and in its scenario.
+def check_strategy(method: Method, config: ExperimentConfig, tasks: Sequence[TextTask]) -> None:
+    """Make sure that a strategy can run on the config's model, in its scenario and on its tasks.
 
     Raises:
         InputError: If it cannot.
@@ -77,6 +77,7 @@ def check_strategy(method: Method, config: ExperimentConfig) -> None:
             f"strategy {method.name!r} cannot run in the scenario {scenario!r}: {reason}; "
             "strategies: all takes those that can"
         )
+    method.check_tasks(tasks)
 
 
 def apply_fixed_settings(method: Method, config: ExperimentConfig) -> ExperimentConfig:
@@ -128,7 +129,7 @@ def set_up(
     Raises:
         InputError: If model or data cannot be used.
     """
-    check_strategy(method, config)
+    check_strategy(method, config, tasks)
     loaded, stream = load_stream(config, tasks, cache=cache)
     length = stream.tasks[0].splits["train"][0].shape[-1]
     identity = base_identity(loaded, config, seed=seed)

@@ -28,6 +28,12 @@ def fit_scenario(tasks: Sequence[TextTask], stream: StreamSettings) -> tuple[Tex
     Raises:
         InputError: If the tasks do not fit the scenario.
     """
+    for task in tasks if stream.scenario != "task" else ():
+        if task.kind not in ("classification", "regression"):
+            raise InputError(
+                f"in the scenario {stream.scenario!r} tasks share a head of classes; "
+                f"{task.name!r} is a task of {task.kind.replace('_', ' ')}"
+            )
     if stream.scenario == "domain":
         return _share_labels(tasks)
     if stream.scenario == "class":

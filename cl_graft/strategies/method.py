@@ -15,6 +15,7 @@ from avalanche.training.templates import SupervisedTemplate
 from torch import Tensor
 
 from cl_graft.errors import InputError, nearest
+from cl_graft.kinds import TextTask
 from cl_graft.models import TaskModel
 from cl_graft.strategies.strategy_inputs import StrategyInputs
 
@@ -22,6 +23,7 @@ __all__ = [
     "HEAD_PER_TASK",
     "PICKED_BY_LABEL",
     "Family",
+    "Kinds",
     "Method",
     "Rows",
     "Setting",
@@ -50,6 +52,7 @@ Family = Literal[
 Trained = Literal["everything", "region", "its own", "nothing"]
 Stored = Literal["head", "entry", "model"]
 Rows = Literal["task", "tasks so far", "all tasks"]
+Kinds = Literal["any", "one", "classification"]
 
 _BY_LABEL = "what is a task's own is picked by the task's label"
 PICKED_BY_LABEL: Mapping[str, str] = {"domain": _BY_LABEL, "class": _BY_LABEL}
@@ -187,6 +190,9 @@ class Method:
         config_grid: Values of fields of the experiment's config among which tuning chooses.
         unsupported: Reasons why it cannot run in scenarios of the config, by scenario.
         encoders_only: Whether it needs an encoder's features.
+        kinds: Kinds of tasks that it learns: any, several in a stream too; those of one kind, as a
+            batch holds rows of several tasks; or classification alone, as it needs the class of
+            each row.
         picks_task: Whether it answers without task labels, with one of the labels of all tasks.
         requires: Package that has to be installed for it; empty where none has.
         broken: Reason why it cannot run with the versions that this package supports, or empty.
@@ -204,6 +210,7 @@ class Method:
     config_grid: Mapping[str, tuple[Value, ...]] = field(default_factory=dict)
     unsupported: Mapping[str, str] = field(default_factory=dict)
     encoders_only: bool = False
+    kinds: Kinds = "any"
     picks_task: bool = False
     requires: str = ""
     broken: str = ""
@@ -252,6 +259,26 @@ class Method:
         if self.requires and find_spec(self.requires) is None:
             return f"it needs the package {self.requires}: pip install {self.requires}"
         return ""
+
+    def check_tasks(self, tasks: Sequence[TextTask]) -> None:
+        """Make sure that the method can learn tasks of these kinds.
+
+        Raises:
+            InputError: If it cannot.
+        """
+        for task in tasks:
+            kind = task.kind.replace("_", " ")
+            if self.kinds == "classification" and kind != "classification":
+                raise InputError(
+                    f"strategy {self.name!r} needs the class of each row, so it learns "
+                    f"classification alone; {task.name!r} is a task of {kind}"
+                )
+            if self.kinds == "one" and task.kind != tasks[0].kind:
+                raise InputError(
+                    f"strategy {self.name!r} puts rows of several tasks into a batch, so all must "
+                    f"be of one kind; {tasks[0].name!r} is a task of "
+                    f"{tasks[0].kind.replace('_', ' ')}, {task.name!r} of {kind}"
+                )
 
     def check_settings(self, values: Mapping[str, Value]) -> dict[str, Value]:
         """Check values of the method's settings and add the defaults of the others.

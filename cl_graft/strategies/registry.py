@@ -16,7 +16,7 @@ from avalanche.training.templates import SupervisedTemplate
 from cl_graft.errors import InputError
 from cl_graft.runtime.registry import Registry
 from cl_graft.strategies.loop.budgets import TaskSchedules
-from cl_graft.strategies.method import Family, Method, Rows, Stored, Trained, Value, setting
+from cl_graft.strategies.method import Family, Kinds, Method, Rows, Stored, Trained, Value, setting
 from cl_graft.strategies.strategy_inputs import StrategyInputs
 from cl_graft.training.settings import FineTuning
 
@@ -53,6 +53,7 @@ def register_strategy(
     config_grid: Mapping[str, tuple[Value, ...]] | None = None,
     unsupported: Mapping[str, str] | None = None,
     encoders_only: bool = False,
+    kinds: Kinds = "any",
     picks_task: bool = False,
     requires: str = "",
 ) -> Callable[[_Kind], _Kind]:
@@ -92,6 +93,7 @@ def register_strategy(
             config_grid=config_grid or {},
             unsupported=unsupported or {},
             encoders_only=encoders_only,
+            kinds=kinds,
             picks_task=picks_task,
             requires=requires,
         )
@@ -147,11 +149,13 @@ def build_strategy(name: str, inputs: StrategyInputs, **settings: Value) -> Supe
         **settings: The method's own settings; the others keep their defaults.
 
     Raises:
-        InputError: If the name or a setting is unknown, or the strategy cannot be built.
+        InputError: If the name or a setting is unknown, or the strategy cannot be built, or cannot
+            learn tasks of these kinds.
     """
     method = find_strategy(name)
     if method.unavailable:
         raise InputError(f"strategy {name!r} is not available: {method.unavailable}")
+    method.check_tasks([encoded.task for encoded in inputs.stream.tasks])
     schedules = TaskSchedules(make_loop_schedules(method, inputs, settings), head_lr=inputs.head_lr)
     return method.build(replace(inputs, plugins=(schedules, *inputs.plugins)), settings)
 

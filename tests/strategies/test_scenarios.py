@@ -112,7 +112,7 @@ def test_what_picks_parts_by_label_is_left_out_or_refused_with_the_reason(scenar
     assert set(list_available()) - set(every) == left_out
     assert {"grafting", "lt_sft", "lora", "packnet", "independent"} <= left_out
     with pytest.raises(InputError, match="picked by the task's label; strategies: all takes"):
-        check_strategy(STRATEGIES["grafting"], own)
+        check_strategy(STRATEGIES["grafting"], own, ())
 
 
 @pytest.mark.parametrize("name", list_available(scenario="class"))

@@ -117,7 +117,7 @@ def find_runs_to_do(
     def base() -> Loaded:
         """Load the base model, for strategies that can all run."""
         for strategy in config.comparison.strategies:
-            check_strategy(find_strategy(strategy), config)
+            check_strategy(find_strategy(strategy), config, next(iter(tasks.values())))
         return load_base_model(config.model)
 
     budget: Budget | None = None

@@ -17,6 +17,7 @@ __all__ = ["Cumulative"]
     source="as Avalanche's Cumulative: on the rows of all tasks so far",
     adds="its head and all its rows",
     rows="tasks so far",
+    kinds="one",
 )
 class Cumulative:
     """Train every weight on the rows of all tasks so far, with the steps of all of them."""

@@ -16,6 +16,7 @@ __all__ = ["Joint"]
     family="upper bound",
     source="as Avalanche's JointTraining: on the rows of all tasks at once, before the first",
     rows="all tasks",
+    kinds="one",
 )
 class Joint:
     """Train every weight on the rows of all tasks, with the steps of all, when the first comes."""

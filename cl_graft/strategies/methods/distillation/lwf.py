@@ -33,6 +33,7 @@ class DistilOneHead(LwFPlugin):
     family="distillation",
     source="Li and Hoiem, 2016, https://arxiv.org/abs/1606.09282; Avalanche's LwF",
     adds="the first task a copy of the model, others a copy of their head",
+    kinds="classification",
 )
 class LwF:
     """Hold the answers of earlier heads on new rows near those of the model before the task."""

@@ -74,6 +74,7 @@ def register_routed(name: str, *, source: str, adds: str = ENTRY) -> Callable[[_
         config_grid=REGION_RATES,
         unsupported=HEAD_PER_TASK,
         encoders_only=True,
+        kinds="classification",
         picks_task=True,
     )
 

@@ -22,6 +22,7 @@ class AGEMOnHeads(HeadGradients, AGEMPlugin):
     family="rehearsal",
     source="Chaudhry et al., 2019, https://arxiv.org/abs/1812.00420; Avalanche's AGEM",
     adds="`patterns_per_experience` rows",
+    kinds="one",
 )
 class AGEM:
     """Project the gradient so that it does not harm kept rows of all earlier tasks on average."""

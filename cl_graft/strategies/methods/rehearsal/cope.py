@@ -110,6 +110,7 @@ def _number_classes(stream: TextStream) -> dict[int, range]:
     "keeps the last step",
     adds="rows, `mem_size` in all; the first task all prototypes",
     encoders_only=True,
+    kinds="classification",
 )
 class CoPE:
     """Answer by the nearest class prototype in the feature space, which kept rows hold in place."""

@@ -55,6 +55,7 @@ class _Labelled(nn.Module):
     source="Buzzega et al., 2020, https://arxiv.org/abs/2004.07211; Avalanche's DER (DER++ with "
     "beta above 0)",
     adds="rows with their logits, `mem_size` in all",
+    kinds="classification",
 )
 class DarkExperienceReplay:
     """Hold the logits that kept rows had when they were learned, and train on their targets."""

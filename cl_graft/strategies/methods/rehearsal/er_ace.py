@@ -21,6 +21,7 @@ __all__ = ["ERACE"]
     family="rehearsal",
     source="Caccia et al., 2022, https://arxiv.org/abs/2104.05025; Avalanche's ER_ACE",
     adds="rows, `mem_size` in all",
+    kinds="classification",
 )
 class ERACE:
     """Train on kept rows beside the new ones, whose loss sees their own classes alone."""

@@ -17,6 +17,7 @@ __all__ = ["GDumb"]
     source="Prabhu et al., 2020, https://doi.org/10.1007/978-3-030-58536-5_31; Avalanche's GDumb: "
     "on the kept rows alone, from the base again for every task",
     adds="rows, `mem_size` in all; the first task a copy of the base",
+    kinds="classification",
 )
 class GDumb:
     """Keep rows of all tasks, and train on these alone from the base."""

@@ -23,6 +23,7 @@ class GEMOnHeads(HeadGradients, GEMPlugin):
     source="Lopez-Paz and Ranzato, 2017, https://arxiv.org/abs/1706.08840; Avalanche's GEM",
     adds="`patterns_per_experience` rows",
     requires="quadprog",
+    kinds="one",
 )
 class GEM:
     """Project the gradient so that it does not harm kept rows of each earlier task."""

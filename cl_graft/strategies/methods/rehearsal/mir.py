@@ -91,6 +91,7 @@ class InterferedReplay(SupervisedPlugin, supports_distributed=False):
     family="rehearsal",
     source="Aljundi et al., 2019, https://arxiv.org/abs/1908.04742; after Avalanche's MIR",
     adds="rows, `mem_size` in all",
+    kinds="classification",
 )
 class MIR:
     """Train on the kept rows that a step would harm most, beside the new ones."""

@@ -21,6 +21,7 @@ __all__ = ["Replay"]
     family="rehearsal",
     source="Rolnick et al., 2018, https://arxiv.org/abs/1811.11682; Avalanche's Replay",
     adds="rows, `mem_size` in all",
+    kinds="one",
 )
 class Replay:
     """Train on as many kept rows of earlier tasks in a step as on new ones."""

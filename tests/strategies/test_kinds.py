@@ -1,0 +1,85 @@
+"""Methods learn streams of tags, or refuse them in a sentence before anything is computed."""
+
+from pathlib import Path
+
+import pytest
+from configs import config_with
+from small_runs import Runs
+from tagged_data import tagged_folder
+
+from cl_graft.errors import InputError
+from cl_graft.experiments.comparison.compare import compare
+from cl_graft.experiments.tasks import load_tasks
+from cl_graft.strategies.registry import STRATEGIES, list_available
+
+# Ablations differ from grafting in their localizer, which tests/localization runs on every kind.
+NAMES = list_available()
+CLASSES = [name for name in NAMES if STRATEGIES[name].kinds == "classification"]
+ONE_KIND = [name for name in NAMES if STRATEGIES[name].kinds == "one"]
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("tagged")
+    tagged_folder(folder / "names", train=12, test=5)
+    tagged_folder(folder / "plans", intents=True, train=12, test=5)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def runs(still_bert: Path, data: Path, tmp_path_factory: pytest.TempPathFactory) -> Runs:
+    settings = {"data": str(data), "shots": None, "max_train": 12, "max_dev": 6, "steps": 2}
+    return Runs(still_bert, tmp_path_factory.mktemp("runs"), settings)
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if name not in CLASSES])
+def test_a_method_learns_tasks_of_tags_beside_each_other(runs: Runs, name: str):
+    tasks = ["names", "plans"] if name in ONE_KIND else ["names", "sentiment", "plans"]
+    result = runs(name, tasks=tasks)
+    assert result.complete
+    assert list(result.metrics.values()).count("span_f1") == 2
+    assert all(value is not None for value in result.R[-1])
+    if STRATEGIES[name].family == "grafting":
+        for hashes in result.logit_hashes.values():
+            assert len(set(hashes.values())) == 1
+
+
+@pytest.mark.parametrize("name", CLASSES)
+def test_a_method_that_needs_classes_refuses_tags(data: Path, name: str):
+    tasks = load(data, "sentiment", "names")
+    with pytest.raises(
+        InputError, match=f"'{name}' needs the class of each row.*'names' is a task"
+    ):
+        STRATEGIES[name].check_tasks(tasks)
+    STRATEGIES[name].check_tasks(tasks[:1])
+
+
+@pytest.mark.parametrize("name", ONE_KIND)
+def test_a_method_whose_batches_mix_tasks_refuses_streams_that_mix_kinds(data: Path, name: str):
+    with pytest.raises(InputError, match=f"'{name}' puts rows of several tasks into a batch"):
+        STRATEGIES[name].check_tasks(load(data, "sentiment", "names"))
+
+
+def test_those_that_need_classes_are_known():
+    needed = {"lwf", "der", "er_ace", "mir", "cope", "gdumb", "grafting_by_prototypes"}
+    assert needed <= set(CLASSES)
+    assert {"replay", "agem", "joint", "cumulative"} <= set(ONE_KIND)
+
+
+def test_a_comparison_refuses_such_a_method_before_any_run(data, tmp_path, monkeypatch):
+    monkeypatch.setattr("cl_graft.experiments.comparison.runs.load_base_model", None)
+    settings = {"tasks": ["names"], "data": str(data), "model": "none", "seeds": [0]}
+    config = config_with({**settings, "strategies": ["naive", "lwf"]})
+    with pytest.raises(InputError, match="'lwf' needs the class of each row"):
+        compare(config, out=tmp_path / "out")
+
+
+@pytest.mark.parametrize("scenario", ["domain", "class"])
+def test_tasks_of_tags_do_not_share_a_head_of_classes(data: Path, scenario: str):
+    with pytest.raises(InputError, match="tasks share a head of classes; 'names' is a task of tag"):
+        load(data, "names", scenario=scenario)
+
+
+def load(data: Path, *names: str, **stream):
+    config = config_with({"tasks": list(names), "data": str(data), "max_train": 8, **stream})
+    return load_tasks(config.stream, seed=0)
