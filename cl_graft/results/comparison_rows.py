@@ -34,7 +34,7 @@ def comparison_rows(runs: Sequence[RunResult]) -> tuple[str, list[str], list[lis
     if len(groups) > 1:
         columns = ["strategy", "metric", "tasks", *(name.replace("_", " ") for name in MEASURES)]
         return title, columns, _rows_by_metric(runs, list(strategies))
-    metric = next(iter(groups))
+    metric = next(iter(groups), "accuracy")
     rows: list[list[str]] = []
     for strategy in strategies:
         own = [run for run in runs if run.strategy == strategy]

@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import os
 import platform
+import re
 import shlex
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -56,6 +57,8 @@ BESIDE = ("config.json", "metrics.csv", "summary.md")
 """Files of a run whose SHA-256 `results.json` holds."""
 
 _FORMAT = "cl-graft-results"
+
+_METRIC = re.compile(r"[a-z][a-z0-9_]{0,63}")
 
 _NO_MEASURES = dict.fromkeys(
     ("average_accuracy", "backward_transfer", "forward_transfer", "forgetting")
@@ -243,6 +246,7 @@ def read_result(folder: Path | str) -> RunResult:
         _SCHEMA.validate_json(json.dumps(known), strict=True)
         for name in (known["strategy"], *known["tasks"]):
             check_name(name, what="the name of a task or strategy")
+        _check_metrics(known["metrics"], known["tasks"])
     except KeyError as error:
         raise InputError(f"{path}: not the results of a run: {error} is missing") from None
     except ValidationError as error:
@@ -325,6 +329,20 @@ def command() -> str:
     program = Path(sys.argv[0]).name if sys.argv and sys.argv[0] else "python"
     program = "cl-graft" if program == "__main__.py" else program
     return shlex.join([program, *sys.argv[1:]])
+
+
+def _check_metrics(metrics: Mapping[str, str], tasks: Sequence[str]) -> None:
+    """Refuse metrics that no run names: they are in the names of measures and of files.
+
+    Raises:
+        ValueError: If a task has none, or one cannot be the name of a metric.
+    """
+    for task in tasks:
+        if not _METRIC.fullmatch(metrics.get(task, "")):
+            raise ValueError(
+                f"metrics.{task} must be the name of a metric, lower-case letters, digits and "
+                f"underscores, got {metrics.get(task)!r}"
+            )
 
 
 def _read(path: Path) -> dict[str, Any]:

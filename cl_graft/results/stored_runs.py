@@ -70,11 +70,10 @@ def check_alike(runs: Sequence[StoredRun]) -> None:
                 f"{', '.join(other)}: a report compares runs of the same tasks, so make one each"
             )
         for task, metric in first.result.metrics.items():
-            if run.result.metrics[task] != metric:
+            if (other := run.result.metrics.get(task)) != metric:
                 raise InputError(
-                    f"{first.folder} scores {task} by {metric}, {run.folder} by "
-                    f"{run.result.metrics[task]}: such scores cannot be compared, so make a report "
-                    "each"
+                    f"{first.folder} scores {task} by {metric}, {run.folder} by {other}: such "
+                    "scores cannot be compared, so make a report each"
                 )
         if first.result.model["fingerprint"] != run.result.model["fingerprint"]:
             raise InputError(

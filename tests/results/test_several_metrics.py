@@ -7,7 +7,7 @@ import pytest
 from mixed_results import METRICS, mixed_results
 from small_results import small_result
 
-from cl_graft.errors import InputError
+from cl_graft.errors import DamagedFile, InputError
 from cl_graft.results.comparison import Comparison
 from cl_graft.results.comparison_rows import comparison_rows, measure_notes
 from cl_graft.results.measures import measure, named_measures
@@ -174,6 +174,13 @@ def test_results_of_earlier_versions_lose_their_mean_over_metrics(tmp_path):
     assert read_result(tmp_path) == of("naive")
     write_result(small_result(), tmp_path)
     assert read_result(tmp_path) == small_result()
+
+
+@pytest.mark.parametrize("metrics", [{"a": "accuracy"}, {"a": "accuracy", "b": "../F1 $x$"}])
+def test_a_metric_that_cannot_be_a_name_is_refused(tmp_path, metrics):
+    write_result(small_result(metrics=metrics), tmp_path)
+    with pytest.raises(DamagedFile, match=r"metrics\.b must be the name of a metric"):
+        read_result(tmp_path)
 
 
 def test_runs_that_score_a_task_by_other_metrics_are_not_put_side_by_side(tmp_path):

@@ -167,6 +167,7 @@ def hostile_results() -> Iterator[HostileResults]:
     for name in (*_FEW, "attribute", "link", "formula", "parent", "template"):
         text = TEXTS[name]
         yield HostileResults(f"strategy: {name}", lambda r, t=text: r.update(strategy=t))
+        yield HostileResults(f"metric: {name}", lambda r, t=text: _scored_by(r, t))
         yield HostileResults(f"task: {name}", lambda r, t=text: _renamed(r, t))
         yield HostileResults(f"model: {name}", lambda r, t=text: r["model"].update(name=t))
         yield HostileResults(f"command: {name}", lambda r, t=text: r.update(command=t))
@@ -264,6 +265,11 @@ def _tensors() -> Iterator[HostileBank]:
     yield HostileBank("tensors", "logits NaN", recorded_batch(logits=lambda t: t * float("nan")))
     yield HostileBank("tensors", "logits flat", recorded_batch(logits=lambda t: t.reshape(-1)))
     yield HostileBank("tensors", "logits whole", recorded_batch(logits=lambda t: t.long()))
+
+
+def _scored_by(results: dict[str, Any], metric: str) -> None:
+    """Score the last task by another metric."""
+    results["metrics"][results["tasks"][-1]] = metric
 
 
 def _renamed(results: dict[str, Any], name: str) -> None:
