@@ -104,7 +104,7 @@ def table_cells(
 def square(rows: Sequence[Summary], *, measure: str) -> str:
     """Write one measure as a Markdown table: one line a method, one column a task."""
     own = [row for row in rows if row.measure == measure]
-    tasks = list(dict.fromkeys(row.task for row in rows))
+    tasks = list(dict.fromkeys(row.task for row in own))
     lines: dict[str, dict[str, Summary]] = {}
     for row in own:
         lines.setdefault(row.method, {})[row.task] = row

@@ -3,8 +3,8 @@
 An open question of Panigrahi et al., 2023 (https://arxiv.org/abs/2302.06600), read as their Fig. 8:
 a region is split by the gains of its coordinates, each part alone is written onto the base, and
 every group of rows is asked. A part that holds a sub-skill brings its own group a large share of
-what the whole graft brings it, and the other groups little; a random part of the same size brings
-all of them the same.
+what the whole graft brings it, more than a random part of the same size does, and the other groups
+less.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from papers.measurements import Measurement, Summary
 from papers.measures import relative_gain
 from papers.retraining import retrain_region
 
-__all__ = ["INTENTS", "SENTENCES", "lead_of_own_parts", "leads_over_chance", "sub_skills"]
+__all__ = ["INTENTS", "SENTENCES", "conclude", "lead_of_own_parts", "sub_skills"]
 
 SENTENCES = ("plain", "negation", "contrast")
 """Kinds of sentences of the built-in sentiment task; concession and comparison are left out."""
@@ -90,29 +90,61 @@ def sub_skills(bench: Bench) -> Iterator[Measurement]:
                 yield Measurement(place, m.method, f"{m.measure}, {kind}", m.value)
 
 
-def leads_over_chance(
+def conclude(
     cells: Sequence[Sequence[Measurement]], rows: Sequence[Summary]
 ) -> Iterator[Measurement]:
-    """Compare the leads of own parts with those of random splits, paired over cells.
+    """Compare parts by gain with random ones, paired over cells, in which a task counts once.
 
-    The verdict: whether parts by gain serve their own group more than random parts do.
+    Two questions decide whether a graft can be taken apart. Do parts serve their own group more
+    than other parts do ("own above others")? That alone can also come of other parts that harm. And
+    do they carry more of it than any part of their size ("own above random")?
     """
     del rows
+    found: dict[tuple[str, str], list[dict[str, float]]] = {}
+    for cell in cells:
+        for (task, of), means in _means(cell).items():
+            found.setdefault((task, of), []).append(means)
+    for (task, of), every in found.items():
+        column = {kind: [means[kind] for means in every] for kind in every[0]}
+        for kind in ("own parts", "other parts", "random parts"):
+            for value in column[kind]:
+                yield Measurement(task, kind, f"mean relative gain, {of}", value)
+        for question, first, second in (
+            ("own above others", _LEAD, _CHANCE),
+            ("own above random", "own parts", "random parts"),
+        ):
+            for what, value in _difference(column[first], column[second]).items():
+                yield Measurement(task, f"{question}{what}", f"mean relative gain, {of}", value)
+
+
+def _means(cell: Sequence[Measurement]) -> dict[tuple[str, str], dict[str, float]]:
+    """Return means over groups, by task and by measure, graft and head."""
     found: dict[tuple[str, str], dict[str, list[float]]] = {}
-    for m in (m for cell in cells for m in cell if m.method in (_LEAD, _CHANCE)):
-        found.setdefault((m.task, m.measure), {}).setdefault(m.method, []).append(m.value)
-    for (task, measure), values in found.items():
-        own, chance = values.get(_LEAD, []), values.get(_CHANCE, [])
-        if len(own) != len(chance) or len(own) != len(cells):
+    for m in cell:
+        task, _, group = m.task.partition(": ")
+        kind, _, of = m.measure.partition(", ")
+        if kind == "relative gain":
+            own = {f"part for {group}": "own parts", "random part": "random parts"}
+            which = own.get(m.method, "other parts")
+        elif kind == "own part above others":
+            which = m.method
+        else:
             continue
-        gap, ends = mean_interval([a - b for a, b in zip(own, chance, strict=True)])
-        yield Measurement(task, "above random", measure, gap)
-        if ends is not None:
-            yield Measurement(task, "above random, 95 % from", measure, ends[0])
-            yield Measurement(task, "above random, 95 % to", measure, ends[1])
-        p = paired_t_test(own, chance)[1]
-        if p is not None:
-            yield Measurement(task, "above random, p", measure, p)
+        found.setdefault((task, of), {}).setdefault(which, []).append(m.value)
+    return {
+        place: {kind: math.fsum(values) / len(values) for kind, values in own.items()}
+        for place, own in found.items()
+    }
+
+
+def _difference(first: Sequence[float], second: Sequence[float]) -> dict[str, float]:
+    """Return the mean difference, its 95 % interval and p where there are any."""
+    gap, ends = mean_interval([a - b for a, b in zip(first, second, strict=True)])
+    found = {"": gap}
+    if ends is not None:
+        found |= {", 95 % from": ends[0], ", 95 % to": ends[1]}
+    p = paired_t_test(first, second)[1]
+    return found if p is None else {**found, ", p": p}
 
 
 def _find_groups(bench: Bench, label: int) -> list[_Group]:

@@ -307,7 +307,7 @@ _ROWS = (
         head_refit.refitted_grafts, _TEN, source="this project",
         paper_tasks=_TWELVE, settings=_STANDARD, measure="score, head fitted", **_DENSITY),
     _of("sub_skills", "Can a graft be taken apart?", sub_skills.sub_skills,
-        source="this project", conclude=sub_skills.leads_over_chance, **_TAKEN_APART),
+        source="this project", conclude=sub_skills.conclude, **_TAKEN_APART),
     _of("memorized", "Calibration once fine-tuning knows its rows", grafts.memorized, _THIRTEEN,
         source="this project", settings={**_STANDARD, "stream.shots": 64}, measure="ECE"),
     _of("sam_table1", "Ways to choose what trains", sam.methods, _SAM,

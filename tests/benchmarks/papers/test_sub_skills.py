@@ -2,7 +2,7 @@
 
 import pytest
 from papers.measurements import Measurement
-from papers.sub_skills import INTENTS, SENTENCES, _find_groups, lead_of_own_parts, leads_over_chance
+from papers.sub_skills import INTENTS, SENTENCES, _find_groups, conclude, lead_of_own_parts
 from papers.table import EXPERIMENTS
 from smoke_benches import smoke_bench
 
@@ -17,22 +17,48 @@ def test_the_lead_is_that_of_own_parts_over_the_others_of_a_column():
     assert lead_of_own_parts([[None, None], [None, None]]) is None
 
 
-def cell(own, chance):
-    return [
-        Measurement("sentiment", method, "own part above others, loss", value)
-        for method, value in (("split by gain", own), ("random splits", chance))
+def cell(own, chance, *, parts=(0.6, 0.2), others=(0.1, 0.3), at_random=(0.3, 0.5)):
+    """A cell of two groups, as the experiment measures it."""
+    leads = (("split by gain", own), ("random splits", chance))
+    groups = ("plain", "negation")
+    yield from (Measurement("sentiment", m, "own part above others, loss", v) for m, v in leads)
+    for place, (group, other) in enumerate(zip(groups, reversed(groups), strict=True)):
+        values = {
+            f"part for {group}": parts[place],
+            f"part for {other}": others[place],
+            "random part": at_random[place],
+        }
+        for method, value in values.items():
+            yield Measurement(f"sentiment: {group}", method, "relative gain, loss", value)
+
+
+def test_parts_are_compared_with_random_ones_of_the_same_cell():
+    cells = [
+        list(cell(0.5, 0.1)),
+        list(cell(0.4, -0.1, parts=(0.7, 0.2))),
+        list(cell(0.7, 0.1, parts=(0.8, 0.2))),
     ]
-
-
-def test_leads_are_compared_with_those_of_random_splits_of_the_same_cell():
-    found = {
-        m.method: m.value
-        for m in leads_over_chance([cell(0.5, 0.1), cell(0.4, -0.1), cell(0.7, 0.1)], [])
+    found = {}
+    for m in conclude(cells, []):
+        assert (m.task, m.measure) == ("sentiment", "mean relative gain, loss")
+        found.setdefault(m.method, []).append(m.value)
+    assert found["own parts"] == pytest.approx([0.4, 0.45, 0.5])
+    assert found["other parts"] == pytest.approx([0.2] * 3)
+    assert found["random parts"] == pytest.approx([0.4] * 3)
+    assert found["own above others"] == pytest.approx([0.5])  # of 0.4, 0.5 and 0.6
+    half = 4.303 * 0.1 / 3**0.5
+    assert found["own above others, 95 % from"] == pytest.approx([0.5 - half], abs=1e-3)
+    assert found["own above others, p"] == pytest.approx([0.0131], abs=2e-3)
+    assert found["own above random"] == pytest.approx([0.05])
+    assert list(conclude([*cells, []], [])) == list(conclude(cells, []))
+    two = {m.method for m in conclude(cells[:2], [])}  # which have no interval
+    assert two == {
+        "own parts",
+        "other parts",
+        "random parts",
+        "own above others",
+        "own above random",
     }
-    assert found["above random"] == pytest.approx(0.5)  # of 0.4, 0.5 and 0.6
-    assert found["above random, 95 % from"] == pytest.approx(0.5 - 4.303 * 0.1 / 3**0.5, abs=1e-3)
-    assert found["above random, p"] == pytest.approx(0.0131, abs=2e-3)
-    assert list(leads_over_chance([cell(0.5, 0.1), [], cell(0.7, 0.1)], [])) == []
 
 
 def test_groups_are_rows_of_one_kind_in_training_and_test(tiny_bert, tmp_path):
