@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import cast
 
 from cl_graft.data import TextTask, load_task
@@ -149,7 +150,8 @@ def _refuse_missing(stream: StreamSettings) -> None:
 
 def _load(name: str, stream: StreamSettings, data_seed: int) -> TextTask:
     own = stream.task_settings.get(name, TaskSettings())
-    task = load_task(
+    read = partial(
+        load_task,
         own.rows_from or name,
         data=stream.data,
         shots=stream.shots,
@@ -163,4 +165,9 @@ def _load(name: str, stream: StreamSettings, data_seed: int) -> TextTask:
         warn=False,
         **own.columns(),
     )
-    return task if own.rows_from is None else replace(task, name=check_task_name(name))
+    if own.rows_from is None:
+        return read()
+    try:
+        return replace(read(), name=check_task_name(name))
+    except InputError as error:
+        raise InputError(f"task {name!r}: {error}") from None
