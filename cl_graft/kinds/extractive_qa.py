@@ -60,6 +60,7 @@ class ExtractiveQA(Kind):
 
     name = "extractive_qa"
     metrics = ("answer_f1", "exact_match")
+    class_axis = False
     columns: ClassVar = {
         "question": ("question",),
         "context": ("context", "passage"),

@@ -8,7 +8,10 @@ from typing import Any
 
 from torch import Tensor
 
-__all__ = ["Answer", "EncodedRows", "Row", "Span"]
+from cl_graft.errors import InputError
+from cl_graft.runtime.seeding import permutation
+
+__all__ = ["Answer", "EncodedRows", "Row", "Span", "limit_rows"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,3 +103,32 @@ class Answer:
     def confidence(self) -> float | None:
         """Probability of the label, in [0, 1]; None where labels have no probability."""
         return self.probabilities.get(str(self.label))
+
+
+def limit_rows(
+    rows: tuple[Row, ...], limit: int | None, seed: int, key: str, *, every_class: bool = False
+) -> tuple[Row, ...]:
+    """Draw at most `limit` rows by a seed, and leave them in their order.
+
+    Args:
+        rows: The rows.
+        limit: The largest number of rows; None means all.
+        seed: Seed of the draw.
+        key: Name of the limit, which the draw depends on, too.
+        every_class: Whether the first row of each class comes before all others.
+
+    Raises:
+        InputError: If the limit is below 1.
+    """
+    if limit is None:
+        return rows
+    if limit < 1:
+        raise InputError(f"{key} must be at least 1, got {limit}")
+    if limit >= len(rows):
+        return rows
+    order = permutation(len(rows), seed, key).tolist()
+    if every_class:
+        first = {rows[index].label: index for index in reversed(order)}
+        leading = set(first.values())
+        order.sort(key=lambda index: index not in leading)
+    return tuple(rows[index] for index in sorted(order[:limit]))

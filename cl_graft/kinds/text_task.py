@@ -20,11 +20,10 @@ from torch import Tensor, nn
 
 from cl_graft.errors import InputError
 from cl_graft.kinds.prompts import Prompt
-from cl_graft.kinds.rows import Answer, EncodedRows, Row
+from cl_graft.kinds.rows import Answer, EncodedRows, Row, limit_rows
 from cl_graft.metrics.task_score import METRICS, Scorer
 from cl_graft.models import TaskModel
 from cl_graft.runtime.registry import Registry
-from cl_graft.runtime.seeding import permutation
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase as Tokenizer
@@ -55,6 +54,8 @@ class Kind:
         columns: Columns that a data set of this kind has, each with its usual names; the first
             name is that in messages. Empty where `cl_graft.data.columns` reads it.
         optional: Columns that it may have, likewise.
+        class_axis: Whether the last axis of its outputs are classes, beside which those of wider
+            tasks can stand.
         needs_classes: Whether `Row.label` is a class of which training rows are needed; shots then
             count rows of each class.
     """
@@ -64,6 +65,7 @@ class Kind:
     families: ClassVar[tuple[str, ...]] = ("encoder",)
     columns: ClassVar[Mapping[str, tuple[str, ...]]] = {}
     optional: ClassVar[Mapping[str, tuple[str, ...]]] = {}
+    class_axis: ClassVar[bool] = True
     needs_classes: ClassVar[bool] = False
 
     def check(self, task: TextTask) -> None:
@@ -82,7 +84,7 @@ class Kind:
         return ", ".join(map(str, metadata.get("label_names") or ())) or "number"
 
     def count_outputs(self, task: TextTask) -> int:
-        """Return the number of a task's logits: of a row, or of each token."""
+        """Return the size of the last axis of a task's outputs: classes; 1 for a number."""
         raise NotImplementedError
 
     def read(self, values: Mapping[str, object], place: str) -> object:
@@ -336,9 +338,9 @@ class TextTask:
         Raises:
             InputError: If a limit is below 1, or leaves a class without a training row.
         """
-        train = _limit(self.train, max_train, seed, "max_train")
-        dev = _limit(self.dev, max_dev, seed, "max_dev", every_class=bool(self.class_names))
-        test = _limit(self.test, max_test, seed, "max_test")
+        train = limit_rows(self.train, max_train, seed, "max_train")
+        dev = limit_rows(self.dev, max_dev, seed, "max_dev", every_class=bool(self.class_names))
+        test = limit_rows(self.test, max_test, seed, "max_test")
         if (train, dev, test) == (self.train, self.dev, self.test):
             return self
         present = {row.label for row in train}
@@ -403,20 +405,3 @@ def _check_rows(task: TextTask) -> None:
                     f"{'one text' if task.pair else 'two texts'}, the first training row has "
                     f"{'two' if task.pair else 'one'}"
                 )
-
-
-def _limit(
-    rows: tuple[Row, ...], limit: int | None, seed: int, key: str, *, every_class: bool = False
-) -> tuple[Row, ...]:
-    if limit is None:
-        return rows
-    if limit < 1:
-        raise InputError(f"{key} must be at least 1, got {limit}")
-    if limit >= len(rows):
-        return rows
-    order = permutation(len(rows), seed, key).tolist()
-    if every_class:
-        first = {rows[index].label: index for index in reversed(order)}
-        leading = set(first.values())
-        order.sort(key=lambda index: index not in leading)
-    return tuple(rows[index] for index in sorted(order[:limit]))

@@ -99,7 +99,8 @@ def register_metric(
         name: Name of the metric: lower-case letters, digits and underscores.
         kind: Kind of tasks: ``"classification"``; ``"regression"``, whose logits have shape
             (n, 1); ``"tagging"``, whose logits have shape (n, L, K) and whose labels, (n, L), are
-            negative at tokens without a tag; or any other that is registered.
+            negative at tokens without a tag; or any other that is registered, with logits of shape
+            (n, P, K) and labels of shape (n, P), or as those of rows.
         of_texts: Whether the function gets texts: a sequence of n answers, and a sequence of the n
             lists of right answers.
 
@@ -161,11 +162,10 @@ def score(
     found = METRICS.find(metric) if isinstance(metric, str) else None
     if found is not None and found.of_texts:
         raise ValueError(f"the metric {metric!r} compares texts; pass the scorer of the task")
-    tokens = found is not None and found.kind == "tagging"
-    if found is not None and (
-        logits.ndim != 2 + tokens or labels.shape != logits.shape[:-1] or 0 in logits.shape
-    ):
-        wanted = ("(n, L, K)", "(n, L)") if tokens else ("(n, K)", "(n,)")
+    rows = found is not None and found.kind in ("classification", "regression")
+    fitting = labels.shape == logits.shape[:-1] and (logits.ndim == 2 or not rows)
+    if found is not None and (not fitting or 0 in logits.shape):
+        wanted = ("(n, K)", "(n,)") if rows else ("(n, P, K)", "(n, P)")
         raise ValueError(
             f"expected logits of shape {wanted[0]} and labels of shape {wanted[1]} with at least "
             f"one row, got {tuple(logits.shape)} and {tuple(labels.shape)}"

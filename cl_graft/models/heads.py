@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ACTIVATIONS",
+    "HEADS",
     "POOLINGS",
     "LabelStrings",
     "LabelWords",
@@ -31,6 +32,7 @@ __all__ = [
     "linear_head",
     "make_head",
     "mean_of_tokens",
+    "register_head",
 ]
 
 ACTIVATIONS: Mapping[str, Callable[[Tensor], Tensor]] = MappingProxyType(
@@ -81,6 +83,35 @@ def linear_head(hidden: int, classes: int, *, seed: int) -> nn.Linear:
     nn.init.normal_(head.weight, 0.0, 0.02, generator=generator(seed, "head"))
     nn.init.zeros_(head.bias)
     return head
+
+
+HeadMaker = Callable[[Mapping[str, Tensor], int], nn.Module]
+"""Function of a head's tensors by name, and the size of the states, that makes such a head."""
+
+HEADS: dict[str, HeadMaker] = {}
+"""Makers of heads of encoders, by the name of a tensor that only such heads have."""
+
+
+def register_head(tensor: str) -> Callable[[HeadMaker], HeadMaker]:
+    """Register how a head is made again from what an entry keeps; used as a decorator.
+
+    The function gets tensors that may come from a file of somebody else, and returns a head with
+    tensors of the shapes that such a head must have; its values are put in afterwards.
+
+    Args:
+        tensor: Name of a tensor that no other head has; its last axis is as long as a state.
+
+    Raises:
+        ValueError: If the name is taken.
+    """
+
+    def register(make: HeadMaker) -> HeadMaker:
+        if tensor in HEADS:
+            raise ValueError(f"a head with the tensor {tensor!r} is registered already")
+        HEADS[tensor] = make
+        return make
+
+    return register
 
 
 class PooledHead(nn.Module):

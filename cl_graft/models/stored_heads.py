@@ -9,9 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from cl_graft.grafts.bank import Entry
-from cl_graft.models.heads import LabelStrings, LabelWords, PooledHead, linear_head
+from cl_graft.models.heads import HEADS, LabelStrings, LabelWords, PooledHead, linear_head
 from cl_graft.models.task_model import TaskModel
-from cl_graft.models.token_heads import make_token_head, shapes_of_token_head
 
 __all__ = ["check_head", "load_head"]
 
@@ -19,8 +18,8 @@ __all__ = ["check_head", "load_head"]
 def load_head(entry: Entry, *, family: str) -> nn.Module:
     """Rebuild an entry's task head from its stored state."""
     state = dict(entry.head)
-    if family == "encoder" and (tokens := make_token_head(state)) is not None:
-        head: nn.Module = tokens
+    if family == "encoder" and (made := _make_registered(state)) is not None:
+        head: nn.Module = made
     elif "dense.weight" in state:
         layers = [_make_layer(state[f"{part}.weight"]) for part in ("dense", "out")]
         head = PooledHead(*layers, activation=str(entry.metadata.get("activation")))
@@ -52,8 +51,9 @@ def check_head(head: Mapping[str, Tensor], model: TaskModel) -> None:
     if model.family != "encoder":
         _check_tokens(head, sizes, model)
         return
-    if (tokens := shapes_of_token_head(sizes, model.hidden_size)) is not None:
-        _check_values(head, sizes, tokens)
+    if (made := _make_registered(head, model.hidden_size)) is not None:
+        shapes = {name: tuple(tensor.shape) for name, tensor in made.state_dict().items()}
+        _check_values(head, sizes, shapes)
         return
     last = "out.weight" if "dense.weight" in head else "weight"
     classes = sizes[last][0] if sizes.get(last) else 0
@@ -72,6 +72,26 @@ def check_head(head: Mapping[str, Tensor], model: TaskModel) -> None:
     if not classes:
         raise ValueError(f"a head of shapes {sizes}, expected {expected}")
     _check_values(head, sizes, expected)
+
+
+def _make_registered(state: Mapping[str, Tensor], hidden: int | None = None) -> nn.Module | None:
+    """Make the registered head that tensors, by name, are of; None if they are of another head.
+
+    Args:
+        state: The tensors.
+        hidden: Size of the states; None takes that of the tensors.
+
+    Raises:
+        ValueError: If they are of no such head.
+    """
+    name = next((name for name in HEADS if name in state), None)
+    if name is None:
+        return None
+    try:
+        return HEADS[name](state, state[name].shape[-1] if hidden is None else hidden)
+    except (IndexError, KeyError, TypeError, RuntimeError) as error:
+        sizes = {key: tuple(tensor.shape) for key, tensor in state.items()}
+        raise ValueError(f"a head of shapes {sizes}, which is none of {name!r}: {error}") from error
 
 
 def _check_values(

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from cl_graft.models.heads import linear_head
+from cl_graft.models.heads import linear_head, register_head
 from cl_graft.runtime.seeding import derive
 
 __all__ = [
@@ -21,8 +21,6 @@ __all__ = [
     "SpanHead",
     "TaggingHead",
     "TokenHead",
-    "make_token_head",
-    "shapes_of_token_head",
 ]
 
 ABSENT = -1e4
@@ -112,40 +110,12 @@ class SpanHead(TokenHead):
         return F.pad(logits, (0, 0, 0, length - logits.shape[1]), value=ABSENT).transpose(1, 2)
 
 
-def make_token_head(state: Mapping[str, Tensor]) -> TokenHead | None:
-    """Make the head of tokens that tensors, by name, are of; None if they are of another head.
-
-    Its values are first values, not those of the tensors.
-    """
-    if "ends.weight" in state:
-        return SpanHead(state["ends.weight"].shape[1], seed=0)
-    if "tags.weight" in state:
-        tags, hidden = state["tags.weight"].shape
-        intents = len(state.get("intents.weight", ()))
-        return TaggingHead(hidden, tags, intents, seed=0)
-    return None
+@register_head("ends.weight")
+def _make_span_head(state: Mapping[str, Tensor], hidden: int) -> nn.Module:
+    return SpanHead(hidden, seed=0)
 
 
-def shapes_of_token_head(
-    sizes: Mapping[str, tuple[int, ...]], hidden: int
-) -> dict[str, tuple[int, ...]] | None:
-    """Return the shapes that tensors of a head of tokens must have; None if it is another head.
-
-    Args:
-        sizes: Shapes of the tensors, by name.
-        hidden: Size of the states.
-    """
-    outputs = {
-        name: max(1, next(iter(sizes[f"{name}.weight"]), 0))
-        for name in ("ends", "tags", "intents")
-        if f"{name}.weight" in sizes
-    }
-    if not outputs:
-        return None
-    # No head has intents alone.
-    outputs = {"ends": 2} if "ends" in outputs else {"tags": 1, **outputs}
-    return {
-        f"{name}.{part}": (count, hidden) if part == "weight" else (count,)
-        for name, count in outputs.items()
-        for part in ("weight", "bias")
-    }
+@register_head("tags.weight")
+def _make_tagging_head(state: Mapping[str, Tensor], hidden: int) -> nn.Module:
+    intents = len(state["intents.weight"]) if "intents.weight" in state else 0
+    return TaggingHead(hidden, len(state["tags.weight"]), intents, seed=0)

@@ -127,8 +127,9 @@ def text_stream(
         seen: list[int] = []
         for experience, task in zip(stream, encoded, strict=True):
             experience.encoded = task.splits[stream.name]
-            experience.kind, experience.scorer = task.task.kind, task.scorer
-            classes = _list_classes(task.task)
+            experience.scorer = task.scorer
+            experience.own_columns = _count_columns(task.task)
+            classes = list(range(experience.own_columns or 1))
             if one_head:
                 classes = sorted({int(label) for label in task.splits["train"][1]})
             experience.classes_in_this_experience = classes
@@ -139,9 +140,9 @@ def text_stream(
     return TextStream(encoded, benchmark, first_label, one_head)
 
 
-def _list_classes(task: TextTask) -> list[int]:
-    """Return the classes of logits: of rows, or of tokens; one where answers are no classes."""
-    return list(range(1 if task.kind == "extractive_qa" else task.num_outputs))
+def _count_columns(task: TextTask) -> int | None:
+    """Return the size of the last axis of a task's outputs; None where these are no classes."""
+    return task.num_outputs if task.own_kind.class_axis else None
 
 
 def _check_head(tasks: Sequence[EncodedTask]) -> None:

@@ -348,10 +348,10 @@ def _label(experience: Any) -> int:
 
 def _own(logits: Tensor, targets: Tensor, experience: Any) -> tuple[Tensor, Tensor]:
     """Keep the columns of the experience's own classes, and renumber the targets to match."""
-    kind = getattr(experience, "kind", "classification")
-    if kind != "classification" or targets.is_floating_point():
-        own_columns = len(experience.classes_in_this_experience)
-        return logits if kind == "extractive_qa" else logits[..., :own_columns], targets
+    if targets.ndim > 1:
+        return logits[..., : getattr(experience, "own_columns", None)], targets
+    if targets.is_floating_point():
+        return logits[:, :1], targets
     classes = sorted(int(c) for c in getattr(experience, "classes_in_this_experience", None) or ())
     if not classes:
         return logits, targets

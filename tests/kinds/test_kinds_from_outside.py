@@ -1,0 +1,91 @@
+"""The kind of the page "Add a kind of task" is learned, kept and answered like the others."""
+
+import json
+
+import pytest
+import torch
+from configs import changed
+
+from cl_graft.banks.open_bank import open_bank
+from cl_graft.banks.verify import verify
+from cl_graft.errors import InputError
+from cl_graft.experiments.run import run, run_folder
+from cl_graft.kinds import KINDS
+from cl_graft.models.heads import HEADS
+
+
+@pytest.fixture(scope="module")
+def multi_label():
+    """Register the kind of the page, unless its test did so before."""
+    import sys
+    from pathlib import Path
+
+    sys.path.insert(0, str(Path(__file__).parents[1] / "docs"))
+    try:
+        from pages import DOCS, blocks
+    finally:
+        sys.path.pop(0)
+    if "many.weight" not in HEADS:
+        exec(blocks(DOCS / "guides" / "add_a_kind.md", "python")[0].text, {"__name__": __name__})
+    return KINDS.find("multi_label")
+
+
+@pytest.fixture
+def complaints(tmp_path):
+    words = {"delivery": "late parcel", "damage": "torn box", "payment": "wrong bill"}
+    names = list(words)
+    rows = [
+        {"text": f"{words[a]} and {words[b]} {n}", "label_list": sorted({a, b})}
+        for n in range(6)
+        for a in names
+        for b in names
+    ]
+    path = tmp_path / "complaints.jsonl"
+    path.write_text("\n".join(map(json.dumps, rows)) + "\n")
+    return path
+
+
+def test_a_kind_from_outside_is_learned_kept_and_answered(
+    multi_label, complaints, tiny_config, tmp_path
+):
+    config = changed(tiny_config, {"tasks": [str(complaints), "sentiment"], "shots": None})
+    result = run(config, strategy="grafting", seed=0, out=tmp_path / "run")
+    assert result.R[0][0] == result.R[1][0] is not None
+    folder = run_folder(tmp_path / "run", "grafting", 0)
+    bank = open_bank(folder)
+    assert bank.bank.entries[0].metadata["kind"] == "multi_label"
+    answer = bank.predict("late parcel and torn box", task="complaints")
+    assert set(answer.probabilities) == {"damage", "delivery", "payment"}
+    assert all(0 <= share <= 1 for share in answer.probabilities.values())
+    mixed = bank.predict([("late parcel and torn box", "complaints"), ("A delight.", "sentiment")])
+    assert mixed[0].probabilities == pytest.approx(answer.probabilities, abs=1e-4)
+    report = verify(folder)
+    assert [entry.recorded_batch for entry in report.entries] == ["same bits", "same bits"]
+
+
+def test_a_label_that_train_lacks_is_named_with_its_line(multi_label, tmp_path):
+    from cl_graft import load_task
+
+    rows = [{"text": f"text {n}", "label_list": ["damage"]} for n in range(8)]
+    (tmp_path / "train.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    other = json.dumps({"text": "text", "label_list": ["smell"]})
+    (tmp_path / "test.jsonl").write_text(f"{other}\n")
+    with pytest.raises(InputError, match=r"test\.jsonl:1: unknown labels \['smell'\]"):
+        load_task(str(tmp_path))
+
+
+def test_a_head_from_outside_is_refused_where_its_tensors_do_not_fit(multi_label):
+    from cl_graft.models.stored_heads import check_head
+
+    class Encoder:
+        family, hidden_size = "encoder", 4
+
+    check_head({"many.weight": torch.zeros(6, 4), "many.bias": torch.zeros(6)}, Encoder())
+    for head in (
+        {"many.weight": torch.zeros(6, 5), "many.bias": torch.zeros(6)},
+        {"many.weight": torch.zeros(6, 4)},
+        {"many.weight": torch.zeros(()), "many.bias": torch.zeros(6)},
+        {"many.weight": torch.zeros(6, 4), "many.bias": torch.full((6,), torch.nan)},
+    ):
+        with pytest.raises(ValueError, match="head"):
+            check_head(head, Encoder())
