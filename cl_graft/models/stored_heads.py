@@ -89,7 +89,7 @@ def _make_registered(state: Mapping[str, Tensor], hidden: int | None = None) -> 
         return None
     try:
         return HEADS[name](state, state[name].shape[-1] if hidden is None else hidden)
-    except (IndexError, KeyError, TypeError, RuntimeError) as error:
+    except (IndexError, KeyError, TypeError, ValueError, RuntimeError) as error:
         sizes = {key: tuple(tensor.shape) for key, tensor in state.items()}
         raise ValueError(f"a head of shapes {sizes}, which is none of {name!r}: {error}") from error
 

@@ -9,7 +9,7 @@ from stored_banks import bank_of
 from cl_graft.grafts.bank import pick_recorded
 from cl_graft.models import load_model
 from cl_graft.models.stored_heads import check_head, load_head
-from cl_graft.models.token_heads import ABSENT, SpanHead, TaggingHead, make_token_head
+from cl_graft.models.token_heads import ABSENT, SpanHead, TaggingHead
 
 HIDDEN = 32
 HEADS = [
@@ -105,10 +105,6 @@ def test_a_head_of_intents_without_tags_is_refused(model):
     state = TaggingHead(HIDDEN, 5, 3, seed=0).state_dict()
     with pytest.raises(ValueError, match="head of shapes"):
         check_head({name: state[name] for name in state if name.startswith("intents")}, model)
-
-
-def test_tensors_of_another_head_are_none_of_tokens():
-    assert make_token_head({"weight": torch.zeros(2, 3), "bias": torch.zeros(2)}) is None
 
 
 def test_a_recorded_batch_holds_tokens_that_every_row_has():
