@@ -37,6 +37,7 @@ class TaggedRow(Row):
 
     Attributes:
         text: The words, joined by blanks.
+        text_pair: None.
         label: Number of the intent; 0 where rows have none.
         tags: Number of each word's tag, see `cl_graft.metrics.span_scores`.
     """
