@@ -11,7 +11,14 @@ from typing import Any
 from cl_graft.kinds import Row, TextTask
 from cl_graft.kinds.extractive_qa import QuestionRow
 
-__all__ = ["make_numbers", "make_questions", "number_task", "question_task", "write_task"]
+__all__ = [
+    "make_numbers",
+    "make_questions",
+    "number_task",
+    "question_task",
+    "write_answer_tasks",
+    "write_task",
+]
 
 _PLACES = ("the street", "the beach", "the park", "the small town", "the mountains")
 _PEOPLE = ("a man", "a woman", "a teacher", "the minister", "the president", "a little girl")
@@ -73,10 +80,31 @@ def number_task(count: int = 8, **settings: Any) -> TextTask:
     return TextTask("cheer", (), *map(tuple, splits), **{"metric": "pearson", **settings})
 
 
-def write_task(folder: Path, splits: Mapping[str, Iterable[Mapping[str, Any]]]) -> Path:
-    """Write a task as a folder of JSON lines, and return it."""
+def write_task(
+    folder: Path, splits: Mapping[str, Iterable[Mapping[str, Any]]], **meta: Any
+) -> Path:
+    """Write a task as a folder of JSON lines, with a `meta.json` if there is any, and return it."""
     folder.mkdir(parents=True, exist_ok=True)
+    if meta:
+        (folder / "meta.json").write_text(json.dumps(meta))
     for split, records in splits.items():
         text = "".join(f"{json.dumps(record)}\n" for record in records)
         (folder / f"{split}.jsonl").write_text(text)
     return folder
+
+
+def write_answer_tasks(folder: Path, *, rows: int = 40) -> list[str]:
+    """Write the tasks `places`, of questions, and `cheer`, of numbers; returns their folders."""
+    made = []
+    for name, make, meta in (
+        ("places", make_questions, {}),
+        ("cheer", make_numbers, {"label_names": []}),
+    ):
+        records = make(2 * rows)
+        splits = {
+            "train": records[:rows],
+            "dev": records[rows : rows + rows // 2],
+            "test": records[rows + rows // 2 :],
+        }
+        made.append(str(write_task(folder / name, splits, **meta)))
+    return made

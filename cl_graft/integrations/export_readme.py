@@ -1,7 +1,8 @@
 """The README of an exported task: a description, and lines of Python that answer texts with it.
 
 The lines work without cl_graft. They define `answer(text, pair)`, which returns the logits of one
-text, of shape (labels,), fp32, in the order of the labels. A prompt is filled as in
+text, of shape (labels,), fp32, in the order of the labels; for extractive QA it returns the
+text of the answer. A prompt is filled as in
 `cl_graft.kinds.text_encoding`: a text that is too long loses its end, the longer of two first; the
 template is never cut, and a special token that a text spells out stays plain characters.
 """
@@ -12,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 from cl_graft.data import Prompt
+from cl_graft.integrations.question_answering import answering_code
 from cl_graft.kinds.prompts import Piece
 from cl_graft.kinds.text_encoding import Family, split_template
 from cl_graft.models.load import AUTO_CLASSES
@@ -21,6 +23,9 @@ __all__ = ["make_readme"]
 
 _LENGTH = 128
 """Tokens a row where the bank records none."""
+
+_CLASSES = {"extractive_qa": "AutoModelForQuestionAnswering"}
+"""Class of transformers that reads an export with its head, by kind."""
 
 _ASKING = """\
 probe = tokenizer("a", return_special_tokens_mask=True)
@@ -84,6 +89,7 @@ def make_readme(record: Mapping[str, Any], *, format: str) -> str:
     base, names = record["base"], record.get("label_names") or []
     pinned = f" (revision {for_markdown(base['revision'])})" if "revision" in base else ""
     shown = ", ".join(map(for_markdown_code, names))
+    question = record.get("kind") == "extractive_qa"
     lines = [
         f"# {for_markdown(record['task'])}",
         "",
@@ -91,9 +97,11 @@ def make_readme(record: Mapping[str, Any], *, format: str) -> str:
         f"{record['coordinates']:,} weights ({record['density']:.4%} of those that can be grafted) "
         f"of {for_markdown_code(base['model'])}{pinned} and leaves every other as it was.",
         "",
-        f"- Labels, in the order of the logits: {shown or 'a number'}.",
+        f"- Labels, in the order of the logits: {shown or 'a number'}."
+        if not question
+        else "- Answers: the part of a passage that answers a question.",
         f"- Texts: {'pairs' if record.get('pair') else 'single'}; at most "
-        f"{record.get('max_length', 128)} tokens.",
+        f"{record.get('max_length', 128)} tokens{' a window' if question else ''}.",
     ]
     if "prompt" in record:
         lines.append(f"- Prompt: {for_markdown_code(record['prompt']['template'])}.")
@@ -113,7 +121,9 @@ def make_readme(record: Mapping[str, Any], *, format: str) -> str:
 def _loading_code(record: Mapping[str, Any], format: str) -> str:
     """Write the lines that define `answer(text, pair)`."""
     classifier = bool(record.get("classifier"))
-    auto = "AutoModelForSequenceClassification" if classifier else AUTO_CLASSES[record["family"]]
+    auto = AUTO_CLASSES[record["family"]]
+    if classifier:
+        auto = _CLASSES.get(record.get("kind", ""), "AutoModelForSequenceClassification")
     headed = record["family"] == "encoder" and not classifier
     prompted = record["family"] != "encoder"
     imports = {
@@ -167,6 +177,8 @@ def _load(record: Mapping[str, Any], auto: str, format: str) -> list[str]:
 
 def _answer(record: Mapping[str, Any], *, classifier: bool) -> list[str]:
     """Return the lines of `answer`."""
+    if record.get("kind") == "extractive_qa":
+        return answering_code(record, length=record.get("max_length", _LENGTH))
     start = ["@torch.no_grad()", "def answer(text, pair=None):"]
     if record["family"] == "encoder":
         length = for_python(record.get("max_length", _LENGTH))

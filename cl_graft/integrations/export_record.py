@@ -19,7 +19,16 @@ from cl_graft.grafts.bank import Entry, GraftBank
 
 __all__ = ["WrittenGraft", "describe_task", "format_counts", "save_head", "skips_pooler"]
 
-_KEPT = ("label_names", "pair", "prompt", "max_length", "metric", "temperature", "activation")
+_KEPT = (
+    "kind",
+    "label_names",
+    "pair",
+    "prompt",
+    "max_length",
+    "metric",
+    "temperature",
+    "activation",
+)
 """Metadata of an entry that answering its texts needs."""
 
 

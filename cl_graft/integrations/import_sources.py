@@ -63,6 +63,13 @@ class Source:
     record: Mapping[str, Any] = field(default_factory=dict)
 
 
+_TOKEN_CLASSES = {
+    "ForQuestionAnswering": "extractive_qa",
+    "ForTokenClassification": "tagging",
+}
+"""Kinds of tasks by the ending of a class of transformers whose head answers at tokens."""
+
+
 @dataclass(frozen=True, eq=False)
 class Tuned:
     """The model that a source makes of the base.
@@ -91,6 +98,7 @@ def find_source(path: Path | str) -> Source:
     folder = path if path.is_dir() else path.parent
     if (folder / "task.json").is_file():
         record = _task_record(folder / "task.json")
+        _refuse_kind(path, record.get("kind", "classification"))
     if (path / ADAPTER_CONFIG).is_file():
         if not (path / ADAPTER).is_file():
             raise InputError(
@@ -110,6 +118,9 @@ def find_source(path: Path | str) -> Source:
         return Source("overlay", file, record=record)
     if (path / "config.json").is_file():
         names = _json(path / "config.json").get("architectures") or [""]
+        for ending, kind in _TOKEN_CLASSES.items():
+            if names[0].endswith(ending):
+                _refuse_kind(path, kind)
         return Source("checkpoint", path, names[0].endswith("ForSequenceClassification"), 0, record)
     if not path.exists():
         raise InputError(f"there is no file or folder {path}")
@@ -117,6 +128,14 @@ def find_source(path: Path | str) -> Source:
         f"{path} is nothing that can be imported: expected a folder with {ADAPTER_CONFIG} (PEFT), "
         f"{SPARSE_TUNING} (composable-sft), overlay.safetensors, or config.json and weights"
     )
+
+
+def _refuse_kind(path: Path, kind: str) -> None:
+    if kind not in ("classification", "regression"):
+        raise InputError(
+            f"{path} answers for the kind of tasks {kind!r}, which is not imported: only "
+            "classifications and regressions are; learn it with cl-graft add"
+        )
 
 
 def read_source(source: Source, loaded: Loaded, *, trust_remote_code: bool = False) -> Tuned:

@@ -28,8 +28,10 @@ from cl_graft.grafts.bank import find_entry
 from cl_graft.integrations.export_readme import make_readme
 from cl_graft.integrations.export_record import WrittenGraft, describe_task, save_head, skips_pooler
 from cl_graft.integrations.overlay import write_overlay
+from cl_graft.integrations.question_answering import as_question_answering
 from cl_graft.integrations.sequence_classifier import as_classifier
 from cl_graft.integrations.shira import Rest, write_shira
+from cl_graft.kinds import find_kind
 from cl_graft.models.quiet import quiet
 from cl_graft.storage import explain_full_disk, explain_write_errors, load_bank, only_writer
 from cl_graft.storage.files import is_partial
@@ -44,6 +46,9 @@ FORMATS: Mapping[str, str] = MappingProxyType(
     }
 )
 """The formats, and what each is."""
+
+_CONVERSIONS = {"extractive_qa": as_question_answering}
+"""What makes the model of transformers that answers an entry, by kind; others are classifiers."""
 
 
 @dataclass(frozen=True)
@@ -174,7 +179,8 @@ def _write_checkpoint(opened: OpenBank, position: int, into: Path) -> WrittenGra
     backbone: Any = model.backbone
     record: dict[str, Any] = {"class": type(backbone).__name__}
     if model.family == "encoder":
-        classifier = as_classifier(model, entry)
+        convert = _CONVERSIONS.get(find_kind(entry.metadata).name, as_classifier)
+        classifier = convert(model, entry)
         if classifier is None:
             save_head(entry, into)
             record["without_pooler"] = skips_pooler(backbone)

@@ -1,0 +1,91 @@
+"""Exports of extractive QA and of regressions answer alike through transformers' own classes."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from answer_tasks import write_answer_tasks
+from integrations.readme import answered
+from integrations.tuned import logits_of, nudge_
+from tiny_runs import tiny_run
+
+from cl_graft.banks.input_texts import InputText
+from cl_graft.banks.open_bank import open_bank
+from cl_graft.errors import InputError
+from cl_graft.integrations import export_task, import_task
+
+QUESTION = "Where is a man?"
+PASSAGE = "A woman is walking in the street. A man is walking in the park. Nobody is outside. " * 6
+
+
+@pytest.fixture(scope="module")
+def bank(tmp_path_factory, tiny_roberta):
+    out = tmp_path_factory.mktemp("answers")
+    tasks = write_answer_tasks(out)
+    return tiny_run(out, tiny_roberta, tasks, max_length=48, pooling="first") / "bank"
+
+
+def test_question_answering_of_transformers_has_the_same_logits(bank, tmp_path):
+    from transformers import AutoModelForQuestionAnswering
+
+    export_task(bank, "places", format="hf", out=tmp_path / "out")
+    theirs = AutoModelForQuestionAnswering.from_pretrained(tmp_path / "out").eval()
+    opened = open_bank(bank)
+    encoded, _ = opened._encode([InputText(QUESTION, PASSAGE, "places", "text 1")], 0)
+    assert len(encoded.inputs) > 3  # windows
+    ours = opened.logits(encoded.inputs, 0)
+    for number, places in enumerate(encoded.places or ()):
+        inputs, kept = encoded.inputs[number], len(places)
+        with torch.no_grad():
+            found = theirs(input_ids=inputs[:1, :kept])
+        columns = [0, *(n for n, pair in enumerate(places) if pair is not None)]
+        for side, logits in enumerate((found.start_logits, found.end_logits)):
+            torch.testing.assert_close(
+                logits[0, columns], ours[number, side, columns], rtol=1e-5, atol=1e-5
+            )
+
+
+@pytest.mark.parametrize("form", ["hf", "safetensors-overlay"])
+def test_the_lines_of_the_readme_find_the_banks_answer(bank, tmp_path, form):
+    export_task(bank, "places", format=form, out=tmp_path / "out")
+    opened = open_bank(bank)
+    for question in (QUESTION, "Where is a woman? " * 20):
+        (said,) = opened.predict([(question, PASSAGE)], task="places")
+        assert answered(tmp_path / "out", question, PASSAGE) == said.label
+    text = (tmp_path / "out" / "README.md").read_text()
+    assert "the part of a passage that answers a question" in text
+
+
+@pytest.mark.parametrize("form", ["hf", "safetensors-overlay"])
+def test_the_lines_of_the_readme_give_a_regressions_number(bank, tmp_path, form):
+    export_task(bank, "cheer", format=form, out=tmp_path / "out")
+    answer = open_bank(bank).predict("It was dull, slow, empty, warm.", task="cheer")
+    found = answered(tmp_path / "out", "It was dull, slow, empty, warm.")
+    assert found.tolist() == pytest.approx(answer.logits)
+    assert "a number" in (tmp_path / "out" / "README.md").read_text()
+
+
+def test_a_regressor_of_transformers_comes_in_and_goes_back(tiny_roberta, tmp_path):
+    from transformers import AutoModelForSequenceClassification, AutoTokenizer
+
+    tuned = AutoModelForSequenceClassification.from_pretrained(tiny_roberta, num_labels=1).eval()
+    nudge_(tuned)
+    tuned.save_pretrained(tmp_path / "tuned")
+    AutoTokenizer.from_pretrained(tiny_roberta).save_pretrained(tmp_path / "tuned")
+    import_task(tmp_path / "tuned", tmp_path / "bank", task="cheer", base=str(tiny_roberta))
+    answer = open_bank(tmp_path / "bank").predict("It was warm.", task="cheer")
+    expected = logits_of(tuned, tiny_roberta, "It was warm.").item()
+    assert answer.label == pytest.approx(expected, abs=1e-5)
+    export_task(tmp_path / "bank", "cheer", format="hf", out=tmp_path / "out")
+    again = AutoModelForSequenceClassification.from_pretrained(tmp_path / "out").eval()
+    assert again.config.problem_type == "regression"
+    found = logits_of(again, tmp_path / "out", "It was warm.").item()
+    assert found == pytest.approx(expected, abs=1e-5)
+
+
+@pytest.mark.parametrize("form", ["hf", "safetensors-overlay"])
+def test_an_import_of_question_answering_is_refused_in_words(bank, tmp_path, form):
+    export_task(bank, "places", format=form, out=tmp_path / "out")
+    base = open_bank(bank).bank.base.model
+    with pytest.raises(InputError, match="kind of tasks 'extractive_qa', which is not imported"):
+        import_task(tmp_path / "out", tmp_path / "other", task="places", base=base)
