@@ -2,7 +2,7 @@
 
 The lines work without cl_graft. They define `answer(text, pair)`, which returns the logits of one
 text, of shape (labels,), fp32, in the order of the labels; for extractive QA it returns the
-text of the answer. A prompt is filled as in
+text of the answer, for tagging the tags of the words. A prompt is filled as in
 `cl_graft.kinds.text_encoding`: a text that is too long loses its end, the longer of two first; the
 template is never cut, and a special token that a text spells out stays plain characters.
 """
@@ -14,6 +14,7 @@ from typing import Any, cast
 
 from cl_graft.data import Prompt
 from cl_graft.integrations.question_answering import answering_code
+from cl_graft.integrations.token_classifier import tagging_code
 from cl_graft.kinds.prompts import Piece
 from cl_graft.kinds.text_encoding import Family, split_template
 from cl_graft.models.load import AUTO_CLASSES
@@ -24,7 +25,10 @@ __all__ = ["make_readme"]
 _LENGTH = 128
 """Tokens a row where the bank records none."""
 
-_CLASSES = {"extractive_qa": "AutoModelForQuestionAnswering"}
+_CLASSES = {
+    "extractive_qa": "AutoModelForQuestionAnswering",
+    "tagging": "AutoModelForTokenClassification",
+}
 """Class of transformers that reads an export with its head, by kind."""
 
 _ASKING = """\
@@ -88,7 +92,6 @@ def make_readme(record: Mapping[str, Any], *, format: str) -> str:
     """
     base, names = record["base"], record.get("label_names") or []
     pinned = f" (revision {for_markdown(base['revision'])})" if "revision" in base else ""
-    shown = ", ".join(map(for_markdown_code, names))
     question = record.get("kind") == "extractive_qa"
     lines = [
         f"# {for_markdown(record['task'])}",
@@ -97,9 +100,7 @@ def make_readme(record: Mapping[str, Any], *, format: str) -> str:
         f"{record['coordinates']:,} weights ({record['density']:.4%} of those that can be grafted) "
         f"of {for_markdown_code(base['model'])}{pinned} and leaves every other as it was.",
         "",
-        f"- Labels, in the order of the logits: {shown or 'a number'}."
-        if not question
-        else "- Answers: the part of a passage that answers a question.",
+        *_describe_answers(record, names),
         f"- Texts: {'pairs' if record.get('pair') else 'single'}; at most "
         f"{record.get('max_length', 128)} tokens{' a window' if question else ''}.",
     ]
@@ -118,13 +119,31 @@ def make_readme(record: Mapping[str, Any], *, format: str) -> str:
     return "\n".join([*lines, "", "```python", _loading_code(record, format), "```", ""])
 
 
+def _describe_answers(record: Mapping[str, Any], names: Sequence[str]) -> list[str]:
+    """Say what the model answers."""
+    shown = ", ".join(map(for_markdown_code, names))
+    if record.get("kind") == "extractive_qa":
+        return ["- Answers: the part of a passage that answers a question."]
+    if record.get("kind") != "tagging":
+        return [f"- Labels, in the order of the logits: {shown or 'a number'}."]
+    lines = [f"- Tags, in the order of the logits: {shown}. A word's is that of its first token."]
+    if intents := record.get("intent_names"):
+        lines.append(f"- Intents: {', '.join(map(for_markdown_code, intents))}.")
+        if record.get("classifier"):
+            lines[-1] += (
+                " The class of transformers has no place for intents: their layer is in "
+                "`head.safetensors`, and answers the last state of the first token."
+            )
+    return lines
+
+
 def _loading_code(record: Mapping[str, Any], format: str) -> str:
     """Write the lines that define `answer(text, pair)`."""
     classifier = bool(record.get("classifier"))
     auto = AUTO_CLASSES[record["family"]]
     if classifier:
         auto = _CLASSES.get(record.get("kind", ""), "AutoModelForSequenceClassification")
-    headed = record["family"] == "encoder" and not classifier
+    headed = record["family"] == "encoder" and (not classifier or "intent_names" in record)
     prompted = record["family"] != "encoder"
     imports = {
         "from pathlib import Path",
@@ -179,6 +198,8 @@ def _answer(record: Mapping[str, Any], *, classifier: bool) -> list[str]:
     """Return the lines of `answer`."""
     if record.get("kind") == "extractive_qa":
         return answering_code(record, length=record.get("max_length", _LENGTH))
+    if record.get("kind") == "tagging":
+        return tagging_code(record, length=record.get("max_length", _LENGTH))
     start = ["@torch.no_grad()", "def answer(text, pair=None):"]
     if record["family"] == "encoder":
         length = for_python(record.get("max_length", _LENGTH))

@@ -22,6 +22,7 @@ __all__ = ["WrittenGraft", "describe_task", "format_counts", "save_head", "skips
 _KEPT = (
     "kind",
     "label_names",
+    "intent_names",
     "pair",
     "prompt",
     "max_length",

@@ -31,6 +31,7 @@ from cl_graft.integrations.overlay import write_overlay
 from cl_graft.integrations.question_answering import as_question_answering
 from cl_graft.integrations.sequence_classifier import as_classifier
 from cl_graft.integrations.shira import Rest, write_shira
+from cl_graft.integrations.token_classifier import as_token_classifier
 from cl_graft.kinds import find_kind
 from cl_graft.models.quiet import quiet
 from cl_graft.storage import explain_full_disk, explain_write_errors, load_bank, only_writer
@@ -47,7 +48,7 @@ FORMATS: Mapping[str, str] = MappingProxyType(
 )
 """The formats, and what each is."""
 
-_CONVERSIONS = {"extractive_qa": as_question_answering}
+_CONVERSIONS = {"extractive_qa": as_question_answering, "tagging": as_token_classifier}
 """What makes the model of transformers that answers an entry, by kind; others are classifiers."""
 
 
@@ -187,6 +188,8 @@ def _write_checkpoint(opened: OpenBank, position: int, into: Path) -> WrittenGra
         else:
             backbone = classifier
             record = {"class": type(classifier).__name__, "classifier": True}
+            if entry.metadata.get("intent_names"):  # there is no place for them in the class
+                save_head(entry, into)
     with quiet():
         backbone.save_pretrained(into)
         opened.loaded.tokenizer.save_pretrained(into)
