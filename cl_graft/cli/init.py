@@ -46,11 +46,11 @@ def init_command(
     rows = [
         (
             task.name,
-            f"{task.columns.text}{' (guessed)' if task.guessed else ''}",
+            f"{task.columns.text or '–'}{' (guessed)' if task.guessed else ''}",
             task.columns.text_pair or "–",
-            f"{task.columns.label}{' (guessed)' if task.guessed else ''}",
+            f"{task.columns.label or '–'}{' (guessed)' if task.guessed else ''}",
             ", ".join(f"{label} ({count:,})" for label, count in list(task.labels.items())[:6])
-            + (", …" if len(task.labels) > 6 else ""),
+            + (", …" if len(task.labels) > 6 else "" if task.labels else task.asks),
             " / ".join(f"{count:,}" for count in task.rows.values()),
         )
         for task in draft.tasks

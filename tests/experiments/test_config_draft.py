@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 from configs import changed, places
+from tagged_data import tagged_folder
 from tiny_runs import QUICK, cl_graft
 
 from cl_graft import InputError
@@ -67,6 +68,18 @@ def test_a_draft_runs_as_it_is_on_a_small_model(data, tiny_bert, tmp_path):
     small = {**QUICK, "model": str(tiny_bert)} | {"shots": 512}
     config = load_config(path, options=places(small))
     assert config.stream.tasks == ["odd", "reviews", "tickets"]
+    config = changed(config, {"strategies": ["grafting"]})
+    assert len(compare(config, out=tmp_path / "out").runs) == 1
+
+
+def test_a_draft_of_tags_names_their_kind_and_runs_as_it_is(tiny_bert, tmp_path):
+    tagged_folder(tmp_path / "data" / "names")
+    tagged_folder(tmp_path / "data" / "plans", intents=True)
+    path = tmp_path / "stream.yaml"
+    path.write_text(draft_config(tmp_path / "data").text)
+    assert "# 2 span types, 2 intents\n      kind: tagging\n" in path.read_text()
+    config = load_config(path, options=places({**QUICK, "model": str(tiny_bert), "shots": 512}))
+    assert config.stream.task_settings["plans"].kind == "tagging"
     config = changed(config, {"strategies": ["grafting"]})
     assert len(compare(config, out=tmp_path / "out").runs) == 1
 

@@ -47,6 +47,8 @@ class FoundTask:
         guessed: Whether the columns have no usual names and were guessed.
         others: Other columns that could hold the label, the likeliest first, with the number of
             their different values.
+        kind: Kind of the task.
+        asks: What it asks, such as ``"3 classes"``.
         labels: Number of training rows by label.
         rows: Number of rows by split, with those that were held out for test and dev.
         words: Largest number of words in 95 % of the texts, pairs together.
@@ -57,6 +59,8 @@ class FoundTask:
     columns: Columns
     guessed: bool
     others: Mapping[str, int]
+    kind: str
+    asks: str
     labels: Mapping[str, int]
     rows: Mapping[str, int]
     words: int
@@ -91,7 +95,7 @@ def draft_config(data: Path | str, *, called: str = "stream.yaml") -> Draft:
         called: Name of the config's file, for the command in its first lines.
 
     Raises:
-        InputError: If there is no such folder, or nothing in it is a classification task.
+        InputError: If there is no such folder, or nothing in it is a task.
     """
     data = Path(data)
     if not data.exists():
@@ -155,6 +159,8 @@ def _find(name: str, path: Path, data: Path) -> FoundTask:
         Columns(text=text, text_pair=text_pair, label=label),
         guessed,
         {column: values for column, values in likely.items() if column != label},
+        task.kind,
+        task.own_kind.describe(task),
         {label_name: counts[label_name] for label_name in task.class_names},
         {split: len(rows) for split, rows in splits.items()},
         _words(task),
@@ -245,7 +251,11 @@ def _task_lines(task: FoundTask) -> Iterator[str]:
     more = f", … ({len(shown)} in all)" if len(shown) > _SHOWN else ""
     yield f"    {_value(task.name)}:"
     yield f"      # rows: {rows}"
-    yield f"      # labels in train: {_plain(', '.join(shown[:_SHOWN]))}{more}"
+    if task.labels:
+        yield f"      # labels in train: {_plain(', '.join(shown[:_SHOWN]))}{more}"
+    else:
+        yield f"      # {_plain(task.asks)}"
+        yield f"      kind: {_value(task.kind)}"
     if task.guessed:
         yield "      # These columns were guessed from what they hold: check them."
     for note in task.notes:
@@ -255,7 +265,7 @@ def _task_lines(task: FoundTask) -> Iterator[str]:
             yield f"      {key}: {_value(column)}"
     if task.others:
         yield f"      # The label could also be: {_plain(join_values(task.others))}"
-    if all(label.isdecimal() for label in task.labels):
+    if task.labels and all(label.isdecimal() for label in task.labels):
         names = ", ".join(f"name of {label}" for label in list(task.labels)[:_SHOWN])
         yield f"      # label_names: [{names}]"
 
