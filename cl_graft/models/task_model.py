@@ -25,6 +25,7 @@ from cl_graft.errors import InputError, find, nearest
 from cl_graft.models.attention import Attention
 from cl_graft.models.graftable import graftable_parameters
 from cl_graft.models.heads import POOLINGS, LabelStrings
+from cl_graft.models.label_strings import append_labels, score_one_token, score_strings
 from cl_graft.models.lower_blocks import find_lower_part
 from cl_graft.models.token_heads import TokenHead
 from cl_graft.training.precision import autocast
@@ -270,9 +271,9 @@ class TaskModel(nn.Module):
         if bool((ends == 0).any()):
             raise ValueError("a prompt without tokens: no position to read labels at")
         if strings.token_ids.shape[1] == 1:
-            return _score_one_token(self._compute_logits(ids, segments, ends[:, None] - 1), strings)
-        whole, marks, where = _append_labels(ids, segments, strings.token_ids, strings.within)
-        return _score_strings(self._compute_logits(whole, marks, where - 1), strings)
+            return score_one_token(self._compute_logits(ids, segments, ends[:, None] - 1), strings)
+        whole, marks, where = append_labels(ids, segments, strings.token_ids, strings.within)
+        return score_strings(self._compute_logits(whole, marks, where - 1), strings)
 
     def answer_rows(
         self, x: Tensor, heads: Sequence[nn.Module], *, carry: Carry | None = None
@@ -335,14 +336,14 @@ class TaskModel(nn.Module):
             with carry(list(range(len(ids)))):
                 logits = self._compute_logits(ids, segments, ends[:, None] - 1)
             for strings, rows in heads:
-                answers |= zip(rows, _score_one_token(logits[rows], strings), strict=True)
+                answers |= zip(rows, score_one_token(logits[rows], strings), strict=True)
             return [answers[n] for n in range(len(ids))]
         parts: list[tuple[Tensor, Tensor, Tensor]] = []
         sources: list[int] = []
         for strings, rows in heads:
             more = (0, longest - strings.token_ids.shape[1])
             tokens, within = F.pad(strings.token_ids, more), F.pad(strings.within, more)
-            parts.append(_append_labels(ids[rows], segments[rows], tokens, within))
+            parts.append(append_labels(ids[rows], segments[rows], tokens, within))
             sources += [row for row in rows for _ in range(len(tokens))]
         whole, marks, where = (torch.cat(tensors) for tensors in zip(*parts, strict=True))
         with carry(sources):
@@ -350,7 +351,7 @@ class TaskModel(nn.Module):
         shares = logits.split([len(part) for part, *_ in parts])
         for (strings, rows), share in zip(heads, shares, strict=True):
             own = share[:, : strings.token_ids.shape[1]]
-            answers |= zip(rows, _score_strings(own, strings), strict=True)
+            answers |= zip(rows, score_strings(own, strings), strict=True)
         return [answers[n] for n in range(len(ids))]
 
 
@@ -362,40 +363,6 @@ def _apply_head(head: nn.Module, states: Tensor) -> Tensor:
 def _tag(head: TokenHead, states: Tensor, segments: Tensor, length: int) -> Tensor:
     """Answer states of tokens, (n, l, D), with logits, fp32, in the type of the head."""
     return head(states.to(next(head.parameters()).dtype), segments, length).float()
-
-
-def _score_one_token(logits: Tensor, strings: LabelStrings) -> Tensor:
-    """Return each one-token label's log-probability, (n, K), from a prompt's logits, (n, 1, V)."""
-    spoken = logits.float().log_softmax(-1)[:, 0, strings.token_ids[:, 0]]
-    return strings(spoken[..., None])
-
-
-def _append_labels(
-    ids: Tensor, segments: Tensor, tokens: Tensor, within: Tensor
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Write each label's tokens, (K, m), behind each prompt.
-
-    Returns:
-        Token ids and segments of n · K rows, and the columns of the labels' tokens, (n · K, m).
-    """
-    n = len(ids)
-    labels, longest = tokens.shape
-    places = (segments != 0).sum(1)[:, None] + torch.arange(longest, device=ids.device)
-    where = places[:, None].expand(n, labels, longest)
-
-    def append(prompts: Tensor, tail: Tensor) -> Tensor:
-        wide = F.pad(prompts, (0, longest))[:, None].repeat(1, labels, 1)
-        return wide.scatter(2, where, tail.expand(n, labels, longest)).flatten(0, 1)
-
-    return append(ids, tokens), append(segments, within.long()), where.flatten(0, 1)
-
-
-def _score_strings(logits: Tensor, strings: LabelStrings) -> Tensor:
-    """Return each label's log-probability, (n, K), from logits at its tokens, (n · K, m, V)."""
-    labels, longest = strings.token_ids.shape
-    spoken = logits.float().log_softmax(-1).view(-1, labels, longest, logits.shape[-1])
-    targets = strings.token_ids.expand(len(spoken), labels, longest)[..., None]
-    return strings(spoken.gather(-1, targets)[..., 0])
 
 
 def _trim(x: Tensor) -> tuple[Tensor, Tensor]:
