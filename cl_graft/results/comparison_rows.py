@@ -30,7 +30,7 @@ def comparison_rows(runs: Sequence[RunResult]) -> tuple[str, list[str], list[lis
     seeds = len({run.seed for run in runs})
     title = f"{seeds} seed{'s' if seeds > 1 else ''}, in points"
     strategies = dict.fromkeys(run.strategy for run in runs)
-    groups = tasks_by_metric(runs[0].metrics)
+    groups = tasks_by_metric(runs[0].metrics) if runs else {}
     if len(groups) > 1:
         columns = ["strategy", "metric", "tasks", *(name.replace("_", " ") for name in MEASURES)]
         return title, columns, _rows_by_metric(runs, list(strategies))

@@ -187,3 +187,8 @@ def test_runs_that_score_a_task_by_other_metrics_are_not_put_side_by_side(tmp_pa
     runs = [small_result(), small_result(metrics={"a": "accuracy", "b": "f1"})]
     with pytest.raises(InputError, match=r"scores b by accuracy, .* by f1"):
         check_alike([StoredRun(tmp_path, run) for run in runs])
+
+
+def test_a_comparison_whose_runs_all_failed_has_a_table_without_rows():
+    assert comparison_rows([])[2] == []
+    assert measure_notes([]) == []
