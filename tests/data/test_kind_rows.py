@@ -1,0 +1,89 @@
+"""Data choose their kind by their columns, and faults of rows name file and line."""
+
+import json
+
+import pytest
+
+from cl_graft import load_task
+from cl_graft.errors import InputError
+
+TAGGED = [
+    {"tokens": ["Ada", "met", "Bob"], "tags": ["B-person", "O", "B-person"]},
+    {"tokens": ["Rain", "in", "New", "York"], "tags": ["O", "O", "B-place", "I-place"]},
+]
+ASKED = [
+    {
+        "question": "Who met Bob?",
+        "context": "On Monday Ada met Bob.",
+        "answers": [{"text": "Ada", "start": 10}],
+    }
+]
+NUMBERS = [
+    {"text": "a cat", "text_pair": "a dog", "label": 2.5},
+    {"text": "x", "text_pair": "x", "label": 5},
+]
+
+
+def write(path, rows, *, times=8):
+    """Write rows several times, each with a text of its own where it has one."""
+    lines = [json.dumps(row) for _ in range(times) for row in rows]
+    path.write_text("\n".join(lines) + "\n")
+    return str(path)
+
+
+def number_row(row, n):
+    """Return a row whose text is its own."""
+    if "tokens" in row:
+        return {**row, "tokens": [*row["tokens"], str(n)], "tags": [*row["tags"], "O"]}
+    name = "context" if "context" in row else "text"
+    return {**row, name: f"{row[name]} {n}"}
+
+
+@pytest.mark.parametrize(
+    ("rows", "settings", "kind", "metric"),
+    [
+        (TAGGED, {}, "tagging", "span_f1"),
+        ([{**row, "label": "news"} for row in TAGGED], {}, "tagging", "span_f1"),
+        (ASKED * 2, {}, "extractive_qa", "answer_f1"),
+        (NUMBERS, {"kind": "regression"}, "regression", "pearson"),
+        (NUMBERS, {"label_names": ()}, "regression", "pearson"),
+        ([{"text": f"t {n}", "label": n % 2} for n in range(9)], {}, "classification", "accuracy"),
+    ],
+)
+def test_the_columns_of_data_choose_the_kind(tmp_path, rows, settings, kind, metric):
+    numbered = [number_row(row, n) for n, row in enumerate(rows * 4)]
+    task = load_task(write(tmp_path / "rows.jsonl", numbered, times=1), **settings)
+    assert (task.kind, task.metric) == (kind, metric)
+
+
+def test_a_kind_that_does_not_fit_the_columns_says_what_is_missing(tmp_path):
+    path = write(tmp_path / "rows.jsonl", TAGGED)
+    with pytest.raises(InputError, match=r"extractive qa task needs a column question"):
+        load_task(path, kind="extractive_qa")
+    with pytest.raises(InputError, match="unknown kind of task 'taging'"):
+        load_task(path, kind="taging")
+
+
+def test_shots_count_all_rows_of_a_task_without_classes(tmp_path):
+    for split in ("train", "dev", "test"):
+        write(tmp_path / f"{split}.jsonl", TAGGED)
+    assert len(load_task(str(tmp_path), shots=5).train) == 5
+
+
+def test_a_tag_that_train_lacks_is_an_error_unless_it_is_declared(tmp_path):
+    write(tmp_path / "train.jsonl", TAGGED)
+    write(tmp_path / "test.jsonl", [TAGGED[0], {"tokens": ["UNO"], "tags": ["B-club"]}], times=1)
+    with pytest.raises(InputError, match=r"test\.jsonl:2: the tag 'B-club' is not among"):
+        load_task(str(tmp_path))
+    left = load_task(str(tmp_path), on_bad_row="skip")
+    assert len(left.test) == 1
+    (tmp_path / "meta.json").write_text(json.dumps({"span_types": ["person", "place", "club"]}))
+    task = load_task(str(tmp_path))
+    assert task.label_names[-2:] == ("B-club", "I-club")
+    assert len(task.test) == 2
+
+
+def test_a_metric_of_another_kind_is_refused_with_those_that_fit(tmp_path):
+    path = write(tmp_path / "rows.jsonl", [{**row, "tokens": [*row["tokens"]]} for row in TAGGED])
+    with pytest.raises(InputError, match=r"'accuracy' does not fit it; fitting are .*span_f1"):
+        load_task(path, metric="accuracy")
