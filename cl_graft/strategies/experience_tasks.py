@@ -154,6 +154,7 @@ def make_learnable_task(
     chosen_on = _dev_rows(dev)
     parameters = find_graftable(unwrapped, keep=keep)
     stores = isinstance(unwrapped, TaskModel)
+    fitted = heads[0].module if len(heads) == 1 else None
     return LearnableTask(
         precision=getattr(unwrapped, "precision", "fp32"),
         recomputes=getattr(unwrapped, "recomputes", False),
@@ -170,15 +171,10 @@ def make_learnable_task(
             [base, train.fingerprint(), chosen_on.fingerprint(), metric, _head_hash(named)]
         ),
         reading=_reading(unwrapped, heads, parameters=parameters, criterion=criterion),
-        head_module=_find_fitted(heads),
+        head_module=fitted,
+        head_takes_tokens=isinstance(fitted, TokenHead),
         **({"freeze_below": partial(freeze_below, unwrapped)} if stores else {}),
     )
-
-
-def _find_fitted(heads: Sequence[Head]) -> nn.Module | None:
-    """Return the module that can be fitted alone to its inputs; None where there is none."""
-    head = heads[0].module if len(heads) == 1 else None
-    return None if isinstance(head, TokenHead) else head
 
 
 def set_aside(experience: Any, *, seed: int) -> Any:

@@ -50,6 +50,8 @@ class LearnableTask:
             the label words.
         head_module: Module that `head` belongs to, called once a batch; None where there is none,
             or where it cannot be fitted alone.
+        head_takes_tokens: Whether `head_module` is called with the states of all tokens, (n, l, D),
+            and their segments, (n, l), 0 for padding; otherwise with a row's features alone.
         precision: Precision of `forward`, a name in `cl_graft.training.precision.PRECISIONS`.
         recomputes: Whether the model uses gradient checkpointing, which acts in train mode only.
         freeze_below: (upper blocks, `memory` for states below them) to a context in which `forward`
@@ -69,6 +71,7 @@ class LearnableTask:
     content: str
     reading: str = ""
     head_module: nn.Module | None = None
+    head_takes_tokens: bool = False
     precision: str = "fp32"
     recomputes: bool = False
     freeze_below: Callable[..., AbstractContextManager[object]] = _compute_below

@@ -4,13 +4,20 @@ A head fits the body that it was trained with: neither the base nor a graft that
 dense run has a head that fits. So the features of a few hundred rows are computed once, and the
 head alone is fitted to them with a ridge penalty, whose strength is chosen on dev. That costs a few
 hundred forward passes and milliseconds of algebra.
+
+A head that answers at tokens takes the states of all tokens of a row. They are kept of as many rows
+as hold 65,536 tokens, batch by batch, each as wide as its longest row: 4 bytes a token and hidden
+unit, so 201 MB and some padding where the hidden size is 768. The states of the dev rows that
+choose the penalty are not kept.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -39,6 +46,8 @@ RIDGES = (3e-2, 1e-2, 3e-3, 1e-3, 3e-4)
 _ITERATIONS = 50
 _BATCH = 32
 _FOLDS = 5
+_TOKENS = 1 << 16
+"""Tokens whose states are kept at most."""
 
 
 def fit_head(task: LearnableTask, *, rows: int, seed: int) -> dict[str, Tensor]:
@@ -47,13 +56,15 @@ def fit_head(task: LearnableTask, *, rows: int, seed: int) -> dict[str, Tensor]:
     The model is left in eval mode.
 
     Minimises criterion(head(features), targets) + ½ λ s² ‖W‖² by L-BFGS from the head's values,
-    where W are its weights without biases, s² is the mean squared norm of the features, and λ is
-    the one of `RIDGES` with the smallest loss on dev. Training rows cannot choose it: a body that
-    was trained on them has features that fit them too well.
+    where W are its weights without biases, s² is the mean squared norm of the features (of a head
+    of tokens: of the states of all tokens), and λ is the one of `RIDGES` with the smallest loss on
+    dev. Training rows cannot choose it: a body that was trained on them has features that fit them
+    too well.
 
     Args:
         task: The task, on the model whose features the head is to fit.
-        rows: Training rows to look at, at least 1; fewer where the task has fewer.
+        rows: Training rows to look at, at least 1; fewer where the task has fewer, or where a head
+            of tokens would see more than 65,536 tokens.
         seed: Draws the rows.
 
     Returns:
@@ -99,11 +110,17 @@ def _fit(
 ) -> tuple[dict[str, Tensor], Tensor, Tensor]:
     """Return the values of the head that fit best, its logits on dev, and dev's targets."""
     drawn = permutation(len(task.train), seed, "warm-up").tolist()[:rows]
-    fit = _Fit(task, head, _features(task, head, task.train, drawn))
-    dev = _features(task, head, task.dev, range(len(task.dev)))
+    fit = _Fit(task, head, list(_features(task, head, task.train, _bound(task, task.train, drawn))))
     fitted = [fit.solve(ridge) for ridge in RIDGES]
-    best = min(fitted, key=lambda values: fit.loss(values, dev))
-    return fit.named(best), fit.answer(best, dev), dev.targets
+    losses, targets = [0.0] * len(fitted), []
+    answers: list[list[Tensor]] = [[] for _ in fitted]
+    for part in _features(task, head, task.dev, range(len(task.dev))):
+        targets.append(part.targets)
+        for place, values in enumerate(fitted):
+            losses[place] += fit.loss(values, [part]) * (len(part) / len(task.dev))
+            answers[place].append(fit.answer(values, part))
+    best = min(range(len(fitted)), key=losses.__getitem__)
+    return fit.named(fitted[best]), torch.cat(answers[best]), torch.cat(targets)
 
 
 class DevScores(NamedTuple):
@@ -124,7 +141,8 @@ def score_on_dev(task: LearnableTask, *, seed: int) -> DevScores:
     """Score the model as it is now on dev, in one pass over dev.
 
     The model is left in eval mode. The penalty of the fitted heads is the one of `RIDGES` with the
-    smallest loss on the folds that were left out.
+    smallest loss on the folds that were left out. With a head of tokens both scores are of as many
+    rows of dev, drawn at random, as hold 65,536 tokens.
 
     Args:
         task: The task, on the model to score.
@@ -138,22 +156,26 @@ def score_on_dev(task: LearnableTask, *, seed: int) -> DevScores:
         task.model.eval()
         score = task.dev_score()
         return DevScores(score, score)
-    dev = _features(task, head, task.dev, range(count))
-    folds = permutation(count, seed, "folds").to(dev.targets.device).chunk(_FOLDS)
-    best, answers = math.inf, dev.logits
+    places = _bound(task, task.dev, permutation(count, seed, "dev rows").tolist())
+    count = len(places)
+    dev = list(_features(task, head, task.dev, sorted(places)))
+    targets = torch.cat([part.targets for part in dev])
+    own = torch.cat([part.logits for part in dev])
+    folds = permutation(count, seed, "folds").to(targets.device).chunk(_FOLDS)
+    best, answers = math.inf, own
     for ridge in RIDGES:
-        logits, loss = torch.empty_like(dev.logits), 0.0
+        logits, loss = torch.empty_like(own), 0.0
         for fold in folds:
-            rest = torch.ones(count, dtype=torch.bool, device=fold.device)
-            rest[fold] = False
-            fit = _Fit(task, head, dev.at(rest))
-            values, left_out = fit.solve(ridge), dev.at(fold)
-            logits[fold] = fit.answer(values, left_out)
-            loss += len(fold) * fit.loss(values, left_out)
+            left_out = torch.zeros(count, dtype=torch.bool, device=fold.device)
+            left_out[fold] = True
+            fit = _Fit(task, head, _at(dev, ~left_out))
+            values, rows = fit.solve(ridge), _at(dev, left_out)
+            logits[left_out] = torch.cat([fit.answer(values, part) for part in rows])
+            loss += len(fold) * fit.loss(values, rows)
         if loss < best:
             best, answers = loss, logits
-    targets = dev.targets.cpu()
-    return DevScores(task.score(dev.logits.cpu(), targets), task.score(answers.cpu(), targets))
+    targets = targets.cpu()
+    return DevScores(task.score(own.cpu(), targets), task.score(answers.cpu(), targets))
 
 
 def count_fit_passes(task: LearnableTask, *, rows: int) -> Passes:
@@ -169,58 +191,110 @@ def count_probe_passes(task: LearnableTask, *, rows: int) -> Passes:
     return fitted if fitted.forward else Passes(forward=len(task.dev))
 
 
-class _Features(NamedTuple):
-    """Inputs of a head, its logits (both fp32) and the targets, for some rows."""
+@dataclass(frozen=True, eq=False)
+class _Features:
+    """What a head is called with, its logits (all fp32) and the targets, for some rows."""
 
-    features: Tensor
+    inputs: tuple[Any, ...]
     logits: Tensor
     targets: Tensor
 
-    def at(self, rows: Tensor) -> _Features:
-        """Return those of some of the rows."""
-        return _Features(self.features[rows], self.logits[rows], self.targets[rows])
+    def __len__(self) -> int:
+        return len(self.targets)
+
+    @property
+    def squared_norms(self) -> Tensor:
+        """Squared norm of each row's features, or of the state of each token that is no padding."""
+        features, *more = self.inputs
+        if not more:
+            return features.flatten(1).square().sum(1)
+        return features[more[0] != 0].square().sum(1)
+
+
+def _at(parts: Sequence[_Features], rows: Tensor) -> list[_Features]:
+    """Return the rows of all parts at which a mask, (n,), is True."""
+    found = []
+    for part, mask in zip(parts, rows.split([len(part) for part in parts]), strict=True):
+        if bool(mask.any()):
+            inputs = (each[mask] if isinstance(each, Tensor) else each for each in part.inputs)
+            found.append(_Features(tuple(inputs), part.logits[mask], part.targets[mask]))
+    return found
+
+
+def _bound(task: LearnableTask, examples: Examples, places: Sequence[int]) -> Sequence[int]:
+    """Return the first places whose tokens are not too many, where the head takes all states."""
+    if not task.head_takes_tokens:
+        return places
+    lengths, tokens = examples.lengths, 0
+    for number, place in enumerate(places):
+        tokens += examples.batch([place])[0].shape[-1] if lengths is None else int(lengths[place])
+        if tokens > _TOKENS and number:
+            return places[:number]
+    return places
 
 
 def _features(
     task: LearnableTask, head: nn.Module, examples: Examples, places: Sequence[int]
-) -> _Features:
-    """Compute features, logits and targets of some rows."""
-    seen: list[Tensor] = []
-    handle = head.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0].detach()))
-    logits: list[Tensor] = []
-    targets: list[Tensor] = []
+) -> Iterator[_Features]:
+    """Compute features, logits and targets of some rows, in one part.
+
+    Where the head takes the states of all tokens, every batch is a part.
+    """
+    batches = _batches(task, head, examples, places)
+    if task.head_takes_tokens:
+        yield from batches
+        return
+    parts = list(batches)
+    yield _Features(
+        (torch.cat([part.inputs[0] for part in parts]),),
+        torch.cat([part.logits for part in parts]),
+        torch.cat([part.targets for part in parts]),
+    )
+
+
+def _batches(
+    task: LearnableTask, head: nn.Module, examples: Examples, places: Sequence[int]
+) -> Iterator[_Features]:
+    """Compute features, logits and targets of some rows, batch by batch."""
     places = examples.sort_by_length(places)
     task.model.eval()
-    try:
-        with torch.no_grad():
-            for first in range(0, len(places), _BATCH):
-                inputs, target = examples.batch(places[first : first + _BATCH])
-                logits.append(task.forward(inputs.to(task.device)))
-                targets.append(target)
-    finally:
-        handle.remove()
-    if len(seen) != len(targets):
-        raise ValueError(
-            f"a head that is called once a batch can be fitted; this one was called {len(seen)} "
-            f"times in {len(targets)} batches"
-        )
-    features = torch.cat(seen).float()
-    if not bool(features.isfinite().all()):
-        raise DivergedError(
-            "the model answers NaN or infinities on the rows that a head is fitted to; are its "
-            "weights whole, and is the precision wide enough?"
-        )
-    return _Features(features, torch.cat(logits).float(), torch.cat(targets).to(task.device))
+    for first in range(0, len(places), _BATCH):
+        inputs, targets = examples.batch(places[first : first + _BATCH])
+        seen: list[tuple[Any, ...]] = []
+        handle = head.register_forward_pre_hook(partial(_note, seen))
+        try:
+            with torch.no_grad():
+                logits = task.forward(inputs.to(task.device))
+        finally:
+            handle.remove()
+        if len(seen) != 1:
+            raise ValueError(
+                "a head that is called once a batch can be fitted; this one was called "
+                f"{len(seen)} times in a batch"
+            )
+        features, *more = seen[0]
+        features = features.detach().float()
+        if not bool(features.isfinite().all()):
+            raise DivergedError(
+                "the model answers NaN or infinities on the rows that a head is fitted to; are its "
+                "weights whole, and is the precision wide enough?"
+            )
+        yield _Features((features, *more), logits.float(), targets.to(task.device))
+
+
+def _note(seen: list[tuple[Any, ...]], module: nn.Module, inputs: tuple[Any, ...]) -> None:
+    del module
+    seen.append(inputs)
 
 
 class _Fit:
     """Fits of one head to one set of features, in fp32."""
 
-    def __init__(self, task: LearnableTask, head: nn.Module, rows: _Features) -> None:
+    def __init__(self, task: LearnableTask, head: nn.Module, parts: Sequence[_Features]) -> None:
         self._task = task
         self._head = head
-        self._rows = rows
-        self._scale = float(rows.features.flatten(1).square().sum(1).mean())
+        self._parts = parts
+        self._scale = float(torch.cat([part.squared_norms for part in parts]).mean())
         self._start = {
             name: parameter.detach().float() for name, parameter in head.named_parameters()
         }
@@ -236,7 +310,7 @@ class _Fit:
         def closure() -> Tensor:
             optimizer.zero_grad()
             penalty = sum((weight.square().sum() for weight in weights), torch.zeros(()))
-            loss = self._loss(values, self._rows)
+            loss = self._loss(values, self._parts)
             value = loss + 0.5 * ridge * self._scale * penalty
             value.backward()
             return value.detach()
@@ -245,15 +319,16 @@ class _Fit:
             optimizer.step(closure)
         return {name: value.detach() for name, value in values.items()}
 
-    def loss(self, values: Mapping[str, Tensor], rows: _Features) -> float:
+    def loss(self, values: Mapping[str, Tensor], parts: Sequence[_Features]) -> float:
         """Return the loss of values on other rows; infinite where it is NaN."""
         with torch.no_grad():
-            value = float(self._loss(values, rows))
+            value = float(self._loss(values, parts))
         return math.inf if math.isnan(value) else value
 
     def answer(self, values: Mapping[str, Tensor], rows: _Features) -> Tensor:
         """Return the logits of a head with these values, fp32."""
-        return functional_call(self._head, dict(values), (rows.features,)).detach().float()
+        with torch.no_grad():
+            return functional_call(self._head, dict(values), rows.inputs).float()
 
     def named(self, values: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Return values under the task's names and in its dtypes; the first ones if not finite."""
@@ -266,6 +341,13 @@ class _Fit:
                 found[own[id(parameter)]] = values[name].to(parameter.dtype)
         return found
 
-    def _loss(self, values: Mapping[str, Tensor], rows: _Features) -> Tensor:
-        logits = functional_call(self._head, dict(values), (rows.features,))
-        return self._task.criterion(logits.float(), rows.targets)
+    def _loss(self, values: Mapping[str, Tensor], parts: Sequence[_Features]) -> Tensor:
+        """Return the mean loss of the rows of all parts."""
+        losses = []
+        for part in parts:
+            logits = functional_call(self._head, dict(values), part.inputs)
+            losses.append(self._task.criterion(logits.float(), part.targets))
+        if len(losses) == 1:
+            return losses[0]
+        sizes = torch.tensor([len(part) for part in parts], device=losses[0].device)
+        return (torch.stack(losses) * (sizes / sizes.sum())).sum()
