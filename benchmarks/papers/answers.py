@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from cl_graft.metrics import ece, score
+from cl_graft.metrics.task_score import Scorer
 
 __all__ = ["Answers"]
 
@@ -17,14 +18,15 @@ class Answers:
     """Answers of a model on the rows of a task.
 
     Attributes:
-        logits: Of shape (n, K), on the CPU; (n, 1) of a regression, which has a score alone.
-        targets: Right classes, or numbers, of shape (n,).
+        logits: Of shape (n, K), on the CPU; (n, 1) of a regression, (n, P, K) of answers at tokens.
+            Other kinds than classification have a score alone.
+        targets: Right classes, or numbers, of shape (n,); (n, Q) of answers at tokens.
         metric: The task's score.
     """
 
     logits: Tensor
     targets: Tensor
-    metric: str
+    metric: str | Scorer
 
     @property
     def probabilities(self) -> Tensor:

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from cl_graft.errors import InputError
+from cl_graft.errors import InputError, listed
 from cl_graft.experiments.bank_metadata import base_identity
 from cl_graft.experiments.config import ExperimentConfig
 from cl_graft.experiments.localized_task import refuse_stream_settings
@@ -64,7 +64,7 @@ class Bench:
         data_seed: The sample's.
         cell: What else differs between the cells of an experiment, such as rows left out.
         cache: Keeps tokens, and what was trained or ranked by gradients.
-        regressions: Whether a task may be a regression.
+        kinds: Kinds of tasks that the experiment runs.
 
     Raises:
         InputError: If the config has settings that only streams know.
@@ -77,7 +77,7 @@ class Bench:
         data_seed: int,
         cell: int = 0,
         cache: DirectoryCache,
-        regressions: bool = False,
+        kinds: Sequence[str] = ("classification",),
     ) -> None:
         refuse_stream_settings(config)
         self.config = config.changed({"stream.data_seed": data_seed})
@@ -85,9 +85,10 @@ class Bench:
         self.device = pick_device(config.model.device)
         tasks = load_tasks(self.config.stream, seed=self.seed)
         for task in tasks:
-            if task.kind == "regression" and not regressions:
+            if task.kind not in kinds:
                 raise InputError(
-                    f"task {task.name!r} is a regression; this experiment runs classification tasks"
+                    f"task {task.name!r} is a {task.kind.replace('_', ' ')} task; this experiment "
+                    f"runs tasks of {listed(kinds)}"
                 )
         loaded, self.stream = load_stream(self.config, tasks, cache=cache)
         self.identity = base_identity(loaded, self.config, seed=self.seed)
@@ -121,6 +122,10 @@ class Bench:
                 task = replace(task, train=train, content=content)
             self._tasks[label] = task
         return self._tasks[label]
+
+    def replace_task(self, label: int, task: LearnableTask) -> None:
+        """Let another problem stand for a task, such as one with another head at its start."""
+        self._tasks[label] = task
 
     @contextmanager
     def fewer_rows(self, label: int, places: Sequence[int]) -> Iterator[None]:
@@ -365,7 +370,8 @@ class Bench:
         with torch.no_grad():
             parts = inputs.split(self.config.training.eval_batch)
             logits = [task.forward(part.to(self.device)).float().cpu() for part in parts]
-        return Answers(torch.cat(logits), targets, encoded.task.scored_by)
+        metric = encoded.scorer or encoded.task.scored_by
+        return Answers(torch.cat(logits), targets, metric)
 
     def tuned_answers(self, label: int, run: DenseRun, *, split: str = "test") -> Answers:
         """Answer with the densely fine-tuned model."""

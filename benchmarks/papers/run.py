@@ -171,7 +171,7 @@ def _bench(
         data_seed=seed if experiment.varies == "sample" else 0,
         cell=seed,
         cache=cache,
-        regressions=experiment.regressions,
+        kinds=experiment.kinds,
     )
 
 

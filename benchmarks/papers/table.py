@@ -13,6 +13,7 @@ from papers import (
     grafts,
     head_refit,
     multitask,
+    other_kinds,
     peers,
     random_control,
     region_rates,
@@ -112,7 +113,7 @@ class Experiment:
         heatmaps: Measures that are drawn as heat maps, each with its title; what is
             no curve and has too many bars to read.
         heatmap_axes: What rows and columns of heat maps are.
-        regressions: Whether a task may be a regression: nothing but scores is measured.
+        kinds: Kinds of tasks that it runs: of others than classification scores alone are measured.
         own_runs: Whether regions are those of tasks' own dense runs, along which the gains can be
             gathered that some localizers look at.
         varies: What differs between cells: the sample of the data, drawn by a data seed of its own;
@@ -139,7 +140,7 @@ class Experiment:
     logarithmic: bool = False
     heatmaps: tuple[tuple[str, str], ...] = ()
     heatmap_axes: tuple[str, str] = ("region i", "task j")
-    regressions: bool = False
+    kinds: tuple[str, ...] = ("classification",)
     own_runs: bool = True
     varies: Varies = "sample"
     cells: str = ""
@@ -186,7 +187,8 @@ _IN_SAM: Mapping[str, Any] = {
         **_STANDARD, "grafting.density": 0.005, "fine_tuning.optimizer": "adamw",
         "fine_tuning.lr": 1e-4, "fine_tuning.weight_decay": 0.01, "grafting.lr": 2e-3,
     },
-    "cpu": {"fine_tuning.evaluations": 0}, "regressions": True, "varies": "seed", "paper_cells": 10,
+    "cpu": {"fine_tuning.evaluations": 0}, "kinds": ("classification", "regression"),
+    "varies": "seed", "paper_cells": 10,
     "paper": {
         "preset": "default", "stream.shots": None, "stream.max_dev": None,
         "fine_tuning.steps": 20_000, "fine_tuning.batch_size": 16, "fine_tuning.evaluations": 40,
@@ -204,6 +206,20 @@ _AT_RATES: Mapping[str, Any] = {
         "grafting.budgets": [1e-4, 1e-3, 3e-3, 1e-2], "grafting.mask_steps": 12,
         "grafting.mask_batch": 32, "stream.max_test": 1000,
     },
+}  # fmt: skip
+
+_OF_KINDS: Mapping[str, Any] = {
+    "tasks": ("conll2003", "xquad_en", "stsb", "sst2_sent"),
+    "kinds": ("classification", "regression", "tagging", "extractive_qa"),
+    "settings": {**_STANDARD, "grafting.head_lr": 0.05},
+    "cpu": {
+        "stream.shots": None, "stream.max_train": 1024, "stream.max_dev": 100,
+        "stream.max_test": 250, "stream.max_length": 128, "model.precision": "fp32",
+        "fine_tuning.steps": 80, "fine_tuning.batch_size": 8, "fine_tuning.lr": 0.3,
+        "fine_tuning.evaluations": 1,
+        "grafting.budgets": [3e-4, 3e-3, 3e-2], "grafting.mask_steps": 8, "grafting.mask_batch": 32,
+    },
+    "paper": {"stream.shots": None, "grafting.budgets": [3e-4, 3e-3, 3e-2]},
 }  # fmt: skip
 
 _WORK: Mapping[str, Any] = {
@@ -308,6 +324,8 @@ _ROWS = (
         paper_tasks=_TWELVE, settings=_STANDARD, measure="score, head fitted", **_DENSITY),
     _of("sub_skills", "Can a graft be taken apart?", sub_skills.sub_skills,
         source="this project", conclude=sub_skills.conclude, **_TAKEN_APART),
+    _of("other_kinds", "Do skills of other kinds localize?", other_kinds.localize_kinds,
+        source="this project", measure="score, head fitted", **_OF_KINDS, **_DENSITY),
     _of("memorized", "Calibration once fine-tuning knows its rows", grafts.memorized, _THIRTEEN,
         source="this project", settings={**_STANDARD, "stream.shots": 64}, measure="ECE"),
     _of("sam_table1", "Ways to choose what trains", sam.methods, _SAM,

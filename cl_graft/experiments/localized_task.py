@@ -32,6 +32,7 @@ from cl_graft.localization import Ranking, find_localizer
 from cl_graft.localization.grafting_settings import GraftingSettings
 from cl_graft.localization.region_search import find_region, rank_task
 from cl_graft.metrics import agreement, ece, reliability_bins, score, task_loss
+from cl_graft.metrics.task_score import NO_TARGET
 from cl_graft.results.run_results import machine, versions
 from cl_graft.runtime.devices import pick_device
 from cl_graft.storage import StoredGraft, only_writer, save_graft
@@ -78,8 +79,9 @@ class LocalizedTask:
         coordinates: Coordinates in the region.
         density: Their share of the graftable ones, in (0, 1].
         scores: By method (``"fine-tuning"``, ``"graft"``, where there is a head ``"graft, head
-            fitted"``, ``"re-trained graft"``): score, ECE and agreement with fine-tuning on the
-            test rows, as fractions.
+            fitted"``, ``"re-trained graft"``): score, and where answers are classes ECE and
+            agreement with fine-tuning, on the test rows, as fractions. Where a row has several
+            answers, such as tags, or the start and the end of a span, each counts.
         folder: Folder of the files.
     """
 
@@ -118,7 +120,8 @@ def localize_task(config: ExperimentConfig, *, out: Path | str) -> LocalizedTask
 
     Returns:
         The numbers; in the folder are ``graft.safetensors``, ``numbers.json``, ``densities.png``,
-        ``anatomy.png``, ``reliability-fine-tuning.png`` and ``reliability-graft.png``.
+        ``anatomy.png``, and where answers are classes ``reliability-fine-tuning.png`` and
+        ``reliability-graft.png``.
 
     Raises:
         InputError: If settings or data cannot be used.
@@ -148,13 +151,8 @@ def _localize(config: ExperimentConfig, out: Path) -> LocalizedTask:
             answered["graft, head fitted"] = single.logits()
     with single.with_graft(*single.retrain(region)):
         again = single.logits()
-    targets = single.targets()
     scores = {
-        method: {
-            "score": single.score(logits),
-            "ECE": ece(logits.softmax(-1), targets),
-            "agreement with fine-tuning": agreement(logits, tuned),
-        }
+        method: {"score": single.score(logits), **single.compare(logits, tuned)}
         for method, logits in {
             "fine-tuning": tuned,
             **answered,
@@ -210,13 +208,11 @@ def _localize(config: ExperimentConfig, out: Path) -> LocalizedTask:
             x_label="layer",
             y_label="kind of parameter",
         ),
-        "reliability-fine-tuning": reliability_diagram(
-            reliability_bins(tuned.softmax(-1), targets), title=f"{name}: fine-tuning"
-        ),
-        "reliability-graft": reliability_diagram(
-            reliability_bins(kept.softmax(-1), targets), title=f"{name}: graft"
-        ),
     }
+    for method, logits in {"fine-tuning": tuned, "graft": kept}.items():
+        if (found := single.classes(logits)) is not None:
+            bins = reliability_bins(found[0].softmax(-1), found[1])
+            figures[f"reliability-{method}"] = reliability_diagram(bins, title=f"{name}: {method}")
     for called, figure in figures.items():
         replace_file(out / f"{called}.png", png(figure, dpi=120))
     return LocalizedTask(name, len(region), region.density, scores, out)
@@ -234,7 +230,7 @@ class _SingleTask:
         self.identity = base_identity(loaded, self.config, seed=self.seed)
         (self.name,), (encoded,) = stream.names, stream.tasks
         self._splits, self.label_names = encoded.splits, encoded.task.label_names
-        self._metric = encoded.task.scored_by
+        self._metric = encoded.scorer or encoded.task.scored_by
         model = text_model(loaded, stream, seed=self.seed).to(self.device)
         experience = stream.benchmark.streams["train"][0]
         model.adaptation(experience)
@@ -247,7 +243,7 @@ class _SingleTask:
             base=self.identity.fingerprint,
             device=self.device,
             dev=stream.benchmark.streams["valid"][0],
-            metric=self._metric,
+            metric=encoded.task.scored_by,
             seed=self.seed,
         )
         self.schedule = choose(
@@ -315,12 +311,12 @@ class _SingleTask:
             yield
 
     def answers(self, region: Region, run: DenseRun) -> Tensor:
-        """Answer the test rows with the tuned values of a region on the base: logits, (n, K)."""
+        """Answer the test rows with the tuned values of a region on the base: logits."""
         with self.with_graft(gather(run.tuned, region), run.head):
             return self.logits()
 
     def logits(self, split: str = "test") -> Tensor:
-        """Answer with the model as it is now: fp32 logits of shape (n, K), on the CPU."""
+        """Answer with the model as it is now: fp32 logits on the CPU, see `task_loss`."""
         inputs, _ = self._splits[split]
         self.task.model.eval()
         with torch.no_grad():
@@ -332,6 +328,26 @@ class _SingleTask:
 
     def score(self, logits: Tensor, *, split: str = "test") -> float:
         return score(logits, self.targets(split), self._metric)
+
+    def classes(self, logits: Tensor) -> tuple[Tensor, Tensor] | None:
+        """Return logits, (m, K), and class ids, (m,), of all answers; None if they are numbers."""
+        targets = self.targets()
+        if targets.is_floating_point():
+            return None
+        if targets.ndim == 1:
+            return logits, targets
+        targets = targets[:, : logits.shape[1]]
+        return logits[targets != NO_TARGET], targets[targets != NO_TARGET]
+
+    def compare(self, logits: Tensor, tuned: Tensor) -> dict[str, float]:
+        """Measure the calibration of answers and their agreement with others, of classes alone."""
+        own, other = self.classes(logits), self.classes(tuned)
+        if own is None or other is None:
+            return {}
+        return {
+            "ECE": ece(own[0].softmax(-1), own[1]),
+            "agreement with fine-tuning": agreement(own[0], other[0]),
+        }
 
 
 def _shares(region: Region) -> Iterator[tuple[tuple[str, str], float]]:

@@ -15,10 +15,12 @@ from torch import Tensor
 from cl_graft.localization.localizer_inputs import (
     LocalizerInputs,
     add_gradient_,
+    drawn_loss,
     gradient_hooks,
     remaining_steps,
 )
 from cl_graft.localization.registry import register_localizer
+from cl_graft.runtime.seeding import generator
 
 __all__ = ["fish", "fish_expected", "fisher"]
 
@@ -73,7 +75,8 @@ def fish_expected(inputs: LocalizerInputs, *, k: int, steps: int) -> dict[str, T
     """Score coordinates by their Fisher information at the base, Σ Σ_y p(y) g_y² over single rows.
 
     A row takes one backward pass a class. Where there is one logit, y is normal around it with
-    variance 1, so that its gradient is squared.
+    variance 1, so that its gradient is squared. Where a row has several answers, such as tags, the
+    model draws one y of them all, which takes one pass and has the same expectation.
     """
     del k
     return _information(inputs, steps, expected=True)
@@ -90,9 +93,15 @@ def _information(inputs: LocalizerInputs, steps: int, *, expected: bool) -> dict
 
     for step in remaining_steps(inputs, total, steps=steps):
         with gradient_hooks(inputs, into=add):
-            for answer in inputs.answers(step):
+            for row, answer in enumerate(inputs.answers(step)):
                 logits, loss = answer()
-                terms = list(_terms(logits)) if expected else [(1.0, loss)]
+                if not expected:
+                    terms = [(1.0, loss)]
+                elif logits.ndim == 1:
+                    terms = list(_terms(logits))
+                else:
+                    draw = generator(inputs.seed, "labels", step, row)
+                    terms = [(1.0, drawn_loss(logits, draw))]
                 for place, (share, term) in enumerate(terms):
                     weight = share
                     (term * inputs.loss_scale).backward(retain_graph=place < len(terms) - 1)

@@ -20,6 +20,7 @@ from cl_graft.runtime.checkpoints import NO_CHECKPOINT, Checkpoint
 __all__ = [
     "LocalizerInputs",
     "add_gradient_",
+    "drawn_loss",
     "gradient_hooks",
     "mean_gradient",
     "remaining_steps",
@@ -47,7 +48,8 @@ class LocalizerInputs:
         loss_scale: Factor of the loss in the backward pass, for fp16; 1 otherwise.
         checkpoint: Source of an interrupted localization's state, and target of its steps.
         answers: Step (from 0) to functions, one a row of the step's batch, each of which computes
-            the row's logits, of shape (K,), and its loss. None if rows cannot be asked one by one.
+            the row's logits, of shape (K,), or (P, K) where it has P answers, and its loss. None if
+            rows cannot be asked one by one.
     """
 
     model: nn.Module
@@ -151,6 +153,23 @@ def gradient_hooks(
     finally:
         for hook in hooks:
             hook.remove()
+
+
+def drawn_loss(logits: Tensor, draw: torch.Generator) -> Tensor:
+    """Return −log p(y) of a row's label y, or of all its labels, that the model draws.
+
+    Args:
+        logits: Logits of the row, of shape (K,) or (P, K); a single logit, whose y is normal around
+            it with variance 1, is itself what is differentiated.
+        draw: Source of the draw.
+    """
+    if logits.numel() == 1:
+        return logits.squeeze()
+    logs = logits.float().log_softmax(-1)
+    if not logs.numel():
+        return logs.sum()
+    labels = torch.multinomial(logs.detach().exp().cpu(), 1, generator=draw)
+    return -logs.gather(-1, labels.to(logs.device)).sum()
 
 
 def unscale_(inputs: LocalizerInputs, gradient: Tensor) -> Tensor:

@@ -23,6 +23,7 @@ from cl_graft.grafts.region import Parameters
 from cl_graft.grafts.selection import top_k
 from cl_graft.localization.localizer_inputs import (
     LocalizerInputs,
+    drawn_loss,
     gradient_hooks,
     remaining_steps,
 )
@@ -70,18 +71,9 @@ def talos(inputs: LocalizerInputs, *, k: int, steps: int) -> dict[str, Tensor]:
             with gradient_hooks(inputs, into=add):
                 for row, answer in enumerate(inputs.answers(step)):
                     logits, _ = answer()
-                    drawn = _drawn_term(logits, generator(inputs.seed, "labels", step, row))
+                    drawn = drawn_loss(logits, generator(inputs.seed, "labels", step, row))
                     (drawn * inputs.loss_scale).backward()
     return _in_order(total, left)
-
-
-def _drawn_term(logits: Tensor, draw: torch.Generator) -> Tensor:
-    """Return −log p(y) of a label that the model draws; of one logit, whose y is normal, itself."""
-    if logits.numel() == 1:
-        return logits.squeeze()
-    logs = logits.float().log_softmax(-1)
-    label = torch.multinomial(logs.detach().exp().cpu(), 1, generator=draw)
-    return -logs[int(label)]
 
 
 def _pass_over_(total: Parameters, left: Parameters, *, k: int, after: int, rounds: int) -> None:

@@ -138,11 +138,18 @@ class _TaskGradients:
         return [partial(loss, part) for part in parts]
 
     def answers(self, step: int) -> list[Callable[[], tuple[Tensor, Tensor]]]:
-        """Return a function for each row of a step's batch: to its logits and its loss."""
+        """Return a function for each row of a step's batch: to its logits and its loss.
+
+        Where a row has several answers, the logits of those that have a target.
+        """
 
         def answer(place: int) -> tuple[Tensor, Tensor]:
             logits, loss = self._task.answer([place])
-            return logits[0], self._finite(loss, step)
+            own = logits[0]
+            if own.ndim > 1:
+                targets = self._task.train.batch([place])[1][0, : len(own)]
+                own = own[(targets >= 0).to(own.device)]
+            return own, self._finite(loss, step)
 
         return [partial(answer, place) for place in self._begin(step)]
 

@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from kind_data import KINDS_OF_TASKS, write_kinds
 from papers.bench import Bench
 from typer.testing import CliRunner
 
@@ -100,6 +101,34 @@ def test_a_density_is_found_on_dev(tiny_bert, tmp_path):
         if bench.graft_answers(0, bench.cut(run, region), run.head, split="valid").score >= wanted
     ]
     assert found.coordinates == (reached[0] if reached else len(regions[-1]))
+
+
+@pytest.fixture(scope="module")
+def kinds(tmp_path_factory):
+    return write_kinds(tmp_path_factory.mktemp("kinds"))
+
+
+@pytest.mark.parametrize("kind", ["regression", "tagging", "extractive_qa"])
+def test_tasks_of_other_kinds_are_localized_and_compared_by_what_they_have(
+    kind, kinds, tiny_bert, tmp_path
+):
+    name, _ = KINDS_OF_TASKS[kind]
+    sets = [f"stream.tasks=[{name}]", f"stream.data={kinds}", "grafting.localizer=movement"]
+    asked = [f"model.name={tiny_bert}", "stream.shots=null", "grafting.density=0.01", *sets]
+    found = localize_task(
+        load_config(None, [*[s for s in SETS if "shots" not in s], *asked]), out=tmp_path
+    )
+    assert set(found.scores) == {"fine-tuning", "graft", "graft, head fitted", "re-trained graft"}
+    measures = set(found.scores["graft"])
+    if kind == "regression":
+        assert measures == {"score"}
+    else:
+        assert measures == {"score", "ECE", "agreement with fine-tuning"}
+        assert found.scores["fine-tuning"]["agreement with fine-tuning"] == 1.0
+        assert all(0 <= own["ECE"] <= 1 for own in found.scores.values())
+    assert (tmp_path / "reliability-graft.png").is_file() == (kind != "regression")
+    stored = load_graft(tmp_path / "graft.safetensors")
+    assert len(stored.graft.region) == found.coordinates
 
 
 def test_a_task_is_localized_by_prompts(tiny_bert, tmp_path):

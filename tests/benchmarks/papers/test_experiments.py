@@ -173,10 +173,13 @@ def test_a_regression_is_learned_and_scored_by_correlation(similarities, tmp_pat
     scores = {row.method: row.mean for row in found.rows}
     assert all(-1 <= score <= 1 for score in scores.values())
     assert scores["SAM"] > 0.3
-    more = {"data": similarities, "regressions": True}
+    more = {"data": similarities, "kinds": ("regression",)}
     bench = smoke_bench("sam_table1", tiny_bert, tmp_path / "cache", *sets, **more)
     assert bench.tuned_answers(0, bench.dense(0)).score > 0.6
-    with pytest.raises(InputError, match="'stsb' is a regression"):
+    with pytest.raises(
+        InputError,
+        match="'stsb' is a regression task; this experiment runs tasks of classification",
+    ):
         run_experiment("table1", seeds=[0], **chosen)
 
 

@@ -1,0 +1,95 @@
+"""Every localizer runs on every kind of tasks."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+from kind_data import KINDS_OF_TASKS, write_kinds
+from papers.bench import Bench
+from torch.nn import functional as F
+
+from cl_graft.experiments.config import load_config
+from cl_graft.grafts.graft import snapshot
+from cl_graft.localization import LOCALIZERS
+from cl_graft.localization.localizer_inputs import drawn_loss
+from cl_graft.localization.region_search import find_region
+from cl_graft.localization.task_gradients import RowCounter, localizer_inputs
+from cl_graft.runtime.seeding import generator
+from cl_graft.storage.cache_folder import DirectoryCache
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    return write_kinds(tmp_path_factory.mktemp("kinds"))
+
+
+@pytest.fixture(scope="module", params=KINDS_OF_TASKS)
+def learned(request, data, tiny_bert, tmp_path_factory):
+    """A bench with one task of a kind, and its dense run."""
+    name, _ = KINDS_OF_TASKS[request.param]
+    sets = [
+        f"model.name={tiny_bert}", f"stream.tasks=[{name}]", f"stream.data={data}",
+        "stream.max_length=32", "fine_tuning.steps=4", "fine_tuning.batch_size=8",
+        "fine_tuning.evaluations=1", "grafting.density=0.01", "grafting.mask_steps=2",
+        "grafting.mask_batch=4",
+    ]  # fmt: skip
+    cache = DirectoryCache(tmp_path_factory.mktemp("cache"))
+    bench = Bench(load_config(None, sets), data_seed=0, cache=cache, kinds=tuple(KINDS_OF_TASKS))
+    return request.param, bench, bench.dense(0, path=True)
+
+
+@pytest.mark.parametrize("localizer", LOCALIZERS)
+def test_every_localizer_finds_a_region(localizer, learned):
+    _, bench, run = learned
+    task = bench.task(0)
+    before = snapshot(task.parameters)
+    found = find_region(task, bench.localization(0, localizer=localizer), dense=run)
+    wanted = bench.size(0.01)
+    assert len(found.region) == wanted or (
+        LOCALIZERS[localizer].allowed is not None and 0 < len(found.region) < wanted
+    )
+    assert all(torch.equal(value, before[name]) for name, value in task.parameters.items())
+
+
+def test_a_density_is_found_on_dev(learned):
+    _, bench, run = learned
+    settings = bench.localization(0, localizer="movement")
+    settings = replace(settings, density="auto", budgets=(0.01, 0.1))
+    found = find_region(bench.task(0), settings, dense=run)
+    assert len(found.region) in {bench.size(0.01), bench.size(0.1)}
+
+
+def test_rows_that_are_asked_one_by_one_answer_where_they_have_a_target(learned):
+    kind, bench, run = learned
+    task, settings = bench.task(0), bench.localization(0)
+    with localizer_inputs(task, settings, run, counter=RowCounter()) as inputs:
+        assert inputs.answers is not None
+        for answer in inputs.answers(0):
+            logits, loss = answer()
+            if kind == "regression":
+                assert logits.shape == (1,)
+            elif kind == "classification":
+                assert logits.shape == (2,)
+            elif kind == "extractive_qa":
+                assert logits.shape == (2, 32)
+            else:  # words and an intent: 5 tags and 2 intents
+                assert logits.shape[1] == 7
+                # The mean loss is that of these answers, so some labels give it.
+                least = -logits.log_softmax(-1).amax(-1).mean()
+                assert float(loss.detach()) >= float(least.detach()) - 1e-5
+                assert bool((logits > -100).any(1).all())
+
+
+def test_drawn_labels_of_several_answers_give_the_expected_fisher_information():
+    logits = torch.randn(2, 3, generator=generator(0, "logits")).requires_grad_()
+    squares = torch.zeros(2, 3)
+    for number in range(1500):
+        loss = drawn_loss(logits, generator(0, "draw", number))
+        squares += torch.autograd.grad(loss, logits)[0] ** 2
+    shares = F.softmax(logits.detach(), -1)
+    assert torch.allclose(squares / 1500, shares * (1 - shares), atol=0.03)
+
+
+def test_a_row_without_answers_draws_nothing():
+    logits = torch.zeros(0, 3, requires_grad=True)
+    assert float(drawn_loss(logits, generator(0, "draw")).detach()) == 0.0
