@@ -357,4 +357,5 @@ def _test_score(answer: Callable[[Tensor], Tensor], stream: TextStream, *, batch
     inputs, targets = stream.tasks[0].splits["test"]
     with in_phase("evaluation"):
         logits = torch.cat([answer(rows) for rows in inputs.split(batch)])
-    return score(logits, targets, stream.tasks[0].task.scored_by)
+    encoded = stream.tasks[0]
+    return score(logits, targets, encoded.scorer or encoded.task.scored_by)

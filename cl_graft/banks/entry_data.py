@@ -26,6 +26,7 @@ from cl_graft.experiments.folders import find_run_of_bank, read_config, select_s
 from cl_graft.experiments.tasks import load_tasks
 from cl_graft.grafts.bank import Entry, GraftBank
 from cl_graft.localization.grafting_settings import GraftingSettings
+from cl_graft.metrics.task_score import Scorer
 from cl_graft.models import Loaded
 from cl_graft.storage import append_entry, load_bank, save_bank
 from cl_graft.storage.bank_folder import replace_entries
@@ -166,9 +167,9 @@ def _budget_within(
     return {"bank_bytes": max(1, settings.bank_bytes - taken), "bank_tasks": max(1, tasks)}
 
 
-def encode_test_rows(loaded: Loaded, data: EntryData) -> tuple[Tensor, Tensor]:
-    """Encode the test rows of a task: inputs and targets."""
+def encode_test_rows(loaded: Loaded, data: EntryData) -> tuple[Tensor, Tensor, str | Scorer]:
+    """Encode the test rows of a task: inputs and targets, and what scores them."""
     config, task = data.config, data.task
     length = config.stream.max_length or task.max_length
     encoded = encode_task(task, loaded.tokenizer, family=config.model.family, max_length=length)
-    return encoded.splits["test"]
+    return *encoded.splits["test"], encoded.scorer or task.scored_by

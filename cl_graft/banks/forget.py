@@ -212,6 +212,11 @@ def forget(
         )
 
 
+def _count_changed(then: Tensor, now: Tensor) -> int:
+    """Count the rows whose likeliest label, tags, or ends of an answer changed."""
+    return int((then.argmax(-1) != now.argmax(-1)).reshape(len(then), -1).any(1).sum())
+
+
 def _compare_answers(
     opened: OpenBank,
     gone: Sequence[int],
@@ -241,17 +246,17 @@ def _compare_answers(
             dependent = replace(
                 dependent,
                 rows=len(then),
-                changed=int((then.argmax(1) != now.argmax(1)).sum()),
+                changed=_count_changed(then, now),
                 difference=float((then - now).abs().max()),
             )
         if place in data:
-            rows, targets = encode_test_rows(opened.loaded, data[place])
+            rows, targets, scorer = encode_test_rows(opened.loaded, data[place])
             parts = [
                 answers(part, place) for part in rows.split(data[place].config.training.eval_batch)
             ]
             metric = data[place].task.scored_by
             before, without = (
-                score(torch.cat(logits), targets, metric) for logits in zip(*parts, strict=True)
+                score(torch.cat(logits), targets, scorer) for logits in zip(*parts, strict=True)
             )
             scores = {"before": before, "without": without}
             dependent = replace(dependent, metric=metric, test_rows=len(targets), **scores)

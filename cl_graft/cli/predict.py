@@ -68,10 +68,12 @@ def predict_command(
         ),
     ] = False,
 ) -> None:
-    """Answer texts: a label each, and how sure it is; tags where a task tags words.
+    """Answer texts: a label each, and how sure it is; tags, numbers, or parts of a passage.
 
-    Words to tag are parted by blanks; a row of JSON lines may hold them as a list, "tokens". Spans
-    stand in brackets before their type; --json has their places in the words, joined by blanks.
+    A question is a text, and its passage the second one; columns "question" and "context" are
+    found. Its answer has the places of its first character and of the one behind it. Words to tag
+    are parted by blanks; a row of JSON lines may hold them as a list, "tokens". Spans stand in
+    brackets before their type; --json has their places in the words, joined by blanks.
 
     Confidence is calibrated with the temperature that was fitted on dev rows when the task was
     learned; stderr (and each line of --json) says so, or that the bank holds none and it is the
@@ -160,12 +162,17 @@ def _to_content(asked: InputText, answer: Answer) -> dict[str, Any]:
 
 
 def _to_line(asked: InputText, answer: Answer, *, mixed: bool) -> str:
-    """Write label, confidence, task where there are several, and the text, with tabs between."""
-    sure = answer.confidence
+    """Write label, confidence, task where there are several, and the text, with tabs between.
+
+    An answer in a passage has its place there, ``start:end``, for a confidence.
+    """
+    sure = "–" if answer.confidence is None else f"{answer.confidence:.3f}"
+    if answer.spans and not answer.tags:
+        sure = f"{answer.spans[0].start}:{answer.spans[0].end}"
     label = f"{answer.label:.4g}" if isinstance(answer.label, float) else answer.label or "–"
     text = _mark_spans(asked.text, answer) if answer.tags else asked.text
     shown = " / ".join(filter(None, [text, asked.pair]))
-    parts = [label, "–" if sure is None else f"{sure:.3f}"]
+    parts = [label, sure]
     parts += [str(asked.task)] if mixed else []
     return "\t".join(for_terminal(" ".join(part.split())) for part in [*parts, shown])
 

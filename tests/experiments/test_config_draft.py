@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
+from answer_tasks import write_answer_tasks
 from configs import changed, places
 from tagged_data import tagged_folder
 from tiny_runs import QUICK, cl_graft
@@ -13,6 +14,7 @@ from cl_graft.data import load_task
 from cl_graft.experiments.comparison.compare import compare
 from cl_graft.experiments.config import load_config
 from cl_graft.experiments.config.draft import draft_config
+from cl_graft.experiments.tasks import load_tasks
 
 
 def rows(count: int, **columns: list) -> list[dict]:
@@ -82,6 +84,17 @@ def test_a_draft_of_tags_names_their_kind_and_runs_as_it_is(tiny_bert, tmp_path)
     assert config.stream.task_settings["plans"].kind == "tagging"
     config = changed(config, {"strategies": ["grafting"]})
     assert len(compare(config, out=tmp_path / "out").runs) == 1
+
+
+def test_questions_and_numbers_are_drafted_with_their_kind(tmp_path):
+    (tmp_path / "mine").mkdir()
+    write_answer_tasks(tmp_path / "mine")
+    (tmp_path / "mine" / "cheer" / "meta.json").unlink()
+    path = tmp_path / "stream.yaml"
+    path.write_text(draft_config(tmp_path / "mine").text)
+    config = load_config(path, options=places(QUICK))
+    tasks = {task.name: task.kind for task in load_tasks(config.stream, seed=0)}
+    assert tasks == {"cheer": "regression", "places": "extractive_qa"}
 
 
 def test_one_file_or_one_folder_of_splits_is_one_task(data):

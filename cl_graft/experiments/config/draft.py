@@ -6,9 +6,10 @@ import json
 import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import yaml
 
@@ -134,22 +135,7 @@ def _find(name: str, path: Path, data: Path) -> FoundTask:
     if not has_rows(path):
         raise InputError(explain_unread_kind(path))
     file = read_train_records(path)
-    guessed = False
-    try:
-        task = load_task(name, data=data, warn=False)
-    except InputError:
-        guess = _guess(file)
-        if guess is None:
-            raise
-        guessed = True
-        task = load_task(
-            name,
-            data=data,
-            text=guess.text,
-            text_pair=guess.text_pair,
-            label=guess.label,
-            warn=False,
-        )
+    task, guessed = _load(name, data, file)
     text, text_pair, label = cast(Sequence[str | None], task.source["columns"])
     splits = {"train": task.train, "dev": task.dev, "test": task.test}
     counts = Counter(task.class_names[int(row.label)] for row in task.train if task.class_names)
@@ -166,6 +152,22 @@ def _find(name: str, path: Path, data: Path) -> FoundTask:
         _words(task),
         source_notes(task.source),
     )
+
+
+def _load(name: str, data: Path, file: RecordFile) -> tuple[TextTask, bool]:
+    """Load a task, and tell whether its columns, or that it is a regression, had to be guessed."""
+    try:
+        return load_task(name, data=data, warn=False), False
+    except InputError as error:
+        guess = _guess(file)
+        tries: list[dict[str, Any]] = [{"kind": "regression"}]
+        if guess is not None:
+            texts = {"text": guess.text, "text_pair": guess.text_pair}
+            tries.insert(0, {**texts, "label": guess.label})
+        for columns in tries:
+            with suppress(InputError):
+                return load_task(name, data=data, warn=False, **columns), True
+        raise error from None
 
 
 def _guess(file: RecordFile) -> Columns | None:

@@ -1,0 +1,240 @@
+"""Answers in passages, numbers and labels in one stream, on the whole path."""
+
+import json
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from answer_tasks import make_questions, write_answer_tasks, write_task
+from configs import changed, config_with
+from interrupted import Trip, outcome_of
+from tiny_runs import QUICK, tiny_run
+
+from cl_graft import load_bank, load_task, save_bank
+from cl_graft.banks.add import add_task
+from cl_graft.banks.forget import forget
+from cl_graft.banks.input_texts import read_texts
+from cl_graft.banks.inspect import inspect_bank
+from cl_graft.banks.open_bank import OpenBank, open_bank
+from cl_graft.banks.predict import list_calibration_notes, predict
+from cl_graft.banks.verify import verify
+from cl_graft.cli.predict import predict_command
+from cl_graft.errors import InputError
+from cl_graft.experiments.comparison.compare import compare
+from cl_graft.experiments.folders import run_folder
+from cl_graft.experiments.resume import resume_run
+from cl_graft.experiments.run import run as run_strategy
+from cl_graft.results.run_results import read_result
+
+TASKS = ["places", "sentiment", "cheer"]
+LONG = " ".join(one["context"] for one in make_questions(6))
+ASKED = [
+    ("Where is a man?", LONG),
+    ("Where is a teacher?", "A teacher is walking in the park."),
+    ("Where is a woman? " * 9, LONG[:400]),
+]
+TEXTS = ["It was warm, funny, slow, cold.", "It was dull."]
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("answers")
+    write_answer_tasks(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def settings(data: Path) -> dict:
+    return {**QUICK, "data": str(data), "max_length": 32, "max_test": 10, "steps": 6}
+
+
+@pytest.fixture(scope="module")
+def run(tiny_bert: Path, settings: dict, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tiny_run(tmp_path_factory.mktemp("run"), tiny_bert, TASKS, **settings)
+
+
+@pytest.fixture
+def bank(run: Path, tmp_path: Path) -> Path:
+    return shutil.copytree(run / "bank", tmp_path / "bank")
+
+
+@pytest.fixture(scope="module")
+def opened(run: Path) -> OpenBank:
+    return open_bank(run)
+
+
+def test_answers_numbers_and_labels_are_learned_in_one_stream_and_nothing_is_forgotten(run: Path):
+    result = read_result(run)
+    assert result.metrics == {"places": "answer_f1", "sentiment": "accuracy", "cheer": "pearson"}
+    for place in range(len(TASKS)):
+        assert len({row[place] for row in result.R[place:]}) == 1
+    for hashes in result.logit_hashes.values():
+        assert len(set(hashes.values())) == 1
+    assert set(result.reliability or {}) <= {"sentiment"}
+
+
+def test_a_bank_of_answers_verifies_and_a_changed_bit_is_seen(run: Path, tmp_path: Path):
+    report = verify(run)
+    assert report.ok
+    assert {entry.recorded_batch for entry in report.entries} == {"same bits"}
+    bank = load_bank(run / "bank")
+    for position, name in ((0, "ends.bias"), (2, "bias")):
+        entry = bank.entries[position]
+        head = {**entry.head, name: entry.head[name] + 0.01}
+        entries = [*bank.entries]
+        entries[position] = replace(entry, head=head)
+        save_bank(replace(bank, entries=tuple(entries)), tmp_path / name)
+        found = verify(tmp_path / name)
+        assert found.entries[position].recorded_batch == "differs"
+
+
+def test_an_interrupted_run_ends_on_the_same_bits(tmp_path, tiny_bert, settings):
+    config = config_with({**settings, "model": str(tiny_bert), "tasks": ["places", "cheer"]})
+    run_strategy(config, strategy="grafting", seed=0, out=tmp_path / "whole")
+    whole = outcome_of(run_folder(tmp_path / "whole", "grafting", 0))
+    often = changed(config, {"checkpoint_steps": 1})
+    for number, place in enumerate([("dense", 3, "places"), ("train", 4, "cheer")]):
+        left = [True]
+
+        def trip(at, left=left, place=place):
+            if left and (at.phase, at.step, at.task) == place:
+                left.clear()
+                raise Trip
+
+        out = tmp_path / str(number)
+        with pytest.raises(Trip):
+            run_strategy(often, strategy="grafting", seed=0, out=out, progress=trip)
+        folder = run_folder(out, "grafting", 0)
+        assert resume_run(folder).processes == 2
+        assert outcome_of(folder) == whole
+
+
+def test_tasks_that_come_later_are_learned_as_in_a_stream(tmp_path, tiny_bert, settings, data, run):
+    first = tiny_run(tmp_path / "first", tiny_bert, TASKS[:2], **settings) / "bank"
+    added = add_task(first, "cheer", settings={"stream": {"data": str(data)}})
+    assert (added.position, added.metric) == (2, "pearson")
+    places = tiny_run(tmp_path / "second", tiny_bert, ["sentiment"], **settings) / "bank"
+    asked = add_task(places, "places", settings={"stream": {"data": str(data)}})
+    assert asked.metric == "answer_f1"
+    for own, other in zip(load_bank(first).entries, load_bank(run / "bank").entries, strict=True):
+        assert own.weights_sha256 == other.weights_sha256
+        assert all(torch.equal(own.head[name], other.head[name]) for name in other.head)
+    assert verify(first).ok
+    assert verify(places).ok
+    (dependent,) = forget(places, "sentiment", dry_run=True, data=data).dependents
+    assert (dependent.task, dependent.metric, dependent.before) == (
+        "places",
+        "answer_f1",
+        asked.test,
+    )
+
+
+def test_a_mixed_batch_of_windows_numbers_and_labels_answers_as_each_alone(opened: OpenBank):
+    asked = [(pair, "places") for pair in ASKED]
+    asked += [(text, task) for text in TEXTS for task in ("cheer", "sentiment")]
+    order = [3, 0, 4, 1, 5, 2, 6]
+    mixed = opened.predict([asked[n] for n in order], batch_size=16)
+    for place, together in zip(order, mixed, strict=True):
+        text, task = asked[place]
+        alone = opened.predict([text], task=task)[0]
+        assert together.spans == alone.spans
+        assert together.entry == alone.entry
+        if task == "cheer":
+            assert together.label == pytest.approx(alone.label, abs=1e-4)
+        else:
+            assert together.label == alone.label
+        assert together.probabilities == pytest.approx(alone.probabilities, abs=1e-4)
+
+
+def test_passages_of_one_batch_answer_as_each_alone(opened: OpenBank):
+    together = opened.predict(ASKED, task="places")
+    for pair, answer in zip(ASKED, together, strict=True):
+        assert opened.predict([pair], task="places")[0].spans == answer.spans
+        (span,) = answer.spans
+        assert pair[1][span.start : span.end] == span.text == answer.label != ""
+
+
+def test_the_command_line_shows_the_answer_and_its_place_and_numbers(
+    run: Path, opened: OpenBank, data: Path, tmp_path: Path, capsys
+):
+    question, passage = ASKED[1]
+    (said,) = opened.predict([ASKED[1]], task="places")
+    predict_command(str(run), [question], task="places", pair=[passage], quiet=True)
+    text, place, shown = capsys.readouterr().out.rstrip("\n").split("\t")
+    assert (text, place) == (said.label, f"{said.spans[0].start}:{said.spans[0].end}")
+    assert shown == f"{question} / {passage}"
+    file = data / "places" / "test.jsonl"
+    predict_command(str(run), task="places", file=file, as_json=True, quiet=True)
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    rows = [json.loads(line) for line in file.read_text().splitlines()]
+    assert len(lines) == len(rows)
+    for line, row in zip(lines, rows, strict=True):
+        (span,) = line["spans"]
+        assert row["context"][span["start"] : span["end"]] == span["text"] == line["label"]
+        assert line["confidence"] is None
+    predict_command(str(run), TEXTS, task="cheer", quiet=True)
+    for line, answer in zip(
+        capsys.readouterr().out.splitlines(), opened.predict(TEXTS, task="cheer"), strict=True
+    ):
+        assert line.split("\t")[:2] == [f"{answer.label:.4g}", "–"]
+
+
+def test_a_table_of_questions_is_asked_and_one_text_is_refused(run: Path, tmp_path: Path):
+    file = tmp_path / "asked.csv"
+    file.write_text("question,context\nWhere is a man?,A man is walking in the park.\n")
+    own = open_bank(run)
+    (answer,) = [answer for _, answer in predict(own, read_texts(file, task="places"))]
+    assert answer.label in "A man is walking in the park."
+    with pytest.raises(InputError, match="answers pairs of texts, got one text"):
+        own.predict("Where is a man?", task="places")
+    assert [note.split(":")[0] for note in list_calibration_notes(own.bank, TASKS)] == ["sentiment"]
+
+
+def test_a_bank_of_answers_is_inspected_by_kind(run: Path):
+    entries = inspect_bank(run).entries
+    assert [entry.kind for entry in entries] == ["extractive_qa", "classification", "regression"]
+    assert entries[2].answer == "number"
+
+
+def test_shots_count_rows_where_there_are_no_classes(data: Path):
+    for name in ("places", "cheer"):
+        assert len(load_task(name, data=data, shots=7).train) == 7
+
+
+BAD = {
+    "moved": ("places", lambda row: row["answers"][0].update(start=0), "is not at character 0"),
+    "word": ("cheer", lambda row: row.update(label="much"), "label 'much' is not a number"),
+}
+
+
+@pytest.mark.parametrize("damage", BAD)
+def test_a_bad_row_is_named_by_file_and_line_before_anything_is_computed(
+    damage, data, bank, tiny_bert, settings, tmp_path
+):
+    name, change, said = BAD[damage]
+    folder = shutil.copytree(data, tmp_path / "data") / name
+    rows = [json.loads(line) for line in (folder / "train.jsonl").read_text().splitlines()]
+    change(rows[4])
+    write_task(folder, {"train": rows})
+    own = {**settings, "model": str(tiny_bert), "tasks": ["sentiment", name], "seeds": [0]}
+    config = config_with({**own, "data": str(folder.parent), "strategies": ["grafting"]})
+    out = tmp_path / "out"
+    with pytest.raises(InputError, match=rf"train\.jsonl:5: .*{said}"):
+        compare(config, out=out)
+    assert not list(out.rglob("bank"))
+    with pytest.raises(InputError, match=rf"train\.jsonl:5: .*{said}"):
+        add_task(bank, name, settings={"stream": {"data": str(folder.parent)}})
+    assert len(load_bank(bank)) == 3
+    kept = load_task(name, data=folder.parent, on_bad_row="skip")
+    assert len(kept.train) == len(rows) - 1
+    assert "left out 1 row" in kept.source["notes"][0]
+
+
+def test_a_metric_that_a_kind_does_not_have_is_refused(bank, data):
+    for name, metric in (("places", "pearson"), ("cheer", "accuracy")):
+        with pytest.raises(InputError, match=f"metric '{metric}' does not fit it; fitting are"):
+            add_task(
+                bank, name, columns={"metric": metric}, settings={"stream": {"data": str(data)}}
+            )
