@@ -22,6 +22,7 @@ _logger = logging.getLogger(__name__)
 _WHOLE = re.compile(r"[+-]?[0-9]{1,100}(\.0*)?")
 _NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 _LONGEST_NAME = 200
+_LARGEST_NUMBER = 3.4028234e38
 _MISSING = {"nan", "NaN", "NAN", "null", "NULL", "None", "N/A", "#N/A", "<NA>"}
 
 
@@ -187,6 +188,9 @@ def _read_number(value: object, place: str) -> float:
         number = float(value) if plain else math.nan  # pyright: ignore[reportArgumentType]
     except (ValueError, OverflowError):
         number = math.nan
-    if not math.isfinite(number):
-        raise InputError(f"{place}: label {value!r} is not a number, as a regression needs")
+    if not abs(number) <= _LARGEST_NUMBER:
+        raise InputError(
+            f"{place}: label {str(value)[:60]!r} is not a number of single precision, as a "
+            "regression needs"
+        )
     return number

@@ -55,7 +55,7 @@ def test_targets_are_fp32_numbers_and_answers_are_numbers(wordpiece):
     assert (answers[0].probabilities, answers[0].confidence) == ({}, None)
 
 
-@pytest.mark.parametrize("value", ["much", "", None, "nan", "inf", True])
+@pytest.mark.parametrize("value", ["much", "", None, "nan", "inf", True, 1e39])
 def test_a_number_that_is_none_is_named_by_file_and_line_or_skipped(tmp_path, value):
     rows = make_numbers(12)
     rows[4]["label"] = value
