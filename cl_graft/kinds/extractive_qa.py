@@ -7,6 +7,7 @@ number of the window, by which the scorer finds its passage.
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from cl_graft.errors import InputError
+from cl_graft.errors import InputError, listed
 from cl_graft.kinds.prompts import Prompt
 from cl_graft.kinds.rows import Answer, EncodedRows, Row, Span
 from cl_graft.kinds.text_encoding import pad_inputs
@@ -85,6 +86,10 @@ class ExtractiveQA(Kind):
         """Return the name of the kind."""
         return "extractive QA"
 
+    def describe_entry(self, metadata: Mapping[str, Any]) -> str:
+        """Return what an entry answers."""
+        return "part of a passage"
+
     def count_outputs(self, task: TextTask) -> int:
         """Return 2: a start and an end."""
         return 2
@@ -99,7 +104,16 @@ class ExtractiveQA(Kind):
     def make_rows(
         self, drafts: Mapping[str, Sequence[tuple[Any, str]]], declared: Mapping[str, Sequence[str]]
     ) -> tuple[dict[str, list[Row | InputError]], dict[str, Any]]:
-        """Return the rows as they were read."""
+        """Return the rows as they were read.
+
+        Raises:
+            InputError: If label names are declared.
+        """
+        if names := declared.get("label_names"):
+            raise InputError(
+                f"extractive QA answers with parts of passages and has no label names, got "
+                f"{listed(names)}"
+            )
         return {split: [row for row, _ in own] for split, own in drafts.items()}, {}
 
     def encode(
@@ -198,7 +212,7 @@ class ExtractiveQA(Kind):
         answers = []
         for number, row in enumerate(rows):
             start, stop = found.get(number, (0, 0))
-            text = (row.text_pair or "")[start:stop]
+            text = _cut(row.text_pair, start, stop)
             start += len(text) - len(text.lstrip())  # a token may hold the blank before it
             text = text.strip()
             answers.append(Answer(text, {}, spans=(Span(start, start + len(text), "", text),)))
@@ -226,7 +240,7 @@ class _AnswerScorer:
         texts, right = [], []
         for number in dict.fromkeys(number for number, _ in own):
             row, (start, stop) = self.passages[number], found.get(number, (0, 0))
-            texts.append((row.text_pair or "")[start:stop])
+            texts.append(_cut(row.text_pair, start, stop))
             right.append([text for text, _ in row.answers])
         return METRICS.find(self.name).compute(texts, right)
 
@@ -280,6 +294,14 @@ def _choose_spans(
     return found
 
 
+def _cut(passage: str | None, start: int, stop: int) -> str:
+    """Cut out a span with the marks on its last letter, which a tokenizer may drop."""
+    whole = passage or ""
+    while start < stop < len(whole) and unicodedata.category(whole[stop])[0] == "M":
+        stop += 1
+    return whole[start:stop]
+
+
 def _find_tokens(characters: Sequence[Any], answer: tuple[str, int]) -> tuple[int, int]:
     """Return the columns of an answer's first and last token; (0, 0) where the window lacks one."""
     text, start = answer
@@ -292,7 +314,9 @@ def _find_tokens(characters: Sequence[Any], answer: tuple[str, int]) -> tuple[in
     if not inside:
         return 0, 0
     known = [pair for pair in characters if pair is not None]
-    if known[0][0] > start or known[-1][1] < len(text.rstrip()) + start:
+    before, behind = text[: max(0, known[0][0] - start)], text[max(0, known[-1][1] - start) :]
+    # Tokens hold no blanks, and tokenizers drop marks and invisible characters.
+    if any(unicodedata.category(char)[0] not in "CMZ" for char in before + behind):
         return 0, 0
     return inside[0], inside[-1]
 
@@ -339,7 +363,8 @@ def _read_answers(value: object, place: str) -> tuple[tuple[str, int], ...]:
     if not answers or len(answers) < len(found):
         raise InputError(
             f"{place}: answers must be a list of texts with the places where they start, "
-            f'[{{"text": …, "start": …}}], at least one, got {str(value)[:80]}'
+            f'[{{"text": …, "start": …}}], at least one (questions without an answer are not '
+            f"supported), got {str(value)[:80]}"
         )
     return tuple(answers)
 

@@ -332,6 +332,17 @@ def test_the_answer_of_a_passage_is_text_and_characters(tokenizer):
         assert answer.confidence is None
 
 
+@pytest.mark.parametrize("mark", ["\u0301", "\u0301\u0327"])
+def test_an_answer_keeps_the_marks_on_its_last_letter(tokenizer, mark):
+    passage = f"They met at the cafe{mark}"  # an uncased BERT drops marks
+    row = QuestionRow("Where?", passage, 0, ((f"cafe{mark}", passage.index("cafe")),))
+    encoded = encode(row, tokenizer)
+    assert encoded.targets[0, 0] > 0
+    (answer,) = QA.answer(right_outputs(encoded), encoded, [row], {})
+    assert answer.label == f"cafe{mark}"
+    assert passage[answer.spans[0].start : answer.spans[0].end] == answer.label
+
+
 # Tasks
 
 
