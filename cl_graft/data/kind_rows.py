@@ -9,6 +9,7 @@ from typing import Any
 from cl_graft.data.bad_rows import BadRows
 from cl_graft.data.columns import LabelledRows
 from cl_graft.data.record_files import Columns, Record, RecordFile
+from cl_graft.data.text_files import find_fault
 from cl_graft.errors import InputError, listed, nearest
 from cl_graft.kinds import KINDS, Kind, Row
 
@@ -30,8 +31,8 @@ def choose_kind(file: RecordFile, named: str | None) -> Kind | None:
         missing = [usual for usual in kind.columns.values() if _find(file, usual) is None]
         if missing:
             raise InputError(
-                f"{file.place}: a {named.replace('_', ' ')} task needs a column "
-                f"{listed(missing[0])}, found are {listed(file.columns)}"
+                f"{file.place}: a task of kind {named!r} needs a column {listed(missing[0])}, "
+                f"found are {listed(file.columns)}"
             )
         return kind if kind.columns else None
     for kind in KINDS.values():
@@ -91,7 +92,28 @@ def _read(kind: Kind, columns: Mapping[str, str | None], record: Record) -> tupl
         for name, column in columns.items()
         if column is not None and column in record.values
     }
+    for name, value in values.items():
+        if fault := _find_fault(value):
+            raise InputError(f"{record.place}: the text in column {columns[name]!r} {fault}")
     return kind.read(values, record.place), record.place
+
+
+def _find_fault(value: object) -> str | None:
+    """Say what is wrong with a text in a value; the kind refuses texts that are empty.
+
+    The parts of a list are one text, as words are of a sentence.
+    """
+    left = [value]
+    while left:
+        one = left.pop()
+        if isinstance(one, Mapping):
+            left += one.values()
+        elif isinstance(one, list | tuple):
+            texts = all(isinstance(part, str) for part in one)
+            left += [" ".join(map(str, one))] if texts else one
+        elif isinstance(one, str) and one.strip() and (fault := find_fault(one)):
+            return fault
+    return None
 
 
 def _unwrap(row: Row | InputError) -> Row:

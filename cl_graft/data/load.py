@@ -127,6 +127,8 @@ def load_task(
             raise InputError(f"{argument} must be a whole number, got {count!r}")
     if isinstance(label_names, str):
         raise InputError(f"label_names must be a list of names, got the text {label_names!r}")
+    if kind is not None and not isinstance(kind, str):
+        raise InputError(f"kind must be the name of a kind of tasks, got {kind!r}")
     if kind == "regression" and label_names is None:
         label_names = ()
     columns = Columns(text=text, text_pair=text_pair, label=label)

@@ -26,7 +26,7 @@ from cl_graft.data.record_files import (
     strip_suffix,
 )
 from cl_graft.data.text_files import Reading
-from cl_graft.errors import InputError, nearest
+from cl_graft.errors import InputError, listed, nearest
 
 __all__ = ["explain_missing", "has_rows", "read_rows", "read_train_records"]
 
@@ -80,7 +80,14 @@ def read_rows(
         records = _read_files(source, reading, bad)
     records = {split: _choose(file, reading.where) for split, file in records.items()}
     asked, label_names = label_names, declared if label_names is None else label_names
-    if columns in (None, Columns()) and (own := choose_kind(records["train"], kind)) is not None:
+    plain = columns in (None, Columns())
+    own = choose_kind(records["train"], kind) if plain or kind is not None else None
+    if own is not None and not plain:
+        raise InputError(
+            f"a task of kind {own.name!r} is read from columns of usual names, such as "
+            f"{listed(own.columns)}; text, text_pair and label name those of other kinds"
+        )
+    if own is not None:
         names = {"label_names": label_names, "span_types": span_types}
         rows = read_kind_rows(
             own,

@@ -67,12 +67,21 @@ class Tagging(Kind):
     def check(self, task: TextTask) -> None:
         """Check label names, tags and intents."""
         types = [name[2:] for name in task.label_names[1::2]]
+        if task.label_names == ("O",):
+            raise InputError(
+                f"task {task.name!r} has no span type: the tags of its training rows are all 'O'"
+            )
         if not types or task.label_names != list_tags(types) or len(set(types)) != len(types):
             raise InputError(
                 f"task {task.name!r}: the label names of a tagging task are 'O', then B- and I- of "
                 f"each span type, got {listed(task.label_names)}"
             )
         tags, intents = len(task.label_names), len(task.intent_names)
+        if len(set(task.intent_names)) < intents:
+            raise InputError(
+                f"task {task.name!r} needs different names of intents, got "
+                f"{listed(task.intent_names)}"
+            )
         if task.metric == "intent_accuracy" and not intents:
             raise InputError(f"task {task.name!r} has no intents, so no intent_accuracy")
         for split in ("train", "dev", "test"):
@@ -100,7 +109,8 @@ class Tagging(Kind):
 
     def read(self, values: Mapping[str, object], place: str) -> object:
         """Return words, names of tags, and the name of the intent or None."""
-        words, tags = _read_list(values, "tokens", place), _read_list(values, "tags", place)
+        words = _read_list(values, "tokens", place)
+        tags = [tag.strip() for tag in _read_list(values, "tags", place)]
         if len(words) != len(tags):
             raise InputError(f"{place}: {len(words)} words and {len(tags)} tags")
         if not words:
@@ -112,7 +122,7 @@ class Tagging(Kind):
         intent = values.get("label")
         if "label" in values and not (isinstance(intent, str) and intent.strip()):
             raise InputError(f"{place}: the intent must be a name, got {intent!r}")
-        return words, tags, intent
+        return words, tags, intent.strip() if isinstance(intent, str) else None
 
     def make_rows(
         self, drafts: Mapping[str, Sequence[tuple[Any, str]]], declared: Mapping[str, Sequence[str]]
@@ -122,7 +132,12 @@ class Tagging(Kind):
         found = {tag[2:] for _, tags, _ in train for tag in tags if tag != "O"}
         types = list(declared.get("span_types") or sorted(found))
         intents = sorted({intent for _, _, intent in train if intent is not None})
-        intents = list(declared.get("label_names") or intents) if intents else []
+        if declared.get("label_names") and not intents:
+            raise InputError(
+                f"label names {listed(declared['label_names'])} are those of intents here, and the "
+                "training rows have none; types of spans are declared as span_types"
+            )
+        intents = list(declared.get("label_names") or intents)
         names = list_tags(types)
         numbers = {name: number for number, name in enumerate(names)}
         places = {name: number for number, name in enumerate(intents)}

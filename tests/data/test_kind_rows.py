@@ -58,7 +58,7 @@ def test_the_columns_of_data_choose_the_kind(tmp_path, rows, settings, kind, met
 
 def test_a_kind_that_does_not_fit_the_columns_says_what_is_missing(tmp_path):
     path = write(tmp_path / "rows.jsonl", TAGGED)
-    with pytest.raises(InputError, match=r"extractive qa task needs a column question"):
+    with pytest.raises(InputError, match=r"kind 'extractive_qa' needs a column question"):
         load_task(path, kind="extractive_qa")
     with pytest.raises(InputError, match="unknown kind of task 'taging'"):
         load_task(path, kind="taging")
@@ -87,3 +87,42 @@ def test_a_metric_of_another_kind_is_refused_with_those_that_fit(tmp_path):
     path = write(tmp_path / "rows.jsonl", [{**row, "tokens": [*row["tokens"]]} for row in TAGGED])
     with pytest.raises(InputError, match=r"'accuracy' does not fit it; fitting are .*span_f1"):
         load_task(path, metric="accuracy")
+
+
+DAMAGED = [
+    {"tokens": ["{}"], "tags": ["O"]},
+    {"tokens": ["Ada"], "tags": ["B-{}"]},
+    {"question": "{}", "context": "Ada met Bob.", "answers": [{"text": "Ada", "start": 0}]},
+    {"question": "Who?", "context": "Ada {}", "answers": [{"text": "Ada", "start": 0}]},
+    {"question": "Who?", "context": "{} Ada", "answers": {"text": ["{}"], "answer_start": [0]}},
+]
+
+
+@pytest.mark.parametrize(
+    ("row", "text", "fault"),
+    [(row, text, "half a character") for row in DAMAGED for text in ("a\x00b", "a\ud800b")]
+    + [(row, "\u200b\u2060", "invisible") for row in (DAMAGED[0], DAMAGED[2])],
+)
+def test_damaged_texts_of_every_kind_are_refused_with_file_and_line(tmp_path, row, text, fault):
+    good = TAGGED if "tokens" in row else ASKED
+    written = json.loads(json.dumps(row).replace("{}", json.dumps(text)[1:-1]))
+    path = write(tmp_path / "rows.jsonl", [*good, written], times=1)
+    with pytest.raises(InputError, match=rf"rows\.jsonl:{len(good) + 1}: the text in .*{fault}"):
+        load_task(path)
+
+
+def test_columns_named_for_a_kind_with_columns_of_its_own_are_refused(tmp_path):
+    path = write(tmp_path / "rows.jsonl", TAGGED)
+    with pytest.raises(InputError, match=r"kind 'tagging' is read from columns .*tokens, tags"):
+        load_task(path, kind="tagging", text="tokens")
+    with pytest.raises(InputError, match="kind must be the name of a kind of tasks, got 3"):
+        load_task(path, kind=3)
+
+
+def test_label_names_that_nothing_is_named_by_are_refused(tmp_path):
+    tagged = write(tmp_path / "tagged.jsonl", TAGGED)
+    asked = write(tmp_path / "asked.jsonl", ASKED)
+    with pytest.raises(InputError, match=r"label names O, B-person are those of intents here"):
+        load_task(tagged, label_names=["O", "B-person"])
+    with pytest.raises(InputError, match=r"has no label names, got yes, no"):
+        load_task(asked, label_names=["yes", "no"])

@@ -111,6 +111,17 @@ def test_a_row_without_an_intent_among_rows_with_one_is_refused(tmp_path: Path):
         load_task("mine", data=folder)
 
 
+def test_blanks_around_a_tag_or_an_intent_do_not_count(tmp_path: Path):
+    first, second = tagged_records(2, intents=True)
+    spaced = {**first, "tags": [f" {tag}\n" for tag in first["tags"]], "label": " meet "}
+    for split in ("train", "test"):
+        write(tmp_path / "mine", split, first, second, spaced)
+    task = load_task("mine", data=tmp_path / "mine")
+    assert task.label_names == ("O", "B-person", "I-person", "B-place", "I-place")
+    assert task.intent_names == ("meet", "travel")
+    assert task.test[0] == task.test[2]
+
+
 def test_tags_may_stand_in_one_text_with_blanks_between_them(tmp_path: Path):
     write(tmp_path / "mine", "train", {"words": "Lily sings", "ner_tags": "B-person O"})
     write(tmp_path / "mine", "dev", {"words": "Lily sings", "ner_tags": "B-person O"})
@@ -122,7 +133,8 @@ def test_tags_may_stand_in_one_text_with_blanks_between_them(tmp_path: Path):
     ("change", "message"),
     [
         ({"label_names": ("B-a", "I-a", "O")}, "'O', then B- and I- of each span type"),
-        ({"label_names": ("O",)}, "'O', then B- and I- of each span type"),
+        ({"label_names": ("O",)}, "has no span type: .* are all 'O'"),
+        ({"intent_names": ("meet", "meet")}, "different names of intents, got meet, meet"),
         ({"intent_names": ("meet",)}, "train row 2 has intent 1"),
         ({"train": (replace(ROWS[0], tags=(1, 0)),)}, "train row 1 has 4 words and 2 tags"),
         ({"dev": (replace(ROWS[0], tags=(1, 0, 0, 5)),)}, "dev row 1 has tags"),
