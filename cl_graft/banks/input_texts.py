@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from cl_graft.data.bad_rows import BadRows
@@ -196,15 +196,24 @@ def _from_records(file: RecordFile, task: str | None, columns: Columns) -> list[
     text = pair = None
     if words is None or any(record.values.get(words) is None for record in file.records):
         text, pair = find_texts(file, columns)
-    return [
-        InputText(
-            _join_words(record, words) or (text and _text(record, text)) or "",
-            _text(record, pair) if pair else None,
-            task or _text(record, TASK) or _refuse_row(record),
-            record.place,
-        )
-        for record in file.records
-    ]
+    found: list[InputText] = []
+    for record in file.records:
+        first, second = _join_words(record, words), _text(record, pair) if pair else None
+        if not first and text:
+            own = (text, pair) if text in record.values else _find_own(file, record, columns)
+            first, second = (_text(record, column) if column else None for column in own)
+        task_name = task or _text(record, TASK) or _refuse_row(record)
+        found.append(InputText(first or "", second, task_name, record.place))
+    return found
+
+
+def _find_own(file: RecordFile, record: Record, columns: Columns) -> tuple[str | None, str | None]:
+    """Find the text columns of a row of JSON lines that has not those of the file."""
+    try:
+        own = replace(file, columns=tuple(record.values), records=(record,))
+        return find_texts(own, columns)
+    except InputError:
+        return None, None
 
 
 def _join_words(record: Record, column: str | None) -> str | None:

@@ -75,6 +75,23 @@ def test_a_mixed_file_is_answered_row_by_row_as_its_tasks_alone(opened, there):
     assert found[1][1] == pair
 
 
+def test_rows_of_one_file_may_have_the_columns_of_their_own_kinds(there):
+    file = there / "kinds.jsonl"
+    rows = [
+        {"task": "names", "tokens": ["Ada", "sings"], "id": 1},
+        {"task": "places", "question": "Where?", "context": "In the park."},
+        {"task": "cheer", "text": "It was warm."},
+        {"task": "cheer", "id": 4},
+    ]
+    file.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    assert [(one.text, one.pair) for one in read_texts(file)] == [
+        ("Ada sings", None),
+        ("Where?", "In the park."),
+        ("It was warm.", None),
+        ("", None),
+    ]
+
+
 @pytest.mark.parametrize("batch_size", [1, 2, 7])
 def test_order_and_labels_do_not_depend_on_the_batches(opened, batch_size):
     texts = [f"{word} film number {n}." for n in range(70) for word in ("Good", "Bad")]
