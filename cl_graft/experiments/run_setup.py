@@ -29,8 +29,9 @@ from cl_graft.storage.cache_folder import DirectoryCache
 from cl_graft.strategies import MultiTaskText, TaskMetadata, text_model
 from cl_graft.strategies.benchmark import TextStream, text_stream
 from cl_graft.strategies.method import Method
+from cl_graft.strategies.registry import find_strategy
 
-__all__ = ["Setup", "apply_fixed_settings", "check_strategy", "set_up"]
+__all__ = ["Setup", "apply_fixed_settings", "check_strategies", "check_strategy", "set_up"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,6 +79,28 @@ def check_strategy(method: Method, config: ExperimentConfig, tasks: Sequence[Tex
             "strategies: all takes those that can"
         )
     method.check_tasks(tasks)
+
+
+def check_strategies(
+    names: Sequence[str], config: ExperimentConfig, tasks: Sequence[TextTask]
+) -> None:
+    """Make sure that all strategies of a comparison can run, see `check_strategy`.
+
+    Raises:
+        InputError: If one cannot; if several cannot, those that can are named.
+    """
+    faults: dict[str, str] = {}
+    for name in names:
+        try:
+            check_strategy(find_strategy(name), config, tasks)
+        except InputError as error:
+            faults[name] = str(error)
+    if not faults:
+        return
+    able = ",".join(name for name in names if name not in faults)
+    several = len(faults) > 1 and bool(able)
+    first = next(iter(faults.values()))
+    raise InputError(f"{first}; those that can run here: --strategies {able}" if several else first)
 
 
 def apply_fixed_settings(method: Method, config: ExperimentConfig) -> ExperimentConfig:

@@ -72,6 +72,11 @@ def test_a_comparison_refuses_such_a_method_before_any_run(data, tmp_path, monke
     config = config_with({**settings, "strategies": ["naive", "lwf"]})
     with pytest.raises(InputError, match="'lwf' needs the class of each row"):
         compare(config, out=tmp_path / "out")
+    config = config_with({**settings, "strategies": ["naive", "lwf", "er_ace", "grafting"]})
+    with pytest.raises(
+        InputError, match=r"'lwf' .*that can run here: --strategies naive,grafting$"
+    ):
+        compare(config, out=tmp_path / "out")
 
 
 @pytest.mark.parametrize("scenario", ["domain", "class"])

@@ -17,13 +17,12 @@ from cl_graft.experiments.comparison.matched_bytes import resize_strategy, sizes
 from cl_graft.experiments.comparison.parallel_localization import localize_ahead
 from cl_graft.experiments.comparison.sweep import SingleComparison
 from cl_graft.experiments.comparison.tuning import stored_tuning
-from cl_graft.experiments.run_setup import check_strategy
+from cl_graft.experiments.run_setup import check_strategies
 from cl_graft.experiments.tasks import check_tasks, load_tasks, refuse_other_data
 from cl_graft.models import Loaded
 from cl_graft.reporting.summary import summarize, write_summary
 from cl_graft.results.comparison import Budget, Comparison, ComparisonSummary, Failure, Size
 from cl_graft.results.run_results import RunResult
-from cl_graft.strategies.registry import find_strategy
 
 __all__ = ["ComparisonRuns", "find_runs_to_do", "refuse_another_base"]
 
@@ -116,8 +115,7 @@ def find_runs_to_do(
     @functools.cache
     def base() -> Loaded:
         """Load the base model, for strategies that can all run."""
-        for strategy in config.comparison.strategies:
-            check_strategy(find_strategy(strategy), config, next(iter(tasks.values())))
+        check_strategies(config.comparison.strategies, config, next(iter(tasks.values())))
         return load_base_model(config.model)
 
     budget: Budget | None = None
