@@ -140,6 +140,10 @@ def to_rows(
         )
         bad.refuse_none_left(place, len(rows))
         splits[split] = tuple(rows)
+    if not labels.names and len(numbers := {row.label for row in splits["train"]}) == 1:
+        raise InputError(
+            f"{train}: all rows have the same number {numbers.pop()} in column {column!r}"
+        )
     return LabelledRows(splits, labels.names, found, hidden)
 
 

@@ -67,6 +67,13 @@ def test_a_number_that_is_none_is_named_by_file_and_line_or_skipped(tmp_path, va
     assert (kept.kind, len(kept.train)) == ("regression", 5)
 
 
+def test_one_number_alone_is_refused(tmp_path):
+    rows = [{**row, "label": 2.5} for row in make_numbers(12)]
+    folder = write_task(tmp_path / "cheer", {"train": rows[:6], "dev": rows[6:9], "test": rows[9:]})
+    with pytest.raises(InputError, match=r"train\.jsonl: all rows have the same number 2\.5 in"):
+        load_task(folder, kind="regression")
+
+
 def test_a_metric_of_classes_and_label_names_are_refused():
     with pytest.raises(InputError, match=r"metric 'accuracy' does not fit.*pearson, spearman"):
         number_task(metric="accuracy")
