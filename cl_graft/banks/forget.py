@@ -49,7 +49,7 @@ class Dependent:
         position: Place in the bank that still holds the forgotten task.
         task: Name of the entry's task.
         rows: Rows of the recorded batch; 0 without one.
-        changed: Number of these rows that get another label once the task is removed.
+        changed: Number of these rows that get another answer once the task is removed.
         difference: Largest absolute change of their logits; None without a recorded batch.
         metric: Name of the measure of the scores below.
         test_rows: Test rows that were scored; 0 where no data were given.
@@ -213,7 +213,9 @@ def forget(
 
 
 def _count_changed(then: Tensor, now: Tensor) -> int:
-    """Count the rows whose likeliest label, tags, or ends of an answer changed."""
+    """Count the rows whose likeliest label, tags, or ends of an answer, or number, changed."""
+    if then.shape[-1] == 1:
+        return int((then != now).reshape(len(then), -1).any(1).sum())
     return int((then.argmax(-1) != now.argmax(-1)).reshape(len(then), -1).any(1).sum())
 
 

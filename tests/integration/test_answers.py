@@ -73,6 +73,8 @@ def test_answers_numbers_and_labels_are_learned_in_one_stream_and_nothing_is_for
     for hashes in result.logit_hashes.values():
         assert len(set(hashes.values())) == 1
     assert set(result.reliability or {}) <= {"sentiment"}
+    rows = result.data["places"]["rows"]  # not windows
+    assert (rows["train"], rows["test"]) == (8, 10)
 
 
 def test_a_bank_of_answers_verifies_and_a_changed_bit_is_seen(run: Path, tmp_path: Path):
@@ -123,6 +125,8 @@ def test_tasks_that_come_later_are_learned_as_in_a_stream(tmp_path, tiny_bert, s
         assert all(torch.equal(own.head[name], other.head[name]) for name in other.head)
     assert verify(first).ok
     assert verify(places).ok
+    (number,) = forget(first, "places", dry_run=True).dependents[1:]
+    assert (number.task, number.changed) == ("cheer", number.rows)
     (dependent,) = forget(places, "sentiment", dry_run=True, data=data).dependents
     assert (dependent.task, dependent.metric, dependent.before) == (
         "places",
