@@ -34,6 +34,7 @@ def list_tags(types: Iterable[str]) -> tuple[str, ...]:
 def _span_f1(logits: Tensor, labels: Tensor, classes: int) -> float:
     from seqeval.metrics import f1_score
 
+    _check_shape(logits)
     right, predicted = [], []
     for row, targets in zip(logits[:, 1:].argmax(-1), labels[:, 1:], strict=True):
         tagged = targets >= 0
@@ -47,14 +48,23 @@ def _span_f1(logits: Tensor, labels: Tensor, classes: int) -> float:
 
 @register_metric("intent_accuracy", kind="tagging")
 def _intent_accuracy(logits: Tensor, labels: Tensor, classes: int) -> float:
+    _check_shape(logits)
     _check_intents(labels)
     return float((logits[:, 0].argmax(-1) == labels[:, 0]).double().mean())
 
 
 @register_metric("frame_accuracy", kind="tagging")
 def _frame_accuracy(logits: Tensor, labels: Tensor, classes: int) -> float:
+    _check_shape(logits)
     wrong = (logits.argmax(-1) != labels) & (labels >= 0)
     return float((~wrong.any(1)).double().mean())
+
+
+def _check_shape(logits: Tensor) -> None:
+    if logits.ndim != 3:
+        raise ValueError(
+            f"scores of tags need logits of shape (n, L, K), got {tuple(logits.shape)}"
+        )
 
 
 def _check_intents(labels: Tensor) -> None:

@@ -197,15 +197,15 @@ def test_the_regime_of_a_dense_run_is_that_of_the_config():
     assert (as_written.optimizer, as_written.decay, as_written.clip) == ("sgd", "all", 0)
 
 
-def test_a_regression_is_refused(tmp_path):
+def test_a_regression_is_loaded_with_its_score(tmp_path):
     path = tmp_path / "similar.csv"
     rows = [f"text number {i},other text {i},{i / 7}" for i in range(60)]
     path.write_text("\n".join(["sentence1,sentence2,score", *rows]))
     config = config_with({"tasks": [str(path)], "shots": None, "task_settings": {
         str(path): {"text": "sentence1", "text_pair": "sentence2", "label": "score",
                     "label_names": []}}})  # fmt: skip
-    with pytest.raises(InputError, match="regression"):
-        load_tasks(config.stream, seed=0)
+    (task,) = load_tasks(config.stream, seed=0)
+    assert (task.kind, task.metric) == ("regression", "pearson")
 
 
 def test_two_tasks_of_one_name_are_refused(tmp_path):

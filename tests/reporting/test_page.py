@@ -210,7 +210,9 @@ def test_what_cannot_be_compared_is_refused(compared, tmp_path):
     other = with_result(compared, tmp_path / "b", model={**result.model, "fingerprint": "0" * 64})
     with pytest.raises(InputError, match="of different base models"):
         make_report([compared, other], out=tmp_path / "report")
-    other = with_result(compared, tmp_path / "c", tasks=["a", "b", "c"])
+    other = with_result(
+        compared, tmp_path / "c", tasks=["a", "b", "c"], metrics=dict.fromkeys("abc", "accuracy")
+    )
     with pytest.raises(InputError, match="runs of the same tasks"):
         make_report([compared, other], out=tmp_path / "report")
     assert not (tmp_path / "report").exists()
