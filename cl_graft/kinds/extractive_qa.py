@@ -130,8 +130,9 @@ class ExtractiveQA(Kind):
         """Encode each question with each window of its passage.
 
         Windows overlap by a third of `max_length`, or by less where that leaves little room. A
-        question has half of `max_length` at most; what is longer is cut. `places` hold the
-        characters of each token in the passage, None for tokens of no passage.
+        question has half of `max_length` at most; what is longer is cut. Rows whose first answer is
+        whole in no window count as cut, too. `places` hold the characters of each token in the
+        passage, None for tokens of no passage.
         """
         if not tokenizer.is_fast:
             raise InputError(
@@ -157,7 +158,7 @@ class ExtractiveQA(Kind):
         )
         numbers: list[int] = list(batch["overflow_to_sample_mapping"])
         types = batch.get("token_type_ids")
-        encoded, places, targets = [], [], []
+        encoded, places, targets, whole = [], [], [], set[int]()
         for window, number in enumerate(numbers):
             ids, parts = batch["input_ids"][window], batch.sequence_ids(window)
             second = types[window] if types else [part == 1 for part in parts]
@@ -170,11 +171,14 @@ class ExtractiveQA(Kind):
             answers = rows[number].answers
             found = _find_tokens(characters, answers[0]) if answers else (0, 0)
             targets.append((*found, first + window))
+            if found[0]:
+                whole.add(number)
+        cut |= {number for number, row in enumerate(rows) if row.answers} - whole
         return EncodedRows(
             pad_inputs(encoded, tokenizer, max_length),
             torch.tensor(targets, dtype=torch.int64).reshape(-1, 3),
             torch.tensor(numbers, dtype=torch.int64),
-            cut,
+            len(cut),
             tuple(places),
         )
 
@@ -321,16 +325,21 @@ def _find_tokens(characters: Sequence[Any], answer: tuple[str, int]) -> tuple[in
     return inside[0], inside[-1]
 
 
-def _shorten(questions: Sequence[str], tokenizer: Tokenizer, most: int) -> tuple[list[str], int]:
-    """Cut questions to a number of tokens; returns them, and how many were cut."""
+def _shorten(
+    questions: Sequence[str], tokenizer: Tokenizer, most: int
+) -> tuple[list[str], set[int]]:
+    """Cut questions to a number of tokens; returns them, and the numbers of those that were cut."""
     batch: Any = tokenizer(
         list(questions), add_special_tokens=False, return_offsets_mapping=True, verbose=False
     )
-    shortened, cut = [], 0
-    for question, offsets in zip(questions, batch["offset_mapping"], strict=True):
+    shortened, cut = [], set[int]()
+    for number, (question, offsets) in enumerate(
+        zip(questions, batch["offset_mapping"], strict=True)
+    ):
         long = len(offsets) > most
         shortened.append(question[: offsets[most - 1][1]] if long else question)
-        cut += long
+        if long:
+            cut.add(number)
     return shortened, cut
 
 

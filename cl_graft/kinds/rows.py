@@ -45,7 +45,8 @@ class EncodedRows:
         targets: Targets of the inputs, of shape (m,) or (m, P); what rows without labels have here
             means nothing.
         numbers: Number of the row of each input, int64 (m,).
-        cut: Number of rows that were longer than `max_length`, and lost a part of their text.
+        cut: Number of rows that were longer than `max_length`, and lost a part of their text, or of
+            the answer that trains.
         places: For each input, the places of its tokens in the row; None where answers need none.
     """
 

@@ -378,7 +378,7 @@ def check_task_name(name: str) -> str:
 def _check_header(task: TextTask) -> None:
     try:
         metric = METRICS.find(task.metric)
-        KINDS.find(task.kind)
+        kind = KINDS.find(task.kind)
     except InputError as error:
         raise InputError(f"task {task.name!r}: {error}") from None
     if metric.kind != task.kind:
@@ -386,6 +386,11 @@ def _check_header(task: TextTask) -> None:
         raise InputError(
             f"task {task.name!r} is a {task.kind.replace('_', ' ')} task: metric {task.metric!r} "
             f"does not fit it; fitting are {fitting}"
+        )
+    if task.positive is not None and "f1" not in kind.metrics:
+        raise InputError(
+            f"task {task.name!r}: positive {task.positive!r} is for the metric 'f1' of two labels; "
+            f"the metric is {task.metric!r}"
         )
     if task.max_length < 8:
         raise InputError(

@@ -332,6 +332,16 @@ def test_the_answer_of_a_passage_is_text_and_characters(tokenizer):
         assert answer.confidence is None
 
 
+def test_rows_whose_answer_is_whole_in_no_window_count_as_cut(tokenizer):
+    answer = LONG[LONG.index("The 9.") : LONG.index("The 15.")]
+    row = QuestionRow("Which?", LONG, 0, ((answer, LONG.index(answer)),))
+    assert encode(row, tokenizer, max_length=256).cut == 0
+    small = encode(row, tokenizer, max_length=24)
+    assert small.targets[:, :2].sum() == 0
+    assert small.cut == 1
+    assert encode(long_row("Which town? " * 30), tokenizer, max_length=24).cut == 1
+
+
 @pytest.mark.parametrize("mark", ["\u0301", "\u0301\u0327"])
 def test_an_answer_keeps_the_marks_on_its_last_letter(tokenizer, mark):
     passage = f"They met at the cafe{mark}"  # an uncased BERT drops marks

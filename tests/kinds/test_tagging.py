@@ -139,6 +139,7 @@ def test_tags_may_stand_in_one_text_with_blanks_between_them(tmp_path: Path):
         ({"train": (replace(ROWS[0], tags=(1, 0)),)}, "train row 1 has 4 words and 2 tags"),
         ({"dev": (replace(ROWS[0], tags=(1, 0, 0, 5)),)}, "dev row 1 has tags"),
         ({"test": (Row("a b", None, 0),)}, "test row 1 has 2 words and 0 tags"),
+        ({"positive": "meet"}, "positive 'meet' is for the metric 'f1' of two labels"),
         ({"metric": "accuracy"}, "is a tagging task: metric 'accuracy' does not fit it"),
     ],
 )
