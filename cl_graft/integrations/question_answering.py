@@ -11,9 +11,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from cl_graft.grafts.bank import Entry
-from cl_graft.integrations.sequence_classifier import classifier_layers
+from cl_graft.integrations.whole_models import put_on_tokens
 from cl_graft.models import TaskModel
-from cl_graft.models.quiet import quiet
 from cl_graft.runtime.escaping import for_python
 
 if TYPE_CHECKING:
@@ -60,24 +59,10 @@ def as_question_answering(model: TaskModel, entry: Entry) -> PreTrainedModel | N
     """
     from transformers import AutoModelForQuestionAnswering
 
-    backbone = model.backbone
-    config: Any = copy.deepcopy(backbone.config)
+    config: Any = copy.deepcopy(model.backbone.config)
     config.num_labels = 2
-    try:
-        with quiet():
-            whole = AutoModelForQuestionAnswering.from_config(
-                config, dtype=next(backbone.parameters()).dtype
-            ).eval()
-    except ValueError:  # there is no such class for the architecture
-        return None
-    layers = classifier_layers(whole, backbone)
-    weight = entry.head["ends.weight"]
-    if [(m.weight.shape, m.weight.dtype) for m in layers] != [(weight.shape, weight.dtype)]:
-        return None
-    whole.base_model.load_state_dict(backbone.state_dict(), strict=False)
-    state = {name.removeprefix("ends."): tensor for name, tensor in entry.head.items()}
-    layers[0].load_state_dict(state)
-    return whole
+    layer = {part: entry.head[f"ends.{part}"] for part in ("weight", "bias")}
+    return put_on_tokens(AutoModelForQuestionAnswering, config, model.backbone, layer)
 
 
 def answering_code(record: Mapping[str, Any], *, length: int) -> list[str]:

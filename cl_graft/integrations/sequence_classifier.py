@@ -14,15 +14,15 @@ import torch
 from torch import Tensor, nn
 
 from cl_graft.grafts.bank import Entry
+from cl_graft.integrations.whole_models import classifier_layers, make_whole
 from cl_graft.models import TaskModel, load_head
 from cl_graft.models.heads import ACTIVATIONS, PooledHead
-from cl_graft.models.quiet import quiet
 from cl_graft.runtime.seeding import generator
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
-__all__ = ["as_classifier", "classifier_layers", "head_from"]
+__all__ = ["as_classifier", "head_from"]
 
 _TOLERANCE = 1e-4
 """Largest difference, relative to the largest logit: sums may be in another order."""
@@ -49,17 +49,13 @@ def as_classifier(model: TaskModel, entry: Entry) -> PreTrainedModel | None:
     config.id2label = dict(enumerate(map(str, names)))  # pyright: ignore[reportArgumentType]
     config.label2id = {name: number for number, name in config.id2label.items()}
     config.problem_type = "regression" if classes == 1 else "single_label_classification"
-    dtype = next(backbone.parameters()).dtype
-    try:
-        with quiet():
-            whole = AutoModelForSequenceClassification.from_config(config, dtype=dtype).eval()
-    except ValueError:  # there is no such class for the architecture
+    whole = make_whole(AutoModelForSequenceClassification, config, backbone)
+    if whole is None:
         return None
     layers = classifier_layers(whole, backbone)
     linears = [module for module in head.modules() if isinstance(module, nn.Linear)]
     if [m.weight.shape for m in layers] != [m.weight.shape for m in linears]:
         return None
-    whole.base_model.load_state_dict(backbone.state_dict(), strict=False)
     for layer, linear in zip(layers, linears, strict=True):
         layer.load_state_dict(linear.state_dict())
     device = model.device
@@ -86,16 +82,6 @@ def head_from(whole: PreTrainedModel, model: TaskModel) -> nn.Module | None:
     elif len(layers) == 2:
         heads = [PooledHead(*layers, activation=name) for name in ACTIVATIONS]
     return next((head for head in heads if _alike(whole, _answer(tuned, head), tuned)), None)
-
-
-def classifier_layers(whole: nn.Module, backbone: nn.Module) -> list[nn.Linear]:
-    """Return the linear layers that a classifier has beyond its backbone, in their order."""
-    inner = {f"{whole.base_model_prefix}.{name}" for name, _ in backbone.named_modules()}
-    return [
-        module
-        for name, module in whole.named_modules()
-        if isinstance(module, nn.Linear) and name not in inner
-    ]
 
 
 def _probe(model: TaskModel) -> Tensor:

@@ -12,9 +12,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from cl_graft.grafts.bank import Entry
-from cl_graft.integrations.sequence_classifier import classifier_layers
+from cl_graft.integrations.whole_models import put_on_tokens
 from cl_graft.models import TaskModel
-from cl_graft.models.quiet import quiet
 from cl_graft.runtime.escaping import for_python
 
 if TYPE_CHECKING:
@@ -53,25 +52,12 @@ def as_token_classifier(model: TaskModel, entry: Entry) -> PreTrainedModel | Non
     """
     from transformers import AutoModelForTokenClassification
 
-    backbone = model.backbone
-    config: Any = copy.deepcopy(backbone.config)
+    config: Any = copy.deepcopy(model.backbone.config)
     names: Any = entry.metadata["label_names"]
     config.id2label = dict(enumerate(map(str, names)))
     config.label2id = {name: number for number, name in config.id2label.items()}
-    try:
-        with quiet():
-            whole = AutoModelForTokenClassification.from_config(
-                config, dtype=next(backbone.parameters()).dtype
-            ).eval()
-    except ValueError:  # there is no such class for the architecture
-        return None
-    layers = classifier_layers(whole, backbone)
-    weight = entry.head["tags.weight"]
-    if [(m.weight.shape, m.weight.dtype) for m in layers] != [(weight.shape, weight.dtype)]:
-        return None
-    whole.base_model.load_state_dict(backbone.state_dict(), strict=False)
-    layers[0].load_state_dict({part: entry.head[f"tags.{part}"] for part in ("weight", "bias")})
-    return whole
+    layer = {part: entry.head[f"tags.{part}"] for part in ("weight", "bias")}
+    return put_on_tokens(AutoModelForTokenClassification, config, model.backbone, layer)
 
 
 def tagging_code(record: Mapping[str, Any], *, length: int) -> list[str]:
