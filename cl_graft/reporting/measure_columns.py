@@ -8,7 +8,9 @@ from dataclasses import dataclass
 from cl_graft.results.comparison import ComparisonSummary, StrategySummary
 from cl_graft.results.measures import (
     MEASURES,
+    STORED_AS,
     count_tasks,
+    has_one_metric,
     measure_title,
     metrics_text,
     tasks_by_metric,
@@ -43,7 +45,7 @@ class MeasureColumn:
 
 def has_several_metrics(summary: ComparisonSummary) -> bool:
     """Return whether the tasks of a comparison are scored by several metrics."""
-    return len(tasks_by_metric(summary.metrics)) > 1
+    return not has_one_metric(summary.metrics)
 
 
 def average_columns(summary: ComparisonSummary) -> list[MeasureColumn]:
@@ -64,9 +66,8 @@ def measure_columns(summary: ComparisonSummary, name: str) -> list[MeasureColumn
     groups = tasks_by_metric(summary.metrics) or {"accuracy": summary.tasks}
     lower = name == "forgetting"
     if len(groups) == 1:
-        stored = "average_accuracy" if name == "average" else name
         title = measure_title(name, *groups)
-        return [_column(summary, title, lambda row: getattr(row, stored), lower=lower)]
+        return [_column(summary, title, lambda row: getattr(row, STORED_AS[name]), lower=lower)]
     return [
         _column(
             summary,

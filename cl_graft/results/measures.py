@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "MEASURES",
+    "STORED_AS",
     "count_tasks",
     "has_one_metric",
     "measure",
@@ -49,8 +50,8 @@ _OF_R = {
 MEASURES = ("average", "backward_transfer", "forward_transfer", "forgetting")
 """Measures that every table shows, in their order."""
 
-_STORED = {"average": "average_accuracy"} | {name: name for name in MEASURES[1:]}
-"""Fields of `RunResult`, which hold the measures of a stream with one metric."""
+STORED_AS = {"average": "average_accuracy"} | {name: name for name in MEASURES[1:]}
+"""Fields that hold the measures of a stream with one metric, in results and in summaries."""
 
 
 def tasks_by_metric(metrics: Mapping[str, str]) -> dict[str, list[str]]:
@@ -87,8 +88,8 @@ def measure(
     one = has_one_metric(run.metrics)
     if metric is None and not one:
         return None
-    if one and learned is None and name in _STORED:
-        return getattr(run, _STORED[name])
+    if one and learned is None and name in STORED_AS:
+        return getattr(run, STORED_AS[name])
     size = len(run.R) if learned is None else learned
     R = [row[:size] for row in run.R[:size]]
     groups = group_by_metric(run.metrics[task] for task in run.tasks[:size])
