@@ -29,7 +29,7 @@ def fit_scenario(tasks: Sequence[TextTask], stream: StreamSettings) -> tuple[Tex
         InputError: If the tasks do not fit the scenario.
     """
     for task in tasks if stream.scenario != "task" else ():
-        if task.kind not in ("classification", "regression"):
+        if task.kind != "classification":
             raise InputError(
                 f"in the scenario {stream.scenario!r} tasks share a head of classes; "
                 f"{task.name!r} is a task of {task.kind.replace('_', ' ')}"
