@@ -196,7 +196,7 @@ def _deal(shares: Tensor, sizes: Sequence[int]) -> Tensor:
     """Return the group of each coordinate, int64, where each group takes as many as its size.
 
     Args:
-        shares: Of shape (groups, coordinates).
+        shares: Gain of each coordinate as a share of its group's, of shape (groups, coordinates).
         sizes: Number of coordinates of each group.
     """
     owner = torch.full((shares.shape[1],), -1)
