@@ -25,6 +25,7 @@ from cl_graft.data.record_files import (
 from cl_graft.data.text_files import Reading, decode, find_fault, find_lines, read_text
 from cl_graft.errors import InputError
 from cl_graft.grafts.bank import GraftBank, find_entry
+from cl_graft.kinds.tagging import Tagging
 
 __all__ = [
     "KINDS",
@@ -40,11 +41,12 @@ __all__ = [
 KINDS = ("txt", "csv", "tsv", "jsonl")
 """Formats of a stream of texts that has no file name."""
 
-WORDS = ("tokens", "words")
-"""Names of the column that holds the words of a row as a list."""
-
 TASK = "task"
 """Name of the column that holds the task of each row."""
+
+
+_WORDS = Tagging.columns["tokens"]
+"""Names of the column that holds the words of a row as a list."""
 
 
 class NoTask(InputError):
@@ -192,7 +194,7 @@ def _from_records(file: RecordFile, task: str | None, columns: Columns) -> list[
             f"{file.place}: no task is named: give --task, or a column {TASK!r} with a task's name "
             "in every row"
         )
-    words = None if columns.text else next((name for name in WORDS if name in file.columns), None)
+    words = None if columns.text else next((name for name in _WORDS if name in file.columns), None)
     text = pair = None
     if words is None or any(record.values.get(words) is None for record in file.records):
         text, pair = find_texts(file, columns)
