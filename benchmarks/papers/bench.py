@@ -370,8 +370,7 @@ class Bench:
         with torch.no_grad():
             parts = inputs.split(self.config.training.eval_batch)
             logits = [task.forward(part.to(self.device)).float().cpu() for part in parts]
-        metric = encoded.scorer or encoded.task.scored_by
-        return Answers(torch.cat(logits), targets, metric)
+        return Answers(torch.cat(logits), targets, encoded.scored_by)
 
     def tuned_answers(self, label: int, run: DenseRun, *, split: str = "test") -> Answers:
         """Answer with the densely fine-tuned model."""

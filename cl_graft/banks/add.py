@@ -354,8 +354,8 @@ def _score_model(model: MultiTaskText, stream: TextStream, *, batch: int) -> flo
 
 
 def _test_score(answer: Callable[[Tensor], Tensor], stream: TextStream, *, batch: int) -> float:
-    inputs, targets = stream.tasks[0].splits["test"]
+    encoded = stream.tasks[0]
+    inputs, targets = encoded.splits["test"]
     with in_phase("evaluation"):
         logits = torch.cat([answer(rows) for rows in inputs.split(batch)])
-    encoded = stream.tasks[0]
-    return score(logits, targets, encoded.scorer or encoded.task.scored_by)
+    return score(logits, targets, encoded.scored_by)

@@ -172,4 +172,4 @@ def encode_test_rows(loaded: Loaded, data: EntryData) -> tuple[Tensor, Tensor, s
     config, task = data.config, data.task
     length = config.stream.max_length or task.max_length
     encoded = encode_task(task, loaded.tokenizer, family=config.model.family, max_length=length)
-    return *encoded.splits["test"], encoded.scorer or task.scored_by
+    return *encoded.splits["test"], encoded.scored_by

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from cl_graft.errors import InputError
+from cl_graft.kinds.one_label import OneLabel
 from cl_graft.kinds.prompts import Prompt
 from cl_graft.kinds.rows import EncodedRows, Row
 from cl_graft.kinds.text_encoding import Family, label_token_ids
@@ -54,6 +55,11 @@ class EncodedTask:
     label_tokens: tuple[tuple[int, ...], ...] | None
     cut: dict[str, int]
     scorer: Scorer | None = None
+
+    @property
+    def scored_by(self) -> str | Scorer:
+        """What scores the task's outputs: its scorer, or the name of its metric."""
+        return self.scorer or self.task.scored_by
 
     def __repr__(self) -> str:
         length = self.splits["train"][0].shape[-1]
@@ -125,24 +131,26 @@ def _encode_splits(
 ) -> dict[str, EncodedRows]:
     """Return the encoded rows of every split, from the cache if it can."""
     texts: dict[str, Sequence[Row]] = {"train": task.train, "valid": task.dev, "test": task.test}
-    prompt = find_prompt(task, family)
-    key = cache_key(
-        "tokens", task.fingerprint, _make_recipe(tokenizer, family, prompt, max_length), 0
-    )
-    plain = task.kind in ("classification", "regression")  # others keep places, too
-    found = cache.get(key) if cache is not None and plain else None
-    if found is not None:
-        tensors, values = found
-        return {
-            name: _restore(
-                task, rows, _pad(tensors, name, max_length, tokenizer), values["cut"][name]
-            )
-            for name, rows in texts.items()
-        }
+    prompt, kind = find_prompt(task, family), task.own_kind
+    key = ""
+    if cache is not None and isinstance(kind, OneLabel):  # others keep places, too
+        recipe = _make_recipe(tokenizer, family, prompt, max_length)
+        key = cache_key("tokens", task.fingerprint, recipe, 0)
+        if (found := cache.get(key)) is not None:
+            tensors, values = found
+            return {
+                name: EncodedRows(
+                    _pad(tensors, name, max_length, tokenizer),
+                    kind.make_targets(rows),
+                    torch.arange(len(rows)),
+                    values["cut"][name],
+                )
+                for name, rows in texts.items()
+            }
     encoded: dict[str, EncodedRows] = {}
     first = 0
     for name, rows in texts.items():
-        encoded[name] = task.own_kind.encode(
+        encoded[name] = kind.encode(
             rows,
             tokenizer,
             family=family,
@@ -152,7 +160,7 @@ def _encode_splits(
             task=task,
         )
         first += len(encoded[name].inputs)
-    if cache is not None and plain:
+    if cache is not None and key:
         kept = {
             key: part
             for name, rows in encoded.items()
@@ -161,13 +169,6 @@ def _encode_splits(
         cut = {name: rows.cut for name, rows in encoded.items()}
         cache.put(key, kept, {"task": task.name, "cut": cut})
     return encoded
-
-
-def _restore(task: TextTask, rows: Sequence[Row], inputs: Tensor, cut: int) -> EncodedRows:
-    """Return rows whose inputs were kept."""
-    dtype = torch.float32 if task.kind == "regression" else torch.int64
-    targets = torch.tensor([row.label for row in rows], dtype=dtype)
-    return EncodedRows(inputs, targets, torch.arange(len(rows)), cut)
 
 
 def _make_recipe(

@@ -236,7 +236,7 @@ def _read(
     read = read_as(preset)
     pair = read.rows.columns.text_pair is not None
     why = preset.explain_misfit(read.rows.label_names, pair=pair)
-    if read.rows.kind not in ("", "classification", "regression"):
+    if read.rows.kind and not KINDS[read.rows.kind].one_label:
         why = f"these data are of a {read.rows.kind.replace('_', ' ')} task"
     if not why:
         return read

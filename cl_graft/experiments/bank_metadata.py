@@ -226,7 +226,7 @@ def task_metadata(
 
 def _kind(task: TextTask) -> dict[str, Any]:
     """Return what a task's kind records; nothing where label names tell the kind."""
-    if task.kind in ("classification", "regression"):
+    if task.own_kind.one_label:
         return {}
     return {"kind": task.kind, **task.own_kind.metadata(task)}
 

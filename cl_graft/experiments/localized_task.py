@@ -230,7 +230,7 @@ class _SingleTask:
         self.identity = base_identity(loaded, self.config, seed=self.seed)
         (self.name,), (encoded,) = stream.names, stream.tasks
         self._splits, self.label_names = encoded.splits, encoded.task.label_names
-        self._metric = encoded.scorer or encoded.task.scored_by
+        self._metric = encoded.scored_by
         model = text_model(loaded, stream, seed=self.seed).to(self.device)
         experience = stream.benchmark.streams["train"][0]
         model.adaptation(experience)

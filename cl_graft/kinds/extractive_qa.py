@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from cl_graft.errors import InputError, listed
 from cl_graft.kinds.prompts import Prompt
 from cl_graft.kinds.rows import Answer, EncodedRows, Row, Span
-from cl_graft.kinds.text_encoding import pad_inputs
+from cl_graft.kinds.text_encoding import pad_inputs, require_fast
 from cl_graft.kinds.text_task import Kind, TextTask, register_kind
 from cl_graft.metrics.task_score import METRICS, Scorer
 from cl_graft.models import TaskModel
@@ -134,11 +134,7 @@ class ExtractiveQA(Kind):
         whole in no window count as cut, too. `places` hold the characters of each token in the
         passage, None for tokens of no passage.
         """
-        if not tokenizer.is_fast:
-            raise InputError(
-                "extractive QA needs a fast tokenizer, which knows the characters of each token; "
-                f"{type(tokenizer).__name__} is none"
-            )
+        require_fast(tokenizer, "extractive QA needs")
         questions, cut = _shorten([row.text for row in rows], tokenizer, max_length // 2)
         least = max_length - max_length // 2 - tokenizer.num_special_tokens_to_add(pair=True)
         if least < 1:

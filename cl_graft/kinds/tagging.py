@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from cl_graft.errors import DamagedFile, InputError, listed, nearest
 from cl_graft.kinds.prompts import Prompt
 from cl_graft.kinds.rows import Answer, EncodedRows, Row, Span
-from cl_graft.kinds.text_encoding import pad_inputs
+from cl_graft.kinds.text_encoding import pad_inputs, require_fast
 from cl_graft.kinds.text_task import Kind, TextTask, register_kind
 from cl_graft.metrics.span_scores import list_tags
 from cl_graft.metrics.task_score import NO_TARGET
@@ -251,11 +251,7 @@ def _encode_words(
     texts: Sequence[str], tokenizer: Tokenizer, max_length: int
 ) -> tuple[Tensor, list[list[tuple[int, int]]], int]:
     """Return inputs, (n, 2, max_length), the characters of each token, and how many were cut."""
-    if not tokenizer.is_fast:
-        raise InputError(
-            "tagging needs a fast tokenizer, which knows the characters of each token; "
-            f"{type(tokenizer).__name__} is none"
-        )
+    require_fast(tokenizer, "tagging needs")
     batch: Any = tokenizer(
         list(texts),
         truncation=True,

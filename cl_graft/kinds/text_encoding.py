@@ -31,6 +31,7 @@ __all__ = [
     "encode_rows",
     "label_token_ids",
     "pad_inputs",
+    "require_fast",
     "split_template",
 ]
 
@@ -101,6 +102,23 @@ def encode_rows(
         prompt = _check_prompt(prompt, family)
         encoded, cut = _encode_prompts(rows, tokenizer, family, prompt, max_length)
     return Encoded(pad_inputs(encoded, tokenizer, max_length), cut)
+
+
+def require_fast(tokenizer: "Tokenizer", needs: str) -> None:
+    """Make sure that a tokenizer knows the characters of each token.
+
+    Args:
+        tokenizer: The tokenizer.
+        needs: What needs it, with its verb.
+
+    Raises:
+        InputError: If it is a slow one.
+    """
+    if not tokenizer.is_fast:
+        raise InputError(
+            f"{needs} a fast tokenizer, which knows the characters of each token; "
+            f"{type(tokenizer).__name__} is none"
+        )
 
 
 def pad_inputs(
@@ -186,11 +204,7 @@ def _encode_prompts(
 ) -> tuple[list[_Ids], int]:
     if not rows:
         return [], 0
-    if not tokenizer.is_fast:
-        raise InputError(
-            f"prompts need a fast tokenizer, which knows the characters of each token; "
-            f"{type(tokenizer).__name__} is none"
-        )
+    require_fast(tokenizer, "prompts need")
     begin, end = _find_frame(tokenizer)
     middle: list[Any] = []
     if family == "causal_lm":

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -21,6 +21,7 @@ from torch import Tensor, nn
 from cl_graft.errors import InputError
 from cl_graft.kinds.prompts import Prompt
 from cl_graft.kinds.rows import Answer, EncodedRows, Row, limit_rows
+from cl_graft.kinds.task_name import check_task_name
 from cl_graft.metrics.task_score import METRICS, Scorer
 from cl_graft.models import TaskModel
 from cl_graft.runtime.registry import Registry
@@ -32,15 +33,12 @@ __all__ = [
     "KINDS",
     "Kind",
     "TextTask",
-    "check_task_name",
     "find_kind",
     "register_kind",
 ]
 
-_FILE_SAFE = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]*")
 
-
-class Kind:
+class Kind(ABC):
     """A kind of tasks: what a row holds, how it is encoded, answered and scored.
 
     A kind is a class in one file, of which one instance is registered. What it does not define is
@@ -54,6 +52,7 @@ class Kind:
         columns: Columns that a data set of this kind has, each with its usual names; the first
             name is that in messages. Empty where `cl_graft.data.columns` reads it.
         optional: Columns that it may have, likewise.
+        one_label: Whether a row has one label, a class or a number, and nothing else to learn.
         class_axis: Whether the last axis of its outputs are classes, beside which those of wider
             tasks can stand.
         needs_classes: Whether `Row.label` is a class of which training rows are needed; shots then
@@ -65,9 +64,11 @@ class Kind:
     families: ClassVar[tuple[str, ...]] = ("encoder",)
     columns: ClassVar[Mapping[str, tuple[str, ...]]] = {}
     optional: ClassVar[Mapping[str, tuple[str, ...]]] = {}
+    one_label: ClassVar[bool] = False
     class_axis: ClassVar[bool] = True
     needs_classes: ClassVar[bool] = False
 
+    @abstractmethod
     def check(self, task: TextTask) -> None:
         """Make sure that a task's rows, label names and metric fit together.
 
@@ -75,17 +76,17 @@ class Kind:
             InputError: If they do not; rows are named by split and number.
         """
 
+    @abstractmethod
     def describe(self, task: TextTask) -> str:
         """Return what a task asks, such as ``"3 classes"``."""
-        raise NotImplementedError
 
     def describe_entry(self, metadata: Mapping[str, Any]) -> str:
         """Return what an entry of a bank answers, such as the names of its labels."""
         return ", ".join(map(str, metadata.get("label_names") or ())) or "number"
 
+    @abstractmethod
     def count_outputs(self, task: TextTask) -> int:
         """Return the size of the last axis of a task's outputs: classes; 1 for a number."""
-        raise NotImplementedError
 
     def read(self, values: Mapping[str, object], place: str) -> object:
         """Return what a record holds, before label names are known.
@@ -115,6 +116,7 @@ class Kind:
         """
         raise NotImplementedError
 
+    @abstractmethod
     def encode(
         self,
         rows: Sequence[Any],
@@ -140,8 +142,8 @@ class Kind:
         Raises:
             InputError: If the rows, the prompt or the tokenizer do not fit the family.
         """
-        raise NotImplementedError
 
+    @abstractmethod
     def make_head(self, model: TaskModel, task: TextTask, *, seed: int) -> nn.Module:
         """Make the head that answers a task on an encoder; it is not added to the model.
 
@@ -150,14 +152,13 @@ class Kind:
             task: The task.
             seed: Seed of the first values.
         """
-        raise NotImplementedError
 
     def scorer(self, task: TextTask, encoded: Mapping[str, EncodedRows]) -> Scorer | None:
         """Return what scores outputs where a metric needs more than tensors; None elsewhere.
 
         Args:
             task: The task.
-            encoded: Its rows by split, before they are sorted.
+            encoded: Rows of the task by split, before they are sorted.
         """
         return None
 
@@ -169,6 +170,7 @@ class Kind:
         """Return the row of a text that is to be answered."""
         return Row(text, pair, 0)
 
+    @abstractmethod
     def answer(
         self,
         outputs: Tensor,
@@ -187,7 +189,6 @@ class Kind:
         Raises:
             DamagedFile: If the entry names another number of labels than there are outputs.
         """
-        raise NotImplementedError
 
 
 def _load_kinds() -> None:
@@ -358,21 +359,6 @@ class TextTask:
         }
         source = {**self.source, "limits": limits}
         return replace(self, train=train, dev=dev, test=test, source=source)
-
-
-def check_task_name(name: str) -> str:
-    """Return `name` if it can name a file everywhere.
-
-    Raises:
-        InputError: If it holds anything but letters, digits, '.', '_' and '-', starts with a dot,
-            or is longer than 100 characters.
-    """
-    if len(name) > 100 or not _FILE_SAFE.fullmatch(name):
-        raise InputError(
-            f"task name {name[:120]!r} cannot name a file: use up to 100 letters, digits, '.', '_' "
-            "or '-' (no leading dot)"
-        )
-    return name
 
 
 def _check_header(task: TextTask) -> None:

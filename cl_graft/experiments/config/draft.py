@@ -22,7 +22,7 @@ from cl_graft.data.yaml_files import read_yaml
 from cl_graft.errors import InputError
 from cl_graft.experiments.config import config_from
 from cl_graft.experiments.config.parts import PARTS
-from cl_graft.kinds.text_task import check_task_name
+from cl_graft.kinds.task_name import check_task_name
 from cl_graft.results.data_report import source_notes
 from cl_graft.runtime.settings import fields_of
 
