@@ -153,15 +153,12 @@ def pytest_terminal_summary(terminalreporter) -> None:
 
 
 @pytest.fixture
-def own_registries(monkeypatch: pytest.MonkeyPatch):
+def own_registries():
     """What a test registers is gone after it."""
-    from cl_graft.data.streams import STREAMS
-    from cl_graft.localization.registry import LOCALIZERS
-    from cl_graft.metrics.task_score import METRICS
-    from cl_graft.strategies.registry import STRATEGIES
+    from own_registries import registries_restored
 
-    for registry in (LOCALIZERS, METRICS, STRATEGIES, STREAMS):
-        monkeypatch.setattr(registry, "_entries", dict(registry))
+    with registries_restored():
+        yield
 
 
 @pytest.fixture(scope="session")

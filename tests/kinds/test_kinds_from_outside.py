@@ -5,18 +5,18 @@ import json
 import pytest
 import torch
 from configs import changed
+from own_registries import registries_restored
 
 from cl_graft.banks.open_bank import open_bank
 from cl_graft.banks.verify import verify
 from cl_graft.errors import InputError
 from cl_graft.experiments.run import run, run_folder
 from cl_graft.kinds import KINDS
-from cl_graft.models.heads import HEADS
 
 
 @pytest.fixture(scope="module")
 def multi_label():
-    """Register the kind of the page, unless its test did so before."""
+    """Register the kind of the page while the tests of this module run."""
     import sys
     from pathlib import Path
 
@@ -25,9 +25,9 @@ def multi_label():
         from pages import DOCS, blocks
     finally:
         sys.path.pop(0)
-    if "many.weight" not in HEADS:
+    with registries_restored():
         exec(blocks(DOCS / "guides" / "add_a_kind.md", "python")[0].text, {"__name__": __name__})
-    return KINDS.find("multi_label")
+        yield KINDS.find("multi_label")
 
 
 @pytest.fixture

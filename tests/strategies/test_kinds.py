@@ -85,6 +85,15 @@ def test_tasks_of_tags_do_not_share_a_head_of_classes(data: Path, scenario: str)
         load(data, "names", scenario=scenario)
 
 
+@pytest.mark.parametrize("scenario", ["domain", "class"])
+def test_a_regression_does_not_share_a_head_of_classes(tmp_path: Path, scenario: str):
+    rows = "\n".join(["text,label", *(f"text {n},{n / 4}" for n in range(16))])
+    (tmp_path / "scores.csv").write_text(rows)
+    settings = {"scores.csv": {"kind": "regression"}}
+    with pytest.raises(InputError, match=r"share a head of classes; .* of reg"):
+        load(tmp_path, "scores.csv", scenario=scenario, task_settings=settings)
+
+
 def load(data: Path, *names: str, **stream):
     config = config_with({"tasks": list(names), "data": str(data), "max_train": 8, **stream})
     return load_tasks(config.stream, seed=0)
