@@ -25,9 +25,10 @@ from cl_graft.data.record_files import Columns
 from cl_graft.data.task_place import GENERATED_PREFIX, TaskPlace, find_place
 from cl_graft.data.text_files import Reading
 from cl_graft.errors import InputError
+from cl_graft.kinds.kind import KINDS
 from cl_graft.kinds.prompts import CAUSAL_PROMPTS, PROMPTS, Prompt, default_prompts
 from cl_graft.kinds.rows import Row
-from cl_graft.kinds.text_task import KINDS, TextTask
+from cl_graft.kinds.text_task import TextTask
 
 if TYPE_CHECKING:
     from cl_graft.data.synthetic import GeneratedTask

@@ -1,9 +1,10 @@
 """Kinds of tasks, one file each: what a row holds, how it is encoded, answered and scored."""
 
+from cl_graft.kinds.kind import KINDS, Kind, find_kind, register_kind
 from cl_graft.kinds.prompts import CAUSAL_PROMPTS, PROMPTS, Prompt
 from cl_graft.kinds.rows import Answer, EncodedRows, Row, Span
 from cl_graft.kinds.text_encoding import encode, label_token_ids
-from cl_graft.kinds.text_task import KINDS, Kind, TextTask, find_kind, register_kind
+from cl_graft.kinds.text_task import TextTask
 
 __all__ = [
     "CAUSAL_PROMPTS",

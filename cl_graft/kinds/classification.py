@@ -5,8 +5,9 @@ from __future__ import annotations
 import torch
 
 from cl_graft.errors import InputError, listed
+from cl_graft.kinds.kind import register_kind
 from cl_graft.kinds.one_label import OneLabel, check_labels
-from cl_graft.kinds.text_task import TextTask, register_kind
+from cl_graft.kinds.text_task import TextTask
 
 __all__ = ["Classification"]
 

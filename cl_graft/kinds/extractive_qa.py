@@ -16,10 +16,11 @@ import torch
 from torch import Tensor, nn
 
 from cl_graft.errors import InputError, listed
+from cl_graft.kinds.kind import Kind, register_kind
 from cl_graft.kinds.prompts import Prompt
 from cl_graft.kinds.rows import Answer, EncodedRows, Row, Span
 from cl_graft.kinds.text_encoding import pad_inputs, require_fast
-from cl_graft.kinds.text_task import Kind, TextTask, register_kind
+from cl_graft.kinds.text_task import TextTask
 from cl_graft.metrics.task_score import METRICS, Scorer
 from cl_graft.models import TaskModel
 from cl_graft.models.token_heads import ABSENT, SpanHead

@@ -9,10 +9,11 @@ import torch
 from torch import Tensor, nn
 
 from cl_graft.errors import DamagedFile, InputError
+from cl_graft.kinds.kind import Kind
 from cl_graft.kinds.prompts import Prompt
 from cl_graft.kinds.rows import Answer, EncodedRows, Row
 from cl_graft.kinds.text_encoding import encode_rows
-from cl_graft.kinds.text_task import Kind, TextTask
+from cl_graft.kinds.text_task import TextTask
 from cl_graft.models import TaskModel, linear_head
 
 if TYPE_CHECKING:

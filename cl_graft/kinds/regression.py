@@ -7,8 +7,9 @@ import math
 import torch
 
 from cl_graft.errors import InputError
+from cl_graft.kinds.kind import register_kind
 from cl_graft.kinds.one_label import OneLabel, check_labels
-from cl_graft.kinds.text_task import TextTask, register_kind
+from cl_graft.kinds.text_task import TextTask
 
 __all__ = ["Regression"]
 

@@ -16,10 +16,11 @@ import torch
 from torch import Tensor, nn
 
 from cl_graft.errors import DamagedFile, InputError, listed, nearest
+from cl_graft.kinds.kind import Kind, register_kind
 from cl_graft.kinds.prompts import Prompt
 from cl_graft.kinds.rows import Answer, EncodedRows, Row, Span
 from cl_graft.kinds.text_encoding import pad_inputs, require_fast
-from cl_graft.kinds.text_task import Kind, TextTask, register_kind
+from cl_graft.kinds.text_task import TextTask
 from cl_graft.metrics.span_scores import list_tags
 from cl_graft.metrics.task_score import NO_TARGET
 from cl_graft.models import TaskModel

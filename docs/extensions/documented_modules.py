@@ -144,6 +144,7 @@ MODULES: Mapping[str, tuple[str, ...]] = {
         "cl_graft.data.streams",
         "cl_graft.data.stream_files",
         "cl_graft.kinds.text_task",
+        "cl_graft.kinds.kind",
         "cl_graft.kinds.rows",
         "cl_graft.kinds.one_label",
         "cl_graft.kinds.classification",

@@ -1,0 +1,213 @@
+"""Kinds of tasks: what a row of each holds, and how it is encoded, answered and scored.
+
+Each kind is one class in a file of this room; others are registered from outside.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from torch import Tensor, nn
+
+from cl_graft.errors import InputError
+from cl_graft.kinds.prompts import Prompt
+from cl_graft.kinds.rows import Answer, EncodedRows, Row
+from cl_graft.metrics.task_score import Scorer
+from cl_graft.models import TaskModel
+from cl_graft.runtime.registry import Registry
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase as Tokenizer
+
+    from cl_graft.kinds.text_task import TextTask
+
+__all__ = ["KINDS", "Kind", "find_kind", "register_kind"]
+
+
+class Kind(ABC):
+    """A kind of tasks: what a row holds, how it is encoded, answered and scored.
+
+    A kind is a class in one file, of which one instance is registered. What it does not define is
+    as for classification. Losses need no kind: `cl_graft.metrics.task_loss` goes by the shape of
+    the targets.
+
+    Attributes:
+        name: Name in settings, data and banks.
+        metrics: Names of metrics that fit it; the first is the default.
+        families: Model families that can answer it.
+        columns: Columns that a data set of this kind has, each with its usual names; the first
+            name is that in messages. Empty where `cl_graft.data.columns` reads it.
+        optional: Columns that it may have, likewise.
+        one_label: Whether a row has one label, a class or a number, and nothing else to learn.
+        class_axis: Whether the last axis of its outputs are classes, beside which those of wider
+            tasks can stand.
+        needs_classes: Whether `Row.label` is a class of which training rows are needed; shots then
+            count rows of each class.
+    """
+
+    name: ClassVar[str]
+    metrics: ClassVar[tuple[str, ...]]
+    families: ClassVar[tuple[str, ...]] = ("encoder",)
+    columns: ClassVar[Mapping[str, tuple[str, ...]]] = {}
+    optional: ClassVar[Mapping[str, tuple[str, ...]]] = {}
+    one_label: ClassVar[bool] = False
+    class_axis: ClassVar[bool] = True
+    needs_classes: ClassVar[bool] = False
+
+    @abstractmethod
+    def check(self, task: TextTask) -> None:
+        """Make sure that a task's rows, label names and metric fit together.
+
+        Raises:
+            InputError: If they do not; rows are named by split and number.
+        """
+
+    @abstractmethod
+    def describe(self, task: TextTask) -> str:
+        """Return what a task asks, such as ``"3 classes"``."""
+
+    def describe_entry(self, metadata: Mapping[str, Any]) -> str:
+        """Return what an entry of a bank answers, such as the names of its labels."""
+        return ", ".join(map(str, metadata.get("label_names") or ())) or "number"
+
+    @abstractmethod
+    def count_outputs(self, task: TextTask) -> int:
+        """Return the size of the last axis of a task's outputs: classes; 1 for a number."""
+
+    def read(self, values: Mapping[str, object], place: str) -> object:
+        """Return what a record holds, before label names are known.
+
+        Args:
+            values: Values by column, under the first of a column's usual names; optional columns
+                that the data lack are left out.
+            place: File and line, for messages.
+
+        Raises:
+            InputError: If something is wrong with it.
+        """
+        raise NotImplementedError
+
+    def make_rows(
+        self, drafts: Mapping[str, Sequence[tuple[Any, str]]], declared: Mapping[str, Sequence[str]]
+    ) -> tuple[dict[str, list[Row | InputError]], dict[str, Any]]:
+        """Make rows of what was read, when all splits are known.
+
+        Args:
+            drafts: What `read` returned, with its place, by split; ``"train"`` is among them.
+            declared: Names that the data declare, such as ``"label_names"``, ``"span_types"``.
+
+        Returns:
+            The rows by split, an error where one cannot be used; and fields of the `TextTask`, such
+            as `label_names`.
+        """
+        raise NotImplementedError
+
+    @abstractmethod
+    def encode(
+        self,
+        rows: Sequence[Any],
+        tokenizer: Tokenizer,
+        *,
+        family: str,
+        prompt: Prompt | None,
+        max_length: int,
+        first: int = 0,
+        task: TextTask | None = None,
+    ) -> EncodedRows:
+        """Encode rows for a model family.
+
+        Args:
+            rows: The rows.
+            tokenizer: A tokenizer of transformers.
+            family: Family of the model, one of `families`.
+            prompt: The task's prompt for the family; None for encoders.
+            max_length: Tokens an input, special ones included.
+            first: Number of the first input, where targets hold the numbers of inputs.
+            task: The task; None for texts that are to be answered, whose targets mean nothing.
+
+        Raises:
+            InputError: If the rows, the prompt or the tokenizer do not fit the family.
+        """
+
+    @abstractmethod
+    def make_head(self, model: TaskModel, task: TextTask, *, seed: int) -> nn.Module:
+        """Make the head that answers a task on an encoder; it is not added to the model.
+
+        Args:
+            model: The model.
+            task: The task.
+            seed: Seed of the first values.
+        """
+
+    def scorer(self, task: TextTask, encoded: Mapping[str, EncodedRows]) -> Scorer | None:
+        """Return what scores outputs where a metric needs more than tensors; None elsewhere.
+
+        Args:
+            task: The task.
+            encoded: Rows of the task by split, before they are sorted.
+        """
+        return None
+
+    def metadata(self, task: TextTask) -> dict[str, Any]:
+        """Return what an entry of a bank records of the task to answer it, beside its labels."""
+        return {}
+
+    def row(self, text: str, pair: str | None) -> Row:
+        """Return the row of a text that is to be answered."""
+        return Row(text, pair, 0)
+
+    @abstractmethod
+    def answer(
+        self,
+        outputs: Tensor,
+        encoded: EncodedRows,
+        rows: Sequence[Row],
+        metadata: Mapping[str, Any],
+    ) -> list[Answer]:
+        """Say what outputs mean, one answer a row.
+
+        Args:
+            outputs: Outputs of the model for `encoded.inputs`, fp32, on the CPU.
+            encoded: The encoded rows.
+            rows: The rows.
+            metadata: Metadata of the entry that answered.
+
+        Raises:
+            DamagedFile: If the entry names another number of labels than there are outputs.
+        """
+
+
+def _load_kinds() -> None:
+    # By name, as these modules import this one.
+    for name in ("classification", "regression", "tagging", "extractive_qa"):
+        import_module(f"cl_graft.kinds.{name}")
+
+
+KINDS: Registry[Kind] = Registry("kind of task", group="cl_graft.kinds", load_own=_load_kinds)
+"""Kinds of tasks by name."""
+
+
+def find_kind(metadata: Mapping[str, object]) -> Kind:
+    """Return the kind of a task from the metadata of its entry.
+
+    Raises:
+        InputError: If no such kind is registered.
+    """
+    plain = "regression" if metadata.get("label_names") == [] else "classification"
+    return KINDS.find(str(metadata.get("kind") or plain))
+
+
+def register_kind(kind: type[Kind]) -> type[Kind]:
+    """Register a kind of tasks; used as a decorator of its class.
+
+    A package that is installed beside this one names its module as an entry point of the group
+    ``cl_graft.kinds``.
+
+    Raises:
+        ValueError: If the name is taken.
+    """
+    KINDS.register(kind.name, kind())
+    return kind
