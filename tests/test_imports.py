@@ -51,7 +51,9 @@ OUTSIDE: dict[str, set[str]] = {
         "yaml",
     },
     "data.synthetic": {"torch"},
-    "metrics": {"torch", "numpy", "scipy", "seqeval", "torchmetrics"},
+    "metrics": {
+        *("torch", "numpy", "rouge_score", "sacrebleu", "scipy", "seqeval", "torchmetrics"),
+    },
     "kinds": {"torch", "seqeval", "transformers"},
     "figures": {"matplotlib", "numpy"},
     "strategies": {"torch", "avalanche", "matplotlib", "tensorboard", "transformers"},

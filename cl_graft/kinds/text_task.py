@@ -166,8 +166,8 @@ def _check_header(task: TextTask) -> None:
         kind = KINDS.find(task.kind)
     except InputError as error:
         raise InputError(f"task {task.name!r}: {error}") from None
-    if metric.kind != task.kind:
-        fitting = ", ".join(name for name, one in METRICS.items() if one.kind == task.kind)
+    if task.kind not in metric.kinds:
+        fitting = ", ".join(name for name, one in METRICS.items() if task.kind in one.kinds)
         raise InputError(
             f"task {task.name!r} is a {task.kind.replace('_', ' ')} task: metric {task.metric!r} "
             f"does not fit it; fitting are {fitting}"

@@ -72,12 +72,12 @@ def _check_intents(labels: Tensor) -> None:
         raise ValueError("rows without an intent have no intent_accuracy; use 'span_f1'")
 
 
-@register_metric("answer_f1", kind="extractive_qa", of_texts=True)
+@register_metric("answer_f1", kind=("extractive_qa", "text2text"), of_texts=True)
 def _answer_f1(answers: Sequence[str], right: Sequence[Sequence[str]]) -> float:
     return _average_best(answers, right, _share_words)
 
 
-@register_metric("exact_match", kind="extractive_qa", of_texts=True)
+@register_metric("exact_match", kind=("extractive_qa", "text2text"), of_texts=True)
 def _exact_match(answers: Sequence[str], right: Sequence[Sequence[str]]) -> float:
     return _average_best(answers, right, lambda said, given: float(said == given))
 

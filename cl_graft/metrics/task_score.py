@@ -49,13 +49,15 @@ class Metric:
     Attributes:
         compute: Function of logits, labels and the number of classes that returns the score; of
             `of_texts`, function of the answers and the right answers of each row.
-        kind: Name of the kind of tasks that it scores.
+        kinds: Names of the kinds of tasks that it scores.
         of_texts: Whether it compares texts, not tensors.
+        of_groups: Whether its function gets the group of each row, too.
     """
 
     compute: Callable[..., float]
-    kind: str = "classification"
+    kinds: tuple[str, ...] = ("classification",)
     of_texts: bool = False
+    of_groups: bool = False
 
 
 class Scorer(Protocol):
@@ -71,11 +73,13 @@ class Scorer(Protocol):
         ...
 
 
-METRICS: Registry[Metric] = Registry(
-    "metric",
-    group="cl_graft.metrics",
-    load_own=lambda: import_module("cl_graft.metrics.span_scores"),
-)
+def _load_metrics() -> None:
+    # By name, as these modules import this one.
+    for name in ("span_scores", "text_scores"):
+        import_module(f"cl_graft.metrics.{name}")
+
+
+METRICS: Registry[Metric] = Registry("metric", group="cl_graft.metrics", load_own=_load_metrics)
 """Metrics by name."""
 
 
@@ -83,7 +87,11 @@ _Function = TypeVar("_Function", bound=Callable[..., float])
 
 
 def register_metric(
-    name: str, *, kind: str = "classification", of_texts: bool = False
+    name: str,
+    *,
+    kind: str | tuple[str, ...] = "classification",
+    of_texts: bool = False,
+    of_groups: bool = False,
 ) -> Callable[[_Function], _Function]:
     """Register a function as the metric that tasks can name; used as a decorator.
 
@@ -97,15 +105,18 @@ def register_metric(
 
     Args:
         name: Name of the metric: lower-case letters, digits and underscores.
-        kind: Kind of tasks: ``"classification"``; ``"regression"``, whose logits have shape
-            (n, 1); ``"tagging"``, whose logits have shape (n, L, K) and whose labels, (n, L), are
-            negative at tokens without a tag; or any other that is registered, with logits of shape
-            (n, P, K) and labels of shape (n, P), or as those of rows.
+        kind: Kind of tasks, or several: ``"classification"``; ``"regression"``, whose logits have
+            shape (n, 1); ``"tagging"``, whose logits have shape (n, L, K) and whose labels, (n, L),
+            are negative at tokens without a tag; or any other that is registered, with logits of
+            shape (n, P, K) and labels of shape (n, P), or as those of rows.
         of_texts: Whether the function gets texts: a sequence of n answers, and a sequence of the n
             lists of right answers.
+        of_groups: Whether a function of texts gets a third argument: a sequence of n values, equal
+            where rows belong together, such as the slots of a turn of a dialogue.
 
     Raises:
-        ValueError: If the name is taken, or cannot be a name.
+        ValueError: If the name is taken, or cannot be a name; or if a metric has groups and no
+            texts.
 
     Examples:
         >>> @register_metric("share_of_errors_avoided")
@@ -118,8 +129,12 @@ def register_metric(
             f"the name of a metric is lower-case letters, digits and underscores, got {name!r}"
         )
 
+    if of_groups and not of_texts:
+        raise ValueError(f"the metric {name!r} of groups compares texts; pass of_texts=True")
+
     def register(function: _Function) -> _Function:
-        METRICS.register(name, Metric(function, kind, of_texts))
+        kinds = (kind,) if isinstance(kind, str) else kind
+        METRICS.register(name, Metric(function, kinds, of_texts, of_groups))
         return function
 
     return register
@@ -162,7 +177,7 @@ def score(
     found = METRICS.find(metric) if isinstance(metric, str) else None
     if found is not None and found.of_texts:
         raise ValueError(f"the metric {metric!r} compares texts; pass the scorer of the task")
-    rows = found is not None and found.kind in ("classification", "regression")
+    rows = found is not None and not {"classification", "regression"}.isdisjoint(found.kinds)
     fitting = labels.shape == logits.shape[:-1] and (logits.ndim == 2 or not rows)
     if found is not None and (not fitting or 0 in logits.shape):
         wanted = ("(n, K)", "(n,)") if rows else ("(n, P, K)", "(n, P)")

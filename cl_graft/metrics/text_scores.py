@@ -1,0 +1,130 @@
+"""Scores of generated texts beside one or several right ones.
+
+All are in [0, 1]. `exact_match` and `answer_f1`, which ignore punctuation and articles as SQuAD's
+script does, stand in `cl_graft.metrics.span_scores`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Hashable, Sequence
+from decimal import Decimal
+from typing import Any
+
+from cl_graft.metrics.task_score import register_metric
+
+__all__ = ["find_number"]
+
+_NUMBER = re.compile(
+    r"(?:(?<!\w)[-−])?"  # a sign, and no hyphen of a range
+    r"(?:(?:\d{1,3}(?:,\d{3})+(?!\d)|\d+)(?:\.\d+)?|\.\d+)"
+)
+_FINAL = "####"
+
+
+@register_metric("text_match", kind="text2text", of_texts=True)
+def _text_match(answers: Sequence[str], right: Sequence[Sequence[str]]) -> float:
+    """Return the share of answers that are a right one, but for case and white space."""
+    return _average([float(_is_right(*row)) for row in zip(answers, right, strict=True)])
+
+
+@register_metric("rouge_l", kind="text2text", of_texts=True)
+def _rouge_l(answers: Sequence[str], right: Sequence[Sequence[str]]) -> float:
+    """Return the mean F-measure of ROUGE-L with Porter's stems, of each row's nearest reference.
+
+    As the evaluation of Super-NaturalInstructions (https://arxiv.org/abs/2204.07705).
+    """
+    from rouge_score.rouge_scorer import RougeScorer
+
+    scorer = RougeScorer(["rougeL"], use_stemmer=True)
+
+    def compare(said: str, given: str) -> float:
+        return float(scorer.score(given, said)["rougeL"].fmeasure)
+
+    return _average(
+        [
+            max(compare(said, given) for given in texts)
+            for said, texts in zip(answers, right, strict=True)
+        ]
+    )
+
+
+@register_metric("bleu", kind="text2text", of_texts=True)
+def _bleu(answers: Sequence[str], right: Sequence[Sequence[str]]) -> float:
+    """Return the BLEU of all rows together, by sacrebleu (https://arxiv.org/abs/1804.08771)."""
+    from sacrebleu import corpus_bleu
+
+    return corpus_bleu(list(answers), _by_place(right), force=True).score / 100
+
+
+@register_metric("chrf", kind="text2text", of_texts=True)
+def _chrf(answers: Sequence[str], right: Sequence[Sequence[str]]) -> float:
+    """Return the chrF2 of all rows together, by sacrebleu (https://aclanthology.org/W15-3049)."""
+    from sacrebleu import corpus_chrf
+
+    return corpus_chrf(list(answers), _by_place(right)).score / 100
+
+
+@register_metric("number_match", kind="text2text", of_texts=True)
+def _number_match(answers: Sequence[str], right: Sequence[Sequence[str]]) -> float:
+    """Return the share of answers whose number is that of a right one.
+
+    As GSM8K is scored (https://arxiv.org/abs/2110.14168); an answer without a number is wrong.
+    """
+    found = [find_number(said) for said in answers]
+    return _average(
+        [
+            float(number is not None and any(find_number(text) == number for text in texts))
+            for number, texts in zip(found, right, strict=True)
+        ]
+    )
+
+
+@register_metric("joint_goal_accuracy", kind="text2text", of_texts=True, of_groups=True)
+def _joint_goal_accuracy(
+    answers: Sequence[str], right: Sequence[Sequence[str]], groups: Sequence[Hashable]
+) -> float:
+    """Return the share of groups, turns of dialogues, of which every answer is right.
+
+    As for dialogue states (https://arxiv.org/abs/1909.05855); answers are compared as `text_match`
+    does.
+    """
+    all_right: dict[Hashable, bool] = {}
+    for said, texts, group in zip(answers, right, groups, strict=True):
+        all_right[group] = all_right.get(group, True) and _is_right(said, texts)
+    return _average([float(one) for one in all_right.values()])
+
+
+def find_number(text: str) -> Decimal | None:
+    """Return the number that a text answers: that after the last ``####``, else its last one.
+
+    Thousands separators, signs and trailing zeros are read: ``"$1,200.50"`` is 1200.5. None where
+    there is no number.
+    """
+    _, mark, final = text.rpartition(_FINAL)
+    found = _NUMBER.findall(final)
+    if not found:
+        return None
+    number = found[0] if mark else found[-1]
+    return Decimal(number.replace(",", "").replace("−", "-"))
+
+
+def _is_right(said: str, texts: Sequence[str]) -> bool:
+    return any(_plain(said) == _plain(given) for given in texts)
+
+
+def _plain(text: str) -> str:
+    """Return a text in one case, with single blanks between its words."""
+    return " ".join(text.casefold().split())
+
+
+def _average(values: Sequence[float]) -> float:
+    return sum(values) / len(values)
+
+
+def _by_place(right: Sequence[Sequence[str]]) -> list[list[Any]]:
+    """Return the first reference of each row, then the second; None where a row has fewer."""
+    most = max(map(len, right))
+    return [
+        [texts[place] if place < len(texts) else None for texts in right] for place in range(most)
+    ]
