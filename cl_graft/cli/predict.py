@@ -45,7 +45,7 @@ def predict_command(
         typer.Option(
             metavar="FILE",
             help="A text a line (.txt; a tab parts pairs), or a row (.csv, .tsv, .jsonl, "
-            ".parquet); - is stdin.",
+            ".json, .parquet); - is stdin.",
             show_default=False,
         ),
     ] = None,

@@ -22,6 +22,7 @@ from cl_graft.data.record_files import (
     Columns,
     RecordFile,
     explain_unread_kind,
+    is_record_file,
     read_records,
     strip_suffix,
 )
@@ -32,7 +33,7 @@ __all__ = ["explain_missing", "has_rows", "read_rows", "read_train_records"]
 
 _SPLITS: Mapping[str, tuple[str, ...]] = {
     "train": ("train", "training"),
-    "dev": ("dev", "validation", "valid", "val", "validation_matched"),
+    "dev": ("dev", "validation", "valid", "val", "eval", "validation_matched"),
     "test": ("test",),
 }
 
@@ -124,7 +125,7 @@ def read_train_records(path: Path, *, reading: Reading | None = None) -> RecordF
 def has_rows(path: Path) -> bool:
     """Whether `path` is a file or folder that `read_rows` would try to read."""
     if path.is_file():
-        return strip_suffix(path.name) is not None
+        return is_record_file(path)
     return path.is_dir() and (is_saved_dataset(path) or "train" in _find_candidates(path))
 
 

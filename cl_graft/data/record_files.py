@@ -1,4 +1,4 @@
-"""The readers of files of records: jsonl, csv, tsv and parquet, each record with its place.
+"""The readers of files of records: JSON, csv, tsv and parquet, each record with its place.
 
 A file is read whole, up to limits: of its bytes, its rows, a line, and the memory that its rows
 take, which can be many times what the file has. What is wrong with a file (missing, damaged,
@@ -10,18 +10,22 @@ ragged row, another encoding) names the line too, and is an error or counted, as
 from __future__ import annotations
 
 import csv
-import json
-import re
+import gzip
+import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
-from typing import Any
 
 from cl_graft.data.bad_rows import BadRows
 from cl_graft.data.delimited_text import LongLine, allow_long_fields, read_table_rows
+from cl_graft.data.json_text import (
+    is_list,
+    read_json_lines,
+    read_json_list,
+    refuse_damaged,
+)
 from cl_graft.data.parquet import read_parquet
-from cl_graft.data.text_files import MAX_LINE, Reading, check_rows, find_lines, read_text
+from cl_graft.data.text_files import Reading, check_rows, find_lines, read_text
 from cl_graft.errors import InputError
 
 __all__ = [
@@ -31,12 +35,16 @@ __all__ = [
     "RecordFile",
     "collect_records",
     "explain_unread_kind",
+    "is_record_file",
     "parse_records",
     "read_records",
     "strip_suffix",
 ]
 
-SUFFIXES = (".jsonl", ".jsonl.gz", ".csv", ".csv.gz", ".tsv", ".tsv.gz", ".parquet")
+SUFFIXES = (
+    *(".jsonl", ".jsonl.gz", ".json", ".json.gz", ".csv", ".csv.gz", ".tsv", ".tsv.gz"),
+    ".parquet",
+)
 
 _SPREADSHEETS = (".xlsx", ".xls", ".xlsm", ".xlsb", ".ods", ".numbers")
 _DOCUMENTS = (".docx", ".doc", ".odt", ".pdf", ".rtf", ".pptx", ".html", ".htm", ".xml")
@@ -44,7 +52,7 @@ _ARCHIVES = (".zip", ".tar", ".tgz", ".tar.gz", ".7z", ".rar", ".xz", ".bz2", ".
 
 _MEMORY_A_BYTE = 8
 _BYTES_A_VALUE = 64
-_NOT_DECODED = re.compile("[\udc80-\udcff]")
+_BYTES_PEEKED = 1000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,6 +109,20 @@ def strip_suffix(name: str) -> str | None:
     return None
 
 
+def is_record_file(path: Path) -> bool:
+    """Whether a file is of a format read here; a `.json` is if it begins as a list."""
+    if strip_suffix(path.name) is None:
+        return False
+    name = path.name.lower()
+    if not name.endswith((".json", ".json.gz")):
+        return True
+    try:
+        with gzip.open(path) if name.endswith(".gz") else path.open("rb") as file:
+            return is_list(file.read(_BYTES_PEEKED))
+    except (OSError, EOFError, zlib.error):
+        return True  # who reads it says what is wrong with it
+
+
 def explain_unread_kind(path: Path, read: Iterable[str] = SUFFIXES) -> str:
     """Say that a file is of no kind that is `read`, and how to make one of it."""
     name = path.name.lower()
@@ -111,7 +133,7 @@ def explain_unread_kind(path: Path, read: Iterable[str] = SUFFIXES) -> str:
     elif name.endswith(_ARCHIVES):
         how = "an archive: unpack it, and name the file or folder in it"
     elif name.endswith((".json", ".json.gz")):
-        how = "JSON lines (one object a line) are called .jsonl"
+        how = "a .json holds a list of objects; JSON lines (one object a line) are called .jsonl"
     else:
         how = "save the table as one of them"
     return f"{path}: unknown kind of file; read are {', '.join(read)}; {how}"
@@ -124,7 +146,8 @@ def read_records(
 
     A `.csv` is comma-separated, or semicolon-separated if its header holds semicolons and no comma.
     A `.tsv` is read with quotes as csv has them; if that fails, every quote is literal (GLUE's
-    files are written so). Empty lines are passed over. A byte order mark is dropped.
+    files are written so). A `.json` is one list of objects. Empty lines are passed over. A byte
+    order mark is dropped.
 
     Args:
         path: The file.
@@ -138,7 +161,7 @@ def read_records(
     reading, bad = reading or Reading(), bad_rows or BadRows()
     if not path.is_file():
         raise InputError(f"{path}: there is no such file")
-    if strip_suffix(path.name) is None:
+    if not is_record_file(path):
         raise InputError(explain_unread_kind(path))
     kind = path.name.lower().removesuffix(".gz").rsplit(".", 1)[1]
     if kind != "parquet":
@@ -164,7 +187,7 @@ def parse_records(
 
     Args:
         text: The text.
-        kind: ``"jsonl"``, ``"csv"`` or ``"tsv"``.
+        kind: ``"jsonl"``, ``"json"``, ``"csv"`` or ``"tsv"``.
         place: Name of the file in messages.
         reading: Limits.
         bad_rows: Collects rows that cannot be read; None means they are errors.
@@ -175,8 +198,11 @@ def parse_records(
     reading, bad = reading or Reading(), bad_rows or BadRows()
     if not text.strip():
         raise InputError(f"{place}: the file is empty")
-    if kind == "jsonl":
-        records = collect_records(str(place), _read_json_lines(place, text, bad), reading)
+    if kind in ("jsonl", "json"):
+        values = (
+            read_json_list(text, place) if kind == "json" else read_json_lines(text, place, bad)
+        )
+        records = collect_records(str(place), (Record(*each) for each in values), reading)
         columns = tuple(dict.fromkeys(name for record in records for name in record.values))
     else:
         columns, records = _read_table(place, text, kind, reading, bad)
@@ -192,7 +218,8 @@ def _make_record_file(
 ) -> RecordFile:
     """Refuse a file without rows."""
     if not records and str(path) not in bad.counts:
-        header = "" if path.name.lower().endswith(".parquet") else "a header but "
+        table = path.name.lower().removesuffix(".gz").endswith((".csv", ".tsv"))
+        header = "a header but " if table else ""
         raise InputError(f"{path}: the file has {header}no rows")
     bad.refuse_none_left(str(path), len(records))
     return RecordFile(str(path), columns, records, class_names)
@@ -233,52 +260,6 @@ def _measure_memory(values: object) -> int:
         elif isinstance(value, list | tuple):
             left.extend(value)
     return size
-
-
-def _read_json_lines(path: Path, text: str, bad: BadRows) -> Iterator[Record]:
-    for number, found in enumerate(find_lines(text), start=1):
-        line, place = found[0].rstrip("\r\n"), f"{path}:{number}"
-        if not line.strip():
-            continue
-        try:
-            yield Record(_read_json_object(line, place), place)
-        except InputError as fault:
-            bad.add(str(path), str(fault))
-
-
-def _read_json_object(line: str, place: str) -> dict[str, object]:
-    if len(line) > MAX_LINE:
-        raise InputError(
-            f"{place}: the line has {len(line):,} characters, the limit is {MAX_LINE:,}"
-        )
-    _refuse_damaged(line, place)
-    try:
-        values = json.loads(line, object_pairs_hook=partial(_refuse_doubled_names, place))
-    except json.JSONDecodeError as error:
-        whole = line.strip() in ("{", "[") or line.lstrip().startswith("[")
-        raise InputError(
-            f"{place}: not valid JSON ({error.msg} at column {error.colno}); each line must hold "
-            f"one JSON object{', and this is one document over many lines' if whole else ''}"
-        ) from None
-    except InputError:
-        raise
-    except (ValueError, RecursionError) as error:  # numbers and nesting beyond what Python reads
-        reason = str(error).split(";", 1)[0]
-        raise InputError(f"{place}: JSON that cannot be read ({reason})") from None
-    if not isinstance(values, dict):
-        raise InputError(
-            f"{place}: each line must hold one JSON object, got {type(values).__name__}"
-        )
-    return values
-
-
-def _refuse_doubled_names(place: str, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    values = dict(pairs)
-    if len(values) < len(pairs):
-        seen: set[str] = set()
-        name = next(name for name, _ in pairs if name in seen or seen.add(name))
-        raise InputError(f"{place}: the name {name!r} stands twice in one JSON object")
-    return values
 
 
 def _read_table(
@@ -322,7 +303,7 @@ def _read_header(path: Path, rows: Iterator[tuple[int, list[str] | csv.Error]]) 
     if isinstance(fields, csv.Error):
         raise InputError(f"{place}: the header is not readable ({fields})")
     for field in fields:
-        _refuse_damaged(field, place)
+        refuse_damaged(field, place)
     header = [name.strip() for name in fields]
     if len(set(header)) != len(header):
         raise InputError(f"{place}: the header names a column twice: {header}")
@@ -359,14 +340,5 @@ def _match_header(
             f"({', '.join(header[:20])}); a field with {delimiter!r} in it needs quotes"
         )
     for field in fields:
-        _refuse_damaged(field, place)
+        refuse_damaged(field, place)
     return dict(zip(header, fields, strict=True))
-
-
-def _refuse_damaged(text: str, place: str) -> None:
-    """Refuse bytes of another encoding, which `read_text` left as surrogates, and NUL."""
-    if "\0" in text:
-        raise InputError(f"{place}: there is a NUL byte; the file is damaged, or not text")
-    if found := _NOT_DECODED.search(text):
-        byte = ord(found[0]) - 0xDC00
-        raise InputError(f"{place}: byte 0x{byte:02x} is not of the file's encoding")

@@ -27,7 +27,7 @@ CONTENT = st.one_of(st.lists(PIECES, max_size=40).map(b"".join), st.binary(max_s
 SETTINGS = settings(max_examples=150)
 
 
-@pytest.mark.parametrize("name", ["a.csv", "a.tsv", "a.jsonl", "a.parquet", "a.csv.gz"])
+@pytest.mark.parametrize("name", ["a.csv", "a.tsv", "a.jsonl", "a.json", "a.parquet", "a.csv.gz"])
 @pytest.mark.parametrize("on_bad_row", ["error", "skip"])
 def test_any_bytes_are_rows_or_an_input_error(name, on_bad_row):
     @SETTINGS

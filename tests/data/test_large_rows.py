@@ -56,6 +56,15 @@ class Wrapped(pa.ExtensionType):
         return cls()
 
 
+def test_an_item_of_a_list_is_no_longer_than_a_line_may_be(tmp_path):
+    path = tmp_path / "a.json"
+    path.write_text('[{"text": "' + "a" * 100_000 + '", "label": "b"}]')
+    assert len(read_records(path).records) == 1
+    path.write_text('[{"text": [' + "[]," * (MAX_LINE // 3) + "[]]}]")
+    with pytest.raises(InputError, match="8,000,000 characters"):
+        read_records(path)
+
+
 @pytest.mark.parametrize("kind", [pa.string(), pa.large_string(), pa.binary()])
 @pytest.mark.parametrize("stored", [True, False])
 def test_a_parquet_dictionary_counts_as_often_as_rows_have_its_values(tmp_path, kind, stored):

@@ -23,6 +23,12 @@ RECORDS = [
 ROWS = tuple(Row(r["text"], None, int(r["label"] == "good")) for r in RECORDS)
 
 
+def write_list(path: Path, records: list[dict], indent: int | None = None) -> Path:
+    text = json.dumps(records, ensure_ascii=False, indent=indent).encode()
+    path.write_bytes(gzip.compress(text) if path.suffix == ".gz" else text)
+    return path
+
+
 def write_lines(path: Path, records: list[dict]) -> Path:
     text = "".join(json.dumps(record, ensure_ascii=False) + "\n" for record in records)
     path.parent.mkdir(exist_ok=True)
@@ -53,6 +59,8 @@ def write_any(folder: Path, name: str) -> Path:
     path = folder / name
     if "jsonl" in name:
         return write_lines(path, RECORDS)
+    if "json" in name:
+        return write_list(path, RECORDS, 2 if name == "indented.json" else None)
     if name.endswith("parquet"):
         return write_parquet(path, RECORDS)
     if name == "semicolon.csv":
@@ -64,7 +72,10 @@ def write_any(folder: Path, name: str) -> Path:
 
 @pytest.mark.parametrize(
     "name",
-    ["a.jsonl", "a.jsonl.gz", "a.csv", "a.tsv", "a.parquet", "bom.csv", "semicolon.csv", "A.CSV"],
+    [
+        *("a.jsonl", "a.jsonl.gz", "a.json", "a.json.gz", "indented.json"),
+        *("a.csv", "a.tsv", "a.parquet", "bom.csv", "semicolon.csv", "A.CSV"),
+    ],
 )
 def test_every_format_gives_the_same_rows(tmp_path: Path, name: str):
     path = write_any(tmp_path, name)
@@ -103,7 +114,7 @@ def test_a_folder_gives_its_splits_in_any_formats(tmp_path: Path):
     assert read.splits == {"train": ROWS, "dev": ROWS[:4], "test": ROWS[:2]}
 
 
-@pytest.mark.parametrize("split", ["dev", "valid", "val", "validation"])
+@pytest.mark.parametrize("split", ["dev", "valid", "val", "eval", "validation"])
 def test_a_dev_file_has_many_names(tmp_path: Path, split: str):
     write_lines(tmp_path / "train.jsonl", RECORDS)
     write_lines(tmp_path / f"{split}.jsonl", RECORDS)
@@ -264,6 +275,7 @@ def test_a_tsv_with_lone_quotes_is_read_literally(tmp_path: Path):
 
 
 GOOD = '{"text": "a", "label": "x"}\n{"text": "b", "label": "y"}\n'
+LIST = '[{"text": "a", "label": "x"},\n{"text": " ", "label": "y"}'
 
 
 @pytest.mark.parametrize(
@@ -292,6 +304,14 @@ GOOD = '{"text": "a", "label": "x"}\n{"text": "b", "label": "y"}\n'
         ("a.csv", "text,label\n", r"a\.csv: the file has a header but no rows"),
         ("a.csv", "text,label\n ,x\nb,y\n", r"a\.csv:2: column 'text' is empty"),
         ("a.tsv", "text\tlabel\na\tx\nb\n", r"a\.tsv:3: 1 fields, but the header has 2"),
+        ("a.json", "[]", r"a\.json: the file has no rows"),
+        ("a.json", "[1]", r"a\.json:1, item 1: each item of the list must be an object"),
+        ("a.json", LIST + "]", r"a\.json:2, item 2: .*'text' is empty"),
+        ("a.json", LIST, r"a\.json:2: after 2 items there is the end of the file"),
+        ("a.json", LIST + "]\n[]", r"a\.json:2: after 2 items there is more text"),
+        ("a.json", LIST + ', {"text"}]', r"a\.json:2, item 3: not valid JSON"),
+        ("a.json", LIST + ', {"a": 1, "a": 2}]', r"a\.json:2, item 3: the name 'a' stands twice"),
+        ("a.json", GOOD, r"a\.json: unknown .*JSON lines \(one object a line\) are called \.jsonl"),
         ("a.txt", "text", r"a\.txt: unknown kind of file; read are \.jsonl"),
         ("a.jsonl.gz", GOOD, r"a\.jsonl\.gz: not an intact gzip archive"),
         ("a.parquet", GOOD, r"a\.parquet: not an intact parquet file"),

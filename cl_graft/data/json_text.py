@@ -1,0 +1,155 @@
+"""JSON objects in a text: one a line, or those of one list, each with its place."""
+
+from __future__ import annotations
+
+import codecs
+import json
+import re
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from cl_graft.data.bad_rows import BadRows
+from cl_graft.data.text_files import MAX_LINE, find_lines
+from cl_graft.errors import InputError
+
+__all__ = ["is_list", "read_json_lines", "read_json_list", "refuse_damaged"]
+
+_NOT_DECODED = re.compile("[\udc80-\udcff]")
+_BLANKS = re.compile(r"[ \t\r\n]*")
+_USUAL_LENGTH = 1 << 16
+
+
+def is_list(start: bytes) -> bool:
+    """Whether a text that starts so may be a JSON list, in UTF-8 or UTF-16."""
+    for mark in (codecs.BOM_UTF8, codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
+        start = start.removeprefix(mark)
+    return start.replace(b"\0", b"").lstrip().startswith(b"[")
+
+
+def read_json_lines(text: str, path: Path, bad: BadRows) -> Iterator[tuple[dict[str, object], str]]:
+    """Walk over the objects of JSON lines and their places; `bad` takes lines that hold none."""
+    for number, found in enumerate(find_lines(text), start=1):
+        line, place = found[0].rstrip("\r\n"), f"{path}:{number}"
+        if not line.strip():
+            continue
+        try:
+            yield _read_line(line, place), place
+        except InputError as fault:
+            bad.add(str(path), str(fault))
+
+
+def read_json_list(text: str, path: Path) -> Iterator[tuple[dict[str, object], str]]:
+    """Walk over the objects of a list and their places, ``"file:line, item n"``.
+
+    Raises:
+        InputError: If the text is no list of objects; what follows a fault cannot be read.
+    """
+    at, line, number = _skip(text, 0), 1, 0
+    seen = 0
+    end = "]"
+    if text[at : at + 1] != "[":
+        raise InputError(f"{path}: expected a JSON list of objects, as in [{{…}}, {{…}}]")
+    while True:
+        at = _skip(text, at + 1)
+        line, seen = line + text.count("\n", seen, at), at
+        place = f"{path}:{line}, item {number + 1}"
+        if number == 0 and text[at : at + 1] == end:
+            break
+        values, at = _read_item(text, at, place)
+        number += 1
+        yield values, place
+        at = _skip(text, at)
+        if text[at : at + 1] != ",":
+            break
+    if text[at : at + 1] != end or text[_skip(text, at + 1) :]:
+        line += text.count("\n", seen, at)
+        what = "more text" if at < len(text) else "the end of the file"
+        raise InputError(
+            f"{path}:{line}: after {number:,} items there is {what}, where the list should go on "
+            "or end; the file was probably cut off, or written to twice"
+        )
+
+
+def refuse_damaged(text: str, place: str) -> None:
+    """Refuse bytes of another encoding, which `read_text` left as surrogates, and NUL.
+
+    Raises:
+        InputError: If there are some.
+    """
+    if "\0" in text:
+        raise InputError(f"{place}: there is a NUL byte; the file is damaged, or not text")
+    if found := _NOT_DECODED.search(text):
+        byte = ord(found[0]) - 0xDC00
+        raise InputError(f"{place}: byte 0x{byte:02x} is not of the file's encoding")
+
+
+def _skip(text: str, at: int) -> int:
+    """Return where the blanks from an offset on end."""
+    found = _BLANKS.match(text, at)
+    return at if found is None else found.end()
+
+
+def _read_item(text: str, at: int, place: str) -> tuple[dict[str, object], int]:
+    """Read the object at an offset; returns it, and where it ends."""
+    if text[at : at + 1] != "{":
+        raise InputError(f"{place}: each item of the list must be an object, as in {{…}}")
+    decoder = json.JSONDecoder(object_pairs_hook=partial(_refuse_doubled_names, place))
+    most = _USUAL_LENGTH  # no more is parsed than an item may have; most have little
+    while True:
+        part = text[at : at + most]
+        try:
+            values, length = decoder.raw_decode(part)
+        except json.JSONDecodeError as error:
+            is_part = at + most < len(text)
+            if is_part and most < MAX_LINE:
+                most = MAX_LINE
+                continue
+            limit = f", in the {MAX_LINE:,} characters that an item may have" if is_part else ""
+            raise InputError(f"{place}: not valid JSON ({error.msg}{limit})") from None
+        except InputError:
+            raise
+        except (ValueError, RecursionError) as error:
+            raise InputError(_explain_unread(error, place)) from None
+        refuse_damaged(part[:length], place)
+        return values, at + length
+
+
+def _read_line(line: str, place: str) -> dict[str, object]:
+    if len(line) > MAX_LINE:
+        raise InputError(
+            f"{place}: the line has {len(line):,} characters, the limit is {MAX_LINE:,}"
+        )
+    refuse_damaged(line, place)
+    try:
+        values = json.loads(line, object_pairs_hook=partial(_refuse_doubled_names, place))
+    except json.JSONDecodeError as error:
+        whole = line.strip() in ("{", "[") or line.lstrip().startswith("[")
+        raise InputError(
+            f"{place}: not valid JSON ({error.msg} at column {error.colno}); each line must hold "
+            f"one JSON object{', and this is one document over many lines' if whole else ''}"
+        ) from None
+    except InputError:
+        raise
+    except (ValueError, RecursionError) as error:
+        raise InputError(_explain_unread(error, place)) from None
+    if not isinstance(values, dict):
+        raise InputError(
+            f"{place}: each line must hold one JSON object, got {type(values).__name__}"
+        )
+    return values
+
+
+def _explain_unread(error: Exception, place: str) -> str:
+    """Say that numbers or nesting are beyond what Python reads."""
+    return f"{place}: JSON that cannot be read ({str(error).split(';', 1)[0]})"
+
+
+def _refuse_doubled_names(place: str, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    values = dict(pairs)
+    if len(values) < len(pairs):
+        seen: set[str] = set()
+        name = next(name for name, _ in pairs if name in seen or seen.add(name))
+        raise InputError(f"{place}: the name {name!r} stands twice in one JSON object")
+    return values
