@@ -21,7 +21,8 @@ def plan_command(
         str,
         typer.Argument(
             metavar="MODEL|CONFIG.yaml",
-            help="'minilm', a hub name, or a folder with a config.json; or the config of a run.",
+            help="'minilm', a hub name, a folder with a config.json, or a GGUF file; or the "
+            "config of a run.",
         ),
     ],
     classes: Annotated[

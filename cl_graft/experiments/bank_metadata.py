@@ -109,12 +109,14 @@ def base_hashes(loaded: Loaded) -> BaseHashes:
 
 
 def checkpoint_files(folder: Path) -> dict[str, str]:
-    """Return the SHA-256 of the files of a checkpoint, by name.
+    """Return the SHA-256 of the files of a checkpoint, by name; a GGUF file is all of one.
 
     Fingerprints go over what was loaded. Files hold more (an epsilon in the config, a tensor that
     the family does not use), and every bit of them counts here. Weights as pickles are left out
     where there are safetensors, as in loading.
     """
+    if folder.is_file():
+        return {folder.name: file_sha256(folder)}
     if not (folder / "config.json").is_file():
         return {}
     files = [path for path in folder.iterdir() if path.is_file()]
@@ -138,7 +140,7 @@ def base_identity(loaded: Loaded, config: ExperimentConfig, *, seed: int) -> Bas
     folder, hashes = Path(loaded.name).expanduser(), base_hashes(loaded)
     identity = BaseIdentity(
         fingerprint=hashes.fingerprint,
-        model=str(folder.resolve()) if folder.is_dir() else loaded.name,
+        model=str(folder.resolve()) if folder.exists() else loaded.name,
         dtype=config.model.dtype,
         metadata={
             "family": config.model.family,

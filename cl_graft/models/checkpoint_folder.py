@@ -14,8 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from cl_graft.errors import InputError, first_line
+from cl_graft.models.gguf_file import count_tensors
 
-__all__ = ["check_model_folder"]
+__all__ = ["check_model_folder", "check_model_sizes"]
 
 _MOST_JSON_BYTES = 200_000_000
 _LAYERS = re.compile(r"layer|depth|blocks$")
@@ -82,21 +83,43 @@ def _check_config(config: Mapping[str, Any], folder: Path, name: str) -> None:
         most_layers = _FREE_LAYERS + (size // 100_000 if tensors is None else tensors)
     else:
         size, most_layers = _BYTES_WITHOUT_WEIGHTS, _LAYERS_WITHOUT_WEIGHTS
+    _check_sizes(config, name, "config.json", size=size, most_layers=most_layers)
+
+
+def check_model_sizes(config: Mapping[str, Any], gguf: Path, *, name: str) -> None:
+    """Refuse a config whose sizes its GGUF file cannot have, by the rules of a folder's.
+
+    Args:
+        config: The config.
+        gguf: The file.
+        name: Name of the model in messages.
+
+    Raises:
+        InputError: If there is such a size.
+    """
+    size = gguf.stat().st_size + _FREE_BYTES
+    most_layers = _FREE_LAYERS + count_tensors(gguf, name=name)
+    _check_sizes(config, name, "header", size=size, most_layers=most_layers)
+
+
+def _check_sizes(
+    config: Mapping[str, Any], name: str, file: str, *, size: int, most_layers: int
+) -> None:
     for part in _walk_objects(config):
         numbers = {key: value for key, value in part.items() if type(value) is int}
         layers = {key: value for key, value in numbers.items() if _LAYERS.search(key)}
         for key, value in layers.items():
             if value > most_layers:
-                raise _make_error(name, key, value, f"its files allow for {most_layers:,}")
+                raise _make_error(name, file, key, value, f"its files allow for {most_layers:,}")
         depth = max(layers.values(), default=1)
         for key in _WIDTHS:
             if depth * numbers.get(key, 0) ** 2 > _PARAMETERS_A_BYTE * size:
                 raise _make_error(
-                    name, key, numbers[key], f"too wide for the {size:,} bytes of its files"
+                    name, file, key, numbers[key], f"too wide for the {size:,} bytes of its files"
                 )
         for key, value in numbers.items():
             if _SIZE.search(key) and value > size:
-                raise _make_error(name, key, value, f"its files have {size:,} bytes")
+                raise _make_error(name, file, key, value, f"its files have {size:,} bytes")
 
 
 def _count_tensors(folder: Path) -> int | None:
@@ -163,8 +186,8 @@ def _walk_objects(tree: object) -> Iterator[dict[str, Any]]:
             left.extend(reversed(value))
 
 
-def _make_error(name: str, key: str, value: int, why: str) -> InputError:
+def _make_error(name: str, file: str, key: str, value: int, why: str) -> InputError:
     return InputError(
-        f"{name!r}: {key} in its config.json is {value:,}, {why}; the config is damaged, or that "
-        "of another model"
+        f"{name!r}: {key} in its {file} is {value:,}, {why}; the {file.removesuffix('.json')} is "
+        "damaged, or that of another model"
     )

@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any, cast
 import torch
 
 from cl_graft.errors import InputError, find, first_line, nearest
-from cl_graft.models.checkpoint_folder import check_model_folder
+from cl_graft.models.checkpoint_folder import check_model_folder, check_model_sizes
+from cl_graft.models.gguf_file import find_gguf, hidden_bars, make_gguf_error, make_plain
 from cl_graft.models.input_limits import check_vocabulary
 from cl_graft.models.quiet import quiet
 from cl_graft.models.task_model import FAMILIES, TaskModel
@@ -60,7 +61,7 @@ class Loaded:
         model: Model in eval mode, on the CPU, without heads.
         tokenizer: The tokenizer saved with the model.
         name: Name that was asked for.
-        path: The local folder the files came from.
+        path: The local folder the files came from, or the GGUF file.
     """
 
     model: TaskModel
@@ -85,11 +86,13 @@ class _Source:
         name: Folder or hub id for `from_pretrained`.
         local_only: Whether nothing is downloaded.
         why: Text for the error where no config can be read; empty where one was found.
+        gguf: GGUF file in the folder that holds all; None where there is none.
     """
 
     name: str
     local_only: bool
     why: str
+    gguf: Path | None = None
 
 
 def load_model(
@@ -105,7 +108,8 @@ def load_model(
     """Load a pretrained model.
 
     Args:
-        name: A folder with `config.json`, weights and tokenizer; a hub id such as
+        name: A folder with `config.json`, weights and tokenizer; a GGUF file, which is
+            de-quantized, or a folder with one and no config; a hub id such as
             `"FacebookAI/roberta-base"`; or `"minilm"`, the all-MiniLM-L6-v2 of the installed demo
             package, else from the hub.
         family: `"encoder"`, `"masked_lm"` or `"causal_lm"`.
@@ -123,11 +127,7 @@ def load_model(
     """
     check_types(dtype, precision)
     source = _find_for(name, family, revision)
-    options: dict[str, Any] = {
-        "local_files_only": source.local_only,
-        "trust_remote_code": trust_remote_code,
-        **({"revision": revision} if revision else {}),
-    }
+    options = _make_options(source, trust_remote_code, revision)
     with quiet():
         config = _read_config(name, source, options)
         _check_family(name, family, config)
@@ -142,7 +142,8 @@ def load_model(
         name=name,
         precision=precision,
     )
-    return Loaded(model.eval(), tokenizer, name, _find_folder(source.name, revision))
+    path = source.gguf or _find_folder(source.name, revision)
+    return Loaded(model.eval(), tokenizer, name, path)
 
 
 def check_types(dtype: str, precision: str) -> None:
@@ -165,7 +166,7 @@ def read_config(
 ) -> PreTrainedConfig:
     """Read the config of a model and nothing else; arguments and errors as in `load_model`."""
     source = _find_for(name, family)
-    options = {"local_files_only": source.local_only, "trust_remote_code": trust_remote_code}
+    options = _make_options(source, trust_remote_code)
     with quiet():
         config = _read_config(name, source, options)
     _check_family(name, family, config)
@@ -244,10 +245,12 @@ def _find(name: str, revision: str | None) -> _Source:
             return _Source(source.name, source.local_only, f"{error}; {source.why}")
     folder = Path(name).expanduser()
     if folder.exists():
+        if file := find_gguf(folder, name=name):
+            return _Source(str(file.parent), True, "", file)
         if not (folder / "config.json").is_file():
             raise InputError(
                 f"{name!r} holds no transformer: expected a folder with config.json, weights and "
-                "tokenizer, as save_pretrained writes it"
+                "tokenizer, as save_pretrained writes it, or a GGUF file"
             )
         check_model_folder(folder, name=name)
         return _Source(str(folder), True, "")
@@ -266,11 +269,23 @@ def _find(name: str, revision: str | None) -> _Source:
     return _Source(name, bool(silence), why if silence else "")
 
 
+def _make_options(
+    source: _Source, trust_remote_code: bool, revision: str | None = None
+) -> dict[str, Any]:
+    """Return arguments of `from_pretrained`."""
+    return {
+        "local_files_only": source.local_only,
+        "trust_remote_code": trust_remote_code,
+        **({"revision": revision} if revision else {}),
+        **({"gguf_file": source.gguf.name} if source.gguf else {}),
+    }
+
+
 def _read_config(name: str, source: _Source, options: dict[str, Any]) -> PreTrainedConfig:
     from transformers import AutoConfig
 
     try:
-        return AutoConfig.from_pretrained(source.name, **options)
+        config = AutoConfig.from_pretrained(source.name, **options)
     except Exception as error:
         if source.why:
             known = "/" in name or name == "minilm"
@@ -280,7 +295,10 @@ def _read_config(name: str, source: _Source, options: dict[str, Any]) -> PreTrai
                 f"no model {name!r}: {source.why}, and the local cache has no copy. Check "
                 f"{checked}, or pass a folder{hint}"
             ) from error
-        raise _make_error(name, "config.json", error) from error
+        raise _make_error(name, "config.json", error, source) from error
+    if source.gguf:
+        check_model_sizes(config.to_dict(), source.gguf, name=name)
+    return config
 
 
 def _check_family(name: str, family: str, config: PreTrainedConfig) -> None:
@@ -310,9 +328,10 @@ def _read_weights(
     read = _find_auto_class(family).from_pretrained
     load = partial(read, source.name, config=config, dtype=dtype, **options)
     try:
-        loaded: Any = _make_without_pooler(partial(load, output_loading_info=True), family)
+        with hidden_bars():
+            loaded: Any = _make_without_pooler(partial(load, output_loading_info=True), family)
     except Exception as error:
-        raise _make_error(name, f"weights as {family}", error) from error
+        raise _make_error(name, f"weights as {family}", error, source) from error
     backbone, info = loaded
     tied = getattr(backbone, "all_tied_weights_keys", {})
     missing = sorted(k for k in info["missing_keys"] if k not in tied and "pooler" not in k)
@@ -321,6 +340,8 @@ def _read_weights(
             f"{name!r} lacks {len(missing)} of the weights that family {family!r} needs, such as "
             f"{missing[0]}; it was saved from {', '.join(config.architectures or ['?'])}"
         )
+    if source.gguf:
+        return make_plain(backbone, partial(build_backbone, name=name, family=family, dtype=dtype))
     return backbone
 
 
@@ -345,7 +366,7 @@ def _read_tokenizer(name: str, source: _Source, options: dict[str, Any]) -> PreT
     try:
         tokenizer = AutoTokenizer.from_pretrained(source.name, **options)
     except Exception as error:
-        raise _make_error(name, "tokenizer", error) from error
+        raise _make_error(name, "tokenizer", error, source) from error
     if len(tokenizer) <= len(tokenizer.all_special_ids):
         # Without its files, several tokenizer classes come up silently with special tokens alone.
         raise InputError(
@@ -355,7 +376,11 @@ def _read_tokenizer(name: str, source: _Source, options: dict[str, Any]) -> PreT
     return tokenizer
 
 
-def _make_error(name: str, part: str, error: Exception) -> InputError:
+def _make_error(
+    name: str, part: str, error: Exception, source: _Source | None = None
+) -> InputError:
+    if source is not None and source.gguf:
+        return make_gguf_error(name, source.gguf, error)
     if "trust_remote_code" in str(error):
         return InputError(
             f"{name!r} brings its own Python code, which runs only with trust_remote_code=True "

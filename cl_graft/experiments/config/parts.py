@@ -47,7 +47,7 @@ class ModelSettings:
     name: str = Field(
         default="minilm",
         description="'minilm' (the encoder of the demo extra), a hub name such as "
-        "FacebookAI/roberta-base, or the folder of a checkpoint.",
+        "FacebookAI/roberta-base, the folder of a checkpoint, or a GGUF file.",
     )
     family: Literal["encoder", "masked_lm", "causal_lm"] = Field(
         default="encoder",

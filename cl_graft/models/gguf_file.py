@@ -1,0 +1,143 @@
+"""GGUF files, llama.cpp's form of a checkpoint: found, checked, and read to plain float models.
+
+transformers reads them and de-quantizes their weights, but marks the model as quantized, so that it
+can be neither saved nor trained. Here its weights go into a fresh model of the same config. The
+format: https://github.com/ggml-org/ggml/blob/master/docs/gguf.md.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import importlib.util
+import io
+import struct
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from cl_graft.errors import InputError, first_line, listed
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
+__all__ = ["GGUF", "count_tensors", "find_gguf", "hidden_bars", "make_gguf_error", "make_plain"]
+
+GGUF = ".gguf"
+"""Suffix of the files."""
+
+_MAGIC = b"GGUF"
+_VERSIONS = (2, 3)
+_HEADER = struct.Struct("<4sIQQ")
+_LEAST_BYTES_OF_A_TENSOR = 24
+
+
+def find_gguf(path: Path, *, name: str) -> Path | None:
+    """Return the GGUF file that a path names: itself, or the only one in a folder without config.
+
+    Args:
+        path: A file or a folder.
+        name: Name of the model in messages.
+
+    Returns:
+        The file, whose header was checked; None if the path names none.
+
+    Raises:
+        InputError: If a folder has several, the file is no GGUF file, or the package gguf is
+            missing.
+    """
+    if (path / "config.json").is_file():
+        return None
+    files = [path] if path.is_file() else sorted(path.iterdir())
+    found = [each for each in files if each.suffix.lower() == GGUF]
+    if len(found) > 1:
+        names = listed([each.name for each in found])
+        raise InputError(f"{name!r} has {len(found)} GGUF files ({names}); name one of them")
+    if not found:
+        return None
+    count_tensors(found[0], name=name)
+    if importlib.util.find_spec("gguf") is None:
+        raise InputError(
+            f"{name!r} is a GGUF file, and the package gguf, which reads them, is not installed: "
+            "pip install 'cl-graft[gguf]'"
+        )
+    return found[0]
+
+
+def count_tensors(path: Path, *, name: str) -> int:
+    """Return the number of tensors that the header of a GGUF file names.
+
+    Args:
+        path: The file.
+        name: Name of the model in messages.
+
+    Raises:
+        InputError: If it cannot be read, or its first bytes are none of a GGUF file.
+    """
+    try:
+        with path.open("rb") as file:
+            size, head = path.stat().st_size, file.read(_HEADER.size)
+    except OSError as error:
+        raise InputError(f"{name!r}: cannot read it: {error.strerror}") from None
+    if len(head) < _HEADER.size or head[:4] != _MAGIC:
+        raise InputError(
+            f"{name!r} is no GGUF file: it begins with {head[:4]!r}, expected {_MAGIC!r}"
+        )
+    _, version, tensors, _ = _HEADER.unpack(head)
+    if version not in _VERSIONS:
+        raise InputError(
+            f"{name!r} is a GGUF file of version {version}, expected one of "
+            f"{listed(map(str, _VERSIONS))}; big-endian files cannot be read"
+        )
+    if not 0 < tensors * _LEAST_BYTES_OF_A_TENSOR < size:
+        raise InputError(
+            f"{name!r}: its header names {tensors:,} tensors, and the file has {size:,} bytes; it "
+            "is damaged, or holds a vocabulary alone"
+        )
+    return tensors
+
+
+def make_gguf_error(name: str, path: Path, error: Exception) -> InputError:
+    """Say in one sentence what transformers found wrong with a GGUF file.
+
+    Args:
+        name: Name of the model.
+        path: The file.
+        error: What was raised; readers fail with errors of all types.
+    """
+    import transformers
+
+    why = first_line(error)
+    if "architecture" in why or isinstance(error, NotImplementedError):
+        return InputError(
+            f"{name!r}: transformers {transformers.__version__} cannot read GGUF files of its "
+            f"architecture ({why}); use a checkpoint as save_pretrained writes it"
+        )
+    return InputError(
+        f"{name!r}: cannot read the GGUF file {path.name}: {why}; it is damaged, cut off, or "
+        "lacks a part such as the tokenizer"
+    )
+
+
+@contextlib.contextmanager
+def hidden_bars() -> Iterator[None]:
+    """Hide the progress that transformers draws while it de-quantizes, whatever one sets."""
+    with contextlib.redirect_stderr(io.StringIO()):
+        yield
+
+
+def make_plain(model: PreTrainedModel, make: Callable[..., Any]) -> PreTrainedModel:
+    """Put the weights of a model that was read from GGUF into a fresh one that is not quantized.
+
+    Args:
+        model: The model.
+        make: Makes a model of a config.
+    """
+    config: Any = copy.deepcopy(model.config)
+    del config.quantization_config
+    with torch.random.fork_rng(devices=[]):  # a fresh model draws its first weights
+        plain = make(config)
+    plain.load_state_dict(model.state_dict())
+    return plain.eval()

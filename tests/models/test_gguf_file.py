@@ -1,0 +1,157 @@
+"""A GGUF file is a plain float model: loaded bit for bit, saved, hashed; a bad one is refused."""
+
+import struct
+from pathlib import Path
+
+import pytest
+import torch
+
+pytest.importorskip("gguf")
+
+from gguf_models import write_llama
+from small_runs import Runs
+from tiny_runs import cl_graft
+
+from cl_graft.errors import InputError
+from cl_graft.experiments.bank_metadata import base_hashes, checkpoint_files
+from cl_graft.models import gguf_file, load_model
+from cl_graft.models.load import read_config
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory):
+    """A GGUF file alone in a folder, and the weights that were written."""
+    folder = tmp_path_factory.mktemp("gguf")
+    path = folder / "model" / "tiny.gguf"
+    path.parent.mkdir()
+    return path, write_llama(path, folder / "tokenizer")
+
+
+@pytest.fixture(scope="module")
+def loaded(written):
+    return load_model(str(written[0]), family="causal_lm")
+
+
+def altered(written, tmp_path: Path, change) -> str:
+    path = tmp_path / "altered.gguf"
+    path.write_bytes(change(written[0].read_bytes()))
+    return str(path)
+
+
+def refused(name: str, message: str) -> None:
+    with pytest.raises(InputError, match=message) as caught:
+        load_model(name, family="causal_lm")
+    assert "\n" not in str(caught.value)
+
+
+def test_its_weights_are_those_that_were_written_bit_for_bit(written, loaded):
+    path, weights = written
+    found = loaded.model.backbone.state_dict()
+    assert found.keys() == weights.keys() | {"lm_head.weight"}
+    assert all(torch.equal(found[name], value) for name, value in weights.items())
+    assert loaded.path == path
+
+
+def test_quantized_weights_become_floats(tmp_path):
+    weights = write_llama(tmp_path / "q8.gguf", tmp_path / "tokenizer", quantized=True)
+    backbone = load_model(str(tmp_path / "q8.gguf"), family="causal_lm").model.backbone
+    found = backbone.state_dict()
+    for name, value in weights.items():
+        torch.testing.assert_close(found[name], value, rtol=0, atol=0)
+    assert {value.dtype for value in found.values()} == {torch.float32}
+
+
+def test_it_is_a_plain_model_that_trains_and_is_saved(loaded, tmp_path):
+    backbone = loaded.model.backbone
+    assert not hasattr(backbone.config, "quantization_config")
+    backbone.save_pretrained(tmp_path)
+    loaded.tokenizer.save_pretrained(tmp_path)
+    again = load_model(str(tmp_path), family="causal_lm")
+    inputs = torch.tensor([loaded.tokenizer("The film is warm")["input_ids"]])
+    logits = backbone(inputs).logits
+    assert torch.equal(logits, again.model.backbone(inputs).logits)
+    logits.sum().backward()
+    assert all(weight.grad is not None for weight in backbone.model.layers.parameters())
+    backbone.zero_grad()
+
+
+def test_its_folder_names_it_and_gives_the_same_base(written, loaded):
+    by_folder = load_model(str(written[0].parent), family="causal_lm")
+    assert by_folder.path == written[0]
+    assert base_hashes(by_folder) == base_hashes(loaded)
+    assert checkpoint_files(loaded.path).keys() == {"tiny.gguf"}
+    assert read_config(str(written[0]), family="causal_lm").num_hidden_layers == 2
+
+
+def test_loading_is_quiet_and_draws_nothing_from_the_global_generator(written, capfd):
+    torch.manual_seed(3)
+    expected = torch.rand(2)
+    torch.manual_seed(3)
+    load_model(str(written[0]), family="causal_lm")
+    assert torch.equal(torch.rand(2), expected)
+    assert capfd.readouterr() == ("", "")
+
+
+def test_half_precision_rounds_what_was_written(written):
+    half = load_model(str(written[0]), family="causal_lm", dtype="bfloat16").model.backbone
+    assert half.dtype == torch.bfloat16
+    name = "model.layers.0.mlp.up_proj.weight"
+    assert torch.equal(half.state_dict()[name], written[1][name].bfloat16())
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda data: b"GGML" + data[4:], r"is no GGUF file: it begins with b'GGML'"),
+        (lambda data: data[:10], "is no GGUF file"),
+        (lambda data: b"", "is no GGUF file: it begins with b''"),
+        (lambda data: data[:4] + struct.pack(">I", 3) + data[8:], "of version 50331648"),
+        (lambda data: data[:8] + struct.pack("<Q", 10**15) + data[16:], "names 1,000,000,000,000,"),
+        (lambda data: data[:2000], "cannot read the GGUF file altered.gguf: .* damaged, cut off"),
+        (lambda data: data[:-5000], "cannot read the GGUF file altered.gguf: .* damaged, cut off"),
+        (
+            lambda data: data.replace(
+                b"llama.block_count" + struct.pack("<II", 4, 2),
+                b"llama.block_count" + struct.pack("<II", 4, 10**6),
+            ),
+            "num_hidden_layers in its header is 1,000,000, its files allow for",
+        ),
+    ],
+)
+def test_a_damaged_file_is_refused_in_one_sentence(written, tmp_path, change, message):
+    refused(altered(written, tmp_path, change), message)
+
+
+def test_an_architecture_that_transformers_cannot_read_is_named(tmp_path):
+    write_llama(tmp_path / "x.gguf", tmp_path / "tokenizer", architecture="plamo")
+    refused(str(tmp_path / "x.gguf"), "cannot read GGUF files of its architecture .*plamo")
+
+
+def test_a_bank_on_it_opens_in_another_process_with_the_same_bits(written, tmp_path):
+    runs = Runs(written[0], tmp_path, {"model.family": "causal_lm", "tasks": ["sentiment"]})
+    bank = runs.folder("grafting") / "bank"
+    told = cl_graft("verify", bank, "--json")
+    assert told.code == 0, told.err
+    found = {check["what"]: check["outcome"] for check in told.json["checks"]}
+    assert found["base tiny.gguf"] == "same"
+    text = ("predict", bank, "A warm and funny film.", "--task", "sentiment", "--json")
+    first, second = (cl_graft(*text) for _ in range(2))
+    assert first.out == second.out
+    assert first.code == 0
+
+
+def test_memory_can_be_planned_for_it(written):
+    told = cl_graft("plan", written[0], "--family", "causal_lm", "--max-length", "32")
+    assert told.code == 0, told.err
+    assert "tiny.gguf (causal_lm, float32)" in told.out
+
+
+def test_several_files_in_a_folder_are_named(written, tmp_path):
+    for name in ("a.gguf", "b.gguf"):
+        (tmp_path / name).write_bytes(written[0].read_bytes())
+    refused(str(tmp_path), r"has 2 GGUF files \(a.gguf, b.gguf\); name one of them")
+
+
+def test_without_the_package_it_says_what_to_install(written, monkeypatch):
+    monkeypatch.setattr(gguf_file.importlib.util, "find_spec", lambda name: None)
+    refused(str(written[0]), r"pip install 'cl-graft\[gguf\]'")
