@@ -10,7 +10,7 @@ PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest
 OLDEST ?= tests/models tests/storage tests/data tests/metrics tests/integration tests/experiments tests/cli tests/reporting
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test test-slow golden lint docs torture bench-table4 bench-speed bench-stream bench-frontier bench-localizers bench-sub-skills bench-kinds bench-routers bench-baselines results notebooks oldest release-check clean
+.PHONY: help venv demo test test-slow golden lint docs torture smollm2 bench-table4 bench-speed bench-stream bench-frontier bench-localizers bench-sub-skills bench-kinds bench-routers bench-baselines results notebooks oldest release-check clean
 
 help:
 	@echo "make demo          watch an encoder learn a stream of text tasks and forget nothing"
@@ -22,6 +22,7 @@ help:
 	@echo "make notebooks     run the notebooks of docs/examples again, and store what they show"
 	@echo "make release-check build sdist and wheel, and try the wheel in an empty environment"
 	@echo "make oldest        a part of the tests with the oldest versions that are supported"
+	@echo "make smollm2       fetch SmolLM2-135M-Instruct, a small real language model, for --model smollm2"
 	@echo "make torture       kill it, starve it, feed it rubbish; takes about an hour"
 	@echo "make bench-table4  the paper's Table 4 stream (needs CL_GRAFT_DATA)"
 	@echo "make bench-speed   steps, memory, switching and serving, beside what one would pick instead"
@@ -80,6 +81,9 @@ oldest:
 
 golden: $(STAMP)
 	OMP_NUM_THREADS=1 $(BIN)/python -W ignore tests/golden/golden.py check
+
+smollm2: $(STAMP)
+	$(BIN)/python -m cl_graft.models.smollm2
 
 torture: $(STAMP)
 	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[audit]'

@@ -37,7 +37,7 @@ from torch.nn import functional as F
 
 from cl_graft.data import load_task
 from cl_graft.errors import InputError
-from cl_graft.models.load import find_minilm
+from cl_graft.models import find_minilm
 from cl_graft.results.run_results import machine, versions
 from cl_graft.runtime.seeding import generator, permutation, seeded
 from cl_graft.runtime.torchvision_operators import declare_missing_operators

@@ -21,8 +21,8 @@ def plan_command(
         str,
         typer.Argument(
             metavar="MODEL|CONFIG.yaml",
-            help="'minilm', a hub name, a folder with a config.json, or a GGUF file; or the "
-            "config of a run.",
+            help="'minilm', 'smollm2', a hub name, a folder with a config.json, or a GGUF file; "
+            "or the config of a run.",
         ),
     ],
     classes: Annotated[

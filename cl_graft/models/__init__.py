@@ -8,7 +8,8 @@ from cl_graft.models.heads import (
     make_head,
 )
 from cl_graft.models.input_limits import check_batch, longest_row
-from cl_graft.models.load import Loaded, find_minilm, load_model
+from cl_graft.models.load import Loaded, load_model
+from cl_graft.models.named_models import find_minilm, find_smollm2
 from cl_graft.models.stored_heads import check_head, load_head
 from cl_graft.models.task_model import TaskModel
 from cl_graft.models.task_server import TaskServer
@@ -23,6 +24,7 @@ __all__ = [
     "check_batch",
     "check_head",
     "find_minilm",
+    "find_smollm2",
     "graftable_parameters",
     "linear_head",
     "load_head",

