@@ -55,7 +55,7 @@ def test_a_name_that_is_no_file_name_is_refused(name: str):
     [
         ({"label_names": ("same", "same")}, "different label names"),
         ({"label_names": ("one",)}, "different label names"),
-        ({"metric": "bleu"}, "unknown metric"),
+        ({"metric": "no such"}, "unknown metric"),
         ({"metric": "pearson"}, "is a classification task: metric 'pearson' does not fit it"),
         ({"label_names": ()}, "two or more different label names"),
         ({"kind": "regression", "metric": "pearson"}, "neither label names"),
