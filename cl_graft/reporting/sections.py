@@ -24,6 +24,7 @@ from cl_graft.reporting.pictures import (
     draw_reliability,
 )
 from cl_graft.reporting.report_data import ReportData
+from cl_graft.reporting.stream_section import NOT_OURS, named_stream, stream_notes
 from cl_graft.reporting.tables import Table
 from cl_graft.results import stream_measures
 from cl_graft.results.data_report import data_lines
@@ -61,6 +62,7 @@ def make_sections(data: ReportData) -> list[Section]:
     """Return the sections of which there is something to say, in their order."""
     made = (
         _comparison(data),
+        _stream(data),
         _matrices(data),
         _along(data),
         _calibration(data),
@@ -100,6 +102,22 @@ def _comparison(data: ReportData) -> Section:
         tuple(made),
         (draw_rank_diagram(summary.ranks),) if summary.ranks else (),
         failed,
+    )
+
+
+def _stream(data: ReportData) -> Section | None:
+    """Show what others published on the stream; it enters no number of the page."""
+    config = data.runs[0].result.config
+    stream = named_stream(config)
+    if stream is None:
+        return None
+    published = stream.published
+    return Section(
+        "named-stream",
+        f"The stream {config['stream']['name']}",
+        (NOT_OURS,) if published else (),
+        (("published", tables.published(published)),) if published else (),
+        lines=tuple(stream_notes(stream, config["stream"])),
     )
 
 

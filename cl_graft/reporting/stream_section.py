@@ -13,10 +13,48 @@ from cl_graft.data.streams import PublishedResult, Stream, find_stream
 from cl_graft.errors import InputError
 from cl_graft.runtime.escaping import for_markdown
 
-__all__ = ["PUBLISHED_COLUMNS", "list_changes", "published_rows", "stream_section"]
+__all__ = [
+    "NOT_OURS",
+    "PUBLISHED_COLUMNS",
+    "list_changes",
+    "named_stream",
+    "published_rows",
+    "stream_notes",
+    "stream_section",
+]
 
 PUBLISHED_COLUMNS = ("published by others", "model", "score in %", "told the task", "source")
 """Columns of a table of published results."""
+
+NOT_OURS = (
+    "These are results of other models under the published protocol. They enter no mean, interval "
+    "or test of this page. A method that is not told the task solves a harder problem than one "
+    "that is."
+)
+"""What stands beside published results."""
+
+
+def named_stream(config: Mapping[str, Any]) -> Stream | None:
+    """Return the stream that a config names; None if it names none, or it is not known here."""
+    name = config.get("stream", {}).get("name")
+    try:
+        return find_stream(name) if name else None
+    except InputError:  # a file that is no longer there, or a package that is not installed
+        return None
+
+
+def stream_notes(stream: Stream, settings: Mapping[str, Any]) -> list[str]:
+    """Return sentences on a stream: what it is, what is otherwise here, and its pitfalls.
+
+    Args:
+        stream: The stream.
+        settings: The part `stream` of a config, as JSON.
+    """
+    notes = [text for text in (stream.title, stream.source) if text]
+    if stream.as_published:
+        notes.append(f"As published: {stream.as_published}")
+    notes += [f"Otherwise here: {text}" for text in list_changes(stream, settings)]
+    return notes + [f"Take care: {text}" for text in stream.pitfalls]
 
 
 def stream_section(config: Mapping[str, Any]) -> list[str]:
@@ -25,27 +63,16 @@ def stream_section(config: Mapping[str, Any]) -> list[str]:
     Args:
         config: Settings by part, as JSON.
     """
-    settings = config.get("stream", {})
-    name = settings.get("name")
-    try:
-        stream = find_stream(name) if name else None
-    except InputError:  # a file that is no longer there, or a package that is not installed
-        return []
+    stream = named_stream(config)
     if stream is None:
         return []
-    said = [stream.title, stream.source]
-    lines = ["", f"## The stream {for_markdown(name)}", ""]
-    lines += [f"- {for_markdown(text)}" for text in said if text]
-    if stream.as_published:
-        lines += [f"- As published: {for_markdown(stream.as_published)}"]
-    lines += [f"- Otherwise here: {for_markdown(text)}" for text in list_changes(stream, settings)]
-    lines += [f"- Take care: {for_markdown(text)}" for text in stream.pitfalls]
+    settings = config["stream"]
+    lines = ["", f"## The stream {for_markdown(settings['name'])}", ""]
+    lines += [f"- {for_markdown(text)}" for text in stream_notes(stream, settings)]
     if rows := published_rows(stream.published):
         table = [PUBLISHED_COLUMNS, ["---"] * len(PUBLISHED_COLUMNS), *rows]
         lines += ["", *(f"| {' | '.join(map(for_markdown, row))} |" for row in table)]
-        lines += ["", "These are results of other models under the published protocol. They enter "
-                  "no mean, interval or test of this page. A method that is not told the task "
-                  "solves a harder problem than one that is."]  # fmt: skip
+        lines += ["", NOT_OURS]
     return lines
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from cl_graft.data.streams import PublishedResult
 from cl_graft.reporting.measure_columns import (
     average_columns,
     has_several_metrics,
@@ -12,6 +13,7 @@ from cl_graft.reporting.measure_columns import (
     metric_rows,
 )
 from cl_graft.reporting.report_data import ReportData
+from cl_graft.reporting.stream_section import PUBLISHED_COLUMNS, published_rows
 from cl_graft.results.comparison import StrategySummary
 from cl_graft.results.formatting import latex_table, points
 from cl_graft.results.run_results import RunResult
@@ -19,7 +21,17 @@ from cl_graft.results.strategy_statistics import Difference, Spread
 from cl_graft.runtime.escaping import for_latex
 from cl_graft.strategies.registry import STRATEGIES
 
-__all__ = ["Cell", "Table", "by_metric", "comparison", "costs", "latex", "matrix", "strategies"]
+__all__ = [
+    "Cell",
+    "Table",
+    "by_metric",
+    "comparison",
+    "costs",
+    "latex",
+    "matrix",
+    "published",
+    "strategies",
+]
 
 _MOST_TASKS = 12
 """Tasks that have a column of their own in the comparison."""
@@ -148,6 +160,13 @@ def matrix(
         for name, row in zip(names, cells, strict=False)
     )
     return Table(caption, (corner, *names), rows, sortable=False)
+
+
+def published(results: Sequence[PublishedResult]) -> Table:
+    """Show what others published on the stream, as they report it."""
+    rows = tuple(tuple(map(Cell, row)) for row in published_rows(results))
+    caption = "Published by others, with other models: no result of these runs"
+    return Table(caption, PUBLISHED_COLUMNS, rows, sortable=False)
 
 
 def strategies(data: ReportData) -> Table:

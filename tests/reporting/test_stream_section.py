@@ -1,15 +1,19 @@
 """What others published stands in the summary, and in none of its numbers."""
 
 import json
-from dataclasses import asdict
+from dataclasses import asdict, replace
+from pathlib import Path
 
 import pytest
 from configs import config_with
 from small_results import shifted_results
 
 from cl_graft.data.streams import STREAMS
+from cl_graft.reporting.report_data import ReportData
+from cl_graft.reporting.sections import make_sections
 from cl_graft.reporting.stream_section import stream_section
 from cl_graft.reporting.summary import summarize, write_summary
+from cl_graft.results.stored_runs import StoredRun
 
 
 @pytest.fixture
@@ -47,3 +51,24 @@ def test_streams_without_a_name_and_files_that_are_gone_have_no_section(config):
     assert stream_section({}) == []
     assert stream_section(config_with(tasks="sentiment").values()) == []
     assert stream_section({"stream": {**config["stream"], "name": "gone.yaml"}}) == []
+
+
+def sections_of(config) -> dict:
+    results = [replace(result, config=config) for result in shifted_results()]
+    runs = tuple(StoredRun(Path("run"), result) for result in results)
+    data = ReportData((), runs, summarize(results, config=config), {}, ("command",))
+    return {section.name: section for section in make_sections(data)}
+
+
+def test_a_report_shows_published_rows_apart_from_its_own(config):
+    sections, without = sections_of(config), sections_of({})
+    ((file, table),) = sections["named-stream"].tables
+    assert (file, table.sortable) == ("published", False)
+    assert "Published by others" in table.caption
+    rows = [[cell.text for cell in row] for row in table.rows]
+    assert ["ProgPrompt", "T5-large", "77.9, mean over orders 4-6", "yes"] in [r[:4] for r in rows]
+    assert not any(cell.best or cell.value is not None for row in table.rows for cell in row)
+    assert "They enter no mean" in sections["named-stream"].text[0]
+    assert "Otherwise here: 2 of the 15 tasks" in sections["named-stream"].lines
+    assert sections["comparison"].tables == without["comparison"].tables
+    assert "named-stream" not in without
