@@ -26,6 +26,7 @@ __all__ = [
     "WrongArchitecture",
     "WrongBase",
     "WrongTokenizer",
+    "a_or_an",
     "find",
     "first_line",
     "listed",
@@ -98,6 +99,16 @@ class ForeignFile(BankError):
 
 class FutureVersion(BankError):
     """The file was written by a newer version of the format."""
+
+
+def a_or_an(noun: str) -> str:
+    """Return a noun with its article.
+
+    Examples:
+        >>> a_or_an("regression task"), a_or_an("extractive QA task")
+        ('a regression task', 'an extractive QA task')
+    """
+    return f"{'an' if noun[:1].lower() in tuple('aeiou') else 'a'} {noun}"
 
 
 def find(table: Mapping[str, _Row], name: str, *, missing: str) -> _Row:

@@ -34,6 +34,7 @@ _TEXTS: tuple[tuple[str, str | None], ...] = (
     ("question1", "question2"),
     ("question", "sentence"),
     ("question", "context"),
+    ("question", "passage"),
     ("text1", "text2"),
     ("text", None),
     ("sentence", None),

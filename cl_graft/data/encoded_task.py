@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from cl_graft.errors import InputError
+from cl_graft.errors import InputError, a_or_an
 from cl_graft.kinds.one_label import OneLabel
 from cl_graft.kinds.prompts import Prompt
 from cl_graft.kinds.rows import EncodedRows, Row
@@ -107,8 +107,9 @@ def encode_task(
             label word has several tokens.
     """
     if family not in task.own_kind.families:
+        kind = task.kind.replace("_", " ")
         raise InputError(
-            f"a {task.kind.replace('_', ' ')} task needs a model of the family "
+            f"{a_or_an(kind)} task needs a model of the family "
             f"{' or '.join(task.own_kind.families)}, got {family}"
         )
     tokens = tokenize_labels(task, tokenizer, family)

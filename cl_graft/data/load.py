@@ -24,7 +24,7 @@ from cl_graft.data.readers import read_rows
 from cl_graft.data.record_files import Columns
 from cl_graft.data.task_place import GENERATED_PREFIX, TaskPlace, find_place
 from cl_graft.data.text_files import Reading
-from cl_graft.errors import InputError
+from cl_graft.errors import InputError, a_or_an
 from cl_graft.kinds.kind import KINDS
 from cl_graft.kinds.prompts import CAUSAL_PROMPTS, PROMPTS, Prompt, default_prompts
 from cl_graft.kinds.rows import Row
@@ -238,7 +238,7 @@ def _read(
     pair = read.rows.columns.text_pair is not None
     why = preset.explain_misfit(read.rows.label_names, pair=pair)
     if read.rows.kind and not KINDS[read.rows.kind].one_label:
-        why = f"these data are of a {read.rows.kind.replace('_', ' ')} task"
+        why = f"these data are of {a_or_an(read.rows.kind.replace('_', ' '))} task"
     if not why:
         return read
     if place.path is None:

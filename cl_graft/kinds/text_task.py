@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from cl_graft.errors import InputError
+from cl_graft.errors import InputError, a_or_an
 from cl_graft.kinds.kind import KINDS, Kind
 from cl_graft.kinds.prompts import Prompt
 from cl_graft.kinds.rows import Row, limit_rows
@@ -169,8 +169,8 @@ def _check_header(task: TextTask) -> None:
     if task.kind not in metric.kinds:
         fitting = ", ".join(name for name, one in METRICS.items() if task.kind in one.kinds)
         raise InputError(
-            f"task {task.name!r} is a {task.kind.replace('_', ' ')} task: metric {task.metric!r} "
-            f"does not fit it; fitting are {fitting}"
+            f"task {task.name!r} is {a_or_an(task.kind.replace('_', ' '))} task: metric "
+            f"{task.metric!r} does not fit it; fitting are {fitting}"
         )
     if task.positive is not None and "f1" not in kind.metrics:
         raise InputError(

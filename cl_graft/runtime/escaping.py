@@ -11,6 +11,8 @@ import re
 from typing import Any
 from unicodedata import category
 
+from cl_graft.errors import a_or_an
+
 __all__ = [
     "control_in",
     "for_json",
@@ -94,7 +96,7 @@ def for_python(value: object) -> str:
     if isinstance(value, list):
         return f"[{', '.join(map(for_python, value))}]"
     if value is not None and type(value) not in (str, int, float, bool):
-        raise TypeError(f"a {type(value).__name__} is no literal of Python here")
+        raise TypeError(f"{a_or_an(type(value).__name__)} is no literal of Python here")
     text = repr(value)
     return f'"{text[1:-1]}"' if text[0] == "'" and '"' not in text else text
 

@@ -21,6 +21,7 @@ from pydantic import (
     ValidationError,
 )
 
+from cl_graft.errors import a_or_an
 from cl_graft.runtime.escaping import control_in
 
 __all__ = [
@@ -274,7 +275,7 @@ def _inside(value: object) -> list[Any]:
         if abs(value) >= 2**64:
             raise ValueError("a whole number has more than 64 bits")
     elif value is not None and not isinstance(value, float | bool):
-        raise ValueError(f"a {type(value).__name__} is no JSON value")
+        raise ValueError(f"{a_or_an(type(value).__name__)} is no JSON value")
     return []
 
 

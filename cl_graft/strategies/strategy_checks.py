@@ -19,6 +19,7 @@ from avalanche.models.packnet import PackNetModule
 from avalanche.training.plugins import MIRPlugin, RWalkPlugin, SynapticIntelligencePlugin
 from torch import nn
 
+from cl_graft.errors import a_or_an
 from cl_graft.grafts.bank import BaseIdentity, GraftBank
 from cl_graft.localization.grafting_settings import GraftingSettings
 from cl_graft.strategies.heads import find_head_paths, unwrap_model
@@ -71,7 +72,7 @@ def check_arguments(
 
 def _check_type(name: str, given: object, kind: type, example: str) -> None:
     if given is not None and not isinstance(given, kind):
-        found = repr(given) if isinstance(given, str) else f"a {type(given).__name__}"
+        found = repr(given) if isinstance(given, str) else a_or_an(type(given).__name__)
         raise TypeError(f"{name} must be {kind.__name__}, such as {example}, got {found}")
 
 

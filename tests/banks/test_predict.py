@@ -182,3 +182,10 @@ def test_a_bank_without_temperatures_answers_by_plain_softmax_and_says_so(run, t
     assert list(answer.probabilities.values()) == pytest.approx(plain.tolist())
     (note,) = list_calibration_notes(older.bank, ["sentiment"])
     assert "not calibrated, but the model's plain softmax" in note
+
+
+def test_a_file_may_call_the_text_beside_a_question_passage(tmp_path):
+    file = tmp_path / "asked.jsonl"
+    file.write_text('{"question": "Where is Lily?", "passage": "Lily is in the park."}\n')
+    (asked,) = read_texts(file, task="places", columns=Columns())
+    assert (asked.text, asked.pair) == ("Where is Lily?", "Lily is in the park.")
