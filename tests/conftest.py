@@ -110,6 +110,24 @@ def tiny_llama(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return _checkpoint("llama", tmp_path_factory)
 
 
+@pytest.fixture(scope="session")
+def tiny_chat(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Folder of a tiny chat model and its tokenizer."""
+    return _checkpoint("chat", tmp_path_factory)
+
+
+@pytest.fixture(scope="session")
+def tiny_t5(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Folder of a tiny T5 and its tokenizer."""
+    return _checkpoint("t5", tmp_path_factory)
+
+
+@pytest.fixture(scope="session")
+def tiny_bart(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Folder of a tiny BART and its tokenizer."""
+    return _checkpoint("bart", tmp_path_factory)
+
+
 def _checkpoint(family: str, factory: pytest.TempPathFactory) -> Path:
     import tiny_models
 

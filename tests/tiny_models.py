@@ -30,6 +30,8 @@ from cl_graft.runtime.torchvision_operators import declare_missing_operators
 declare_missing_operators()
 
 from transformers import (  # noqa: E402  imports torchvision wherever it finds it
+    BartConfig,
+    BartForConditionalGeneration,
     BertConfig,
     BertForMaskedLM,
     DistilBertConfig,
@@ -45,18 +47,23 @@ from transformers import (  # noqa: E402  imports torchvision wherever it finds 
     PreTrainedTokenizerFast,
     RobertaConfig,
     RobertaForMaskedLM,
+    T5Config,
+    T5ForConditionalGeneration,
 )
 
 __all__ = [
     "BUILDERS",
     "CORPUS",
     "LABEL_WORDS",
+    "tiny_bart",
     "tiny_bert",
+    "tiny_chat",
     "tiny_distilbert",
     "tiny_electra",
     "tiny_gpt2",
     "tiny_llama",
     "tiny_roberta",
+    "tiny_t5",
 ]
 
 LABEL_WORDS: tuple[str, ...] = (
@@ -196,7 +203,95 @@ def tiny_llama(path: Path) -> Path:
     return _save(path, LlamaForCausalLM, config, fast)
 
 
+CHAT_TEMPLATE = (
+    "{% for message in messages %}<|im_start|>{{ message['role'] }}\n{{ message['content'] }}"
+    "<|im_end|>\n{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+)
+
+
+def tiny_chat(path: Path) -> Path:
+    """Save a GPT-2 with ChatML's tokens and template to `path`."""
+    end = "<|endoftext|>"
+    tokenizer = _byte_level([end, "<|im_start|>", "<|im_end|>"])
+    fast = PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer,
+        bos_token=end,
+        eos_token=end,
+        unk_token=end,
+        model_max_length=256,
+        additional_special_tokens=["<|im_start|>", "<|im_end|>"],
+        model_input_names=["input_ids", "attention_mask"],
+    )
+    fast.chat_template = CHAT_TEMPLATE
+    config = GPT2Config(
+        n_embd=32, n_layer=2, n_head=4, n_positions=256, initializer_range=0.1, bos_token_id=0,
+        eos_token_id=0,
+    )  # fmt: skip
+    return _save(path, GPT2LMHeadModel, config, fast)
+
+
+def tiny_t5(path: Path) -> Path:
+    """Save a T5 (an encoder-decoder with relative positions, tied and scaled head) to `path`."""
+    fast = _with_end(["<pad>", "</s>", "<unk>"])
+    config = T5Config(
+        d_model=32,
+        d_kv=8,
+        d_ff=64,
+        num_layers=2,
+        num_heads=4,
+        pad_token_id=0,
+        eos_token_id=1,
+        decoder_start_token_id=0,
+        dropout_rate=0.0,
+    )
+    return _save(path, T5ForConditionalGeneration, config, fast)
+
+
+def tiny_bart(path: Path) -> Path:
+    """Save a BART (an encoder-decoder with learned positions, tied head) to `path`."""
+    fast = _with_end(["<pad>", "</s>", "<unk>", "<s>"], begin="<s>")
+    config = BartConfig(
+        d_model=32,
+        encoder_layers=2,
+        decoder_layers=2,
+        encoder_ffn_dim=64,
+        decoder_ffn_dim=64,
+        encoder_attention_heads=4,
+        decoder_attention_heads=4,
+        max_position_embeddings=256,
+        init_std=0.1,
+        pad_token_id=0,
+        eos_token_id=1,
+        bos_token_id=3,
+        decoder_start_token_id=1,
+        forced_eos_token_id=1,
+    )
+    return _save(path, BartForConditionalGeneration, config, fast)
+
+
+def _with_end(special: list[str], begin: str = "") -> PreTrainedTokenizerFast:
+    """Make a byte-level tokenizer that ends every text with ``</s>``."""
+    tokenizer = _byte_level(special)
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single=f"{begin} $A </s>".strip(),
+        pair=f"{begin} $A </s> $B </s>".strip(),
+        special_tokens=[(one, special.index(one)) for one in ("</s>", begin) if one],
+    )
+    return PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer,
+        pad_token="<pad>",
+        eos_token="</s>",
+        unk_token="<unk>",
+        **({"bos_token": begin} if begin else {}),
+        model_max_length=256,
+        model_input_names=["input_ids", "attention_mask"],
+    )
+
+
 BUILDERS = {
+    "bart": tiny_bart,
+    "chat": tiny_chat,
+    "t5": tiny_t5,
     "bert": tiny_bert,
     "distilbert": tiny_distilbert,
     "electra": tiny_electra,

@@ -257,13 +257,15 @@ class OpenBank:
         metadata: Mapping[str, Any] = self.bank.entries[position].metadata
         length: int = metadata.get("max_length") or _LENGTH
         prompt, kind = metadata.get("prompt"), find_kind(metadata)
-        rows = [kind.row(one.text, one.pair) for one in texts]
+        entry = self.bank.entries[position]
+        length = min(length, longest_row(self.loaded.model) or length)
+        rows = [kind.row(one.text, one.pair, metadata) for one in texts]
         encoded = kind.encode(
             rows,
             self.loaded.tokenizer,
             family=self.loaded.model.family,
             prompt=Prompt(prompt["template"], prompt["words"]) if prompt else None,
-            max_length=min(length, longest_row(self.loaded.model) or length),
+            max_length=max(1, length - kind.reserved(entry.head)),
         )
         return encoded, rows
 

@@ -18,9 +18,8 @@ from torch import Tensor
 
 from cl_graft.errors import InputError, a_or_an
 from cl_graft.kinds.one_label import OneLabel
-from cl_graft.kinds.prompts import Prompt
+from cl_graft.kinds.prompts import Family, Prompt
 from cl_graft.kinds.rows import EncodedRows, Row
-from cl_graft.kinds.text_encoding import Family, label_token_ids
 from cl_graft.kinds.text_task import TextTask
 from cl_graft.metrics.task_score import Scorer
 from cl_graft.runtime.batching import sort_by_length, text_lengths
@@ -29,7 +28,7 @@ from cl_graft.runtime.cache import Cache, cache_key
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase as Tokenizer
 
-__all__ = ["EncodedTask", "encode_task", "find_prompt", "serialize_tokenizer", "tokenize_labels"]
+__all__ = ["EncodedTask", "encode_task", "find_prompt", "serialize_tokenizer"]
 
 _ENCODING = 2
 """Goes up whenever `encode` gives other tokens than before, or more is kept with them."""
@@ -68,21 +67,7 @@ class EncodedTask:
 
 def find_prompt(task: TextTask, family: Family) -> Prompt | None:
     """Return the prompt by which a model of a family answers a task; None for encoders."""
-    return {"encoder": None, "masked_lm": task.prompt, "causal_lm": task.causal_prompt}[family]
-
-
-def tokenize_labels(
-    task: TextTask, tokenizer: Tokenizer, family: Family
-) -> tuple[tuple[int, ...], ...] | None:
-    """Return the tokens of every label of a task; None without a prompt.
-
-    Raises:
-        InputError: If a label word has several tokens, and the family answers with one.
-    """
-    prompt = find_prompt(task, family)
-    if family == "encoder" or prompt is None:
-        return None
-    return label_token_ids(tokenizer, prompt, task.label_names, family=family)
+    return task.own_kind.find_prompt(task, family)
 
 
 def encode_task(
@@ -98,7 +83,7 @@ def encode_task(
     Args:
         task: The task.
         tokenizer: The model's tokenizer.
-        family: ``"encoder"``, ``"masked_lm"`` or ``"causal_lm"``.
+        family: Family of the model.
         max_length: Tokens a row.
         cache: Keeps the tokens.
 
@@ -112,7 +97,7 @@ def encode_task(
             f"{a_or_an(kind)} task needs a model of the family "
             f"{' or '.join(task.own_kind.families)}, got {family}"
         )
-    tokens = tokenize_labels(task, tokenizer, family)
+    tokens = task.own_kind.label_tokens(task, tokenizer, family=family, max_length=max_length)
     encoded = _encode_splits(task, tokenizer, family, max_length, cache)
     splits, numbers = {}, {}
     for name, rows in encoded.items():
@@ -150,16 +135,12 @@ def _encode_splits(
             }
     encoded: dict[str, EncodedRows] = {}
     first = 0
+    same: dict[str, Any] = {"family": family, "prompt": prompt, "max_length": max_length}
     for name, rows in texts.items():
-        encoded[name] = kind.encode(
-            rows,
-            tokenizer,
-            family=family,
-            prompt=prompt,
-            max_length=max_length,
-            first=first,
-            task=task,
-        )
+        if name == "train":
+            encoded[name] = kind.encode_training(rows, tokenizer, task=task, **same)
+        else:
+            encoded[name] = kind.encode(rows, tokenizer, first=first, task=task, **same)
         first += len(encoded[name].inputs)
     if cache is not None and key:
         kept = {

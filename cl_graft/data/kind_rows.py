@@ -29,14 +29,14 @@ def choose_kind(file: RecordFile, named: str | None) -> Kind | None:
     if named is not None:
         kind = KINDS.find(named)
         missing = [usual for usual in kind.columns.values() if _find(file, usual) is None]
-        if missing:
+        if missing and _choose_columns(kind, file) is None:
             raise InputError(
                 f"{file.place}: a task of kind {named!r} needs a column {listed(missing[0])}, "
                 f"found are {listed(file.columns)}"
             )
         return kind if kind.columns else None
     for kind in KINDS.values():
-        if kind.columns and all(_find(file, usual) for usual in kind.columns.values()):
+        if kind.columns and _choose_columns(kind, file) is not None:
             return kind
     return None
 
@@ -60,11 +60,12 @@ def read_kind_rows(
         InputError: With file and line, if something is wrong with a row.
     """
     bad = bad_rows or BadRows()
+    own = _choose_columns(kind, files["train"]) or kind.columns
     drafts: dict[str, list[tuple[Any, str]]] = {}
     for split, file in files.items():
-        usual = {**kind.columns, **kind.optional}
+        usual = {**own, **kind.optional}
         columns = {name: _find(file, names) for name, names in usual.items()}
-        read = partial(_read, kind, columns)
+        read = partial(_read, kind, columns, frozenset(own))
         drafts[split] = bad.read_each(file.place, file.records, read)
         bad.refuse_none_left(file.place, len(drafts[split]))
     made, fields = kind.make_rows(drafts, declared)
@@ -81,9 +82,19 @@ def _find(file: RecordFile, names: Sequence[str]) -> str | None:
     return next((name for name in names if name in file.columns), None)
 
 
-def _read(kind: Kind, columns: Mapping[str, str | None], record: Record) -> tuple[Any, str]:
+def _choose_columns(kind: Kind, file: RecordFile) -> Mapping[str, tuple[str, ...]] | None:
+    """Return the columns of a kind that a file has all of; None if it has not."""
+    for own in (kind.columns, *kind.other_columns):
+        if all(_find(file, usual) for usual in own.values()):
+            return own
+    return None
+
+
+def _read(
+    kind: Kind, columns: Mapping[str, str | None], needed: frozenset[str], record: Record
+) -> tuple[Any, str]:
     for name, column in columns.items():
-        if column is not None and column not in record.values and name in kind.columns:
+        if column is not None and column not in record.values and name in needed:
             raise InputError(
                 f"{record.place}: there is no column {column!r}; {nearest(column, record.values)}"
             )

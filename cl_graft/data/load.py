@@ -25,7 +25,8 @@ from cl_graft.data.record_files import Columns
 from cl_graft.data.task_place import GENERATED_PREFIX, TaskPlace, find_place
 from cl_graft.data.text_files import Reading
 from cl_graft.errors import InputError, a_or_an
-from cl_graft.kinds.kind import KINDS
+from cl_graft.kinds.decoding import Decoding
+from cl_graft.kinds.kind import KINDS, Kind
 from cl_graft.kinds.prompts import CAUSAL_PROMPTS, PROMPTS, Prompt, default_prompts
 from cl_graft.kinds.rows import Row
 from cl_graft.kinds.text_task import TextTask
@@ -63,6 +64,8 @@ def load_task(
     max_length: int | None = None,
     prompt: Prompt | None = None,
     causal_prompt: Prompt | None = None,
+    template: str | None = None,
+    decoding: Mapping[str, Any] | None = None,
     encoding: str | None = None,
     on_bad_row: OnBadRow = "error",
     max_megabytes: int | None = None,
@@ -105,6 +108,8 @@ def load_task(
         max_length: Tokens a row, in place of the preset's, or 128.
         prompt: Masked prompt, in place of the preset's, or the label names themselves.
         causal_prompt: Causal prompt, likewise.
+        template: Prompt of a task of text to text, with ``{input}`` and ``{instruction}`` in it.
+        decoding: Settings of answers of text to text, by the names of `cl_graft.kinds.Decoding`.
         encoding: Encoding of text files, in place of UTF-8.
         on_bad_row: "skip" leaves rows out that cannot be used, and counts them in `source`;
             "error" refuses them.
@@ -157,6 +162,12 @@ def load_task(
     elif names and not loaded_kind:
         fallback = default_prompts(names, pair=pair)
     own_kind = KINDS.find(loaded_kind or ("classification" if names else "regression"))
+    fields = dict(loaded.fields)
+    if template is not None or decoding is not None:
+        fields |= _read_answer_settings(name, own_kind, template, decoding)
+        causal_prompt = fields.pop("causal_prompt", causal_prompt)
+    if fallback == (None, None):
+        fallback = own_kind.default_prompts(loaded.train)
     metric = metric or (preset.metric if preset else own_kind.metrics[0])
     if positive is None and metric == "f1" and len(names) == 2:
         positive = loaded.positive or (preset and preset.positive) or names[1]
@@ -176,7 +187,7 @@ def load_task(
         max_length=max_length or (preset.max_length if preset else 128),
         source={**loaded.source, **shown},
         kind=own_kind.name,
-        **loaded.fields,
+        **fields,
     ).with_limits(seed=data_seed, max_train=max_train, max_dev=max_dev, max_test=max_test)
     counts = audit(task)
     notes = [*loaded.notes, *describe_findings(task, counts)]
@@ -185,6 +196,26 @@ def load_task(
         for note in notes:
             _logger.warning("task %s: %s", task.name, note)
     return replace(task, source={**task.source, **counts, "notes": [*bad_rows.sentences(), *notes]})
+
+
+def _read_answer_settings(
+    name: str, kind: Kind, template: str | None, decoding: Mapping[str, Any] | None
+) -> dict[str, Any]:
+    """Return the fields of a task of text to text that settings name."""
+    if kind.name != "text2text":
+        raise InputError(
+            f"task {name!r}: template and decoding are for text to text, and this is a task of "
+            f"kind {kind.name!r}"
+        )
+    found: dict[str, Any] = {}
+    try:
+        if template is not None:
+            found["causal_prompt"] = Prompt(template, {})
+        if decoding is not None:
+            found["decoding"] = Decoding.of(decoding)
+    except InputError as error:
+        raise InputError(f"task {name!r}: {error}") from None
+    return found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,8 +17,8 @@ from cl_graft.data.task_place import find_place
 from cl_graft.errors import InputError, nearest
 from cl_graft.experiments.config.stream_settings import StreamSettings, TaskSettings
 from cl_graft.experiments.scenarios import fit_scenario
+from cl_graft.kinds.prompts import Family
 from cl_graft.kinds.task_name import check_task_name
-from cl_graft.kinds.text_encoding import Family
 from cl_graft.models import Loaded, longest_row
 from cl_graft.results.run_results import RunResult
 

@@ -15,8 +15,8 @@ from typing import Any, cast
 from cl_graft.data import Prompt
 from cl_graft.integrations.question_answering import answering_code
 from cl_graft.integrations.token_classifier import tagging_code
-from cl_graft.kinds.prompts import Piece
-from cl_graft.kinds.text_encoding import Family, split_template
+from cl_graft.kinds.prompt_encoding import split_template
+from cl_graft.kinds.prompts import Family, Piece
 from cl_graft.models.load import AUTO_CLASSES
 from cl_graft.runtime.escaping import for_markdown, for_markdown_code, for_python
 

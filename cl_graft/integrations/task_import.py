@@ -31,7 +31,7 @@ from cl_graft.grafts.hashing import hash_tensors
 from cl_graft.grafts.region import Layout, Region
 from cl_graft.grafts.selection import top_k
 from cl_graft.integrations.import_sources import Source, Tuned, find_source, read_source
-from cl_graft.kinds.text_encoding import Family
+from cl_graft.kinds.prompts import Family
 from cl_graft.models import Loaded, check_head, graftable_parameters, make_head
 from cl_graft.storage import append_entry
 from cl_graft.storage.bank_index import holds_no_bank_yet

@@ -22,7 +22,7 @@ class Classification(OneLabel):
 
     name = "classification"
     metrics = ("accuracy", "f1", "matthews")
-    families = ("encoder", "masked_lm", "causal_lm")
+    families = ("encoder", "masked_lm", "causal_lm", "seq2seq_lm")
     needs_classes = True
     dtype = torch.int64
 

@@ -17,9 +17,10 @@ from torch import Tensor, nn
 
 from cl_graft.errors import InputError, listed
 from cl_graft.kinds.kind import Kind, register_kind
+from cl_graft.kinds.prompt_encoding import require_fast
 from cl_graft.kinds.prompts import Prompt
 from cl_graft.kinds.rows import Answer, EncodedRows, Row, Span
-from cl_graft.kinds.text_encoding import pad_inputs, require_fast
+from cl_graft.kinds.text_encoding import pad_inputs
 from cl_graft.kinds.text_task import TextTask
 from cl_graft.metrics.task_score import METRICS, Scorer
 from cl_graft.models import TaskModel
@@ -194,7 +195,7 @@ class ExtractiveQA(Kind):
             passages += [row for row in rows if isinstance(row, QuestionRow)]
         return _AnswerScorer(task.metric, tuple(passages), tuple(windows))
 
-    def row(self, text: str, pair: str | None) -> Row:
+    def row(self, text: str, pair: str | None, metadata: Mapping[str, Any]) -> Row:
         """Return the row of a question and a passage."""
         if pair is None:
             raise InputError("extractive QA takes a question and a passage, got one text")

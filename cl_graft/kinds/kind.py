@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from torch import Tensor, nn
 
 from cl_graft.errors import InputError
-from cl_graft.kinds.prompts import Prompt
+from cl_graft.kinds.prompt_encoding import label_token_ids
+from cl_graft.kinds.prompts import Family, Prompt
 from cl_graft.kinds.rows import Answer, EncodedRows, Row
 from cl_graft.metrics.task_score import Scorer
-from cl_graft.models import TaskModel
+from cl_graft.models import TaskModel, make_head
 from cl_graft.runtime.registry import Registry
 
 if TYPE_CHECKING:
@@ -41,6 +42,7 @@ class Kind(ABC):
         columns: Columns that a data set of this kind has, each with its usual names; the first
             name is that in messages. Empty where `cl_graft.data.columns` reads it.
         optional: Columns that it may have, likewise.
+        other_columns: Columns that a data set of this kind has instead, one mapping each.
         one_label: Whether a row has one label, a class or a number, and nothing else to learn.
         class_axis: Whether the last axis of its outputs are classes, beside which those of wider
             tasks can stand.
@@ -53,6 +55,7 @@ class Kind(ABC):
     families: ClassVar[tuple[str, ...]] = ("encoder",)
     columns: ClassVar[Mapping[str, tuple[str, ...]]] = {}
     optional: ClassVar[Mapping[str, tuple[str, ...]]] = {}
+    other_columns: ClassVar[tuple[Mapping[str, tuple[str, ...]], ...]] = ()
     one_label: ClassVar[bool] = False
     class_axis: ClassVar[bool] = True
     needs_classes: ClassVar[bool] = False
@@ -132,6 +135,83 @@ class Kind(ABC):
             InputError: If the rows, the prompt or the tokenizer do not fit the family.
         """
 
+    def encode_training(
+        self,
+        rows: Sequence[Any],
+        tokenizer: Tokenizer,
+        *,
+        family: str,
+        prompt: Prompt | None,
+        max_length: int,
+        task: TextTask,
+    ) -> EncodedRows:
+        """Encode the rows that a task is learned from, the first ones; arguments as for `encode`.
+
+        They differ from others where the answer is a part of the input.
+        """
+        return self.encode(
+            rows,
+            tokenizer,
+            family=family,
+            prompt=prompt,
+            max_length=max_length,
+            first=0,
+            task=task,
+        )
+
+    def default_prompts(self, rows: Sequence[Row]) -> tuple[Prompt | None, Prompt | None]:
+        """Return the masked and the causal prompt of a task that has none; None where none fits."""
+        return None, None
+
+    def find_prompt(self, task: TextTask, family: Family) -> Prompt | None:
+        """Return the prompt by which a model of a family answers a task; None for encoders."""
+        if family == "masked_lm":
+            return task.prompt
+        return None if family == "encoder" else task.causal_prompt
+
+    def label_tokens(
+        self, task: TextTask, tokenizer: Tokenizer, *, family: Family, max_length: int
+    ) -> tuple[tuple[int, ...], ...] | None:
+        """Return the tokens that a head without weights is made of: those of every label.
+
+        Args:
+            task: The task.
+            tokenizer: The tokenizer.
+            family: Family of the model.
+            max_length: Tokens a row.
+
+        Returns:
+            The tokens; None for encoders, and without a prompt.
+
+        Raises:
+            InputError: If a label word has several tokens, and the family answers with one.
+        """
+        prompt = self.find_prompt(task, family)
+        if prompt is None:
+            return None
+        return label_token_ids(tokenizer, prompt, task.label_names, family=family)
+
+    def reserved(self, head: Mapping[str, Tensor]) -> int:
+        """Return how many tokens of a row an entry keeps free for its answer.
+
+        Args:
+            head: The stored head of the entry.
+        """
+        return 0
+
+    def make_prompted_head(
+        self, model: TaskModel, task: TextTask, label_tokens: Sequence[Sequence[int]] | None
+    ) -> nn.Module:
+        """Make the head that answers a task on a prompted model.
+
+        Args:
+            model: The model; the head is not added to it.
+            task: The task.
+            label_tokens: What `label_tokens` returned.
+        """
+        outputs = task.num_outputs
+        return make_head(model, classes=outputs, label_token_ids=label_tokens, seed=0)
+
     @abstractmethod
     def make_head(self, model: TaskModel, task: TextTask, *, seed: int) -> nn.Module:
         """Make the head that answers a task on an encoder; it is not added to the model.
@@ -155,8 +235,8 @@ class Kind(ABC):
         """Return what an entry of a bank records of the task to answer it, beside its labels."""
         return {}
 
-    def row(self, text: str, pair: str | None) -> Row:
-        """Return the row of a text that is to be answered."""
+    def row(self, text: str, pair: str | None, metadata: Mapping[str, Any]) -> Row:
+        """Return the row of a text that is to be answered by an entry with some metadata."""
         return Row(text, pair, 0)
 
     @abstractmethod
@@ -182,7 +262,7 @@ class Kind(ABC):
 
 def _load_kinds() -> None:
     # By name, as these modules import this one.
-    for name in ("classification", "regression", "tagging", "extractive_qa"):
+    for name in ("classification", "regression", "tagging", "extractive_qa", "text2text"):
         import_module(f"cl_graft.kinds.{name}")
 
 

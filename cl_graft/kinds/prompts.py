@@ -5,7 +5,8 @@ A template is text with fields in braces:
     {text} It was {mask}.
     {text-}? {mask}, {text_pair_lower}
 
-`{text}` and `{text_pair}` stand for the row's texts. A trailing `-` drops the last character if it
+`{text}` and `{text_pair}` stand for the row's texts, `{input}` and `{instruction}` for those of
+text to text. A trailing `-` drops the last character if it
 is punctuation (LM-BFF's code drops it whatever it is, and so eats letters). `_lower` lower-cases
 the first letter. A masked-LM template holds `{mask}` exactly once; a causal one has no mask: the
 label's string follows the template's end. Words are keyed by label *name*, as the order of labels
@@ -22,17 +23,33 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from types import MappingProxyType
+from typing import Literal
 
 from cl_graft.errors import InputError, nearest
 from cl_graft.runtime.escaping import control_in
 
-__all__ = ["CAUSAL_PROMPTS", "PROMPTS", "Piece", "Prompt", "default_prompts", "fill_field"]
+__all__ = [
+    "CAUSAL_PROMPTS",
+    "PROMPTS",
+    "Family",
+    "Piece",
+    "Prompt",
+    "default_prompts",
+    "fill_field",
+    "is_of_second",
+]
 
-_TEXT_FIELDS = tuple(
-    f"{column}{lower}{cut}"
-    for column in ("text", "text_pair")
-    for lower in ("", "_lower")
-    for cut in ("", "-")
+Family = Literal["encoder", "masked_lm", "causal_lm", "seq2seq_lm"]
+"""Families of models, see `cl_graft.models.TaskModel`."""
+
+_TEXT_FIELDS = (
+    *(
+        f"{column}{lower}{cut}"
+        for column in ("text", "text_pair")
+        for lower in ("", "_lower")
+        for cut in ("", "-")
+    ),
+    *("input", "instruction"),
 )
 
 
@@ -70,7 +87,7 @@ class Prompt:
                     f"prompt template {self.template!r} has an unknown field {{{name}}}; "
                     f"{nearest(name, ('mask', *_TEXT_FIELDS))}"
                 )
-        if not any(name.startswith("text") for name in fields):
+        if all(name == "mask" for name in fields):
             raise InputError(f"prompt template {self.template!r} holds no {{text}}")
         if fields.count("mask") > 1:
             raise InputError(f"prompt template {self.template!r} holds {{mask}} more than once")
@@ -113,7 +130,7 @@ class Prompt:
     @property
     def uses_pair(self) -> bool:
         """Whether the template holds the second text."""
-        return any(piece.field.startswith("text_pair") for piece in self.pieces)
+        return any(is_of_second(piece.field) for piece in self.pieces)
 
     def words_for(self, label_names: Sequence[str]) -> tuple[str, ...]:
         """Return the words in the order of `label_names`.
@@ -130,13 +147,18 @@ class Prompt:
         return tuple(self.words[name] for name in label_names)
 
 
+def is_of_second(name: str) -> bool:
+    """Say whether a field stands for the second text of a row."""
+    return name == "instruction" or name.startswith("text_pair")
+
+
 def fill_field(name: str, text: str, text_pair: str | None) -> str:
     """Return what stands for the text field `name` in a row.
 
     Raises:
         InputError: If the field is of the second text and the row has none.
     """
-    if name.startswith("text_pair"):
+    if is_of_second(name):
         if text_pair is None:
             raise InputError(f"the prompt uses {{{name}}}, but the row has one text only")
         value = text_pair

@@ -48,6 +48,7 @@ class EncodedRows:
         cut: Number of rows that were longer than `max_length`, and lost a part of their text, or of
             the answer that trains.
         places: For each input, the places of its tokens in the row; None where answers need none.
+        tokenizer: The tokenizer, where answers are read with it.
     """
 
     inputs: Tensor
@@ -55,6 +56,7 @@ class EncodedRows:
     numbers: Tensor
     cut: int
     places: tuple[Any, ...] | None = None
+    tokenizer: Any = None
 
 
 @dataclass(frozen=True, slots=True)

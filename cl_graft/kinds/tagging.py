@@ -17,9 +17,10 @@ from torch import Tensor, nn
 
 from cl_graft.errors import DamagedFile, InputError, listed, nearest
 from cl_graft.kinds.kind import Kind, register_kind
+from cl_graft.kinds.prompt_encoding import require_fast
 from cl_graft.kinds.prompts import Prompt
 from cl_graft.kinds.rows import Answer, EncodedRows, Row, Span
-from cl_graft.kinds.text_encoding import pad_inputs, require_fast
+from cl_graft.kinds.text_encoding import pad_inputs
 from cl_graft.kinds.text_task import TextTask
 from cl_graft.metrics.span_scores import list_tags
 from cl_graft.metrics.task_score import NO_TARGET
@@ -179,7 +180,7 @@ class Tagging(Kind):
         """Return the names of the intents, where there are any."""
         return {"intent_names": list(task.intent_names)} if task.intent_names else {}
 
-    def row(self, text: str, pair: str | None) -> Row:
+    def row(self, text: str, pair: str | None, metadata: Mapping[str, Any]) -> Row:
         """Return the row of a text, whose words are parted by blanks."""
         if pair is not None:
             raise InputError("a tagging task takes one text, got two")

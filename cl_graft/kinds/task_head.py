@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from torch import nn
 
 from cl_graft.kinds.text_task import TextTask
-from cl_graft.models import TaskModel, make_head
+from cl_graft.models import TaskModel
 
 __all__ = ["make_task_head"]
 
@@ -19,12 +19,12 @@ def make_task_head(
     label_tokens: Sequence[Sequence[int]] | None = None,
     seed: int,
 ) -> nn.Module:
-    """Make the head that answers a task: its kind's on an encoder, else that of its label words.
+    """Make the head that answers a task: its kind's on an encoder, else that of its prompt.
 
     Args:
         model: The model; the head is not added to it.
         task: The task.
-        label_tokens: Every label's tokens, in the order of the labels; not for encoders.
+        label_tokens: What the kind's `label_tokens` returned; not for encoders.
         seed: Seed of the first values of an encoder's head.
 
     Raises:
@@ -32,4 +32,4 @@ def make_task_head(
     """
     if model.family == "encoder":
         return task.own_kind.make_head(model, task, seed=seed)
-    return make_head(model, classes=task.num_outputs, label_token_ids=label_tokens, seed=seed)
+    return task.own_kind.make_prompted_head(model, task, label_tokens)

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from cl_graft.errors import InputError, a_or_an
+from cl_graft.kinds.decoding import Decoding
 from cl_graft.kinds.kind import KINDS, Kind
 from cl_graft.kinds.prompts import Prompt
 from cl_graft.kinds.rows import Row, limit_rows
@@ -45,6 +46,7 @@ class TextTask:
             label names ``"regression"``.
         intent_names: Names of the intents of a tagging task, one of which each row has; empty where
             rows have none.
+        decoding: How answers of text to text are decoded.
 
     Raises:
         InputError: If the name is not safe as a file name, or rows, labels, metric and label names
@@ -64,6 +66,7 @@ class TextTask:
     source: Mapping[str, object] = field(default_factory=dict, hash=False)
     kind: str = ""
     intent_names: tuple[str, ...] = ()
+    decoding: Decoding = field(default_factory=Decoding)
 
     def __post_init__(self) -> None:
         check_task_name(self.name)

@@ -146,10 +146,15 @@ def fit_temperature(logits: Tensor, labels: Tensor) -> Temperature | None:
         labels: Right classes in [0, K), shape (n,).
 
     Returns:
-        None where nothing can be fitted: no rows, a regression, answers at tokens, a single class,
-        or logits that are not finite.
+        None where nothing can be fitted: no rows, a regression, answers at tokens or in text, a
+        single class, or logits that are not finite.
     """
-    if not len(labels) or logits.ndim > 2 or logits.shape[1] < 2 or labels.is_floating_point():
+    if (
+        not len(labels)
+        or max(logits.ndim - 1, labels.ndim) > 1
+        or logits.shape[1] < 2
+        or labels.is_floating_point()
+    ):
         return None
     scaled = logits.detach().double().cpu()
     right = labels.detach().cpu()

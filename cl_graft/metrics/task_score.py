@@ -229,6 +229,7 @@ def task_loss(logits: Tensor, targets: Tensor) -> Tensor:
             such as a tag for each token, or the start and the end of a span.
         targets: Targets, shape (n,): class ids, or real numbers for a regression; or shape (n, Q)
             with Q >= P, class ids of which the first P count, −100 where there is no answer.
+            Answers that were decoded, of two axes beside such targets, have no loss: it is NaN.
 
     Returns:
         A scalar: the cross-entropy, where a row has several answers the mean over rows of its mean;
@@ -239,6 +240,8 @@ def task_loss(logits: Tensor, targets: Tensor) -> Tensor:
         return F.mse_loss(logits[:, 0].float(), targets)
     if targets.ndim == 1:
         return F.cross_entropy(logits, targets)
+    if logits.ndim == 2:
+        return logits.new_tensor(torch.nan)
     own = targets[:, : logits.shape[1]]
     each = F.cross_entropy(
         logits.flatten(0, 1).float(), own.flatten(), ignore_index=NO_TARGET, reduction="none"

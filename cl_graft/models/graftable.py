@@ -1,7 +1,8 @@
 """The parameters of a model that may be grafted: those of its stack of blocks.
 
 A graft lives in the transformer blocks (weights, biases, LayerNorms), never in embeddings, pooler,
-language-model head or task heads. The stack is found by its form, so any encoder, decoder,
+language-model head or task heads; nor in the table of positions that some models have in a block
+(T5, relative keys). The stack is found by its form, so any encoder, decoder,
 encoder-decoder or vision transformer will do; a model without one (an MLP, a plain CNN) is
 graftable everywhere but in its heads.
 """
@@ -48,12 +49,16 @@ def graftable_parameters(
         >>> len(biases), len(graftable_parameters(model))
         (12, 24)
     """
+    embeddings = tuple(
+        f"{plain_name(path)}." for path, m in module.named_modules() if isinstance(m, nn.Embedding)
+    )
     stacks = tuple(f"{path}." if path else "" for path in block_stacks(module))
     chosen = {
         name: parameter
         for name, parameter in parameters_by_name(module).items()
         if parameter.is_floating_point()
         and (not stacks or name.startswith(stacks))
+        and not name.startswith(embeddings)
         and not any(f".{path}." in f".{name}." for path in exclude)
         and (keep is None or keep(name))
     }

@@ -221,7 +221,7 @@ def make_head(
             f"label tokens {outside} are not in the model's vocabulary of {vocabulary}: "
             "was the tokenizer of another model used?"
         )
-    if model.family == "causal_lm":
+    if model.family != "masked_lm":
         return LabelStrings(label_token_ids)
     longer = {k: len(tokens) for k, tokens in enumerate(label_token_ids) if len(tokens) != 1}
     if longer:

@@ -42,6 +42,7 @@ AUTO_CLASSES = {
     "encoder": "AutoModel",
     "masked_lm": "AutoModelForMaskedLM",
     "causal_lm": "AutoModelForCausalLM",
+    "seq2seq_lm": "AutoModelForSeq2SeqLM",
 }
 """Classes of transformers that load the backbones, by family."""
 
@@ -110,7 +111,7 @@ def load_model(
             de-quantized, or a folder with one and no config; a hub id such as
             `"FacebookAI/roberta-base"`; or `"minilm"`, the all-MiniLM-L6-v2 of the installed demo
             package, else from the hub; or `"smollm2"`, see `cl_graft.models.smollm2`.
-        family: `"encoder"`, `"masked_lm"` or `"causal_lm"`.
+        family: `"encoder"`, `"masked_lm"`, `"causal_lm"` or `"seq2seq_lm"` (an encoder-decoder).
         pooling: `"mean"` or `"first"`; encoders only.
         dtype: The parameters' type: `"float32"`, `"bfloat16"` or `"float16"`.
         precision: Precision in which fp32 parameters compute: `"fp32"`, `"bf16"` or `"fp16"`.
@@ -288,8 +289,10 @@ def _check_family(name: str, family: str, config: PreTrainedConfig) -> None:
     from transformers.models.auto.modeling_auto import MODEL_FOR_MASKED_LM_MAPPING_NAMES
 
     kind = config.model_type
-    if getattr(config, "is_encoder_decoder", False):
-        raise InputError(f"{name!r} is an encoder-decoder ({kind}), expected an encoder or decoder")
+    if getattr(config, "is_encoder_decoder", False) != (family == "seq2seq_lm"):
+        if family == "seq2seq_lm":
+            raise InputError(f"{name!r} ({kind}) is no encoder-decoder: use another family")
+        raise InputError(f"{name!r} is an encoder-decoder ({kind}): use family 'seq2seq_lm'")
     two_sided = kind in MODEL_FOR_MASKED_LM_MAPPING_NAMES
     if family == "causal_lm" and two_sided and not getattr(config, "is_decoder", False):
         raise InputError(

@@ -10,7 +10,8 @@ from torch import Tensor, nn
 
 from cl_graft.grafts.bank import Entry
 from cl_graft.models.heads import HEADS, LabelStrings, LabelWords, PooledHead, linear_head
-from cl_graft.models.task_model import TaskModel
+from cl_graft.models.task_model import WRITING, TaskModel
+from cl_graft.models.text_generation import MOST_BEAMS, MOST_TOKENS, TextHead
 
 __all__ = ["check_head", "load_head"]
 
@@ -28,6 +29,9 @@ def load_head(entry: Entry, *, family: str) -> nn.Module:
         head = linear_head(hidden, classes, seed=0)
     elif family == "masked_lm":
         head = LabelWords(state["token_ids"].tolist())
+    elif "stops" in state:
+        longest, beams = state["limits"].tolist()
+        head = TextHead(state["stops"].tolist(), longest, beams)
     else:
         lengths = state["lengths"].tolist()
         rows = state["token_ids"].tolist()
@@ -111,6 +115,9 @@ def _check_tokens(
     head: Mapping[str, Tensor], sizes: Mapping[str, tuple[int, ...]], model: TaskModel
 ) -> None:
     """Refuse the labels' tokens that `LabelWords` or `LabelStrings` would not keep."""
+    if "stops" in sizes:
+        _check_text_head(head, sizes, model)
+        return
     labels = next(iter(sizes.get("token_ids", ())), 0)
     wanted = {"token_ids": 1} if model.family == "masked_lm" else {"token_ids": 2, "lengths": 1}
     whole = all(tensor.dtype == torch.int64 for tensor in head.values())
@@ -125,6 +132,22 @@ def _check_tokens(
     lengths, longest = head["lengths"], tokens.shape[1]
     if lengths.shape != (labels,) or not bool(((lengths > 0) & (lengths <= longest)).all()):
         raise ValueError(f"lengths of labels {lengths.tolist()[:10]}, expected 1 to {longest}")
+
+
+def _check_text_head(
+    head: Mapping[str, Tensor], sizes: Mapping[str, tuple[int, ...]], model: TaskModel
+) -> None:
+    """Refuse numbers that `TextHead` would not keep, or that no answer needs."""
+    whole = all(tensor.dtype == torch.int64 for tensor in head.values())
+    wanted = {"stops": sizes["stops"], "limits": (2,)}
+    if sizes != wanted or len(sizes["stops"]) != 1 or not whole or model.family not in WRITING:
+        raise ValueError(f"a head of text of shapes {sizes} on a {model.family}")
+    vocabulary = cast(Any, model.backbone.config).vocab_size
+    stops, (longest, beams) = head["stops"], head["limits"].tolist()
+    if not len(stops) or bool((stops < 0).any()) or bool((stops >= vocabulary).any()):
+        raise ValueError(f"ends of answers that are not in the vocabulary of {vocabulary:,}")
+    if not 1 <= longest <= MOST_TOKENS or not 1 <= beams <= MOST_BEAMS:
+        raise ValueError(f"answers of {longest:,} tokens by {beams:,} beams")
 
 
 def _make_layer(weight: Tensor) -> nn.Linear:

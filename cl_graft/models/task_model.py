@@ -1,10 +1,11 @@
 """TaskModel: a pretrained transformer that answers several tasks, each through its own head.
 
-The three families differ in what they make of a text:
+The families differ in what they make of a text:
 
     encoder     pooled states of the last layer -> a trained linear head
     masked_lm   logits over the vocabulary at the one mask token -> the labels' words
-    causal_lm   log-probability of each label's string after the prompt
+    causal_lm   log-probability of each label's string after the prompt, or text
+    seq2seq_lm  the same of an encoder-decoder, which reads the prompt and writes the answer
 
 Only the graftable parameters and the heads require gradients; embeddings, pooler and language-model
 head never do, so a stock optimiser trains exactly what a graft can hold.
@@ -19,30 +20,34 @@ from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from cl_graft.errors import InputError, find, nearest
 from cl_graft.models.attention import Attention
 from cl_graft.models.graftable import graftable_parameters
 from cl_graft.models.heads import POOLINGS, LabelStrings
-from cl_graft.models.label_strings import append_labels, score_one_token, score_strings
+from cl_graft.models.label_strings import score_labels, score_labels_by_row
 from cl_graft.models.lower_blocks import find_lower_part
+from cl_graft.models.text_generation import ANSWER, TextHead, answer_logits, decode_rows
 from cl_graft.models.token_heads import TokenHead
 from cl_graft.training.precision import autocast
 
-__all__ = ["FAMILIES", "Carry", "TaskModel"]
+__all__ = ["FAMILIES", "WRITING", "Carry", "TaskModel"]
 
 Carry = Callable[[list[int]], AbstractContextManager[object]]
 """Makes the context in which a backbone sees rows, from the numbers of the rows they come from."""
 
-FAMILIES = ("encoder", "masked_lm", "causal_lm")
+FAMILIES = ("encoder", "masked_lm", "causal_lm", "seq2seq_lm")
+
+WRITING = ("causal_lm", "seq2seq_lm")
+"""Families that write text, and score labels as strings."""
 
 
 class TaskModel(nn.Module):
     """A backbone of transformers' and the heads of the tasks it answers.
 
     Args:
-        backbone: Model as `AutoModel`, `AutoModelForMaskedLM` or `AutoModelForCausalLM` loads it.
+        backbone: Model as `AutoModel`, `AutoModelForMaskedLM`, `AutoModelForCausalLM` or
+            `AutoModelForSeq2SeqLM` loads it.
         family: One of `FAMILIES`.
         pooling: `"mean"` over the non-padding tokens or the `"first"` token; encoders only.
         mask_token_id: The tokenizer's mask token; masked LMs only.
@@ -151,8 +156,13 @@ class TaskModel(nn.Module):
         """
         head = self._find_head(task)
         ids, segments = _trim(x)
-        if self.family == "causal_lm":
-            return self._score_labels(ids, segments, cast(LabelStrings, head))
+        if isinstance(head, TextHead):
+            if bool((segments == ANSWER).any()):
+                return answer_logits(self, ids, segments)
+            heads = [head] * len(ids)
+            return decode_rows(self, ids, segments, heads, lambda _: nullcontext())
+        if self.family in WRITING:
+            return score_labels(self, ids, segments, cast(LabelStrings, head))
         if isinstance(head, TokenHead):
             return _tag(head, self._run(ids, segments).last_hidden_state, segments, x.shape[-1])
         return _apply_head(head, self._compute_states(ids, segments))
@@ -170,7 +180,7 @@ class TaskModel(nn.Module):
                 those after the nearest block.
         """
         ids, segments = _trim(x)
-        with self._enter_precision(ids):
+        with self.enter_precision(ids):
             states = self.backbone(
                 **self._make_inputs(ids, segments), output_hidden_states=True
             ).hidden_states
@@ -203,7 +213,7 @@ class TaskModel(nn.Module):
             inputs["use_cache"] = False
         return inputs
 
-    def _enter_precision(self, ids: Tensor) -> AbstractContextManager[object]:
+    def enter_precision(self, ids: Tensor) -> AbstractContextManager[object]:
         """Return the context in which the backbone computes a batch of token ids, (n, L)."""
         if not self.recomputes:  # what is computed again must be what was computed before
             self._attention.suit_(ids)
@@ -217,7 +227,7 @@ class TaskModel(nn.Module):
         return below.run(self, ids, segments, self._run_backbone)
 
     def _run_backbone(self, ids: Tensor, segments: Tensor) -> Any:
-        with self._enter_precision(ids):
+        with self.enter_precision(ids):
             return self.backbone(**self._make_inputs(ids, segments))
 
     def _compute_states(self, ids: Tensor, segments: Tensor) -> Tensor:
@@ -225,7 +235,7 @@ class TaskModel(nn.Module):
         if self.family == "encoder":
             return self.features(ids, segments)
         positions = self._find_masks(ids, segments)
-        return self._compute_logits(ids, segments, positions)[:, 0].float()
+        return self.compute_logits(ids, segments, positions)[:, 0].float()
 
     def _find_masks(self, ids: Tensor, segments: Tensor) -> Tensor:
         """Return the column of every row's mask token, of shape (n, 1)."""
@@ -239,7 +249,7 @@ class TaskModel(nn.Module):
             )
         return masks.long().argmax(1, keepdim=True)
 
-    def _compute_logits(self, ids: Tensor, segments: Tensor, positions: Tensor) -> Tensor:
+    def compute_logits(self, ids: Tensor, segments: Tensor, positions: Tensor) -> Tensor:
         """Return the logits, (n, p, V), at the given columns, (n, p), of every row.
 
         Only these columns enter the projection to the vocabulary: with a vocabulary of 50,000 it
@@ -262,18 +272,34 @@ class TaskModel(nn.Module):
                 hook.remove()
         return logits if picked else logits[rows, positions]
 
-    def _score_labels(self, ids: Tensor, segments: Tensor, strings: LabelStrings) -> Tensor:
-        """Return the log-probability of each label's string after each prompt, (n, K).
+    def compute_decoder_logits(
+        self, ids: Tensor, segments: Tensor, written: Tensor, *, once: bool = True
+    ) -> Tensor:
+        """Return the logits, (m, p, V), of an encoder-decoder after each token that it wrote.
 
-        Where every string is one token, the prompt's last position answers for all labels at once.
+        Args:
+            ids: Token ids of prompts, (n, L).
+            segments: 0 for padding, of shape (n, L).
+            written: Token ids that the decoder reads, (m, p), m a multiple of n: as many rows in a
+                row for each prompt.
+            once: Whether each prompt is read once, however many rows are written for it.
         """
-        ends = (segments != 0).sum(1)
-        if bool((ends == 0).any()):
-            raise ValueError("a prompt without tokens: no position to read labels at")
-        if strings.token_ids.shape[1] == 1:
-            return score_one_token(self._compute_logits(ids, segments, ends[:, None] - 1), strings)
-        whole, marks, where = append_labels(ids, segments, strings.token_ids, strings.within)
-        return score_strings(self._compute_logits(whole, marks, where - 1), strings)
+        backbone = cast(Any, self.backbone)
+        times = len(written) // len(ids)
+        mask = (segments != 0).long()
+        with self.enter_precision(ids):
+            if once and times > 1:
+                states = backbone.get_encoder()(input_ids=ids, attention_mask=mask)
+                states.last_hidden_state = states.last_hidden_state.repeat_interleave(times, 0)
+                read: dict[str, Any] = {"encoder_outputs": states}
+            else:
+                read = {"input_ids": ids.repeat_interleave(times, 0)}
+            return backbone(
+                **read,
+                attention_mask=mask.repeat_interleave(times, 0),
+                decoder_input_ids=written,
+                use_cache=False,
+            ).logits
 
     def answer_rows(
         self, x: Tensor, heads: Sequence[nn.Module], *, carry: Carry | None = None
@@ -300,8 +326,8 @@ class TaskModel(nn.Module):
         carry = carry or (lambda _: nullcontext())
         each = list(range(len(x)))
         groups = {id(head): (head, [n for n in each if heads[n] is head]) for head in heads}
-        if self.family == "causal_lm":
-            return self._score_labels_by_row(ids, segments, list(groups.values()), carry)
+        if self.family in WRITING:
+            return _write_rows(self, ids, segments, heads, carry)
         tokens = any(isinstance(head, TokenHead) for head, _ in groups.values())
         with carry(each):
             if tokens:
@@ -318,41 +344,31 @@ class TaskModel(nn.Module):
             answers |= zip(rows, own, strict=True)
         return [answers[n] for n in each]
 
-    def _score_labels_by_row(
-        self,
-        ids: Tensor,
-        segments: Tensor,
-        groups: Sequence[tuple[nn.Module, list[int]]],
-        carry: Carry,
-    ) -> list[Tensor]:
-        """Return `_score_labels` of rows with different labels; groups tell the rows of a head."""
-        ends = (segments != 0).sum(1)
-        if bool((ends == 0).any()):
-            raise ValueError("a prompt without tokens: no position to read labels at")
-        heads = [(cast(LabelStrings, head), rows) for head, rows in groups]
-        longest = max(strings.token_ids.shape[1] for strings, _ in heads)
-        answers: dict[int, Tensor] = {}
-        if longest == 1:
-            with carry(list(range(len(ids)))):
-                logits = self._compute_logits(ids, segments, ends[:, None] - 1)
-            for strings, rows in heads:
-                answers |= zip(rows, score_one_token(logits[rows], strings), strict=True)
-            return [answers[n] for n in range(len(ids))]
-        parts: list[tuple[Tensor, Tensor, Tensor]] = []
-        sources: list[int] = []
-        for strings, rows in heads:
-            more = (0, longest - strings.token_ids.shape[1])
-            tokens, within = F.pad(strings.token_ids, more), F.pad(strings.within, more)
-            parts.append(append_labels(ids[rows], segments[rows], tokens, within))
-            sources += [row for row in rows for _ in range(len(tokens))]
-        whole, marks, where = (torch.cat(tensors) for tensors in zip(*parts, strict=True))
-        with carry(sources):
-            logits = self._compute_logits(whole, marks, where - 1)
-        shares = logits.split([len(part) for part, *_ in parts])
-        for (strings, rows), share in zip(heads, shares, strict=True):
-            own = share[:, : strings.token_ids.shape[1]]
-            answers |= zip(rows, score_strings(own, strings), strict=True)
-        return [answers[n] for n in range(len(ids))]
+
+def _write_rows(
+    model: TaskModel, ids: Tensor, segments: Tensor, heads: Sequence[nn.Module], carry: Carry
+) -> list[Tensor]:
+    """Answer rows with text or label strings, each kind in a pass of its own."""
+    text = [n for n, head in enumerate(heads) if isinstance(head, TextHead)]
+    labels = [n for n, head in enumerate(heads) if not isinstance(head, TextHead)]
+    answers: dict[int, Tensor] = {}
+    if text:
+        own = [cast(TextHead, heads[n]) for n in text]
+        found = decode_rows(
+            model, ids[text], segments[text], own, lambda rows: carry([text[n] for n in rows])
+        )
+        answers |= zip(text, found, strict=True)
+    if labels:
+        strings = [cast(LabelStrings, heads[n]) for n in labels]
+        scores = score_labels_by_row(
+            model,
+            ids[labels],
+            segments[labels],
+            strings,
+            lambda rows: carry([labels[n] for n in rows]),
+        )
+        answers |= zip(labels, scores, strict=True)
+    return [answers[n] for n in range(len(ids))]
 
 
 def _apply_head(head: nn.Module, states: Tensor) -> Tensor:

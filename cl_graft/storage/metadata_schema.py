@@ -82,6 +82,7 @@ _Count = Annotated[int, Field(ge=0, le=2**62)]
 _Length = Annotated[int, Field(ge=1, le=LARGEST_LENGTH)]
 _Share = Annotated[float, Field(ge=0, le=1)]
 _Dtype = Literal["float32", "bfloat16", "float16", "float64"]
+_Family = Literal["encoder", "masked_lm", "causal_lm", "seq2seq_lm"]
 _Score = float | None
 """A score on dev rows; NaN where a measure has no value."""
 
@@ -95,6 +96,17 @@ class _Prompt(_Schema):
     words: Annotated[dict[_Name, _Word], Field(max_length=10_000)]
 
 
+class _Decoding(_Schema):
+    beams: Annotated[int, Field(ge=1, le=64)] = 1
+    longest_answer: Annotated[int, Field(ge=1, le=LARGEST_LENGTH)] | None = None
+    stop: Annotated[list[_Template], Field(max_length=100)] = []
+    cut: Literal["left", "right"] = "right"
+
+
+class _Chat(_Schema):
+    system: _Template | None = None
+
+
 class _Temperature(_Schema):
     value: Annotated[float, Field(gt=0, le=1000)]
     rows: _Count
@@ -105,7 +117,7 @@ class _Temperature(_Schema):
 class _BaseMetadata(_Schema):
     """Metadata from which a base model is rebuilt."""
 
-    family: Literal["encoder", "masked_lm", "causal_lm"] | None = None
+    family: _Family | None = None
     pooling: Literal["mean", "first"] = "mean"
     precision: Literal["fp32", "bf16", "fp16"] = "fp32"
     trust_remote_code: bool = False
@@ -140,6 +152,8 @@ class _TaskMetadata(_Schema):
     ) = None
     pair: bool | None = None
     prompt: _Prompt | None = None
+    decoding: _Decoding | None = None
+    chat: _Chat | None = None
     max_length: _Length | None = None
     metric: _Name | None = None
     localizer: _Name | None = None
@@ -177,7 +191,7 @@ class _ExportedBase(_Schema):
 class _Exported(_TaskMetadata):
     """Content of a `task.json` beside an export."""
 
-    family: Literal["encoder", "masked_lm", "causal_lm"] | None = None
+    family: _Family | None = None
     pooling: Literal["mean", "first"] | None = None
     base: _ExportedBase | None = None
 

@@ -26,7 +26,7 @@ from torch.utils.data import TensorDataset
 
 from cl_graft.data.encoded_task import EncodedTask, encode_task
 from cl_graft.errors import InputError, nearest
-from cl_graft.kinds.text_encoding import Family
+from cl_graft.kinds.prompts import Family
 from cl_graft.kinds.text_task import TextTask
 from cl_graft.metrics.task_score import TaskLoss
 from cl_graft.runtime.cache import Cache

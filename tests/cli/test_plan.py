@@ -11,7 +11,7 @@ EXPECTED = {
     "unknown model": "did you mean 'minilm'?",
     "no config": "holds no transformer: expected a folder with config.json",
     "unknown architecture": "cannot read its config.json",
-    "encoder-decoder": "is an encoder-decoder (t5), expected an encoder or decoder",
+    "encoder-decoder": "is an encoder-decoder (t5): use family 'seq2seq_lm'",
     "image model": "takes no token ids, so it is no text model",
     "unknown family": "unknown 'encoders'; did you mean 'encoder'?",
     "causal BERT": "reads in both directions and is no causal LM",

@@ -10,7 +10,7 @@ import torch
 
 from cl_graft.data import Prompt, load_task
 from cl_graft.data.encoded_task import EncodedTask, encode_task
-from cl_graft.kinds.text_encoding import Family
+from cl_graft.kinds.prompts import Family
 from cl_graft.storage.cache_folder import DirectoryCache
 
 WORDS = {"positive": "great", "negative": "terrible"}

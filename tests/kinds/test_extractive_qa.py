@@ -199,10 +199,10 @@ def test_special_tokens_that_texts_spell_out_are_plain_characters(tokenizer):
 
 
 def test_a_row_without_answers_is_encoded_for_an_answer_only(tokenizer):
-    encoded = encode(QA.row("Where?", "In the park."), tokenizer)
+    encoded = encode(QA.row("Where?", "In the park.", {}), tokenizer)
     assert encoded.targets[:, :2].tolist() == [[0, 0]]
     with pytest.raises(InputError, match="takes a question and a passage"):
-        QA.row("Where?", None)
+        QA.row("Where?", None, {})
 
 
 # Spans

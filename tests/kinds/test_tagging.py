@@ -215,7 +215,7 @@ def facts(**changes) -> dict:
 
 
 def test_an_answer_names_tags_spans_with_their_characters_and_the_intent(wordpiece):
-    row = TAGGING.row("  Lily  met the\tpresident ", None)
+    row = TAGGING.row("  Lily  met the\tpresident ", None, {})
     assert row.text == "Lily met the president"
     encoded = encode([row], wordpiece, task=None)
     logits = torch.full((1, 16, 7), -1e4)
@@ -244,7 +244,7 @@ def test_metadata_with_another_number_of_names_than_logits_are_damaged(wordpiece
 
 def test_a_pair_of_texts_cannot_be_tagged():
     with pytest.raises(InputError, match="takes one text, got two"):
-        TAGGING.row("a", "b")
+        TAGGING.row("a", "b", {})
 
 
 def test_spans_end_where_words_end():

@@ -14,7 +14,6 @@ from collections.abc import Sequence
 from torch import nn
 
 from cl_graft.data import TextTask
-from cl_graft.data.encoded_task import tokenize_labels
 from cl_graft.errors import InputError
 from cl_graft.experiments.comparison.tuning import with_values
 from cl_graft.experiments.config import ExperimentConfig
@@ -127,5 +126,10 @@ def _density(method: Method, budget: int, shape: StreamShape, head: nn.Module) -
 
 
 def _head(task: TextTask, loaded: Loaded, config: ExperimentConfig) -> nn.Module:
-    tokens = tokenize_labels(task, loaded.tokenizer, config.model.family)
+    tokens = task.own_kind.label_tokens(
+        task,
+        loaded.tokenizer,
+        family=config.model.family,
+        max_length=config.stream.max_length or task.max_length,
+    )
     return make_task_head(loaded.model, task, label_tokens=tokens, seed=0)

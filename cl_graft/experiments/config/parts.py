@@ -50,10 +50,11 @@ class ModelSettings:
         "fetched by python -m cl_graft.models.smollm2), a hub name such as "
         "FacebookAI/roberta-base, the folder of a checkpoint, or a GGUF file.",
     )
-    family: Literal["encoder", "masked_lm", "causal_lm"] = Field(
+    family: Literal["encoder", "masked_lm", "causal_lm", "seq2seq_lm"] = Field(
         default="encoder",
         description="How the model answers: an encoder with a head a task, a masked language "
-        "model with label words, or a causal one with label strings.",
+        "model with label words, or a causal or an encoder-decoder one with label strings "
+        "or free text.",
     )
     pooling: Literal["mean", "first"] = Field(
         default="mean", description="How an encoder's states become one vector."

@@ -43,13 +43,22 @@ class TaskSettings:
     )
     kind: str | None = Field(
         default=None,
-        description="Kind of the task: classification, regression, tagging, extractive_qa, or a "
-        "registered one; null means that whose columns the data have.",
+        description="Kind of the task: classification, regression, tagging, extractive_qa, "
+        "text2text, or a registered one; null means that whose columns the data have.",
     )
     positive: str | None = Field(
         default=None,
         description="The label of which f1 of two labels is the F1; null means the data's own or "
         "the preset's, or else the second label.",
+    )
+    template: str | None = Field(
+        default=None,
+        description="Prompt of a task of text to text, with {input} and {instruction} in it.",
+    )
+    decoding: dict[str, Any] | None = Field(
+        default=None,
+        description="How answers of text to text are decoded: beams, longest_answer (tokens), stop "
+        "(texts that end an answer), cut (the side of a long text that is cut).",
     )
     encoding: str | None = Field(
         default=None,

@@ -1,0 +1,176 @@
+"""Token ids of prompts and answers of text to text, and texts from token ids."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from cl_graft.errors import InputError
+from cl_graft.kinds.messages import chat_end, fill_chat, tokenize_chat
+from cl_graft.kinds.prompt_encoding import (
+    CutRule,
+    check_prompt,
+    encode_prompts,
+    find_forbidden_ids,
+    find_frame,
+    fit_tokens,
+    require_fast,
+    tokenize_after,
+)
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase as Tokenizer
+
+    from cl_graft.kinds.prompts import Prompt
+    from cl_graft.kinds.text_task import TextTask
+
+__all__ = ["encode_answers", "encode_asked", "find_stops", "measure_answers", "read_text"]
+
+
+def encode_asked(
+    rows: Sequence[Any],
+    tokenizer: Tokenizer,
+    family: Any,
+    prompt: Prompt | None,
+    room: int,
+    *,
+    cut: str,
+) -> tuple[list[list[int]], set[int]]:
+    """Return the token ids of the prompt of each row, and the numbers of rows that were cut.
+
+    Args:
+        rows: Rows of text to text.
+        tokenizer: A fast tokenizer.
+        family: ``"causal_lm"`` or ``"seq2seq_lm"``.
+        prompt: The template; None for chat messages.
+        room: Tokens of the longest prompt.
+        cut: Side of a text that is cut; instructions are never cut.
+
+    Raises:
+        InputError: If a prompt leaves no room for its text.
+    """
+    if not rows:
+        return [], set()
+    rule = CutRule(whole=frozenset({1}), from_start=cut == "left")
+    if prompt is not None:
+        found, shortened = encode_prompts(
+            rows, tokenizer, family, check_prompt(prompt, family), room, cut=rule
+        )
+        return [ids for ids, _ in found], shortened
+    require_fast(tokenizer, "chat messages need")
+    begin, end = find_frame(tokenizer)
+    begin = [] if family == "causal_lm" else begin  # a chat template writes its own begin
+    end = [] if family == "causal_lm" else end
+    filled = [fill_chat(tokenizer, row.messages) for row in rows]
+    asked: list[list[int]] = []
+    shortened = set[int]()
+    left = room - len(begin) - len(end)
+    for number, tokens in enumerate(
+        tokenize_chat(tokenizer, filled, find_forbidden_ids(tokenizer))
+    ):
+        kept = fit_tokens([tokens], left, rule)
+        if kept is None:
+            raise InputError(
+                f"row {number + 1}: the chat template leaves no room for the messages in {room} "
+                "tokens; raise max_length"
+            )
+        if len(tokens.ids) > left:
+            shortened.add(number)
+        asked.append([*begin, *kept[0], *end])
+    return asked, shortened
+
+
+def encode_answers(
+    rows: Sequence[Any], tokenizer: Tokenizer, family: str, prompt: Prompt | None, longest: int
+) -> tuple[list[list[int]], set[int]]:
+    """Return the token ids of the first right answer of each row, and the numbers of those cut.
+
+    An answer ends with the token of the end; one that is cut does not, as it is not at its end.
+
+    Args:
+        rows: Rows of text to text.
+        tokenizer: The tokenizer.
+        family: ``"causal_lm"`` or ``"seq2seq_lm"``.
+        prompt: The template; None for chat messages.
+        longest: Tokens of the longest answer, its end included.
+    """
+    end = _find_end(tokenizer, prompt)
+    answers: list[list[int]] = []
+    cut = set[int]()
+    for number, ids in enumerate(_tokenize_answers(rows, tokenizer, family, prompt)):
+        if len(ids) + 1 > longest:
+            cut.add(number)
+        answers.append([*ids, end][:longest])
+    return answers, cut
+
+
+def measure_answers(task: TextTask, tokenizer: Tokenizer, family: Any, max_length: int) -> int:
+    """Return the tokens of the longest answer, its end included.
+
+    That of the settings, or of the training rows, but at most half of `max_length`.
+    """
+    if task.decoding.longest_answer is not None:
+        return task.decoding.longest_answer
+    prompt = task.own_kind.find_prompt(task, family)
+    found = _tokenize_answers(task.train, tokenizer, family, prompt)
+    return min(max(len(ids) for ids in found) + 1, max_length // 2)
+
+
+def find_stops(tokenizer: Tokenizer, prompt: Prompt | None, stop: Sequence[str]) -> tuple[int, ...]:
+    """Return the ids of the tokens that end an answer: the end, and stop texts of one token.
+
+    Args:
+        tokenizer: The tokenizer.
+        prompt: The template; None for chat messages.
+        stop: Texts that end an answer.
+    """
+    stops = [_find_end(tokenizer, prompt)]
+    for text in stop:
+        ids = tokenizer(text, add_special_tokens=False)["input_ids"]
+        if len(ids) == 1:
+            stops.append(int(ids[0]))
+    return tuple(dict.fromkeys(stops))
+
+
+def read_text(ids: Sequence[int], tokenizer: Any, stop: Sequence[str]) -> str:
+    """Return the text of an answer's token ids, up to the first text that ends it."""
+    text: str = tokenizer.decode(list(ids), skip_special_tokens=True)
+    for end in stop:
+        text = text.partition(end)[0]
+    return text.strip()
+
+
+def _find_end(tokenizer: Tokenizer, prompt: Prompt | None) -> int:
+    """Return the token that ends an answer.
+
+    Raises:
+        InputError: If the tokenizer has none.
+    """
+    if prompt is None:
+        ends = chat_end(tokenizer)[1]
+        if ends:
+            return ends[0]
+    end = tokenizer.eos_token_id
+    if not isinstance(end, int):
+        raise InputError(
+            f"{type(tokenizer).__name__} has no token that ends a text (eos_token), so an answer "
+            "would never end"
+        )
+    return end
+
+
+def _tokenize_answers(
+    rows: Sequence[Any], tokenizer: Tokenizer, family: str, prompt: Prompt | None
+) -> list[list[int]]:
+    """Return the token ids of first right answers, as they stand behind their prompts."""
+    texts = [row.targets[0].strip() for row in rows]
+    forbidden = find_forbidden_ids(tokenizer)
+    literal = prompt.pieces[-1].literal if prompt else chat_end(tokenizer)[0]
+    blank = (bool(literal) and not literal.endswith("\n")) if prompt else literal.endswith(" ")
+    if family == "causal_lm" and blank:
+        lead = literal.rstrip() or "a"
+        found = [tokenize_after(tokenizer, lead, text) for text in texts]
+    else:
+        batch: Any = tokenizer(texts, add_special_tokens=False, split_special_tokens=True)
+        found = batch["input_ids"]
+    return [[token for token in ids if token not in forbidden] for ids in found]

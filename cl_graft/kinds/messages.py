@@ -1,0 +1,186 @@
+"""Chat messages in OpenAI's form: read from data, and turned into prompts by a chat template.
+
+https://platform.openai.com/docs/api-reference/chat. The template is the model's own; what a text
+spells out (``<|im_end|>``) never becomes a special token.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from cl_graft.errors import InputError, first_line, nearest
+from cl_graft.kinds.prompt_encoding import TEMPLATE, Filled, Tokens, tokenize_filled
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase as Tokenizer
+
+__all__ = ["SYSTEM", "USER", "Message", "chat_end", "fill_chat", "read_messages", "tokenize_chat"]
+
+SYSTEM, USER, ASSISTANT = "system", "user", "assistant"
+_ROLES = (SYSTEM, USER, ASSISTANT)
+_OTHER_NAMES = {"human": USER, "gpt": ASSISTANT}
+"""Names of ShareGPT's files."""
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """A message of a chat.
+
+    Attributes:
+        role: ``"system"``, ``"user"`` or ``"assistant"``.
+        content: Its text.
+    """
+
+    role: str
+    content: str
+
+
+def read_messages(value: object, place: str) -> list[Message]:
+    """Read the messages of a record, the last of which is the answer.
+
+    Args:
+        value: A list of ``{"role", "content"}``, or of ShareGPT's ``{"from", "value"}``.
+        place: File and line, for messages.
+
+    Raises:
+        InputError: If it is no such list, a role is unknown, a message is empty, a system message
+            does not come first, or the last message but one is not the user's, and the last the
+            assistant's.
+    """
+    if not isinstance(value, list) or not value:
+        raise InputError(
+            f"{place}: messages must be a list of {{'role', 'content'}}, got {str(value)[:60]!r}"
+        )
+    found: list[Message] = []
+    for number, one in enumerate(value, start=1):
+        where = f"{place}: message {number}"
+        if not isinstance(one, Mapping):
+            raise InputError(f"{where} must be {{'role', 'content'}}, got {str(one)[:60]!r}")
+        role, content = one.get("role", one.get("from")), one.get("content", one.get("value"))
+        role = _OTHER_NAMES.get(str(role), role)
+        if role not in _ROLES:
+            raise InputError(f"{where} has the role {role!r}; {nearest(str(role), _ROLES)}")
+        if not isinstance(content, str) or not content.strip():
+            raise InputError(f"{where} ({role}) must hold a text, got {str(content)[:60]!r}")
+        if role == SYSTEM and number > 1:
+            raise InputError(f"{where} is a system message; it must be the first")
+        found.append(Message(str(role), content))
+    if [one.role for one in found[-2:]] != [USER, ASSISTANT]:
+        raise InputError(
+            f"{place}: messages must end with the user's and the assistant's answer to it, got "
+            f"{', '.join(one.role for one in found)}"
+        )
+    return found
+
+
+def fill_chat(tokenizer: Tokenizer, messages: Sequence[Message]) -> Filled:
+    """Return the prompt that a chat template makes of messages, up to where the answer begins.
+
+    Characters of messages belong to text 0. Where the template changes messages, all belongs to
+    the template, so nothing is cut.
+
+    Raises:
+        InputError: If the tokenizer has no chat template, or it refuses the messages.
+    """
+    whole = _render(tokenizer, messages)
+    marks = [f"\ue000{number}\ue001" for number in range(len(messages))]
+    marked = _render(
+        tokenizer,
+        [Message(one.role, mark) for one, mark in zip(messages, marks, strict=True)],
+    )
+    owners: list[tuple[int, int]] = []
+    parts: list[str] = []
+    for mark, one in zip(marks, messages, strict=True):
+        before, found, marked = marked.partition(mark)
+        if not found:
+            break
+        text = one.content if f"{before}{one.content}" in whole else one.content.strip()
+        parts += [before, text]
+        owners += [(TEMPLATE, len(before)), (0, len(text))]
+    parts.append(marked)
+    owners.append((TEMPLATE, len(marked)))
+    if "".join(parts) != whole:
+        return Filled(whole, ((TEMPLATE, len(whole)),))
+    return Filled(whole, tuple(owners))
+
+
+def tokenize_chat(
+    tokenizer: Tokenizer, filled: Sequence[Filled], forbidden: frozenset[int]
+) -> list[Tokens]:
+    """Tokenize filled chat templates, whose special tokens are tokens; those of texts are not.
+
+    Args:
+        tokenizer: A fast tokenizer.
+        filled: What `fill_chat` returned.
+        forbidden: Ids that no text may bring in.
+
+    Raises:
+        InputError: If a text spells out a special token and cannot be told from the template.
+    """
+    special = [str(one) for one in tokenizer.added_tokens_decoder.values() if one.special]
+    tokens: list[Tokens] = []
+    for one in filled:
+        pieces = _split(one)
+        if not any(mark in text for owner, text in pieces if owner >= 0 for mark in special):
+            if len(pieces) == 1 and sum(one.text.count(mark) for mark in special) > 64:
+                raise InputError("the chat template changes messages, which hold special tokens")
+            tokens += tokenize_filled(tokenizer, [one], frozenset(), specials=True)
+            continue
+        ids: list[int] = []
+        owners: list[int] = []
+        for owner, text in pieces:
+            part = Filled(text, ((owner, len(text)),))
+            kept = forbidden if owner >= 0 else frozenset[int]()
+            found = tokenize_filled(tokenizer, [part], kept, specials=owner < 0)[0]
+            ids += found.ids
+            owners += [owner] * len(found.ids)
+        tokens.append(Tokens(ids, owners))
+    return tokens
+
+
+def chat_end(tokenizer: Tokenizer) -> tuple[str, tuple[int, ...]]:
+    """Return what a chat template puts before an answer, and the tokens that end one.
+
+    Raises:
+        InputError: If the tokenizer has no chat template.
+    """
+    asked = [Message(USER, "x")]
+    before = _render(tokenizer, asked)
+    whole = _render(tokenizer, [*asked, Message(ASSISTANT, "\ue000")], answered=True)
+    lead, _, tail = whole.removeprefix(before).partition("\ue000")
+    ids = list(tokenizer(tail, add_special_tokens=False)["input_ids"])
+    special = set(tokenizer.all_special_ids)
+    ends = [token for token in ids if token in special][:1]
+    if not whole.startswith(before):
+        lead = ""
+    end = ends or [tokenizer.eos_token_id]
+    return lead, tuple(int(token) for token in end if token is not None)
+
+
+def _render(tokenizer: Tokenizer, messages: Sequence[Message], *, answered: bool = False) -> str:
+    if not getattr(tokenizer, "chat_template", None):
+        raise InputError(
+            "the model has no chat template, which makes a prompt of messages; use a chat "
+            "model, or data with the columns 'input' and 'target'"
+        )
+    asked: Any = [{"role": one.role, "content": one.content} for one in messages]
+    try:
+        made = tokenizer.apply_chat_template(
+            asked, tokenize=False, add_generation_prompt=not answered
+        )
+    except Exception as error:
+        raise InputError(
+            f"the model's chat template refuses the messages: {first_line(error)}"
+        ) from error
+    return str(made)
+
+
+def _split(filled: Filled) -> list[tuple[int, str]]:
+    """Cut a filled template into the parts of its owners."""
+    pieces, start = [], 0
+    for owner, length in filled.owners:
+        pieces.append((owner, filled.text[start : start + length]))
+        start += length
+    return [(owner, text) for owner, text in pieces if text]

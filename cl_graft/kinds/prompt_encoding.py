@@ -1,0 +1,343 @@
+"""The encoding of prompts: token ids of filled templates, and of label words.
+
+A prompt is tokenized as whole strings (around its mask), so that the ids are those of the tokenizer
+on the filled template; what is too long is then cut from the texts, the longest first, by the
+characters that each token covers. Nothing of the template is ever cut.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from cl_graft.errors import InputError
+from cl_graft.kinds.prompts import Family, Piece, Prompt, fill_field, is_of_second
+from cl_graft.kinds.rows import Row
+
+if TYPE_CHECKING:
+    # transformers takes seconds to import, and a tokenizer is always handed in.
+    from transformers import PreTrainedTokenizerBase as Tokenizer
+
+__all__ = [
+    "TEMPLATE",
+    "CutRule",
+    "Filled",
+    "Ids",
+    "Tokens",
+    "check_prompt",
+    "encode_prompts",
+    "find_forbidden_ids",
+    "find_frame",
+    "fit_tokens",
+    "label_token_ids",
+    "require_fast",
+    "split_template",
+    "tokenize_after",
+    "tokenize_filled",
+]
+
+Ids = tuple[list[int], list[int]]
+"""Token ids and segments of a row."""
+
+_FIRST = 1
+TEMPLATE, _SPACE = -1, -2
+
+
+@dataclass(frozen=True, slots=True)
+class CutRule:
+    """What is cut where a prompt is too long: tokens off texts, the longest text first.
+
+    Attributes:
+        whole: Numbers of the texts that are never cut.
+        from_start: Whether tokens are cut off the start of a text, not off its end.
+    """
+
+    whole: frozenset[int] = frozenset()
+    from_start: bool = False
+
+
+def require_fast(tokenizer: "Tokenizer", needs: str) -> None:
+    """Make sure that a tokenizer knows the characters of each token.
+
+    Args:
+        tokenizer: The tokenizer.
+        needs: What needs it, with its verb.
+
+    Raises:
+        InputError: If it is a slow one.
+    """
+    if not tokenizer.is_fast:
+        raise InputError(
+            f"{needs} a fast tokenizer, which knows the characters of each token; "
+            f"{type(tokenizer).__name__} is none"
+        )
+
+
+def label_token_ids(
+    tokenizer: "Tokenizer", prompt: Prompt, label_names: Sequence[str], *, family: Family
+) -> tuple[tuple[int, ...], ...]:
+    """Return the token ids of each label's word, in the order of `label_names`.
+
+    A word is tokenized as it stands after a space: after the template's end for a causal prompt,
+    and always for a masked one (LM-BFF looks up " great" even where the mask comes first).
+
+    Raises:
+        InputError: If a word of a masked prompt is not exactly one known token, or two labels come
+            to the same tokens.
+    """
+    checked = check_prompt(prompt, family)
+    lead = "a"
+    if family == "causal_lm":
+        lead = checked.pieces[-1].literal.rstrip() or "a"
+    elif family == "seq2seq_lm":
+        lead = ""
+    answers: dict[tuple[int, ...], str] = {}
+    for name, word in zip(label_names, checked.words_for(label_names), strict=True):
+        ids = tokenize_after(tokenizer, lead, word.strip())
+        if family == "masked_lm" and (len(ids) != 1 or ids[0] == tokenizer.unk_token_id):
+            pieces = tokenizer.convert_ids_to_tokens(list(ids))
+            raise InputError(
+                f"the word {word!r} of label {name!r} must be one token of this tokenizer, "
+                f"but it becomes {pieces}; choose another word"
+            )
+        if ids in answers:
+            raise InputError(
+                f"the words of labels {answers[ids]!r} and {name!r} become the same tokens "
+                f"{tokenizer.convert_ids_to_tokens(list(ids))}; choose other words"
+            )
+        answers[ids] = name
+    return tuple(answers)
+
+
+def encode_prompts(
+    rows: Sequence[Row],
+    tokenizer: "Tokenizer",
+    family: Family,
+    prompt: Prompt,
+    max_length: int,
+    *,
+    cut: CutRule | None = None,
+) -> tuple[list[Ids], set[int]]:
+    """Fill a checked template with rows.
+
+    Returns:
+        Token ids and segments of each row, and the numbers of rows that were cut.
+    """
+    if not rows:
+        return [], set()
+    require_fast(tokenizer, "prompts need")
+    begin, end = find_frame(tokenizer)
+    middle: list[Any] = []
+    if family == "causal_lm":
+        end = []
+    elif family == "seq2seq_lm":
+        pass
+    elif tokenizer.mask_token_id is None:
+        raise InputError(f"{type(tokenizer).__name__} has no mask token, so it cannot be prompted")
+    else:
+        middle = [tokenizer.mask_token_id]
+    halves = [_fill(half, rows) for half in split_template(prompt, family)]
+    forbidden = find_forbidden_ids(tokenizer)
+    tokens = [tokenize_filled(tokenizer, half, forbidden) for half in halves]
+    room = max_length - len(begin) - len(middle) - len(end)
+    encoded: list[Ids] = []
+    shortened = set[int]()
+    for number, parts in enumerate(zip(*tokens, strict=True)):
+        if sum(len(part.ids) for part in parts) > room:
+            shortened.add(number)
+        kept = fit_tokens(parts, room, cut or CutRule())
+        if kept is None:
+            raise InputError(
+                f"the prompt {prompt.template!r:.100} leaves no room for the text in {max_length} "
+                f"tokens (row {number + 1})"
+            )
+        ids = [*begin, *kept[0], *middle, *(i for part in kept[1:] for i in part), *end]
+        encoded.append((ids, [_FIRST] * len(ids)))
+    return encoded, shortened
+
+
+@dataclass(frozen=True, slots=True)
+class Filled:
+    """A filled part of a template, and the owner of each character.
+
+    Owners are TEMPLATE, _SPACE (blank of the template) or the number of the text (0 or 1).
+    """
+
+    text: str
+    owners: tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Tokens:
+    """Token ids, and the owner of each."""
+
+    ids: list[int]
+    owners: list[int]
+
+
+def check_prompt(prompt: Prompt | None, family: Family) -> Prompt:
+    """Return a prompt that fits a family.
+
+    Raises:
+        InputError: If it does not.
+    """
+    if family == "encoder":
+        raise InputError("an encoder takes no prompt; its labels are answered by a head")
+    if prompt is None:
+        raise InputError(f"family {family!r} needs a prompt, and this task has none for it")
+    if prompt.masked != (family == "masked_lm"):
+        raise InputError(
+            f"the prompt {prompt.template!r} {'holds' if prompt.masked else 'lacks'} {{mask}}, "
+            f"which does not fit family {family!r}"
+        )
+    return prompt
+
+
+def split_template(prompt: Prompt, family: Family) -> list[tuple[Piece, ...]]:
+    """Cut a template at its mask, and drop the blanks before the mask or the template's end.
+
+    The token that follows brings its own space: the mask of RoBERTa-type tokenizers takes it in,
+    and a label's word is a token with a leading space.
+    """
+    pieces = list(prompt.pieces)
+    if family != "masked_lm":
+        return [_strip_end(pieces)]
+    at = next(index for index, piece in enumerate(pieces) if piece.field == "mask")
+    before = _strip_end([*pieces[:at], Piece(pieces[at].literal, "")])
+    return [before, tuple(pieces[at + 1 :])]
+
+
+def _strip_end(pieces: list[Piece]) -> tuple[Piece, ...]:
+    if pieces and not pieces[-1].field:
+        pieces = [*pieces[:-1], Piece(pieces[-1].literal.rstrip(" "), "")]
+    return tuple(pieces)
+
+
+def _fill(pieces: Sequence[Piece], rows: Sequence[Row]) -> list[Filled]:
+    filled = []
+    for row in rows:
+        parts: list[str] = []
+        owners: list[tuple[int, int]] = []
+        for piece in pieces:
+            parts.append(piece.literal)
+            owners += [(_SPACE if char.isspace() else TEMPLATE, 1) for char in piece.literal]
+            if piece.field:
+                value = fill_field(piece.field, row.text, row.text_pair)
+                parts.append(value)
+                owners.append((int(is_of_second(piece.field)), len(value)))
+        filled.append(Filled("".join(parts), tuple(owners)))
+    return filled
+
+
+def tokenize_filled(
+    tokenizer: "Tokenizer",
+    filled: Sequence[Filled],
+    forbidden: frozenset[int],
+    *,
+    specials: bool = False,
+) -> list[Tokens]:
+    """Tokenize filled templates.
+
+    Args:
+        tokenizer: A fast tokenizer.
+        filled: The filled templates.
+        forbidden: Ids that are left out.
+        specials: Whether special tokens that are spelled out are tokens.
+    """
+    batch: Any = tokenizer(
+        [part.text for part in filled],
+        add_special_tokens=False,
+        split_special_tokens=not specials,
+        return_offsets_mapping=True,
+        return_attention_mask=False,
+        verbose=False,
+    )
+    tokens = []
+    for part, ids, offsets in zip(filled, batch["input_ids"], batch["offset_mapping"], strict=True):
+        by_character = [owner for owner, length in part.owners for _ in range(length)]
+        # Byte-level tokenizers trim blanks off offsets, so a token of blanks covers nothing: it
+        # belongs to what it stands in.
+        owners = [
+            _find_owner(by_character[start:stop] or by_character[max(start - 1, 0) : start + 1])
+            for start, stop in offsets
+        ]
+        kept = [index for index, token in enumerate(ids) if token not in forbidden]
+        tokens.append(Tokens([ids[i] for i in kept], [owners[i] for i in kept]))
+    return tokens
+
+
+def _find_owner(characters: Sequence[int]) -> int:
+    """Say to what a token belongs: the template if it holds a mark of it, else the text."""
+    if TEMPLATE in characters:
+        return TEMPLATE
+    return next((owner for owner in characters if owner >= 0), TEMPLATE)
+
+
+def fit_tokens(parts: Sequence[Tokens], room: int, rule: CutRule) -> list[list[int]] | None:
+    """Cut tokens off texts until `room` holds the rest; None where no text would be left."""
+    excess = sum(len(part.ids) for part in parts) - room
+    if excess <= 0:
+        return [part.ids for part in parts]
+    lengths = [sum(part.owners.count(text) for part in parts) for text in (0, 1)]
+    before = [0 if text in rule.whole else lengths[text] for text in (0, 1)]
+    if sum(before) <= excess:
+        return None
+    after = list(before)
+    for _ in range(excess):
+        after[0 if after[0] >= after[1] else 1] -= 1
+    gone = [one - other for one, other in zip(before, after, strict=True)]
+    kept: list[list[int]] = []
+    seen = [0, 0]
+    for part in parts:
+        ids = []
+        for token, owner in zip(part.ids, part.owners, strict=True):
+            if owner >= 0:
+                seen[owner] += 1
+                first, last = gone[owner], lengths[owner] - gone[owner]
+                if seen[owner] <= first if rule.from_start else seen[owner] > last:
+                    continue
+            ids.append(token)
+        kept.append(ids)
+    return kept
+
+
+def find_frame(tokenizer: "Tokenizer") -> tuple[list[int], list[int]]:
+    """Return the tokens that the tokenizer itself puts before and after a sequence."""
+    probe: Any = tokenizer("a", return_special_tokens_mask=True)
+    ids, special = list(probe["input_ids"]), list(probe["special_tokens_mask"])
+    first = special.index(0)
+    last = len(special) - special[::-1].index(0)
+    return ids[:first], ids[last:]
+
+
+def find_forbidden_ids(tokenizer: "Tokenizer") -> frozenset[int]:
+    """Return the special ids that no text may bring in, even through the vocabulary.
+
+    The unknown token is the one special token that a text rightly becomes.
+    """
+    ids = set(tokenizer.all_special_ids)
+    others = [
+        tokenizer.bos_token_id,
+        tokenizer.eos_token_id,
+        tokenizer.cls_token_id,
+        tokenizer.sep_token_id,
+        tokenizer.mask_token_id,
+        tokenizer.pad_token_id,
+    ]
+    if tokenizer.unk_token_id not in others:
+        ids.discard(tokenizer.unk_token_id)
+    return frozenset(ids)
+
+
+def tokenize_after(tokenizer: "Tokenizer", lead: str, word: str) -> tuple[int, ...]:
+    """Tokenize `word` as it stands after `lead` and a space; alone where there is no lead."""
+
+    def ids(text: str) -> list[int]:
+        return list(tokenizer(text, add_special_tokens=False)["input_ids"])
+
+    if not lead:
+        return tuple(ids(word))
+
+    before, both = ids(lead), ids(f"{lead} {word}")
+    if both[: len(before)] == before:
+        return tuple(both[len(before) :])
+    return tuple(ids(f" {word}"))

@@ -1,0 +1,347 @@
+"""Text to text: a free answer to an input, an instruction with its input, or chat messages.
+
+The prompt is a filled template, or the model's own chat template. A row that is learned holds the
+answer behind its prompt, as segment 2; targets, (n, L), are the tokens of the answer, −100 behind
+them, and in the last column the number of the row, by which the scorer finds the right answers. Dev
+and test rows hold the prompt alone, and are decoded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from cl_graft.errors import InputError
+from cl_graft.kinds.answer_encoding import (
+    encode_answers,
+    encode_asked,
+    find_stops,
+    measure_answers,
+    read_text,
+)
+from cl_graft.kinds.decoding import Decoding
+from cl_graft.kinds.kind import Kind, register_kind
+from cl_graft.kinds.messages import SYSTEM, USER, Message, read_messages
+from cl_graft.kinds.prompts import Family, Prompt
+from cl_graft.kinds.rows import Answer, EncodedRows, Row
+from cl_graft.kinds.text_encoding import pad_inputs
+from cl_graft.kinds.text_task import TextTask
+from cl_graft.metrics.task_score import METRICS, NO_TARGET, Scorer
+from cl_graft.models import TaskModel
+from cl_graft.models.text_generation import ANSWER, TextHead, split_generated
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase as Tokenizer
+
+__all__ = ["AnswerRow", "Text2Text"]
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerRow(Row):
+    """An input and its right answers.
+
+    Attributes:
+        text: The input; of chat messages the last one before the answer.
+        text_pair: The instruction; None where the data have none.
+        label: 0.
+        targets: Right answers; the first one trains.
+        group: Name of what rows are scored together, such as a dialogue and a turn; may be empty.
+        messages: Chat messages before the answer; empty where a template makes the prompt.
+        cut: Side of the text that is cut where a row of no task is too long.
+    """
+
+    targets: tuple[str, ...] = ()
+    group: str = ""
+    messages: tuple[Message, ...] = ()
+    cut: str = "right"
+
+    @property
+    def content(self) -> list[Any]:
+        """All that the row holds, as JSON."""
+        messages = [[one.role, one.content] for one in self.messages]
+        return [self.text, self.text_pair, list(self.targets), self.group, messages]
+
+
+@register_kind
+class Text2Text(Kind):
+    """Free text that answers an input."""
+
+    name = "text2text"
+    metrics = (
+        "rouge_l",
+        "text_match",
+        "exact_match",
+        "answer_f1",
+        "bleu",
+        "chrf",
+        "number_match",
+        "joint_goal_accuracy",
+    )
+    families = ("causal_lm", "seq2seq_lm")
+    class_axis = False
+    columns: ClassVar = {
+        "input": ("input", "prompt", "source"),
+        "target": ("target", "targets", "output", "response", "completion", "answer"),
+    }
+    optional: ClassVar = {
+        "instruction": ("instruction", "definition"),
+        "dialogue": ("dialogue",),
+        "turn": ("turn",),
+    }
+    other_columns: ClassVar = ({"messages": ("messages", "conversation", "conversations")},)
+
+    def check(self, task: TextTask) -> None:
+        """Check that there are no label names, that every row has an answer, and rows are alike."""
+        if task.label_names:
+            raise InputError(
+                f"task {task.name!r} answers with free text, so it has no label names; got "
+                f"{list(task.label_names)}"
+            )
+        first = task.train[0]
+        chat = isinstance(first, AnswerRow) and bool(first.messages)
+        for split in ("train", "dev", "test"):
+            for number, row in enumerate(getattr(task, split), start=1):
+                place = f"task {task.name!r}: {split} row {number}"
+                if not isinstance(row, AnswerRow) or not row.targets:
+                    raise InputError(f"{place} has no answer")
+                if bool(row.messages) != chat:
+                    raise InputError(f"{place}: either all rows are chat messages, or none is")
+
+    def describe(self, task: TextTask) -> str:
+        """Return the name of the kind."""
+        return "text to text"
+
+    def describe_entry(self, metadata: Mapping[str, Any]) -> str:
+        """Return what an entry answers."""
+        return "free text"
+
+    def count_outputs(self, task: TextTask) -> int:
+        """Return 1: outputs have no axis of classes."""
+        return 1
+
+    def read(self, values: Mapping[str, object], place: str) -> object:
+        """Return the row: an input and its answers, or messages that end with the answer."""
+        group = "/".join(str(values[name]) for name in ("dialogue", "turn") if name in values)
+        if "messages" in values:
+            *asked, answer = read_messages(values["messages"], place)
+            return AnswerRow(asked[-1].content, None, 0, (answer.content,), group, tuple(asked))
+        text = _read_text(values.get("input"), "input", place)
+        pair = None
+        if "instruction" in values:
+            pair = _read_text(values["instruction"] or "", "instruction", place, empty=True)
+        return AnswerRow(text, pair, 0, _read_targets(values.get("target"), place), group)
+
+    def make_rows(
+        self, drafts: Mapping[str, Sequence[tuple[Any, str]]], declared: Mapping[str, Sequence[str]]
+    ) -> tuple[dict[str, list[Row | InputError]], dict[str, Any]]:
+        """Return the rows as they were read.
+
+        Raises:
+            InputError: If label names are declared.
+        """
+        if names := declared.get("label_names"):
+            raise InputError(f"text to text has no label names, got {list(names)[:5]}")
+        return {split: [row for row, _ in own] for split, own in drafts.items()}, {}
+
+    def default_prompts(self, rows: Sequence[Row]) -> tuple[Prompt | None, Prompt | None]:
+        """Return the template of rows without one: instruction, input, and a word to answer at."""
+        first = rows[0]
+        if isinstance(first, AnswerRow) and first.messages:
+            return None, None
+        before = "" if first.text_pair is None else "{instruction}\n"
+        return None, Prompt(f"{before}{{input}}\nAnswer:", {})
+
+    def find_prompt(self, task: TextTask, family: Family) -> Prompt | None:
+        """Return the task's template; an instruction that all training rows share is put in."""
+        prompt = task.causal_prompt
+        if prompt is None or family not in self.families:
+            return None
+        shared = {row.text_pair for row in task.train}
+        if not prompt.uses_pair or len(shared) > 1:
+            return prompt
+        text = (shared.pop() or "").strip().replace("{", "{{").replace("}", "}}")
+        template = prompt.template
+        for field in ("{instruction}", "{text_pair}"):
+            template = template.replace(field, text)
+        return Prompt(template, {})
+
+    def label_tokens(
+        self, task: TextTask, tokenizer: Tokenizer, *, family: Family, max_length: int
+    ) -> tuple[tuple[int, ...], ...]:
+        """Return the tokens that end an answer; and those of the longest answer, and beams."""
+        stops = find_stops(tokenizer, self.find_prompt(task, family), task.decoding.stop)
+        longest = measure_answers(task, tokenizer, family, max_length)
+        return stops, (longest, task.decoding.beams)
+
+    def reserved(self, head: Mapping[str, Tensor]) -> int:
+        """Return the tokens of the longest answer."""
+        return int(head["limits"][0])
+
+    def encode(
+        self,
+        rows: Sequence[Any],
+        tokenizer: Tokenizer,
+        *,
+        family: str,
+        prompt: Prompt | None,
+        max_length: int,
+        first: int = 0,
+        task: TextTask | None = None,
+    ) -> EncodedRows:
+        """Encode prompts that are to be answered; of a task they leave room for its answers."""
+        room, side = max_length, rows[0].cut if rows else "right"
+        if task is not None:
+            room -= measure_answers(task, tokenizer, family, max_length)
+            side = task.decoding.cut
+        asked, cut = encode_asked(rows, tokenizer, family, prompt, room, cut=side)
+        return _pack(asked, [[]] * len(rows), tokenizer, max_length, first, len(cut))
+
+    def encode_training(
+        self,
+        rows: Sequence[Any],
+        tokenizer: Tokenizer,
+        *,
+        family: str,
+        prompt: Prompt | None,
+        max_length: int,
+        task: TextTask,
+    ) -> EncodedRows:
+        """Encode prompts with their first right answer, which ends with the token of the end."""
+        longest = measure_answers(task, tokenizer, family, max_length)
+        room, side = max_length - longest, task.decoding.cut
+        asked, cut = encode_asked(rows, tokenizer, family, prompt, room, cut=side)
+        answers, shortened = encode_answers(rows, tokenizer, family, prompt, longest)
+        return _pack(asked, answers, tokenizer, max_length, 0, len(cut | shortened))
+
+    def make_prompted_head(
+        self, model: TaskModel, task: TextTask, label_tokens: Sequence[Sequence[int]] | None
+    ) -> nn.Module:
+        """Make the head that says how far and in which way answers are decoded."""
+        if label_tokens is None:
+            raise InputError(f"task {task.name!r} needs the tokens that end an answer, got none")
+        stops, (longest, beams) = label_tokens
+        return TextHead(stops, longest, beams)
+
+    def make_head(self, model: TaskModel, task: TextTask, *, seed: int) -> nn.Module:
+        """Refuse an encoder, which writes no text."""
+        raise InputError(
+            f"task {task.name!r} is answered with text, and an encoder writes none: use a model of "
+            f"the family {' or '.join(self.families)}"
+        )
+
+    def scorer(self, task: TextTask, encoded: Mapping[str, EncodedRows]) -> Scorer:
+        """Return what decodes token ids and compares texts."""
+        rows = [row for split in (task.train, task.dev, task.test) for row in split]
+        own = tuple(row for row in rows if isinstance(row, AnswerRow))
+        tokenizer = encoded["train"].tokenizer
+        return _TextScorer(task.metric, own, tokenizer, task.decoding.stop)
+
+    def metadata(self, task: TextTask) -> dict[str, Any]:
+        """Return the texts that end answers, what is cut, and a chat's system message."""
+        prompt = self.find_prompt(task, "causal_lm")
+        asks_pair = prompt is not None and prompt.uses_pair
+        found: dict[str, Any] = {"decoding": task.decoding.to_dict(), "pair": asks_pair}
+        if isinstance(task.train[0], AnswerRow) and task.train[0].messages:
+            first = {row.messages[0] for row in task.train if isinstance(row, AnswerRow)}
+            shared = first.pop() if len(first) == 1 else None
+            system = shared.content if shared and shared.role == SYSTEM else None
+            found["chat"] = {"system": system}
+        return found
+
+    def row(self, text: str, pair: str | None, metadata: Mapping[str, Any]) -> Row:
+        """Return the row of an input, with an instruction as second text."""
+        messages: tuple[Message, ...] = ()
+        if (chat := metadata.get("chat")) is not None:
+            system = chat.get("system")
+            messages = (*([Message(SYSTEM, system)] if system else []), Message(USER, text))
+        cut = Decoding.of(metadata.get("decoding") or {}).cut
+        return AnswerRow(text, pair, 0, (), "", messages, cut)
+
+    def answer(
+        self,
+        outputs: Tensor,
+        encoded: EncodedRows,
+        rows: Sequence[Row],
+        metadata: Mapping[str, Any],
+    ) -> list[Answer]:
+        """Return the decoded texts."""
+        stop = Decoding.of(metadata.get("decoding") or {}).stop
+        texts = [read_text(ids, encoded.tokenizer, stop) for ids in split_generated(outputs)]
+        return [Answer(text, {}) for text in texts]
+
+
+@dataclass(frozen=True, eq=False)
+class _TextScorer:
+    """Score of decoded answers.
+
+    Attributes:
+        name: Name of the metric.
+        rows: The rows of all splits.
+        tokenizer: The tokenizer.
+        stop: Texts that end an answer.
+    """
+
+    name: str
+    rows: tuple[AnswerRow, ...]
+    tokenizer: Tokenizer
+    stop: tuple[str, ...]
+
+    def read(self, outputs: Tensor) -> list[str]:
+        """Return the answers that decoded outputs, (n, 2G), hold."""
+        return [read_text(ids, self.tokenizer, self.stop) for ids in split_generated(outputs)]
+
+    def __call__(self, outputs: Tensor, targets: Tensor) -> float:
+        """Return the score; the last column of `targets`, (n, L), names the rows."""
+        own = [self.rows[number] for number in targets[:, -1].tolist()]
+        metric = METRICS.find(self.name)
+        more = [[row.group for row in own]] if metric.of_groups else []
+        return metric.compute(self.read(outputs), [list(row.targets) for row in own], *more)
+
+
+def _pack(
+    asked: Sequence[Sequence[int]],
+    answers: Sequence[Sequence[int]],
+    tokenizer: Tokenizer,
+    max_length: int,
+    first: int,
+    cut: int,
+) -> EncodedRows:
+    """Put prompts and answers, token ids by row, into tensors."""
+    encoded = [
+        ([*prompt, *answer], [1] * len(prompt) + [ANSWER] * len(answer))
+        for prompt, answer in zip(asked, answers, strict=True)
+    ]
+    targets = torch.full((len(encoded), max_length), NO_TARGET, dtype=torch.int64)
+    for number, answer in enumerate(answers):
+        targets[number, : len(answer)] = torch.tensor(answer, dtype=torch.int64)
+    targets[:, -1] = torch.arange(first, first + len(encoded))
+    inputs = pad_inputs(encoded, tokenizer, max_length)
+    numbers = torch.arange(len(encoded))
+    return EncodedRows(inputs, targets, numbers, cut, tokenizer=tokenizer)
+
+
+def _read_text(value: object, column: str, place: str, *, empty: bool = False) -> str:
+    if not isinstance(value, str) or not (empty or value.strip()):
+        raise InputError(f"{place}: column {column!r} must hold a text, got {str(value)[:60]!r}")
+    return value
+
+
+def _read_targets(value: object, place: str) -> tuple[str, ...]:
+    """Read an answer, or a list of right answers.
+
+    Raises:
+        InputError: If there is none, or one is empty.
+    """
+    found: list[Any] = list(value) if isinstance(value, list | tuple) else [value]
+    if not found:
+        raise InputError(f"{place}: column 'target' holds no answer")
+    for number, one in enumerate(found, start=1):
+        which = f"right answer {number} of {len(found)}" if len(found) > 1 else "the answer"
+        if not isinstance(one, str) or not one.strip():
+            what = "empty" if one is None or not str(one).strip() else f"no text: {str(one)[:60]!r}"
+            raise InputError(f"{place}: {which} in column 'target' is {what}")
+    return tuple(found)

@@ -1,0 +1,251 @@
+"""Answers in free text: logits at given answers, and decoding of new ones.
+
+A row that is learned holds its answer as segment 2, after a prompt of segment 1; its outputs are
+the logits of the answer's tokens. A row without an answer is decoded. An encoder-decoder reads the
+prompt with its encoder and writes the answer with its decoder.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, cast
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+if TYPE_CHECKING:
+    from cl_graft.models.task_model import Carry, TaskModel
+
+__all__ = [
+    "ANSWER",
+    "MOST_BEAMS",
+    "MOST_TOKENS",
+    "NO_TOKEN",
+    "TextHead",
+    "answer_logits",
+    "decode_rows",
+    "shift_right",
+    "split_generated",
+]
+
+ANSWER = 2
+"""Segment of an answer."""
+
+NO_TOKEN = -1
+"""Id behind the end of an answer."""
+
+MOST_TOKENS = 8192
+"""Tokens of the longest answer that may be asked for."""
+
+MOST_BEAMS = 64
+
+
+class TextHead(nn.Module):
+    """How far and in which way an answer is decoded; nothing to train.
+
+    Attributes:
+        stops: Buffer of shape (s,): ids of tokens that end an answer, s >= 1.
+        limits: Buffer of shape (2,): tokens of the longest answer, and beams; 1 beam is greedy.
+
+    Args:
+        stops: The ids that end an answer.
+        longest: Tokens of the longest answer, >= 1.
+        beams: Number of beams, >= 1.
+    """
+
+    stops: Tensor
+    limits: Tensor
+
+    def __init__(self, stops: Sequence[int], longest: int, beams: int = 1) -> None:
+        if not stops or not 1 <= longest <= MOST_TOKENS or not 1 <= beams <= MOST_BEAMS:
+            raise ValueError(
+                f"expected a token that ends answers, 1 to {MOST_TOKENS:,} tokens and 1 to "
+                f"{MOST_BEAMS} beams; got {list(stops)}, {longest} and {beams}"
+            )
+        super().__init__()
+        self.register_buffer("stops", torch.tensor(list(stops), dtype=torch.long))
+        self.register_buffer("limits", torch.tensor([longest, beams], dtype=torch.long))
+
+    @property
+    def longest(self) -> int:
+        """Tokens of the longest answer."""
+        return int(self.limits[0])
+
+    @property
+    def beams(self) -> int:
+        """Number of beams."""
+        return int(self.limits[1])
+
+
+def answer_logits(model: TaskModel, ids: Tensor, segments: Tensor) -> Tensor:
+    """Return the logits of the tokens of answers, (n, P, V), P tokens being the longest answer.
+
+    Args:
+        model: A model of the family ``"causal_lm"`` or ``"seq2seq_lm"``.
+        ids: Token ids, (n, L).
+        segments: 0 for padding, 1 for the prompt, 2 for the answer after it, (n, L).
+
+    Raises:
+        ValueError: If a row has no prompt or no answer.
+    """
+    lengths, prompts = (segments == ANSWER).sum(1), (segments == 1).sum(1)
+    if not bool((lengths > 0).all()) or not bool((prompts > 0).all()):
+        raise ValueError("a batch to learn from needs a prompt and an answer in each row")
+    steps = torch.arange(int(lengths.max()), device=ids.device)
+    columns = (prompts[:, None] + steps).clamp(max=ids.shape[1] - 1)
+    if model.family == "causal_lm":
+        return model.compute_logits(ids, segments, columns - 1)
+    answers = ids.gather(1, columns).masked_fill(steps >= lengths[:, None], _padding_id(model))
+    return model.compute_decoder_logits(*_cut_prompts(ids, segments), shift_right(model, answers))
+
+
+def _cut_prompts(ids: Tensor, segments: Tensor) -> tuple[Tensor, Tensor]:
+    """Return ids and segments of the prompts alone, as wide as the longest."""
+    within = segments == 1
+    length = int(within.sum(1).max())
+    return ids[:, :length].masked_fill(~within[:, :length], 0), within[:, :length].long()
+
+
+def shift_right(model: TaskModel, answers: Tensor) -> Tensor:
+    """Return what a decoder reads to write answers, (n, P): its start token, then the answer."""
+    start = cast(Any, model.backbone.config).decoder_start_token_id
+    return F.pad(answers[:, :-1], (1, 0), value=0 if start is None else start)
+
+
+def decode_rows(
+    model: TaskModel, ids: Tensor, segments: Tensor, heads: Sequence[TextHead], carry: Carry
+) -> Tensor:
+    """Decode the answer of each row, by greedy or beam search of transformers' `generate`.
+
+    Args:
+        model: A model of the family ``"causal_lm"`` or ``"seq2seq_lm"``.
+        ids: Token ids, (n, L).
+        segments: 0 for padding, 1 for the prompt, (n, L).
+        heads: The head of each row.
+        carry: Called with the row that each row of the backbone's batch comes from.
+
+    Returns:
+        fp32 of shape (n, 2 · longest): the ids of the tokens, -1 from the end of an answer on; then
+        for each its logit, or with several beams the score of the whole answer, 0 from the end on.
+        `longest` is the largest of the heads'.
+    """
+    longest = max(head.longest for head in heads)
+    found = torch.zeros(len(ids), 2 * longest, device=ids.device)
+    found[:, :longest] = NO_TOKEN
+    ways = {(head.beams, tuple(head.stops.tolist()) if head.beams > 1 else ()) for head in heads}
+    for beams, stops in sorted(ways):
+        rows = [
+            row
+            for row, head in enumerate(heads)
+            if head.beams == beams and (beams == 1 or tuple(head.stops.tolist()) == stops)
+        ]
+        own = [heads[row] for row in rows]
+        with carry([row for row in rows for _ in range(beams)]):
+            tokens, values = _generate(model, ids[rows], segments[rows], own)
+        width = tokens.shape[1]
+        found[rows, :width] = tokens.float()
+        found[rows, longest : longest + width] = values
+    return found
+
+
+def split_generated(outputs: Tensor) -> list[list[int]]:
+    """Return the token ids of each answer from what `decode_rows` returned."""
+    tokens = outputs[:, : outputs.shape[1] // 2].long().tolist()
+    return [[token for token in row if token != NO_TOKEN] for row in tokens]
+
+
+def _generate(
+    model: TaskModel, ids: Tensor, segments: Tensor, heads: Sequence[TextHead]
+) -> tuple[Tensor, Tensor]:
+    """Return token ids, (n, w), and their values, (n, w), of rows with the same number of beams."""
+    from transformers import GenerationConfig  # slow to import, and loaded with any backbone
+
+    backbone = cast(Any, model.backbone)
+    prompts, marks = _cut_prompts(ids, segments)
+    decoder_only = model.family == "causal_lm"
+    if decoder_only:
+        prompts, marks = _move_right(prompts, marks)
+    beams, longest = heads[0].beams, max(head.longest for head in heads)
+    scores = _ChosenLogits()
+    ends = _RowEnds(heads, start=prompts.shape[1] if decoder_only else 1)
+    settings = GenerationConfig(
+        max_new_tokens=longest,
+        num_beams=beams,
+        do_sample=False,
+        use_cache=True,
+        pad_token_id=_padding_id(model),
+        eos_token_id=heads[0].stops.tolist() if beams > 1 else None,
+        decoder_start_token_id=backbone.config.decoder_start_token_id if not decoder_only else None,
+        return_dict_in_generate=True,
+        output_scores=beams > 1,
+    )
+    # What the checkpoint says of decoding (sampling, penalties, forced tokens) would fill in.
+    own_settings, backbone.generation_config = backbone.generation_config, settings
+    try:
+        with model.enter_precision(ids):
+            made = backbone.generate(
+                input_ids=prompts,
+                attention_mask=marks,
+                generation_config=settings,
+                logits_processor=[scores] if beams == 1 else [],
+                stopping_criteria=[ends] if beams == 1 else [],
+            )
+    finally:
+        backbone.generation_config = own_settings
+    tokens = made.sequences[:, prompts.shape[1] if decoder_only else 1 :]
+    if beams == 1:
+        values = torch.stack(scores.values, dim=1)[:, : tokens.shape[1]]
+    else:
+        values = made.sequences_scores[:, None].float().expand(tokens.shape)
+    gone = ends.find_end(tokens)
+    return tokens.masked_fill(gone, NO_TOKEN), values.masked_fill(gone, 0.0)
+
+
+class _ChosenLogits:
+    """Keeps the logit of the token that greedy search takes at each step."""
+
+    def __init__(self) -> None:
+        self.values: list[Tensor] = []
+
+    def __call__(self, input_ids: Tensor, scores: Tensor) -> Tensor:
+        self.values.append(scores.float().amax(-1))
+        return scores
+
+
+class _RowEnds:
+    """Ends each row at a token, or a length, of its own head."""
+
+    def __init__(self, heads: Sequence[TextHead], *, start: int) -> None:
+        self._stops = [head.stops for head in heads]
+        self._longest = torch.tensor([head.longest for head in heads])
+        self._start = start
+        self._done = torch.zeros(len(heads), dtype=torch.bool)
+
+    def __call__(self, input_ids: Tensor, scores: object, **settings: object) -> Tensor:
+        written = input_ids.shape[1] - self._start
+        self._done |= self._is_stop(input_ids[:, -1:])[:, 0].cpu() | (self._longest <= written)
+        return self._done.to(input_ids.device)
+
+    def find_end(self, tokens: Tensor) -> Tensor:
+        """Return which tokens, (n, w), are the end of an answer or behind it."""
+        steps = torch.arange(tokens.shape[1])
+        long = steps >= self._longest[:, None]
+        return (self._is_stop(tokens).cumsum(1) > 0) | long.to(tokens.device)
+
+    def _is_stop(self, tokens: Tensor) -> Tensor:
+        return torch.stack(
+            [torch.isin(row, stops) for row, stops in zip(tokens, self._stops, strict=True)]
+        )
+
+
+def _move_right(ids: Tensor, marks: Tensor) -> tuple[Tensor, Tensor]:
+    """Move the padding of rows, (n, L), from the right to the left."""
+    length = ids.shape[1]
+    back = (marks.sum(1, keepdim=True) + torch.arange(length, device=ids.device)) % length
+    return ids.gather(1, back), marks.gather(1, back)
+
+
+def _padding_id(model: TaskModel) -> int:
+    found = cast(Any, model.backbone.config).pad_token_id
+    return found if isinstance(found, int) and found >= 0 else 0

@@ -1,0 +1,144 @@
+"""Free text beside labels in one stream, on the whole path, with decoders and encoder-decoders."""
+
+import json
+import shutil
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import torch
+from answer_data import answer_folder
+from configs import changed, config_with
+from interrupted import Trip, outcome_of
+from tiny_runs import QUICK, tiny_run
+
+from cl_graft import load_bank, save_bank
+from cl_graft.banks.add import add_task
+from cl_graft.banks.open_bank import open_bank
+from cl_graft.banks.verify import verify
+from cl_graft.errors import InputError
+from cl_graft.experiments.comparison.compare import compare
+from cl_graft.experiments.folders import run_folder
+from cl_graft.experiments.resume import resume_run
+from cl_graft.experiments.run import run as run_strategy
+from cl_graft.results.run_results import read_result
+
+FAMILIES = {"chat": "causal_lm", "t5": "seq2seq_lm", "bart": "seq2seq_lm"}
+TEXTS = ["The oil and the rain", "The team and the chip and the girl"]
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory) -> Path:
+    root = tmp_path_factory.mktemp("data")
+    for form in ("instruction", "input", "messages"):
+        answer_folder(root / form, form)
+    return root
+
+
+@pytest.fixture(scope="module")
+def settings(data):
+    return {**QUICK, "data": str(data), "max_length": 48, "max_test": 6, "steps": 6}
+
+
+@pytest.fixture(scope="module", params=FAMILIES)
+def case(request, settings, tmp_path_factory):
+    """A bank of three tasks on each family."""
+    model = request.getfixturevalue(f"tiny_{request.param}")
+    own = {**settings, "family": FAMILIES[request.param], "density": 0.2}
+    tasks = ["instruction", "sentiment", "input"]
+    if request.param == "chat":
+        tasks[2] = "messages"
+    path = tmp_path_factory.mktemp("run")
+    run = tiny_run(path, model, tasks, **own)
+    return SimpleNamespace(run=run, tasks=tasks, settings={**own, "model": str(model)})
+
+
+def test_text_and_labels_are_learned_in_one_stream_and_nothing_is_forgotten(case):
+    result = read_result(case.run)
+    assert list(result.metrics.values()) == ["rouge_l", "accuracy", "rouge_l"]
+    for place in range(3):
+        assert len({row[place] for row in result.R[place:]}) == 1
+    for hashes in result.logit_hashes.values():
+        assert len(set(hashes.values())) == 1
+
+
+def test_a_bank_verifies_and_a_changed_end_of_answers_is_seen(case, tmp_path):
+    report = verify(case.run)
+    assert report.ok
+    assert {entry.recorded_batch for entry in report.entries} == {"same bits"}
+    bank = load_bank(case.run / "bank")
+    head = {**bank.entries[0].head, "limits": torch.tensor([1, 1])}
+    entries = (replace(bank.entries[0], head=head), *bank.entries[1:])
+    save_bank(replace(bank, entries=entries), tmp_path / "changed")
+    assert verify(tmp_path / "changed").entries[0].recorded_batch == "differs"
+
+
+@pytest.mark.parametrize("case", ["t5"], indirect=True)
+def test_another_process_writes_the_same_answers(case):
+    script = (
+        "import json, sys\n"
+        "from cl_graft import open_bank\n"
+        "bank = open_bank(sys.argv[1])\n"
+        "print(json.dumps([one.label for one in bank.predict(json.loads(sys.argv[2]), task=0)]))\n"
+    )
+    made = subprocess.run(
+        [sys.executable, "-c", script, str(case.run), json.dumps(TEXTS)],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    opened = open_bank(case.run)
+    opened.predict(TEXTS[0], task=2)  # another task in between
+    own = [answer.label for answer in opened.predict(TEXTS, task=0)]
+    assert json.loads(made.stdout.splitlines()[-1]) == own
+
+
+def test_a_mixed_batch_answers_as_each_task_alone(case):
+    opened = open_bank(case.run)
+    asked = [(text, task) for text in TEXTS for task in (0, 1, 2, 0)]
+    mixed = opened.predict(asked, batch_size=8)
+    alone = [opened.predict(text, task=task) for text, task in asked]
+    assert [one.label for one in mixed] == [one.label for one in alone]
+    assert [one.entry for one in mixed] == [task for _, task in asked]
+
+
+@pytest.mark.parametrize("case", ["t5"], indirect=True)
+def test_an_interrupted_run_ends_on_the_same_bits(case, tmp_path):
+    config = config_with({**case.settings, "tasks": case.tasks})
+    often = changed(config, {"checkpoint_steps": 1})
+    for number, place in enumerate([("dense", 3), ("train", 4), ("evaluate", 1)]):
+        left = [True]
+
+        def trip(at, left=left, place=place):
+            if left and (at.phase, at.step, at.task) == (*place, case.tasks[2]):
+                left.clear()
+                raise Trip
+
+        out = tmp_path / str(number)
+        with pytest.raises(Trip):
+            run_strategy(often, strategy="grafting", seed=0, out=out, progress=trip)
+        folder = run_folder(out, "grafting", 0)
+        resume_run(folder)
+        assert outcome_of(folder) == outcome_of(case.run)
+
+
+def test_a_task_is_added_later(case, data, tmp_path):
+    bank = shutil.copytree(case.run / "bank", tmp_path / "bank")
+    answer_folder(tmp_path / "more" / "later", "input")
+    added = add_task(bank, "later", settings={"stream": {"data": str(tmp_path / "more")}})
+    assert (added.position, added.metric) == (3, "rouge_l")
+    assert verify(bank).ok
+
+
+@pytest.mark.parametrize("case", ["t5"], indirect=True)
+def test_baselines_run_and_those_that_need_classes_refuse(case, tmp_path):
+    config = config_with({**case.settings, "tasks": case.tasks[:1], "seeds": [0]})
+    names = ["naive", "independent", "joint", "replay", "ewc", "o_lora", "lora"]
+    compare(changed(config, {"strategies": names, "steps": 2}), out=tmp_path / "compared")
+    table = (tmp_path / "compared" / "summary.md").read_text()
+    assert all(name in table for name in names)
+    with pytest.raises(InputError, match="'lwf' needs the class of each row"):
+        compare(changed(config, {"strategies": ["lwf"]}), out=tmp_path / "refused")
