@@ -41,12 +41,13 @@ _Outcome = TypeVar("_Outcome")
 
 def make_schedule(config: ExperimentConfig, task: TextTask) -> FineTuning:
     """Return the dense schedule of a task, before any choice on dev."""
+    dense = config.fine_tuning.of_kind(task.own_kind)
     if not config.training.paper_steps:
-        return config.fine_tuning
+        return dense
     classes = max(1, len(task.class_names))
     shots = config.stream.shots or math.ceil(len(task.train) / classes)
     steps = 16 * classes * min(shots, PAPER_MOST_SHOTS)
-    return replace(config.fine_tuning, steps=steps)
+    return replace(dense, steps=steps)
 
 
 def input_settings(

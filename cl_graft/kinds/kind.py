@@ -19,6 +19,7 @@ from cl_graft.kinds.rows import Answer, EncodedRows, Row
 from cl_graft.metrics.task_score import Scorer
 from cl_graft.models import TaskModel, make_head
 from cl_graft.runtime.registry import Registry
+from cl_graft.training.settings import DENSE_LR
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase as Tokenizer
@@ -48,6 +49,7 @@ class Kind(ABC):
             tasks can stand.
         needs_classes: Whether `Row.label` is a class of which training rows are needed; shots then
             count rows of each class.
+        dense_lr: Learning rate of dense training by SGD where a config says none.
     """
 
     name: ClassVar[str]
@@ -59,6 +61,7 @@ class Kind(ABC):
     one_label: ClassVar[bool] = False
     class_axis: ClassVar[bool] = True
     needs_classes: ClassVar[bool] = False
+    dense_lr: ClassVar[float] = DENSE_LR
 
     @abstractmethod
     def check(self, task: TextTask) -> None:

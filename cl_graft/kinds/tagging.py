@@ -63,6 +63,7 @@ class Tagging(Kind):
 
     name = "tagging"
     metrics = ("span_f1", "frame_accuracy", "intent_accuracy")
+    dense_lr = 0.4
     columns: ClassVar = {"tokens": ("tokens", "words"), "tags": ("tags", "ner_tags", "slots")}
     optional: ClassVar = {"label": ("label", "intent")}
 

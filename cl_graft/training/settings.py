@@ -13,7 +13,10 @@ from pydantic import Field
 
 from cl_graft.runtime.settings import settings_class
 
-__all__ = ["REGION_LR", "FineTuning"]
+__all__ = ["DENSE_LR", "REGION_LR", "FineTuning"]
+
+DENSE_LR = 0.05
+"""Learning rate of dense training under SGD: where nothing else is said."""
 
 REGION_LR = 0.3
 """Learning rate of a region under SGD that falls linearly to 0: where nothing else is said."""
@@ -30,7 +33,7 @@ class FineTuning:
     )
     batch_size: int = Field(default=8, ge=1, description="Rows a step.")
     lr: float = Field(
-        default=0.05,
+        default=DENSE_LR,
         gt=0,
         allow_inf_nan=False,
         description="Learning rate of all dense training.",

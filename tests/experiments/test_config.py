@@ -9,6 +9,7 @@ from cl_graft.experiments.config import config_from, dotted, load_config, make_c
 from cl_graft.experiments.config.old_configs import MOVED, from_flat
 from cl_graft.experiments.config.parts import PARTS
 from cl_graft.experiments.config.stream_settings import TaskSettings
+from cl_graft.kinds.kind import KINDS
 from cl_graft.localization.grafting_settings import GraftingSettings
 from cl_graft.runtime.settings import fields_of
 
@@ -136,7 +137,7 @@ def test_every_field_is_described_and_only_tasks_has_no_default():
 
 def test_defaults_are_those_of_the_library():
     config = config_with({"tasks": ["a"]})
-    library = GraftingSettings(fine_tuning=config.fine_tuning)
+    library = GraftingSettings(fine_tuning=config.fine_tuning.of_kind(KINDS.find("classification")))
     for name in fields_of(GraftingSettings):
         assert getattr(config.grafting, name) == getattr(library, name)
 

@@ -4,6 +4,7 @@ from collections import Counter
 
 import pytest
 from configs import changed, config_with
+from kind_data import KINDS_OF_TASKS, write_kinds
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from cl_graft.errors import InputError
@@ -11,9 +12,11 @@ from cl_graft.experiments.bank_metadata import restore_config
 from cl_graft.experiments.run import run, run_folder
 from cl_graft.experiments.schedule import list_schedules, make_schedule
 from cl_graft.experiments.tasks import load_tasks
+from cl_graft.kinds.kind import KINDS
 from cl_graft.results.run_results import read_result
 from cl_graft.storage import load_bank
 from cl_graft.storage.cache_folder import DirectoryCache
+from cl_graft.training.settings import FineTuning
 
 
 def read_events(folder):
@@ -195,6 +198,17 @@ def test_the_regime_of_a_dense_run_is_that_of_the_config():
     assert {s.lr for s in schedules} == {1e-5, 2e-5, 5e-5}
     as_written = make_schedule(config_with({"tasks": "topic", **text}), task)
     assert (as_written.optimizer, as_written.decay, as_written.clip) == ("sgd", "all", 0)
+
+
+def test_dense_runs_take_the_rate_of_a_tasks_kind_where_none_is_given(tmp_path):
+    names = [name for name, _ in KINDS_OF_TASKS.values()]
+    config = config_with({"tasks": names, "data": str(write_kinds(tmp_path))})
+    tasks = load_tasks(config.stream, seed=0)
+    rates = {task.kind: make_schedule(config, task).lr for task in tasks}
+    assert rates == {kind: KINDS.find(kind).dense_lr for kind in KINDS_OF_TASKS}
+    assert rates["tagging"] > rates["classification"] == FineTuning().lr
+    given = config.changed({"fine_tuning.lr": 0.1})
+    assert {make_schedule(given, task).lr for task in tasks} == {0.1}
 
 
 def test_a_regression_is_loaded_with_its_score(tmp_path):

@@ -32,6 +32,7 @@ from cl_graft.experiments.config.old_configs import MOVED
 from cl_graft.experiments.config.parts import (
     PARTS,
     ComparisonSettings,
+    DenseSettings,
     GraftingLoopSettings,
     ModelSettings,
     OutputSettings,
@@ -40,7 +41,6 @@ from cl_graft.experiments.config.parts import (
 from cl_graft.experiments.config.presets import PRESETS
 from cl_graft.experiments.config.stream_settings import StreamSettings
 from cl_graft.runtime.settings import describe_faults, fields_of, join_few, settings_class
-from cl_graft.training.settings import FineTuning
 
 __all__ = [
     "RUN_CHOICES",
@@ -77,8 +77,8 @@ class ExperimentConfig:
     model: ModelSettings = Field(
         default_factory=ModelSettings, description="The model at its base, and how it answers."
     )
-    fine_tuning: FineTuning = Field(
-        default_factory=FineTuning,
+    fine_tuning: DenseSettings = Field(
+        default_factory=DenseSettings,
         description="Dense training: the run from which a region is found, naive fine-tuning, and "
         "the steps and batches of the loops of all strategies.",
     )

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any, Literal, Self
 
 from pydantic import Field, ValidationInfo, field_validator, model_validator
@@ -21,6 +21,7 @@ from cl_graft.experiments.config.stream_settings import (
     refuse_doubles,
     split_at_commas,
 )
+from cl_graft.kinds.kind import Kind
 from cl_graft.localization.grafting_settings import GraftingSettings
 from cl_graft.runtime.byte_sizes import parse_bytes
 from cl_graft.runtime.settings import fields_of, settings_class
@@ -29,6 +30,7 @@ from cl_graft.training.settings import REGION_LR, FineTuning
 __all__ = [
     "PARTS",
     "ComparisonSettings",
+    "DenseSettings",
     "GraftingLoopSettings",
     "ModelSettings",
     "OutputSettings",
@@ -84,6 +86,22 @@ class ModelSettings:
             raise ValueError(
                 f"precision {self.precision!r} is for dtype float32, got {self.dtype!r}"
             )
+
+
+@settings_class
+class DenseSettings(FineTuning):
+    """Settings of dense fine-tuning, whose learning rate can be left to the kind of a task."""
+
+    lr: float | None = Field(  # pyright: ignore[reportIncompatibleVariableOverride]
+        default=None,
+        gt=0,
+        allow_inf_nan=False,
+        description="Learning rate of all dense training; null takes that of the task's kind.",
+    )
+
+    def of_kind(self, kind: Kind) -> FineTuning:
+        """Return the schedule of a task of this kind."""
+        return FineTuning(**{**asdict(self), "lr": kind.dense_lr if self.lr is None else self.lr})
 
 
 @settings_class
@@ -300,7 +318,7 @@ class OutputSettings:
 PARTS: Mapping[str, type[Any]] = {
     "stream": StreamSettings,
     "model": ModelSettings,
-    "fine_tuning": FineTuning,
+    "fine_tuning": DenseSettings,
     "grafting": GraftingLoopSettings,
     "training": TrainingSettings,
     "comparison": ComparisonSettings,
