@@ -4,6 +4,7 @@ import json
 
 import pytest
 from benchmark_scripts import run_script
+from kind_data import write_kinds
 from papers.claims import CLAIMS, judge
 from papers.stored import read_stream
 
@@ -27,6 +28,29 @@ def test_table4_is_stored_as_claims_read_it(tiny_bert, tmp_path):
     assert verdicts["grafting-forgets-nothing"].holds
     assert verdicts["grafting-retains"].holds is not None
     assert "on sentiment, question_type;" in result.setting
+
+
+@pytest.mark.slow
+def test_streams_of_other_kinds_are_tuned_alike_and_added_to(tiny_bert, tmp_path):
+    data = write_kinds(tmp_path / "data")
+    asked = ["--scale", "smoke", "--out", "runs", "--results", "results", "--data", data]
+    asked += ["--streams", "stsb-sst2", "--set", "stream.tasks=[numbers,names]"]
+    asked += ["--set", f"model.name={tiny_bert}"]
+    run_script("kind_streams.py", *asked, "--strategies", "grafting,independent", folder=tmp_path)
+    path = tmp_path / "results" / "kind_streams-smoke.json"
+    (before,) = json.loads(path.read_text())["streams"].values()
+    assert set(before["strategies"]) == {"grafting", "independent"}
+    run_script("kind_streams.py", *asked, "--strategies", "naive", folder=tmp_path)
+    (found,) = json.loads(path.read_text())["streams"].values()
+    assert found["metrics"] == ["pearson", "span_f1"]
+    assert found["rates"] == before["rates"]
+    assert len({len(one["tried"]) for one in found["rates"].values()}) == 1  # grids of one size
+    for rate in found["rates"].values():
+        scores = {one["value"]: one["score"] for one in rate["tried"]}
+        assert scores[rate["chosen"]] == max(scores.values())
+    assert found["strategies"]["grafting"] == before["strategies"]["grafting"]
+    assert found["strategies"]["grafting"]["most_forgetting"] == 0.0
+    assert set(found["strategies"]) == {"grafting", "independent", "naive"}
 
 
 def test_every_training_is_answered_with_its_last_and_its_best_step(tiny_bert, tmp_path):

@@ -1,0 +1,282 @@
+"""Streams of tags, answers, intents and numbers: grafting beside fine-tuning, tuned alike.
+
+Before strategies are compared on a stream, each side's learning rate is chosen among three, four
+times apart, on dev rows of the first two tasks: the dense rate by independent fine-tuning, then the
+region's rate by grafting, whose dense runs have the dense rate. Naive fine-tuning has the dense
+rate, too. The results of all finished cells go with command, versions and machine to
+``benchmarks/results/kind_streams-<scale>.json`` and ``.md``. The data is found through the
+environment variable CL_GRAFT_DATA or ``--data``.
+
+    python benchmarks/kind_streams.py --scale cpu                      # MiniLM, 3 seeds
+    python benchmarks/kind_streams.py --streams atis-snips --seeds 0
+    python benchmarks/kind_streams.py --scale smoke                    # does it run?
+
+Every finished cell (a strategy with a seed on a stream) is a run and is not computed again, so an
+interrupted benchmark goes on where it stopped. All streams are done with the first seed before any
+is with the second.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+from scales import (
+    choose_seeds,
+    describe_run,
+    make_config,
+    make_parser,
+    parse_options,
+    summarize_seeds,
+    write_results,
+)
+
+from cl_graft.errors import DivergedError
+from cl_graft.experiments.comparison.compare import compare
+from cl_graft.experiments.comparison.tuning import (
+    TUNING_SEED,
+    best,
+    score_candidates,
+    use_dev_as_test,
+)
+from cl_graft.experiments.config import ExperimentConfig
+from cl_graft.experiments.folders import CACHE
+from cl_graft.experiments.run import run
+from cl_graft.experiments.tasks import load_tasks
+from cl_graft.results.run_results import RunResult
+from cl_graft.results.stored_runs import find_runs
+from cl_graft.storage.cache_folder import DirectoryCache
+
+STRATEGIES = ["grafting", "independent", "naive"]
+RATES: Mapping[str, tuple[str, tuple[float, ...]]] = {
+    "independent": ("fine_tuning.lr", (0.05, 0.2, 0.8)),
+    "grafting": ("grafting.lr", (0.1, 0.4, 1.6)),
+}
+"""What is chosen on dev, first for dense runs: the setting of a strategy, and its values."""
+
+STREAMS: dict[str, dict[str, Any]] = {
+    "atis-snips": {
+        "stream.name": "atis-snips",
+        "stream.max_train": 800,
+        "stream.max_length": 32,
+        "fine_tuning.steps": 120,
+    },
+    "stsb-sst2": {
+        "stream.tasks": ["stsb", "sst2_sent"],
+        "stream.max_train": 800,
+        "stream.max_length": 64,
+        "fine_tuning.steps": 60,
+    },
+    "clinc150-domains": {
+        "stream.name": "clinc150-domains",
+        "stream.shots": 40,
+        "stream.max_length": 32,
+        "stream.max_test": 150,
+        "fine_tuning.steps": 50,
+    },
+    "crossner-domains": {
+        "stream.name": "crossner-domains",
+        "stream.max_train": 400,
+        "stream.max_length": 64,
+        "stream.max_dev": 60,
+        "stream.max_test": 100,
+        "fine_tuning.steps": 45,
+    },
+    "subjqa-domains": {
+        "stream.name": "subjqa-domains",
+        "stream.max_train": 300,
+        "stream.max_length": 128,
+        "stream.max_dev": 40,
+        "stream.max_test": 80,
+        "fine_tuning.steps": 30,
+    },
+}
+SMOKE_SIZES: dict[str, Any] = {
+    "stream.max_train": 16,
+    "stream.shots": None,
+    "stream.max_dev": 8,
+    "stream.max_test": 8,
+    "fine_tuning.steps": 2,
+    "fine_tuning.evaluations": 1,
+    "comparison.seeds": [0],
+}
+SCALES: dict[str, dict[str, Any]] = {
+    "smoke": SMOKE_SIZES,
+    "cpu": {
+        "stream.max_dev": 100,
+        "stream.max_test": 200,
+        "fine_tuning.evaluations": 2,
+        "fine_tuning.group_by_length": True,
+        "grafting.localizer": "movement",
+        "grafting.density": 0.003,
+        "comparison.seeds": [0, 1, 2],
+    },
+}
+
+
+def main() -> None:
+    """Run the missing cells, seed by seed, and store the results after each stream."""
+    parser = make_parser(str(__doc__).splitlines()[0], SCALES, seeds=True)
+    parser.add_argument("--streams", default=",".join(STREAMS), help="by comma; default: all")
+    parser.add_argument("--strategies", default=",".join(STRATEGIES), help="by comma; default: all")
+    arguments = parse_options(parser, "kind_streams")
+    configs = {name: stream_config(name, arguments) for name in arguments.streams.split(",")}
+    kept = arguments.results / f"kind_streams-{arguments.scale}.json"
+    found = json.loads(kept.read_text())["streams"] if kept.is_file() else {}
+    seeds = choose_seeds(arguments, next(iter(configs.values())))
+    for number in range(1, len(seeds) + 1):
+        for name, config in configs.items():
+            own = config.changed({"comparison.seeds": list(seeds[:number])})
+            found[name] = run_stream(own, arguments.out / name)
+            first = next(iter(configs.values()))
+            stored = {**describe_run("kind_streams.py", first, arguments), "streams": found}
+            del stored["config"]  # each stream has its own
+            write_results("kind_streams", arguments, stored, write_table(found))
+
+
+def stream_config(name: str, arguments: argparse.Namespace) -> ExperimentConfig:
+    """Return the config of a stream at the scale that was asked for, without chosen rates."""
+    if name not in STREAMS:
+        raise SystemExit(f"no stream {name!r} among {', '.join(STREAMS)}")
+    scale = SCALES[arguments.scale]
+    own = {**scale, **STREAMS[name]} if scale is not SMOKE_SIZES else {**STREAMS[name], **scale}
+    values = {**own, "comparison.strategies": arguments.strategies.split(",")}
+    return make_config(values, arguments.data, arguments.sets)
+
+
+def run_stream(config: ExperimentConfig, out: Path) -> dict[str, Any]:
+    """Choose the rates of a stream, run what is left of it, and return what results keep."""
+    rates: dict[str, Any] = {}
+    for strategy, (setting, values) in RATES.items():
+        rates[strategy] = choose_rate(config, strategy, setting, values, out)
+        config = config.changed({setting: rates[strategy]["chosen"]})
+    done = compare(config, out=out / "runs")
+    if done.failed:
+        raise SystemExit("\n".join(f"{one.strategy}: {one.error}" for one in done.failed))
+    runs = [one.result for one in find_runs([out / "runs"])]  # earlier ones, too
+    return {"config": stored_settings(config), "rates": rates, **describe_scores(runs)}
+
+
+def stored_settings(config: ExperimentConfig) -> dict[str, Any]:
+    """Return the settings of a stream's config that are its own."""
+    stream, dense = config.stream, config.fine_tuning
+    return {
+        "tasks": list(stream.tasks),
+        "shots": stream.shots,
+        "max_train": stream.max_train,
+        "max_dev": stream.max_dev,
+        "max_test": stream.max_test,
+        "max_length": stream.max_length,
+        "steps": dense.steps,
+        "batch_size": dense.batch_size,
+        "density": config.grafting.density,
+        "localizer": config.grafting.localizer,
+    }
+
+
+def choose_rate(
+    config: ExperimentConfig, strategy: str, setting: str, values: Sequence[float], out: Path
+) -> dict[str, Any]:
+    """Choose a rate by a strategy's scores at the end, on dev rows of the first two tasks."""
+    tasks = use_dev_as_test(load_tasks(config.stream, seed=TUNING_SEED))
+    results: list[RunResult | None] = []
+    for value in values:
+        try:
+            result = run(
+                config.changed({setting: value, "comparison.seeds": [TUNING_SEED]}),
+                strategy=strategy,
+                seed=TUNING_SEED,
+                out=out / "rates" / f"{strategy}-{value}",
+                tasks=tasks,
+                cache=DirectoryCache(out / "runs" / CACHE),
+            )
+        except DivergedError:
+            result = None
+        results.append(result)
+    scores = score_candidates(results)
+    tried = [{"value": value, "score": score} for value, score in zip(values, scores, strict=True)]
+    return {"setting": setting, "chosen": values[best(scores)], "tried": tried}
+
+
+def describe_scores(runs: Sequence[RunResult]) -> dict[str, Any]:
+    """Return scores at the end by strategy and seed, forgetting, and shares of independent's."""
+    by_run = {(one.strategy, one.seed): one for one in runs}
+    seeds = sorted({one.seed for one in runs})
+    rows: dict[str, Any] = {}
+    for strategy in dict.fromkeys(one.strategy for one in runs):
+        own = [by_run[strategy, seed] for seed in seeds if (strategy, seed) in by_run]
+        shares = [share_of(one, by_run["independent", one.seed]) for one in own]
+        rows[strategy] = {
+            "scores": {str(one.seed): list(one.R[-1]) for one in own},
+            "share_of_independent": summarize_seeds(shares),
+            "most_forgetting": max(lost(one) for one in own),
+            "minutes": fmean(sum(map(seconds_of, one.seconds.values())) for one in own) / 60,
+        }
+    return {"metrics": [runs[0].metrics[task] for task in runs[0].tasks], "strategies": rows}
+
+
+def share_of(result: RunResult, independent: RunResult) -> float | None:
+    """Return the mean over tasks of the share of independent's score; None if all its are 0."""
+    pairs = zip(result.R[-1], independent.R[-1], strict=True)
+    shares = [own / other for own, other in pairs if own is not None and other]
+    return fmean(shares) if shares else None
+
+
+def lost(result: RunResult) -> float:
+    """Return the most that a task lost from the day it was learned to the end."""
+    learned = [row[place] for place, row in enumerate(result.R)]
+    ends = zip(learned, result.R[-1], strict=True)
+    return max(float(first or 0) - float(last or 0) for first, last in ends)
+
+
+def seconds_of(phases: Mapping[str, float]) -> float:
+    """Return the seconds of all phases of a task."""
+    return sum(phases.values())
+
+
+def write_table(streams: Mapping[str, Any]) -> str:
+    """Return the table of all streams as Markdown."""
+    lines = [
+        "| stream | measure | independent (rate) | grafting (rate) | naive | "
+        "grafting / independent | forgetting of grafting | seeds |",
+        "| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: |",
+    ]
+    for name, found in streams.items():
+        rows, rates = found["strategies"], found["rates"]
+        dense, region = (rates[one]["chosen"] for one in ("independent", "grafting"))
+        share = rows["grafting"]["share_of_independent"]
+        lines.append(
+            f"| `{name}` | {', '.join(dict.fromkeys(found['metrics']))} | "
+            f"{write_scores(found, 'independent')} ({dense}) | "
+            f"{write_scores(found, 'grafting')} ({region}) | {write_scores(found, 'naive')} | "
+            f"{write_spread(share)} | {100 * rows['grafting']['most_forgetting']:.1f} | "
+            f"{len(rows['grafting']['scores'])} |"
+        )
+    return "\n".join(lines) + "\n"
+
+
+def write_scores(found: Mapping[str, Any], strategy: str) -> str:
+    """Return the mean score at the end, in %; of several metrics one each."""
+    if strategy not in found["strategies"]:
+        return "–"
+    by_seed = list(found["strategies"][strategy]["scores"].values())
+    shown = []
+    for metric in dict.fromkeys(found["metrics"]):
+        places = [place for place, one in enumerate(found["metrics"]) if one == metric]
+        shown.append(f"{100 * fmean(row[p] for row in by_seed for p in places):.1f}")
+    return "; ".join(shown)
+
+
+def write_spread(share: Mapping[str, Any]) -> str:
+    """Return a mean with its standard deviation over seeds, where there are several."""
+    if share["mean"] is None:
+        return "–"
+    return f"{share['mean']:.3f}" + ("" if share["sd"] is None else f" ± {share['sd']:.3f}")
+
+
+if __name__ == "__main__":
+    main()
