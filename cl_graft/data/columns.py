@@ -25,7 +25,7 @@ from cl_graft.data.text_files import find_fault
 from cl_graft.errors import InputError, listed, nearest
 from cl_graft.kinds.rows import Row
 
-__all__ = ["LabelledRows", "find_texts", "to_rows"]
+__all__ = ["LABEL_COLUMNS", "LabelledRows", "find_texts", "to_rows"]
 
 _TEXTS: tuple[tuple[str, str | None], ...] = (
     ("text", "text_pair"),
@@ -42,7 +42,8 @@ _TEXTS: tuple[tuple[str, str | None], ...] = (
     ("content", None),
     ("review", None),
 )
-_LABELS = ("label", "labels", "class", "category", "target", "coarse_label", "label_text")
+LABEL_COLUMNS = ("label", "labels", "class", "category", "target", "coarse_label", "label_text")
+"""Usual names of the column of labels."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,13 +189,13 @@ def find_texts(
 
 def _find_columns(file: RecordFile, asked: Columns, preset: Preset | None) -> Columns:
     text, text_pair = find_texts(file, asked, preset)
-    usual = [preset.columns.label, *_LABELS] if preset else list(_LABELS)
+    usual = [preset.columns.label, *LABEL_COLUMNS] if preset else list(LABEL_COLUMNS)
     labels = [asked.label] if asked.label else usual
     label = next((name for name in labels if name in file.columns), None)
     if label is None:
         raise InputError(
             f"{file.place}: no label column found among {listed(file.columns)}; say which one it "
-            f"is, or call it {_LABELS[0]!r}"
+            f"is, or call it {LABEL_COLUMNS[0]!r}"
         )
     return Columns(text=text, text_pair=text_pair, label=label)
 

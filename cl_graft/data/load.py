@@ -23,6 +23,7 @@ from cl_graft.data.presets import PRESETS, Preset
 from cl_graft.data.readers import read_rows
 from cl_graft.data.record_files import Columns
 from cl_graft.data.task_place import GENERATED_PREFIX, TaskPlace, find_place
+from cl_graft.data.text_columns import TextColumns, read_text_columns
 from cl_graft.data.text_files import Reading
 from cl_graft.errors import InputError, a_or_an
 from cl_graft.kinds.decoding import Decoding
@@ -65,6 +66,8 @@ def load_task(
     prompt: Prompt | None = None,
     causal_prompt: Prompt | None = None,
     template: str | None = None,
+    instruction: str | None = None,
+    input: str | Sequence[str] | None = None,
     decoding: Mapping[str, Any] | None = None,
     encoding: str | None = None,
     on_bad_row: OnBadRow = "error",
@@ -109,6 +112,9 @@ def load_task(
         prompt: Masked prompt, in place of the preset's, or the label names themselves.
         causal_prompt: Causal prompt, likewise.
         template: Prompt of a task of text to text, with ``{input}`` and ``{instruction}`` in it.
+        instruction: What every row of text to text asks, in place of a column `instruction`.
+        input: Input of text to text with columns in braces, such as ``"sentence 1: {text}"``; of
+            several a row takes the first whose columns it has.
         decoding: Settings of answers of text to text, by the names of `cl_graft.kinds.Decoding`.
         encoding: Encoding of text files, in place of UTF-8.
         on_bad_row: "skip" leaves rows out that cannot be used, and counts them in `source`;
@@ -140,7 +146,7 @@ def load_task(
     columns = Columns(text=text, text_pair=text_pair, label=label)
     place = find_place(name, data)
     if place.generated is not None:
-        named = (label_names, encoding, kind, where)
+        named = (label_names, encoding, kind, where, instruction, input)
         if columns != Columns() or any(one is not None for one in named):
             raise InputError(
                 f"{name!r} is generated: it has no columns, labels, kind or encoding to name"
@@ -150,7 +156,8 @@ def load_task(
     else:
         changed = {"encoding": encoding, "max_megabytes": max_megabytes, "where": where}
         reading = Reading(**{key: value for key, value in changed.items() if value is not None})
-        read = _read(place, columns, label_names, kind, reading, on_bad_row)
+        made = read_text_columns(name, kind, instruction, input, template)
+        read = _read(place, columns, label_names, kind, reading, on_bad_row, made)
         loaded = _choose_rows(place, read, shots, data_seed, shots_short)
         preset, bad_rows = read.preset, read.bad_rows
 
@@ -246,6 +253,7 @@ def _read(
     kind: str | None,
     reading: Reading,
     on_bad_row: OnBadRow,
+    text_columns: TextColumns | None,
 ) -> _Read:
     """Read a place as its preset's data, or, where they are not, as data of one's own."""
 
@@ -259,10 +267,13 @@ def _read(
             kind=kind,
             reading=reading,
             bad_rows=bad_rows,
+            text_columns=text_columns,
         )
         return _Read(rows, preset, bad_rows, note)
 
     preset = PRESETS.get(place.name)
+    if kind is not None and not KINDS.find(kind).one_label:
+        preset = None
     if preset is None or (label_names is not None and set(label_names) != set(preset.label_names)):
         return read_as(None)
     read = read_as(preset)

@@ -26,8 +26,10 @@ from cl_graft.data.record_files import (
     read_records,
     strip_suffix,
 )
+from cl_graft.data.text_columns import TextColumns, lacks_columns
 from cl_graft.data.text_files import Reading
 from cl_graft.errors import InputError, listed, nearest
+from cl_graft.kinds.text2text import Text2Text
 
 __all__ = ["explain_missing", "has_rows", "read_rows", "read_train_records"]
 
@@ -47,6 +49,7 @@ def read_rows(
     kind: str | None = None,
     reading: Reading | None = None,
     bad_rows: BadRows | None = None,
+    text_columns: TextColumns | None = None,
 ) -> LabelledRows:
     """Read the splits of a data set; see `cl_graft.data.columns.to_rows`.
 
@@ -63,6 +66,8 @@ def read_rows(
             that none of them has are no labels of the task.
         bad_rows: Collects rows that cannot be used; its `warn` logs what was left out. None means
             they are errors, and what is left out even so is logged here.
+        text_columns: How inputs of text to text are made of other columns. Labels of data that are
+            named text to text, and have no such columns, become answers in any case.
 
     Raises:
         InputError: With file and line, if anything about the data is not as it must be; within
@@ -81,6 +86,11 @@ def read_rows(
         records = _read_files(source, reading, bad)
     records = {split: _choose(file, reading.where) for split, file in records.items()}
     asked, label_names = label_names, declared if label_names is None else label_names
+    if text_columns is not None or (kind == Text2Text.name and lacks_columns(records["train"])):
+        records = (text_columns or TextColumns()).fill(
+            records, columns=columns or Columns(), label_names=label_names, bad_rows=bad
+        )
+        kind, columns, label_names = Text2Text.name, None, None
     plain = columns in (None, Columns())
     own = choose_kind(records["train"], kind) if plain or kind is not None else None
     if own is not None and not plain:

@@ -45,6 +45,10 @@ class StreamFile:
         description="The tasks by name, each with its `task_settings`, such as the folder that its "
         "rows are in; null where it needs none.",
     )
+    every_task: dict[str, Any] = Field(
+        default_factory=dict,
+        description="`task_settings` of every task, where its own say nothing else.",
+    )
     orders: dict[str, list[str]] = Field(
         default_factory=dict,
         description="Tasks of each stream by its name; without it the file is one stream, which is "
@@ -101,7 +105,8 @@ class StreamFile:
         }
 
     def _settings(self, tasks: list[str]) -> dict[str, Any]:
-        own = {task: self.tasks[task] for task in tasks if self.tasks[task]}
+        every = {task: {**self.every_task, **(self.tasks[task] or {})} for task in tasks}
+        own = {task: settings for task, settings in every.items() if settings}
         return {**self.protocol, "task_settings": own} if own else self.protocol
 
 

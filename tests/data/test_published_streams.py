@@ -1,5 +1,6 @@
 """The field's streams are data: read, checked and refused before anything is computed."""
 
+import gzip
 import json
 import logging
 
@@ -20,6 +21,13 @@ SHIPPED = {
     for name, stream in read_stream_file(path).items()
 }
 
+ORDERS = {
+    "long15": (4, 5, 6),
+    "standard": (1, 2, 3),
+    "superni": (1, 2),
+    "sgd": range(1, 7),
+}
+
 
 @pytest.mark.parametrize("name", SHIPPED)
 def test_a_published_stream_has_a_source_and_settings_that_a_config_takes(name, tmp_path):
@@ -38,10 +46,9 @@ def test_a_published_stream_has_a_source_and_settings_that_a_config_takes(name, 
 
 
 def test_orders_hold_the_same_tasks():
-    for family in ("long15-order", "standard-order"):
-        orders = [stream.tasks() for name, stream in SHIPPED.items() if name.startswith(family)]
-        assert len(orders) == 3
-        assert len({tuple(order) for order in orders}) == 3
+    for family, numbers in ORDERS.items():
+        orders = [SHIPPED[f"{family}-order{n}"].tasks() for n in numbers]
+        assert len({tuple(order) for order in orders}) == len(numbers)
         assert len({frozenset(order) for order in orders}) == 1
 
 
@@ -176,6 +183,44 @@ def test_tasks_that_have_the_name_of_a_known_data_set_keep_their_own_labels(data
     assert tasks[1].label_names == ("contradiction", "entailment")
 
 
+@pytest.mark.parametrize("name", ["superni", "sgd"])
+def test_the_orders_of_text_to_text_are_those_of_the_folder(name, data_dir):
+    orders = json.loads((data_dir / name / "orders.json").read_text())["orders"]
+    for number, tasks in orders.items():
+        assert SHIPPED[f"{name}-order{number}"].tasks() == tasks
+
+
+def test_instructions_of_long15_are_the_published_prompts(data_dir):
+    named = {"stream.name": "long15-order4-instructions", "data": str(data_dir)}
+    (task,) = load_tasks(config_with(named, tasks="cb").stream, seed=0)
+    folder = data_dir / "long15" / "cb"
+    template = json.loads((folder / "meta.json").read_text())["prompt"]["template"]
+    with gzip.open(folder / "test.jsonl.gz", "rt") as file:
+        given = [json.loads(line) for line in file]
+    assert any("input" in row for row in given)
+    for row, asked in zip(task.test, given, strict=True):
+        text = f"{row.text_pair}\n{row.text}\nAnswer:"
+        assert text == asked.get("input", template.format(**asked))
+        assert row.content[2] == [asked["label"]]
+
+
+def test_the_published_folder_of_trace_is_read_as_it_is(tmp_path):
+    for name in ("C-STANCE", "NumGLUE-cm"):
+        (tmp_path / name).mkdir()
+        for split, count in {"train": 6, "eval": 2, "test": 3}.items():
+            rows = [{"prompt": f"{name} {split} {n}?\n", "answer": str(n)} for n in range(count)]
+            (tmp_path / name / f"{split}.json").write_text(json.dumps(rows))
+    named = {"stream.name": "trace", "data": str(tmp_path)}
+    tasks = load_tasks(config_with(named, tasks="C-STANCE,NumGLUE-cm").stream, seed=0)
+    assert [(task.name, task.kind, task.metric) for task in tasks] == [
+        ("C-STANCE", "text2text", "text_match"),
+        ("NumGLUE-cm", "text2text", "text_match"),
+    ]
+    assert [(len(task.train), len(task.dev), len(task.test)) for task in tasks] == [(6, 2, 3)] * 2
+    assert tasks[0].train[1].content[:3] == ["C-STANCE train 1?\n", None, ["1"]]
+    assert tasks[0].causal_prompt.template == "{input}"
+
+
 KINDS_OF = {
     "atis-snips": "tagging",
     "crossner-domains": "tagging",
@@ -183,14 +228,20 @@ KINDS_OF = {
 }
 
 
+OF_TEXTS = {name for name in SHIPPED if name.startswith(("superni", "sgd", "trace"))} | {
+    name for name in SHIPPED if name.endswith("-instructions")
+}
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("name", SHIPPED)
+@pytest.mark.parametrize("name", [name for name in SHIPPED if name != "trace"])
 def test_every_task_of_a_stream_loads(name, data_dir):
     stream = config_with({"stream.name": name, "data": str(data_dir)}).stream
     tasks = load_tasks(stream, seed=0)
     assert [task.name for task in tasks] == STREAMS[name].tasks()
     for task in tasks:
-        assert task.kind == KINDS_OF.get(name, "classification")
+        plain = "text2text" if name in OF_TEXTS else "classification"
+        assert task.kind == KINDS_OF.get(name, plain)
         assert task.train
         assert task.dev
         assert task.test

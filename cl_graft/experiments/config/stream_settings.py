@@ -55,6 +55,16 @@ class TaskSettings:
         default=None,
         description="Prompt of a task of text to text, with {input} and {instruction} in it.",
     )
+    instruction: str | None = Field(
+        default=None,
+        description="What every row of a task of text to text asks, in place of the data's own.",
+    )
+    input: list[str] | None = Field(
+        default=None,
+        description="Input of text to text with columns in braces, such as 'sentence 1: {text}'; "
+        "of several a row takes the first whose columns it has. Null takes the data's own input, "
+        "or their texts.",
+    )
     decoding: dict[str, Any] | None = Field(
         default=None,
         description="How answers of text to text are decoded: beams, longest_answer (tokens), stop "
@@ -75,6 +85,11 @@ class TaskSettings:
     @classmethod
     def _split(cls, value: Any) -> Any:
         return split_at_commas(value)
+
+    @field_validator("input", mode="before")
+    @classmethod
+    def _take_one(cls, value: Any) -> Any:
+        return [value] if isinstance(value, str) else value
 
     def columns(self) -> dict[str, Any]:
         """Return what is needed to read the task at its place."""
