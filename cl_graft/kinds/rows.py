@@ -113,6 +113,8 @@ def limit_rows(
 ) -> tuple[Row, ...]:
     """Draw at most `limit` rows by a seed, and leave them in their order.
 
+    Rows of one group, which are scored together, are drawn together: as many whole groups as fit.
+
     Args:
         rows: The rows.
         limit: The largest number of rows; None means all.
@@ -121,7 +123,7 @@ def limit_rows(
         every_class: Whether the first row of each class comes before all others.
 
     Raises:
-        InputError: If the limit is below 1.
+        InputError: If the limit is below 1, or below the size of the first group drawn.
     """
     if limit is None:
         return rows
@@ -130,8 +132,28 @@ def limit_rows(
     if limit >= len(rows):
         return rows
     order = permutation(len(rows), seed, key).tolist()
+    groups = [str(getattr(row, "group", "")) for row in rows]
+    if any(groups):
+        return _draw_groups(rows, groups, order, limit, key)
     if every_class:
         first = {rows[index].label: index for index in reversed(order)}
         leading = set(first.values())
         order.sort(key=lambda index: index not in leading)
     return tuple(rows[index] for index in sorted(order[:limit]))
+
+
+def _draw_groups(
+    rows: tuple[Row, ...], groups: list[str], order: list[int], limit: int, key: str
+) -> tuple[Row, ...]:
+    """Draw whole groups in the order of their first row in `order`, until one does not fit."""
+    members: dict[str, list[int]] = {}
+    for index, group in enumerate(groups):
+        members.setdefault(group, []).append(index)
+    kept: list[int] = []
+    for group in dict.fromkeys(groups[index] for index in order):
+        if len(kept) + len(members[group]) > limit:
+            break
+        kept += members[group]
+    if not kept:
+        raise InputError(f"{key} {limit} is less than the rows that are scored together; raise it")
+    return tuple(rows[index] for index in sorted(kept))

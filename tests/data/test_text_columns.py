@@ -1,6 +1,7 @@
 """Labels and texts become answers and inputs of text to text, or one sentence says why not."""
 
 import json
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -64,6 +65,26 @@ def test_an_instruction_goes_before_the_inputs_of_data_that_have_none(tmp_path):
     assert task.kind == "text2text"
     assert {row.text_pair for row in task.train} == {"Say b."}
     assert {len(row.targets) for row in task.train} == {2}
+
+
+def test_limits_draw_whole_turns_of_a_dialogue(tmp_path):
+    rows = [
+        {"input": f"{n} {slot}", "target": "a", "dialogue": f"d{n // 3}", "turn": n % 3}
+        for n in range(40)
+        for slot in range(1 + n % 4)
+    ]
+    path = write(tmp_path / "rows.jsonl", rows)
+    whole = load_task(str(path), metric="joint_goal_accuracy", warn=False)
+    sizes = Counter(row.group for row in whole.test)
+    small, large = (whole.with_limits(seed=0, max_test=most) for most in (8, 12))
+    assert 4 < len(small.test) <= 8
+    assert 8 < len(large.test) <= 12
+    assert set(small.test) <= set(large.test)
+    counts = Counter(row.group for row in large.test)
+    assert counts == {group: sizes[group] for group in counts}
+    with pytest.raises(InputError, match="max_test 1 is less than the rows that are scored togeth"):
+        for seed in range(9):
+            whole.with_limits(seed=seed, max_test=1)
 
 
 @pytest.mark.parametrize(
