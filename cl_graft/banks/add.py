@@ -157,7 +157,8 @@ def add_task(
             max_length=config.stream.max_length,
             first_label=label,
         )
-        metadata = task_metadata(text_task, config, seed=seed, may_build_on=under)
+        targets = stream.tasks[0].splits["train"][1]
+        metadata = task_metadata(text_task, config, seed=seed, may_build_on=under, targets=targets)
         known = [p for p, entry in enumerate(bank.entries) if entry.task == text_task.name]
         new = not (known and is_recorded(metadata, by=bank.entries[known[-1]].metadata))
         with in_task(text_task.name):

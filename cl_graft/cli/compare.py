@@ -153,7 +153,9 @@ def run_comparison(
     from cl_graft.experiments.comparison.sweep import expand_sweep
     from cl_graft.experiments.comparison.tuning import runs_to_choose
     from cl_graft.experiments.folders import resume_command
+    from cl_graft.experiments.run_setup import keep_able_strategies
 
+    config = keep_able_strategies(config)
     each = [single.config for single in expand_sweep(config)]
     tasks = sum(len(one.stream.tasks) * _count_runs(one) for one in each)
     tasks += sum(min(2, len(one.stream.tasks)) * runs_to_choose(one) for one in each)

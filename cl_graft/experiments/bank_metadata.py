@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from torch import Tensor
+
 from cl_graft.data import Prompt, TextTask
 from cl_graft.data.encoded_task import find_prompt, serialize_tokenizer
 from cl_graft.errors import InputError
@@ -201,6 +203,7 @@ def task_metadata(
     seed: int,
     max_length: int | None = None,
     may_build_on: Sequence[str] | None = None,
+    targets: Tensor | None = None,
 ) -> TaskMetadata:
     """Describe a task for its bank entry.
 
@@ -210,6 +213,7 @@ def task_metadata(
         seed: The run's seed.
         max_length: Tokens a row; None means the config's, or else the task's own.
         may_build_on: Names of the tasks that it may build on; None means all.
+        targets: Targets of its encoded training rows; None where nothing is recorded of them.
     """
     return TaskMetadata(
         name=task.name,
@@ -223,16 +227,18 @@ def task_metadata(
             "shots": config.stream.shots,
             "data_fingerprint": task.fingerprint,
             "settings_sha256": _settings_sha256(config, seed=seed, may_build_on=may_build_on),
-            **_kind(task),
+            **_kind(task, targets),
         },
     )
 
 
-def _kind(task: TextTask) -> dict[str, Any]:
+def _kind(task: TextTask, targets: Tensor | None) -> dict[str, Any]:
     """Return what a task's kind records; nothing where label names tell the kind."""
     if task.own_kind.one_label:
         return {}
-    return {"kind": task.kind, **task.own_kind.metadata(task)}
+    kind = task.own_kind
+    learned = {} if targets is None else kind.metadata_of_targets(targets)
+    return {"kind": task.kind, **kind.metadata(task), **learned}
 
 
 def is_recorded(task: TaskMetadata, *, by: Mapping[str, object]) -> bool:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
 
 from cl_graft.data import TextTask
-from cl_graft.errors import InputError
+from cl_graft.errors import InputError, listed
 from cl_graft.experiments.bank_metadata import (
     BASE_HASHES,
     base_identity,
@@ -18,7 +19,7 @@ from cl_graft.experiments.bank_metadata import (
 from cl_graft.experiments.config import ExperimentConfig
 from cl_graft.experiments.memory_check import measure_memory
 from cl_graft.experiments.run_record import RunRecord
-from cl_graft.experiments.tasks import check_tasks, tasks_to_build_on
+from cl_graft.experiments.tasks import check_tasks, load_tasks, tasks_to_build_on
 from cl_graft.grafts.bank import BaseIdentity
 from cl_graft.models import Loaded, graftable_parameters
 from cl_graft.results.data_report import data_report
@@ -31,7 +32,16 @@ from cl_graft.strategies.benchmark import TextStream, text_stream
 from cl_graft.strategies.method import Method
 from cl_graft.strategies.registry import find_strategy
 
-__all__ = ["Setup", "apply_fixed_settings", "check_strategies", "check_strategy", "set_up"]
+__all__ = [
+    "Setup",
+    "apply_fixed_settings",
+    "check_strategies",
+    "check_strategy",
+    "keep_able_strategies",
+    "set_up",
+]
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,6 +111,36 @@ def check_strategies(
     several = len(faults) > 1 and bool(able)
     first = next(iter(faults.values()))
     raise InputError(f"{first}; those that can run here: --strategies {able}" if several else first)
+
+
+def keep_able_strategies(config: ExperimentConfig) -> ExperimentConfig:
+    """Return the config without the strategies of ``all`` that cannot learn its tasks.
+
+    They are named in a log message, with the reason of the first. What the config names itself
+    stays.
+
+    Raises:
+        InputError: If the tasks cannot be loaded, or none of the strategies can learn them.
+    """
+    asked = config.comparison
+    if not asked.grouped:
+        return config
+    tasks = load_tasks(config.stream, seed=asked.seeds[0])
+    faults: dict[str, str] = {}
+    for name in asked.grouped:
+        try:
+            find_strategy(name).check_tasks(tasks)
+        except InputError as error:
+            faults[name] = str(error)
+    kept = [name for name in asked.strategies if name not in faults]
+    if faults and not kept:
+        raise InputError(next(iter(faults.values())))
+    if left_out := [name for name in asked.strategies if name in faults]:
+        reason = faults[left_out[0]]
+        logger.warning(
+            "left out, as they cannot learn these tasks: %s; %s", listed(left_out), reason
+        )
+    return config.changed({"comparison.strategies": kept})
 
 
 def apply_fixed_settings(method: Method, config: ExperimentConfig) -> ExperimentConfig:
@@ -194,6 +234,7 @@ def set_up(
                 seed=seed,
                 max_length=length,
                 may_build_on=may_build_on.get(label),
+                targets=stream.tasks[label].splits["train"][1],
             )
             for label, task in enumerate(tasks)
         },

@@ -26,6 +26,7 @@ _KEPT = (
     "pair",
     "prompt",
     "max_length",
+    "longest_answer",
     "metric",
     "temperature",
     "activation",

@@ -41,7 +41,7 @@ def answer(question, passage):  # the text of the surest span of all windows of 
         starts, ends = find_ends(batch, window)
         columns = [n for n, part in enumerate(batch.sequence_ids(window)) if part == 1]
         for first in columns:
-            for last in columns[first - columns[0] :][:30]:
+            for last in columns[first - columns[0] :][:LONGEST]:
                 if starts[first] + ends[last] > best:
                     best, found = starts[first] + ends[last], (places[first][0], places[last][1])
     return passage[found[0] : found[1]].strip()"""
@@ -84,5 +84,6 @@ def answering_code(record: Mapping[str, Any], *, length: int) -> list[str]:
             "return torch.nn.functional.linear(states, weight, bias).T.float().tolist()",
         ]
     code = _ANSWER.replace("LOGITS", "\n    ".join(logits))
+    code = code.replace("LONGEST", for_python(record.get("longest_answer", 30)))
     code = code.replace("MOST", for_python(length // 2)).replace("LENGTH", for_python(length))
     return code.splitlines()

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 __all__ = ["ExtractiveQA", "QuestionRow", "find_best_spans"]
 
 _LONGEST_ANSWER = 30
-"""Tokens of the longest answer that is looked for, as in SQuAD's baselines."""
+"""Tokens of the longest answer that is looked for, as in SQuAD's baselines; see `_longest`."""
 
 _BATCH = 64
 
@@ -193,7 +193,13 @@ class ExtractiveQA(Kind):
             for number, places in zip(own.numbers.tolist(), own.places or (), strict=True):
                 windows.append((len(passages) + number, places))
             passages += [row for row in rows if isinstance(row, QuestionRow)]
-        return _AnswerScorer(task.metric, tuple(passages), tuple(windows))
+        longest = _longest(encoded["train"].targets)
+        return _AnswerScorer(task.metric, tuple(passages), tuple(windows), longest)
+
+    def metadata_of_targets(self, targets: Tensor) -> dict[str, Any]:
+        """Return the tokens of the longest answer, where it is longer than what is usual."""
+        longest = _longest(targets)
+        return {"longest_answer": longest} if longest > _LONGEST_ANSWER else {}
 
     def row(self, text: str, pair: str | None, metadata: Mapping[str, Any]) -> Row:
         """Return the row of a question and a passage."""
@@ -210,7 +216,7 @@ class ExtractiveQA(Kind):
     ) -> list[Answer]:
         """Return the best span of all windows of each passage."""
         windows = list(zip(encoded.numbers.tolist(), encoded.places or (), strict=True))
-        found = _choose_spans(outputs, windows)
+        found = _choose_spans(outputs, windows, metadata.get("longest_answer", _LONGEST_ANSWER))
         answers = []
         for number, row in enumerate(rows):
             start, stop = found.get(number, (0, 0))
@@ -229,16 +235,18 @@ class _AnswerScorer:
         name: Name of the metric.
         passages: The rows of all splits.
         windows: The number of its row, and the characters of its tokens, of each window.
+        longest: Tokens of the longest answer.
     """
 
     name: str
     passages: tuple[QuestionRow, ...]
     windows: tuple[tuple[int, tuple[Any, ...]], ...]
+    longest: int
 
     def __call__(self, outputs: Tensor, targets: Tensor) -> float:
         """Return the score; `targets`, (m, 3), name the windows."""
         own = [self.windows[number] for number in targets[:, 2].tolist()]
-        found = _choose_spans(outputs, own)
+        found = _choose_spans(outputs, own, self.longest)
         texts, right = [], []
         for number in dict.fromkeys(number for number, _ in own):
             row, (start, stop) = self.passages[number], found.get(number, (0, 0))
@@ -275,8 +283,13 @@ def find_best_spans(outputs: Tensor, *, longest: int = _LONGEST_ANSWER) -> tuple
     return torch.cat(best), torch.cat(columns)
 
 
+def _longest(targets: Tensor) -> int:
+    """Return how many tokens an answer may have: as many as the longest one of training."""
+    return max([_LONGEST_ANSWER, *(targets[:, 1] - targets[:, 0] + 1).tolist()])
+
+
 def _choose_spans(
-    outputs: Tensor, windows: Sequence[tuple[int, tuple[Any, ...]]]
+    outputs: Tensor, windows: Sequence[tuple[int, tuple[Any, ...]]], longest: int
 ) -> dict[int, tuple[int, int]]:
     """Return the characters of the best span of all windows of each row, by the row's number."""
     outputs = outputs.clone()
@@ -284,7 +297,7 @@ def _choose_spans(
         # Special tokens in the passage's segment are no part of it.
         outside = [column for column, pair in enumerate(places) if pair is None]
         outputs[number, :, outside] = ABSENT
-    sums, columns = find_best_spans(outputs)
+    sums, columns = find_best_spans(outputs, longest=longest)
     best: dict[int, float] = {}
     found: dict[int, tuple[int, int]] = {}
     for (number, places), value, (start, stop) in zip(

@@ -238,6 +238,14 @@ class Kind(ABC):
         """Return what an entry of a bank records of the task to answer it, beside its labels."""
         return {}
 
+    def metadata_of_targets(self, targets: Tensor) -> dict[str, Any]:
+        """Return what an entry of a bank records of the targets of training, to answer a task.
+
+        Args:
+            targets: Targets of the encoded training rows, (m,) or (m, P).
+        """
+        return {}
+
     def row(self, text: str, pair: str | None, metadata: Mapping[str, Any]) -> Row:
         """Return the row of a text that is to be answered by an entry with some metadata."""
         return Row(text, pair, 0)

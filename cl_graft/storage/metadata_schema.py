@@ -155,6 +155,7 @@ class _TaskMetadata(_Schema):
     decoding: _Decoding | None = None
     chat: _Chat | None = None
     max_length: _Length | None = None
+    longest_answer: _Length | None = None
     metric: _Name | None = None
     localizer: _Name | None = None
     activation: Literal["tanh", "relu", "gelu"] | None = None

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from answer_tasks import make_questions, write_answer_tasks, write_task
+from answer_tasks import make_questions, question_task, write_answer_tasks, write_task
 from configs import changed, config_with
 from interrupted import Trip, outcome_of
 from tiny_runs import QUICK, tiny_run
@@ -22,6 +22,7 @@ from cl_graft.banks.predict import list_calibration_notes, predict
 from cl_graft.banks.verify import verify
 from cl_graft.cli.predict import predict_command
 from cl_graft.errors import InputError
+from cl_graft.experiments.bank_metadata import task_metadata
 from cl_graft.experiments.comparison.compare import compare
 from cl_graft.experiments.folders import run_folder
 from cl_graft.experiments.resume import resume_run
@@ -242,3 +243,12 @@ def test_a_metric_that_a_kind_does_not_have_is_refused(bank, data):
             add_task(
                 bank, name, columns={"metric": metric}, settings={"stream": {"data": str(data)}}
             )
+
+
+def test_an_entry_records_how_long_its_answers_are():
+    def recorded(last: int) -> object:
+        targets = torch.tensor([[3, last, 0], [0, 0, 1]])
+        config = config_with(tasks="sentiment")
+        return task_metadata(question_task(), config, seed=0, targets=targets).metadata
+
+    assert recorded(42) == {**recorded(20), "longest_answer": 40}

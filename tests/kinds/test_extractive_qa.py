@@ -11,7 +11,7 @@ from answer_tasks import make_questions, question_task, write_task
 from cl_graft.data import load_task
 from cl_graft.data.encoded_task import encode_task
 from cl_graft.errors import InputError
-from cl_graft.kinds import KINDS
+from cl_graft.kinds import KINDS, TextTask
 from cl_graft.kinds.extractive_qa import QuestionRow, find_best_spans
 from cl_graft.metrics import score
 from cl_graft.models.token_heads import ABSENT
@@ -376,3 +376,22 @@ def test_sentences_name_the_kind_with_its_article(tokenizer):
         question_task(metric="accuracy")
     with pytest.raises(InputError, match=r"^an extractive qa task needs a model of the family enc"):
         encode_task(question_task(), tokenizer, family="causal_lm", max_length=32)
+
+
+def test_answers_as_long_as_those_of_training_are_found(tokenizer):
+    start = LONG.index("The 12.")
+    long = QuestionRow("Which rivers?", LONG, 0, ((LONG[start : start + 130], start),))
+    short = QuestionRow("Which town?", LONG, 0, ((ANSWER, LONG.index(ANSWER)),))
+    values = {"metric": "exact_match", "kind": "extractive_qa"}
+    task = TextTask("rivers", (), (long, short), (long,), (long,), **values)
+    scorer, encoded = made_scorer(task, tokenizer, max_length=96)
+    recorded = QA.metadata_of_targets(encoded["train"].targets)
+    assert recorded["longest_answer"] > 30
+    own = encoded["test"]
+    assert score(right_outputs(own), own.targets, scorer) == 1.0
+    (said,) = QA.answer(right_outputs(own), own, task.test, recorded)
+    assert said.label == long.answers[0][0]
+    (before,) = QA.answer(right_outputs(own), own, task.test, {})  # of earlier versions
+    assert len(before.label) < len(said.label)
+    few = encode(short, tokenizer)
+    assert QA.metadata_of_targets(few.targets) == {}

@@ -9,6 +9,7 @@ from tagged_data import tagged_folder
 
 from cl_graft.errors import InputError
 from cl_graft.experiments.comparison.compare import compare
+from cl_graft.experiments.run_setup import keep_able_strategies
 from cl_graft.experiments.tasks import load_tasks
 from cl_graft.strategies.registry import STRATEGIES, list_available
 
@@ -16,6 +17,9 @@ from cl_graft.strategies.registry import STRATEGIES, list_available
 NAMES = list_available()
 CLASSES = [name for name in NAMES if STRATEGIES[name].kinds == "classification"]
 ONE_KIND = [name for name in NAMES if STRATEGIES[name].kinds == "one"]
+
+
+TINY = {"shots": None, "max_train": 12, "max_dev": 6, "max_test": 6, "steps": 2}
 
 
 @pytest.fixture(scope="module")
@@ -77,6 +81,32 @@ def test_a_comparison_refuses_such_a_method_before_any_run(data, tmp_path, monke
         InputError, match=r"'lwf' .*that can run here: --strategies naive,grafting$"
     ):
         compare(config, out=tmp_path / "out")
+
+
+def test_all_strategies_are_those_that_can_learn_the_tasks(data: Path, caplog):
+    mixed = {"tasks": ["sentiment", "names"], "data": str(data), "max_train": 8}
+    kept = keep_able_strategies(config_with({**mixed, "strategies": ["all"]}))
+    assert set(kept.comparison.strategies) == set(NAMES) - {*CLASSES, *ONE_KIND}
+    assert "left out, as they cannot learn these tasks: " in caplog.text
+    assert all(name in caplog.text for name in (*CLASSES, *ONE_KIND))
+    again = keep_able_strategies(kept)
+    assert again is kept
+    alone = config_with({**mixed, "tasks": ["sentiment"], "strategies": ["all"]})
+    assert keep_able_strategies(alone).comparison.strategies == NAMES
+    for own in (["lwf"], ["all", "lwf"]):  # what is named is not left out
+        named = keep_able_strategies(config_with({**mixed, "strategies": own}))
+        assert "lwf" in named.comparison.strategies
+
+
+def test_a_comparison_of_all_strategies_runs_on_tags(data: Path, still_bert, tmp_path, monkeypatch):
+    monkeypatch.setattr(
+        "cl_graft.strategies.registry.list_available", lambda **_: ["lwf", "naive", "joint"]
+    )
+    settings = {"tasks": ["sentiment", "names"], "data": str(data), "model": str(still_bert)}
+    config = config_with({**settings, **TINY, "strategies": ["all"], "seeds": [0]})
+    done = compare(config, out=tmp_path / "out")
+    assert [run.strategy for run in done.runs] == ["naive"]
+    assert not done.failed
 
 
 @pytest.mark.parametrize("scenario", ["domain", "class"])

@@ -27,6 +27,7 @@ from cl_graft.experiments.comparison.runs import (
 )
 from cl_graft.experiments.comparison.sweep import draw_orders, expand_sweep
 from cl_graft.experiments.config import ExperimentConfig, make_config
+from cl_graft.experiments.run_setup import keep_able_strategies
 from cl_graft.reporting.summary import summarize, write_summary
 from cl_graft.results.comparison import Comparison, SweptValues
 from cl_graft.results.run_results import RunResult, command
@@ -75,7 +76,7 @@ def compare(
             there are not as many orders; nothing is computed then.
         Stopped: If `stop` asked for it.
     """
-    config = make_config(config)
+    config = keep_able_strategies(make_config(config))
     out, parts = Path(out), expand_sweep(config)
     started_by, stop = started_by or command(), stop or Stop()
     alone = not parts[0].name

@@ -127,6 +127,8 @@ class ExperimentConfig:
             }
             named = [member for name in names for member in members.get(name, [name])]
             comparison = replace(self.comparison, strategies=list(dict.fromkeys(named)))
+            own = {member for group in members.values() for member in group} - set(names)
+            object.__setattr__(comparison, "grouped", frozenset(own))
             object.__setattr__(self, "comparison", comparison)
         return self
 

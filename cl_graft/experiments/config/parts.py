@@ -10,7 +10,7 @@ import math
 import re
 from collections.abc import Mapping
 from dataclasses import asdict, replace
-from typing import Any, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
@@ -178,13 +178,20 @@ class TrainingSettings:
 
 @settings_class
 class ComparisonSettings:
-    """Strategies, seeds, and values of settings to compare."""
+    """Strategies, seeds, and values of settings to compare.
+
+    Attributes:
+        grouped: Names that stand here for a group such as ``"all"``; of these a comparison leaves
+            out what cannot learn its tasks.
+    """
+
+    grouped: ClassVar[frozenset[str]] = frozenset()
 
     strategies: list[str] = Field(
         default_factory=lambda: ["grafting", "naive", "independent"],
         min_length=1,
-        description="The strategies to run; 'all' means all that can run here but the ablations of "
-        "grafting, which 'ablations' means.",
+        description="The strategies to run; 'all' means all that can run here and learn these "
+        "tasks but the ablations of grafting, which 'ablations' means.",
     )
     strategy_settings: dict[str, dict[str, float | int | str | bool]] = Field(
         default_factory=dict,
