@@ -330,9 +330,9 @@ class _SingleTask:
         return score(logits, self.targets(split), self._metric)
 
     def classes(self, logits: Tensor) -> tuple[Tensor, Tensor] | None:
-        """Return logits, (m, K), and class ids, (m,), of all answers; None if they are numbers."""
+        """Return logits, (m, K), and class ids, (m,), of all answers; None without classes."""
         targets = self.targets()
-        if targets.is_floating_point():
+        if targets.is_floating_point() or (targets.ndim == 2 and logits.ndim == 2):
             return None
         if targets.ndim == 1:
             return logits, targets

@@ -2,7 +2,7 @@
 
 The lines work without cl_graft. They define `answer(text, pair)`, which returns the logits of one
 text, of shape (labels,), fp32, in the order of the labels; for extractive QA it returns the
-text of the answer, for tagging the tags of the words. A prompt is filled as in
+text of the answer, as for text to text; for tagging the tags of the words. A prompt is filled as in
 `cl_graft.kinds.text_encoding`: a text that is too long loses its end, the longer of two first; the
 template is never cut, and a special token that a text spells out stays plain characters.
 """
@@ -14,6 +14,7 @@ from typing import Any, cast
 
 from cl_graft.data import Prompt
 from cl_graft.integrations.question_answering import answering_code
+from cl_graft.integrations.text_answering import text_answering_code, text_asking_code
 from cl_graft.integrations.token_classifier import tagging_code
 from cl_graft.kinds.prompt_encoding import split_template
 from cl_graft.kinds.prompts import Family, Piece
@@ -124,6 +125,9 @@ def _describe_answers(record: Mapping[str, Any], names: Sequence[str]) -> list[s
     shown = ", ".join(map(for_markdown_code, names))
     if record.get("kind") == "extractive_qa":
         return ["- Answers: the part of a passage that answers a question."]
+    if record.get("kind") == "text2text":
+        decoded = f"{record['beams']} beams" if record["beams"] > 1 else "greedily"
+        return [f"- Answers: text of at most {record['longest']} tokens, decoded {decoded}."]
     if record.get("kind") != "tagging":
         return [f"- Labels, in the order of the logits: {shown or 'a number'}."]
     lines = [f"- Tags, in the order of the logits: {shown}. A word's is that of its first token."]
@@ -144,24 +148,25 @@ def _loading_code(record: Mapping[str, Any], format: str) -> str:
     if classifier:
         auto = _CLASSES.get(record.get("kind", ""), "AutoModelForSequenceClassification")
     headed = record["family"] == "encoder" and (not classifier or "intent_names" in record)
-    prompted = record["family"] != "encoder"
+    prompted, writes = record["family"] != "encoder", record.get("kind") == "text2text"
     imports = {
         "from pathlib import Path",
         "import torch",
-        f"from transformers import {auto}, AutoTokenizer",
+        f"from transformers import {auto}, AutoTokenizer{', GenerationConfig' if writes else ''}",
         *(["from peft import PeftModel"] if format == "peft-shira" else []),
         *(["from safetensors.torch import load_file"] if headed or "overlay" in format else []),
-        *(["import unicodedata"] if prompted else []),
+        *(["import unicodedata"] if "prompt" in record and prompted else []),
     }
     load = _load(record, auto, format)
     if headed and "overlay" in format:
         load.append('head = {key[5:]: overlay[key] for key in overlay if key.startswith("head.")}')
     elif headed:
         load.append('head = load_file(folder / "head.safetensors")')
-    if prompted:
+    if writes and "prompt" not in record:
+        load += ["", "", *text_asking_code(record)]
+    elif prompted:
         prompt = Prompt(record["prompt"]["template"], record["prompt"]["words"])
-        length = record.get("max_length", _LENGTH)
-        load += ["", *_asking_code(prompt, family=record["family"], max_length=length)]
+        load += ["", *_asking_code(prompt, record)]
     answer = _answer(record, classifier=classifier)
     lines = [*sorted(imports, key=str.split), "", *load, "", "", *answer]
     return "\n".join(lines)
@@ -200,6 +205,8 @@ def _answer(record: Mapping[str, Any], *, classifier: bool) -> list[str]:
         return answering_code(record, length=record.get("max_length", _LENGTH))
     if record.get("kind") == "tagging":
         return tagging_code(record, length=record.get("max_length", _LENGTH))
+    if record.get("kind") == "text2text":
+        return text_answering_code(record)
     start = ["@torch.no_grad()", "def answer(text, pair=None):"]
     if record["family"] == "encoder":
         length = for_python(record.get("max_length", _LENGTH))
@@ -228,6 +235,17 @@ def _answer(record: Mapping[str, Any], *, classifier: bool) -> list[str]:
             "    logits = model(torch.tensor([ids])).logits[0, ids.index(tokenizer.mask_token_id)]",
             f"    return logits[{words}].float()",
         ]
+    if record["family"] == "seq2seq_lm":
+        return [
+            *start,
+            "    start, scores = model.config.decoder_start_token_id, []",
+            f"    for label in {for_python(labels)}:",
+            "        written = torch.tensor([[start, *label[:-1]]])",
+            "        made = model(input_ids=torch.tensor([ids]), decoder_input_ids=written)",
+            "        spoken = made.logits[0].float().log_softmax(-1)",
+            "        scores.append(spoken[range(len(label)), label].sum())",
+            "    return torch.stack(scores)",
+        ]
     return [
         *start,
         "    scores = []",
@@ -255,17 +273,21 @@ def _head(record: Mapping[str, Any]) -> list[str]:
     ]
 
 
-def _asking_code(prompt: Prompt, *, family: str, max_length: int) -> list[str]:
+def _asking_code(prompt: Prompt, record: Mapping[str, Any]) -> list[str]:
     """Write the lines that define `ask(text, pair)`, which returns token ids.
 
     They need `tokenizer`, and `unicodedata` to be imported.
     """
-    halves = ", ".join(map(_half, split_template(prompt, cast(Family, family))))
+    family, max_length = cast(Family, record["family"]), record.get("max_length", _LENGTH)
+    max_length -= record.get("longest", 0)
+    halves = ", ".join(map(_half, split_template(prompt, family)))
     where = "before the mask, and behind it" if prompt.masked else "what is asked"
     code = _ASKING
-    if not prompt.masked:  # the label's string follows, so nothing ends the row
+    if family == "causal_lm":  # the answer follows, so nothing ends the row
         line = next(line for line in code.splitlines() if line.startswith("end = "))
         code = code.replace(line, "end = []")
+    if record.get("kind") == "text2text":
+        code = _cut_the_input(code, from_start=(record.get("decoding") or {}).get("cut") == "left")
     return [
         f"max_length = {for_python(max_length)}",
         f"template = [{halves}]  # {where}",
@@ -274,6 +296,20 @@ def _asking_code(prompt: Prompt, *, family: str, max_length: int) -> list[str]:
     ]
 
 
+def _cut_the_input(code: str, *, from_start: bool) -> str:
+    """Return the code that asks, changed so that inputs alone are cut, and on one side."""
+    code = code.replace("left[0 if left[0] >= left[1] else 1] -= 1", "left[0] -= 1")
+    code = code.replace("cut off the ends of the texts, the longest first", "cut off the input")
+    if not from_start:
+        return code
+    count = "    gone = sum(owner == 0 for half in halves for _, owner in half) - left[0]\n"
+    code = code.replace("    ids = list(begin)\n", f"{count}    ids = list(begin)\n")
+    code = code.replace("if owner >= 0:", "if owner == 0:").replace("left[owner] -= 1", "gone -= 1")
+    return code.replace("if owner < 0 or left[owner] >= 0:", "if owner != 0 or gone < 0:")
+
+
 def _half(pieces: Sequence[Piece]) -> str:
-    rows = (f"({for_python(piece.literal)}, {for_python(piece.field)})" for piece in pieces)
+    names = {"input": "text", "instruction": "text_pair"}
+    fields = [(piece.literal, names.get(piece.field, piece.field)) for piece in pieces]
+    rows = (f"({for_python(literal)}, {for_python(field)})" for literal, field in fields)
     return f"[{', '.join(rows)}]"

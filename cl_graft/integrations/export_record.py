@@ -16,6 +16,7 @@ from safetensors.torch import save_file
 
 import cl_graft
 from cl_graft.grafts.bank import Entry, GraftBank
+from cl_graft.integrations.text_answering import describe_text_head, is_text_head
 
 __all__ = ["WrittenGraft", "describe_task", "format_counts", "save_head", "skips_pooler"]
 
@@ -25,6 +26,8 @@ _KEPT = (
     "intent_names",
     "pair",
     "prompt",
+    "decoding",
+    "chat",
     "max_length",
     "longest_answer",
     "metric",
@@ -83,6 +86,8 @@ def describe_task(bank: GraftBank, position: int) -> dict[str, Any]:
     }
     if family == "encoder":
         record["pooling"] = base.metadata.get("pooling", "mean")
+    elif is_text_head(entry):
+        record |= describe_text_head(entry)
     elif tokens := _label_tokens(entry):
         record["label_token_ids"] = tokens
     return record

@@ -31,6 +31,7 @@ from cl_graft.integrations.overlay import write_overlay
 from cl_graft.integrations.question_answering import as_question_answering
 from cl_graft.integrations.sequence_classifier import as_classifier
 from cl_graft.integrations.shira import Rest, write_shira
+from cl_graft.integrations.text_answering import is_text_head
 from cl_graft.integrations.token_classifier import as_token_classifier
 from cl_graft.kinds import find_kind
 from cl_graft.models.quiet import quiet
@@ -112,10 +113,12 @@ def export_task(
             "the bank does not record its model's family: it was made in Python around a model of "
             "one's own, so write the graft into that model and save it yourself"
         )
+    entry = bank.entries[position]
     record, graft = describe_task(bank, position), bank.answer(position)
-    if record["family"] != "encoder" and not {"prompt", "label_token_ids"} <= record.keys():
+    asked = {"stop_token_ids"} if is_text_head(entry) else {"prompt", "label_token_ids"}
+    if record["family"] != "encoder" and not asked <= record.keys():
         raise InputError(
-            f"the bank does not record the prompt of {bank.entries[position].task!r}, or the "
+            f"the bank does not record the prompt of {entry.task!r}, or the "
             "tokens of its labels, so nobody could be told how to ask it"
         )
     with _make_folder(out) as into:

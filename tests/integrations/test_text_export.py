@@ -1,0 +1,43 @@
+"""Exports of tasks that are answered with text: the lines of their README give the same text."""
+
+from pathlib import Path
+
+import pytest
+from answer_data import answer_folder
+from integrations.readme import answered
+from tiny_runs import QUICK, tiny_run
+
+from cl_graft.banks.open_bank import open_bank
+from cl_graft.integrations.task_export import export_task
+
+FAMILIES = {"chat": "causal_lm", "t5": "seq2seq_lm", "bart": "seq2seq_lm"}
+TEXTS = ["The oil and the rain", "The team and the chip " * 12]
+
+
+@pytest.fixture(scope="module", params=FAMILIES)
+def bank(request, tmp_path_factory) -> Path:
+    root = tmp_path_factory.mktemp("data")
+    names = ["instruction", "messages"] if request.param == "chat" else ["instruction", "sentiment"]
+    answer_folder(root / "instruction", "instruction")
+    answer_folder(root / "messages", "messages")
+    cut = {"decoding": {"cut": "left", "beams": 2, "stop": ["xyz"]}}
+    own = {"data": str(root), "max_length": 48, "steps": 4, "family": FAMILIES[request.param]}
+    if request.param != "t5":
+        own["task_settings"] = {"instruction": cut}
+    model = request.getfixturevalue(f"tiny_{request.param}")
+    return tiny_run(tmp_path_factory.mktemp("run"), model, names, **{**QUICK, **own})
+
+
+@pytest.mark.parametrize("format", ["hf", "safetensors-overlay"])
+def test_the_readme_gives_the_answers_of_the_bank(bank, tmp_path, format):
+    opened = open_bank(bank)
+    for task in opened.tasks:
+        out = tmp_path / task
+        export_task(bank, task, out=out, format=format)
+        texts = TEXTS[:1] if task == "messages" else TEXTS
+        for text in texts:
+            own = opened.predict([text], task=task)[0]
+            if task == "sentiment":
+                assert answered(out, text).tolist() == pytest.approx(own.logits, abs=1e-4)
+            else:
+                assert answered(out, text) == own.label
