@@ -236,6 +236,16 @@ def test_the_scorer_compares_with_any_right_answer(case):
     assert score(torch.full_like(outputs, -1.0), targets, scorer) == 0.0
 
 
+def test_given_answers_are_scored_by_the_likeliest_token_at_each_place(case):
+    inputs, targets = (part[:3] for part in case.encoded.splits["train"])
+    logits = case.model(inputs, 0).detach()
+    right = torch.full_like(logits, -5.0)
+    own = targets[:, : logits.shape[1]]
+    right.scatter_(2, own.clamp(min=0)[..., None], 5.0)
+    assert score(right, targets, case.encoded.scorer) == pytest.approx(1.0)
+    assert score(-right, targets, case.encoded.scorer) < 0.5
+
+
 def test_an_instruction_is_never_cut_and_a_text_on_the_side_that_is_named(tiny_gpt2, tmp_path):
     loaded = load_model(str(tiny_gpt2), family="causal_lm")
     long = " ".join(f"word{n}" for n in range(60))

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 import torch
+from answer_data import answer_folder
 from kind_data import KINDS_OF_TASKS, write_kinds
 from papers.bench import Bench
 from torch.nn import functional as F
@@ -20,21 +21,28 @@ from cl_graft.storage.cache_folder import DirectoryCache
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory):
-    return write_kinds(tmp_path_factory.mktemp("kinds"))
+    folder = write_kinds(tmp_path_factory.mktemp("kinds"))
+    answer_folder(folder / "answers", "input", train=40)
+    return folder
 
 
-@pytest.fixture(scope="module", params=KINDS_OF_TASKS)
-def learned(request, data, tiny_bert, tmp_path_factory):
+@pytest.fixture(scope="module", params=[*KINDS_OF_TASKS, "text2text"])
+def learned(request, data, tiny_bert, tiny_gpt2, tmp_path_factory):
     """A bench with one task of a kind, and its dense run."""
-    name, _ = KINDS_OF_TASKS[request.param]
+    text = request.param == "text2text"
+    name = "answers" if text else KINDS_OF_TASKS[request.param][0]
     sets = [
-        f"model.name={tiny_bert}", f"stream.tasks=[{name}]", f"stream.data={data}",
+        f"model.name={tiny_gpt2 if text else tiny_bert}",
+        f"model.family={'causal_lm' if text else 'encoder'}",
+        f"stream.tasks=[{name}]", f"stream.data={data}",
         "stream.max_length=32", "fine_tuning.steps=4", "fine_tuning.batch_size=8",
         "fine_tuning.evaluations=1", "grafting.density=0.01", "grafting.mask_steps=2",
         "grafting.mask_batch=4",
     ]  # fmt: skip
     cache = DirectoryCache(tmp_path_factory.mktemp("cache"))
-    bench = Bench(load_config(None, sets), data_seed=0, cache=cache, kinds=tuple(KINDS_OF_TASKS))
+    bench = Bench(
+        load_config(None, sets), data_seed=0, cache=cache, kinds=(*KINDS_OF_TASKS, "text2text")
+    )
     return request.param, bench, bench.dense(0, path=True)
 
 
@@ -72,6 +80,9 @@ def test_rows_that_are_asked_one_by_one_answer_where_they_have_a_target(learned)
                 assert logits.shape == (2,)
             elif kind == "extractive_qa":
                 assert logits.shape == (2, 32)
+            elif kind == "text2text":  # the tokens of the answer and its end
+                assert 2 <= len(logits) <= 4
+                assert logits.shape[1] == task.model.backbone.config.vocab_size
             else:  # words and an intent: 5 tags and 2 intents
                 assert logits.shape[1] == 7
                 # The mean loss is that of these answers, so some labels give it.
