@@ -33,6 +33,7 @@ from cl_graft.integrations.peft_adapter import (
     stored_parameters,
 )
 from cl_graft.integrations.sequence_classifier import head_from
+from cl_graft.integrations.token_layer import find_token_kind, read_token_layer
 from cl_graft.models import Loaded, graftable_parameters, load_model
 from cl_graft.models.heads import PooledHead
 from cl_graft.models.quiet import quiet
@@ -54,6 +55,7 @@ class Source:
         classifier: Whether it is of a sequence classifier of transformers, with a head in it.
         classes: Number of logits of such a classifier; 0 if unknown.
         record: Content of a `task.json` beside it.
+        answers: Kind of tasks of a checkpoint whose head answers at tokens; empty elsewhere.
     """
 
     kind: str
@@ -61,13 +63,7 @@ class Source:
     classifier: bool = False
     classes: int = 0
     record: Mapping[str, Any] = field(default_factory=dict)
-
-
-_TOKEN_CLASSES = {
-    "ForQuestionAnswering": "extractive_qa",
-    "ForTokenClassification": "tagging",
-}
-"""Kinds of tasks by the ending of a class of transformers whose head answers at tokens."""
+    answers: str = ""
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,11 +91,16 @@ def find_source(path: Path | str) -> Source:
     """
     path = Path(path)
     record: dict[str, Any] = {}
+    names: list[str] = [""]
+    if (path / "config.json").is_file():
+        names = _json(path / "config.json").get("architectures") or names
+    adapts = (path / ADAPTER_CONFIG).is_file()
+    answers = "" if adapts else find_token_kind(names[0])
     folder = path if path.is_dir() else path.parent
     if (folder / "task.json").is_file():
         record = _task_record(folder / "task.json")
-        _refuse_kind(path, record.get("kind", "classification"))
-    if (path / ADAPTER_CONFIG).is_file():
+        _refuse_kind(path, record, answers)
+    if adapts:
         if not (path / ADAPTER).is_file():
             raise InputError(
                 f"{path} holds no {ADAPTER}: adapters are read from safetensors alone, so save a "
@@ -117,11 +118,8 @@ def find_source(path: Path | str) -> Source:
         file = path if path.is_file() else path / "overlay.safetensors"
         return Source("overlay", file, record=record)
     if (path / "config.json").is_file():
-        names = _json(path / "config.json").get("architectures") or [""]
-        for ending, kind in _TOKEN_CLASSES.items():
-            if names[0].endswith(ending):
-                _refuse_kind(path, kind)
-        return Source("checkpoint", path, names[0].endswith("ForSequenceClassification"), 0, record)
+        classifier = names[0].endswith("ForSequenceClassification")
+        return Source("checkpoint", path, classifier, 0, record, answers)
     if not path.exists():
         raise InputError(f"there is no file or folder {path}")
     raise InputError(
@@ -130,11 +128,18 @@ def find_source(path: Path | str) -> Source:
     )
 
 
-def _refuse_kind(path: Path, kind: str) -> None:
-    if kind not in ("classification", "regression"):
+def _refuse_kind(path: Path, record: Mapping[str, Any], answers: str) -> None:
+    kind = record.get("kind", "classification")
+    if kind not in ("classification", "regression", answers):
         raise InputError(
-            f"{path} answers for the kind of tasks {kind!r}, which is not imported: only "
-            "classifications and regressions are; learn it with cl-graft add"
+            f"{path} answers for the kind of tasks {kind!r}, which is not imported in this form: "
+            "of tags and answers only checkpoints of transformers' own classes are (cl-graft "
+            "export --format hf); learn it with cl-graft add"
+        )
+    if record.get("intent_names"):
+        raise InputError(
+            f"{path} tags words and answers intents, which is not imported; learn it with "
+            "cl-graft add"
         )
 
 
@@ -149,6 +154,8 @@ def read_source(source: Source, loaded: Loaded, *, trust_remote_code: bool = Fal
     Raises:
         InputError: If the source does not fit the base.
     """
+    if source.answers:
+        return _read_token_checkpoint(source, loaded, trust_remote_code=trust_remote_code)
     if source.kind == "checkpoint":
         return _read_checkpoint(source, loaded, trust_remote_code=trust_remote_code)
     if source.kind == "adapter":
@@ -192,6 +199,20 @@ def _read_checkpoint(source: Source, loaded: Loaded, *, trust_remote_code: bool)
         trust_remote_code=trust_remote_code,
     )
     return _tuned(other.model.backbone, loaded, source, head=_head_file(source.path))
+
+
+def _read_token_checkpoint(source: Source, loaded: Loaded, *, trust_remote_code: bool) -> Tuned:
+    layer = read_token_layer(
+        source.path,
+        source.answers,
+        loaded.model,
+        dtype=_dtype(loaded),
+        trust_remote_code=trust_remote_code,
+    )
+    tensors = {f"backbone.{name}": tensor for name, tensor in layer.backbone.items()}
+    _check_form(tensors, loaded, source)
+    metadata = {"kind": source.answers, "pair": source.answers == "extractive_qa"}
+    return Tuned(tensors, layer.head, metadata, layer.label_names)
 
 
 def _read_adapter(source: Source, loaded: Loaded) -> Tuned:

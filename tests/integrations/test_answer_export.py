@@ -83,9 +83,19 @@ def test_a_regressor_of_transformers_comes_in_and_goes_back(tiny_roberta, tmp_pa
     assert found == pytest.approx(expected, abs=1e-5)
 
 
-@pytest.mark.parametrize("form", ["hf", "safetensors-overlay"])
-def test_an_import_of_question_answering_is_refused_in_words(bank, tmp_path, form):
-    export_task(bank, "places", format=form, out=tmp_path / "out")
+def test_question_answering_of_transformers_comes_in_and_answers_as_before(bank, tmp_path):
+    export_task(bank, "places", format="hf", out=tmp_path / "out")
+    ours = open_bank(bank)
+    import_task(tmp_path / "out", tmp_path / "new", task="places", base=ours.bank.base.model)
+    opened = open_bank(tmp_path / "new")
+    for question in (QUESTION, "Where is a woman? " * 20):
+        (expected,) = ours.predict([(question, PASSAGE)], task="places")
+        (found,) = opened.predict([(question, PASSAGE)], task="places")
+        assert (found.label, found.spans) == (expected.label, expected.spans)
+
+
+def test_an_overlay_of_question_answering_is_not_imported(bank, tmp_path):
+    export_task(bank, "places", format="safetensors-overlay", out=tmp_path / "out")
     base = open_bank(bank).bank.base.model
-    with pytest.raises(InputError, match="kind of tasks 'extractive_qa', which is not imported"):
+    with pytest.raises(InputError, match="'extractive_qa', which is not imported in this form"):
         import_task(tmp_path / "out", tmp_path / "other", task="places", base=base)
