@@ -1,10 +1,12 @@
 """The benchmark scripts run, at the smallest scale."""
 
 import json
+from pathlib import Path
 
 import pytest
 from benchmark_scripts import run_script
 from kind_data import write_kinds
+from kind_streams import write_table
 from papers.claims import CLAIMS, judge
 from papers.stored import read_stream
 
@@ -28,6 +30,14 @@ def test_table4_is_stored_as_claims_read_it(tiny_bert, tmp_path):
     assert verdicts["grafting-forgets-nothing"].holds
     assert verdicts["grafting-retains"].holds is not None
     assert "on sentiment, question_type;" in result.setting
+
+
+def test_the_page_shows_the_table_of_the_stored_streams():
+    root = Path(__file__).parents[2]
+    stored = json.loads((root / "benchmarks/results/kind_streams-cpu.json").read_text())
+    table = write_table(stored["streams"])
+    assert table == (root / "benchmarks/results/kind_streams-cpu.md").read_text()
+    assert table in (root / "docs/results/other_kinds.md").read_text()
 
 
 @pytest.mark.slow
