@@ -108,9 +108,18 @@ def measure_answers(task: TextTask, tokenizer: Tokenizer, family: Any, max_lengt
     """Return the tokens of the longest answer, its end included.
 
     That of the settings, or of the training rows, but at most half of `max_length`.
+
+    Raises:
+        InputError: If the settings' leaves no room for a prompt.
     """
-    if task.decoding.longest_answer is not None:
-        return task.decoding.longest_answer
+    longest = task.decoding.longest_answer
+    if longest is not None and longest >= max_length:
+        raise InputError(
+            f"task {task.name!r}: decoding: longest_answer {longest} leaves no room for a prompt "
+            f"in the {max_length} tokens of max_length"
+        )
+    if longest is not None:
+        return longest
     prompt = task.own_kind.find_prompt(task, family)
     found = _tokenize_answers(task.train, tokenizer, family, prompt)
     return min(max(len(ids) for ids in found) + 1, max_length // 2)
@@ -171,6 +180,8 @@ def _tokenize_answers(
         lead = literal.rstrip() or "a"
         found = [tokenize_after(tokenizer, lead, text) for text in texts]
     else:
-        batch: Any = tokenizer(texts, add_special_tokens=False, split_special_tokens=True)
+        batch: Any = tokenizer(
+            texts, add_special_tokens=False, split_special_tokens=True, verbose=False
+        )
         found = batch["input_ids"]
     return [[token for token in ids if token not in forbidden] for ids in found]

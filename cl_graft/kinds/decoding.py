@@ -35,7 +35,10 @@ class Decoding:
     cut: Literal["left", "right"] = "right"
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "stop", tuple(self.stop))
+        several = (self.stop,) if isinstance(self.stop, str) else self.stop
+        if not isinstance(several, list | tuple):
+            raise InputError(f"decoding: stop must be a list of texts, got {self.stop!r}")
+        object.__setattr__(self, "stop", tuple(several))
         for name, most in (("beams", MOST_BEAMS), ("longest_answer", MOST_TOKENS)):
             value = getattr(self, name)
             if value is None and name == "longest_answer":
@@ -54,13 +57,12 @@ class Decoding:
         Raises:
             InputError: If there is no such setting, or a value is wrong.
         """
+        if not isinstance(values, Mapping):
+            raise InputError(f"decoding must be settings by name, got {values!r:.60}")
         known = [one.name for one in fields(Decoding)]
         if unknown := next((name for name in values if name not in known), None):
             raise InputError(f"decoding: no setting {unknown!r}; {nearest(unknown, known)}")
-        own = dict(values)
-        if isinstance(own.get("stop"), str):
-            own["stop"] = (own["stop"],)
-        return Decoding(**own)
+        return Decoding(**values)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the settings as JSON."""

@@ -6,6 +6,7 @@ spells out (``<|im_end|>``) never becomes a special token.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -41,7 +42,8 @@ def read_messages(value: object, place: str) -> list[Message]:
     """Read the messages of a record, the last of which is the answer.
 
     Args:
-        value: A list of ``{"role", "content"}``, or of ShareGPT's ``{"from", "value"}``.
+        value: A list of ``{"role", "content"}``, or of ShareGPT's ``{"from", "value"}``; or the
+            same as a text of JSON, as CSV holds it.
         place: File and line, for messages.
 
     Raises:
@@ -49,6 +51,8 @@ def read_messages(value: object, place: str) -> list[Message]:
             does not come first, or the last message but one is not the user's, and the last the
             assistant's.
     """
+    if isinstance(value, str):
+        value = _read_json(value)
     if not isinstance(value, list) or not value:
         raise InputError(
             f"{place}: messages must be a list of {{'role', 'content'}}, got {str(value)[:60]!r}"
@@ -73,6 +77,14 @@ def read_messages(value: object, place: str) -> list[Message]:
             f"{', '.join(one.role for one in found)}"
         )
     return found
+
+
+def _read_json(text: str) -> object:
+    """Return what a text of JSON says; the text itself where it is none."""
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return text
 
 
 def fill_chat(tokenizer: Tokenizer, messages: Sequence[Message]) -> Filled:

@@ -79,6 +79,8 @@ class Prompt:
     words: Mapping[str, str] = field(hash=False)
 
     def __post_init__(self) -> None:
+        if not isinstance(self.template, str):
+            raise InputError(f"a prompt template must be a text, got {self.template!r}")
         object.__setattr__(self, "words", dict(self.words))
         fields = [piece.field for piece in self.pieces if piece.field]
         for name in fields:

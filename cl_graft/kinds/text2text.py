@@ -9,7 +9,7 @@ and test rows hold the prompt alone, and are decoded.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
@@ -95,7 +95,7 @@ class Text2Text(Kind):
     other_columns: ClassVar = ({"messages": ("messages", "conversation", "conversations")},)
 
     def check(self, task: TextTask) -> None:
-        """Check that there are no label names, that every row has an answer, and rows are alike."""
+        """Check that every row has an answer, that rows are alike, and settings fit them."""
         if task.label_names:
             raise InputError(
                 f"task {task.name!r} answers with free text, so it has no label names; got "
@@ -103,6 +103,13 @@ class Text2Text(Kind):
             )
         first = task.train[0]
         chat = isinstance(first, AnswerRow) and bool(first.messages)
+        if chat and task.causal_prompt is not None:
+            raise InputError(
+                f"task {task.name!r} holds chat messages, of which the model's own chat template "
+                f"makes prompts; the template {task.causal_prompt.template!r} would drop all but "
+                "the last one"
+            )
+        grouped = METRICS.find(task.metric).of_groups
         for split in ("train", "dev", "test"):
             for number, row in enumerate(getattr(task, split), start=1):
                 place = f"task {task.name!r}: {split} row {number}"
@@ -110,6 +117,11 @@ class Text2Text(Kind):
                     raise InputError(f"{place} has no answer")
                 if bool(row.messages) != chat:
                     raise InputError(f"{place}: either all rows are chat messages, or none is")
+                if grouped and not row.group:
+                    raise InputError(
+                        f"{place} lacks a dialogue and turn (columns 'dialogue' and 'turn'), of "
+                        f"which {task.metric!r} needs every slot"
+                    )
 
     def describe(self, task: TextTask) -> str:
         """Return the name of the kind."""
@@ -129,22 +141,28 @@ class Text2Text(Kind):
         if "messages" in values:
             *asked, answer = read_messages(values["messages"], place)
             return AnswerRow(asked[-1].content, None, 0, (answer.content,), group, tuple(asked))
-        text = _read_text(values.get("input"), "input", place)
         pair = None
         if "instruction" in values:
             pair = _read_text(values["instruction"] or "", "instruction", place, empty=True)
+        alone = bool(pair and pair.strip())  # an instruction may be all that is asked
+        text = _read_text(values.get("input") or "", "input", place, empty=alone)
         return AnswerRow(text, pair, 0, _read_targets(values.get("target"), place), group)
 
     def make_rows(
         self, drafts: Mapping[str, Sequence[tuple[Any, str]]], declared: Mapping[str, Sequence[str]]
     ) -> tuple[dict[str, list[Row | InputError]], dict[str, Any]]:
-        """Return the rows as they were read.
+        """Return the rows as they were read; where some have an instruction, others have none: ''.
 
         Raises:
             InputError: If label names are declared.
         """
         if names := declared.get("label_names"):
             raise InputError(f"text to text has no label names, got {list(names)[:5]}")
+        if any(row.text_pair is not None for row, _ in drafts["train"]):
+            drafts = {
+                split: [(replace(row, text_pair=row.text_pair or ""), place) for row, place in own]
+                for split, own in drafts.items()
+            }
         return {split: [row for row, _ in own] for split, own in drafts.items()}, {}
 
     def default_prompts(self, rows: Sequence[Row]) -> tuple[Prompt | None, Prompt | None]:

@@ -105,13 +105,53 @@ def test_settings_of_decoding_are_checked(data):
         ({"stop": [""]}, "stop must be texts"),
         ({"cut": "middle"}, "cut must be"),
         ({"beam": 2}, "no setting 'beam'; did you mean 'beams'"),
+        ({"stop": 5}, "stop must be a list of texts, got 5"),
+        ({"stop": None}, "stop must be a list of texts, got None"),
+        ("greedy", "decoding must be settings by name, got 'greedy'"),
     ):
         with pytest.raises(InputError, match=message):
             load_task("input", data=data, decoding=wrong)
     with pytest.raises(InputError, match=r"unknown field \{inputs\}"):
         load_task("input", data=data, template="{inputs}")
+    with pytest.raises(InputError, match="a prompt template must be a text, got 7"):
+        load_task("input", data=data, template=7)
+    with pytest.raises(InputError, match="would drop all but the last one"):
+        load_task("messages", data=data, template="{input}:")
+    with pytest.raises(InputError, match="train row 1 lacks a dialogue and turn"):
+        load_task("input", data=data, metric="joint_goal_accuracy")
     with pytest.raises(InputError, match="are for text to text"):
         load_task("sentiment", decoding={"beams": 2})
+
+
+def _load(path: Path, rows: list[dict], **settings):
+    path.write_text("\n".join(map(json.dumps, rows)))
+    return load_task(str(path), warn=False, **settings)
+
+
+def test_an_instruction_may_be_missing_and_may_be_all_that_is_asked(tmp_path):
+    rows = [
+        {"instruction": f"Name thing {n}.", "input": "" if n % 2 else "x", "output": "rain"}
+        for n in range(10)
+    ]
+    task = _load(tmp_path / "alpaca.jsonl", rows)
+    assert {row.text for row in task.train} == {"", "x"}
+    rows = [
+        {**({"instruction": "Go."} if n % 2 else {}), "input": f"x{n}", "target": "y"}
+        for n in range(10)
+    ]
+    task = _load(tmp_path / "some.jsonl", rows)
+    assert {row.text_pair for row in task.train} == {"", "Go."}
+
+
+def test_messages_may_be_a_text_of_json(tmp_path):
+    said = {"role": "assistant", "content": "Yo"}
+    rows = [
+        {"messages": json.dumps([{"role": "user", "content": f"{n}"}, said])} for n in range(10)
+    ]
+    task = _load(tmp_path / "chat.jsonl", rows)
+    assert [one.role for one in task.train[0].messages] == ["user"]
+    with pytest.raises(InputError, match="messages must be a list"):
+        _load(tmp_path / "chat.jsonl", [{"messages": "[{"}] * 10)
 
 
 # Prompts and answers.
@@ -274,6 +314,13 @@ def test_an_answer_that_is_too_long_is_cut_and_counted(tiny_gpt2, data):
     encoded = _made(loaded, task).encoded
     assert encoded.cut["train"] == len(task.train)
     assert (encoded.splits["train"][0][:, 1] == 2).sum(1).tolist() == [1] * len(task.train)
+
+
+def test_an_answer_that_leaves_no_room_for_a_prompt_is_refused(tiny_gpt2, data):
+    loaded = load_model(str(tiny_gpt2), family="causal_lm")
+    task = load_task("input", data=data, decoding={"longest_answer": 48}, warn=False)
+    with pytest.raises(InputError, match="longest_answer 48 leaves no room for a prompt"):
+        _made(loaded, task)
 
 
 def test_a_stop_text_ends_an_answer(tiny_gpt2, data):
