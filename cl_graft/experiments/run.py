@@ -35,7 +35,7 @@ from cl_graft.experiments.run_checkpoint import (
     find_checkpoint,
     resume_strategy_,
 )
-from cl_graft.experiments.run_curves import draw_config, draw_end, draw_row
+from cl_graft.experiments.run_curves import draw_answers, draw_config, draw_end, draw_row
 from cl_graft.experiments.run_record import PassCounter, count_task_bytes, make_result, write_table
 from cl_graft.experiments.run_setup import Setup, apply_fixed_settings, set_up
 from cl_graft.experiments.schedule import choose, input_settings, list_schedules
@@ -404,6 +404,7 @@ class _Run:
     def _write(self, *, learned: int) -> RunResult:
         result = make_result(self.record, self.scores, self.bank, learned=learned)
         draw_row(result, self.curves)
+        draw_answers(self.setup.stream.tasks, self.scores, self.curves)
         if result.complete:
             draw_end(result, self.scores, self.curves)
             self.curves.position()

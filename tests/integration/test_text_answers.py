@@ -76,6 +76,19 @@ def test_a_bank_verifies_and_a_changed_end_of_answers_is_seen(case, tmp_path):
     assert verify(tmp_path / "changed").entries[0].recorded_batch == "differs"
 
 
+def test_tensorboard_shows_answers_beside_the_right_ones(case):
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    log = EventAccumulator(str(case.run / "tensorboard")).Reload()
+    shown = log.Tensors(f"answers/{case.tasks[0]}/text_summary")
+    assert [event.step for event in shown] == [1, 2, 3]
+    texts = [event.tensor_proto.string_val[0].decode() for event in shown]
+    assert len(set(texts)) == 1
+    assert texts[0].startswith("The answers are those of the day the task was learned.")
+    assert len(texts[0].splitlines()) == 4 + 6  # a row a test row
+    assert f"answers/{case.tasks[1]}/text_summary" not in log.Tags()["tensors"]
+
+
 @pytest.mark.parametrize("case", ["t5"], indirect=True)
 def test_another_process_writes_the_same_answers(case):
     script = (
