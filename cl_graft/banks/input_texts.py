@@ -26,6 +26,7 @@ from cl_graft.data.text_files import Reading, decode, find_fault, find_lines, re
 from cl_graft.errors import InputError
 from cl_graft.grafts.bank import GraftBank, find_entry
 from cl_graft.kinds.tagging import Tagging
+from cl_graft.kinds.text2text import Text2Text
 
 __all__ = [
     "KINDS",
@@ -33,6 +34,7 @@ __all__ = [
     "InputText",
     "NoTask",
     "check_texts",
+    "leave_instructions",
     "name_texts",
     "parse_texts",
     "read_texts",
@@ -44,6 +46,8 @@ KINDS = ("txt", "csv", "tsv", "jsonl")
 TASK = "task"
 """Name of the column that holds the task of each row."""
 
+
+_INSTRUCTIONS = Text2Text.optional["instruction"]
 
 _WORDS = Tagging.columns["tokens"]
 """Names of the column that holds the words of a row as a list."""
@@ -62,12 +66,14 @@ class InputText:
         pair: Second text, for tasks on pairs.
         task: Name of the task, or position of an entry.
         place: Origin of the text, such as ``"tickets.csv:3"``.
+        instructed: Whether the second text is the instruction of a row of text to text.
     """
 
     text: str
     pair: str | None
     task: str | int
     place: str
+    instructed: bool = False
 
 
 def name_texts(
@@ -150,6 +156,15 @@ def parse_texts(
     return _from_records(parse_records(text, kind, place=Path(place)), task, columns or Columns())
 
 
+def leave_instructions(bank: GraftBank, texts: Sequence[InputText]) -> list[InputText]:
+    """Return texts without the instructions of rows whose tasks hold one for all their rows."""
+    pairs = {entry.task: entry.metadata.get("pair") for entry in bank.entries}
+    return [
+        replace(one, pair=None) if one.instructed and pairs.get(str(one.task)) is False else one
+        for one in texts
+    ]
+
+
 def check_texts(bank: GraftBank, texts: Sequence[InputText]) -> None:
     """Refuse texts that a bank cannot answer.
 
@@ -197,23 +212,37 @@ def _from_records(file: RecordFile, task: str | None, columns: Columns) -> list[
     words = None if columns.text else next((name for name in _WORDS if name in file.columns), None)
     text = pair = None
     if words is None or any(record.values.get(words) is None for record in file.records):
-        text, pair = find_texts(file, columns)
+        text, pair = _find_texts(file, columns)
     found: list[InputText] = []
     for record in file.records:
+        instructed = False
         first, second = _join_words(record, words), _text(record, pair) if pair else None
         if not first and text:
             own = (text, pair) if text in record.values else _find_own(file, record, columns)
             first, second = (_text(record, column) if column else None for column in own)
+            instructed = own[1] in _INSTRUCTIONS and own[1] != columns.text_pair
         task_name = task or _text(record, TASK) or _refuse_row(record)
-        found.append(InputText(first or "", second, task_name, record.place))
+        found.append(InputText(first or "", second, task_name, record.place, instructed))
     return found
+
+
+def _find_texts(file: RecordFile, columns: Columns) -> tuple[str, str | None]:
+    """Return the columns of the text and the second one: as `find_texts`, or of text to text."""
+    try:
+        return find_texts(file, columns)
+    except InputError:
+        usual = (Text2Text.columns["input"], _INSTRUCTIONS)
+        text, pair = (next((n for n in names if n in file.columns), None) for names in usual)
+        if text is None or columns.text is not None:
+            raise
+        return text, columns.text_pair or pair
 
 
 def _find_own(file: RecordFile, record: Record, columns: Columns) -> tuple[str | None, str | None]:
     """Find the text columns of a row of JSON lines that has not those of the file."""
     try:
         own = replace(file, columns=tuple(record.values), records=(record,))
-        return find_texts(own, columns)
+        return _find_texts(own, columns)
     except InputError:
         return None, None
 

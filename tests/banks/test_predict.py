@@ -3,6 +3,8 @@
 import json
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 import torch
@@ -10,7 +12,13 @@ from tiny_runs import tiny_run
 
 from cl_graft import InputError, load_bank, save_bank
 from cl_graft.banks.file_checks import read_run_config
-from cl_graft.banks.input_texts import InputText, name_texts, parse_texts, read_texts
+from cl_graft.banks.input_texts import (
+    InputText,
+    leave_instructions,
+    name_texts,
+    parse_texts,
+    read_texts,
+)
 from cl_graft.banks.open_bank import OpenBank, open_bank
 from cl_graft.banks.predict import list_calibration_notes, predict
 from cl_graft.data import encode
@@ -73,6 +81,17 @@ def test_a_mixed_file_is_answered_row_by_row_as_its_tasks_alone(opened, there):
     assert [found[0][1].logits, found[3][1].logits] == [answer.logits for answer in own]
     pair = opened.predict(("Who is it?", "It is a man."), task="answers")
     assert found[1][1] == pair
+
+
+def test_rows_of_text_to_text_are_asked_as_they_were_learned():
+    lines = b'{"instruction": "Say it.", "input": "a"}\n{"prompt": "b"}\n{"text": "c"}'
+    found = parse_texts(lines, "jsonl", task="own")
+    assert [(one.text, one.pair) for one in found] == [("a", "Say it."), ("b", None), ("c", None)]
+    for asks, left in ((True, "Say it."), (False, None)):
+        bank = SimpleNamespace(entries=[SimpleNamespace(task="own", metadata={"pair": asks})])
+        assert leave_instructions(cast(Any, bank), found)[0].pair == left
+    named = parse_texts(lines, "jsonl", task="own", columns=Columns(text_pair="instruction"))
+    assert leave_instructions(cast(Any, bank), named)[0].pair == "Say it."
 
 
 def test_rows_of_one_file_may_have_the_columns_of_their_own_kinds(there):
