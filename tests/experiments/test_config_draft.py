@@ -203,3 +203,21 @@ def test_the_command_shows_what_it_found_and_overwrites_nothing_unasked(data, tm
     assert refused.code == 2
     assert "--force overwrites it" in refused.err
     assert cl_graft("init", data, "--out", out, "--force", "--json").json["config"] == str(out)
+
+
+def test_a_draft_of_text_to_text_names_a_model_that_writes_and_room_for_all_of_a_row(tmp_path):
+    rows = [
+        {
+            "messages": [
+                {"role": "system", "content": "one " * 30},
+                {"role": "user", "content": f"{n} " * 30},
+                {"role": "assistant", "content": "three " * 30},
+            ]
+        }
+        for n in range(20)
+    ]
+    (tmp_path / "chat.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    draft = draft_config(tmp_path)
+    assert draft.tasks[0].words > 90
+    assert "  name: smollm2\n" in draft.text.replace('"', "")
+    assert "  family: causal_lm\n" in draft.text

@@ -22,7 +22,9 @@ from cl_graft.data.yaml_files import read_yaml
 from cl_graft.errors import InputError
 from cl_graft.experiments.config import config_from
 from cl_graft.experiments.config.parts import PARTS
+from cl_graft.kinds.rows import Row
 from cl_graft.kinds.task_name import check_task_name
+from cl_graft.kinds.text2text import AnswerRow, Text2Text
 from cl_graft.results.data_report import source_notes
 from cl_graft.runtime.settings import fields_of
 
@@ -31,6 +33,10 @@ __all__ = ["Draft", "FoundTask", "draft_config"]
 _SHOTS = 512
 _LENGTHS = (16, 32, 64, 128, 256)
 _TOKENS_A_WORD = 1.4
+_FRAME = 4
+"""Words that stand for what a template puts around a text, or a chat template around a message."""
+_WRITER = "smollm2"
+"""Model of tasks that are answered with text."""
 _SHOWN = 8
 _SHOWN_DEFAULTS = {
     "fine_tuning": ("steps", "batch_size"),
@@ -52,7 +58,8 @@ class FoundTask:
         asks: What it asks, such as ``"3 classes"``.
         labels: Number of training rows by label.
         rows: Number of rows by split, with those that were held out for test and dev.
-        words: Largest number of words in 95 % of the texts, pairs together.
+        words: Largest number of words in 95 % of the texts, pairs together; of text to text
+            prompt and answer, with what a template puts around them.
         notes: Further notes on the rows.
     """
 
@@ -192,10 +199,17 @@ def _longest_texts(file: RecordFile) -> str | None:
 
 
 def _words(task: TextTask) -> int:
-    counts = sorted(
-        len(row.text.split()) + len((row.text_pair or "").split()) for row in task.train
-    )
+    counts = sorted(_count_words(row) for row in task.train)
     return counts[min(len(counts) - 1, round(0.95 * len(counts)))]
+
+
+def _count_words(row: Row) -> int:
+    """Return the words of a row; of text to text those of its prompt and answer."""
+    if not isinstance(row, AnswerRow):
+        return len(f"{row.text} {row.text_pair or ''}".split())
+    asked = [one.content for one in row.messages] or [row.text, row.text_pair or ""]
+    texts = [*asked, row.targets[0]]
+    return len(" ".join(texts).split()) + _FRAME * len(texts)
 
 
 def _lines(
@@ -230,7 +244,12 @@ def _lines(
     yield ""
     yield "model:"
     yield f"  # {model['name'].description}"
-    yield f"  name: {_value(str(model['name'].default))}"
+    if any(task.kind == Text2Text.name for task in tasks):
+        yield f"  name: {_value(_WRITER)}"
+        yield "  # Text is written by a causal_lm or a seq2seq_lm (T5, BART)."
+        yield "  family: causal_lm"
+    else:
+        yield f"  name: {_value(str(model['name'].default))}"
     yield ""
     yield "comparison:"
     yield "  # Others: cl-graft strategies"
