@@ -47,6 +47,7 @@ SCALES: Mapping[str, Mapping[str, Any]] = MappingProxyType(
             "stream.shots": 256,
             "stream.shots_short": "all",
             "fine_tuning.steps": 400,
+            "fine_tuning.lr": 0.05,
             "fine_tuning.evaluations": 4,
             "stream.max_dev": 128,
             "stream.max_test": 400,
@@ -70,8 +71,8 @@ SCALES: Mapping[str, Mapping[str, Any]] = MappingProxyType(
     }
 )
 """Settings of each scale. As in the paper, the sample of the data has a seed of its own beside the
-model's, which is 0; `Experiment.varies` says which of them a cell draws. At `cpu` regions keep the
-rate with which the stored results were run."""
+model's, which is 0; `Experiment.varies` says which of them a cell draws. At `cpu` dense runs and
+regions keep the rates with which the stored results were run."""
 
 VARIES: Mapping[Varies, str] = MappingProxyType(
     {"sample": "data seeds", "seed": "model seeds", "rows": "draws of the rows"}

@@ -90,7 +90,8 @@ class Meter:
             self._tell(f"{step.job}: over")
         else:
             phase = _PHASES.get(step.phase, step.phase)
-            self._learned.add((step.strategy, step.seed, step.task))
+            if step.task:  # untrained models are evaluated, too
+                self._learned.add((step.strategy, step.seed, step.task))
             shown = f"{name} · {step.task} · {phase}" if step.task else f"{name} {phase}"
             self.phase(shown, step.step, step.steps, job=step.job)
 
