@@ -29,6 +29,7 @@ from cl_graft.experiments.folders import (
 from cl_graft.grafts.bank import GraftBank, find_entry
 from cl_graft.inference.task_switch import Switch
 from cl_graft.metrics import score
+from cl_graft.models.text_generation import compare_generated, is_text_head
 from cl_graft.results.run_results import RESULTS, read_result
 from cl_graft.runtime.devices import pick_device
 from cl_graft.runtime.progress import Progress, Step, silent
@@ -245,12 +246,13 @@ def _compare_answers(
         dependent = Dependent(place, entry.task, 0, 0, None)
         if entry.recorded_batch is not None:
             then, now = answers(entry.recorded_batch.inputs, place)
-            dependent = replace(
-                dependent,
-                rows=len(then),
-                changed=_count_changed(then, now),
-                difference=float((then - now).abs().max()),
-            )
+            if is_text_head(entry.head):
+                others, (then, now) = compare_generated(then, now)
+                changed = int(others.sum())
+            else:
+                changed = _count_changed(then, now)
+            difference = float((then - now).abs().max())
+            dependent = replace(dependent, rows=len(then), changed=changed, difference=difference)
         if place in data:
             rows, targets, scorer = encode_test_rows(opened.loaded, data[place])
             parts = [

@@ -26,6 +26,7 @@ from cl_graft.experiments.folders import CHECKPOINTS, is_run
 from cl_graft.grafts.bank import GraftBank, RecordedBatch, find_entries, pick_recorded
 from cl_graft.grafts.graft import find_parameters
 from cl_graft.grafts.hashing import environment, hash_tensors
+from cl_graft.models.text_generation import compare_generated, is_text_head
 from cl_graft.results.run_results import RESULTS, RunResult, read_bank_record, read_result
 
 __all__ = ["TOLERANCE", "EntryCheck", "VerifyReport", "verify"]
@@ -239,11 +240,15 @@ def _check_recorded_batch(
     )
     if logits.shape != recorded_batch.logits.shape:
         return "differs", float("inf"), elsewhere
-    difference = float((logits - recorded_batch.logits).abs().max())
+    compared, other = torch.stack([logits, recorded_batch.logits]), False
+    if is_text_head(opened.bank.entries[position].head):
+        changed, compared = compare_generated(logits, recorded_batch.logits)
+        other = bool(changed.any())
+    difference = float((compared[0] - compared[1]).abs().max())
     if torch.equal(logits, recorded_batch.logits):
         return "same bits", difference, elsewhere
     allowed = _tolerance(opened)
-    close = torch.allclose(logits, recorded_batch.logits, rtol=allowed, atol=allowed)
+    close = not other and torch.allclose(*compared, rtol=allowed, atol=allowed)
     return ("within tolerance" if elsewhere and close else "differs"), difference, elsewhere
 
 

@@ -16,7 +16,8 @@ from safetensors.torch import save_file
 
 import cl_graft
 from cl_graft.grafts.bank import Entry, GraftBank
-from cl_graft.integrations.text_answering import describe_text_head, is_text_head
+from cl_graft.integrations.text_answering import describe_text_head
+from cl_graft.models.text_generation import is_text_head
 
 __all__ = ["WrittenGraft", "describe_task", "format_counts", "save_head", "skips_pooler"]
 
@@ -86,7 +87,7 @@ def describe_task(bank: GraftBank, position: int) -> dict[str, Any]:
     }
     if family == "encoder":
         record["pooling"] = base.metadata.get("pooling", "mean")
-    elif is_text_head(entry):
+    elif is_text_head(entry.head):
         record |= describe_text_head(entry)
     elif tokens := _label_tokens(entry):
         record["label_token_ids"] = tokens

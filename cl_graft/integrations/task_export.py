@@ -31,10 +31,10 @@ from cl_graft.integrations.overlay import write_overlay
 from cl_graft.integrations.question_answering import as_question_answering
 from cl_graft.integrations.sequence_classifier import as_classifier
 from cl_graft.integrations.shira import Rest, write_shira
-from cl_graft.integrations.text_answering import is_text_head
 from cl_graft.integrations.token_classifier import as_token_classifier
 from cl_graft.kinds import find_kind
 from cl_graft.models.quiet import quiet
+from cl_graft.models.text_generation import is_text_head
 from cl_graft.storage import explain_full_disk, explain_write_errors, load_bank, only_writer
 from cl_graft.storage.files import is_partial
 
@@ -115,7 +115,7 @@ def export_task(
         )
     entry = bank.entries[position]
     record, graft = describe_task(bank, position), bank.answer(position)
-    asked = {"stop_token_ids"} if is_text_head(entry) else {"prompt", "label_token_ids"}
+    asked = {"stop_token_ids"} if is_text_head(entry.head) else {"prompt", "label_token_ids"}
     if record["family"] != "encoder" and not asked <= record.keys():
         raise InputError(
             f"the bank does not record the prompt of {entry.task!r}, or the "

@@ -9,12 +9,7 @@ from cl_graft.grafts.bank import Entry
 from cl_graft.models.text_generation import TextHead
 from cl_graft.runtime.escaping import for_python
 
-__all__ = ["describe_text_head", "is_text_head", "text_answering_code", "text_asking_code"]
-
-
-def is_text_head(entry: Entry) -> bool:
-    """Say whether an entry answers with text."""
-    return {"stops", "limits"} <= entry.head.keys()
+__all__ = ["describe_text_head", "text_answering_code", "text_asking_code"]
 
 
 def describe_text_head(entry: Entry) -> dict[str, Any]:

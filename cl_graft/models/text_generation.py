@@ -7,7 +7,7 @@ prompt with its encoder and writes the answer with its decoder.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 import torch
@@ -24,7 +24,9 @@ __all__ = [
     "NO_TOKEN",
     "TextHead",
     "answer_logits",
+    "compare_generated",
     "decode_rows",
+    "is_text_head",
     "shift_right",
     "split_generated",
 ]
@@ -76,6 +78,11 @@ class TextHead(nn.Module):
     def beams(self) -> int:
         """Number of beams."""
         return int(self.limits[1])
+
+
+def is_text_head(state: Mapping[str, Tensor]) -> bool:
+    """Say whether tensors by name are those of a `TextHead`."""
+    return {"stops", "limits"} <= state.keys()
 
 
 def answer_logits(model: TaskModel, ids: Tensor, segments: Tensor) -> Tensor:
@@ -153,6 +160,18 @@ def split_generated(outputs: Tensor) -> list[list[int]]:
     """Return the token ids of each answer from what `decode_rows` returned."""
     tokens = outputs[:, : outputs.shape[1] // 2].long().tolist()
     return [[token for token in row if token != NO_TOKEN] for row in tokens]
+
+
+def compare_generated(one: Tensor, other: Tensor) -> tuple[Tensor, Tensor]:
+    """Compare what `decode_rows` returned, twice of shape (n, 2G).
+
+    Token ids are names, so how far apart two of them are says nothing.
+
+    Returns:
+        Whether the tokens of each row differ, (n,); and the values of both, (2, n, G).
+    """
+    tokens, values = torch.stack([one, other]).chunk(2, dim=-1)
+    return (tokens[0] != tokens[1]).any(1), values
 
 
 def _generate(

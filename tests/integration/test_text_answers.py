@@ -7,6 +7,7 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
+from typing import cast
 
 import pytest
 import torch
@@ -17,6 +18,7 @@ from tiny_runs import QUICK, tiny_run
 
 from cl_graft import load_bank, save_bank
 from cl_graft.banks.add import add_task
+from cl_graft.banks.forget import forget
 from cl_graft.banks.open_bank import open_bank
 from cl_graft.banks.verify import verify
 from cl_graft.errors import InputError
@@ -24,6 +26,9 @@ from cl_graft.experiments.comparison.compare import compare
 from cl_graft.experiments.folders import run_folder
 from cl_graft.experiments.resume import resume_run
 from cl_graft.experiments.run import run as run_strategy
+from cl_graft.grafts.bank import RecordedBatch
+from cl_graft.inference.task_switch import Switch
+from cl_graft.models.text_generation import split_generated
 from cl_graft.results.run_results import read_result
 
 FAMILIES = {"chat": "causal_lm", "t5": "seq2seq_lm", "bart": "seq2seq_lm"}
@@ -87,6 +92,36 @@ def test_tensorboard_shows_answers_beside_the_right_ones(case):
     assert texts[0].startswith("The answers are those of the day the task was learned.")
     assert len(texts[0].splitlines()) == 4 + 6  # a row a test row
     assert f"answers/{case.tasks[1]}/text_summary" not in log.Tags()["tensors"]
+
+
+@pytest.mark.parametrize("case", ["t5"], indirect=True)
+def test_another_token_is_a_difference_whatever_the_tolerance(case, tmp_path, monkeypatch):
+    monkeypatch.setattr("cl_graft.banks.verify._tolerance", lambda opened: 2.0)
+    bank = load_bank(case.run / "bank")
+    recorded = bank.entries[0].recorded_batch
+    assert recorded is not None
+    half = recorded.logits.shape[1] // 2
+    for column, outcome in ((half, "within tolerance"), (0, "differs")):
+        logits = recorded.logits.clone()
+        logits[0, column] += 1
+        batch = replace(recorded, logits=logits, environment={"torch": "1.0"})
+        entries = (replace(bank.entries[0], recorded_batch=batch), *bank.entries[1:])
+        save_bank(replace(bank, entries=entries), tmp_path / outcome)
+        found = verify(tmp_path / outcome).entries[0]
+        assert (found.recorded_batch, found.difference) == (outcome, 1.0 if column else 0.0)
+
+
+@pytest.mark.parametrize("case", ["t5"], indirect=True)
+def test_forgetting_counts_the_answers_that_change(case, tmp_path):
+    bank = shutil.copytree(case.run / "bank", tmp_path / "bank")
+    (later,) = forget(bank, "sentiment", dry_run=True).dependents
+    opened = open_bank(bank)
+    rows = cast(RecordedBatch, opened.bank.entries[2].recorded_batch).inputs
+    then = split_generated(opened.logits(rows, 2))
+    opened.switch.to(None)
+    switch = Switch(opened.loaded.model, opened.bank.without([1]))
+    now = split_generated(replace(opened, switch=switch).logits(rows, 1))
+    assert later.changed == sum(one != other for one, other in zip(then, now, strict=True))
 
 
 @pytest.mark.parametrize("case", ["t5"], indirect=True)

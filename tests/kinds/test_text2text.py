@@ -17,7 +17,7 @@ from cl_graft.kinds.task_head import make_task_head
 from cl_graft.metrics.task_score import score, task_loss
 from cl_graft.models import load_model
 from cl_graft.models.stored_heads import check_head, load_head
-from cl_graft.models.text_generation import TextHead, split_generated
+from cl_graft.models.text_generation import TextHead, compare_generated, split_generated
 
 FAMILIES = {"gpt2": "causal_lm", "llama": "causal_lm", "t5": "seq2seq_lm", "bart": "seq2seq_lm"}
 
@@ -369,6 +369,14 @@ def test_messages_need_a_chat_template(tiny_gpt2, data):
     loaded = load_model(str(tiny_gpt2), family="causal_lm")
     with pytest.raises(InputError, match="the model has no chat template"):
         _made(loaded, load_task("messages", data=data, warn=False))
+
+
+def test_decoded_rows_differ_by_their_tokens_not_by_how_far_ids_lie_apart():
+    one = torch.tensor([[9.0, 700.0, 1.5, 2.0], [9.0, 3.0, 1.0, 2.0]])
+    other = torch.tensor([[4.0, 700.0, 1.5, 2.0], [9.0, 3.0, 1.0, 2.5]])
+    changed, (then, now) = compare_generated(one, other)
+    assert changed.tolist() == [True, False]
+    assert (then - now).abs().max() == 0.5
 
 
 # Heads of files.
