@@ -102,12 +102,7 @@ class FutureVersion(BankError):
 
 
 def a_or_an(noun: str) -> str:
-    """Return a noun with its article.
-
-    Examples:
-        >>> a_or_an("regression task"), a_or_an("extractive QA task")
-        ('a regression task', 'an extractive QA task')
-    """
+    """Return a noun with its article, as ``"an extractive QA task"``."""
     return f"{'an' if noun[:1].lower() in tuple('aeiou') else 'a'} {noun}"
 
 

@@ -21,11 +21,13 @@ from cl_graft.banks.bank_base import check_hashes
 from cl_graft.banks.bank_of_run import check_bank, find_bank_folder
 from cl_graft.banks.file_checks import Check, check_checkpoint, check_run, read_run_config
 from cl_graft.banks.open_bank import OpenBank, open_bank
+from cl_graft.errors import InputError, a_or_an
 from cl_graft.experiments.bank_metadata import base_hashes, load_base_model
 from cl_graft.experiments.folders import CHECKPOINTS, is_run
 from cl_graft.grafts.bank import GraftBank, RecordedBatch, find_entries, pick_recorded
 from cl_graft.grafts.graft import find_parameters
 from cl_graft.grafts.hashing import environment, hash_tensors
+from cl_graft.kinds import KINDS, find_kind
 from cl_graft.models.text_generation import compare_generated, is_text_head
 from cl_graft.results.run_results import RESULTS, RunResult, read_bank_record, read_result
 
@@ -143,7 +145,7 @@ def verify(
         entries.append(_check_entry(opened, position, hashes))
     opened.switch.to(None)
     base = opened.bank.base
-    checks = [*check_checkpoint(base.metadata, opened.loaded.path)]
+    checks = [*check_checkpoint(base.metadata, opened.loaded.path), *_check_kinds(opened.bank)]
     if run and not result:
         checks.append(_check_missing_results(run))
     if run and result:
@@ -164,6 +166,20 @@ def _find_run(folder: Path) -> Path | None:
     """Return the run that a folder is, or whose bank it is."""
     places = (folder, folder.parent) if folder.name == "bank" else (folder,)
     return next((p for p in places if (p / RESULTS).is_file() or is_run(p)), None)
+
+
+def _check_kinds(bank: GraftBank) -> Iterator[Check]:
+    """Find entries that name a kind of tasks which there is not, or which has other heads."""
+    own_heads = {kind.head_tensor for kind in KINDS.values()} - {""}
+    for entry in bank.entries:
+        what = f"kind of {entry.task}"
+        try:
+            kind = find_kind(entry.metadata)
+        except InputError as error:
+            yield Check(what, "differs", str(error))
+            continue
+        if own_heads & entry.head.keys() != {kind.head_tensor} - {""}:
+            yield Check(what, "differs", f"the head is none of {a_or_an(kind.name)} task")
 
 
 def _check_missing_results(run: Path) -> Check:

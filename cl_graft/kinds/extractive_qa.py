@@ -45,8 +45,7 @@ class QuestionRow(Row):
         text: The question.
         text_pair: The passage.
         label: 0.
-        answers: Each answer and the place of its first character in the passage; the first one
-            trains.
+        answers: Each answer and the place of its first character; the first one trains.
     """
 
     answers: tuple[tuple[str, int], ...] = ()
@@ -64,6 +63,7 @@ class ExtractiveQA(Kind):
     name = "extractive_qa"
     metrics = ("answer_f1", "exact_match")
     class_axis = False
+    head_tensor = "ends.weight"
     columns: ClassVar = {
         "question": ("question",),
         "context": ("context", "passage"),

@@ -47,6 +47,8 @@ class Kind(ABC):
         one_label: Whether a row has one label, a class or a number, and nothing else to learn.
         class_axis: Whether the last axis of its outputs are classes, beside which those of wider
             tasks can stand.
+        head_tensor: Name of a tensor that the heads of this kind alone have; empty where there is
+            none.
         needs_classes: Whether `Row.label` is a class of which training rows are needed; shots then
             count rows of each class.
         dense_lr: Learning rate of dense training by SGD where a config says none.
@@ -60,6 +62,7 @@ class Kind(ABC):
     other_columns: ClassVar[tuple[Mapping[str, tuple[str, ...]], ...]] = ()
     one_label: ClassVar[bool] = False
     class_axis: ClassVar[bool] = True
+    head_tensor: ClassVar[str] = ""
     needs_classes: ClassVar[bool] = False
     dense_lr: ClassVar[float] = DENSE_LR
 

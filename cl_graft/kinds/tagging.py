@@ -62,6 +62,7 @@ class Tagging(Kind):
     """A BIO tag for each word, such as names in a text, or the slots of a command."""
 
     name = "tagging"
+    head_tensor = "tags.weight"
     metrics = ("span_f1", "frame_accuracy", "intent_accuracy")
     dense_lr = 0.4
     columns: ClassVar = {"tokens": ("tokens", "words"), "tags": ("tags", "ner_tags", "slots")}

@@ -83,6 +83,7 @@ class Text2Text(Kind):
     )
     families = ("causal_lm", "seq2seq_lm")
     class_axis = False
+    head_tensor = "stops"
     columns: ClassVar = {
         "input": ("input", "prompt", "source"),
         "target": ("target", "targets", "output", "response", "completion", "answer"),

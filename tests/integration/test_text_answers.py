@@ -81,6 +81,18 @@ def test_a_bank_verifies_and_a_changed_end_of_answers_is_seen(case, tmp_path):
     assert verify(tmp_path / "changed").entries[0].recorded_batch == "differs"
 
 
+@pytest.mark.parametrize("kind", ["no_such", "classification", "extractive_qa"])
+def test_another_kind_of_an_entry_is_seen(case, tmp_path, kind):
+    bank = load_bank(case.run / "bank")
+    entry = replace(bank.entries[0], metadata={**bank.entries[0].metadata, "kind": kind})
+    save_bank(replace(bank, entries=(entry, *bank.entries[1:])), tmp_path / "changed")
+    report = verify(tmp_path / "changed")
+    assert not report.ok
+    (found,) = [check for check in report.checks if check.outcome == "differs"]
+    assert found.what == f"kind of {entry.task}"
+    assert kind in found.detail
+
+
 def test_tensorboard_shows_answers_beside_the_right_ones(case):
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 

@@ -180,9 +180,8 @@ class TrainingSettings:
 class ComparisonSettings:
     """Strategies, seeds, and values of settings to compare.
 
-    Attributes:
-        grouped: Names that stand here for a group such as ``"all"``; of these a comparison leaves
-            out what cannot learn its tasks.
+    `grouped` holds names that stand here for a group such as ``"all"``, of which a comparison
+    leaves out what cannot learn its tasks.
     """
 
     grouped: ClassVar[frozenset[str]] = frozenset()
