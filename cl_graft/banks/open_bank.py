@@ -254,10 +254,10 @@ class OpenBank:
 
     def _encode(self, texts: Sequence[InputText], position: int) -> tuple[EncodedRows, list[Row]]:
         """Encode texts as an entry learned to read them; returns them beside their rows."""
-        metadata: Mapping[str, Any] = self.bank.entries[position].metadata
+        entry = self.bank.entries[position]
+        metadata: Mapping[str, Any] = entry.metadata
         length: int = metadata.get("max_length") or _LENGTH
         prompt, kind = metadata.get("prompt"), find_kind(metadata)
-        entry = self.bank.entries[position]
         length = min(length, longest_row(self.loaded.model) or length)
         rows = [kind.row(one.text, one.pair, metadata) for one in texts]
         encoded = kind.encode(

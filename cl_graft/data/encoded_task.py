@@ -28,7 +28,7 @@ from cl_graft.runtime.cache import Cache, cache_key
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase as Tokenizer
 
-__all__ = ["EncodedTask", "encode_task", "find_prompt", "serialize_tokenizer"]
+__all__ = ["EncodedTask", "encode_task", "serialize_tokenizer"]
 
 _ENCODING = 2
 """Goes up whenever `encode` gives other tokens than before, or more is kept with them."""
@@ -63,11 +63,6 @@ class EncodedTask:
     def __repr__(self) -> str:
         length = self.splits["train"][0].shape[-1]
         return f"EncodedTask({self.task!r}, {length} tokens a row)"
-
-
-def find_prompt(task: TextTask, family: Family) -> Prompt | None:
-    """Return the prompt by which a model of a family answers a task; None for encoders."""
-    return task.own_kind.find_prompt(task, family)
 
 
 def encode_task(
@@ -117,7 +112,8 @@ def _encode_splits(
 ) -> dict[str, EncodedRows]:
     """Return the encoded rows of every split, from the cache if it can."""
     texts: dict[str, Sequence[Row]] = {"train": task.train, "valid": task.dev, "test": task.test}
-    prompt, kind = find_prompt(task, family), task.own_kind
+    kind = task.own_kind
+    prompt = kind.find_prompt(task, family)
     key = ""
     if cache is not None and isinstance(kind, OneLabel):  # others keep places, too
         recipe = _make_recipe(tokenizer, family, prompt, max_length)

@@ -13,7 +13,7 @@ from typing import Any
 from torch import Tensor
 
 from cl_graft.data import Prompt, TextTask
-from cl_graft.data.encoded_task import find_prompt, serialize_tokenizer
+from cl_graft.data.encoded_task import serialize_tokenizer
 from cl_graft.errors import InputError
 from cl_graft.experiments.config import ExperimentConfig, config_from, merged
 from cl_graft.experiments.config.old_configs import from_flat
@@ -221,7 +221,7 @@ def task_metadata(
         metadata={
             "label_names": list(task.label_names),
             "pair": task.pair,
-            "prompt": _prompt(find_prompt(task, config.model.family)),
+            "prompt": _prompt(task.own_kind.find_prompt(task, config.model.family)),
             "max_length": max_length or config.stream.max_length or task.max_length,
             "rows": {split: len(getattr(task, split)) for split in ("train", "dev", "test")},
             "shots": config.stream.shots,

@@ -14,7 +14,7 @@ __all__ = ["describe_text_head", "text_answering_code", "text_asking_code"]
 
 def describe_text_head(entry: Entry) -> dict[str, Any]:
     """Return how an entry decodes, for its record."""
-    head = TextHead(entry.head["stops"].tolist(), *entry.head["limits"].tolist())
+    head = TextHead.of(entry.head)
     return {"stop_token_ids": head.stops.tolist(), "longest": head.longest, "beams": head.beams}
 
 

@@ -161,7 +161,6 @@ class Kind(ABC):
             family=family,
             prompt=prompt,
             max_length=max_length,
-            first=0,
             task=task,
         )
 

@@ -31,7 +31,7 @@ class Message:
 
     Attributes:
         role: ``"system"``, ``"user"`` or ``"assistant"``.
-        content: Its text.
+        content: Text of the message.
     """
 
     role: str

@@ -30,8 +30,7 @@ def load_head(entry: Entry, *, family: str) -> nn.Module:
     elif family == "masked_lm":
         head = LabelWords(state["token_ids"].tolist())
     elif "stops" in state:
-        longest, beams = state["limits"].tolist()
-        head = TextHead(state["stops"].tolist(), longest, beams)
+        head = TextHead.of(state)
     else:
         lengths = state["lengths"].tolist()
         rows = state["token_ids"].tolist()

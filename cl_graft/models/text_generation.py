@@ -69,6 +69,12 @@ class TextHead(nn.Module):
         self.register_buffer("stops", torch.tensor(list(stops), dtype=torch.long))
         self.register_buffer("limits", torch.tensor([longest, beams], dtype=torch.long))
 
+    @staticmethod
+    def of(state: Mapping[str, Tensor]) -> TextHead:
+        """Return the head whose tensors an entry keeps."""
+        longest, beams = state["limits"].tolist()
+        return TextHead(state["stops"].tolist(), longest, beams)
+
     @property
     def longest(self) -> int:
         """Tokens of the longest answer."""

@@ -22,6 +22,7 @@ from cl_graft.experiments.config.stream_settings import (
     split_at_commas,
 )
 from cl_graft.kinds.kind import Kind
+from cl_graft.kinds.prompts import Family
 from cl_graft.localization.grafting_settings import GraftingSettings
 from cl_graft.runtime.byte_sizes import parse_bytes
 from cl_graft.runtime.settings import fields_of, settings_class
@@ -52,7 +53,7 @@ class ModelSettings:
         "fetched by python -m cl_graft.models.smollm2), a hub name such as "
         "FacebookAI/roberta-base, the folder of a checkpoint, or a GGUF file.",
     )
-    family: Literal["encoder", "masked_lm", "causal_lm", "seq2seq_lm"] = Field(
+    family: Family = Field(
         default="encoder",
         description="How the model answers: an encoder with a head a task, a masked language "
         "model with label words, or a causal or an encoder-decoder one with label strings "
