@@ -33,6 +33,7 @@ from speed_serving import (
     steps_of_a_stream,
     switching,
 )
+from speed_text import TEXT_SHAPES, decode_mixed_batches, text_memory, text_steps
 from speed_training import SHAPES, Shape, memory_ratio, step_ratios
 
 from cl_graft.runtime.native_libraries import keep_freed_memory
@@ -65,6 +66,12 @@ BARS: Mapping[str, float] = {
     "load_bank_100_tasks/load_model": 0.5,
     "bytes_per_coordinate": 6.5,
     "grafting_stream/naive_stream": 0.80,
+    "gpt2_region_step/full_step": 0.70,
+    "t5_base_region_step/full_step": 0.70,
+    "gpt2_region_memory/full_memory": 0.60,
+    "t5_base_region_memory/full_memory": 0.60,
+    "gpt2_decoding_8_tasks/one_task": 1.20,
+    "t5_base_decoding_8_tasks/one_task": 1.20,
 }
 """At most this much."""
 
@@ -137,11 +144,18 @@ GROUPS: dict[str, Callable[[Run], Values]] = {
     "late_steps": lambda run: steps_of_a_stream(run.shape, repeats=run.repeats),
     "mixed_batches": lambda run: mixed_batches(run.shape, repeats=run.repeats),
     "loading": lambda run: loading(run.shape, repeats=run.repeats),
+    "text_steps": lambda run: text_steps(TEXT_SHAPES, threads=run.threads, repeats=run.repeats),
+    "text_memory": lambda run: text_memory(
+        TEXT_SHAPES, threads=run.threads, repeats=run.memory_repeats
+    ),
+    "text_decoding": lambda run: decode_mixed_batches(
+        tuple(replace(shape, rows=run.shape.rows) for shape in TEXT_SHAPES), repeats=run.repeats
+    ),
     "stream": stream,
 }
 
 
-ROWS: Mapping[str, int] = {"mixed_batches": 32}
+ROWS: Mapping[str, int] = {"mixed_batches": 32, "text_decoding": 32}
 """Rows of a batch, where it is not the shape's."""
 
 

@@ -13,7 +13,7 @@ from functools import partial
 
 import torch
 from measure import pairs_apart, peak_memory
-from speed_training import Shape, compute_loss, full_step, graftable
+from speed_training import Shape, full_step
 from torch import Tensor
 
 from cl_graft.grafts.graft import gather
@@ -57,7 +57,7 @@ def mask_memory(shape: Shape, *, repeats: int, threads: int) -> dict[str, list[f
     Returns:
         Multiples of 4 bytes × graftable coordinates; the tuned weights are part of them.
     """
-    unit = 4 * sum(p.numel() for p in graftable(shape.model()).values())
+    unit = 4 * sum(p.numel() for p in shape.graftable(shape.model()).values())
     multiples = []
     for _ in range(repeats):
         whole, passing = (
@@ -69,13 +69,13 @@ def mask_memory(shape: Shape, *, repeats: int, threads: int) -> dict[str, list[f
 
 def _inputs(shape: Shape) -> LocalizerInputs:
     model = shape.model()
-    parameters = graftable(model)
+    parameters = shape.graftable(model)
     draw = torch.Generator().manual_seed(3)
     tuned = {
         name: p.detach() + 1e-3 * torch.randn(p.shape, generator=draw).to(p.device)
         for name, p in parameters.items()
     }
-    loss = compute_loss(shape, model)
+    loss = shape.compute_loss(model)
     return LocalizerInputs(model, parameters, tuned, lambda _: [loss], _one, _one, seed=0)
 
 
@@ -104,9 +104,9 @@ def _dense(shape: Shape) -> tuple[Callable[[], None], Callable[[], object]]:
 
 def _candidates(shape: Shape) -> tuple[Callable[[], None], Callable[[], object]]:
     model = shape.model()
-    total = sum(p.numel() for p in graftable(model).values())
+    total = sum(p.numel() for p in shape.graftable(model).values())
     live = RegionParameters(model, shape.region(model, total // 100))
-    loss = compute_loss(shape, model)
+    loss = shape.compute_loss(model)
     delta = torch.ones_like(live.vector, requires_grad=False)
     gain = torch.zeros_like(delta)
 
@@ -122,7 +122,7 @@ def _candidates(shape: Shape) -> tuple[Callable[[], None], Callable[[], object]]
 def _learning(shape: Shape) -> Callable[[], None]:
     model = shape.model()
     with torch.no_grad():
-        compute_loss(shape, model)()
+        shape.compute_loss(model)()
     del model
 
     def run() -> None:
@@ -137,13 +137,13 @@ def _passing(shape: Shape) -> Callable[[], None]:
     """The same model, its activations and one gradient at a time, and nothing else."""
     model = shape.model()
     with torch.no_grad():
-        compute_loss(shape, model)()
+        shape.compute_loss(model)()
     del model
 
     def run() -> None:
         fresh = shape.model()
-        loss = compute_loss(shape, fresh)
-        for parameter in graftable(fresh).values():
+        loss = shape.compute_loss(fresh)
+        for parameter in shape.graftable(fresh).values():
             parameter.register_post_accumulate_grad_hook(_drop)
         for _ in range(3):
             loss().backward()

@@ -7,12 +7,12 @@ or the values themselves where the key ends in a unit. Threads are those of the 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
 from measure import pairs
-from speed_training import Shape, compute_loss, graftable
+from speed_training import Shape
 from torch import Tensor, nn
 
 from cl_graft.grafts.bank import BaseIdentity, Entry, GraftBank
@@ -40,9 +40,15 @@ _JUMPS = 20
 
 
 def make_bank(
-    shape: Shape, model: nn.Module, tasks: int, *, even: bool = False, checked: bool = False
+    shape: Shape,
+    model: nn.Module,
+    tasks: int,
+    *,
+    even: bool = False,
+    checked: bool = False,
+    head: Mapping[str, Tensor] | None = None,
 ) -> GraftBank:
-    """Return a bank in prefix mode with random values, without heads.
+    """Return a bank in prefix mode with random values.
 
     Args:
         shape: Tells the coordinates an entry.
@@ -52,8 +58,9 @@ def make_bank(
             are drawn from all weights alike, and a vector of 768 rarely gets one.
         checked: Record the hash of the base's weights, as banks of runs do: every jump then looks
             first whether something else wrote into the model.
+        head: Tensors of each entry's head; None gives it none.
     """
-    layout = Layout.of(graftable(model))
+    layout = Layout.of(shape.graftable(model))
     known: dict[str, object] = {}
     if checked:
         known = {"weights_sha256": model_sha256(model, exclude=("head",)), "heads": ["head"]}
@@ -70,14 +77,16 @@ def make_bank(
         claimed = Region.of(layout, torch.cat(parts) if even else anywhere)
         free = bank.free(claimed)
         values = torch.randn(len(free), generator=draw) * 0.02
-        bank = bank.append(Entry(f"task{task}", task, Graft(free, values), claimed - free))
+        bank = bank.append(
+            Entry(f"task{task}", task, Graft(free, values), claimed - free, head=dict(head or {}))
+        )
     return bank
 
 
 def switching(shape: Shape, *, repeats: int, tasks: int = 100) -> Values:
     """Time jumps between tasks against reading the block parameters from a state dict."""
     model = shape.model()
-    state = {name: p.detach().clone() for name, p in graftable(model).items()}
+    state = {name: p.detach().clone() for name, p in shape.graftable(model).items()}
 
     def load() -> None:
         model.load_state_dict(state, strict=False)
@@ -131,7 +140,7 @@ def steps_of_a_stream(shape: Shape, *, repeats: int, tasks: int = 100) -> Values
             switch.to(tasks_before - 1)
         free = bank.free(make_bank(shape, model, tasks_before + 1).entries[-1].region)
         live = RegionParameters(model, free)
-        loss = compute_loss(shape, model)
+        loss = shape.compute_loss(model)
         optimizer = torch.optim.SGD([live.vector, *model.get_submodule("head").parameters()], 1e-3)
 
         def step() -> None:

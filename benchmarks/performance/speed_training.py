@@ -79,9 +79,28 @@ class Shape:
         ids = torch.randint(10, 190, (self.rows, self.tokens), generator=draw)
         return ids.to(self.device), (torch.arange(self.rows) % 2).to(self.device)
 
+    def graftable(self, model: nn.Module) -> dict[str, nn.Parameter]:
+        """Return the block parameters."""
+        return {name: p for name, p in model.named_parameters() if ".layer." in name}
+
+    def head(self, model: nn.Module) -> list[nn.Parameter]:
+        """Return the parameters of the head, which is trained beside the blocks."""
+        return list(model.get_submodule("head").parameters())
+
+    def compute_loss(self, model: nn.Module) -> Callable[[], Tensor]:
+        """Return the function that computes the loss of the batch."""
+        ids, classes = self.batch()
+
+        def loss() -> Tensor:
+            with torch.autocast(ids.device.type, torch.bfloat16, enabled=self.autocast):
+                logits = model(ids)
+            return nn.functional.cross_entropy(logits.float(), classes)
+
+        return loss
+
     def region(self, model: nn.Module, coordinates: int | None = None) -> Region:
         """Draw a region of the block parameters."""
-        layout = Layout.of(graftable(model))
+        layout = Layout.of(self.graftable(model))
         draw = torch.Generator().manual_seed(2)
         order = torch.randperm(layout.total, generator=draw)
         return Region.of(layout, order[: coordinates or self.coordinates])
@@ -100,23 +119,6 @@ class _Classifier(nn.Module):
         return self.head(self.encoder(ids).last_hidden_state[:, 0])
 
 
-def graftable(model: nn.Module) -> dict[str, nn.Parameter]:
-    """Return the block parameters."""
-    return {name: p for name, p in model.named_parameters() if ".layer." in name}
-
-
-def compute_loss(shape: Shape, model: nn.Module) -> Callable[[], Tensor]:
-    """Return the function that computes the loss of the batch."""
-    ids, classes = shape.batch()
-
-    def loss() -> Tensor:
-        with torch.autocast(ids.device.type, torch.bfloat16, enabled=shape.autocast):
-            logits = model(ids)
-        return nn.functional.cross_entropy(logits.float(), classes)
-
-    return loss
-
-
 def _optimizer(kind: str, parameters: list[Any]) -> torch.optim.Optimizer:
     if kind == "adamw":
         return torch.optim.AdamW(parameters, lr=1e-5)
@@ -125,7 +127,7 @@ def _optimizer(kind: str, parameters: list[Any]) -> torch.optim.Optimizer:
 
 def _trained(shape: Shape, model: nn.Module, optimizer: str) -> Step:
     """Return a step of whatever of a model requires gradients."""
-    loss = compute_loss(shape, model)
+    loss = shape.compute_loss(model)
     steps = _optimizer(optimizer, [p for p in model.parameters() if p.requires_grad])
 
     def step() -> None:
@@ -145,9 +147,8 @@ def region_step(shape: Shape, optimizer: str) -> Step:
     """Train a region and the head."""
     model = shape.model()
     live = RegionParameters(model, shape.region(model))
-    loss = compute_loss(shape, model)
-    head = list(model.get_submodule("head").parameters())
-    steps = _optimizer(optimizer, [live.vector, *head])
+    loss = shape.compute_loss(model)
+    steps = _optimizer(optimizer, [live.vector, *shape.head(model)])
 
     def step() -> None:
         steps.zero_grad()
@@ -161,7 +162,7 @@ def region_step(shape: Shape, optimizer: str) -> Step:
 def limit(shape: Shape, optimizer: str) -> Step:
     """Go forward and back to the first block's input, train the head alone: no less can be done."""
     model = shape.model()
-    for parameter in graftable(model).values():
+    for parameter in shape.graftable(model).values():
         parameter.requires_grad_(False)
 
     def ask(_module: nn.Module, _inputs: Any, output: Tensor) -> Tensor:
@@ -220,7 +221,7 @@ def prepare(variant: str, shape: Shape, optimizer: str) -> Step:
     """Set a variant up, go forward once, and return three of its steps (for `peak_memory`)."""
     step = VARIANTS[variant](shape, optimizer)
     with torch.no_grad():
-        compute_loss(shape, shape.model())()
+        shape.compute_loss(shape.model())()
 
     def steps() -> None:
         for _ in range(3):

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-MODULES = ("speed_loading", "speed_serving", "speed_training", "measure")
+MODULES = ("speed_loading", "speed_text", "speed_serving", "speed_training", "measure")
 
 
 @pytest.fixture
@@ -65,3 +65,17 @@ def test_a_bank_is_weighed_and_read(serving, shape):
         assert min(found[key]) > 0
     (size,) = found["bytes_per_coordinate"]
     assert size > 4
+
+
+@pytest.mark.parametrize("name", ["tiny_gpt2", "tiny_t5"])
+def test_models_that_write_text_are_timed(serving, shape, name):
+    import speed_text
+
+    small = speed_text.TextShape(name, coordinates=200, tokens=12, answer=4)
+    model = small.model()
+    assert {p for p in model.parameters() if p.requires_grad} == {*small.graftable(model).values()}
+    found = speed_text.decode_mixed_batches((small,), repeats=2, tasks=4)
+    assert len(found[f"{name}_decoding_4_tasks/one_task"]) == 2
+    assert min(found[f"{name}_decoding_one_task, ms"]) > 0
+    for variant in ("region_step", "full_step"):
+        sys.modules["speed_training"].VARIANTS[variant](small, "sgd")()
