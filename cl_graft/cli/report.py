@@ -32,9 +32,9 @@ def report_command(
     """Show runs as one page for a browser, and as figures and tables for a paper.
 
     It is written into the run's folder, as report/, or to OUT. Its report.html holds all that it
-    shows and asks no network: the strategies side by side with intervals and significance, R,
-    curves along the stream, calibration, where regions lie and overlap, costs, what each strategy
-    is, and how to run it again. Its figures stand beside it as PNG and SVG, its tables for LaTeX.
+    shows and asks no network: what the runs say in a few sentences, the strategies side by side
+    with intervals and significance, R, curves along the stream, calibration, where regions lie and
+    overlap, costs, what each strategy is, and how to run it again. Its figures stand beside it as PNG and SVG, its tables for LaTeX.
     Runs of several folders must be of the same tasks and model.
 
     [b]Examples[/b]
@@ -53,6 +53,7 @@ def report_command(
         written = make_report(runs, out=out)
     output.result(
         written,
+        *written.verdict,
         f"{written.page} ({written.bytes / 1e6:.1f} MB): {written.runs} run(s) of "
         f"{len(written.strategies)} strategies; {len(written.figures)} files in figures/, "
         f"{len(written.tables)} in tables/",

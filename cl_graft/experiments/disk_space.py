@@ -14,6 +14,7 @@ from cl_graft.errors import CannotWrite
 from cl_graft.localization import find_localizer
 from cl_graft.localization.grafting_settings import GraftingSettings
 from cl_graft.models import TaskModel, graftable_parameters
+from cl_graft.runtime.byte_sizes import decimal_bytes
 from cl_graft.storage import free_bytes
 from cl_graft.storage.cache_folder import DirectoryCache
 from cl_graft.storage.elias_fano import packed_size
@@ -98,10 +99,10 @@ def check_disk_space(folder: Path, needs: Mapping[str, int], *, cache: int, cach
     """
     total, free = sum(needs.values()), free_bytes(folder)
     if free is not None and total > free:
-        parts = ", ".join(f"{kind} {_readable(size)}" for kind, size in needs.items())
+        parts = ", ".join(f"{kind} {decimal_bytes(size)}" for kind, size in needs.items())
         raise CannotWrite(
-            f"{folder} has no room for this run: it needs about {_readable(total)} ({parts}), "
-            f"{_readable(free)} are free; make room, or choose another output folder"
+            f"{folder} has no room for this run: it needs about {decimal_bytes(total)} ({parts}), "
+            f"{decimal_bytes(free)} are free; make room, or choose another output folder"
         )
     left = free_bytes(cached)
     if left is not None and total + cache > left:
@@ -109,10 +110,6 @@ def check_disk_space(folder: Path, needs: Mapping[str, int], *, cache: int, cach
             "%s may grow by %s, but only %s are free there: outcomes that have no room are "
             "computed and not kept",
             cached,
-            _readable(cache),
-            _readable(left),
+            decimal_bytes(cache),
+            decimal_bytes(left),
         )
-
-
-def _readable(size: int) -> str:
-    return f"{size / 1e6:,.1f} MB" if size >= 1e6 else f"{size / 1e3:,.0f} kB"

@@ -45,6 +45,7 @@ class ReportFiles:
         tables: Paths of the tables for LaTeX.
         strategies: Names of the strategies that are compared.
         runs: Number of runs.
+        verdict: Sentences that the page begins with.
     """
 
     page: Path
@@ -53,6 +54,7 @@ class ReportFiles:
     tables: tuple[Path, ...]
     strategies: tuple[str, ...]
     runs: int
+    verdict: tuple[str, ...]
 
 
 def make_report(folders: Sequence[Path | str], *, out: Path | str) -> ReportFiles:
@@ -79,7 +81,7 @@ def make_report(folders: Sequence[Path | str], *, out: Path | str) -> ReportFile
         tables = _tables(sections, out / "tables")
         replace_file(out / PAGE, page)
     names, runs = tuple(data.strategies), len(data.runs)
-    return ReportFiles(out / PAGE, len(page), figures, tables, names, runs)
+    return ReportFiles(out / PAGE, len(page), figures, tables, names, runs, sections[0].text)
 
 
 def _refuse_links(out: Path, runs: Sequence[Path]) -> None:

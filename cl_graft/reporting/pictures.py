@@ -32,6 +32,7 @@ from cl_graft.results.strategy_statistics import Ranks
 __all__ = [
     "MOST_STRATEGIES",
     "Picture",
+    "disjoint_strategies",
     "draw_anatomies",
     "draw_costs",
     "draw_curve",
@@ -102,15 +103,21 @@ def draw_matrices(data: ReportData) -> Iterator[Picture]:
 
 
 def draw_overlaps(data: ReportData) -> Iterator[Picture]:
-    """Draw the overlap of regions, of the first run of each strategy that has regions."""
+    """Draw the overlap of regions, of the first run of each strategy in which regions overlap."""
     for name in data.strategies:
         first = data.results(name)[0]
-        if not first.overlap or len(first.tasks) < 2:
+        if not first.overlap or not _overlaps(first.overlap):
             continue
         title = f"{name}: share of region j (columns) that region i (rows) holds, too"
         figure = overlap_heatmap(first.overlap, first.tasks, title=f"Overlap of {name}")
         numbers = _matrix_table(first.overlap, first.tasks, title, corner="region i")
         yield Picture(f"overlap-{_file(name)}", title, figure, numbers)
+
+
+def disjoint_strategies(data: ReportData) -> list[str]:
+    """Return the strategies in whose first run the regions of several tasks share no weight."""
+    firsts = {name: data.results(name)[0].overlap for name in data.strategies}
+    return [n for n, found in firsts.items() if found and len(found) > 1 and not _overlaps(found)]
 
 
 def draw_curve(
@@ -131,7 +138,7 @@ def draw_curve(
     """
     found = {strategy: compute(data.results(strategy)) for strategy in data.strategies}
     found = {s: curve for s, curve in found.items() if any(v is not None for v in curve.middle)}
-    if not found:
+    if not found or len(data.summary.tasks) == 1:
         return
     tasks = data.summary.tasks
     if data.summary.orders:
@@ -226,6 +233,10 @@ def _layer_table(found: Mapping[str, Anatomy], title: str) -> Table:
         for task, own in found.items()
     )
     return Table(f"{title}: share of the region in each layer, in %", ("task", *layers), rows)
+
+
+def _overlaps(found: Matrix) -> bool:
+    return any(share for i, row in enumerate(found) for j, share in enumerate(row) if i != j)
 
 
 def _mean_matrix(found: Sequence[Matrix]) -> Matrix:

@@ -15,6 +15,7 @@ from cl_graft.reporting.measure_columns import has_several_metrics, summary_note
 from cl_graft.reporting.pictures import (
     MOST_STRATEGIES,
     Picture,
+    disjoint_strategies,
     draw_anatomies,
     draw_costs,
     draw_curve,
@@ -26,6 +27,7 @@ from cl_graft.reporting.pictures import (
 from cl_graft.reporting.report_data import ReportData
 from cl_graft.reporting.stream_section import NOT_OURS, named_stream, stream_notes
 from cl_graft.reporting.tables import Table
+from cl_graft.reporting.verdict import write_verdict
 from cl_graft.results import stream_measures
 from cl_graft.results.data_report import data_lines
 from cl_graft.results.formatting import model_text, pairs_text, schedule_text
@@ -61,6 +63,7 @@ class Section:
 def make_sections(data: ReportData) -> list[Section]:
     """Return the sections of which there is something to say, in their order."""
     made = (
+        Section("verdict", "In short", tuple(write_verdict(data))),
         _comparison(data),
         _stream(data),
         _matrices(data),
@@ -87,8 +90,8 @@ def _comparison(data: ReportData) -> Section:
         "bold and marked ★. A heading sorts the table."
     ]
     text += summary_notes(summary) or [_metrics(data.runs[0].result)]
-    if max(len({r.seed for r in data.results(name)}) for name in names) < LEAST_SAMPLES:
-        text.append(NOTHING_SAID)
+    few = max(len({r.seed for r in data.results(name)}) for name in names) < LEAST_SAMPLES
+    text += [NOTHING_SAID] if few else []
     failed = tuple(
         f"Not finished: {one.strategy}, seed {one.seed}: {one.error}" for one in summary.failed
     )
@@ -100,7 +103,7 @@ def _comparison(data: ReportData) -> Section:
         "Comparison",
         tuple(text),
         tuple(made),
-        (draw_rank_diagram(summary.ranks),) if summary.ranks else (),
+        (draw_rank_diagram(summary.ranks),) if summary.ranks and not few else (),
         failed,
     )
 
@@ -121,7 +124,9 @@ def _stream(data: ReportData) -> Section | None:
     )
 
 
-def _matrices(data: ReportData) -> Section:
+def _matrices(data: ReportData) -> Section | None:
+    if len(data.summary.tasks) == 1:
+        return None
     text = "R[i, j] is the score on task j after learning task i, in points."
     if has_several_metrics(data.summary):
         text += " Each column is in its task's own metric."
@@ -133,7 +138,7 @@ def _matrices(data: ReportData) -> Section:
     return Section("matrices", "Scores after each task", (text,), pictures=pictures)
 
 
-def _along(data: ReportData) -> Section:
+def _along(data: ReportData) -> Section | None:
     several = has_several_metrics(data.summary)
     averages: list[Picture] = []
     losses: list[Picture] = []
@@ -155,7 +160,8 @@ def _along(data: ReportData) -> Section:
             "forgetting (points)",
             partial(stream_measures.forgetting_after, metric=metric),
         )
-    return Section("stream", "Along the stream", pictures=(*averages, *losses))
+    pictures = (*averages, *losses)
+    return Section("stream", "Along the stream", pictures=pictures) if pictures else None
 
 
 def _calibration(data: ReportData) -> Section | None:
@@ -200,22 +206,24 @@ def _anatomy(data: ReportData) -> Section | None:
 
 def _overlap(data: ReportData) -> Section | None:
     pictures = tuple(draw_overlaps(data))
-    if not pictures:
+    apart = disjoint_strategies(data)
+    if not pictures and not apart:
         return None
-    text = (
-        "|region i ∩ region j| / |region j|, in %. With avoid_owned (the default) a region is "
-        "chosen among the weights that no earlier task owns, so nothing overlaps.",
-    )
-    return Section("overlap", "Overlap between tasks", text, pictures=pictures)
+    text = [
+        "With avoid_owned (the default) a region is chosen among the weights that no earlier task "
+        "owns, so nothing overlaps."
+    ]
+    text += ["The figures show |region i ∩ region j| / |region j|, in %."] if pictures else []
+    lines = (f"No weight is in the regions of two tasks: {', '.join(apart)}.",) if apart else ()
+    return Section("overlap", "Overlap between tasks", tuple(text), pictures=pictures, lines=lines)
 
 
 def _costs(data: ReportData) -> Section:
-    text = (
-        "Seconds are those of all phases, also where the cache answered one. The numbers of the "
-        "figures are in the table.",
-    )
+    text = "Seconds are those of all phases, also where the cache answered one."
     made = (("costs", tables.costs(data)),)
-    return Section("costs", "Costs", text, made, tuple(draw_costs(data)))
+    # With one strategy, figures have nothing to compare.
+    pictures = tuple(draw_costs(data)) if len(data.strategies) > 1 else ()
+    return Section("costs", "Costs", (text,), made, pictures)
 
 
 def _again(data: ReportData) -> Section:

@@ -27,10 +27,12 @@ __all__ = [
     "by_metric",
     "comparison",
     "costs",
+    "count_same_bits",
     "latex",
     "matrix",
     "published",
     "strategies",
+    "write_interval",
 ]
 
 _MOST_TASKS = 12
@@ -198,6 +200,27 @@ def latex(table: Table) -> str:
     return f"% {for_latex(table.caption)}\n{latex_table([*map(_latex_text, table.head)], rows)}"
 
 
+def write_interval(spread: Spread, *, scale: float, digits: int) -> str:
+    """Write a mean ± half its 95 % interval, where there is one; a dash without a mean."""
+    if spread.mean is None:
+        return "–"
+    text = f"{scale * spread.mean:z,.{digits}f}"
+    if not spread.interval:
+        return text
+    low, high = spread.interval
+    return f"{text} ± {scale * (high - low) / 2:,.{digits}f}"
+
+
+def count_same_bits(results: Sequence[RunResult]) -> tuple[int, int]:
+    """Count the tasks whose logits at the end are those of the day they were learned.
+
+    Returns:
+        Their number over all runs, and that of all tasks.
+    """
+    pairs = [hashes for result in results for hashes in result.logit_hashes.values()]
+    return sum(hashes["learned"] == hashes["end"] for hashes in pairs), len(pairs)
+
+
 def _latex_text(text: str) -> str:
     return for_latex(text).translate(_SYMBOLS)
 
@@ -226,22 +249,12 @@ def _column(
     top = best(known) if len(set(known)) > 1 else None
     return [
         Cell(
-            _spread(spread, scale=scale, digits=digits),
+            write_interval(spread, scale=scale, digits=digits),
             spread.mean,
             best=top is not None and spread.mean == top,
         )
         for spread in spreads
     ]
-
-
-def _spread(spread: Spread, *, scale: float, digits: int) -> str:
-    if spread.mean is None:
-        return "–"
-    text = f"{scale * spread.mean:z,.{digits}f}"
-    if not spread.interval:
-        return text
-    low, high = spread.interval
-    return f"{text} ± {scale * (high - low) / 2:,.{digits}f}"
 
 
 def _difference(test: Difference | None) -> Cell:
@@ -262,10 +275,8 @@ def _sure(test: Difference | None) -> Cell:
 
 
 def _kept(results: Sequence[RunResult]) -> Cell:
-    """Count the tasks whose logits at the end are those of the day they were learned."""
-    pairs = [hashes for result in results for hashes in result.logit_hashes.values()]
-    same = sum(hashes["learned"] == hashes["end"] for hashes in pairs)
-    return Cell(f"{same} of {len(pairs)}", same / len(pairs) if pairs else None)
+    same, count = count_same_bits(results)
+    return Cell(f"{same} of {count}", same / count if count else None)
 
 
 def _memory(results: Sequence[RunResult]) -> Cell:

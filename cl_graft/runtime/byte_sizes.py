@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from cl_graft.errors import InputError
 
-__all__ = ["largest_within", "parse_bytes", "readable_bytes"]
+__all__ = ["decimal_bytes", "largest_within", "parse_bytes", "readable_bytes"]
 
 _UNITS = {"b": 1, "": 1} | {
     f"{letter}{ending}": base**power
@@ -45,6 +45,13 @@ def readable_bytes(size: int) -> str:
     if unit == "B":
         return f"{size} B"
     return f"{amount:.{2 if amount < 10 else 1 if amount < 100 else 0}f} {unit}"
+
+
+def decimal_bytes(size: int) -> str:
+    """Write a size in powers of 1,000, as disks have it: ``"480 bytes"``, ``"124 kB"``."""
+    if size < 1000:
+        return f"{size} byte{'' if size == 1 else 's'}"
+    return f"{size / 1e6:,.1f} MB" if size >= 1e6 else f"{size / 1e3:,.0f} kB"
 
 
 def largest_within(budget: float, size: Callable[[int], float], *, least: int, most: int) -> int:
