@@ -30,10 +30,17 @@ from cl_graft.experiments.config import (
 from cl_graft.experiments.config.stream_settings import split_at_commas
 from cl_graft.experiments.folders import CACHE, find_run_of_bank, lock_bank
 from cl_graft.experiments.progress_reporter import ProgressReporter
-from cl_graft.experiments.schedule import choose, input_settings, list_schedules
+from cl_graft.experiments.schedule import (
+    choose,
+    input_settings,
+    list_schedules,
+    make_schedule,
+)
 from cl_graft.experiments.tasks import check_tasks, load_tasks
 from cl_graft.grafts.bank import GraftBank
+from cl_graft.grafts.graft import snapshot
 from cl_graft.metrics import score
+from cl_graft.models import Loaded
 from cl_graft.results.data_report import data_lines, data_report
 from cl_graft.runtime.devices import pick_device
 from cl_graft.runtime.error_context import in_phase, in_task
@@ -51,9 +58,11 @@ from cl_graft.strategies.benchmark import TextStream, text_stream
 from cl_graft.strategies.experience_tasks import make_learnable_task
 from cl_graft.strategies.registry import build_strategy
 from cl_graft.strategies.strategy_inputs import StrategyInputs
+from cl_graft.training.dense_run import DenseRun
 from cl_graft.training.learnable_task import LearnableTask
+from cl_graft.training.passes import Passes
 
-__all__ = ["Added", "add_task", "choose_label"]
+__all__ = ["Added", "add_task", "choose_label", "learn_entry"]
 
 
 @dataclass(frozen=True)
@@ -166,8 +175,17 @@ def add_task(
                 reporter = ProgressReporter(progress, strategy="grafting", seed=seed)
                 reporter.task = text_task.name
                 bounded = replace(config, grafting=replace(config.grafting, **(budget or {})))
-                plugin, test = _learn(
-                    opened, stream, bounded, where, metadata, under, seed, reporter, announce
+                plugin, test = learn_entry(
+                    opened.loaded,
+                    bank,
+                    stream,
+                    bounded,
+                    where,
+                    metadata,
+                    seed=seed,
+                    announce=announce,
+                    reporter=reporter,
+                    under=under,
                 )
                 bank, position = cast(GraftBank, plugin.bank), len(bank)
                 seconds = plugin.seconds[label]
@@ -266,30 +284,56 @@ def choose_label(
     return known[-1].label
 
 
-def _learn(
-    opened: OpenBank,
+def learn_entry(
+    loaded: Loaded,
+    bank: GraftBank,
     stream: TextStream,
     config: ExperimentConfig,
     folder: Path,
     metadata: TaskMetadata,
-    under: tuple[str, ...] | None,
+    *,
     seed: int,
-    reporter: ProgressReporter,
     announce: Callable[[str, int], None],
+    reporter: ProgressReporter,
+    under: tuple[str, ...] | None = None,
+    tuned: Mapping[str, Tensor] | None = None,
 ) -> tuple[GraftingPlugin, float]:
-    """Train the stream's only task, append its entry to the folder, and score it on test."""
-    label, task, bank = stream.first_label, stream.tasks[0].task, opened.bank
+    """Train the stream's only task, append its entry to the folder, and score it on test.
+
+    Args:
+        loaded: The bank's base, which carries the entry afterwards.
+        bank: The bank.
+        stream: The task, under the label that its entry gets.
+        config: Settings of the learning.
+        folder: The bank's folder, of which the caller is the only writer.
+        metadata: Metadata of the task for its entry.
+        seed: Seed of every random choice.
+        announce: Called before the bank's index is replaced, as `track_change` gives it.
+        reporter: Reports the steps of phases.
+        under: Names of the tasks that it may build on; None means all.
+        tuned: Graftable parameters after fine-tuning elsewhere, by name; None fine-tunes here.
+
+    Returns:
+        The plugin with the grown bank, and the score on the test rows.
+    """
+    label, task = stream.first_label, stream.tasks[0].task
     cache = _find_cache(folder)
-    model = text_model(opened.loaded, stream, seed=seed)
+    model = text_model(loaded, stream, seed=seed)
     experience = stream.benchmark.train_stream[0]
     model.adaptation(experience)
-    dense = choose(
-        _learnable_task(model, stream, bank, seed=seed),
-        list_schedules(config, task),
-        seed=seed,
-        cache=cache,
-        progress=lambda _, step, steps: reporter.phase("choose", step, steps),
-    )
+    learnable = _learnable_task(model, stream, bank, seed=seed)
+    dense = make_schedule(config, task)
+    if tuned is None:
+        dense = choose(
+            learnable,
+            list_schedules(config, task),
+            seed=seed,
+            cache=cache,
+            progress=lambda _, step, steps: reporter.phase("choose", step, steps),
+        )
+        found = None
+    else:
+        found = {label: DenseRun(dict(tuned), snapshot(learnable.head), None, Passes())}
     inputs = StrategyInputs(
         model=model,
         stream=stream,
@@ -305,6 +349,7 @@ def _learn(
         identity=bank.base,
         bank=bank,
         cache=cache,
+        dense=found,
         on_entry=lambda grown: append_entry(grown, folder, announce=announce),
         progress=reporter.phase,
     )

@@ -1,13 +1,18 @@
-"""The callback for the `Trainer` of transformers that makes a graft when training ends."""
+"""The callback for the `Trainer` of transformers that makes a graft when training ends.
+
+With a bank every `train()` adds an entry to it: tasks that are answered with text, one after the
+other, by the plain `Trainer` or by a trainer made on it, such as TRL's `SFTTrainer`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from itertools import islice
+from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from transformers import (
     PreTrainedModel,
     TrainerCallback,
@@ -17,11 +22,15 @@ from transformers import (
 )
 
 from cl_graft.errors import InputError
+from cl_graft.grafts.bank import Entry
 from cl_graft.grafts.graft import snapshot
 from cl_graft.grafts.model_state import replace_parameters
 from cl_graft.integrations.skill import Skill, localize_skill, model_tensors
+from cl_graft.integrations.trainer_bank import TrainerBank, hash_model
+from cl_graft.kinds import TextTask
 from cl_graft.localization import find_localizer
 from cl_graft.localization.registry import Score
+from cl_graft.strategies.benchmark import TextStream
 
 __all__ = ["GraftCallback"]
 
@@ -33,6 +42,18 @@ class GraftCallback(TrainerCallback):
     ``load_best_model_at_end`` is set. Beside it one copy of the base is kept on the CPU. The mean
     loss is that of the model (``model(**batch).loss``).
 
+    With a bank, name the task of each `train()` before it, and train on the rows that come back:
+
+        callback = GraftCallback(model, bank="skills")
+        for task in tasks:
+            rows = callback.prepare(task)
+            Trainer(model, ..., train_dataset=rows, callbacks=[callback]).train()
+
+    Every `train()` then starts at the base, what no graft can hold (embeddings, norms outside the
+    blocks) is frozen for its length, and its end adds an entry. The region is found with the loss
+    of the answers alone, among the coordinates that no earlier entry owns, and keeps the values of
+    the trainer.
+
     Runs at: train_begin, train_end.
 
     Args:
@@ -43,9 +64,18 @@ class GraftCallback(TrainerCallback):
         exclude: As in `localize_skill`.
         keep: As in `localize_skill`.
         seed: Every random choice of the localizer is a function of it.
+        bank: Folder of the bank; None makes a `skill` alone. The model must be the checkpoint that
+            it was loaded from.
+        settings: With a bank, more settings of grafting by name, such as ``{"retrain": True}``,
+            which trains the region once more on top of the earlier entries.
 
     Attributes:
-        skill: Skill of the trained model; None before the end of training.
+        skill: Skill of the trained model; None before the end of training, and with a bank.
+        entry: Entry that the last training added to the bank; None before.
+
+    Raises:
+        InputError: If the bank cannot be used with this model.
+        BankError: If the bank cannot be read, or belongs to another base.
     """
 
     def __init__(
@@ -58,9 +88,32 @@ class GraftCallback(TrainerCallback):
         exclude: tuple[str, ...] = ("heads",),
         keep: Callable[[str], bool] | None = None,
         seed: int = 0,
+        bank: Path | str | None = None,
+        settings: Mapping[str, Any] | None = None,
     ) -> None:
         self.skill: Skill | None = None
-        self._base = {name: tensor.cpu() for name, tensor in snapshot(model_tensors(base)).items()}
+        self.entry: Entry | None = None
+        self._bank: TrainerBank | None = None
+        if bank is not None:
+            if exclude != ("heads",) or keep is not None:
+                raise InputError(
+                    "exclude and keep are for a skill alone; the grafts of a bank may reach into "
+                    "all of the model's blocks"
+                )
+            if find_localizer(localizer).needs_path:
+                raise InputError(
+                    f"the localizer {find_localizer(localizer).name!r} sums up gradients over the "
+                    "steps of a dense run, which a Trainer does not keep; take another"
+                )
+            chosen = {"density": density, "localizer": localizer, "mask_steps": batches}
+            more = {"retrain": False, "mask_batch": _MASK_ROWS, **chosen, **(settings or {})}
+            self._bank = TrainerBank(base, bank, settings=more, seed=seed)
+        elif settings is not None:
+            raise InputError("settings are for a bank; name its folder with bank=...")
+        self._stream: TextStream | None = None
+        self._left = ""
+        self._flags: list[nn.Parameter] = []
+        self._base = {} if self._bank else _copy(base)
         self._batches = batches
         self._settings: Mapping[str, Any] = {
             "density": density,
@@ -71,6 +124,49 @@ class GraftCallback(TrainerCallback):
         }
         self._gradients = find_localizer(localizer).needs_gradients
 
+    def prepare(self, task: TextTask) -> list[dict[str, list[int]]]:
+        """Name the task of the next `train()`, and return its training rows.
+
+        Args:
+            task: A task that is answered with text, as `load_task` returns it.
+
+        Returns:
+            ``input_ids``, ``attention_mask`` and ``labels`` of each row, which are -100 at the
+            prompt: as `DataCollatorForSeq2Seq` pads them.
+
+        Raises:
+            InputError: If the callback has no bank, the task is of another kind, or it does not fit
+                the model.
+        """
+        if self._bank is None:
+            raise InputError("only a callback with a bank learns tasks: GraftCallback(bank=...)")
+        self._stream, rows = self._bank.encode(task)
+        return rows
+
+    def _start(
+        self, bank: TrainerBank, args: TrainingArguments, state: TrainerState, model: nn.Module
+    ) -> None:
+        if args.world_size > 1:
+            raise InputError(
+                f"a bank is written by one process; the trainer runs {args.world_size} of them"
+            )
+        if self._stream is None:
+            raise InputError(
+                "no task is named for this train(): call rows = callback.prepare(task) before it, "
+                "and train on these rows"
+            )
+        if not state.global_step:
+            if not bank.is_base(model) and hash_model(model) != self._left:
+                raise InputError(
+                    "the model that the trainer trains is neither the base of the bank "
+                    f"{bank.folder} nor what the callback's last train() left; load it again "
+                    "(an adapter of PEFT in it makes another model, too)"
+                )
+            bank.put_back_(model)
+        self._flags = [one for one in bank.frozen(model) if one.requires_grad]
+        for parameter in self._flags:
+            parameter.requires_grad_(False)
+
     def on_train_begin(
         self,
         args: TrainingArguments,
@@ -78,8 +174,14 @@ class GraftCallback(TrainerCallback):
         control: TrainerControl,
         **kwargs: Any,
     ) -> None:
-        """Refuse a model that the base does not belong to, before anything is trained."""
-        del args, state, control
+        """Refuse a model that the base does not belong to, before anything is trained.
+
+        With a bank, put the base back into the model, unless the trainer resumes a checkpoint.
+        """
+        del control
+        if self._bank is not None:
+            self._start(self._bank, args, state, kwargs["model"])
+            return
         now = {name: tuple(tensor.shape) for name, tensor in model_tensors(kwargs["model"]).items()}
         if now != {name: tuple(tensor.shape) for name, tensor in self._base.items()}:
             raise InputError(
@@ -94,16 +196,43 @@ class GraftCallback(TrainerCallback):
         control: TrainerControl,
         **kwargs: Any,
     ) -> None:
-        """Find the skill."""
+        """Find the skill, or add the entry to the bank."""
         del args, state, control
         model = kwargs["model"]
+        if self._bank is not None and self._stream is not None:
+            for parameter in self._flags:
+                parameter.requires_grad_(True)
+            stream, self._stream, self._flags = self._stream, None, []
+            self._left = hash_model(model)
+            self.entry = self._bank.add(model, stream)
+            return
         device = next(model.parameters()).device
         loader = kwargs["train_dataloader"] if self._gradients else ()
         batches = [_on(device, batch) for batch in islice(loader, self._batches)]
+        _check_labels(batches)
         tensors = model_tensors(model)
         tuned = snapshot(tensors)
         with replace_parameters(tensors, self._base):
             self.skill = localize_skill(model, tuned, batches=batches, **self._settings)
+
+
+_MASK_ROWS = 8
+"""Rows of a gradient batch of the localizer, with a bank."""
+
+
+def _copy(model: nn.Module) -> dict[str, Tensor]:
+    return {name: tensor.cpu() for name, tensor in snapshot(model_tensors(model)).items()}
+
+
+def _check_labels(batches: Sequence[Mapping[str, Any]]) -> None:
+    """Refuse batches that have labels, all of which are -100: their loss is no number."""
+    for number, batch in enumerate(batches, start=1):
+        labels = batch.get("labels")
+        if isinstance(labels, Tensor) and bool((labels == -100).all()):
+            raise InputError(
+                f"batch {number} of the trainer has no label but -100, so it has no loss; is "
+                "every answer cut off, or the prompt taken for the whole row?"
+            )
 
 
 def _on(device: torch.device, batch: Mapping[str, Any]) -> dict[str, Any]:

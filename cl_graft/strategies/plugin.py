@@ -56,7 +56,7 @@ from cl_graft.strategies.task_labels import (
     has_labels,
 )
 from cl_graft.strategies.task_training import TaskMetadata, TaskTraining
-from cl_graft.training.dense_run import ignore_measurement
+from cl_graft.training.dense_run import DenseRun, ignore_measurement
 from cl_graft.training.learnable_task import LearnableTask
 from cl_graft.training.passes import Passes
 from cl_graft.training.train_mode import freeze_statistics
@@ -94,6 +94,8 @@ class GraftingPlugin(SupervisedPlugin, supports_distributed=True):
         keep: Function of a parameter's name: False makes it no part of any region.
         cache: Cache of dense runs and rankings; None computes each anew.
         checkpoints: Checkpoints from which interrupted dense runs and localizations resume.
+        dense: Dense runs that were made elsewhere, from the base, by task label; the others are
+            made here.
         on_entry: Function called with the bank after every new entry.
         progress: Function called as (phase, step, steps) in dense runs and localization.
 
@@ -115,6 +117,7 @@ class GraftingPlugin(SupervisedPlugin, supports_distributed=True):
         keep: Callable[[str], bool] | None = None,
         cache: Cache | None = None,
         checkpoints: Checkpoints | None = None,
+        dense: Mapping[int, DenseRun] | None = None,
         on_entry: Callable[[GraftBank], None] | None = None,
         progress: Callable[[str, int, int], None] | None = None,
     ) -> None:
@@ -141,6 +144,7 @@ class GraftingPlugin(SupervisedPlugin, supports_distributed=True):
         self._keep = keep
         self._cache = cache
         self._checkpoints = checkpoints
+        self._dense = dict(dense or {})
         self._on_entry = on_entry
         self._progress = progress
         self._training: TaskTraining | None = None
@@ -217,6 +221,7 @@ class GraftingPlugin(SupervisedPlugin, supports_distributed=True):
                 settings,
                 owned=switch.bank.owned(of=earlier.positions),
                 most=most,
+                dense=self._dense.get(label),
                 cache=self._cache,
                 checkpoints=self._checkpoints,
                 progress=reports.step,

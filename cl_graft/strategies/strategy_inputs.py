@@ -31,6 +31,7 @@ from cl_graft.strategies.loop.text_batches import TextBatches
 from cl_graft.strategies.multi_head import MultiTaskText
 from cl_graft.strategies.stream_scores import StreamScores
 from cl_graft.strategies.task_training import TaskMetadata
+from cl_graft.training.dense_run import DenseRun
 from cl_graft.training.precision import loss_scale
 from cl_graft.training.settings import REGION_LR, FineTuning
 
@@ -65,6 +66,8 @@ class StrategyInputs:
         bank: The bank that grafting goes on with; None starts an empty one.
         cache: Cache of dense runs and rankings; None computes each anew.
         checkpoints: Checkpoints of phases that are interrupted; None keeps nothing.
+        dense: Dense runs that were made elsewhere, from the base, by task label; methods that train
+            regions make the others themselves.
         extra_state: Function that returns more to keep with every state of the loop; see
             `Resuming`.
         on_entry: Function called with the bank after every new entry.
@@ -90,6 +93,7 @@ class StrategyInputs:
     bank: GraftBank | None = None
     cache: Cache | None = None
     checkpoints: Checkpoints | None = None
+    dense: Mapping[int, DenseRun] | None = None
     extra_state: Callable[[], Mapping[str, Any]] = dict
     on_entry: Callable[[GraftBank], None] | None = None
     progress: Callable[[str, int, int], None] | None = None

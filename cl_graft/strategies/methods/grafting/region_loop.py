@@ -39,6 +39,7 @@ def make_grafting_plugin(inputs: StrategyInputs) -> GraftingPlugin:
         identity=inputs.identity,
         cache=inputs.cache,
         checkpoints=inputs.checkpoints,
+        dense=inputs.dense,
         on_entry=inputs.on_entry,
         progress=inputs.progress,
     )

@@ -1,0 +1,143 @@
+"""Banks that the Trainer of transformers adds entries to, one a `train()`."""
+
+import pytest
+import torch
+from answer_data import answer_folder
+from transformers import (
+    AutoModelForCausalLM,
+    AutoModelForSeq2SeqLM,
+    AutoTokenizer,
+    DataCollatorForSeq2Seq,
+    Trainer,
+    TrainingArguments,
+)
+
+from cl_graft import GraftCallback, InputError, load_task, open_bank
+from cl_graft.integrations.trainer_bank import hash_model
+
+ASKED = ["Say oil or rain", "Say phone or team"]
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    root = tmp_path_factory.mktemp("chats")
+    for form in ("messages", "input"):
+        answer_folder(root / form, form, train=8, dev=2, test=2)
+    return root
+
+
+def made(folder, cls=AutoModelForCausalLM):
+    return cls.from_pretrained(folder)
+
+
+def arguments(tmp_path):
+    return TrainingArguments(
+        output_dir=str(tmp_path / "out"),
+        max_steps=3,
+        learning_rate=1e-2,
+        save_strategy="no",
+        report_to="none",
+        disable_tqdm=True,
+        use_cpu=True,
+    )
+
+
+def train(model, folder, rows, callback, tmp_path):
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    tokenizer.pad_token = tokenizer.pad_token or tokenizer.eos_token
+    Trainer(
+        model=model,
+        args=arguments(tmp_path),
+        train_dataset=rows,
+        data_collator=DataCollatorForSeq2Seq(tokenizer),
+        callbacks=[callback],
+    ).train()
+
+
+def callback_on(model, bank, **more):
+    return GraftCallback(model, bank=bank, batches=2, density=0.02, **more)
+
+
+def recorded(bank, position):
+    entry = bank.bank.entries[position]
+    return bank.logits(entry.recorded_batch.inputs, position)
+
+
+def test_every_train_adds_an_entry_and_the_first_keeps_its_tokens(tiny_chat, data, tmp_path):
+    model, bank = made(tiny_chat), tmp_path / "bank"
+    callback = callback_on(model, bank)
+    base = hash_model(model)
+    rows = callback.prepare(load_task("messages", data=data, warn=False))
+    assert all(row["labels"][0] == -100 and row["labels"][-1] != -100 for row in rows)
+    train(model, tiny_chat, rows, callback, tmp_path)
+    assert hash_model(model) != base
+    embeddings = model.get_input_embeddings().weight
+    assert embeddings.requires_grad
+    assert torch.equal(embeddings, made(tiny_chat).get_input_embeddings().weight)
+    first = open_bank(bank)
+    before, said = recorded(first, 0), first.predict(ASKED, task="messages")
+    rows = callback.prepare(load_task("input", data=data, warn=False))
+    train(model, tiny_chat, rows, callback, tmp_path)
+    opened = open_bank(bank)
+    assert opened.tasks == ("messages", "input")
+    one, other = (entry.owned.region for entry in opened.bank.entries)
+    assert len(one) == len(other) > 0
+    assert not len(one & other)
+    assert torch.equal(recorded(opened, 0), before)
+    assert opened.predict(ASKED, task="messages") == said
+    assert opened.verify().ok
+
+
+@pytest.mark.parametrize("kind", ["t5", "bart"])
+def test_an_encoder_decoder_adds_an_entry(kind, data, tmp_path, request):
+    folder = request.getfixturevalue(f"tiny_{kind}")
+    model = made(folder, AutoModelForSeq2SeqLM)
+    callback = callback_on(model, tmp_path / "bank")
+    rows = callback.prepare(load_task("input", data=data, warn=False))
+    assert -100 not in rows[0]["labels"]
+    train(model, folder, rows, callback, tmp_path)
+    assert open_bank(tmp_path / "bank").verify().ok
+
+
+def test_a_train_begins_at_the_base_whatever_the_last_one_left(tiny_chat, data, tmp_path):
+    task = load_task("input", data=data, warn=False)
+    model = made(tiny_chat)
+    callback = callback_on(model, tmp_path / "one")
+    train(model, tiny_chat, callback.prepare(task), callback, tmp_path)
+    left = hash_model(model)
+    train(model, tiny_chat, callback.prepare(task), callback, tmp_path)
+    assert hash_model(model) == left
+
+
+def test_what_no_bank_can_hold_is_refused_before_training(tiny_chat, tiny_gpt2, data, tmp_path):
+    model, bank = made(tiny_chat), tmp_path / "bank"
+    callback = callback_on(model, bank)
+    with pytest.raises(InputError, match=r"call rows = callback\.prepare"):
+        train(model, tiny_chat, [{"input_ids": [5], "labels": [6]}], callback, tmp_path)
+    with pytest.raises(InputError, match="answered with text"):
+        callback.prepare(load_task("sentiment", shots=4, max_test=4))
+    rows = callback.prepare(load_task("messages", data=data, warn=False))
+    moved = made(tiny_chat)
+    with torch.no_grad():
+        moved.get_input_embeddings().weight.add_(1)
+    with pytest.raises(InputError, match="neither the base of the bank"):
+        train(moved, tiny_chat, rows, callback, tmp_path)
+    with pytest.raises(InputError, match="its weights or buffers are others"):
+        callback_on(moved, bank)
+    with pytest.raises(InputError, match="exclude and keep"):
+        callback_on(model, bank, exclude=())
+    with pytest.raises(InputError, match="no chat template"):
+        own = callback_on(made(tiny_gpt2), bank)
+        own.prepare(load_task("messages", data=data, warn=False))
+    assert not bank.exists()
+
+
+def test_batches_without_any_answer_are_refused(tiny_chat, tmp_path):
+    model = made(tiny_chat)
+    rows = [{"input_ids": [5, 6], "attention_mask": [1, 1], "labels": [-100, 7]}] * 8
+    callback = GraftCallback(model, batches=1)
+    empty = [{"labels": torch.full((2, 2), -100)}]
+    with pytest.raises(InputError, match="no label but -100"):
+        callback.on_train_end(None, None, None, model=model, train_dataloader=empty)
+    train(model, tiny_chat, rows, callback, tmp_path)
+    assert callback.skill is not None
