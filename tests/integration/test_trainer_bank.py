@@ -30,8 +30,8 @@ def made(folder, cls=AutoModelForCausalLM):
     return cls.from_pretrained(folder)
 
 
-def arguments(tmp_path):
-    return TrainingArguments(
+def arguments(tmp_path, kind=TrainingArguments, **more):
+    return kind(
         output_dir=str(tmp_path / "out"),
         max_steps=3,
         learning_rate=1e-2,
@@ -39,6 +39,7 @@ def arguments(tmp_path):
         report_to="none",
         disable_tqdm=True,
         use_cpu=True,
+        **more,
     )
 
 
@@ -141,3 +142,27 @@ def test_batches_without_any_answer_are_refused(tiny_chat, tmp_path):
         callback.on_train_end(None, None, None, model=model, train_dataloader=empty)
     train(model, tiny_chat, rows, callback, tmp_path)
     assert callback.skill is not None
+
+
+# TRL asks transformers for gradient checkpointing by its old name.
+@pytest.mark.filterwarnings("ignore:`gradient_checkpointing` is deprecated:FutureWarning")
+def test_trl_adds_entries(tiny_chat, data, tmp_path):
+    trl = pytest.importorskip("trl")
+    from datasets import Dataset
+
+    model, bank = made(tiny_chat), tmp_path / "bank"
+    callback = callback_on(model, bank)
+    tokenizer = AutoTokenizer.from_pretrained(tiny_chat)
+    tokenizer.pad_token = tokenizer.eos_token
+    for name in ("messages", "input"):
+        rows = callback.prepare(load_task(name, data=data, warn=False))
+        trl.SFTTrainer(
+            model=model,
+            args=arguments(tmp_path, trl.SFTConfig, bf16=False),
+            train_dataset=Dataset.from_list(rows),
+            processing_class=tokenizer,
+            callbacks=[callback],
+        ).train()
+    opened = open_bank(bank)
+    assert opened.tasks == ("messages", "input")
+    assert opened.verify().ok
