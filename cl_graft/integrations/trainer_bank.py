@@ -138,8 +138,14 @@ class TrainerBank:
         names = {name.removeprefix(_PREFIX) for name in self._bank.layout.names}
         return [own for name, own in model.named_parameters() if name not in names]
 
-    def add(self, model: nn.Module, stream: TextStream) -> Entry:
+    def add(self, model: nn.Module, stream: TextStream, *, steps: int, batch_size: int) -> Entry:
         """Find the graft of a fine-tuned model and append its entry to the bank.
+
+        Args:
+            model: The fine-tuned model.
+            stream: Its task, as `encode` returned it.
+            steps: Steps that a region is trained for, where it is trained again.
+            batch_size: Rows of such a step.
 
         Raises:
             InputError: If training changed no graftable parameter.
@@ -156,7 +162,9 @@ class TrainerBank:
             if not holds_no_bank_yet(self.folder):
                 self._bank = load_bank(self.folder)
             check_base(self._bank, self._loaded, name=str(self.folder))
-            config = restore_config(self._bank.base, tasks=[task.name], settings=self._settings)
+            trained = {"fine_tuning": {"steps": max(1, steps), "batch_size": batch_size}}
+            settings = {**self._settings, **trained}
+            config = restore_config(self._bank.base, tasks=[task.name], settings=settings)
             metadata = task_metadata(
                 task, config, seed=self._seed, targets=stream.tasks[0].splits["train"][1]
             )

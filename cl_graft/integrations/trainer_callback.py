@@ -51,8 +51,8 @@ class GraftCallback(TrainerCallback):
 
     Every `train()` then starts at the base, what no graft can hold (embeddings, norms outside the
     blocks) is frozen for its length, and its end adds an entry. The region is found with the loss
-    of the answers alone, among the coordinates that no earlier entry owns, and keeps the values of
-    the trainer.
+    of the answers alone, among the coordinates that no earlier entry owns. Then it is trained from
+    the base on top of the earlier entries, for as many steps of as many rows as the trainer took.
 
     Runs at: train_begin, train_end.
 
@@ -66,8 +66,8 @@ class GraftCallback(TrainerCallback):
         seed: Every random choice of the localizer is a function of it.
         bank: Folder of the bank; None makes a `skill` alone. The model must be the checkpoint that
             it was loaded from.
-        settings: With a bank, more settings of grafting by name, such as ``{"retrain": True}``,
-            which trains the region once more on top of the earlier entries.
+        settings: With a bank, more settings of grafting by name, such as the learning rate of
+            regions (``{"lr": 0.3}``), or ``{"retrain": False}``, which keeps the trainer's values.
 
     Attributes:
         skill: Skill of the trained model; None before the end of training, and with a bank.
@@ -106,7 +106,7 @@ class GraftCallback(TrainerCallback):
                     "steps of a dense run, which a Trainer does not keep; take another"
                 )
             chosen = {"density": density, "localizer": localizer, "mask_steps": batches}
-            more = {"retrain": False, "mask_batch": _MASK_ROWS, **chosen, **(settings or {})}
+            more = {"mask_batch": _MASK_ROWS, **chosen, **(settings or {})}
             self._bank = TrainerBank(base, bank, settings=more, seed=seed)
         elif settings is not None:
             raise InputError("settings are for a bank; name its folder with bank=...")
@@ -197,14 +197,19 @@ class GraftCallback(TrainerCallback):
         **kwargs: Any,
     ) -> None:
         """Find the skill, or add the entry to the bank."""
-        del args, state, control
+        del control
         model = kwargs["model"]
         if self._bank is not None and self._stream is not None:
             for parameter in self._flags:
                 parameter.requires_grad_(True)
             stream, self._stream, self._flags = self._stream, None, []
             self._left = hash_model(model)
-            self.entry = self._bank.add(model, stream)
+            self.entry = self._bank.add(
+                model,
+                stream,
+                steps=state.global_step,
+                batch_size=args.train_batch_size * args.gradient_accumulation_steps,
+            )
             return
         device = next(model.parameters()).device
         loader = kwargs["train_dataloader"] if self._gradients else ()

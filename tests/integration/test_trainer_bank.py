@@ -89,6 +89,24 @@ def test_every_train_adds_an_entry_and_the_first_keeps_its_tokens(tiny_chat, dat
     assert opened.verify().ok
 
 
+@pytest.mark.parametrize("retrain", [True, False])
+def test_a_region_is_trained_again_or_keeps_the_values_of_the_trainer(
+    tiny_chat, data, tmp_path, retrain
+):
+    model = made(tiny_chat)
+    settings = {} if retrain else {"retrain": False}
+    callback = callback_on(model, tmp_path / "bank", settings=settings)
+    rows = callback.prepare(load_task("input", data=data, warn=False))
+    train(model, tiny_chat, rows, callback, tmp_path)
+    tuned = {f"backbone.{name}": p.detach() for name, p in model.named_parameters()}
+    kept = [
+        torch.equal(tuned[name].flatten()[index], callback.entry.owned.values[cut])
+        for name, index, cut in callback.entry.owned.region.by_parameter()
+    ]
+    assert all(kept) is not retrain
+    assert kept
+
+
 @pytest.mark.parametrize("kind", ["t5", "bart"])
 def test_an_encoder_decoder_adds_an_entry(kind, data, tmp_path, request):
     folder = request.getfixturevalue(f"tiny_{kind}")
