@@ -26,6 +26,10 @@ def report_command(
             show_default=False,
         ),
     ] = None,
+    with_text: Annotated[
+        bool,
+        typer.Option("--with-text", help="Show rows of the data, such as generated answers."),
+    ] = False,
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:
@@ -50,7 +54,7 @@ def report_command(
     if out is None:
         out = runs[0] / REPORT if len(runs) == 1 else Path("cl-graft-report")
     with redirect_prints():
-        written = make_report(runs, out=out)
+        written = make_report(runs, out=out, with_text=with_text)
     output.result(
         written,
         *written.verdict,

@@ -28,6 +28,7 @@ from cl_graft.experiments.config import ExperimentConfig, make_config
 from cl_graft.experiments.disk_space import reserve_disk_space
 from cl_graft.experiments.memory_check import memory_note
 from cl_graft.experiments.progress_reporter import ProgressReporter
+from cl_graft.experiments.run_answers import collect_answers
 from cl_graft.experiments.run_checkpoint import (
     RUN_KEY,
     RunCheckpoint,
@@ -44,6 +45,7 @@ from cl_graft.grafts.bank import GraftBank
 from cl_graft.reporting.markdown import write_run_summary
 from cl_graft.results.data_report import cut_note
 from cl_graft.results.run_results import RunResult, command, write_result
+from cl_graft.results.shown_answers import read_answers, write_answers
 from cl_graft.runtime.checkpoints import NoCheckpoints, State
 from cl_graft.runtime.devices import pick_device
 from cl_graft.runtime.error_context import in_phase, in_task
@@ -404,7 +406,9 @@ class _Run:
     def _write(self, *, learned: int) -> RunResult:
         result = make_result(self.record, self.scores, self.bank, learned=learned)
         draw_row(result, self.curves)
-        draw_answers(self.setup.stream.tasks, self.scores, self.curves)
+        answers = collect_answers(self.setup.stream.tasks, self.scores, read_answers(self.folder))
+        draw_answers(answers, self.curves, step=learned)
+        write_answers(answers, self.folder)
         if result.complete:
             draw_end(result, self.scores, self.curves)
             self.curves.position()

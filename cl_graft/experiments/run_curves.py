@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping
 
 from torch.utils.tensorboard.summary import hparams
 
-from cl_graft.data.encoded_task import EncodedTask
 from cl_graft.experiments.config import dotted
 from cl_graft.experiments.run_record import RunRecord
 from cl_graft.figures.heatmaps import overlap_heatmap, r_matrix_heatmap
@@ -15,17 +14,12 @@ from cl_graft.figures.reliability import reliability_diagram
 from cl_graft.metrics import reliability_bins
 from cl_graft.results.measures import named_measures
 from cl_graft.results.run_results import RunResult
+from cl_graft.results.shown_answers import TaskAnswers
 from cl_graft.runtime.escaping import for_markdown
 from cl_graft.strategies.stream_scores import StreamScores
 from cl_graft.strategies.tensorboard import OncePerStepTensorboardLogger
 
 __all__ = ["draw_answers", "draw_config", "draw_end", "draw_row"]
-
-_ANSWERS = 10
-"""Generated answers of a task that are shown."""
-
-_LONGEST = 300
-"""Characters of a text that are shown."""
 
 _MEASURES = ("average", "backward_transfer", "forgetting")
 """Measures that are drawn along the stream, beside the scores of each task: one a metric."""
@@ -52,36 +46,29 @@ def draw_row(result: RunResult, curves: OncePerStepTensorboardLogger) -> None:
 
 
 def draw_answers(
-    tasks: Sequence[EncodedTask], scores: StreamScores, curves: OncePerStepTensorboardLogger
+    found: Mapping[str, TaskAnswers], curves: OncePerStepTensorboardLogger, *, step: int
 ) -> None:
-    """Show some generated answers of each task learned so far beside the right ones, as text.
+    """Show generated answers of each task beside the right ones, as text.
 
     Args:
-        tasks: The tasks of the stream, in its order.
-        scores: Predictions and hashes of their test rows.
+        found: Answers by task.
         curves: The log.
+        step: Number of tasks that are learned.
     """
-    step = len(scores.order)
-    for learned, number in enumerate(scores.order):
-        compare = getattr(tasks[number].scorer, "compare", None)
-        if compare is None:
-            continue
-        outputs, targets = scores.predictions(number)
-        same = scores.logit_hash(step - 1, learned) == scores.logit_hash(learned, learned)
+    for name, task in found.items():
         rows = [
-            " | ".join(map(_cell, (text, said, " / ".join(right))))
-            for text, said, right in compare(outputs[:_ANSWERS], targets[:_ANSWERS])
+            " | ".join(map(_cell, (one.text, one.now, one.learned or "", " / ".join(one.right))))
+            for one in task.shown
         ]
-        since = "The answers are those" if same else "Some answers are not those"
-        head = f"{since} of the day the task was learned.\n\ninput | answer | right\n"
-        table = "\n".join([f"{head}--- | --- | ---", *rows])
-        curves.writer.add_text(f"answers/{tasks[number].task.name}", table, step)
+        since = "The answers are those" if task.same else "Some answers are not those"
+        head = "input | answer | when it was learned | right"
+        head = f"{since} of the day the task was learned.\n\n{head}\n--- | --- | --- | ---"
+        curves.writer.add_text(f"answers/{name}", "\n".join([head, *rows]), step)
 
 
 def _cell(text: str) -> str:
-    """Return a text as a cell of a table, its end cut off where it is long."""
-    shown = " ".join(for_markdown(text).split())
-    return f"{shown[:_LONGEST]} …" if len(shown) > _LONGEST else shown
+    """Return a text as a cell of a table."""
+    return " ".join(for_markdown(text).split())
 
 
 def draw_end(result: RunResult, scores: StreamScores, curves: OncePerStepTensorboardLogger) -> None:

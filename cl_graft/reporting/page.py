@@ -57,13 +57,16 @@ class ReportFiles:
     verdict: tuple[str, ...]
 
 
-def make_report(folders: Sequence[Path | str], *, out: Path | str) -> ReportFiles:
+def make_report(
+    folders: Sequence[Path | str], *, out: Path | str, with_text: bool = False
+) -> ReportFiles:
     """Report on runs of the same tasks, side by side.
 
     Args:
         folders: Runs, and outputs of comparisons.
         out: Gets ``report.html``, ``figures/`` and ``tables/``; files of the same names are
             replaced.
+        with_text: Whether rows of the data may be shown: generated answers and their inputs.
 
     Raises:
         InputError: If a folder holds no finished run, the runs are not of the same tasks and
@@ -74,7 +77,7 @@ def make_report(folders: Sequence[Path | str], *, out: Path | str) -> ReportFile
     out = Path(out)
     data = read_report_data([Path(folder) for folder in folders])
     _refuse_links(out, [Path(folder) for folder in folders])
-    sections = make_sections(data)
+    sections = make_sections(data, with_text=with_text)
     with only_writer(out), only_writer(out / "figures"), only_writer(out / "tables"):
         drawn, figures = _figures(sections, out / "figures")
         page = _page(data, sections, drawn).encode()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import mean
 from typing import Any
@@ -18,6 +18,7 @@ from cl_graft.results.comparison import Budget, ComparisonSummary, Failure
 from cl_graft.results.measures import has_one_metric
 from cl_graft.results.normalized_scores import normalize
 from cl_graft.results.run_results import RunResult
+from cl_graft.results.shown_answers import TaskAnswers, read_answers
 from cl_graft.results.stored_runs import StoredRun, check_alike, find_runs
 from cl_graft.storage import load_bank
 
@@ -37,6 +38,7 @@ class ReportData:
         anatomies: Anatomies of regions by strategy and task, from the first run of each strategy
             that has a bank.
         commands: Command lines that started the runs, each once.
+        answers: Generated answers by strategy and task, from the first run of each strategy.
     """
 
     folders: tuple[Path, ...]
@@ -44,6 +46,7 @@ class ReportData:
     summary: ComparisonSummary
     anatomies: Mapping[str, Mapping[str, Anatomy]]
     commands: tuple[str, ...]
+    answers: Mapping[str, Mapping[str, TaskAnswers]] = field(default_factory=dict)
 
     def results(self, strategy: str) -> list[RunResult]:
         """Return the results of a strategy."""
@@ -92,7 +95,15 @@ def read_report_data(folders: Sequence[Path | str]) -> ReportData:
         budget=budget,
         orders=orders if len(orders) > 1 else (),
     )
-    return ReportData(tuple(places), tuple(runs), summary, _read_anatomies(runs), commands)
+    firsts = {run.result.strategy: run.folder for run in reversed(runs)}
+    return ReportData(
+        tuple(places),
+        tuple(runs),
+        summary,
+        _read_anatomies(runs),
+        commands,
+        {name: read_answers(folder) for name, folder in firsts.items()},
+    )
 
 
 def _order(runs: Sequence[StoredRun]) -> list[StoredRun]:

@@ -10,6 +10,7 @@ from functools import partial
 from cl_graft.figures.style import MOST_PANELS
 from cl_graft.metrics.statistics import LEAST_SAMPLES
 from cl_graft.reporting import tables
+from cl_graft.reporting.answers_section import answer_tables, answers_text
 from cl_graft.reporting.markdown import NOTHING_SAID
 from cl_graft.reporting.measure_columns import has_several_metrics, summary_notes
 from cl_graft.reporting.pictures import (
@@ -60,14 +61,20 @@ class Section:
     code: tuple[tuple[str, str], ...] = ()
 
 
-def make_sections(data: ReportData) -> list[Section]:
-    """Return the sections of which there is something to say, in their order."""
+def make_sections(data: ReportData, *, with_text: bool = False) -> list[Section]:
+    """Return the sections of which there is something to say, in their order.
+
+    Args:
+        data: Data of the report.
+        with_text: Whether rows of the data may be shown.
+    """
     made = (
         Section("verdict", "In short", tuple(write_verdict(data))),
         _comparison(data),
         _stream(data),
         _matrices(data),
         _along(data),
+        _answers(data, with_text=with_text),
         _calibration(data),
         _anatomy(data),
         _overlap(data),
@@ -162,6 +169,12 @@ def _along(data: ReportData) -> Section | None:
         )
     pictures = (*averages, *losses)
     return Section("stream", "Along the stream", pictures=pictures) if pictures else None
+
+
+def _answers(data: ReportData, *, with_text: bool) -> Section | None:
+    made = answer_tables(data, with_text=with_text)
+    text = answers_text(data, with_text=with_text)
+    return Section("answers", "Generated answers", (text,), made) if made else None
 
 
 def _calibration(data: ReportData) -> Section | None:

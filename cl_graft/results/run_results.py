@@ -21,6 +21,7 @@ from cl_graft.errors import BankError, DamagedFile, InputError
 from cl_graft.grafts.hashing import environment, file_sha256
 from cl_graft.results.formatting import html_table, points
 from cl_graft.results.measures import has_one_metric, measure, measure_title, tasks_by_metric
+from cl_graft.results.shown_answers import ANSWERS
 from cl_graft.storage.bank_index import INDEX, bank_sha256
 from cl_graft.storage.checksums import dump_with_checksum, load_with_checksum
 from cl_graft.storage.files import VERSION, check_json, replace_file, report_damage
@@ -53,7 +54,7 @@ RESULTS = "results.json"
 BANK = "bank"
 """The folder of a run's bank in the run's folder."""
 
-BESIDE = ("config.json", "metrics.csv", "summary.md")
+BESIDE = ("config.json", "metrics.csv", "summary.md", ANSWERS)
 """Files of a run whose SHA-256 `results.json` holds."""
 
 _FORMAT = "cl-graft-results"

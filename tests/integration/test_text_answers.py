@@ -29,7 +29,9 @@ from cl_graft.experiments.run import run as run_strategy
 from cl_graft.grafts.bank import RecordedBatch
 from cl_graft.inference.task_switch import Switch
 from cl_graft.models.text_generation import split_generated
+from cl_graft.reporting.page import make_report
 from cl_graft.results.run_results import read_result
+from cl_graft.results.shown_answers import read_answers
 
 FAMILIES = {"chat": "causal_lm", "t5": "seq2seq_lm", "bart": "seq2seq_lm"}
 TEXTS = ["The oil and the rain", "The team and the chip and the girl"]
@@ -104,6 +106,23 @@ def test_tensorboard_shows_answers_beside_the_right_ones(case):
     assert texts[0].startswith("The answers are those of the day the task was learned.")
     assert len(texts[0].splitlines()) == 4 + 6  # a row a test row
     assert f"answers/{case.tasks[1]}/text_summary" not in log.Tags()["tensors"]
+
+
+def test_a_report_shows_answers_where_it_is_asked_for_texts(case, tmp_path):
+    found = read_answers(case.run)
+    assert set(found) == {case.tasks[0], case.tasks[2]}
+    answers = found[case.tasks[0]]
+    assert answers.same
+    assert answers.rows == len(answers.shown) == 6
+    assert all(one.learned == one.now for one in answers.shown)
+    text = answers.shown[0].text
+    page = make_report([case.run], out=tmp_path / "plain").page.read_text()
+    assert "Generated answers" in page
+    assert "all of 6" in page
+    assert text not in page
+    page = make_report([case.run], out=tmp_path / "whole", with_text=True).page.read_text()
+    assert text in page
+    assert "unchanged" in page
 
 
 @pytest.mark.parametrize("case", ["t5"], indirect=True)

@@ -1,0 +1,56 @@
+"""Collecting some generated answers of a run, after each task."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from cl_graft.data.encoded_task import EncodedTask
+from cl_graft.results.shown_answers import ShownAnswer, TaskAnswers
+from cl_graft.strategies.stream_scores import StreamScores
+
+__all__ = ["collect_answers"]
+
+_ROWS = 10
+"""Rows of a task whose answers are shown."""
+
+_LONGEST = 300
+"""Characters of a text that are kept."""
+
+
+def collect_answers(
+    tasks: Sequence[EncodedTask], scores: StreamScores, before: Mapping[str, TaskAnswers]
+) -> dict[str, TaskAnswers]:
+    """Return answers to some test rows of each task learned so far that is answered with text.
+
+    Args:
+        tasks: The tasks of the stream, in its order.
+        scores: Predictions and hashes of their test rows.
+        before: What was returned after the task before, whence the answers of earlier days come.
+    """
+    found: dict[str, TaskAnswers] = {}
+    last = len(scores.order) - 1
+    for learned, number in enumerate(scores.order):
+        name, compare = tasks[number].task.name, getattr(tasks[number].scorer, "compare", None)
+        if compare is None:
+            continue
+        outputs, targets = scores.predictions(number)
+        kept = before[name].shown if learned < last and name in before else ()
+        shown: list[ShownAnswer] = []
+        for place, (text, said, right) in enumerate(compare(outputs[:_ROWS], targets[:_ROWS])):
+            first = kept[place].learned if place < len(kept) else None
+            now = _cut(said)
+            shown.append(
+                ShownAnswer(
+                    text=_cut(text),
+                    right=tuple(map(_cut, right)),
+                    learned=now if learned == last else first,
+                    now=now,
+                )
+            )
+        same = scores.logit_hash(last, learned) == scores.logit_hash(learned, learned)
+        found[name] = TaskAnswers(len(targets), same, tuple(shown))
+    return found
+
+
+def _cut(text: str) -> str:
+    return f"{text[:_LONGEST]} …" if len(text) > _LONGEST else text

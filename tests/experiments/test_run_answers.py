@@ -1,0 +1,66 @@
+"""The answers that a run keeps: those of the day a task was learned, and those of now."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from cl_graft.errors import InputError
+from cl_graft.experiments.run_answers import collect_answers
+from cl_graft.results.shown_answers import ANSWERS, read_answers, write_answers
+
+RIGHT = ["x", "y" * 400]
+
+
+class Scores:
+    """What `StreamScores` tells of two tasks whose answers are these words."""
+
+    def __init__(self, *days: list[str]) -> None:
+        self.days = days
+        self.order = list(range(len(days)))
+
+    def predictions(self, number: int) -> tuple[list[str], list[str]]:
+        return self.days[-1], RIGHT
+
+    def logit_hash(self, row: int, number: int) -> str:
+        return str(self.days[row])
+
+
+def compare(said: list[str], right: list[str]) -> list[tuple[str, str, list[str]]]:
+    return [(f"input {word}", answer, [word]) for word, answer in zip(right, said, strict=True)]
+
+
+TASKS: Any = [
+    SimpleNamespace(task=SimpleNamespace(name=name), scorer=SimpleNamespace(compare=compare))
+    for name in ("a", "b")
+]
+
+
+def test_answers_of_the_day_stay_beside_those_of_now(tmp_path):
+    days = (["x", "y" * 400], ["z", "y" * 400])
+    scores: Any = Scores(days[0])
+    write_answers(collect_answers(TASKS, scores, read_answers(tmp_path)), tmp_path)
+    assert read_answers(tmp_path)["a"].same
+    scores = Scores(*days)
+    write_answers(collect_answers(TASKS, scores, read_answers(tmp_path)), tmp_path)
+    found = read_answers(tmp_path)
+    assert [(one.learned, one.now, one.is_right) for one in found["a"].shown] == [
+        ("x", "z", False),
+        ("y" * 300 + " …", "y" * 300 + " …", True),
+    ]
+    assert (found["a"].same, found["b"].same, found["a"].rows) == (False, True, 2)
+    assert [one.learned for one in found["b"].shown] == ["z", "y" * 300 + " …"]
+    unknown = collect_answers(TASKS, scores, {})["a"].shown
+    assert [one.learned for one in unknown] == [None, None]
+
+
+@pytest.mark.parametrize("text", ["[]", '{"a": {"rows": 1}}', "not json"])
+def test_a_file_that_holds_no_answers_is_named(tmp_path, text):
+    (tmp_path / ANSWERS).write_text(text)
+    with pytest.raises(InputError, match=r"answers\.json: not the answers of a run"):
+        read_answers(tmp_path)
+
+
+def test_without_tasks_of_text_there_is_no_file(tmp_path):
+    write_answers({}, tmp_path)
+    assert not (tmp_path / ANSWERS).exists()
