@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from html import escape
 from importlib.resources import files
 from pathlib import Path
+from urllib.parse import quote
 
 import jinja2
 
@@ -24,7 +25,7 @@ from cl_graft.figures.style import TEXT_COLOUR, png, svg
 from cl_graft.reporting.pictures import Picture
 from cl_graft.reporting.report_data import ReportData, read_report_data
 from cl_graft.reporting.sections import Section, make_sections
-from cl_graft.reporting.tables import latex
+from cl_graft.reporting.tables import Table, as_csv, latex
 from cl_graft.runtime.escaping import for_terminal
 from cl_graft.storage import only_writer
 from cl_graft.storage.files import replace_file
@@ -42,7 +43,7 @@ class ReportFiles:
         page: Path of the page.
         bytes: Size of the page.
         figures: Paths of the figures, each as PNG and as SVG.
-        tables: Paths of the tables for LaTeX.
+        tables: Paths of the tables, each for LaTeX and as CSV.
         strategies: Names of the strategies that are compared.
         runs: Number of runs.
         verdict: Sentences that the page begins with.
@@ -131,9 +132,15 @@ def _tables(sections: Sequence[Section], folder: Path) -> tuple[Path, ...]:
     ]
     made: list[Path] = []
     for name, table in named:
-        made.append(folder / f"{name}.tex")
-        replace_file(made[-1], latex(table).encode())
+        for suffix, content in (("tex", latex(table)), ("csv", as_csv(table))):
+            made.append(folder / f"{name}.{suffix}")
+            replace_file(made[-1], content.encode())
     return tuple(made)
+
+
+def _csv_link(table: Table) -> str:
+    """Return the address of a table as CSV; the page itself holds it."""
+    return f"data:text/csv;charset=utf-8,{quote(as_csv(table))}"
 
 
 def _page(data: ReportData, sections: Sequence[Section], drawn: Mapping[str, str]) -> str:
@@ -163,6 +170,7 @@ def _page(data: ReportData, sections: Sequence[Section], drawn: Mapping[str, str
         subtitle=subtitle,
         sections=sections,
         drawn=drawn,
+        csv_link=_csv_link,
         style=style,
         script=script,
         script_hash=f"sha256-{digest}",

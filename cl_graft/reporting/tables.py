@@ -1,7 +1,9 @@
-"""Tables of a report, for the page and for LaTeX."""
+"""Tables of a report, for the page, for LaTeX and as CSV."""
 
 from __future__ import annotations
 
+import csv
+import io
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -18,12 +20,13 @@ from cl_graft.results.comparison import StrategySummary
 from cl_graft.results.formatting import latex_table, points
 from cl_graft.results.run_results import RunResult
 from cl_graft.results.strategy_statistics import Difference, Spread
-from cl_graft.runtime.escaping import for_latex
+from cl_graft.runtime.escaping import for_csv, for_latex
 from cl_graft.strategies.registry import STRATEGIES
 
 __all__ = [
     "Cell",
     "Table",
+    "as_csv",
     "by_metric",
     "comparison",
     "costs",
@@ -186,6 +189,15 @@ def strategies(data: ReportData) -> Table:
         rows.append(tuple(map(Cell, (name, *said, own or "–", tuned or "–"))))
     head = ("strategy", "family", "its loop trains", "a task adds", "source", "its own settings")
     return Table("What the strategies are", (*head, "tuned on dev"), tuple(rows))
+
+
+def as_csv(table: Table) -> str:
+    """Write a table as CSV, with the words that the page shows."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(map(for_csv, table.head))
+    writer.writerows([for_csv(cell.text) for cell in row] for row in table.rows)
+    return text.getvalue()
 
 
 def latex(table: Table) -> str:

@@ -15,6 +15,7 @@ from cl_graft.errors import a_or_an
 
 __all__ = [
     "control_in",
+    "for_csv",
     "for_json",
     "for_latex",
     "for_markdown",
@@ -32,6 +33,8 @@ _JSON_CONTROLS = re.compile(
     "\ud800-\udfff\U000e0001-\U000e007f]"
 )
 """Characters that act, and that JSON may hold as they are."""
+_FORMULA = re.compile(r"[=@\t\r]|[+-](?![\d.])")
+"""The begin of what a spreadsheet would compute."""
 _MARKDOWN = re.compile(r"[\\`*\[\]|~$]|(?<!\w)_|_(?!\w)")
 _HTML = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;"})
 _LATEX = str.maketrans(
@@ -104,6 +107,11 @@ def for_python(value: object) -> str:
 def for_latex(text: str) -> str:
     """Write a text for LaTeX so that none of it is a command."""
     return for_terminal(" ".join(text.split())).translate(_LATEX)
+
+
+def for_csv(text: str) -> str:
+    """Return text for a cell of a CSV file that a spreadsheet opens: never a formula."""
+    return f"'{text}" if _FORMULA.match(text) else text
 
 
 def for_json(value: Any, *, indent: int | None = None, ascii_only: bool = False) -> str:

@@ -119,8 +119,8 @@ def main() -> None:
     asked = [row.text for row in load_task("support", data=options.out / "data", warn=False).test]
     now = [one.label for one in opened.predict(asked, task="support")]
     print(f"support answers as before commands was learned: {now == kept['support']}")
-    size = {path.name: path.stat().st_size for path in sorted(bank.glob("*.safetensors"))}
-    print(f"bytes of the entries: {size}")
+    sizes = [path.stat().st_size for path in (bank / "entries").iterdir()]
+    print(f"bytes of the two entries: {sum(sizes):,}")
 
 
 if __name__ == "__main__":

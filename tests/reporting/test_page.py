@@ -1,10 +1,12 @@
 """A report shows what the runs hold, in one page that stands alone, and in files for papers."""
 
+import csv
 import re
 import shutil
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
+from urllib.parse import unquote
 from xml.etree import ElementTree
 
 import pytest
@@ -97,6 +99,16 @@ def test_figures_and_tables_are_files_too(report):
     for path in (report / "tables").glob("*.tex"):
         rows = [line for line in path.read_text().splitlines() if line.endswith(r"\\")]
         assert len({len(re.findall(r"(?<!\\)&", row)) for row in rows}) == 1, path.name
+        table = [*csv.reader(path.with_suffix(".csv").read_text().splitlines())]
+        assert len({len(row) for row in table}) == 1, path.name
+
+
+def test_a_table_is_downloaded_as_its_csv_file(report):
+    page_text = (report / PAGE).read_text(encoding="utf-8")
+    links = re.findall(r'href="data:text/csv;charset=utf-8,([^"]*)" download="([^"]*)"', page_text)
+    assert {name for _, name in links} == {p.name for p in (report / "tables").glob("*.csv")}
+    for content, name in links:
+        assert unquote(content) == (report / "tables" / name).read_text()
 
 
 def test_a_report_is_made_the_same_twice(compared, report, tmp_path):

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from cl_graft.runtime.escaping import (
     control_in,
+    for_csv,
     for_json,
     for_latex,
     for_markdown,
@@ -92,3 +93,10 @@ def test_latex_finds_no_command_in_a_text():
         r"\textbackslash{}input\{/etc/passwd\} \$x\$ a\_b 5\% \textasciitilde{}\textasciicircum{} "
         r"\#1 \& \textless{}\textgreater{}\textbar{}\textquotedbl{}"
     )
+
+
+def test_a_cell_of_a_csv_file_is_never_a_formula():
+    for text in ("=1+1", "@SUM(1)", "+cmd|' /C calc'!A0", "-x", "\t=1"):
+        assert for_csv(text) == f"'{text}"
+    for text in ("-0.5 ± 0.1", "+3", "-.5", "a=b", "", "–"):
+        assert for_csv(text) == text
