@@ -79,6 +79,7 @@ def stream_curves(
         places[::every], tasks[::every], rotation=30, ha="right", rotation_mode="anchor"
     )
     axes.set(title=title, xlabel="after learning", ylabel=measure)
+    _mark_range(axes)
     axes.grid(axis="y")
     figure.legend(loc="outside lower center", ncols=3)
     return figure
@@ -124,15 +125,31 @@ def _known(values: Sequence[float | None]) -> list[float]:
     return [value for value in values if value is not None]
 
 
+def _mark_range(axes: Axes) -> None:
+    """Let a vertical axis span a point at least, and say where it does not begin at 0."""
+    low, high = axes.get_ylim()
+    if high - low < 1:
+        low, high = ((low + high) / 2 + side for side in (-0.5, 0.5))
+        axes.set_ylim(low, high)
+    if low > 0:
+        axes.set_ylabel(f"{axes.get_ylabel()}, axis from {low:.3g}")
+
+
 def _line_style(number: int) -> dict[str, Any]:
-    """Return colour, marker and dashes of a line: no two of the first twelve look alike."""
+    """Return colour, marker and dashes of a line: no two of the first twelve look alike.
+
+    The first lies on top. Those below have larger and hollow markers, which stay seen around it
+    where curves coincide.
+    """
     if number >= _NAMED:
         return {"color": GREY, "linewidth": 0.8, "zorder": 1}
     colours = (TEXT_COLOUR, *PALETTE)
     return {
         "color": colours[number % len(colours)],
         "marker": _MARKERS[number % len(_MARKERS)],
-        "linestyle": _DASHES[number // len(colours) % len(_DASHES)],
-        "markersize": 5,
+        "linestyle": _DASHES[number % len(_DASHES)],
+        "markersize": 5 + 2 * min(number, 3),
+        "markerfacecolor": "none" if number else colours[0],
         "linewidth": 1.6,
+        "zorder": 3 - number / 100,
     }
