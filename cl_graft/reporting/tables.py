@@ -20,7 +20,7 @@ from cl_graft.results.comparison import StrategySummary
 from cl_graft.results.formatting import latex_table, points
 from cl_graft.results.run_results import RunResult
 from cl_graft.results.strategy_statistics import Difference, Spread
-from cl_graft.runtime.escaping import for_csv, for_latex
+from cl_graft.runtime.escaping import for_csv, for_latex, for_terminal
 from cl_graft.strategies.registry import STRATEGIES
 
 __all__ = [
@@ -195,8 +195,8 @@ def as_csv(table: Table) -> str:
     """Write a table as CSV, with the words that the page shows."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(map(for_csv, table.head))
-    writer.writerows([for_csv(cell.text) for cell in row] for row in table.rows)
+    rows = [table.head, *([cell.text for cell in row] for row in table.rows)]
+    writer.writerows([for_csv(for_terminal(said)) for said in row] for row in rows)
     return text.getvalue()
 
 

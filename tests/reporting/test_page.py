@@ -189,7 +189,10 @@ def test_what_files_of_others_say_is_text_and_nothing_else(compared, tmp_path):
     page = made.page.read_text(encoding="utf-8")
     assert "\\u202egnp\\x1b[2J" in page
     assert not {"\u202e", "\x1b"} & set(page)
-    written = "".join(path.read_text(encoding="utf-8") for path in made.tables)
+    told = "".join(path.read_text(encoding="utf-8") for path in made.tables)
+    assert not {"\u202e", "\x1b"} & set(told)
+    latex = [path for path in made.tables if path.suffix == ".tex"]
+    written = "".join(path.read_text(encoding="utf-8") for path in latex)
     assert "textbackslash{}input" in written
     assert "\\input" not in written
 
