@@ -42,7 +42,7 @@ class GraftCallback(TrainerCallback):
     ``load_best_model_at_end`` is set. Beside it one copy of the base is kept on the CPU. The mean
     loss is that of the model (``model(**batch).loss``).
 
-    With a bank, name the task of each `train()` before it, and train on the rows that come back:
+    With a bank, name the task of each `train()` before it, and train on the rows that come back::
 
         callback = GraftCallback(model, bank="skills")
         for task in tasks:
