@@ -289,7 +289,7 @@ def learn_entry(
     bank: GraftBank,
     stream: TextStream,
     config: ExperimentConfig,
-    folder: Path,
+    folder: Path | str,
     metadata: TaskMetadata,
     *,
     seed: int,
@@ -316,6 +316,7 @@ def learn_entry(
     Returns:
         The plugin with the grown bank, and the score on the test rows.
     """
+    folder = Path(folder)
     label, task = stream.first_label, stream.tasks[0].task
     cache = _find_cache(folder)
     model = text_model(loaded, stream, seed=seed)
