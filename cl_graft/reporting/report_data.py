@@ -95,7 +95,9 @@ def read_report_data(folders: Sequence[Path | str]) -> ReportData:
         budget=budget,
         orders=orders if len(orders) > 1 else (),
     )
-    firsts = {run.result.strategy: run.folder for run in reversed(runs)}
+    firsts: dict[str, Path] = {}
+    for run in runs:
+        firsts.setdefault(run.result.strategy, run.folder)
     return ReportData(
         tuple(places),
         tuple(runs),

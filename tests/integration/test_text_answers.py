@@ -30,6 +30,7 @@ from cl_graft.grafts.bank import RecordedBatch
 from cl_graft.inference.task_switch import Switch
 from cl_graft.models.text_generation import split_generated
 from cl_graft.reporting.page import make_report
+from cl_graft.reporting.report_data import read_report_data
 from cl_graft.results.run_results import read_result
 from cl_graft.results.shown_answers import read_answers
 
@@ -219,5 +220,7 @@ def test_baselines_run_and_those_that_need_classes_refuse(case, tmp_path):
     compare(changed(config, {"strategies": names, "steps": 2}), out=tmp_path / "compared")
     table = (tmp_path / "compared" / "summary.md").read_text()
     assert all(name in table for name in names)
+    shown = read_report_data([tmp_path / "compared"])
+    assert [*shown.answers] == shown.strategies
     with pytest.raises(InputError, match="'lwf' needs the class of each row"):
         compare(changed(config, {"strategies": ["lwf"]}), out=tmp_path / "refused")
