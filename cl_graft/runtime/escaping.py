@@ -33,7 +33,7 @@ _JSON_CONTROLS = re.compile(
     "\ud800-\udfff\U000e0001-\U000e007f]"
 )
 """Characters that act, and that JSON may hold as they are."""
-_FORMULA = re.compile(r"[=@\t\r]|[+-](?![\d.])")
+_FORMULA = re.compile(r"[=@\t\r]|[+-](?![\d.,]+(?: ± [\d.,]+| \[[-\d., ]+\])?$)")
 """The begin of what a spreadsheet would compute."""
 _MARKDOWN = re.compile(r"[\\`*\[\]|~$]|(?<!\w)_|_(?!\w)")
 _HTML = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;"})

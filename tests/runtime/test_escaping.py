@@ -96,7 +96,15 @@ def test_latex_finds_no_command_in_a_text():
 
 
 def test_a_cell_of_a_csv_file_is_never_a_formula():
-    for text in ("=1+1", "@SUM(1)", "+cmd|' /C calc'!A0", "-x", "\t=1"):
+    for text in (
+        "=1+1",
+        "@SUM(1)",
+        "+cmd|' /C calc'!A0",
+        "-x",
+        "\t=1",
+        "-2+3+cmd|' /C calc'!A0",
+        "+1,2=3",
+    ):
         assert for_csv(text) == f"'{text}"
-    for text in ("-0.5 ± 0.1", "+3", "-.5", "a=b", "", "–"):
+    for text in ("-0.5 ± 0.1", "-1.5 [-2.0, 1,000.0]", "+3", "-.5", "a=b", "", "–"):
         assert for_csv(text) == text
