@@ -7,9 +7,8 @@ computes the logits of the answer's tokens alone.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
-from typing import Any
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import torch
 from speed_serving import Values, compute_ratios, make_bank
@@ -72,82 +71,80 @@ class TextShape(Shape):
 TEXT_SHAPES = (TextShape("gpt2"), TextShape("t5_base"))
 
 
-def text_steps(shapes: tuple[TextShape, ...], *, threads: int, repeats: int) -> Values:
+def text_steps(shapes: Sequence[TextShape], *, threads: int, repeats: int) -> Values:
     """Time a step of a region against one that trains all blocks."""
     found: Values = {}
     for shape in shapes:
-        ratios, first, second = step_ratios(
+        ratios, region, full = step_ratios(
             "region_step", "full_step", shape, threads=threads, repeats=repeats
         )
         found[f"{shape.name}_region_step/full_step"] = ratios
-        found[f"{shape.name}_region_step, seconds"] = first
-        found[f"{shape.name}_full_step, seconds"] = second
+        found[f"{shape.name}_region_step, seconds"] = region
+        found[f"{shape.name}_full_step, seconds"] = full
     return found
 
 
-def text_memory(shapes: tuple[TextShape, ...], *, threads: int, repeats: int) -> Values:
+def text_memory(shapes: Sequence[TextShape], *, threads: int, repeats: int) -> Values:
     """Measure the peak memory of a step of a region against one that trains all blocks."""
     found: Values = {}
     for shape in shapes:
-        ratios, first, second = memory_ratio(
+        ratios, region, full = memory_ratio(
             "region_step", "full_step", shape, threads=threads, repeats=repeats
         )
         found[f"{shape.name}_region_memory/full_memory"] = ratios
-        found[f"{shape.name}_region_memory, MB"] = [peak / 1e6 for peak in first]
-        found[f"{shape.name}_full_memory, MB"] = [peak / 1e6 for peak in second]
+        found[f"{shape.name}_region_memory, MB"] = [peak / 1e6 for peak in region]
+        found[f"{shape.name}_full_memory, MB"] = [peak / 1e6 for peak in full]
     return found
 
 
-def decode_mixed_batches(shapes: tuple[TextShape, ...], *, repeats: int, tasks: int = 8) -> Values:
+def decode_mixed_batches(shapes: Sequence[TextShape], *, repeats: int, tasks: int = 8) -> Values:
     """Time the decoding of a batch of several tasks against one of a single task.
 
     The heads know no token that ends an answer, so that every row is decoded to its longest.
     """
     found: Values = {}
     for shape in shapes:
-        model: Any = shape.model()
-        never = TextHead([10**9], shape.answer).state_dict()
-        bank = make_bank(shape, model, tasks, even=True, head=never)
-        server = TaskServer(Switch(model, bank))
-        prompts = replace(shape, tokens=shape.tokens - shape.answer)
-        ids, _ = super(TextShape, prompts).batch()
-        rows = torch.stack([ids, torch.ones_like(ids)], 1)
-        owners = [row * tasks // shape.rows for row in range(shape.rows)]
-
-        def answer(asked: list[int], server: Any = server, rows: Tensor = rows) -> list[Tensor]:
-            return server.answer(rows, asked)
-
-        ratios, first, second = compute_ratios(
-            lambda answer=answer, owners=owners: answer(owners),
-            lambda answer=answer, owners=owners: answer([tasks - 1] * len(owners)),
-            repeats,
-        )
+        ratios, mixed, single = _decode_mixed_batch(shape, repeats=repeats, tasks=tasks)
         found[f"{shape.name}_decoding_{tasks}_tasks/one_task"] = ratios
-        found[f"{shape.name}_decoding_{tasks}_tasks, ms"] = [1e3 * seconds for seconds in first]
-        found[f"{shape.name}_decoding_one_task, ms"] = [1e3 * seconds for seconds in second]
+        found[f"{shape.name}_decoding_{tasks}_tasks, ms"] = [1e3 * seconds for seconds in mixed]
+        found[f"{shape.name}_decoding_one_task, ms"] = [1e3 * seconds for seconds in single]
     return found
 
 
+def _decode_mixed_batch(
+    shape: TextShape, *, repeats: int, tasks: int
+) -> tuple[list[float], list[float], list[float]]:
+    """Return the ratios of the pairs, and the seconds of several tasks and of one."""
+    model = shape.model()
+    never = TextHead([10**9], shape.answer).state_dict()
+    server = TaskServer(Switch(model, make_bank(shape, model, tasks, even=True, head=never)))
+    rows, _ = shape.batch()
+    prompts = rows[:, :, : -shape.answer]
+    owners = [row * tasks // shape.rows for row in range(shape.rows)]
+    one = [tasks - 1] * shape.rows
+    return compute_ratios(
+        lambda: server.answer(prompts, owners), lambda: server.answer(prompts, one), repeats
+    )
+
+
 def _make_backbone(name: str) -> nn.Module:
+    """Return a model of transformers' own sizes, or a tiny one."""
     from transformers import GPT2Config, GPT2LMHeadModel, T5Config, T5ForConditionalGeneration
 
-    configs: dict[str, Any] = {
-        "gpt2": GPT2Config(),
-        "t5_base": T5Config(
-            d_model=768, d_ff=3072, num_layers=12, num_heads=12, decoder_start_token_id=0
-        ),
-        "tiny_gpt2": GPT2Config(
-            vocab_size=200, n_embd=48, n_layer=2, n_head=4, bos_token_id=1, eos_token_id=1
-        ),
-        "tiny_t5": T5Config(
-            vocab_size=200,
-            d_model=48,
-            d_kv=12,
-            d_ff=96,
-            num_layers=2,
-            num_heads=4,
-            decoder_start_token_id=0,
-        ),
+    if "gpt2" in name:
+        tiny = {"vocab_size": 200, "n_embd": 48, "n_layer": 2, "n_head": 4}
+        ends = {"bos_token_id": 1, "eos_token_id": 1}
+        return GPT2LMHeadModel(GPT2Config(**(tiny | ends if name == "tiny_gpt2" else {})))
+    sizes = {
+        "t5_base": {"d_model": 768, "d_ff": 3072, "num_layers": 12, "num_heads": 12},
+        "tiny_t5": {
+            "vocab_size": 200,
+            "d_model": 48,
+            "d_kv": 12,
+            "d_ff": 96,
+            "num_layers": 2,
+            "num_heads": 4,
+        },
     }
-    config = configs[name]
-    return (GPT2LMHeadModel if "gpt2" in name else T5ForConditionalGeneration)(config)
+    starts = {"decoder_start_token_id": 0}
+    return T5ForConditionalGeneration(T5Config(**sizes[name] | starts))
