@@ -30,12 +30,7 @@ from cl_graft.experiments.config import (
 from cl_graft.experiments.config.stream_settings import split_at_commas
 from cl_graft.experiments.folders import CACHE, find_run_of_bank, lock_bank
 from cl_graft.experiments.progress_reporter import ProgressReporter
-from cl_graft.experiments.schedule import (
-    choose,
-    input_settings,
-    list_schedules,
-    make_schedule,
-)
+from cl_graft.experiments.schedule import choose, input_settings, list_schedules, make_schedule
 from cl_graft.experiments.tasks import check_tasks, load_tasks
 from cl_graft.grafts.bank import GraftBank
 from cl_graft.grafts.graft import snapshot
@@ -323,8 +318,8 @@ def learn_entry(
     experience = stream.benchmark.train_stream[0]
     model.adaptation(experience)
     learnable = _learnable_task(model, stream, bank, seed=seed)
-    dense = make_schedule(config, task)
     if tuned is None:
+        found = None
         dense = choose(
             learnable,
             list_schedules(config, task),
@@ -332,9 +327,9 @@ def learn_entry(
             cache=cache,
             progress=lambda _, step, steps: reporter.phase("choose", step, steps),
         )
-        found = None
     else:
         found = {label: DenseRun(dict(tuned), snapshot(learnable.head), None, Passes())}
+        dense = make_schedule(config, task)
     inputs = StrategyInputs(
         model=model,
         stream=stream,

@@ -143,7 +143,7 @@ class TrainerBank:
 
         Args:
             model: The fine-tuned model.
-            stream: Its task, as `encode` returned it.
+            stream: The task that it learned, as `encode` returned it.
             steps: Steps that a region is trained for, where it is trained again.
             batch_size: Rows of such a step.
 
