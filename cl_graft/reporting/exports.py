@@ -20,6 +20,7 @@ from cl_graft.reporting.measure_columns import (
 from cl_graft.results.comparison import ComparisonSummary, StrategySummary
 from cl_graft.results.formatting import latex_table
 from cl_graft.results.measures import measure_name, tasks_by_metric
+from cl_graft.results.run_results import method_of
 from cl_graft.results.strategy_statistics import Ranks, Spread
 from cl_graft.runtime.escaping import for_latex
 from cl_graft.storage.files import replace_file
@@ -176,7 +177,7 @@ def find_tradeoffs(summary: ComparisonSummary) -> dict[str, Tradeoff]:
             row.bytes_per_task.mean or 0.0,
             forgets=any(one.forgetting.mean for one in (row, *row.by_metric.values())),
             # Behind a name there may stand where it was run, or with what: "ewc (first)".
-            bound=(found := STRATEGIES.get(name.split(" ")[0])) is not None and found.is_bound,
+            bound=(found := STRATEGIES.get(method_of(name))) is not None and found.is_bound,
         )
         for name, row in summary.strategies.items()
         if row.overall.mean is not None

@@ -18,7 +18,7 @@ from cl_graft.reporting.report_data import ReportData
 from cl_graft.reporting.stream_section import PUBLISHED_COLUMNS, published_rows
 from cl_graft.results.comparison import StrategySummary
 from cl_graft.results.formatting import latex_table, points
-from cl_graft.results.run_results import RunResult
+from cl_graft.results.run_results import RunResult, method_of
 from cl_graft.results.strategy_statistics import Difference, Spread
 from cl_graft.runtime.escaping import for_csv, for_latex, for_terminal
 from cl_graft.strategies.registry import STRATEGIES
@@ -179,7 +179,7 @@ def strategies(data: ReportData) -> Table:
     rows = []
     for name in data.strategies:
         first = data.results(name)[0]
-        row = STRATEGIES.get(name.split(" ")[0])
+        row = STRATEGIES.get(method_of(name))
         own = ", ".join(f"{key} {value}" for key, value in first.settings.items())
         chosen = first.tuning.get("chosen", {})
         tuned = ", ".join(f"{key} {value}" for key, value in chosen.items())

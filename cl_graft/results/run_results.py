@@ -41,6 +41,7 @@ __all__ = [
     "RunResult",
     "command",
     "machine",
+    "method_of",
     "read_bank_record",
     "read_hashes",
     "read_result",
@@ -323,6 +324,11 @@ def machine(device: torch.device) -> dict[str, Any]:
         "threads": torch.get_num_threads(),
         "device": environment(device)["device_name"] if device.type == "cuda" else device.type,
     }
+
+
+def method_of(strategy: str) -> str:
+    """Return the method of a strategy; behind it may stand where or with what it was run."""
+    return strategy.split(" ")[0]
 
 
 def command() -> str:
