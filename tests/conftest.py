@@ -32,7 +32,7 @@ _FIXTURES = {"data_dir", "models_dir"}
 def no_pictures() -> Iterator[None]:
     """Leave out the pictures at the end of a run's log: they take longer than a tiny run."""
     with pytest.MonkeyPatch.context() as patch:
-        if module := sys.modules.get("cl_graft.experiments.run"):
+        if module := sys.modules.get("cl_graft.experiments.stream_run"):
             patch.setattr(module, "draw_end", lambda *_: None)
         yield
 
@@ -49,7 +49,7 @@ def _drawing() -> Iterator[None]:
     from cl_graft.experiments.run_curves import draw_end
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("cl_graft.experiments.run.draw_end", draw_end)
+        patch.setattr("cl_graft.experiments.stream_run.draw_end", draw_end)
         yield
 
 

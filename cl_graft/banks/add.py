@@ -6,18 +6,14 @@ entries are not touched, so earlier tasks keep every bit of their answers.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
 
-import torch
-from avalanche.logging import BaseLogger
-from avalanche.training.plugins import EvaluationPlugin
-from torch import Tensor
-
 from cl_graft.banks.bank_of_run import find_bank_folder, track_change
+from cl_graft.banks.learn_entry import learn_entry, score_test_rows
 from cl_graft.banks.open_bank import OpenBank, open_bank
 from cl_graft.errors import InputError, nearest
 from cl_graft.experiments.bank_metadata import is_recorded, restore_config, task_metadata
@@ -28,36 +24,18 @@ from cl_graft.experiments.config import (
     warn_of_large_density,
 )
 from cl_graft.experiments.config.stream_settings import split_at_commas
-from cl_graft.experiments.folders import CACHE, find_run_of_bank, lock_bank
+from cl_graft.experiments.folders import lock_bank
 from cl_graft.experiments.progress_reporter import ProgressReporter
-from cl_graft.experiments.schedule import choose, input_settings, list_schedules, make_schedule
 from cl_graft.experiments.tasks import check_tasks, load_tasks
 from cl_graft.grafts.bank import GraftBank
-from cl_graft.grafts.graft import snapshot
-from cl_graft.metrics import score
-from cl_graft.models import Loaded
 from cl_graft.results.data_report import data_lines, data_report
 from cl_graft.runtime.devices import pick_device
 from cl_graft.runtime.error_context import in_phase, in_task
 from cl_graft.runtime.progress import Progress, silent
-from cl_graft.storage import append_entry, load_bank
-from cl_graft.storage.cache_folder import DirectoryCache
-from cl_graft.strategies import (
-    GraftingContinual,
-    GraftingPlugin,
-    MultiTaskText,
-    TaskMetadata,
-    text_model,
-)
+from cl_graft.storage import load_bank
 from cl_graft.strategies.benchmark import TextStream, text_stream
-from cl_graft.strategies.experience_tasks import make_learnable_task
-from cl_graft.strategies.registry import build_strategy
-from cl_graft.strategies.strategy_inputs import StrategyInputs
-from cl_graft.training.dense_run import DenseRun
-from cl_graft.training.learnable_task import LearnableTask
-from cl_graft.training.passes import Passes
 
-__all__ = ["Added", "add_task", "choose_label", "learn_entry"]
+__all__ = ["Added", "add_task", "choose_label"]
 
 
 @dataclass(frozen=True)
@@ -279,125 +257,6 @@ def choose_label(
     return known[-1].label
 
 
-def learn_entry(
-    loaded: Loaded,
-    bank: GraftBank,
-    stream: TextStream,
-    config: ExperimentConfig,
-    folder: Path | str,
-    metadata: TaskMetadata,
-    *,
-    seed: int,
-    announce: Callable[[str, int], None],
-    reporter: ProgressReporter,
-    under: tuple[str, ...] | None = None,
-    tuned: Mapping[str, Tensor] | None = None,
-) -> tuple[GraftingPlugin, float]:
-    """Train the stream's only task, append its entry to the folder, and score it on test.
-
-    Args:
-        loaded: The bank's base, which carries the entry afterwards.
-        bank: The bank.
-        stream: The task, under the label that its entry gets.
-        config: Settings of the learning.
-        folder: The bank's folder, of which the caller is the only writer.
-        metadata: Metadata of the task for its entry.
-        seed: Seed of every random choice.
-        announce: Called before the bank's index is replaced, as `track_change` gives it.
-        reporter: Reports the steps of phases.
-        under: Names of the tasks that it may build on; None means all.
-        tuned: Graftable parameters after fine-tuning elsewhere, by name; None fine-tunes here.
-
-    Returns:
-        The plugin with the grown bank, and the score on the test rows.
-    """
-    folder = Path(folder)
-    label, task = stream.first_label, stream.tasks[0].task
-    cache = _find_cache(folder)
-    model = text_model(loaded, stream, seed=seed)
-    experience = stream.benchmark.train_stream[0]
-    model.adaptation(experience)
-    learnable = _learnable_task(model, stream, bank, seed=seed)
-    if tuned is None:
-        found = None
-        dense = choose(
-            learnable,
-            list_schedules(config, task),
-            seed=seed,
-            cache=cache,
-            progress=lambda _, step, steps: reporter.phase("choose", step, steps),
-        )
-    else:
-        found = {label: DenseRun(dict(tuned), snapshot(learnable.head), None, Passes())}
-        dense = make_schedule(config, task)
-    inputs = StrategyInputs(
-        model=model,
-        stream=stream,
-        **input_settings(
-            config,
-            {label: dense},
-            seed=seed,
-            may_build_on={} if under is None else {label: under},
-        ),
-        evaluator=EvaluationPlugin(loggers=[BaseLogger()]),
-        plugins=(reporter,),
-        metadata={label: metadata},
-        identity=bank.base,
-        bank=bank,
-        cache=cache,
-        dense=found,
-        on_entry=lambda grown: append_entry(grown, folder, announce=announce),
-        progress=reporter.phase,
-    )
-    strategy = cast(GraftingContinual, build_strategy("grafting", inputs))
-    reporter.steps = dense.steps
-    with in_phase("region training"):
-        strategy.train(experience)
-    return strategy.grafting, _score_model(model, stream, batch=config.training.eval_batch)
-
-
-def _find_cache(bank: Path) -> DirectoryCache | None:
-    """Return the cache that the run of a bank has, which keeps its dense runs and rankings."""
-    run = find_run_of_bank(bank)
-    place = run.parent.parent / CACHE if run else None
-    return DirectoryCache(place) if place is not None and place.is_dir() else None
-
-
-def _learnable_task(
-    model: MultiTaskText, stream: TextStream, bank: GraftBank, *, seed: int
-) -> LearnableTask:
-    return make_learnable_task(
-        model,
-        stream.benchmark.train_stream[0],
-        label=stream.first_label,
-        criterion=stream.criterion,
-        base=bank.base.fingerprint,
-        device=model.task_model.device,
-        dev=stream.benchmark.valid_stream[0],
-        metric=stream.tasks[0].task.scored_by,
-        seed=seed,
-    )
-
-
 def _score_entry(opened: OpenBank, stream: TextStream, position: int, *, batch: int) -> float:
     """Score an entry of a bank on the test rows of the stream's only task."""
-    return _test_score(lambda rows: opened.logits(rows, position), stream, batch=batch)
-
-
-def _score_model(model: MultiTaskText, stream: TextStream, *, batch: int) -> float:
-    """Score a model as it is on the test rows of the stream's only task."""
-    task_model = model.task_model.eval()
-
-    def answer(rows: Tensor) -> Tensor:
-        with torch.no_grad():
-            return task_model(rows.to(task_model.device), stream.first_label).cpu()
-
-    return _test_score(answer, stream, batch=batch)
-
-
-def _test_score(answer: Callable[[Tensor], Tensor], stream: TextStream, *, batch: int) -> float:
-    encoded = stream.tasks[0]
-    inputs, targets = encoded.splits["test"]
-    with in_phase("evaluation"):
-        logits = torch.cat([answer(rows) for rows in inputs.split(batch)])
-    return score(logits, targets, encoded.scored_by)
+    return score_test_rows(lambda rows: opened.logits(rows, position), stream, batch=batch)

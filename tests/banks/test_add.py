@@ -146,7 +146,7 @@ def test_an_addition_that_is_killed_once_its_entry_is_listed_is_done_when_it_is_
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr("cl_graft.banks.add._test_score", killed)
+        patched.setattr("cl_graft.banks.learn_entry.score_test_rows", killed)
         with pytest.raises(KeyboardInterrupt):
             add_task(bank, "paraphrase")
     before = file_hashes(bank)
