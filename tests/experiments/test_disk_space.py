@@ -13,7 +13,7 @@ from stored_banks import content
 from cl_graft.banks.add import add_task
 from cl_graft.errors import CannotWrite, DivergedError, InUse
 from cl_graft.experiments import disk_space
-from cl_graft.experiments import run as run_module
+from cl_graft.experiments import stream_run
 from cl_graft.experiments.comparison.compare import compare
 from cl_graft.experiments.run import run, run_folder
 from cl_graft.experiments.run_curves import draw_end
@@ -54,7 +54,7 @@ def test_what_a_run_writes_is_no_more_than_what_was_asked_for(
         asked.update(needs=sum(needs.values()), cache=cache)
 
     monkeypatch.setattr(disk_space, "check_disk_space", look)
-    monkeypatch.setattr(run_module, "draw_end", draw_end)
+    monkeypatch.setattr(stream_run, "draw_end", draw_end)
     run(one_task, strategy=strategy, seed=0, out=tmp_path)
     written = sum(len(data) for data in content(run_folder(tmp_path, strategy, 0)).values())
     assert written <= asked["needs"] <= 10 * written + 500_000
