@@ -12,8 +12,7 @@ from stored_banks import content
 
 from cl_graft.banks.add import add_task
 from cl_graft.errors import CannotWrite, DivergedError, InUse
-from cl_graft.experiments import disk_space
-from cl_graft.experiments import stream_run
+from cl_graft.experiments import disk_space, stream_run
 from cl_graft.experiments.comparison.compare import compare
 from cl_graft.experiments.run import run, run_folder
 from cl_graft.experiments.run_curves import draw_end
