@@ -8,8 +8,9 @@ from dataclasses import dataclass
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.text import Annotation
 
-from cl_graft.figures.style import GREY, PALETTE, figure_style
+from cl_graft.figures.style import GREY, PALETTE, figure_style, mark_parts
 
 __all__ = ["Tradeoff", "memory_frontier", "on_frontier"]
 
@@ -99,25 +100,14 @@ def memory_frontier(
     beside = max(0.05 * (last - first), _BESIDE)
     first, last = first - beside, last + beside
     axes.set_xlim(10**first, 10 ** (last + _ROOM * (last - first)))
-    for kind, (marker, colour, face) in _MARKERS.items():
-        own = {name: point for name, point in points.items() if point.kind == kind}
-        if own:
-            axes.errorbar(
-                [places[name] for name in own],
-                [100 * point.accuracy for point in own.values()],
-                yerr=[100 * (point.sd or 0.0) for point in own.values()],
-                fmt=marker,
-                color=colour,
-                markerfacecolor=face,
-                ecolor=GREY,
-                elinewidth=0.8,
-                label=kind,
-            )
+    _draw_points(axes, places, points)
     if front := on_frontier({n: p for n, p in points.items() if p.kind == "forgets nothing"}):
         xs = [places[name] for name in front]
         ys = [100 * points[name].accuracy for name in front]
         axes.step(xs, ys, where="post", color=PALETTE[0], alpha=0.5, label="frontier of these")
-    _name(axes, places, points, line=_LINE / height)
+    said = _name(axes, places, points, line=_LINE / height)
+    for number, name in enumerate(points):
+        mark_parts(number, {"name": said[name], "leader": said[name].arrow_patch})
     axes.set_xlabel("bytes that a task adds")
     axes.set_ylabel(f"{measure} at the end (%)")
     axes.set_title(title)
@@ -126,9 +116,28 @@ def memory_frontier(
     return figure
 
 
+def _draw_points(axes: Axes, places: Mapping[str, float], points: Mapping[str, Tradeoff]) -> None:
+    """Draw each method's point and its standard deviation, kind after kind."""
+    for kind, (marker, colour, face) in _MARKERS.items():
+        own = [name for name, point in points.items() if point.kind == kind]
+        for name in own:
+            dot, _, bars = axes.errorbar(
+                [places[name]],
+                [100 * points[name].accuracy],
+                yerr=[100 * (points[name].sd or 0.0)],
+                fmt=marker,
+                color=colour,
+                markerfacecolor=face,
+                ecolor=GREY,
+                elinewidth=0.8,
+                label=kind if name == own[0] else None,
+            )
+            mark_parts([*points].index(name), {"mark": dot, "spread": bars[0]})
+
+
 def _name(
     axes: Axes, places: Mapping[str, float], points: Mapping[str, Tradeoff], *, line: float
-) -> None:
+) -> dict[str, Annotation]:
     """Write the names beside the points, moved down where two would overlap.
 
     Args:
@@ -136,7 +145,11 @@ def _name(
         places: Place of each point from left to right.
         points: The points.
         line: Share of the picture's height that a name takes.
+
+    Returns:
+        The name of each method.
     """
+    said: dict[str, Annotation] = {}
     low, high = axes.get_ylim()
     left, right = (math.log10(x) for x in axes.get_xlim())
     taken: list[tuple[float, float, float]] = []  # where a name begins, ends, and its height
@@ -147,7 +160,7 @@ def _name(
         while any(b < end and begin < e and abs(height - h) < line for b, e, h in taken):
             height -= line / 4
         taken.append((begin, end, height))
-        axes.annotate(
+        said[name] = axes.annotate(
             name,
             (places[name], 100 * points[name].accuracy),
             (begin, height),
@@ -156,3 +169,4 @@ def _name(
             va="center",
             arrowprops={"arrowstyle": "-", "color": GREY, "linewidth": 0.4},
         )
+    return said

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from matplotlib.figure import Figure
 
-from cl_graft.figures.style import PALETTE, figure_style
+from cl_graft.figures.style import PALETTE, figure_style, mark_parts
 
 __all__ = ["cliques", "rank_diagram"]
 
@@ -33,16 +33,21 @@ def rank_diagram(ranks: Mapping[str, float], difference: float, *, title: str = 
     figure = Figure(figsize=(7, 1.3 + _LINE * len(ordered)))
     axes = figure.subplots()
     places = range(len(ordered))
-    axes.plot([rank for _, rank in ordered], places, "o")
-    for place, (_, rank) in enumerate(ordered):
-        axes.annotate(f"{rank:.2f}", (rank, place), (6, 0), textcoords="offset points", va="center")
+    axes.set_yticks(places, [name for name, _ in ordered])
+    names = axes.get_yticklabels()
+    for place, (name, rank) in enumerate(ordered):
+        (dot,) = axes.plot([rank], [place], "o", color=PALETTE[0])
+        said = axes.annotate(
+            f"{rank:.2f}", (rank, place), (6, 0), textcoords="offset points", va="center"
+        )
+        parts = {"mark": dot, "value": said, "name": names[place]}
+        mark_parts([*ranks].index(name), parts)
     bars, apart = cliques([rank for _, rank in ordered], difference), _APART * len(ordered)
     for number, (first, last) in enumerate(bars):
         # Upright, a column each: they may overlap, and every line between their ends belongs.
         axes.plot(
             [1 - apart * (len(bars) - number)] * 2, [first, last], color=PALETTE[4], linewidth=4
         )
-    axes.set_yticks(places, [name for name, _ in ordered])
     axes.set_ylim(len(ordered) - 0.5, -0.5)
     axes.set_xlim(1 - apart * (len(bars) + 1), max(len(ordered) + 0.9, 1.08 * len(ordered)))
     axes.set_xticks(range(1, len(ordered) + 1, 1 + len(ordered) // _TICKS))

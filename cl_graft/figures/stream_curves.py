@@ -12,7 +12,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import NullFormatter
 
-from cl_graft.figures.style import GREY, PALETTE, TEXT_COLOUR, figure_style
+from cl_graft.figures.style import GREY, PALETTE, TEXT_COLOUR, figure_style, mark_parts
 
 __all__ = ["Curve", "cost_bars", "mean_known", "stream_curves", "write_plain_ticks"]
 
@@ -62,26 +62,33 @@ def stream_curves(
     axes = figure.subplots()
     places = range(len(tasks))
     every = math.ceil(len(tasks) / _TICKS)
+    named: list[int] = []
     for number, (name, curve) in enumerate(found.items()):
         style = _line_style(number)
         points = [(x, 100 * y) for x, y in zip(places, curve.middle, strict=True) if y is not None]
         if not points:
             continue
         label = name if number < _NAMED else None
-        axes.plot(*zip(*points, strict=True), label=label, markevery=every, **style)
+        named += [number] if label else []
+        (line,) = axes.plot(*zip(*points, strict=True), label=label, markevery=every, **style)
+        mark_parts(number, {"mark": line})
         band = [(x, ends) for x, ends in zip(places, curve.spread, strict=True) if ends]
         if band and number < _NAMED:
             low, high = zip(*((100 * a, 100 * b) for _, (a, b) in band), strict=True)
-            axes.fill_between(
-                [x for x, _ in band], low, high, color=style["color"], alpha=0.15, lw=0
+            places_of_band = [x for x, _ in band]
+            area = axes.fill_between(
+                places_of_band, low, high, color=style["color"], alpha=0.15, lw=0
             )
+            mark_parts(number, {"band": area})
     axes.set_xticks(
         places[::every], tasks[::every], rotation=30, ha="right", rotation_mode="anchor"
     )
     axes.set(title=title, xlabel="after learning", ylabel=measure)
     _mark_range(axes)
     axes.grid(axis="y")
-    figure.legend(loc="outside lower center", ncols=3)
+    legend = figure.legend(loc="outside lower center", ncols=3)
+    for number, key, text in zip(named, legend.legend_handles, legend.get_texts(), strict=True):
+        mark_parts(number, {"key": key, "name": text})
     return figure
 
 
@@ -91,14 +98,18 @@ def cost_bars(
 ) -> Figure:
     """Draw one number a strategy as horizontal bars, with the number beside each."""
     known = {name: value for name, value in values.items() if value is not None}
+    numbers = [number for number, value in enumerate(values.values()) if value is not None]
     figure = Figure(figsize=(6.4, 1.2 + 0.3 * len(known)))
     axes = figure.subplots()
     places = range(len(known))
-    axes.barh(places, list(known.values()), height=0.62)
-    for place, value in zip(places, known.values(), strict=True):
-        axes.annotate(f"{value:,.3g}" if value < 1000 else f"{value:,.0f}", (value, place), (4, 0),
-                      textcoords="offset points", va="center", fontsize="small")  # fmt: skip
+    bars = axes.barh(places, list(known.values()), height=0.62)
     axes.set_yticks(places, list(known))
+    names = axes.get_yticklabels()
+    for number, place, value in zip(numbers, places, known.values(), strict=True):
+        text = f"{value:,.3g}" if value < 1000 else f"{value:,.0f}"
+        said = axes.annotate(text, (value, place), (4, 0), textcoords="offset points", va="center",
+                             fontsize="small")  # fmt: skip
+        mark_parts(number, {"mark": bars[place], "value": said, "name": names[place]})
     axes.invert_yaxis()
     if logarithmic and min(known.values(), default=0) > 0:
         axes.set_xscale("log")

@@ -7,12 +7,13 @@ its text and axes have a colour that a page can replace by that of its own text.
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
 import matplotlib
 import numpy as np
+from matplotlib.artist import Artist
 from matplotlib.figure import Figure
 
 __all__ = [
@@ -22,6 +23,7 @@ __all__ = [
     "PALETTE",
     "TEXT_COLOUR",
     "figure_style",
+    "mark_parts",
     "png",
     "svg",
     "switch_off_empty_panels",
@@ -64,6 +66,7 @@ _STYLE: dict[Any, Any] = {
     "font.sans-serif": ["DejaVu Sans"],
     "font.size": 10,
     "image.interpolation": "none",
+    "path.simplify": False,  # a page finds the points of a line by their number
     "legend.frameon": False,
     "legend.fontsize": "small",
     "svg.fonttype": "none",
@@ -96,6 +99,19 @@ def svg(figure: Figure) -> str:
     no_metadata = dict.fromkeys(("Creator", "Date", "Format", "Type"))
     figure.savefig(content, format="svg", facecolor="none", metadata=no_metadata)
     return content.getvalue()
+
+
+def mark_parts(number: int, parts: Mapping[str, Artist | None]) -> None:
+    """Give what is drawn of one method ids, by which a page shows and hides it.
+
+    Args:
+        number: Place of the method among those that the figure was given, from 0.
+        parts: What is drawn, by kind: a page says the values of a ``"mark"`` where one points at
+            it. The id is ``part<number>-<kind>``.
+    """
+    for kind, part in parts.items():
+        if part is not None:
+            part.set_gid(f"part{number}-{kind}")
 
 
 def switch_off_empty_panels(grid: np.ndarray, filled: int) -> None:

@@ -43,7 +43,8 @@ def answer_tables(data: ReportData, *, with_text: bool) -> tuple[tuple[str, Tabl
 def _counts(data: ReportData) -> Table:
     rows = [
         (
-            Cell(f"{strategy}, {task}"),
+            Cell(strategy),
+            Cell(task),
             _count(_right_then(found), len(found.shown)),
             _count(sum(one.is_right for one in found.shown), len(found.shown)),
             _count(_changed(found), len(found.shown)),
@@ -52,7 +53,7 @@ def _counts(data: ReportData) -> Table:
         for strategy, tasks in data.answers.items()
         for task, found in tasks.items()
     ]
-    head = ("strategy, task", "right when learned", "right at the end", "changed since")
+    head = ("strategy", "task", "right when learned", "right at the end", "changed since")
     return Table(
         "Generated answers to the first test rows",
         (*head, "test rows with the same bits"),
@@ -74,7 +75,13 @@ def _texts(data: ReportData) -> Iterator[tuple[str, Table]]:
                 for one in found.shown
             ]
             head = ("input", "right answers", "answer when learned", "at the end", "is it right?")
-            table = Table(f"{task}, answers of {strategy}", head, tuple(rows), sortable=False)
+            table = Table(
+                f"{task}, answers of {strategy}",
+                head,
+                tuple(rows),
+                sortable=False,
+                strategy=strategy,
+            )
             yield f"answers-{place}-{number}", table
 
 

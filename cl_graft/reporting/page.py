@@ -80,8 +80,9 @@ def make_report(
     _refuse_links(out, [Path(folder) for folder in folders])
     sections = make_sections(data, with_text=with_text)
     with only_writer(out), only_writer(out / "figures"), only_writer(out / "tables"):
-        drawn, figures = _figures(sections, out / "figures")
-        page = _page(data, sections, drawn).encode()
+        places = {name: place for place, name in enumerate(data.strategies)}
+        drawn, figures = _figures(sections, out / "figures", places)
+        page = _page(data, sections, drawn, places).encode()
         tables = _tables(sections, out / "tables")
         replace_file(out / PAGE, page)
     names, runs = tuple(data.strategies), len(data.runs)
@@ -99,23 +100,44 @@ def _refuse_links(out: Path, runs: Sequence[Path]) -> None:
             )
 
 
-def _figures(sections: Sequence[Section], folder: Path) -> tuple[dict[str, str], tuple[Path, ...]]:
-    """Draw all figures: for the page, by name, and as files."""
+def _figures(
+    sections: Sequence[Section], folder: Path, places: Mapping[str, int]
+) -> tuple[dict[str, str], tuple[Path, ...]]:
+    """Draw all figures: for the page, by name, and, but for those of one seed, as files."""
     drawn: dict[str, str] = {}
     made: list[Path] = []
-    for section in sections:
-        for picture in section.pictures:
-            text = svg(picture.figure)
-            drawn[picture.name] = _inline(text, picture)
-            for suffix, content in (("svg", text.encode()), ("png", png(picture.figure))):
-                made.append(folder / f"{picture.name}.{suffix}")
-                replace_file(made[-1], content)
+    for picture in (picture for section in sections for picture in section.pictures):
+        text = svg(picture.figure)
+        drawn[picture.name] = _inline(text, picture, places)
+        for suffix, content in (("svg", text.encode()), ("png", png(picture.figure))):
+            made.append(folder / f"{picture.name}.{suffix}")
+            replace_file(made[-1], content)
+    for picture in (picture for view in _seed_views(sections) for picture in view.pictures):
+        drawn[picture.name] = _inline(svg(picture.figure), picture, places)
     return drawn, tuple(made)
 
 
-def _inline(text: str, picture: Picture) -> str:
-    """Return an SVG for the inside of a page: ids of its own, and text in the page's colour."""
+def _seed_views(sections: Sequence[Section]) -> list[Section]:
+    return [view for section in sections for _, view in section.seeds]
+
+
+def _inline(text: str, picture: Picture, places: Mapping[str, int]) -> str:
+    """Return an SVG for the inside of a page: ids of its own, and text in the page's colour.
+
+    What belongs to a strategy says which, and what is a mark says its values.
+    """
     text = text[text.index("<svg") :].replace(TEXT_COLOUR, "currentColor")
+    names = [*picture.marks]
+
+    def name(found: re.Match[str]) -> str:
+        own = names[int(found["number"])]
+        group = f'{found[1]} data-strategy="{places[own]}">'
+        if found["kind"] != "mark":
+            return group
+        said = "\n".join(escape(for_terminal(line)) for line in (own, *picture.marks[own]))
+        return f"{group}<title>{said}</title>"
+
+    text = re.sub(r'(<g id="part(?P<number>\d+)-(?P<kind>\w+)")>', name, text)
     text = re.sub(r'(\bid="|url\(#|href="#)', rf"\g<1>{picture.name}-", text)
     label = f'role="img" aria-label="{escape(picture.title)}"'
     width = 96 * picture.figure.get_figwidth()
@@ -123,10 +145,11 @@ def _inline(text: str, picture: Picture) -> str:
 
 
 def _tables(sections: Sequence[Section], folder: Path) -> tuple[Path, ...]:
-    named = [pair for section in sections for pair in section.tables]
+    everything = [*sections, *_seed_views(sections)]
+    named = [pair for section in everything for pair in section.tables]
     named += [
         (picture.name, picture.table)
-        for section in sections
+        for section in everything
         for picture in section.pictures
         if picture.table is not None
     ]
@@ -143,7 +166,12 @@ def _csv_link(table: Table) -> str:
     return f"data:text/csv;charset=utf-8,{quote(as_csv(table))}"
 
 
-def _page(data: ReportData, sections: Sequence[Section], drawn: Mapping[str, str]) -> str:
+def _page(
+    data: ReportData,
+    sections: Sequence[Section],
+    drawn: Mapping[str, str],
+    places: Mapping[str, int],
+) -> str:
     here = files("cl_graft.reporting")
     style, script, page = (
         here.joinpath(f"page.{suffix}").read_text(encoding="utf-8")
@@ -170,6 +198,8 @@ def _page(data: ReportData, sections: Sequence[Section], drawn: Mapping[str, str
         subtitle=subtitle,
         sections=sections,
         drawn=drawn,
+        places=places,
+        seeds=summary.seeds if any(section.seeds for section in sections) else [],
         csv_link=_csv_link,
         style=style,
         script=script,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 from matplotlib.figure import Figure
 
@@ -61,12 +61,17 @@ class Picture:
         title: Sentence on what the figure shows; screen readers say it.
         figure: The figure.
         table: Numbers of the figure; None where they stand elsewhere.
+        strategy: The strategy that it is of alone, if it is of one.
+        marks: By strategy, in the order in which the figure was given them, what is said of each
+            point of its line, or of its bar, where one points at it.
     """
 
     name: str
     title: str
     figure: Figure
     table: Table | None = None
+    strategy: str = ""
+    marks: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     @property
     def wide(self) -> bool:
@@ -86,6 +91,7 @@ def draw_rank_diagram(found: Ranks) -> Picture:
             ("strategy", "rank"),
             tuple((Cell(n), Cell(f"{r:.2f}", r)) for n, r in found.ranks.items()),
         ),
+        marks={name: (f"average rank {rank:.2f}",) for name, rank in found.ranks.items()},
     )
 
 
@@ -98,8 +104,8 @@ def draw_matrices(data: ReportData) -> Iterator[Picture]:
         over = f", mean of {len(results)} runs" if len(results) > 1 else ""
         title = f"{name}: score on each task (columns) after learning each (rows){over}"
         figure = r_matrix_heatmap(R, tasks, title=f"R of {name}", score_name="score")
-        numbers = _matrix_table(R, tasks, title, corner="after")
-        yield Picture(f"R-{_file(name)}", title, figure, numbers)
+        numbers = _matrix_table(R, tasks, title, corner="after", strategy=name)
+        yield Picture(f"R-{_file(name)}", title, figure, numbers, strategy=name)
 
 
 def draw_overlaps(data: ReportData) -> Iterator[Picture]:
@@ -110,8 +116,8 @@ def draw_overlaps(data: ReportData) -> Iterator[Picture]:
             continue
         title = f"{name}: share of region j (columns) that region i (rows) holds, too"
         figure = overlap_heatmap(first.overlap, first.tasks, title=f"Overlap of {name}")
-        numbers = _matrix_table(first.overlap, first.tasks, title, corner="region i")
-        yield Picture(f"overlap-{_file(name)}", title, figure, numbers)
+        numbers = _matrix_table(first.overlap, first.tasks, title, corner="region i", strategy=name)
+        yield Picture(f"overlap-{_file(name)}", title, figure, numbers, strategy=name)
 
 
 def disjoint_strategies(data: ReportData) -> list[str]:
@@ -151,7 +157,8 @@ def draw_curve(
     if len(tasks) <= _MOST_IN_TABLES:
         numbers = Table(f"{title}, in points", ("strategy", *tasks), cells)
     figure = stream_curves(found, tasks, title=title, measure=measure)
-    yield Picture(f"curve-{name}", title, figure, numbers)
+    marks = {strategy: _curve_points(curve, tasks) for strategy, curve in found.items()}
+    yield Picture(f"curve-{name}", title, figure, numbers, marks=marks)
 
 
 def draw_reliability(result: RunResult, *, name: str, runs: int) -> Picture:
@@ -167,7 +174,8 @@ def draw_reliability(result: RunResult, *, name: str, runs: int) -> Picture:
         title += f", seed {result.seed}"
     bins = {task: ReliabilityBins.from_lists(own) for task, own in result.reliability.items()}
     figure = reliability_panels(bins, title=f"Reliability of {name}")
-    return Picture(f"reliability-{_file(name)}", title, figure, _bin_table(result))
+    numbers = replace(_bin_table(result), strategy=name)
+    return Picture(f"reliability-{_file(name)}", title, figure, numbers, strategy=name)
 
 
 def draw_anatomies(data: ReportData) -> Iterator[Picture]:
@@ -175,7 +183,8 @@ def draw_anatomies(data: ReportData) -> Iterator[Picture]:
     for name, found in data.anatomies.items():
         title = f"{name}: share of the weights of each layer and module in each task's region"
         figure = anatomy_panels(found, title=f"Regions of {name}")
-        yield Picture(f"anatomy-{_file(name)}", title, figure, _layer_table(found, title))
+        numbers = replace(_layer_table(found, title), strategy=name)
+        yield Picture(f"anatomy-{_file(name)}", title, figure, numbers, strategy=name)
 
 
 def draw_costs(data: ReportData) -> Iterator[Picture]:
@@ -185,7 +194,11 @@ def draw_costs(data: ReportData) -> Iterator[Picture]:
         title = f"{overall[0].upper()}{overall[1:]} against the bytes that a task adds"
         figure = memory_frontier(tradeoffs, title=title, measure=overall)
         write_plain_ticks(figure.axes[0])
-        yield Picture("frontier", title, figure)
+        marks = {
+            n: (f"{overall} {points(one.accuracy)}, {one.bytes:,.0f} bytes a task",)
+            for n, one in tradeoffs.items()
+        }
+        yield Picture("frontier", title, figure, marks=marks)
     kinds = {
         "bytes-a-task": ("bytes_per_task", "What a task adds to what must be stored", "bytes"),
         "passes": ("forward_backward", "Rows that went forward and backward", "rows"),
@@ -194,15 +207,31 @@ def draw_costs(data: ReportData) -> Iterator[Picture]:
     for name, (measure, title, unit) in kinds.items():
         values = {s: getattr(row, measure).mean for s, row in data.summary.strategies.items()}
         figure = cost_bars(values, title=title, unit=unit, logarithmic=unit == "bytes")
-        yield Picture(f"cost-{name}", title, figure)
+        marks = {s: () if v is None else (f"{v:,.5g} {unit}",) for s, v in values.items()}
+        yield Picture(f"cost-{name}", title, figure, marks=marks)
 
 
 def _matrix_table(
-    cells: Sequence[Sequence[float | None]], tasks: Sequence[str], title: str, *, corner: str
+    cells: Sequence[Sequence[float | None]],
+    tasks: Sequence[str],
+    title: str,
+    *,
+    corner: str,
+    strategy: str,
 ) -> Table | None:
     if len(tasks) > _MOST_IN_TABLES:
         return None
-    return tables.matrix(cells, tasks, caption=title, corner=corner)
+    return tables.matrix(cells, tasks, caption=title, corner=corner, strategy=strategy)
+
+
+def _curve_points(curve: Curve, tasks: Sequence[str]) -> list[str]:
+    """Say the value at each point of a curve, and its range over runs."""
+    said: list[str] = []
+    for task, value, ends in zip(tasks, curve.middle, curve.spread, strict=True):
+        if value is not None:
+            over = f" ({points(ends[0])} to {points(ends[1])} over runs)" if ends else ""
+            said.append(f"after {task}: {points(value)}{over}")
+    return said
 
 
 def _bin_table(result: RunResult) -> Table:

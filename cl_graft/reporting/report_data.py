@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import mean
 from typing import Any
@@ -56,6 +56,20 @@ class ReportData:
     def strategies(self) -> list[str]:
         """Names of the strategies, in the order of the comparison."""
         return list(self.summary.strategies)
+
+    def of_seed(self, seed: int) -> ReportData:
+        """Return the data with the runs of one seed alone."""
+        whole = self.summary
+        runs = tuple(run for run in self.runs if run.result.seed == seed)
+        summary = summarize(
+            [run.result for run in runs],
+            [failure for failure in whole.failed if failure.seed == seed],
+            config=whole.config,
+            started_by=whole.command,
+            budget=whole.budget,
+            orders=whole.orders,
+        )
+        return replace(self, runs=runs, summary=summary)
 
 
 def read_report_data(folders: Sequence[Path | str]) -> ReportData:

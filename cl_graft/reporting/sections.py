@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 import shlex
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from functools import partial
 
 from cl_graft.figures.style import MOST_PANELS
@@ -37,6 +38,9 @@ from cl_graft.results.run_results import RunResult
 
 __all__ = ["Section", "make_sections"]
 
+_MOST_SEEDS = 5
+"""Seeds up to which each can be looked at alone: more would make the page too large."""
+
 
 @dataclass(frozen=True)
 class Section:
@@ -50,6 +54,8 @@ class Section:
         pictures: Pictures after the tables.
         lines: Items of a list after the pictures.
         code: Commands after the list, each with what it does.
+        seeds: Tables and pictures of the runs of one seed each, which the page shows in place of
+            those of all runs where that seed is picked.
     """
 
     name: str
@@ -59,6 +65,7 @@ class Section:
     pictures: tuple[Picture, ...] = ()
     lines: tuple[str, ...] = ()
     code: tuple[tuple[str, str], ...] = ()
+    seeds: tuple[tuple[int, Section], ...] = ()
 
 
 def make_sections(data: ReportData, *, with_text: bool = False) -> list[Section]:
@@ -70,10 +77,10 @@ def make_sections(data: ReportData, *, with_text: bool = False) -> list[Section]
     """
     made = (
         Section("verdict", "In short", tuple(write_verdict(data))),
-        _comparison(data),
+        _with_seeds(_comparison, data),
         _stream(data),
-        _matrices(data),
-        _along(data),
+        _with_seeds(_matrices, data),
+        _with_seeds(_along, data),
         _answers(data, with_text=with_text),
         _calibration(data),
         _anatomy(data),
@@ -89,12 +96,47 @@ def make_sections(data: ReportData, *, with_text: bool = False) -> list[Section]
     return [section for section in made if section is not None]
 
 
+def _with_seeds(make: Callable[[ReportData], Section | None], data: ReportData) -> Section | None:
+    """Make a section of all runs, and of those of each seed if there are several."""
+    section, seeds = make(data), data.summary.seeds
+    if section is None or not 1 < len(seeds) <= _MOST_SEEDS:
+        return section
+    made = ((seed, make(data.of_seed(seed))) for seed in seeds)
+    own = tuple((seed, _name_seed(view, seed)) for seed, view in made if view is not None)
+    return replace(section, seeds=own)
+
+
+def _name_seed(view: Section, seed: int) -> Section:
+    """Name a seed's tables and pictures after it; a picture of one strategy is its table alone."""
+    numbers = tuple(
+        (picture.name, picture.table)
+        for picture in view.pictures
+        if picture.strategy and picture.table is not None
+    )
+    named = tuple(
+        (f"{name}-seed{seed}", replace(table, caption=f"Seed {seed}: {table.caption}"))
+        for name, table in (*view.tables, *numbers)
+    )
+    pictures = tuple(
+        replace(
+            picture,
+            name=f"{picture.name}-seed{seed}",
+            title=f"Seed {seed}: {picture.title}",
+            table=picture.table
+            and replace(picture.table, caption=f"Seed {seed}: {picture.table.caption}"),
+        )
+        for picture in view.pictures
+        if not picture.strategy
+    )
+    return Section(view.name, view.title, tables=named, pictures=pictures)
+
+
 def _comparison(data: ReportData) -> Section:
     summary, names = data.summary, data.strategies
     text = [
         f"{len(names)} {'strategy' if len(names) == 1 else 'strategies'}, "
-        f"{len(summary.tasks)} tasks, {len(data.runs)} runs. The best value of a column is "
-        "bold and marked ★. A heading sorts the table."
+        f"{len(summary.tasks)} tasks, {len(data.runs)} runs. The best value of a column, of all "
+        "strategies, is bold and marked ★. A heading sorts the table."
     ]
     text += summary_notes(summary) or [_metrics(data.runs[0].result)]
     few = max(len({r.seed for r in data.results(name)}) for name in names) < LEAST_SAMPLES

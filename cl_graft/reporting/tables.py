@@ -51,28 +51,34 @@ class Cell:
         text: Text of the cell.
         value: Number that it is sorted by; None comes last.
         best: Whether it is the best of its column.
+        share: How dark the cell is shaded, in [0, 1]; None leaves it as the page.
     """
 
     text: str
     value: float | None = None
     best: bool = False
+    share: float | None = None
 
 
 @dataclass(frozen=True)
 class Table:
     """A table; the first cell of a row names it.
 
+    Rows of a table whose first column is ``"strategy"`` are shown and hidden with that strategy.
+
     Attributes:
         caption: Sentence on what the table shows.
         head: Names of the columns.
         rows: Cells, row by row.
         sortable: Whether its rows may change places.
+        strategy: The strategy that it is of alone, if it is of one.
     """
 
     caption: str
     head: tuple[str, ...]
     rows: tuple[tuple[Cell, ...], ...]
     sortable: bool = True
+    strategy: str = ""
 
 
 def comparison(data: ReportData) -> Table:
@@ -157,14 +163,19 @@ def costs(data: ReportData) -> Table:
 
 
 def matrix(
-    cells: Sequence[Sequence[float | None]], names: Sequence[str], *, caption: str, corner: str
+    cells: Sequence[Sequence[float | None]],
+    names: Sequence[str],
+    *,
+    caption: str,
+    corner: str,
+    strategy: str = "",
 ) -> Table:
-    """Write a matrix of fractions in points, a row and a column a name."""
+    """Write a matrix of fractions in points, a row and a column a name, the largest darkest."""
     rows = tuple(
-        (Cell(name), *(Cell(points(value), value) for value in row))
+        (Cell(name), *(Cell(points(value), value, share=value and max(0, value)) for value in row))
         for name, row in zip(names, cells, strict=False)
     )
-    return Table(caption, (corner, *names), rows, sortable=False)
+    return Table(caption, (corner, *names), rows, sortable=False, strategy=strategy)
 
 
 def published(results: Sequence[PublishedResult]) -> Table:

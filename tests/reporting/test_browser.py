@@ -82,6 +82,7 @@ def test_words_of_a_figure_are_at_least_7_pixels_high_and_inside_it(opened):
     found = opened.evaluate(
         """() => [...document.querySelectorAll("figure svg")].flatMap((svg) => {
           const frame = svg.getBoundingClientRect();
+          if (!frame.width) return [];  // of a seed that is not picked
           return [...svg.querySelectorAll("text")].map((text) => {
             const box = text.getBoundingClientRect();
             const scale = frame.width / svg.viewBox.baseVal.width;
@@ -102,6 +103,71 @@ def test_the_numbers_of_a_figure_unfold_by_keyboard(opened):
     summary.focus()
     opened.keyboard.press("Enter")
     assert opened.locator("#matrices details table").first.is_visible()
+
+
+def test_unpicked_strategies_leave_tables_and_figures_by_keyboard(opened):
+    opened.locator("#filter summary").focus()
+    opened.keyboard.press("Enter")
+    boxes = opened.locator("#filter input[name=strategy]")
+    labels = opened.locator("#filter label:has(input[name=strategy])").all_text_contents()
+    names, count = [label.strip() for label in labels], boxes.count()
+    boxes.first.focus()
+    opened.keyboard.press("Space")
+    own = opened.locator('main [data-strategy="0"]')
+    assert own.count() > 10
+    assert not any(part.is_visible() for part in own.all())
+    head = '[data-seed=""] table.sortable tbody th'
+    rows = [one for one in opened.locator(f"#comparison {head}").all() if one.is_visible()]
+    assert {row.inner_text() for row in rows} == set(names[1:])
+    assert f"{count - 1} of {count} strategies" in opened.locator("#told").inner_text()
+    opened.locator("#filter button[value=none]").press("Enter")
+    assert not opened.locator("#comparison [data-seed=''] tbody th").first.is_visible()
+    opened.locator("#filter button[value=all]").press("Enter")
+    assert opened.locator('#comparison tr[data-strategy="0"]').first.is_visible()
+
+
+def test_a_picked_seed_stands_in_place_of_all(opened):
+    opened.locator("#filter summary").click()
+    opened.locator("#filter input[name=seed]").first.focus()
+    opened.keyboard.press("ArrowRight")
+    seed = opened.locator("#filter input[name=seed]:checked").get_attribute("value")
+    views = opened.locator("#comparison [data-seed]")
+    seen = [view.get_attribute("data-seed") for view in views.all() if view.is_visible()]
+    assert seen == [seed]
+    assert opened.locator(f"#stream [data-seed='{seed}'] svg").first.is_visible()
+    assert f"seed {seed}" in opened.locator("#filter summary").inner_text()
+
+
+def test_pointing_at_a_curve_tells_the_strategy_the_task_and_the_value(opened):
+    svg = opened.locator("#stream svg").first
+    svg.scroll_into_view_if_needed()
+    found = svg.evaluate(
+        """(svg) => {
+          const use = svg.querySelector('[id$="part0-mark"] use').getBoundingClientRect();
+          return [use.x + use.width / 2, use.y + use.height / 2];
+        }"""
+    )
+    opened.mouse.move(*found)
+    said = opened.locator("#tip").inner_text()
+    name = opened.locator("#filter label").first.text_content().strip()
+    first = opened.locator("#stream table tbody tr").first.locator("td").first.text_content()
+    task = opened.locator("#stream table thead th").nth(1).text_content()
+    assert said.startswith(f"{name}, after {task.rstrip('↕').strip()}: {first}")
+    opened.mouse.move(1, 1)
+    assert not opened.locator("#tip").is_visible()
+
+
+def test_without_its_script_the_page_shows_everything(browser, shown):
+    context = browser.new_context(java_script_enabled=False)
+    page = context.new_page()
+    page.goto((shown / "report.html").as_uri())
+    assert not page.locator("#filter").is_visible()
+    for part in ("tr[data-strategy]", "figure[data-strategy]", "[data-seed]"):
+        found = page.locator(f"main section {part}:not(details *)")
+        assert found.count() > 3
+        assert all(one.is_visible() for one in found.all())
+    assert page.locator("#stream svg title").count() > 3
+    context.close()
 
 
 def test_axe_finds_nothing_wrong(opened, browser, shown):

@@ -17,6 +17,7 @@ from cl_graft.cli.report import report_command
 from cl_graft.reporting.page import PAGE, make_report
 from cl_graft.reporting.report_data import read_report_data
 from cl_graft.reporting.tables import Cell, Table, comparison, latex
+from cl_graft.results.formatting import points
 from cl_graft.results.run_results import read_result, write_result
 
 STRATEGIES = ("grafting", "naive", "independent", "ewc")
@@ -109,6 +110,28 @@ def test_a_table_is_downloaded_as_its_csv_file(report):
     assert {name for _, name in links} == {p.name for p in (report / "tables").glob("*.csv")}
     for content, name in links:
         assert unquote(content) == (report / "tables" / name).read_text()
+
+
+def test_rows_and_curves_say_whose_they_are_and_curves_their_values(compared, report):
+    data = read_report_data([compared])
+    text = (report / PAGE).read_text(encoding="utf-8")
+    for place, name in enumerate(data.strategies):
+        assert f'<tr data-strategy="{place}"><th scope="row">{name}</th>' in text
+        said = re.findall(rf'data-strategy="{place}"><title>([^<]*)</title>', text)
+        assert {one.splitlines()[0] for one in said} == {name}
+        last = points(data.summary.strategies[name].average_accuracy.mean)
+        assert any(f"after urgency: {last} (" in one for one in said)
+
+
+def test_each_seed_has_its_own_numbers_and_a_single_one_no_filter(compared, report, tmp_path):
+    for seed in (0, 1, 2):
+        with (report / "tables" / f"comparison-seed{seed}.csv").open() as file:
+            found = {row["strategy"]: row["average accuracy"] for row in csv.DictReader(file)}
+        runs = {name: read_result(compared / name / f"seed{seed}") for name in STRATEGIES}
+        assert found == {name: points(run.average_accuracy) for name, run in runs.items()}
+    made = make_report([compared / "grafting" / "seed0"], out=tmp_path)
+    assert "data-seed" not in made.page.read_text().split("<main")[1].split("<script")[0]
+    assert 'id="filter"' not in made.page.read_text()
 
 
 def test_a_report_is_made_the_same_twice(compared, report, tmp_path):
