@@ -32,6 +32,15 @@ def plan_command(
             show_default=False,
         ),
     ] = None,
+    answer_tokens: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N",
+            help="Tasks of free text, with answers of at most N tokens, which are a part of "
+            "--max-length. Default: as the config's tasks of the kind text2text say.",
+            show_default=False,
+        ),
+    ] = None,
     budget: Annotated[
         float,
         typer.Option(metavar="SHARE", help="Of the weights that all tasks together may own."),
@@ -62,6 +71,8 @@ def plan_command(
 
       cl-graft plan stream.yaml --memory 8GiB
 
+      cl-graft plan smollm2 --family causal_lm --max-length 256 --answer-tokens 32
+
       cl-graft plan meta-llama/Llama-3.1-70B --family causal_lm --dtype bfloat16
     """
     from cl_graft.experiments.config import load_config
@@ -82,7 +93,12 @@ def plan_command(
     there_is = parse_bytes(memory) if memory is not None else None
     with redirect_prints(), show_progress(output) as progress:
         plan = make_plan(
-            config, classes=classes, budget=budget, memory=there_is, progress=progress.phase
+            config,
+            classes=classes,
+            answer_tokens=answer_tokens,
+            budget=budget,
+            memory=there_is,
+            progress=progress.phase,
         )
     size = readable_bytes
     entry = plan.entry
@@ -107,6 +123,7 @@ def plan_command(
     title = (
         f"Memory, {plan.workload.batch_size} × {plan.workload.length} tokens a step, "
         f"{config.model.precision}"
+        + (f", answers of {plan.answer_tokens}" if plan.answer_tokens else "")
     )
     if plan.memory is not None:
         columns += (f"fits {size(plan.memory)}",)

@@ -12,6 +12,7 @@ from cl_graft.grafts.graft import Graft
 from cl_graft.grafts.hashing import environment
 from cl_graft.grafts.region import Layout, Region
 from cl_graft.models import TaskModel, graftable_parameters
+from cl_graft.models.text_generation import TextHead
 from cl_graft.storage.elias_fano import packed_size
 from cl_graft.storage.entry_file import pack_entry
 
@@ -82,9 +83,7 @@ def entry_bytes(model: TaskModel, head: nn.Module, *, size: int, length: int) ->
     layout = Layout.of(parameters)
     dtype = next(iter(parameters.values())).dtype
     vocabulary = getattr(model.backbone.config, "vocab_size", 2)
-    classes = (
-        head.out_features if isinstance(head, nn.Linear) else len(head.get_buffer("token_ids"))
-    )
+    classes = _count_recorded(head)
     inputs = torch.ones(_RECORDED_ROWS, 2, length, dtype=torch.int64)
     inputs[:, 0] = vocabulary - 1
     state = {name: torch.zeros(t.shape, dtype=t.dtype) for name, t in head.state_dict().items()}
@@ -112,3 +111,10 @@ def entry_bytes(model: TaskModel, head: nn.Module, *, size: int, length: int) ->
         recorded_batch=batch_bytes,
         rest=written - one - head_bytes - batch_bytes,
     )
+
+
+def _count_recorded(head: nn.Module) -> int:
+    """Return how many values of a row an entry records: a logit a class, or a decoded answer."""
+    if isinstance(head, TextHead):
+        return 2 * head.longest
+    return head.out_features if isinstance(head, nn.Linear) else len(head.get_buffer("token_ids"))

@@ -15,15 +15,17 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensorMode
-from torch.nn import functional as F
 from torch.utils.data import TensorDataset
 
 from cl_graft.errors import InputError
 from cl_graft.experiments.config.parts import ModelSettings
 from cl_graft.grafts.region import Layout, Region
+from cl_graft.metrics import task_loss
 from cl_graft.models import TaskModel, graftable_parameters
 from cl_graft.models.heads import LabelStrings, LabelWords
 from cl_graft.models.load import DTYPES, build_backbone
+from cl_graft.models.task_model import WRITING
+from cl_graft.models.text_generation import ANSWER, TextHead
 from cl_graft.runtime.torchvision_operators import declare_missing_operators
 from cl_graft.training.examples import Examples
 from cl_graft.training.learnable_task import LearnableTask
@@ -56,11 +58,17 @@ class FakeModel:
         yield from self.model.parameters()
         yield from self.model.buffers()
 
+    @property
+    def answer(self) -> int:
+        """Tokens of an answer in free text; 0 for a task of other kinds."""
+        head = self.model.heads["0"]
+        return head.longest if isinstance(head, TextHead) else 0
+
     def task(self, *, length: int, train: int, dev: int) -> LearnableTask:
         """Return a task of learning texts, whose token ids are real tensors.
 
         Args:
-            length: Tokens a text.
+            length: Tokens a text, with its answer.
             train: Number of training texts.
             dev: Number of dev texts.
         """
@@ -69,11 +77,11 @@ class FakeModel:
             model=self.model,
             parameters=self.parameters,
             head={f"heads.0.{name}": parameter for name, parameter in head},
-            forward=lambda batch: self.model(batch, 0),
-            criterion=F.cross_entropy,
+            forward=self._answer,
+            criterion=task_loss,
             score=lambda logits, targets: 1.0,
-            train=self._texts(train, length),
-            dev=self._texts(dev, length),
+            train=self.texts(train, length, learned=True),
+            dev=self.texts(dev, length, learned=False),
             device=torch.device("cpu"),
             content="",
             precision=self.model.precision,
@@ -86,12 +94,43 @@ class FakeModel:
             index = torch.empty(size, dtype=torch.int64)
         return SpreadRegion(Layout.of(self.parameters), index)
 
-    def _texts(self, rows: int, length: int) -> Examples:
+    def texts(self, rows: int, length: int, *, learned: bool) -> Examples:
+        """Return texts, with their answers where they are learned from."""
         inputs = torch.ones(rows, 2, length, dtype=torch.int64)
+        targets = torch.zeros(rows, dtype=torch.int64)
         if self.model.family == "masked_lm":
             inputs[:, 0] += _MASK
             inputs[:, 0, 0] = _MASK
-        return Examples(TensorDataset(inputs, torch.zeros(rows, dtype=torch.int64)))
+        if self.answer and learned:
+            inputs[:, 1, -self.answer :] = ANSWER
+        if self.answer:
+            targets = torch.zeros(rows, self.answer, dtype=torch.int64)
+        return Examples(TensorDataset(inputs, targets))
+
+    def _answer(self, batch: Tensor) -> Tensor:
+        """Return logits; of texts without the answer that is learned, those of a decoder's step."""
+        if not self.answer or bool((batch[:, 1] == ANSWER).any()):
+            return self.model(batch, 0)
+        return self._decode_last_token(batch)
+
+    def _decode_last_token(self, batch: Tensor) -> Tensor:
+        """Return the logits of a step that leaves keys and values of all tokens in the cache.
+
+        Decoding looks at numbers. Its fullest moment is its last step, when the cache is full; here
+        all tokens are read in one step, so that the step itself counts as more than it is.
+        """
+        backbone: Any = self.model.backbone
+        inputs = {"input_ids": batch[:, 0], "attention_mask": (batch[:, 1] != 0).long()}
+        if self.model.family == "seq2seq_lm":
+            inputs = {name: value[:, : -self.answer] for name, value in inputs.items()}
+            inputs["decoder_input_ids"] = batch[:, 0, -self.answer :]
+        projection = backbone.get_output_embeddings()
+        hook = projection.register_forward_pre_hook(lambda _, read: (read[0][:, -1:], *read[1:]))
+        try:
+            with self.model.enter_precision(batch):
+                return backbone(**inputs, use_cache=True).logits[:, 0]
+        finally:
+            hook.remove()
 
 
 class SpreadRegion(Region):
@@ -115,7 +154,7 @@ class SpreadRegion(Region):
 
 
 def make_fake_model(
-    config: PreTrainedConfig, settings: ModelSettings, *, classes: int = 2
+    config: PreTrainedConfig, settings: ModelSettings, *, classes: int = 2, answer: int = 0
 ) -> FakeModel:
     """Make a model and the head of one task from a config.
 
@@ -123,15 +162,20 @@ def make_fake_model(
         config: Config of the model.
         settings: Name for messages, family, pooling, types and gradient checkpointing.
         classes: Number of classes of the task; label words count as one token each.
+        answer: Tokens of an answer, for a task of free text; 0 for a task of classes.
 
     Raises:
         InputError: If the architecture cannot serve the family, takes no token ids, or has no
-            gradient checkpointing.
+            gradient checkpointing, or the family writes no text.
     """
     declare_missing_operators()
     from transformers.initialization import no_init_weights
 
     name, family = settings.name, settings.family
+    if answer and family not in WRITING:
+        raise InputError(
+            f"a model of the family {family!r} writes no text: answers need one of {list(WRITING)}"
+        )
     mode = FakeTensorMode(allow_non_fake_inputs=True)
     with mode:
         with no_init_weights():  # some ways of drawing weights look at what they drew
@@ -154,7 +198,10 @@ def make_fake_model(
             name=name,
             precision=settings.precision,
         )
-        model.heads["0"] = _head(model, classes)  # nothing to move, as add_head would
+        if not answer:
+            model.heads["0"] = _head(model, classes)  # nothing to move, as add_head would
+    if answer:
+        model.heads["0"] = TextHead([0], answer)  # it is read, so its numbers are real
     if settings.gradient_checkpointing:
         model.recompute_()
     _make_inputs_fake(backbone, mode)

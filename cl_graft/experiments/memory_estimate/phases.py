@@ -224,8 +224,8 @@ def _localize(
 
 
 def _evaluate(fake: FakeModel, work: Workload, tracker: MemoryTracker) -> int:
-    task = fake.task(length=work.length, train=work.eval_batch, dev=_DEV_ROWS)
-    inputs, _ = task.train.batch(range(work.eval_batch))
+    task = fake.task(length=work.length, train=1, dev=work.eval_batch)
+    inputs, _ = task.dev.batch(range(work.eval_batch))
     with torch.no_grad():
         task.forward(inputs)
     return 0

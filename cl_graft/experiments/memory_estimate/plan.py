@@ -27,6 +27,7 @@ from cl_graft.experiments.memory_estimate.phases import (
     measure_phase,
 )
 from cl_graft.grafts.blocks import find_block_stack
+from cl_graft.kinds.text2text import Text2Text
 from cl_graft.models.load import read_config
 from cl_graft.runtime.byte_sizes import readable_bytes
 
@@ -63,6 +64,7 @@ class Plan:
 
     Attributes:
         model: Name of the model.
+        answer_tokens: Tokens of an answer in free text; 0 where tasks have classes.
         workload: Rows, tokens and coordinates that go through the model at a time.
         parameters: Number of the model's parameters, without heads.
         model_bytes: Bytes of its parameters and buffers in memory.
@@ -79,6 +81,7 @@ class Plan:
     """
 
     model: str
+    answer_tokens: int
     workload: Workload
     parameters: int
     model_bytes: int
@@ -97,6 +100,7 @@ def make_plan(
     config: ExperimentConfig,
     *,
     classes: int | None = None,
+    answer_tokens: int | None = None,
     budget: float = 1.0,
     memory: int | None = None,
     progress: Callable[[str, int, int], None] | None = None,
@@ -110,13 +114,18 @@ def make_plan(
         config: Settings to plan for.
         classes: Classes of a task; None takes as many as the config names labels, and 2 where it
             names none.
+        answer_tokens: Tokens of the longest answer of a task of free text, its end included. None
+            takes the longest of the config's tasks of the kind text2text: as their settings say,
+            else half of `max_length`, the most that a run takes; without such tasks, the tasks have
+            classes.
         budget: Share of the graftable coordinates that all tasks together may own, in (0, 1].
         memory: Bytes of memory that there are; None gives no advice.
         progress: Called as (phase, step, steps).
 
     Raises:
-        InputError: If the config does not say how long rows are, `classes` or `budget` is out of
-            range, there is no such model, or it is none that cl_graft can graft.
+        InputError: If the config does not say how long rows are, a number is out of range, answers
+            are asked of a model that writes none, there is no such model, or it is none that
+            cl_graft can graft.
     """
     settings, grafting, length = config.model, config.grafting, config.stream.max_length
     if length is None:
@@ -125,13 +134,17 @@ def make_plan(
         raise InputError(f"classes must be at least 1, got {classes}")
     if not 0 < budget <= 1:
         raise InputError(f"budget must be in (0, 1], got {budget}")
+    answer = _longest_answer(config, length) if answer_tokens is None else answer_tokens
+    if not 0 <= answer < length:
+        raise InputError(
+            f"answers need 1 to {length - 1} of the {length} tokens of max_length, got {answer}"
+        )
     named = [len(own.label_names or ()) for own in config.stream.task_settings.values()]
+    classes = max([2, *named]) if classes is None else classes
     model_config = read_config(
         settings.name, family=settings.family, trust_remote_code=settings.trust_remote_code
     )
-    fake = make_fake_model(
-        model_config, settings, classes=max([2, *named]) if classes is None else classes
-    )
+    fake = make_fake_model(model_config, settings, classes=classes, answer=answer)
     _check_length(model_config, settings.name, length)
     graftable = fake.parameters
     total = _count(graftable.values())
@@ -150,7 +163,7 @@ def make_plan(
     backbone = fake.model.backbone
     model_bytes = _bytes([*backbone.parameters(), *backbone.buffers()])
     phases: list[PlannedPhase] = []
-    stored = _stored_states(config, fake, classes=max([2, *named]) if classes is None else classes)
+    stored = _stored_states(config, fake, classes=classes)
     for place, phase in enumerate(PHASES.values()):
         if progress is not None:
             progress(phase.name, place, len(PHASES))
@@ -167,6 +180,7 @@ def make_plan(
     values = next(iter(graftable.values())).element_size()
     return Plan(
         model=settings.name,
+        answer_tokens=answer,
         workload=work,
         parameters=_count(backbone.parameters()),
         model_bytes=model_bytes,
@@ -215,6 +229,13 @@ def advise(phase: Phase, fake: FakeModel, work: Workload, found: PhaseMemory, *,
     if wide:
         ways.append("--dtype bfloat16")
     return f"lower what a step needs: {', '.join(ways)}{other}"
+
+
+def _longest_answer(config: ExperimentConfig, length: int) -> int:
+    """Return the tokens of the longest answer in free text; 0 where no task is of that kind."""
+    texts = [own for own in config.stream.task_settings.values() if own.kind == Text2Text.name]
+    longest = [(own.decoding or {}).get("longest_answer") or length // 2 for own in texts]
+    return max(longest, default=0)
 
 
 def _stored_states(config: ExperimentConfig, fake: FakeModel, *, classes: int) -> int:

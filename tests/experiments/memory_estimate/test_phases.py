@@ -21,8 +21,11 @@ from cl_graft.experiments.memory_estimate.memory_tracker import MemoryTracker
 from cl_graft.experiments.memory_estimate.phases import PHASES, Workload, measure_phase
 from cl_graft.experiments.memory_estimate.plan import advise
 from cl_graft.grafts.region import Layout, Region
+from cl_graft.metrics import task_loss
 from cl_graft.models import LabelStrings, TaskModel, graftable_parameters, linear_head, load_model
 from cl_graft.models.load import read_config
+from cl_graft.models.text_generation import ANSWER as ANSWER_SEGMENT
+from cl_graft.models.text_generation import TextHead
 from cl_graft.training.fine_tuning import fine_tune
 from cl_graft.training.region_parameters import RegionParameters
 from cl_graft.training.settings import FineTuning
@@ -37,6 +40,8 @@ MODELS = [
     ("tiny_gpt2", "causal_lm"),
     ("tiny_llama", "causal_lm"),
     ("tiny_gpt2", "encoder"),
+    ("tiny_t5", "seq2seq_lm"),
+    ("tiny_bart", "seq2seq_lm"),
     ("minilm", "encoder"),
 ]
 WORK = Workload(
@@ -49,9 +54,14 @@ WORK = Workload(
 )
 
 
-def fake_of(folder: object, family: str, **settings: Any) -> FakeModel:
+WRITERS = [("tiny_gpt2", "causal_lm"), ("tiny_t5", "seq2seq_lm"), ("tiny_bart", "seq2seq_lm")]
+ANSWER = 8
+
+
+def fake_of(folder: object, family: str, *, answer: int = 0, **settings: Any) -> FakeModel:
     config = read_config(str(folder), family=family)
-    return make_fake_model(config, ModelSettings(name=str(folder), family=family, **settings))
+    own = ModelSettings(name=str(folder), family=family, **settings)
+    return make_fake_model(config, own, answer=answer)
 
 
 @pytest.mark.parametrize(("fixture", "family"), MODELS)
@@ -67,9 +77,15 @@ def test_a_fake_model_has_the_graftable_parameters_of_the_loaded_one(fixture, fa
     assert sizes[0] == sizes[1]
 
 
-@pytest.mark.parametrize(("fixture", "family"), MODELS[:-1])
-def test_every_phase_runs_on_every_family_and_leaves_the_model_as_it_was(fixture, family, request):
-    fake = fake_of(request.getfixturevalue(fixture), family)
+@pytest.mark.parametrize(
+    ("fixture", "family", "answer"),
+    [(*model, 0) for model in MODELS if model[1] != "seq2seq_lm" and model[0] != "minilm"]
+    + [(*model, ANSWER) for model in WRITERS if model[1] == "seq2seq_lm"],
+)
+def test_every_phase_runs_on_every_family_and_leaves_the_model_as_it_was(
+    fixture, family, answer, request
+):
+    fake = fake_of(request.getfixturevalue(fixture), family, answer=answer)
     flags = [p.requires_grad for p in fake.model.parameters()]
     found = {name: measure_phase(phase, fake, WORK) for name, phase in PHASES.items()}
     assert all(memory.step > 0 for memory in found.values())
@@ -132,6 +148,37 @@ def test_a_step_of_a_fake_region_takes_what_a_real_one_takes(twins, size):
             model(texts(), 0).square().sum().backward()
         peaks.append(tracker.peak)
     assert peaks[1] == pytest.approx(peaks[0], rel=0.05)
+
+
+@pytest.fixture(params=WRITERS, ids=str)
+def writers(request) -> tuple[TaskModel, FakeModel]:
+    """A loaded model and the fake model of its config, each with a head that writes answers."""
+    fixture, family = request.param
+    folder = request.getfixturevalue(fixture)
+    model = load_model(str(folder), family=family).model
+    model.add_head(0, TextHead([10**9], ANSWER))
+    return model, fake_of(folder, family, answer=ANSWER)
+
+
+def test_a_fake_step_on_answers_takes_what_a_real_one_takes(writers):
+    peaks = []
+    for model in (writers[0], writers[1].model):
+        inputs, targets = writers[1].texts(8, 32, learned=True).batch(range(8))
+        inputs[0, 1, 20:] = torch.tensor([ANSWER_SEGMENT] * ANSWER + [0] * 4)  # attention is masked
+        with MemoryTracker(tensors_of(model)) as tracker:
+            task_loss(model(inputs, 0), targets).backward()
+        peaks.append(tracker.peak)
+    assert peaks[1] == pytest.approx(peaks[0], rel=0.02)
+
+
+def test_fake_decoding_takes_at_least_what_real_decoding_takes(writers):
+    real, fake = writers
+    texts = fake.texts(8, 32, learned=False).batch(range(8))[0]
+    prompts = texts[:, :, :-ANSWER]
+    with torch.no_grad(), MemoryTracker(tensors_of(real)) as tracker:
+        real(prompts, 0)
+    planned = measure_phase(PHASES["evaluation"], fake, WORK).step
+    assert tracker.peak <= planned <= 2 * tracker.peak
 
 
 def test_dense_fine_tuning_holds_base_best_and_gradients_and_no_other_copy_of_the_weights(minilm):

@@ -9,6 +9,7 @@ from configs import changed, config_with
 from tiny_runs import QUICK, tiny_run
 
 from cl_graft.errors import InputError
+from cl_graft.experiments.config import config_from
 from cl_graft.experiments.memory_estimate import make_plan
 from cl_graft.experiments.memory_estimate.phases import PHASES
 from cl_graft.runtime.byte_sizes import parse_bytes, readable_bytes
@@ -144,3 +145,24 @@ def test_stored_states_are_counted_up_to_their_bound(tiny_bert, monkeypatch):
 def test_layers_that_the_model_has_not_are_refused(tiny_bert):
     with pytest.raises(InputError, match=r"layers must be in \[1, 2\]"):
         make_plan(plan_config(tiny_bert, layers=3))
+
+
+def text_config(model, **task):
+    """Return a config of a task of free text on a causal model."""
+    settings = {"any": {"kind": "text2text"} | task}
+    stream = {"tasks": ["any"], "max_length": 40, "task_settings": settings}
+    return config_from({"stream": stream, "model": {"name": str(model), "family": "causal_lm"}})
+
+
+def test_answers_of_a_config_are_planned_as_long_as_a_run_makes_them(tiny_gpt2):
+    named = text_config(tiny_gpt2, decoding={"longest_answer": 5})
+    assert make_plan(named).answer_tokens == 5
+    assert make_plan(text_config(tiny_gpt2)).answer_tokens == 20
+    assert make_plan(named, answer_tokens=0).answer_tokens == 0
+
+
+def test_answers_that_leave_no_prompt_and_answers_of_an_encoder_are_refused(tiny_gpt2, tiny_bert):
+    with pytest.raises(InputError, match="1 to 39 of the 40 tokens of max_length, got 40"):
+        make_plan(text_config(tiny_gpt2), answer_tokens=40)
+    with pytest.raises(InputError, match="'encoder' writes no text"):
+        make_plan(plan_config(tiny_bert), answer_tokens=4)
