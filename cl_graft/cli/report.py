@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from cl_graft.cli.options import AsJson, Quiet
 from cl_graft.cli.output import Output, redirect_prints
+from cl_graft.errors import InputError
+
+if TYPE_CHECKING:
+    from cl_graft.kinds.rows import Row
+    from cl_graft.results.stored_runs import StoredRun
 
 __all__ = ["report_command"]
 
@@ -28,7 +34,7 @@ def report_command(
     ] = None,
     with_text: Annotated[
         bool,
-        typer.Option("--with-text", help="Show rows of the data, such as generated answers."),
+        typer.Option("--with-text", help="Show rows of the data: wrong ones, generated answers."),
     ] = False,
     quiet: Quiet = False,
     as_json: AsJson = False,
@@ -54,7 +60,7 @@ def report_command(
     if out is None:
         out = runs[0] / REPORT if len(runs) == 1 else Path("cl-graft-report")
     with redirect_prints():
-        written = make_report(runs, out=out, with_text=with_text)
+        written = make_report(runs, out=out, with_text=with_text, read_rows=_read_rows)
     output.result(
         written,
         *written.verdict,
@@ -62,3 +68,16 @@ def report_command(
         f"{len(written.strategies)} strategies; {len(written.figures)} files in figures/, "
         f"{len(written.tables)} in tables/",
     )
+
+
+def _read_rows(run: StoredRun) -> Mapping[str, Sequence[Row]]:
+    """Read the test rows of a run's tasks again."""
+    from cl_graft.banks.file_checks import read_run_config
+    from cl_graft.experiments.tasks import load_tasks
+
+    result = run.result
+    tasks = load_tasks(read_run_config(run.folder, result).stream, seed=result.seed)
+    for task in tasks:
+        if result.data_fingerprints.get(task.name) != task.fingerprint:
+            raise InputError(f"the data of {task.name} changed since {run.folder} was run")
+    return {task.name: task.test for task in tasks}

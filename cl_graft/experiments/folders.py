@@ -19,7 +19,7 @@ from cl_graft.errors import BankError, CannotWrite, DivergedError, InputError, O
 from cl_graft.experiments.config import RUN_CHOICES, ExperimentConfig, config_from, dotted
 from cl_graft.experiments.config.old_configs import from_flat
 from cl_graft.experiments.config.stream_settings import TaskSettings
-from cl_graft.results.run_results import BANK, RESULTS, RunResult, read_result
+from cl_graft.results.run_results import BANK, BESIDE, RESULTS, RunResult, read_result
 from cl_graft.storage import LOCK, OWNER, only_writer
 from cl_graft.storage.checksums import dump_with_checksum, load_with_checksum
 from cl_graft.storage.files import (
@@ -71,7 +71,7 @@ ENGINE = "engine"
 _FORMAT = "cl-graft-config"
 REPORT = "report"
 """Folder that `cl-graft report` writes."""
-_OURS = {CONFIG, RESULTS, BANK, "metrics.csv", "summary.md", CURVES, CHECKPOINTS, REPORT}
+_OURS = {*BESIDE, RESULTS, BANK, CURVES, CHECKPOINTS, REPORT}
 _BESIDE = ("strategy", "seed", "command", "processes", "tuning")
 """Fields of a run's stored config beside its settings."""
 

@@ -23,6 +23,7 @@ from cl_graft.experiments.run_checkpoint import (
     resume_strategy_,
 )
 from cl_graft.experiments.run_curves import draw_answers, draw_end, draw_row
+from cl_graft.experiments.run_errors import collect_errors
 from cl_graft.experiments.run_record import PassCounter, count_task_bytes, make_result, write_table
 from cl_graft.experiments.run_setup import Setup
 from cl_graft.experiments.schedule import choose, input_settings, list_schedules
@@ -30,6 +31,7 @@ from cl_graft.grafts.bank import GraftBank
 from cl_graft.reporting.markdown import write_run_summary
 from cl_graft.results.run_results import RunResult, write_result
 from cl_graft.results.shown_answers import read_answers, write_answers
+from cl_graft.results.task_errors import read_errors, write_errors
 from cl_graft.runtime.checkpoints import NoCheckpoints, State
 from cl_graft.runtime.error_context import in_phase, in_task
 from cl_graft.runtime.progress import Progress
@@ -272,6 +274,8 @@ class StreamRun:
         answers = collect_answers(self.setup.stream.tasks, self.scores, read_answers(self.folder))
         draw_answers(answers, self.curves, step=learned)
         write_answers(answers, self.folder)
+        errors = collect_errors(self.setup.stream.tasks, self.scores, read_errors(self.folder))
+        write_errors(errors, self.folder)
         if result.complete:
             draw_end(result, self.scores, self.curves)
             self.curves.position()

@@ -22,6 +22,7 @@ import jinja2
 import cl_graft
 from cl_graft.errors import InputError
 from cl_graft.figures.style import TEXT_COLOUR, png, svg
+from cl_graft.reporting.errors_section import ReadRows
 from cl_graft.reporting.pictures import Picture
 from cl_graft.reporting.report_data import ReportData, read_report_data
 from cl_graft.reporting.sections import Section, make_sections
@@ -59,7 +60,11 @@ class ReportFiles:
 
 
 def make_report(
-    folders: Sequence[Path | str], *, out: Path | str, with_text: bool = False
+    folders: Sequence[Path | str],
+    *,
+    out: Path | str,
+    with_text: bool = False,
+    read_rows: ReadRows | None = None,
 ) -> ReportFiles:
     """Report on runs of the same tasks, side by side.
 
@@ -67,7 +72,10 @@ def make_report(
         folders: Runs, and outputs of comparisons.
         out: Gets ``report.html``, ``figures/`` and ``tables/``; files of the same names are
             replaced.
-        with_text: Whether rows of the data may be shown: generated answers and their inputs.
+        with_text: Whether rows of the data may be shown: generated answers and their inputs, and
+            rows that were answered with a wrong label.
+        read_rows: Reads the test rows of a run's tasks again; None shows no rows with a wrong
+            label, of which a run keeps the number alone.
 
     Raises:
         InputError: If a folder holds no finished run, the runs are not of the same tasks and
@@ -78,7 +86,7 @@ def make_report(
     out = Path(out)
     data = read_report_data([Path(folder) for folder in folders])
     _refuse_links(out, [Path(folder) for folder in folders])
-    sections = make_sections(data, with_text=with_text)
+    sections = make_sections(data, with_text=with_text, read_rows=read_rows)
     with only_writer(out), only_writer(out / "figures"), only_writer(out / "tables"):
         places = {name: place for place, name in enumerate(data.strategies)}
         drawn, figures = _figures(sections, out / "figures", places)
@@ -147,6 +155,7 @@ def _inline(text: str, picture: Picture, places: Mapping[str, int]) -> str:
 def _tables(sections: Sequence[Section], folder: Path) -> tuple[Path, ...]:
     everything = [*sections, *_seed_views(sections)]
     named = [pair for section in everything for pair in section.tables]
+    named += [pair for section in sections for own in section.details for pair in own.tables]
     named += [
         (picture.name, picture.table)
         for section in everything

@@ -20,6 +20,7 @@ from cl_graft.results.normalized_scores import normalize
 from cl_graft.results.run_results import RunResult
 from cl_graft.results.shown_answers import TaskAnswers, read_answers
 from cl_graft.results.stored_runs import StoredRun, check_alike, find_runs
+from cl_graft.results.task_errors import TaskErrors, read_errors
 from cl_graft.storage import load_bank
 
 __all__ = ["ReportData", "read_report_data"]
@@ -39,6 +40,8 @@ class ReportData:
             that has a bank.
         commands: Command lines that started the runs, each once.
         answers: Generated answers by strategy and task, from the first run of each strategy.
+        errors: Right and wrong answers by strategy and task, from the first run of each strategy
+            that keeps them.
     """
 
     folders: tuple[Path, ...]
@@ -47,6 +50,7 @@ class ReportData:
     anatomies: Mapping[str, Mapping[str, Anatomy]]
     commands: tuple[str, ...]
     answers: Mapping[str, Mapping[str, TaskAnswers]] = field(default_factory=dict)
+    errors: Mapping[str, Mapping[str, TaskErrors]] = field(default_factory=dict)
 
     def results(self, strategy: str) -> list[RunResult]:
         """Return the results of a strategy."""
@@ -119,6 +123,7 @@ def read_report_data(folders: Sequence[Path | str]) -> ReportData:
         _read_anatomies(runs),
         commands,
         {name: read_answers(folder) for name, folder in firsts.items()},
+        {name: own for name, folder in firsts.items() if (own := read_errors(folder))},
     )
 
 

@@ -12,6 +12,13 @@ from cl_graft.figures.style import MOST_PANELS
 from cl_graft.metrics.statistics import LEAST_SAMPLES
 from cl_graft.reporting import tables
 from cl_graft.reporting.answers_section import answer_tables, answers_text
+from cl_graft.reporting.errors_section import (
+    ErrorDetails,
+    ReadRows,
+    error_details,
+    error_table,
+    errors_text,
+)
 from cl_graft.reporting.markdown import NOTHING_SAID
 from cl_graft.reporting.measure_columns import has_several_metrics, summary_notes
 from cl_graft.reporting.pictures import (
@@ -54,6 +61,7 @@ class Section:
         pictures: Pictures after the tables.
         lines: Items of a list after the pictures.
         code: Commands after the list, each with what it does.
+        details: Tables of one strategy each, which unfold.
         seeds: Tables and pictures of the runs of one seed each, which the page shows in place of
             those of all runs where that seed is picked.
     """
@@ -65,15 +73,19 @@ class Section:
     pictures: tuple[Picture, ...] = ()
     lines: tuple[str, ...] = ()
     code: tuple[tuple[str, str], ...] = ()
+    details: tuple[ErrorDetails, ...] = ()
     seeds: tuple[tuple[int, Section], ...] = ()
 
 
-def make_sections(data: ReportData, *, with_text: bool = False) -> list[Section]:
+def make_sections(
+    data: ReportData, *, with_text: bool = False, read_rows: ReadRows | None = None
+) -> list[Section]:
     """Return the sections of which there is something to say, in their order.
 
     Args:
         data: Data of the report.
         with_text: Whether rows of the data may be shown.
+        read_rows: Reads the rows that were answered wrong; None shows none.
     """
     made = (
         Section("verdict", "In short", tuple(write_verdict(data))),
@@ -81,6 +93,7 @@ def make_sections(data: ReportData, *, with_text: bool = False) -> list[Section]
         _stream(data),
         _with_seeds(_matrices, data),
         _with_seeds(_along, data),
+        _errors(data, read_rows=read_rows if with_text else None),
         _answers(data, with_text=with_text),
         _calibration(data),
         _anatomy(data),
@@ -211,6 +224,18 @@ def _along(data: ReportData) -> Section | None:
         )
     pictures = (*averages, *losses)
     return Section("stream", "Along the stream", pictures=pictures) if pictures else None
+
+
+def _errors(data: ReportData, *, read_rows: ReadRows | None) -> Section | None:
+    if not data.errors:
+        return None
+    details, reason = error_details(data, read_rows)
+    text = errors_text(data, details)
+    if read_rows is None:
+        text += " cl-graft report --with-text shows some of the rows."
+    tables = (("errors", error_table(data)),)
+    lines = (reason,) if reason else ()
+    return Section("errors", "Errors of each task", (text,), tables, lines=lines, details=details)
 
 
 def _answers(data: ReportData, *, with_text: bool) -> Section | None:

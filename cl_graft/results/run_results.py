@@ -22,6 +22,7 @@ from cl_graft.grafts.hashing import environment, file_sha256
 from cl_graft.results.formatting import html_table, points
 from cl_graft.results.measures import has_one_metric, measure, measure_title, tasks_by_metric
 from cl_graft.results.shown_answers import ANSWERS
+from cl_graft.results.task_errors import ERRORS
 from cl_graft.storage.bank_index import INDEX, bank_sha256
 from cl_graft.storage.checksums import dump_with_checksum, load_with_checksum
 from cl_graft.storage.files import VERSION, check_json, replace_file, report_damage
@@ -55,7 +56,7 @@ RESULTS = "results.json"
 BANK = "bank"
 """The folder of a run's bank in the run's folder."""
 
-BESIDE = ("config.json", "metrics.csv", "summary.md", ANSWERS)
+BESIDE = ("config.json", "metrics.csv", "summary.md", ANSWERS, ERRORS)
 """Files of a run whose SHA-256 `results.json` holds."""
 
 _FORMAT = "cl-graft-results"

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import TypeAdapter
 
-from cl_graft.errors import InputError
-from cl_graft.storage.files import replace_file
+from cl_graft.results.task_files import read_task_file, write_task_file
 
 __all__ = ["ANSWERS", "ShownAnswer", "TaskAnswers", "read_answers", "write_answers"]
 
@@ -64,20 +62,9 @@ def read_answers(folder: Path) -> dict[str, TaskAnswers]:
     Raises:
         InputError: If the file does not hold answers.
     """
-    path = folder / ANSWERS
-    if not path.is_file():
-        return {}
-    try:
-        return _FORM.validate_json(path.read_bytes())
-    except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        place = ".".join(map(str, first["loc"]))
-        raise InputError(f"{path}: not the answers of a run ({place}: {first['msg']})") from None
+    return read_task_file(folder / ANSWERS, _FORM, what="answers")
 
 
 def write_answers(found: Mapping[str, TaskAnswers], folder: Path) -> None:
     """Write answers by task; where there are none, no file."""
-    if found:
-        values = {name: asdict(task) for name, task in found.items()}
-        text = json.dumps(values, indent=1, ensure_ascii=False)
-        replace_file(folder / ANSWERS, f"{text}\n".encode())
+    write_task_file(folder / ANSWERS, found, indent=1)

@@ -1,0 +1,156 @@
+"""The errors of a run on the test rows of its tasks, as its file `errors.json` holds them.
+
+It holds counts, numbers of rows and names of labels, and no text of a row.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from pydantic import TypeAdapter
+
+from cl_graft.results.task_files import read_task_file, write_task_file
+
+__all__ = [
+    "ERRORS",
+    "ClassScore",
+    "Counts",
+    "TaskErrors",
+    "WrongRow",
+    "confused_pairs",
+    "count_wrong",
+    "read_errors",
+    "score_classes",
+    "write_errors",
+]
+
+ERRORS = "errors.json"
+"""File of a run with tasks of classification."""
+
+Counts = tuple[tuple[int, int, int], ...]
+"""Right class, answered class, and number of rows, for each pair that there is, in their order."""
+
+
+@dataclass(frozen=True)
+class WrongRow:
+    """A test row that is answered with a wrong class.
+
+    Attributes:
+        row: Number of the row among the task's test rows, from 0.
+        right: The right class.
+        answer: The class that was answered.
+        confidence: Probability of the answer, in [0, 1].
+    """
+
+    row: int
+    right: int
+    answer: int
+    confidence: float
+
+
+@dataclass(frozen=True)
+class ClassScore:
+    """How well one class is answered.
+
+    Attributes:
+        rows: Number of test rows of the class.
+        precision: Share of the rows answered with it that are of it; None if there are none.
+        recall: Share of its rows that are answered with it; None if it has none.
+        f1: Harmonic mean of the two; None if the class has no rows and is never answered.
+    """
+
+    rows: int
+    precision: float | None
+    recall: float | None
+    f1: float | None
+
+
+@dataclass(frozen=True)
+class TaskErrors:
+    """Right and answered classes of the test rows of a task.
+
+    Attributes:
+        labels: Names of the classes; a class after the last is one of another task.
+        learned: Counts on the day the task was learned; None if they are not known.
+        end: Counts after the latest task.
+        wrong: Wrong rows after the latest task: the first ones by confidence.
+    """
+
+    labels: tuple[str, ...]
+    learned: Counts | None
+    end: Counts
+    wrong: tuple[WrongRow, ...] = ()
+
+    def name(self, place: int) -> str:
+        """Return the name of a class."""
+        return self.labels[place] if place < len(self.labels) else "a label of another task"
+
+
+_FORM = TypeAdapter(dict[str, TaskErrors])
+
+
+def count_wrong(counts: Counts) -> int:
+    """Return the number of wrong rows."""
+    return sum(rows for right, answer, rows in counts if right != answer)
+
+
+def score_classes(counts: Counts, *, classes: int) -> list[ClassScore]:
+    """Return precision, recall and F1 of each class."""
+    rows: Counter[int] = Counter()
+    answered: Counter[int] = Counter()
+    hits: Counter[int] = Counter()
+    for right, answer, count in counts:
+        rows[right] += count
+        answered[answer] += count
+        hits[right] += count * (right == answer)
+    return [
+        ClassScore(
+            rows[place],
+            _share(hits[place], answered[place]),
+            _share(hits[place], rows[place]),
+            _share(2 * hits[place], rows[place] + answered[place]),
+        )
+        for place in range(classes)
+    ]
+
+
+def confused_pairs(found: TaskErrors) -> list[tuple[int, int, int | None, int]]:
+    """Return the pairs of different classes that are confused, the most rows at the end first.
+
+    Returns:
+        Right class, answered class, and rows when the task was learned (None if they are not
+        known) and at the end.
+    """
+    learned = None if found.learned is None else _by_pair(found.learned)
+    end = _by_pair(found.end)
+    pairs = [pair for pair in {**end, **(learned or {})} if pair[0] != pair[1]]
+    pairs.sort(key=lambda pair: (-end.get(pair, 0), -(learned or {}).get(pair, 0), pair))
+    return [
+        (*pair, None if learned is None else learned.get(pair, 0), end.get(pair, 0))
+        for pair in pairs
+    ]
+
+
+def read_errors(folder: Path) -> dict[str, TaskErrors]:
+    """Read the errors that a run keeps, by task; none where it has no such file.
+
+    Raises:
+        InputError: If the file does not hold errors.
+    """
+    return read_task_file(folder / ERRORS, _FORM, what="errors")
+
+
+def write_errors(found: Mapping[str, TaskErrors], folder: Path) -> None:
+    """Write errors by task; where there are none, no file."""
+    write_task_file(folder / ERRORS, found)
+
+
+def _by_pair(counts: Counts) -> dict[tuple[int, int], int]:
+    return {(right, answer): rows for right, answer, rows in counts}
+
+
+def _share(part: int, whole: int) -> float | None:
+    return part / whole if whole else None

@@ -1,0 +1,139 @@
+"""Errors of each task: what a run counts, and what a report shows, with texts only if asked."""
+
+import shutil
+
+import pytest
+from sklearn.metrics import precision_recall_fscore_support
+
+from cl_graft import InputError
+from cl_graft.cli.report import _read_rows, report_command
+from cl_graft.reporting.errors_section import error_details, error_table
+from cl_graft.reporting.page import make_report
+from cl_graft.reporting.report_data import read_report_data
+from cl_graft.results.stored_runs import find_runs
+from cl_graft.results.task_errors import (
+    ERRORS,
+    TaskErrors,
+    WrongRow,
+    confused_pairs,
+    count_wrong,
+    read_errors,
+    score_classes,
+    write_errors,
+)
+
+
+@pytest.fixture
+def run(compared):
+    """A run of naive fine-tuning, which forgets."""
+    return find_runs([compared / "naive" / "seed0"])[0]
+
+
+def test_a_run_counts_its_errors_when_a_task_is_learned_and_at_the_end(run):
+    found, result = read_errors(run.folder), run.result
+    assert list(found) == result.tasks
+    rows = _read_rows(run)
+    for place, (task, own) in enumerate(found.items()):
+        count = len(rows[task])
+        assert own.learned is not None
+        for counts, row in ((own.learned, result.R[place]), (own.end, result.R[-1])):
+            assert sum(one for *_, one in counts) == count
+            assert 1 - count_wrong(counts) / count == pytest.approx(row[place])
+        assert own.wrong
+        assert [one.confidence for one in own.wrong] == sorted(
+            (one.confidence for one in own.wrong), reverse=True
+        )
+        for one in own.wrong:
+            assert rows[task][one.row].label == one.right != one.answer
+
+
+def test_a_run_keeps_no_text_of_the_rows_that_it_counts(run):
+    kept = (run.folder / ERRORS).read_text()
+    assert not [row.text for rows in _read_rows(run).values() for row in rows if row.text in kept]
+
+
+def test_scores_of_classes_are_those_of_scikit_learn():
+    counts = ((0, 0, 3), (0, 1, 1), (1, 0, 2), (1, 1, 4), (1, 3, 1), (2, 1, 2))
+    right = [pair[0] for pair in counts for _ in range(pair[2])]
+    answers = [pair[1] for pair in counts for _ in range(pair[2])]
+    expected = precision_recall_fscore_support(right, answers, labels=[0, 1, 2], zero_division=0)
+    found = score_classes(counts, classes=3)
+    for name, values in zip(("precision", "recall", "f1", "rows"), expected, strict=True):
+        assert [getattr(one, name) or 0 for one in found] == pytest.approx(list(values))
+    assert found[2].precision is None  # never answered
+
+
+def test_the_most_confused_pairs_come_first_also_those_that_only_were_confused():
+    learned, end = ((0, 1, 5), (1, 1, 9)), ((0, 0, 5), (1, 0, 2), (1, 2, 7))
+    found = TaskErrors(("a", "b"), learned, end)
+    assert confused_pairs(found) == [(1, 2, 0, 7), (1, 0, 0, 2), (0, 1, 5, 0)]
+    assert found.name(2) == "a label of another task"
+    assert confused_pairs(TaskErrors(("a", "b"), None, end))[0] == (1, 2, None, 7)
+
+
+@pytest.mark.parametrize("text", ["[]", '{"a": {"labels": 1}}', "not json"])
+def test_a_file_that_holds_no_errors_is_named(tmp_path, text):
+    (tmp_path / ERRORS).write_text(text)
+    with pytest.raises(InputError, match=r"errors\.json: not the errors of a run"):
+        read_errors(tmp_path)
+
+
+def test_errors_are_read_as_they_were_written(tmp_path):
+    found = {"é": TaskErrors(("ja", "né"), None, ((0, 1, 2),), (WrongRow(7, 0, 1, 0.5),))}
+    write_errors(found, tmp_path)
+    assert read_errors(tmp_path) == found
+
+
+def test_texts_are_on_the_page_only_where_they_were_asked_for(run, tmp_path, capsys):
+    folder = shutil.copytree(run.folder, tmp_path / "naive" / "seed0")
+    rows = _read_rows(run)
+    wrong = {
+        rows[task][one.row].text for task, own in read_errors(folder).items() for one in own.wrong
+    }
+    report_command([folder], out=tmp_path / "without")
+    page = (tmp_path / "without" / "report.html").read_text()
+    assert "Errors of each task" in page
+    assert "--with-text shows some of the rows" in page
+    assert not [text for text in wrong if text in page]
+    report_command([folder], out=tmp_path / "with", with_text=True)
+    table = (tmp_path / "with" / "tables" / "wrong-1-1.csv").read_text()
+    assert [text for text in wrong if text in table]
+
+
+def test_rows_that_changed_since_are_not_shown_and_it_says_why(compared):
+    data = read_report_data([compared / "naive" / "seed0"])
+
+    def gone(run):
+        raise InputError("the data of topic changed")
+
+    details, reason = error_details(data, gone)
+    assert reason == "The wrong rows are not shown: the data of topic changed"
+    assert [name for name, _ in details[0].tables] == [
+        *(f"confusions-1-{number}" for number in (1, 2, 3)),
+        "labels-1",
+    ]
+
+
+def test_runs_of_earlier_versions_have_no_such_section(run, tmp_path):
+    folder = shutil.copytree(run.folder, tmp_path / "naive" / "seed0")
+    (folder / ERRORS).unlink()
+    made = make_report([folder], out=tmp_path / "report")
+    assert "Errors of each task" not in made.page.read_text()
+
+
+def test_a_matrix_shows_what_changed_and_many_labels_are_pairs(compared):
+    data = read_report_data([compared])
+    two = TaskErrors(("a", "b"), ((0, 0, 3), (1, 1, 2)), ((0, 0, 3), (1, 0, 1), (1, 2, 1)))
+    labels = tuple(f"label {place}" for place in range(150))
+    end = tuple((place, (place + 1) % 150, 1 + place) for place in range(150))
+    many = TaskErrors(labels, None, end)
+    data.errors["naive"] = {"two": two, "many": many}
+    row = next(row for row in error_table(data).rows if row[0].text == "naive")
+    assert [cell.text for cell in row[1:6]] == ["two", "0", "2", "5", "b as a: 1"]
+    details, _ = error_details(data, None)
+    own = dict(next(one.tables for one in details if one.strategy == "naive"))
+    (_, matrix), (_, pairs), _ = own.items()
+    assert matrix.head == ("label", "a", "b", "a label of another task")
+    assert [cell.text for cell in matrix.rows[1]] == ["b", "0 → 1", "2 → 0", "0 → 1"]
+    assert len(pairs.rows) == 15
+    assert [cell.text for cell in pairs.rows[0]] == ["label 149", "label 0", "–", "150"]
