@@ -30,10 +30,10 @@ _FIXTURES = {"data_dir", "models_dir"}
 
 @pytest.fixture(scope="session", autouse=True)
 def no_pictures() -> Iterator[None]:
-    """Leave out the pictures at the end of a run's log: they take longer than a tiny run."""
+    """Leave out the pictures of a run's log: they take longer than a tiny run."""
     with pytest.MonkeyPatch.context() as patch:
         if module := sys.modules.get("cl_graft.experiments.stream_run"):
-            patch.setattr(module, "draw_end", lambda *_: None)
+            patch.setattr(module, "draw_pictures", lambda *_: None)
         yield
 
 
@@ -46,10 +46,10 @@ def pictures() -> Iterator[None]:
 
 @contextmanager
 def _drawing() -> Iterator[None]:
-    from cl_graft.experiments.run_curves import draw_end
+    from cl_graft.experiments.run_curves import draw_pictures
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("cl_graft.experiments.stream_run.draw_end", draw_end)
+        patch.setattr("cl_graft.experiments.stream_run.draw_pictures", draw_pictures)
         yield
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from tiny_runs import file_hashes
 
+from cl_graft.experiments.folders import curves_folder
 from cl_graft.runtime.checkpoints import Checkpoint, State
 from cl_graft.storage.files import is_partial, pack, unpack
 
@@ -94,7 +95,11 @@ def outcome_of(folder: Path) -> dict[str, Any]:
         "results": results,
         "table": table,
         "bank": file_hashes(folder / "bank"),
-        "points": points_of(folder / "tensorboard"),
+        "points": {
+            tag: points
+            for tag, points in points_of(curves_folder(folder)).items()
+            if not tag.startswith("cost/seconds")
+        },
     }
 
 

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from cl_graft.experiments.config import ExperimentConfig
     from cl_graft.results.comparison import Comparison
 
-__all__ = ["compare_command", "run_comparison"]
+__all__ = ["compare_command", "name_files", "run_comparison"]
 
 
 @with_settings(more=COMPARED)
@@ -134,7 +134,7 @@ def compare_command(
         *list_data_notes(comparison.runs),
         *list_failures(comparison),
         *_list_left_out(comparison),
-        *_name_files(comparison),
+        *name_files(comparison),
     )
     if comparison.failed:
         raise typer.Exit(1)
@@ -188,12 +188,16 @@ def _sweep_to_set(text: str) -> str:
     return f"comparison.sweep.{name.strip()}=[{values}]"
 
 
-def _name_files(comparison: Comparison) -> list[str]:
+def name_files(comparison: Comparison) -> list[str]:
     """Say where the results are, if there are any."""
     if not comparison.runs:
         return ["Nothing was learned: the folder is free for another start."]
+    from cl_graft.experiments.folders import CURVES
+
     out = comparison.out
-    return [f"Results: {out / 'summary.md'}; curves: tensorboard --logdir {out}"]
+    # The runs of a sweep lie in folders of their own.
+    curves = out / CURVES if (out / CURVES).is_dir() else out
+    return [f"Results: {out / 'summary.md'}; curves: tensorboard --logdir {curves}"]
 
 
 def _list_left_out(comparison: Comparison) -> list[str]:

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from cl_graft.cli.compare import run_comparison
+from cl_graft.cli.compare import name_files, run_comparison
 from cl_graft.cli.options import AsJson, Chosen, Quiet, Sets, with_settings
 from cl_graft.cli.output import Output, redirect_prints
 from cl_graft.cli.progress import show_progress
@@ -67,7 +67,7 @@ def demo_command(
         make_comparison_table(comparison.runs),
         f"cl-graft verify: the bank {said} with the bits it was learned with.",
         *list_failures(comparison),
-        f"Results: {out / 'summary.md'}; curves: tensorboard --logdir {out}",
+        *name_files(comparison),
     )
     if comparison.failed or not ok:
         raise typer.Exit(1)

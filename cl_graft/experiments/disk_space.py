@@ -65,7 +65,7 @@ def reserve_disk_space(
     size = max(tensor.element_size() for tensor in tensors)
     localizer = find_localizer(grafting.localizer)
     count, steps = len(stream.tasks), sum(choices[0].steps for choices in schedules)
-    curves = _POINT * (2 * steps + 5 * count * count) + _PICTURE * (count + 3)
+    curves = _POINT * (6 * steps + 5 * count * (count + 5)) + _PICTURE * 3 * count
     needs, kept = {"results and curves": curves}, 0
     if method.stored_as == "entry":
         k = min(grafting.coordinates(total), total)

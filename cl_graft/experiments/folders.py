@@ -44,6 +44,7 @@ __all__ = [
     "add_resume_hint",
     "check_out",
     "clear_unfinished",
+    "curves_folder",
     "delete_leftovers",
     "differences",
     "discard_empty_run",
@@ -53,6 +54,7 @@ __all__ = [
     "finished",
     "is_run",
     "lock_bank",
+    "move_curves",
     "read_config",
     "refuse_links",
     "resume_command",
@@ -79,6 +81,22 @@ _BESIDE = ("strategy", "seed", "command", "processes", "tuning")
 def run_folder(out: Path | str, strategy: str, seed: int) -> Path:
     """Return the folder of a run."""
     return Path(out) / strategy / f"seed{seed}"
+
+
+def curves_folder(run: Path) -> Path:
+    """Return the folder of a run's curves, ``OUT/tensorboard/<strategy>-seed<k>``.
+
+    TensorBoard names runs by their folders.
+    """
+    return run.parent.parent / CURVES / f"{run.parent.name}-{run.name}"
+
+
+def move_curves(run: Path) -> None:
+    """Move the curves of a run that an earlier version began out of the run's folder."""
+    before, now = run / CURVES, curves_folder(run)
+    if before.is_dir() and not now.exists():
+        now.parent.mkdir(exist_ok=True)
+        before.replace(now)
 
 
 def find_run_of_bank(bank: Path) -> Path | None:
@@ -232,6 +250,10 @@ def clear_unfinished(folder: Path, *, keep: Sequence[str] = ()) -> None:
         if path.name in keep:
             continue
         _delete(path)
+    curves = curves_folder(folder)
+    _delete(curves)
+    with suppress(OSError):  # those of other runs may be in it
+        curves.parent.rmdir()
 
 
 def refuse_links(folder: Path) -> None:
@@ -240,10 +262,10 @@ def refuse_links(folder: Path) -> None:
     Raises:
         InputError: If one is a link.
     """
-    for name in (CHECKPOINTS, CURVES):
-        if (folder / name).is_symlink():
+    for path in (folder / CHECKPOINTS, folder / CURVES, curves_folder(folder)):
+        if path.is_symlink():
             raise InputError(
-                f"{folder / name} is a link; expected a folder, as files in it are deleted. Delete "
+                f"{path} is a link; expected a folder, as files in it are deleted. Delete "
                 "the link and move the folder that it leads to into its place, or move the whole "
                 "run to where it leads"
             )
@@ -358,7 +380,7 @@ def check_out(out: Path, config: ExperimentConfig) -> None:
                 "choose another output folder"
             )
         return
-    ours = {CACHE, ENGINE, REPORT, *STRATEGIES}
+    ours = {CACHE, CURVES, ENGINE, REPORT, *STRATEGIES}
     foreign = sorted(path.name for path in _content(out) if path.name not in ours)
     if foreign:
         raise InputError(

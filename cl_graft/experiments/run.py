@@ -143,7 +143,7 @@ def run(
             resumed = find_checkpoint(folder, method, setup.record, checkpoints)
             folders.write_config(config, folder, strategy=strategy, seed=seed, **origin)
             curves = OncePerStepTensorboardLogger(
-                folder / folders.CURVES, resume=resumed is not None
+                folders.curves_folder(folder), resume=resumed is not None
             )
             note = memory_note(setup.record.memory) + cut_note(setup.record.data)
             progress(Step("memory", 1, 1, "", strategy, seed, note))

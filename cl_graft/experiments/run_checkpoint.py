@@ -118,6 +118,7 @@ def find_checkpoint(
         InputError: If data or model changed, or the folder holds files of others.
     """
     folders.delete_leftovers(folder)
+    folders.move_curves(folder)
     found: list[RunCheckpoint] = []
     if method.is_resumable:
         if (state := checkpoints.load(RUN_KEY)) is not None:
@@ -133,7 +134,7 @@ def find_checkpoint(
     latest = max(found, key=lambda one: one.learned)
     latest.check(record, folder=folder)
     own = checkpoints.load(make_loop_key(latest.learned))
-    cut_log(folder / folders.CURVES, latest.log if own is None else own[1]["log"])
+    cut_log(folders.curves_folder(folder), latest.log if own is None else own[1]["log"])
     return latest
 
 

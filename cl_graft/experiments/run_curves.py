@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
 
-from torch.utils.tensorboard.summary import hparams
+from avalanche.logging import BaseLogger
 
 from cl_graft.experiments.config import dotted
 from cl_graft.experiments.run_record import RunRecord
@@ -19,10 +21,49 @@ from cl_graft.runtime.escaping import for_markdown
 from cl_graft.strategies.stream_scores import StreamScores
 from cl_graft.strategies.tensorboard import OncePerStepTensorboardLogger
 
-__all__ = ["draw_answers", "draw_config", "draw_end", "draw_row"]
+__all__ = [
+    "TrainingCurves",
+    "draw_answers",
+    "draw_config",
+    "draw_hparams",
+    "draw_pictures",
+    "draw_row",
+]
 
-_MEASURES = ("average", "backward_transfer", "forgetting")
+_MEASURES = ("average", "backward_transfer", "forward_transfer", "forgetting")
 """Measures that are drawn along the stream, beside the scores of each task: one a metric."""
+
+_PHASES = {"train": "train", "region": "train", "dense": "dense", "localize": "localization"}
+"""Groups of tags, by phase: a region's training is what a loop is to other strategies."""
+
+_TRAINING = {"Loss": "loss", "DevScore": "dev_score", "LearningRate": "learning_rate"}
+
+
+class TrainingCurves(BaseLogger):
+    """Write what a strategy publishes while it trains to a run's curves, under the run's tags.
+
+    What is measured on test rows is left out: `draw_row` writes it once a task.
+
+    Args:
+        curves: The curves.
+        tasks: Names of the tasks in the order of the stream.
+    """
+
+    def __init__(self, curves: OncePerStepTensorboardLogger, tasks: Sequence[str]) -> None:
+        super().__init__()
+        self._curves = curves
+        self._tasks = tasks
+
+    def log_single_metric(self, name: str, value: Any, x_plot: int) -> None:
+        """Write a loss, a dev score or a learning rate, unless a step as late is written."""
+        found = re.fullmatch(r"(\w+)/(\w+)_phase/train_stream/Task\d+/Exp(\d+)", name)
+        if found is None:
+            return
+        measure, phase, number = found.groups()
+        tag = f"{_PHASES[phase]}/{_TRAINING[measure]}/{self._tasks[int(number)]}"
+        # A run that goes on within a task reports the steps of the task's earlier phases again.
+        if x_plot > (self._curves.last_step(tag) or 0):
+            self._curves.log_single_metric(tag, value, x_plot)
 
 
 def draw_config(record: RunRecord, curves: OncePerStepTensorboardLogger) -> None:
@@ -34,12 +75,20 @@ def draw_config(record: RunRecord, curves: OncePerStepTensorboardLogger) -> None
 
 
 def draw_row(result: RunResult, curves: OncePerStepTensorboardLogger) -> None:
-    """Add the latest row of R to the curves, at the number of experiences learned."""
+    """Add what the latest task brought to the curves, at the number of tasks learned."""
     step = len(result.R)
-    values = named_measures(result, _MEASURES)
+    values = {f"stream/{name}": value for name, value in named_measures(result, _MEASURES).items()}
     for j, name in enumerate(result.tasks[:step]):
-        values[f"R/{name}"] = result.R[-1][j]
-        values[f"ece/{name}"] = result.ece[-1][j]
+        values[f"test/score/{name}"] = result.R[-1][j]
+        values[f"test/ece/{name}"] = result.ece[-1][j]
+    latest = result.tasks[step - 1]
+    values |= {
+        f"region/{name}": value for name, value in result.coordinates.get(latest, {}).items()
+    }
+    values["cost/bytes"] = result.bytes[latest]
+    seconds = result.seconds[latest]
+    values["cost/seconds"] = sum(seconds.values())
+    values |= {f"cost/seconds/{phase.replace(' ', '_')}": own for phase, own in seconds.items()}
     for tag, value in values.items():
         if value is not None:
             curves.log_single_metric(tag, value, step)
@@ -63,7 +112,7 @@ def draw_answers(
         since = "The answers are those" if task.same else "Some answers are not those"
         head = "input | answer | when it was learned | right"
         head = f"{since} of the day the task was learned.\n\n{head}\n--- | --- | --- | ---"
-        curves.writer.add_text(f"answers/{name}", "\n".join([head, *rows]), step)
+        curves.writer.add_text(f"test/answers/{name}", "\n".join([head, *rows]), step)
 
 
 def _cell(text: str) -> str:
@@ -71,30 +120,37 @@ def _cell(text: str) -> str:
     return " ".join(for_markdown(text).split())
 
 
-def draw_end(result: RunResult, scores: StreamScores, curves: OncePerStepTensorboardLogger) -> None:
-    """Add the pictures of a finished run: R, overlap of regions, calibration of every task.
-
-    Its settings and measures become a row of TensorBoard's page HParams.
-    """
+def draw_pictures(
+    result: RunResult, scores: StreamScores, curves: OncePerStepTensorboardLogger
+) -> None:
+    """Draw R and the overlap of regions, from the second task on, and at the end calibration."""
     step = len(result.R)
-    config = {part: own for part, own in result.config.items() if part != "output"}
-    said = {"strategy": result.strategy, "seed": result.seed, **dotted(config), **result.settings}
+    names = result.tasks[:step]
+    if step > 1:
+        curves.add_figure("stream/R", r_matrix_heatmap(result.R, names, score_name="score"), step)
+        if result.overlap is not None:
+            curves.add_figure("region/overlap", overlap_heatmap(result.overlap, names), step)
+    for j, name in enumerate(names if result.complete else ()):
+        logits, targets = scores.predictions(j)
+        if targets.ndim > 1 or targets.is_floating_point():
+            continue  # only classes of rows have a confidence
+        bins = reliability_bins(logits.double().softmax(dim=1), targets)
+        curves.add_figure(f"test/reliability/{name}", reliability_diagram(bins, title=name), step)
+
+
+def draw_hparams(result: RunResult, curves: OncePerStepTensorboardLogger) -> None:
+    """Make settings and headline measures of a run its row of TensorBoard's page HParams."""
+    config = dotted({part: own for part, own in result.config.items() if part != "output"})
+    density = config.pop("grafting.density", None)
+    said = {"strategy": result.strategy, "seed": result.seed, **config, **result.settings}
     settings = {
         name: value if isinstance(value, bool | int | float | str) else json.dumps(value)
         for name, value in said.items()
         if value is not None
     }
-    found = named_measures(result, _MEASURES)
-    measures = {name: value for name, value in found.items() if value is not None}
-    if (log := curves.writer.file_writer) is not None:
-        for part in hparams(settings, measures):
-            log.add_summary(part)
-    curves.add_figure("R", r_matrix_heatmap(result.R, result.tasks, score_name="score"), step)
-    if result.overlap is not None:
-        curves.add_figure("overlap", overlap_heatmap(result.overlap, result.tasks), step)
-    for j, name in enumerate(result.tasks):
-        logits, targets = scores.predictions(j)
-        if targets.ndim > 1 or targets.is_floating_point():
-            continue  # only classes of rows have a confidence
-        bins = reliability_bins(logits.double().softmax(dim=1), targets)
-        curves.add_figure(f"reliability/{name}", reliability_diagram(bins, title=name), step)
+    measures = [f"stream/{name}" for name in named_measures(result, _MEASURES)]
+    curves.add_hparams(
+        settings | ({"density": density} if result.coordinates else {}),
+        [*measures, "cost/bytes", "cost/seconds"],
+        first=["strategy", "density", "seed"],
+    )

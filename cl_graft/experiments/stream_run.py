@@ -8,7 +8,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from avalanche.evaluation.metrics import loss_metrics
 from avalanche.training.plugins import EvaluationPlugin
 from avalanche.training.templates import SupervisedTemplate
 
@@ -22,7 +21,13 @@ from cl_graft.experiments.run_checkpoint import (
     checkpoint_values,
     resume_strategy_,
 )
-from cl_graft.experiments.run_curves import draw_answers, draw_end, draw_row
+from cl_graft.experiments.run_curves import (
+    TrainingCurves,
+    draw_answers,
+    draw_hparams,
+    draw_pictures,
+    draw_row,
+)
 from cl_graft.experiments.run_errors import collect_errors
 from cl_graft.experiments.run_record import PassCounter, count_task_bytes, make_result, write_table
 from cl_graft.experiments.run_setup import Setup
@@ -41,6 +46,7 @@ from cl_graft.storage.cache_folder import DirectoryCache
 from cl_graft.storage.checkpoint_files import FileCheckpoints
 from cl_graft.strategies import KeepBest
 from cl_graft.strategies.experience_tasks import make_learnable_task
+from cl_graft.strategies.loop.phase_reports import TrainingReports
 from cl_graft.strategies.method import Method
 from cl_graft.strategies.registry import build_strategy, make_loop_schedules
 from cl_graft.strategies.strategy_inputs import StrategyInputs
@@ -246,8 +252,8 @@ class StreamRun:
             device=setup.device,
             evaluator=EvaluationPlugin(
                 self.scores,
-                loss_metrics(minibatch=True),
-                loggers=[self.curves],
+                TrainingReports(),
+                loggers=[TrainingCurves(self.curves, self.record.tasks)],
                 collect_all=False,  # Avalanche would keep every value ever logged.
             ),
             plugins=(self.reporter,),
@@ -276,8 +282,9 @@ class StreamRun:
         write_answers(answers, self.folder)
         errors = collect_errors(self.setup.stream.tasks, self.scores, read_errors(self.folder))
         write_errors(errors, self.folder)
+        draw_pictures(result, self.scores, self.curves)
         if result.complete:
-            draw_end(result, self.scores, self.curves)
+            draw_hparams(result, self.curves)
             self.curves.position()
         write_table(result, self.folder / "metrics.csv")
         write_run_summary(result, self.folder)

@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -56,6 +57,7 @@ from cl_graft.training.linear_probe import (
     score_on_dev,
 )
 from cl_graft.training.passes import Passes
+from cl_graft.training.phase_points import PhasePoints
 
 __all__ = ["FoundRegion", "find_region", "is_ranking_cached", "rank_task"]
 
@@ -213,12 +215,13 @@ def rank_task(
     key = cache_key("ranking", task.identity, recipe, settings.seed)
     if not is_ranking_cached(localizer):
         cache = None
+    points = PhasePoints("localize", measure)
     found = cache.get(key) if cache is not None else None
     if found is not None and found[0]["order"].numel() >= least:
-        counter.passes += Passes(**found[1])
+        counter.passes += Passes(**points.replay(dict(found[1])))
         return Ranking(layout, found[0]["order"].to(torch.int64))
     checkpoint = (
-        _CountedCheckpoint(checkpoints.at(key), counter)
+        points.beside(_CountedCheckpoint(checkpoints.at(key), counter))
         if checkpoints is not None
         else NO_CHECKPOINT
     )
@@ -232,7 +235,7 @@ def rank_task(
             counter=counter,
             checkpoint=checkpoint,
             progress=progress,
-            measure=measure,
+            on_loss=partial(points.add, "Loss"),
         ) as inputs,
     ):
         ranking = localize(
@@ -245,7 +248,7 @@ def rank_task(
         )
     ranking = Ranking(layout, number_in(layout, ranking.layout, ranking.order))
     if cache is not None:
-        cache.put(key, {"order": _narrow(ranking.order)}, asdict(counter.passes))
+        cache.put(key, {"order": _narrow(ranking.order)}, points.join(asdict(counter.passes)))
     return ranking
 
 

@@ -22,9 +22,7 @@ from cl_graft.runtime.checkpoints import NO_CHECKPOINT, Checkpoint
 from cl_graft.runtime.seeding import derive
 from cl_graft.training.dense_run import (
     DenseRun,
-    Measure,
     Progress,
-    ignore_measurement,
     ignore_progress,
 )
 from cl_graft.training.learnable_task import LearnableTask
@@ -54,7 +52,7 @@ def localizer_inputs(
     counter: RowCounter,
     checkpoint: Checkpoint = NO_CHECKPOINT,
     progress: Progress = ignore_progress,
-    measure: Measure = ignore_measurement,
+    on_loss: Callable[[int, float], None] | None = None,
 ) -> Iterator[LocalizerInputs]:
     """Make the inputs of a localizer from a task, for a `with` block.
 
@@ -68,9 +66,9 @@ def localizer_inputs(
         counter: Counts the rows.
         checkpoint: Checkpoint that an interrupted localization is resumed from.
         progress: Called when a step begins.
-        measure: Called with a step's loss, once its micro-batches were computed.
+        on_loss: Called with a step (from 1) and its loss, once its micro-batches were computed.
     """
-    source = _TaskGradients(task, settings, dense, counter, progress, measure)
+    source = _TaskGradients(task, settings, dense, counter, progress, on_loss)
     with ExitStack() as until_done:
         until_done.enter_context(replace_parameters(task.head, dense.head))
         until_done.enter_context(train_only(task.model, task.parameters.values()))
@@ -107,14 +105,14 @@ class _TaskGradients:
         dense: DenseRun,
         counter: RowCounter,
         progress: Progress,
-        measure: Measure,
+        on_loss: Callable[[int, float], None] | None,
     ) -> None:
         self._task = task
         self._settings = settings
         self._dense = dense
         self._counter = counter
         self._progress = progress
-        self._measure = measure
+        self._on_loss = on_loss
         self.seed = derive(settings.seed, task.content, "mask")
         rows = min(settings.mask_batch, len(task.train))
         self._order = BatchOrder(len(task.train), rows, self.seed, "batches")
@@ -131,8 +129,8 @@ class _TaskGradients:
             weight = len(part) * len(parts) / len(places)
             value = self._finite(self._task.loss(part), step) * weight
             seen.append(float(value.detach()) / len(parts))
-            if len(seen) == len(parts):
-                self._measure("localize", "Loss", step + 1, sum(seen))
+            if self._on_loss and len(seen) == len(parts):
+                self._on_loss(step + 1, sum(seen))
             return value
 
         return [partial(loss, part) for part in parts]

@@ -56,7 +56,7 @@ from cl_graft.strategies.task_labels import (
     has_labels,
 )
 from cl_graft.strategies.task_training import TaskMetadata, TaskTraining
-from cl_graft.training.dense_run import DenseRun, ignore_measurement
+from cl_graft.training.dense_run import DenseRun
 from cl_graft.training.learnable_task import LearnableTask
 from cl_graft.training.passes import Passes
 from cl_graft.training.train_mode import freeze_statistics
@@ -191,9 +191,6 @@ class GraftingPlugin(SupervisedPlugin, supports_distributed=True):
         name = self._name(label)
         reports = PhaseReports(strategy, name=name, label=label, progress=self._progress)
         reports.say(describe_cost(strategy, settings, rows=len(task.train)))
-        # Curves of phases that a checkpoint or the cache answers would have gaps: a run that goes
-        # on must end with the curves of one that was never interrupted.
-        measure = ignore_measurement if self._checkpoints is not None else reports.measure
         with in_task(name):
             earlier = choose_earlier(
                 task,
@@ -225,7 +222,7 @@ class GraftingPlugin(SupervisedPlugin, supports_distributed=True):
                 cache=self._cache,
                 checkpoints=self._checkpoints,
                 progress=reports.step,
-                measure=measure,
+                measure=reports.measure,
             )
         free = switch.bank.free(found.region, builds_on=earlier.positions)
         switch.carry_entries(earlier.positions)
@@ -246,7 +243,7 @@ class GraftingPlugin(SupervisedPlugin, supports_distributed=True):
             ),
             task=task,
             settings=settings,
-            measure=measure,
+            measure=reports.measure,
         )
         self._number = int(strategy.experience.current_experience)
         if not len(free) and free.layout.total:

@@ -19,6 +19,7 @@ from cl_graft.runtime.error_context import in_phase
 from cl_graft.runtime.seeding import derive
 from cl_graft.training.learnable_task import LearnableTask
 from cl_graft.training.passes import Passes
+from cl_graft.training.phase_points import PhasePoints
 from cl_graft.training.settings import FineTuning
 
 __all__ = [
@@ -88,7 +89,8 @@ def fine_tune_task(
         cache: Keeps outcomes.
         checkpoints: Source of an interrupted run's state, and target of its steps.
         progress: Called after every step.
-        measure: Called with every step's loss and with dev scores.
+        measure: Called with every step's loss and with dev scores, also of steps that were taken
+            before, by an interrupted run or the one that the cache keeps.
     """
     trained = {**task.parameters, **task.head}
     before = snapshot(trained)
@@ -99,10 +101,11 @@ def fine_tune_task(
     }
     found = {phase: cache.get(key) if cache is not None else None for phase, key in keys.items()}
     answers = {phase: answer for phase, answer in found.items() if answer is not None}
+    points = PhasePoints("dense", measure)
     if len(answers) < len(keys):
 
         def after_step(step: int, loss: float) -> None:
-            measure("dense", "Loss", step, loss)
+            points.add("Loss", step, loss)
             progress("dense", step, settings.steps)
 
         # A run that gathers its path is another one, named by it.
@@ -116,20 +119,21 @@ def fine_tune_task(
                     path=path,
                     anchor={name: before[name] for name in task.parameters},
                     on_step=after_step,
-                    on_evaluation=partial(measure, "dense", "DevScore"),
-                    checkpoint=checkpoints.at(own) if checkpoints else NO_CHECKPOINT,
+                    on_evaluation=partial(points.add, "DevScore"),
+                    checkpoint=points.beside(checkpoints.at(own)) if checkpoints else NO_CHECKPOINT,
                 )
         finally:
             copy_(trained, before)
         tensors, dev, gathered = outcome.tensors, outcome.dev, outcome.path
         if cache is not None:
-            cache.put(keys["dense"], task.to_cache(tensors), {"dev": dev, "step": outcome.step})
+            values = points.join({"dev": dev, "step": outcome.step})
+            cache.put(keys["dense"], task.to_cache(tensors), values)
             if path:
                 body = {name: outcome.path[name] for name in task.parameters}
                 cache.put(keys["path"], body, {})
     else:
         tensors = task.from_cache(answers["dense"][0], trained)
-        dev = answers["dense"][1]["dev"]
+        dev = points.replay(dict(answers["dense"][1]))["dev"]
         gathered = task.from_cache(answers["path"][0], task.parameters) if path else {}
     return DenseRun(
         tuned={name: tensors[name] for name in task.parameters},

@@ -14,8 +14,9 @@ from cl_graft.banks.add import add_task
 from cl_graft.errors import CannotWrite, DivergedError, InUse
 from cl_graft.experiments import disk_space, stream_run
 from cl_graft.experiments.comparison.compare import compare
+from cl_graft.experiments.folders import curves_folder
 from cl_graft.experiments.run import run, run_folder
-from cl_graft.experiments.run_curves import draw_end
+from cl_graft.experiments.run_curves import draw_pictures
 from cl_graft.storage import OWNER, free_bytes, load_bank, only_writer
 from cl_graft.storage import cache_folder as cache_module
 from cl_graft.storage.cache_folder import DirectoryCache
@@ -53,9 +54,11 @@ def test_what_a_run_writes_is_no_more_than_what_was_asked_for(
         asked.update(needs=sum(needs.values()), cache=cache)
 
     monkeypatch.setattr(disk_space, "check_disk_space", look)
-    monkeypatch.setattr(stream_run, "draw_end", draw_end)
+    monkeypatch.setattr(stream_run, "draw_pictures", draw_pictures)
     run(one_task, strategy=strategy, seed=0, out=tmp_path)
-    written = sum(len(data) for data in content(run_folder(tmp_path, strategy, 0)).values())
+    run_home = run_folder(tmp_path, strategy, 0)
+    homes = (run_home, curves_folder(run_home))
+    written = sum(len(data) for home in homes for data in content(home).values())
     assert written <= asked["needs"] <= 10 * written + 500_000
     phases = {"dense", "path", "ranking"}
     kept = [

@@ -8,13 +8,13 @@ import signal
 
 import pytest
 from configs import changed, config_with, settings
-from interrupted import KILLED_WRITER, Trip, outcome_of, points_of
+from interrupted import KILLED_WRITER, Trip, outcome_of
 from tiny_runs import cl_graft, cl_graft_started
 from warm_processes import run_warm
 
 from cl_graft.errors import InputError
 from cl_graft.experiments.comparison.compare import compare
-from cl_graft.experiments.folders import CHECKPOINTS, resume_command, run_folder
+from cl_graft.experiments.folders import CHECKPOINTS, curves_folder, resume_command, run_folder
 from cl_graft.experiments.resume import find_run, resume_comparison, resume_run
 from cl_graft.experiments.run import run
 from cl_graft.experiments.tasks import load_tasks
@@ -272,18 +272,19 @@ def test_a_link_in_the_place_of_a_folder_is_told_and_what_it_leads_to_stays(
     expected, config, strategy = undisturbed("naive")
     folder, moved = run_folder(tmp_path, strategy, 0), tmp_path / "moved"
     interrupt(config, strategy, tmp_path, tripping("train", 6, "topic"))
-    (folder / name).rename(moved)
-    (folder / name).symlink_to(moved, target_is_directory=True)
+    place = curves_folder(folder) if name == "tensorboard" else folder / name
+    place.rename(moved)
+    place.symlink_to(moved, target_is_directory=True)
     (moved / "model-1.safetensors").write_bytes(b"mine")
     (moved / "events.out.tfevents.9.mine").write_bytes(b"mine")
     before = {path.name: path.read_bytes() for path in moved.iterdir()}
-    with pytest.raises(InputError, match=f"{name} is a link; expected a folder"):
+    with pytest.raises(InputError, match=f"{place.name} is a link; expected a folder"):
         resume_run(folder)
     assert {path.name: path.read_bytes() for path in moved.iterdir()} == before
-    (folder / name).unlink()
+    place.unlink()
     for mine in ("model-1.safetensors", "events.out.tfevents.9.mine"):
         (moved / mine).unlink()
-    moved.rename(folder / name)
+    moved.rename(place)
     resume_run(folder)
     assert outcome_of(folder) == expected
 
@@ -313,11 +314,11 @@ def test_a_log_without_its_last_record_is_mended(tmp_path, undisturbed):
     expected, config, strategy = undisturbed("naive")
     config = changed(config, {"checkpoint_steps": 1})
     folder = interrupt(config, strategy, tmp_path, tripping("train", 6, "topic"))
-    (log,) = (folder / "tensorboard").iterdir()
+    (log,) = curves_folder(folder).iterdir()
     with log.open("ab") as file:
         file.write(b"\x20\0\0\0half a record")
     resume_run(folder)
-    assert points_of(folder / "tensorboard") == expected["points"]
+    assert outcome_of(folder)["points"] == expected["points"]
 
 
 def test_a_finished_run_is_read_and_not_computed_again(tmp_path, undisturbed):

@@ -44,25 +44,24 @@ def test_the_bank_of_a_run_holds_what_going_on_needs(comparison, tiny_config):
 
 def test_curves_have_one_point_a_step(comparison, tiny_config):
     for strategy in tiny_config.comparison.strategies:
-        events = read_events(comparison.out / strategy / "seed0" / "tensorboard")
+        events = read_events(comparison.out / "tensorboard" / f"{strategy}-seed0")
         tags = events.Tags()["scalars"]
         for tag in tags:
             steps = [point.step for point in events.Scalars(tag)]
             assert len(steps) == len(set(steps)), tag
-        assert [point.step for point in events.Scalars("R/sentiment")] == [1, 2, 3]
-        assert [point.step for point in events.Scalars("ece/question_type")] == [3]
-        assert [point.step for point in events.Scalars("average_accuracy")] == [1, 2, 3]
+        assert [point.step for point in events.Scalars("test/score/sentiment")] == [1, 2, 3]
+        assert [point.step for point in events.Scalars("test/ece/question_type")] == [3]
+        assert [point.step for point in events.Scalars("stream/average_accuracy")] == [1, 2, 3]
         pictures = set(events.Tags()["images"])
-        assert {"reliability/sentiment", "R"} <= pictures
-        assert ("overlap" in pictures) == (strategy == "grafting")
-        losses = [tag for tag in tags if tag.startswith("Loss_MB")]
-        assert len(losses) == (0 if strategy == "independent" else 3)
+        assert {"test/reliability/sentiment", "stream/R"} <= pictures
+        assert ("region/overlap" in pictures) == (strategy == "grafting")
+        assert len([tag for tag in tags if tag.startswith("train/loss/")]) == 3
 
 
 def test_curves_hold_what_the_results_say(comparison):
     (cell,) = [cell for cell in comparison.runs if cell.strategy == "naive"]
-    events = read_events(comparison.out / "naive" / "seed0" / "tensorboard")
-    points = [point.value for point in events.Scalars("R/sentiment")]
+    events = read_events(comparison.out / "tensorboard" / "naive-seed0")
+    points = [point.value for point in events.Scalars("test/score/sentiment")]
     assert points == pytest.approx([row[0] for row in cell.R])
 
 

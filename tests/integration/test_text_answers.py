@@ -23,7 +23,7 @@ from cl_graft.banks.open_bank import open_bank
 from cl_graft.banks.verify import verify
 from cl_graft.errors import InputError
 from cl_graft.experiments.comparison.compare import compare
-from cl_graft.experiments.folders import run_folder
+from cl_graft.experiments.folders import curves_folder, run_folder
 from cl_graft.experiments.resume import resume_run
 from cl_graft.experiments.run import run as run_strategy
 from cl_graft.grafts.bank import RecordedBatch
@@ -99,14 +99,14 @@ def test_another_kind_of_an_entry_is_seen(case, tmp_path, kind):
 def test_tensorboard_shows_answers_beside_the_right_ones(case):
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-    log = EventAccumulator(str(case.run / "tensorboard")).Reload()
-    shown = log.Tensors(f"answers/{case.tasks[0]}/text_summary")
+    log = EventAccumulator(str(curves_folder(case.run))).Reload()
+    shown = log.Tensors(f"test/answers/{case.tasks[0]}/text_summary")
     assert [event.step for event in shown] == [1, 2, 3]
     texts = [event.tensor_proto.string_val[0].decode() for event in shown]
     assert len(set(texts)) == 1
     assert texts[0].startswith("The answers are those of the day the task was learned.")
     assert len(texts[0].splitlines()) == 4 + 6  # a row a test row
-    assert f"answers/{case.tasks[1]}/text_summary" not in log.Tags()["tensors"]
+    assert f"test/answers/{case.tasks[1]}/text_summary" not in log.Tags()["tensors"]
 
 
 def test_a_report_shows_answers_where_it_is_asked_for_texts(case, tmp_path):

@@ -22,7 +22,7 @@ def logs(tiny_bert: Path, pictures: None, tmp_path_factory: pytest.TempPathFacto
     """The folder of runs of one strategy with two seeds."""
     seeds = {"strategies": ["grafting"], "seeds": [0, 1], "tasks": ["sentiment", "topic"]}
     config = config_with({**QUICK, **seeds, "model": str(tiny_bert)})
-    return compare(config, out=tmp_path_factory.mktemp("logs")).out / "grafting"
+    return compare(config, out=tmp_path_factory.mktemp("logs")).out / "tensorboard"
 
 
 @pytest.fixture(scope="module")
@@ -50,9 +50,9 @@ def address(logs: Path) -> Iterator[str]:
 @pytest.mark.parametrize(
     ("page", "shown"),
     [
-        ("#timeseries", ["AverageAccuracy", "BackwardTransfer", "ECE"]),
-        ("#images", ["tag: R", "tag: overlap", "reliability"]),
-        ("#hparams", ["density", "strategy", "average_accuracy", "seed1/tensorboard"]),
+        ("#timeseries", ["stream/average_accuracy", "train/loss", "cost/bytes"]),
+        ("#images", ["stream/R", "region/overlap", "test/reliability"]),
+        ("#hparams", ["density", "strategy", "average_accuracy", "grafting-seed1"]),
     ],
 )
 def test_tensorboard_shows_scalars_images_and_settings(browser: Any, address, page, shown):

@@ -16,6 +16,7 @@ from cl_graft.grafts.graft import copy_, snapshot
 from cl_graft.grafts.model_state import preserve_modes
 from cl_graft.runtime.checkpoints import State
 from cl_graft.strategies.experience_tasks import ExperienceTasks
+from cl_graft.strategies.loop.phase_reports import publish
 from cl_graft.training.fine_tuning import beats, evaluated_steps
 
 __all__ = ["KeepBest"]
@@ -23,6 +24,8 @@ __all__ = ["KeepBest"]
 
 class KeepBest(SupervisedPlugin, supports_distributed=True):
     """Score dev a few times while an experience trains, and end it with the values that did best.
+
+    The strategy's loggers get the scores of a task as ``DevScore/train_phase/...``.
 
     Of equal scores the later one is kept, as in a dense run. The plugin holds one copy of the
     parameters that the optimiser trains and of the model's floating-point buffers; a strategy that
@@ -123,6 +126,10 @@ class KeepBest(SupervisedPlugin, supports_distributed=True):
             strategy.model.eval()
             scores = [self._tasks.dev_score(strategy, label) for label in self.labels]
         score = sum(scores) / len(scores)
+        if len(scores) == 1:
+            publish(
+                strategy, self, "DevScore", "train", label=self.labels[0], step=step, value=score
+            )
         self._scored = step
         self.rows += sum(len(self._tasks.dev_rows(strategy, label)) for label in self.labels)
         if self._found is not None and not beats(score, self._found[1]):

@@ -1,4 +1,4 @@
-"""Reports of grafting's own phases through a strategy's evaluator and loggers.
+"""Values of training phases, reported through a strategy's evaluator and loggers.
 
 Before a region trains, a dense run and localization take longer than the training itself. Their
 losses and dev scores are published as every metric of the strategy is, so TensorBoard and other
@@ -11,6 +11,7 @@ import logging
 import time
 from typing import Any
 
+import torch
 from avalanche.evaluation import PluginMetric
 from avalanche.evaluation.metric_results import MetricValue
 from avalanche.logging import TextLogger
@@ -19,7 +20,7 @@ from cl_graft.localization import find_localizer
 from cl_graft.localization.grafting_settings import GraftingSettings
 from cl_graft.training.dense_run import Progress, ignore_progress
 
-__all__ = ["PhaseReports", "describe_cost"]
+__all__ = ["PhaseReports", "TrainingReports", "describe_cost", "publish"]
 
 logger = logging.getLogger(__name__)
 
@@ -52,9 +53,7 @@ class PhaseReports(PluginMetric[None]):
         self._evaluator = strategy.evaluator
         self._strategy = strategy
         self._name = name
-        experience = strategy.experience.logging()
-        stream = experience.origin_stream.name
-        self._where = f"{stream}_stream/Task{label:03d}/Exp{experience.current_experience:03d}"
+        self._label = label
         self._progress = progress or ignore_progress
         self._reported_at = time.monotonic()
         self._losses: dict[tuple[str, int], float] = {}
@@ -73,11 +72,7 @@ class PhaseReports(PluginMetric[None]):
         """Publish a value of a phase to the strategy's loggers."""
         if name == "Loss":
             self._losses = {(phase, step): value}
-        if not self._evaluator.active:
-            return
-        full = f"{name}/{phase}_phase/{self._where}"
-        self._evaluator.publish_metric_value(MetricValue(self, full, float(value), step))
-        self._evaluator.after_phase_step(self._strategy)  # hands it on to the loggers
+        publish(self._strategy, self, name, phase, label=self._label, step=step, value=value)
 
     def say(self, text: str) -> None:
         """Write a line about the task to text loggers and to Python's logging."""
@@ -92,6 +87,68 @@ class PhaseReports(PluginMetric[None]):
 
     def reset(self) -> None:
         """Forget nothing: values are published as they come."""
+
+
+class TrainingReports(PluginMetric[None]):
+    """Publish the loss and the learning rate of every step of a strategy's own loop.
+
+    Values are called as in ``Loss/train_phase/train_stream/Task000/Exp000``; they are plotted over
+    the steps of the experience, from 1, so that strategies with other phases compare.
+
+    Runs at: before_update, after_training_iteration.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._rate = 0.0
+
+    def before_update(self, strategy: Any) -> None:
+        """Note the learning rate of the step: that of the first group of parameters."""
+        self._rate = float(strategy.optimizer.param_groups[0]["lr"])
+
+    def after_training_iteration(self, strategy: Any) -> list[MetricValue]:
+        """Return the loss and the learning rate."""
+        label = int(min(getattr(strategy.experience, "task_labels", None) or [0]))
+        step = strategy.clock.train_exp_iterations + 1
+        found = {"Loss": float(torch.as_tensor(strategy.loss).detach()), "LearningRate": self._rate}
+        return [
+            MetricValue(self, _full_name(strategy, name, "train", label), value, step)
+            for name, value in found.items()
+        ]
+
+    def result(self) -> None:
+        """Return nothing: values are published as they come."""
+
+    def reset(self) -> None:
+        """Forget nothing: values are published as they come."""
+
+
+def publish(
+    strategy: Any, origin: Any, name: str, phase: str, *, label: int, step: int, value: float
+) -> None:
+    """Hand a value of a phase to the loggers of a strategy, unless its evaluator is switched off.
+
+    Args:
+        strategy: The strategy, while an experience trains.
+        origin: The plugin that measured the value.
+        name: Name of the measure, such as ``"Loss"``.
+        phase: Name of the phase.
+        label: Label of the task.
+        step: Step of the phase, from 1.
+        value: The value.
+    """
+    evaluator = strategy.evaluator
+    if evaluator.active:
+        full = _full_name(strategy, name, phase, label)
+        evaluator.publish_metric_value(MetricValue(origin, full, float(value), step))
+        evaluator.after_phase_step(strategy)  # hands it on to the loggers
+
+
+def _full_name(strategy: Any, name: str, phase: str, label: int) -> str:
+    """Return a measure's name as Avalanche makes them."""
+    experience = strategy.experience.logging()
+    where = f"{experience.origin_stream.name}_stream"
+    return f"{name}/{phase}_phase/{where}/Task{label:03d}/Exp{experience.current_experience:03d}"
 
 
 def describe_cost(strategy: Any, settings: GraftingSettings, *, rows: int) -> str:

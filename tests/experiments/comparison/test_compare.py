@@ -31,7 +31,6 @@ def test_every_cell_and_both_summaries_are_written(comparison, tiny_config):
             "results.json",
             "metrics.csv",
             "summary.md",
-            "tensorboard",
         }
         assert (folder / "bank").exists() == (cell.strategy == "grafting")
         assert read_result(folder) == cell

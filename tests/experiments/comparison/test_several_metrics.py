@@ -62,11 +62,12 @@ def test_its_files_and_curves_are_named_by_metric(compared):
     assert {"average_accuracy", "average_f1", "average_matthews"} <= measures
     run = compared.out / "naive" / "seed0"
     assert "| average f1 (1 task) |" in (run / "summary.md").read_text()
-    events = EventAccumulator(str(run / "tensorboard"))
+    events = EventAccumulator(str(compared.out / "tensorboard" / "naive-seed0"))
     events.Reload()
     tags = set(events.Tags()["scalars"])
-    assert {"average_accuracy", "average_f1", "average_matthews", "forgetting_f1"} <= tags
-    assert not {"forgetting", "backward_transfer"} & tags
+    averages = {f"stream/average_{metric}" for metric in ("accuracy", "f1", "matthews")}
+    assert averages | {"stream/forgetting_f1"} <= tags
+    assert not {"stream/forgetting", "stream/backward_transfer"} & tags
 
 
 def test_values_of_a_grid_are_chosen_by_shares_of_the_best_on_each_task(compared):

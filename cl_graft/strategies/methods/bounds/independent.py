@@ -21,9 +21,15 @@ from cl_graft.runtime.tensor_names import parameters_by_name
 from cl_graft.strategies import StrategyInputs, find_plugin, register_strategy
 from cl_graft.strategies.experience_tasks import ExperienceTasks
 from cl_graft.strategies.heads import unwrap_model
+from cl_graft.strategies.loop.phase_reports import publish
 from cl_graft.strategies.method import PICKED_BY_LABEL
 from cl_graft.strategies.methods.grafting.region_loop import GRAFTING_PAPER
-from cl_graft.training.dense_run import fine_tune_task, ignore_progress
+from cl_graft.training.dense_run import (
+    Measure,
+    fine_tune_task,
+    ignore_measurement,
+    ignore_progress,
+)
 from cl_graft.training.passes import Passes
 
 __all__ = ["Independent", "IndependentPlugin"]
@@ -55,7 +61,13 @@ class IndependentPlugin(SupervisedPlugin, supports_distributed=False):
     def before_training_exp(self, strategy: Any, **kwargs: Any) -> None:
         """Fine-tune the base on the task, put the base back, and skip the strategy's loop."""
         self._restore(strategy)
-        self._learn(strategy, strategy.experience)
+        label = int(strategy.experience.task_label)
+
+        def measure(_: str, name: str, step: int, value: float) -> None:
+            # The dense run is here what the loop is to other strategies.
+            publish(strategy, self, name, "train", label=label, step=step, value=value)
+
+        self._learn(strategy, strategy.experience, measure=measure)
         strategy.stop_training()
 
     def before_eval_exp(self, strategy: Any, **kwargs: Any) -> None:
@@ -78,7 +90,9 @@ class IndependentPlugin(SupervisedPlugin, supports_distributed=False):
         for experience in experiences:
             self._learn(strategy, experience)
 
-    def _learn(self, strategy: Any, experience: Any) -> None:
+    def _learn(
+        self, strategy: Any, experience: Any, *, measure: Measure = ignore_measurement
+    ) -> None:
         label, inputs = int(experience.task_label), self._inputs
         task = self._tasks.make(
             strategy, experience, label=label, base=self._base, seed=inputs.seed
@@ -91,6 +105,7 @@ class IndependentPlugin(SupervisedPlugin, supports_distributed=False):
             cache=inputs.cache,
             checkpoints=inputs.checkpoints,
             progress=inputs.progress or ignore_progress,
+            measure=measure,
         )
         own = dense.tuned | dense.head
         self._models[label] = {name: tensor.cpu() for name, tensor in own.items()}

@@ -1,0 +1,91 @@
+"""The curves of a run have the tags of the table in the documentation, and no others."""
+
+import re
+from collections import Counter
+
+import pytest
+from docs.pages import DOCS
+from interrupted import points_of
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+from tensorboard.plugins.hparams.plugin_data_pb2 import HParamsPluginData
+
+PAGE = DOCS / "guides" / "tensorboard.md"
+TAGS = re.findall(r"^\| `([^`]+)` \|", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
+
+GRAFTING = {tag for tag in TAGS if re.match("dense/|localization/|region/", tag)}
+OTHERS = {"stream/forward_transfer", "test/answers/<task>"}
+"""Tags of models that answer before they learn, and of generated text."""
+
+
+def pattern(tag: str) -> str:
+    """The expression of the tags that a row of the table stands for."""
+    return re.sub(r"<\w+>", r"[\\w-]+", tag)
+
+
+def row_of(tag: str) -> str:
+    """The one row of the table that a tag of a log belongs to."""
+    (row,) = [row for row in TAGS if re.fullmatch(pattern(row), tag.removesuffix("/text_summary"))]
+    return row
+
+
+@pytest.fixture(scope="module")
+def logs(comparison):
+    """What each strategy's log holds, by strategy and tag."""
+    folder = comparison.out / "tensorboard"
+    return {path.name.removesuffix("-seed0"): points_of(path) for path in folder.iterdir()}
+
+
+def test_a_run_is_named_by_strategy_and_seed(comparison):
+    names = {path.name for path in (comparison.out / "tensorboard").iterdir()}
+    assert names == {"grafting-seed0", "naive-seed0", "independent-seed0"}
+
+
+def test_the_tags_of_a_run_are_those_of_the_table(logs):
+    assert len(TAGS) == len(set(TAGS))
+    rows = {strategy: {row_of(tag) for tag in points} for strategy, points in logs.items()}
+    shown = set(TAGS) - OTHERS
+    assert rows["grafting"] == shown
+    # One evaluation on dev chooses nothing, so `KeepBest` makes none.
+    assert rows["naive"] == shown - GRAFTING - {"train/dev_score/<task>"}
+    assert rows["independent"] == shown - GRAFTING - {"train/learning_rate/<task>"}
+
+
+def test_each_measure_is_written_once(logs):
+    for strategy, points in logs.items():
+        for tag, found in points.items():
+            steps = [step for step, _ in found]
+            assert max(Counter(steps).values()) == 1, (strategy, tag)
+
+
+def test_training_stands_over_the_steps_of_the_task(logs, tiny_config):
+    for points in logs.values():
+        for task in tiny_config.stream.tasks:
+            steps = [step for step, _ in points[f"train/loss/{task}"]]
+            assert steps == list(range(1, tiny_config.fine_tuning.steps + 1))
+    for phase, last in (
+        ("dense", tiny_config.fine_tuning.steps),
+        ("localization", tiny_config.grafting.mask_steps),
+    ):
+        steps = [step for step, _ in logs["grafting"][f"{phase}/loss/topic"]]
+        assert steps == list(range(1, last + 1))
+
+
+def test_the_dense_run_of_grafting_has_the_curve_of_independent_fine_tuning(logs):
+    """The second of the two was answered by the cache."""
+    assert logs["grafting"]["dense/loss/topic"] == logs["independent"]["train/loss/topic"]
+
+
+def test_hparams_mark_strategy_density_and_seed_and_begin_with_headline_measures(comparison):
+    log = EventAccumulator(str(comparison.out / "tensorboard" / "naive-seed0")).Reload()
+    content = log.SummaryMetadata("_hparams_/experiment").plugin_data.content
+    experiment = HParamsPluginData.FromString(content).experiment
+    first = {one.name for one in experiment.hparam_infos if one.differs}
+    assert first == {"strategy", "density", "seed"}
+    measures = [one.name.tag for one in experiment.metric_infos]
+    assert measures[0] == "stream/average_accuracy"
+    assert measures[-2:] == ["cost/bytes", "cost/seconds"]
+    assert set(measures) <= {*log.Tags()["scalars"], "stream/forward_transfer"}
+    content = log.SummaryMetadata("_hparams_/session_start_info").plugin_data.content
+    begun = HParamsPluginData.FromString(content).session_start_info.hparams
+    assert begun["strategy"].string_value == "naive"
+    assert "density" not in begun
