@@ -10,7 +10,7 @@ PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest
 OLDEST ?= tests/models tests/storage tests/data tests/metrics tests/integration tests/experiments tests/cli tests/reporting
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test test-slow golden lint docs torture smollm2 bench-table4 bench-speed bench-stream bench-frontier bench-localizers bench-sub-skills bench-kinds bench-kind-streams bench-routers bench-baselines results notebooks oldest release-check clean
+.PHONY: help venv demo test test-slow golden lint docs torture smollm2 bench-table4 bench-speed bench-stream bench-frontier bench-localizers bench-sub-skills bench-kinds bench-generation bench-kind-streams bench-routers bench-baselines results notebooks oldest release-check clean
 
 help:
 	@echo "make demo          watch an encoder learn a stream of text tasks and forget nothing"
@@ -30,6 +30,7 @@ help:
 	@echo "make bench-frontier  localizers: accuracy against passes (needs CL_GRAFT_DATA)"
 	@echo "make bench-localizers  localizers against random regions, each at its best rate (needs CL_GRAFT_DATA)"
 	@echo "make bench-sub-skills  can a graft be taken apart? (needs CL_GRAFT_DATA)"
+	@echo "make bench-generation  do skills of SmolLM2 localize where it writes its answers? (needs CL_GRAFT_DATA)"
 	@echo "make bench-kinds   do skills of tagging, QA and regression localize? (needs CL_GRAFT_DATA)"
 	@echo "make bench-kind-streams  streams of tags, answers, numbers and intents, both sides tuned alike (needs CL_GRAFT_DATA)"
 	@echo "make bench-baselines  the table of baselines on five tasks (needs CL_GRAFT_DATA)"
@@ -111,6 +112,9 @@ bench-sub-skills: $(STAMP)
 
 bench-kinds: $(STAMP)
 	OMP_NUM_THREADS=1 $(BIN)/python -W ignore benchmarks/paper_experiment.py other_kinds --data "$$CL_GRAFT_DATA" --out papers
+
+bench-generation: $(STAMP) smollm2
+	OMP_NUM_THREADS=1 $(BIN)/python -W ignore benchmarks/paper_experiment.py generation --data "$$CL_GRAFT_DATA" --out papers
 
 bench-kind-streams: $(STAMP)
 	OMP_NUM_THREADS=1 $(BIN)/python -W ignore benchmarks/kind_streams.py

@@ -4,12 +4,12 @@ Each body gets a head of its own, fitted to it in one way whatever the kind of t
 (the linear probe), the dense run, its grafts, and regions that are trained again from the base. So
 a score tells what is in the body. Runs start from the head of the probe, and the share of the gain
 of a body is (its score - the probe's) / (the dense run's score - the probe's), by the task's own
-metric.
+metric. A language model that writes its answers has no head to fit: the base is asked as it is.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from operator import itemgetter
 
@@ -24,13 +24,26 @@ from papers.measurements import Measurement
 from papers.measures import relative_gain
 from papers.retraining import retrain_region
 
-__all__ = ["LOCALIZERS", "RATES", "localize_kinds"]
+__all__ = [
+    "LOCALIZERS",
+    "RATES",
+    "TEXT_LOCALIZERS",
+    "TEXT_RATES",
+    "localize_kinds",
+    "localize_text",
+]
 
 LOCALIZERS = ("learned_mask", "random")
 """What is compared, the control last."""
 
+TEXT_LOCALIZERS = ("movement", "random")
+"""The same for language models, whose masks are dear to learn."""
+
 RATES = (0.3, 3.0)
 """Learning rates of regions, of which dev chooses one for each region."""
+
+TEXT_RATES = (0.1, 0.3)
+"""The same of language models, of which larger ones diverge."""
 
 _ROWS = 256
 """Training rows that heads are fitted to."""
@@ -71,6 +84,37 @@ def localize_kinds(bench: Bench) -> Iterator[Measurement]:
                 yield Measurement(name, method, "rate that dev chooses", rate, density)
 
 
+def localize_text(bench: Bench) -> Iterator[Measurement]:
+    """Compare grafts of a language model and regions trained again with random ones, task by task.
+
+    Everything is scored by the answers that the model writes.
+    """
+    for label, name in enumerate(bench.names):
+        base = bench.answers(label).score
+        yield Measurement(name, "zero-shot", "score", base)
+        run = bench.dense(label)
+        dense = bench.tuned_answers(label, run).score
+        yield Measurement(name, "fine-tuning", "score", dense)
+        densities = bench.config.grafting.budgets
+        for localizer in TEXT_LOCALIZERS:
+            ranking = bench.ranking(label, localizer, dense=run, depth=bench.size(max(densities)))
+            for density in densities:
+                region = bench.first(ranking, density)
+                again, rate = _train_again(bench, label, region, rates=TEXT_RATES)
+                for way, own in (
+                    ("graft", (gather(run.tuned, region), run.head)),
+                    ("trained again", again),
+                ):
+                    method = f"{localizer}, {way}"
+                    score = bench.graft_answers(label, *own).score
+                    yield Measurement(name, method, "score", score, density)
+                    share = relative_gain(score, base=base, full=dense)
+                    if share is not None and dense - base >= _LEAST_GAIN:
+                        yield Measurement(name, method, "share of the gain", share, density)
+                method = f"{localizer}, trained again"
+                yield Measurement(name, method, "rate that dev chooses", rate, density)
+
+
 def _start_from_probe(bench: Bench, label: int) -> float:
     """Let every run of a task start from the head that fits the base; return its score."""
     task = bench.task(label)
@@ -89,10 +133,10 @@ def _score_fitted(bench: Bench, label: int) -> float:
 
 
 def _train_again(
-    bench: Bench, label: int, region: Region
+    bench: Bench, label: int, region: Region, *, rates: Sequence[float] = RATES
 ) -> tuple[tuple[Graft, Parameters], float]:
     """Train a region from the base at every rate; return what dev chooses, and its rate."""
-    trained = train_candidates(RATES, lambda rate: retrain_region(bench, label, region, lr=rate))
+    trained = train_candidates(rates, lambda rate: retrain_region(bench, label, region, lr=rate))
     devs = [
         (bench.graft_answers(label, *own, split="valid").score, rate, own) for rate, own in trained
     ]

@@ -223,6 +223,29 @@ _OF_KINDS: Mapping[str, Any] = {
     "paper": {"stream.shots": None, "grafting.budgets": [3e-4, 3e-3, 3e-2]},
 }  # fmt: skip
 
+_OF_TEXT: Mapping[str, Any] = {
+    "tasks": (
+        "task363_sst2_polarity_classification", "task1510_evalution_relation_extraction",
+        "task875_emotion_classification",
+    ),
+    "kinds": ("text2text",),
+    "settings": {
+        "model.family": "causal_lm", "grafting.localizer": "movement",
+        "stream.task_settings": {"sentiment": {"kind": "text2text"}},
+    },
+    "cpu": {
+        "stream.name": "superni-order1", "stream.task_settings": {}, "model.name": "smollm2",
+        "stream.shots": None, "stream.max_train": 128, "stream.max_dev": 32,
+        "stream.max_test": 100, "stream.max_length": 150, "model.precision": "fp32",
+        "fine_tuning.steps": 60, "fine_tuning.batch_size": 4, "fine_tuning.lr": 0.1,
+        "fine_tuning.evaluations": 1, "grafting.budgets": [3e-4, 3e-3, 3e-2],
+    },
+    "paper": {
+        "stream.name": "superni-order1", "stream.task_settings": {}, "model.name": "smollm2",
+        "stream.shots": None, "grafting.budgets": [3e-4, 3e-3, 3e-2],
+    },
+}  # fmt: skip
+
 _WORK: Mapping[str, Any] = {
     "stream.task_settings": {
         "clinc150_work": {"rows_from": "clinc150", "where": {"domain": "work"}}
@@ -327,6 +350,8 @@ _ROWS = (
         source="this project", conclude=sub_skills.conclude, **_TAKEN_APART),
     _of("other_kinds", "Do skills of other kinds localize?", other_kinds.localize_kinds,
         source="this project", measure="score, head fitted", **_OF_KINDS, **_DENSITY),
+    _of("generation", "Do skills of a language model that writes its answers localize?",
+        other_kinds.localize_text, source="this project", **_OF_TEXT, **_DENSITY),
     _of("memorized", "Calibration once fine-tuning knows its rows", grafts.memorized, _THIRTEEN,
         source="this project", settings={**_STANDARD, "stream.shots": 64}, measure="ECE"),
     _of("sam_table1", "Ways to choose what trains", sam.methods, _SAM,

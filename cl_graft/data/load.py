@@ -23,13 +23,14 @@ from cl_graft.data.presets import PRESETS, Preset
 from cl_graft.data.readers import read_rows
 from cl_graft.data.record_files import Columns
 from cl_graft.data.task_place import GENERATED_PREFIX, TaskPlace, find_place
-from cl_graft.data.text_columns import TextColumns, read_text_columns
+from cl_graft.data.text_columns import TextColumns, answer_with_labels, read_text_columns
 from cl_graft.data.text_files import Reading
 from cl_graft.errors import InputError, a_or_an
 from cl_graft.kinds.decoding import Decoding
 from cl_graft.kinds.kind import KINDS, Kind
 from cl_graft.kinds.prompts import CAUSAL_PROMPTS, PROMPTS, Prompt, default_prompts
 from cl_graft.kinds.rows import Row
+from cl_graft.kinds.text2text import Text2Text
 from cl_graft.kinds.text_task import TextTask
 
 if TYPE_CHECKING:
@@ -146,12 +147,19 @@ def load_task(
     columns = Columns(text=text, text_pair=text_pair, label=label)
     place = find_place(name, data)
     if place.generated is not None:
-        named = (label_names, encoding, kind, where, instruction, input)
+        named = (label_names, encoding, where, instruction, input)
         if columns != Columns() or any(one is not None for one in named):
             raise InputError(
-                f"{name!r} is generated: it has no columns, labels, kind or encoding to name"
+                f"{name!r} is generated: it has no columns, labels or encoding to name"
+            )
+        if kind not in (None, "classification", Text2Text.name):
+            raise InputError(
+                f"{name!r} is generated: its kind is classification, or text2text, which answers "
+                f"with the names of its labels; got {kind!r}"
             )
         loaded = _generate(place.generated, shots, data_seed)
+        if kind == Text2Text.name:
+            loaded = _as_text_to_text(loaded)
         preset, bad_rows = None, BadRows()
     else:
         changed = {"encoding": encoding, "max_megabytes": max_megabytes, "where": where}
@@ -164,7 +172,7 @@ def load_task(
     names, loaded_kind = loaded.label_names, loaded.kind
     pair = loaded.train[0].text_pair is not None
     fallback: tuple[Prompt | None, Prompt | None] = (None, None)
-    if preset is not None or (place.generated is not None and place.name in PROMPTS):
+    if preset is not None or (place.generated and not loaded_kind and place.name in PROMPTS):
         fallback = PROMPTS.get(place.name), CAUSAL_PROMPTS.get(place.name)
     elif names and not loaded_kind:
         fallback = default_prompts(names, pair=pair)
@@ -209,7 +217,7 @@ def _read_answer_settings(
     name: str, kind: Kind, template: str | None, decoding: Mapping[str, Any] | None
 ) -> dict[str, Any]:
     """Return the fields of a task of text to text that settings name."""
-    if kind.name != "text2text":
+    if kind.name != Text2Text.name:
         raise InputError(
             f"task {name!r}: template and decoding are for text to text, and this is a task of "
             f"kind {kind.name!r}"
@@ -372,6 +380,13 @@ def _generate(task: GeneratedTask, shots: int | None, data_seed: int) -> _Loaded
     }
     source = {"from": f"{GENERATED_PREFIX}{task.name}", "split": split}
     return _Loaded(label_names=task.label_names, train=train, dev=dev, test=test, source=source)
+
+
+def _as_text_to_text(loaded: _Loaded) -> _Loaded:
+    names = loaded.label_names
+    splits = {name: getattr(loaded, name) for name in ("train", "dev", "test")}
+    rows = {name: answer_with_labels(own, names) for name, own in splits.items()}
+    return replace(loaded, label_names=(), kind=Text2Text.name, **rows)
 
 
 @functools.cache

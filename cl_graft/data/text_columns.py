@@ -18,9 +18,10 @@ from cl_graft.data.columns import LABEL_COLUMNS, find_texts
 from cl_graft.data.labels import read_label_name, whole_number
 from cl_graft.data.record_files import Columns, Record, RecordFile
 from cl_graft.errors import InputError, listed, nearest
-from cl_graft.kinds.text2text import Text2Text
+from cl_graft.kinds.rows import Row
+from cl_graft.kinds.text2text import AnswerRow, Text2Text
 
-__all__ = ["TextColumns", "lacks_columns", "read_text_columns"]
+__all__ = ["TextColumns", "answer_with_labels", "lacks_columns", "read_text_columns"]
 
 _INPUT, _TARGET, _INSTRUCTION = "input", "target", "instruction"
 _USUAL = Text2Text.columns
@@ -151,6 +152,19 @@ def lacks_columns(file: RecordFile) -> bool:
     """Whether a file has neither inputs and answers by their usual names nor messages."""
     chat = any(_find(file, usual) for own in Text2Text.other_columns for usual in own.values())
     return not chat and any(_find(file, usual) is None for usual in _USUAL.values())
+
+
+def answer_with_labels(rows: Sequence[Row], label_names: Sequence[str]) -> tuple[AnswerRow, ...]:
+    """Return rows of classes as rows of text to text, whose answers are the names of labels."""
+    return tuple(
+        AnswerRow(
+            row.text if row.text_pair is None else f"{row.text}\n{row.text_pair}",
+            None,
+            0,
+            (label_names[int(row.label)],),
+        )
+        for row in rows
+    )
 
 
 def _find_input(file: RecordFile, columns: Columns) -> tuple[str, ...]:

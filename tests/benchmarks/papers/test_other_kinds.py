@@ -3,7 +3,7 @@
 import pytest
 from kind_data import KINDS_OF_TASKS, write_kinds
 from papers import other_kinds
-from papers.other_kinds import RATES, localize_kinds
+from papers.other_kinds import RATES, TEXT_RATES, localize_kinds, localize_text
 from papers.table import EXPERIMENTS
 from smoke_benches import smoke_bench
 
@@ -54,6 +54,27 @@ def test_each_kind_is_scored_under_fitted_heads_against_a_random_region(
     fitted = fit_head(started, rows=256, seed=bench.seed)
     for name, value in started.head.items():
         assert value.detach().numpy() == pytest.approx(fitted[name].numpy(), abs=0.05)
+
+
+def test_answers_that_a_model_writes_are_scored_against_zero_shot_and_a_random_region(
+    tiny_gpt2, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(other_kinds, "_LEAST_GAIN", -2.0)
+    # Of a model with random weights ROUGE-L moves where accuracy stays at 0.
+    rate = "fine_tuning.lr=1.0"
+    metric = 'stream.task_settings={"sentiment":{"kind":"text2text","metric":"chrf"}}'
+    more = {"kinds": EXPERIMENTS["generation"].kinds}
+    bench = smoke_bench("generation", tiny_gpt2, tmp_path, metric, rate, **more)
+    values = {(m.method, m.measure): m.value for m in localize_text(bench)}
+    base, dense = values["zero-shot", "score"], values["fine-tuning", "score"]
+    assert base != dense
+    for localizer in ("movement", "random"):
+        for way in ("graft", "trained again"):
+            assert 0 <= values[f"{localizer}, {way}", "score"] <= 1
+        assert values[f"{localizer}, trained again", "rate that dev chooses"] in TEXT_RATES
+    for (method, measure), share in values.items():
+        if measure == "share of the gain":
+            assert values[method, "score"] - base == pytest.approx(share * (dense - base))
 
 
 def test_other_experiments_say_which_kinds_they_run(data, tiny_bert, tmp_path):
