@@ -15,7 +15,6 @@ after_eval.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -25,15 +24,11 @@ from torch import Tensor, nn
 
 from cl_graft.grafts.bank import BaseIdentity, Entry, GraftBank
 from cl_graft.localization.grafting_settings import GraftingSettings
-from cl_graft.localization.region_search import find_region
 from cl_graft.runtime.cache import Cache
 from cl_graft.runtime.checkpoints import Checkpoints, State
 from cl_graft.runtime.error_context import in_task
-from cl_graft.strategies.bank_budget import coordinates_within
 from cl_graft.strategies.bank_on_model import BankOnModel
-from cl_graft.strategies.earlier_tasks import choose_earlier
 from cl_graft.strategies.experience_tasks import ExperienceTasks
-from cl_graft.strategies.head_start import earlier_head
 from cl_graft.strategies.heads import (
     FirstValues,
     HeldHeads,
@@ -41,7 +36,7 @@ from cl_graft.strategies.heads import (
     unwrap_model,
 )
 from cl_graft.strategies.loop.divergence import check_loss
-from cl_graft.strategies.loop.phase_reports import PhaseReports, describe_cost
+from cl_graft.strategies.open_training import open_training
 from cl_graft.strategies.strategy_checks import (
     check_arguments,
     check_model,
@@ -62,8 +57,6 @@ from cl_graft.training.passes import Passes
 from cl_graft.training.train_mode import freeze_statistics
 
 __all__ = ["GraftingPlugin"]
-
-logger = logging.getLogger(__name__)
 
 
 class GraftingPlugin(SupervisedPlugin, supports_distributed=True):
@@ -186,74 +179,20 @@ class GraftingPlugin(SupervisedPlugin, supports_distributed=True):
             learned = frozenset(entry.label for entry in switch.bank.entries)
             check_rows(strategy, label=label, learned=learned)
         self._first.begin_(model, switch.bank)
-        task = self._make_task(strategy, label, switch.bank)
-        settings = self._by_label.get(label, self.settings)
-        name = self._name(label)
-        reports = PhaseReports(strategy, name=name, label=label, progress=self._progress)
-        reports.say(describe_cost(strategy, settings, rows=len(task.train)))
-        with in_task(name):
-            earlier = choose_earlier(
-                task,
-                settings,
-                switch,
-                names=[own.name for own in self._metadata.values()],
-                label_names=self._label_names(label),
-                cache=self._cache,
-                progress=reports.step,
-            )
-            if earlier.scores:
-                reports.say(earlier.describe(switch.bank))
-            most = coordinates_within(
-                switch.bank,
-                task,
-                settings,
-                name=name,
-                label=label,
-                tasks_left=_tasks_left(strategy.experience),
-                builds_on=earlier.positions,
-                metadata=known.metadata if (known := self._metadata.get(label)) else {},
-            )
-            found = find_region(
-                task,
-                settings,
-                owned=switch.bank.owned(of=earlier.positions),
-                most=most,
-                dense=self._dense.get(label),
-                cache=self._cache,
-                checkpoints=self._checkpoints,
-                progress=reports.step,
-                measure=reports.measure,
-            )
-        free = switch.bank.free(found.region, builds_on=earlier.positions)
-        switch.carry_entries(earlier.positions)
-        self._training = TaskTraining(
+        self._training = open_training(
             strategy,
             model,
             switch,
+            task=self._make_task(strategy, label, switch.bank),
             label=label,
-            free=free,
-            found=earlier.count(found),
-            builds_on=earlier.positions,
-            earlier_head=earlier_head(
-                task,
-                switch.bank,
-                builds_on=earlier.positions,
-                label=label,
-                names=self._label_names(label),
-            ),
-            task=task,
-            settings=settings,
-            measure=reports.measure,
+            settings=self._by_label.get(label, self.settings),
+            metadata=self._metadata,
+            dense=self._dense.get(label),
+            cache=self._cache,
+            checkpoints=self._checkpoints,
+            progress=self._progress,
         )
         self._number = int(strategy.experience.current_experience)
-        if not len(free) and free.layout.total:
-            logger.warning(
-                "task %s: no coordinate of its region is free, the earlier tasks answer it%s",
-                label,
-                " through its own head" if task.head else "",
-            )
-        if not settings.retrain or not (len(free) or task.head):
-            strategy.stop_training()
 
     def before_training_epoch(self, strategy: Any, **kwargs: Any) -> None:
         """Make the epoch's data order a function of (seed, task, epoch)."""
@@ -470,10 +409,6 @@ class GraftingPlugin(SupervisedPlugin, supports_distributed=True):
         metadata = self._metadata.get(label)
         return metadata.name if metadata else f"task{label}"
 
-    def _label_names(self, label: int) -> object:
-        metadata = self._metadata.get(label)
-        return metadata.metadata.get("label_names") if metadata else None
-
     def _label(self, strategy: Any) -> int | None:
         """Return the label of the task that is to be learned; None where there is none to learn.
 
@@ -492,13 +427,6 @@ def _classes(experience: Any) -> int:
     """Return the number of units that an experience's classes need."""
     classes = getattr(experience, "classes_in_this_experience", None) or ()
     return max((int(each) for each in classes), default=-1) + 1
-
-
-def _tasks_left(experience: Any) -> int:
-    """Return how many experiences of its stream are still to be learned, with this one."""
-    stream = experience.origin_stream
-    length = len(stream) if hasattr(stream, "__len__") else 0  # lazy streams have none
-    return max(1, length - int(experience.current_experience))
 
 
 def _latest(bank: GraftBank) -> int | None:
