@@ -14,6 +14,7 @@ from cl_graft.experiments.run_record import RunRecord
 from cl_graft.figures.heatmaps import overlap_heatmap, r_matrix_heatmap
 from cl_graft.figures.reliability import reliability_diagram
 from cl_graft.metrics import reliability_bins
+from cl_graft.results.learning_curves import PhaseCurve, TaskCurves, thin_out
 from cl_graft.results.measures import named_measures
 from cl_graft.results.run_results import RunResult
 from cl_graft.results.shown_answers import TaskAnswers
@@ -23,6 +24,7 @@ from cl_graft.strategies.tensorboard import OncePerStepTensorboardLogger
 
 __all__ = [
     "TrainingCurves",
+    "collect_curves",
     "draw_answers",
     "draw_config",
     "draw_hparams",
@@ -64,6 +66,20 @@ class TrainingCurves(BaseLogger):
         # A run that goes on within a task reports the steps of the task's earlier phases again.
         if x_plot > (self._curves.last_step(tag) or 0):
             self._curves.log_single_metric(tag, value, x_plot)
+
+
+def collect_curves(
+    curves: OncePerStepTensorboardLogger, tasks: Sequence[str]
+) -> dict[str, TaskCurves]:
+    """Return what a run's curves hold of learning each task, for its report."""
+    found = curves.scalars()
+
+    def phase(name: str, task: str) -> PhaseCurve:
+        loss, dev = (found.get(f"{name}/{kind}/{task}", []) for kind in ("loss", "dev_score"))
+        return PhaseCurve(thin_out(loss), tuple(dev))
+
+    made = {task: TaskCurves(phase("train", task), phase("dense", task)) for task in tasks}
+    return {task: own for task, own in made.items() if own != TaskCurves()}
 
 
 def draw_config(record: RunRecord, curves: OncePerStepTensorboardLogger) -> None:

@@ -23,6 +23,7 @@ from cl_graft.experiments.run_checkpoint import (
 )
 from cl_graft.experiments.run_curves import (
     TrainingCurves,
+    collect_curves,
     draw_answers,
     draw_hparams,
     draw_pictures,
@@ -34,6 +35,7 @@ from cl_graft.experiments.run_setup import Setup
 from cl_graft.experiments.schedule import choose, input_settings, list_schedules
 from cl_graft.grafts.bank import GraftBank
 from cl_graft.reporting.markdown import write_run_summary
+from cl_graft.results.learning_curves import write_curves
 from cl_graft.results.run_results import RunResult, write_result
 from cl_graft.results.shown_answers import read_answers, write_answers
 from cl_graft.results.task_errors import read_errors, write_errors
@@ -285,7 +287,7 @@ class StreamRun:
         draw_pictures(result, self.scores, self.curves)
         if result.complete:
             draw_hparams(result, self.curves)
-            self.curves.position()
+            write_curves(collect_curves(self.curves, result.tasks), self.folder)
         write_table(result, self.folder / "metrics.csv")
         write_run_summary(result, self.folder)
         # Last, as a complete one says that the run is finished.

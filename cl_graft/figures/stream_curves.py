@@ -14,11 +14,20 @@ from matplotlib.ticker import NullFormatter
 
 from cl_graft.figures.style import GREY, PALETTE, TEXT_COLOUR, figure_style, mark_parts
 
-__all__ = ["Curve", "cost_bars", "mean_known", "stream_curves", "write_plain_ticks"]
+__all__ = [
+    "NAMED",
+    "Curve",
+    "cost_bars",
+    "line_style",
+    "mark_range",
+    "mean_known",
+    "stream_curves",
+    "write_plain_ticks",
+]
 
 _MARKERS = "osD^vPX*"
 _DASHES = ("-", "--", ":", "-.")
-_NAMED = 12
+NAMED = 12
 """Strategies that get a colour of their own; others are drawn thin and grey."""
 _TICKS = 24
 
@@ -64,16 +73,16 @@ def stream_curves(
     every = math.ceil(len(tasks) / _TICKS)
     named: list[int] = []
     for number, (name, curve) in enumerate(found.items()):
-        style = _line_style(number)
+        style = line_style(number)
         points = [(x, 100 * y) for x, y in zip(places, curve.middle, strict=True) if y is not None]
         if not points:
             continue
-        label = name if number < _NAMED else None
+        label = name if number < NAMED else None
         named += [number] if label else []
         (line,) = axes.plot(*zip(*points, strict=True), label=label, markevery=every, **style)
         mark_parts(number, {"mark": line})
         band = [(x, ends) for x, ends in zip(places, curve.spread, strict=True) if ends]
-        if band and number < _NAMED:
+        if band and number < NAMED:
             low, high = zip(*((100 * a, 100 * b) for _, (a, b) in band), strict=True)
             places_of_band = [x for x, _ in band]
             area = axes.fill_between(
@@ -84,7 +93,7 @@ def stream_curves(
         places[::every], tasks[::every], rotation=30, ha="right", rotation_mode="anchor"
     )
     axes.set(title=title, xlabel="after learning", ylabel=measure)
-    _mark_range(axes)
+    mark_range(axes)
     axes.grid(axis="y")
     legend = figure.legend(loc="outside lower center", ncols=3)
     for number, key, text in zip(named, legend.legend_handles, legend.get_texts(), strict=True):
@@ -136,7 +145,7 @@ def _known(values: Sequence[float | None]) -> list[float]:
     return [value for value in values if value is not None]
 
 
-def _mark_range(axes: Axes) -> None:
+def mark_range(axes: Axes) -> None:
     """Let a vertical axis span a point at least, and say where it does not begin at 0."""
     low, high = axes.get_ylim()
     if high - low < 1:
@@ -146,13 +155,13 @@ def _mark_range(axes: Axes) -> None:
         axes.set_ylabel(f"{axes.get_ylabel()}, axis from {low:.3g}")
 
 
-def _line_style(number: int) -> dict[str, Any]:
+def line_style(number: int) -> dict[str, Any]:
     """Return colour, marker and dashes of a line: no two of the first twelve look alike.
 
     The first lies on top. Those below have larger and hollow markers, which stay seen around it
     where curves coincide.
     """
-    if number >= _NAMED:
+    if number >= NAMED:
         return {"color": GREY, "linewidth": 0.8, "zorder": 1}
     colours = (TEXT_COLOUR, *PALETTE)
     return {

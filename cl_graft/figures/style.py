@@ -107,7 +107,7 @@ def mark_parts(number: int, parts: Mapping[str, Artist | None]) -> None:
     Args:
         number: Place of the method among those that the figure was given, from 0.
         parts: What is drawn, by kind: a page says the values of a ``"mark"`` where one points at
-            it. The id is ``part<number>-<kind>``.
+            it. The id is ``part<number>-<kind>``; several marks have numbers, as in ``"mark1"``.
     """
     for kind, part in parts.items():
         if part is not None:

@@ -142,10 +142,13 @@ def _inline(text: str, picture: Picture, places: Mapping[str, int]) -> str:
         group = f'{found[1]} data-strategy="{places[own]}">'
         if found["kind"] != "mark":
             return group
-        said = "\n".join(escape(for_terminal(line)) for line in (own, *picture.marks[own]))
+        values = picture.marks[own][int(found["which"] or 0)]
+        said = "\n".join(escape(for_terminal(line)) for line in (own, *values))
         return f"{group}<title>{said}</title>"
 
-    text = re.sub(r'(<g id="part(?P<number>\d+)-(?P<kind>\w+)")>', name, text)
+    # Hundredths of a pixel are enough: half of a figure's characters are decimals.
+    text = re.sub(r"<[^>]*>", lambda tag: re.sub(r"(\.\d\d)\d+", r"\1", tag[0]), text)
+    text = re.sub(r'(<g id="part(?P<number>\d+)-(?P<kind>[a-z]+)(?P<which>\d*)")>', name, text)
     text = re.sub(r'(\bid="|url\(#|href="#)', rf"\g<1>{picture.name}-", text)
     label = f'role="img" aria-label="{escape(picture.title)}"'
     width = 96 * picture.figure.get_figwidth()

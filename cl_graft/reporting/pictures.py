@@ -63,7 +63,7 @@ class Picture:
         table: Numbers of the figure; None where they stand elsewhere.
         strategy: The strategy that it is of alone, if it is of one.
         marks: By strategy, in the order in which the figure was given them, what is said of each
-            point of its line, or of its bar, where one points at it.
+            point of each of its lines, or of its bar, where one points at it.
     """
 
     name: str
@@ -71,7 +71,7 @@ class Picture:
     figure: Figure
     table: Table | None = None
     strategy: str = ""
-    marks: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    marks: Mapping[str, Sequence[Sequence[str]]] = field(default_factory=dict)
 
     @property
     def wide(self) -> bool:
@@ -91,7 +91,7 @@ def draw_rank_diagram(found: Ranks) -> Picture:
             ("strategy", "rank"),
             tuple((Cell(n), Cell(f"{r:.2f}", r)) for n, r in found.ranks.items()),
         ),
-        marks={name: (f"average rank {rank:.2f}",) for name, rank in found.ranks.items()},
+        marks={name: [(f"average rank {rank:.2f}",)] for name, rank in found.ranks.items()},
     )
 
 
@@ -157,7 +157,7 @@ def draw_curve(
     if len(tasks) <= _MOST_IN_TABLES:
         numbers = Table(f"{title}, in points", ("strategy", *tasks), cells)
     figure = stream_curves(found, tasks, title=title, measure=measure)
-    marks = {strategy: _curve_points(curve, tasks) for strategy, curve in found.items()}
+    marks = {strategy: [_curve_points(curve, tasks)] for strategy, curve in found.items()}
     yield Picture(f"curve-{name}", title, figure, numbers, marks=marks)
 
 
@@ -195,7 +195,7 @@ def draw_costs(data: ReportData) -> Iterator[Picture]:
         figure = memory_frontier(tradeoffs, title=title, measure=overall)
         write_plain_ticks(figure.axes[0])
         marks = {
-            n: (f"{overall} {points(one.accuracy)}, {one.bytes:,.0f} bytes a task",)
+            n: [(f"{overall} {points(one.accuracy)}, {one.bytes:,.0f} bytes a task",)]
             for n, one in tradeoffs.items()
         }
         yield Picture("frontier", title, figure, marks=marks)
@@ -207,7 +207,7 @@ def draw_costs(data: ReportData) -> Iterator[Picture]:
     for name, (measure, title, unit) in kinds.items():
         values = {s: getattr(row, measure).mean for s, row in data.summary.strategies.items()}
         figure = cost_bars(values, title=title, unit=unit, logarithmic=unit == "bytes")
-        marks = {s: () if v is None else (f"{v:,.5g} {unit}",) for s, v in values.items()}
+        marks = {s: [] if v is None else [(f"{v:,.5g} {unit}",)] for s, v in values.items()}
         yield Picture(f"cost-{name}", title, figure, marks=marks)
 
 

@@ -15,6 +15,7 @@ from cl_graft.errors import BankError, InputError
 from cl_graft.grafts.anatomy import Anatomy, anatomy
 from cl_graft.reporting.summary import summarize
 from cl_graft.results.comparison import Budget, ComparisonSummary, Failure
+from cl_graft.results.learning_curves import TaskCurves, read_curves
 from cl_graft.results.measures import has_one_metric
 from cl_graft.results.normalized_scores import normalize
 from cl_graft.results.run_results import RunResult
@@ -42,6 +43,7 @@ class ReportData:
         answers: Generated answers by strategy and task, from the first run of each strategy.
         errors: Right and wrong answers by strategy and task, from the first run of each strategy
             that keeps them.
+        curves: Losses and dev scores by strategy and task, from the same runs.
     """
 
     folders: tuple[Path, ...]
@@ -51,6 +53,7 @@ class ReportData:
     commands: tuple[str, ...]
     answers: Mapping[str, Mapping[str, TaskAnswers]] = field(default_factory=dict)
     errors: Mapping[str, Mapping[str, TaskErrors]] = field(default_factory=dict)
+    curves: Mapping[str, Mapping[str, TaskCurves]] = field(default_factory=dict)
 
     def results(self, strategy: str) -> list[RunResult]:
         """Return the results of a strategy."""
@@ -124,6 +127,7 @@ def read_report_data(folders: Sequence[Path | str]) -> ReportData:
         commands,
         {name: read_answers(folder) for name, folder in firsts.items()},
         {name: own for name, folder in firsts.items() if (own := read_errors(folder))},
+        {name: own for name, folder in firsts.items() if (own := read_curves(folder))},
     )
 
 

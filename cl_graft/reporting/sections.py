@@ -19,6 +19,7 @@ from cl_graft.reporting.errors_section import (
     error_table,
     errors_text,
 )
+from cl_graft.reporting.learning_section import draw_learning, learning_text
 from cl_graft.reporting.markdown import NOTHING_SAID
 from cl_graft.reporting.measure_columns import has_several_metrics, summary_notes
 from cl_graft.reporting.pictures import (
@@ -93,6 +94,7 @@ def make_sections(
         _stream(data),
         _with_seeds(_matrices, data),
         _with_seeds(_along, data),
+        _learning(data),
         _errors(data, read_rows=read_rows if with_text else None),
         _answers(data, with_text=with_text),
         _calibration(data),
@@ -224,6 +226,12 @@ def _along(data: ReportData) -> Section | None:
         )
     pictures = (*averages, *losses)
     return Section("stream", "Along the stream", pictures=pictures) if pictures else None
+
+
+def _learning(data: ReportData) -> Section | None:
+    pictures = tuple(draw_learning(data))
+    text = (learning_text(data),)
+    return Section("learning", "Learning each task", text, pictures=pictures) if pictures else None
 
 
 def _errors(data: ReportData, *, read_rows: ReadRows | None) -> Section | None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -67,6 +67,15 @@ class OncePerStepTensorboardLogger(TensorboardLogger):
             return
         self._written[name] = x_plot
         super().log_single_metric(name, value, x_plot)
+
+    def scalars(self) -> dict[str, list[tuple[int, float]]]:
+        """Return the steps and values of all that was logged as numbers, also before, by tag."""
+        self.position()
+        found: dict[str, list[tuple[int, float]]] = {}
+        for step, value in _read_values(Path(self.writer.log_dir)):
+            if value.HasField("simple_value"):
+                found.setdefault(value.tag, []).append((step, value.simple_value))
+        return found
 
     def last_step(self, name: str) -> int | None:
         """Return the last step at which a metric was written; None if it was not."""
@@ -146,12 +155,15 @@ def cut_log(folder: Path | str, position: Mapping[str, int]) -> None:
 
 def _last_steps(folder: Path) -> dict[str, int]:
     """Return the last step of everything that event files hold, by tag."""
-    # Imported here: only a run that goes on reads its log.
+    return {value.tag: step for step, value in _read_values(folder)}
+
+
+def _read_values(folder: Path) -> Iterator[tuple[int, Any]]:
+    """Yield everything that event files hold, with its step."""
+    # Imported here: what only writes a log does not need it.
     from tensorboard.backend.event_processing.event_file_loader import LegacyEventFileLoader
 
-    return {
-        value.tag: event.step
-        for path in sorted(folder.glob(_FILES))
-        for event in LegacyEventFileLoader(str(path)).Load()
-        for value in event.summary.value
-    }
+    for path in sorted(folder.glob(_FILES)):
+        for event in LegacyEventFileLoader(str(path)).Load():
+            for value in event.summary.value:
+                yield event.step, value
