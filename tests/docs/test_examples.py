@@ -1,9 +1,45 @@
-"""The scripts of the documentation run and print what their pages say."""
+"""The scripts of the documentation run, and each is shown whole on a page."""
 
+import re
 import runpy
 import sys
 
-from docs.pages import DOCS
+import pytest
+from docs.pages import DOCS, pages
+
+SCRIPTS = sorted(path.name for path in (DOCS / "examples").glob("*.py"))
+
+OPTIONS = {
+    "mixed_tasks.py": ["--shots", "4", "--steps", "2"],
+    "naive_and_grafting.py": ["--shots", "4", "--rows", "8", "--epochs", "1", "--steps", "2"],
+    "own_localizer.py": ["--shots", "4", "--steps", "2"],
+    "split_digits.py": ["--epochs", "1"],
+    "trainer_skill.py": ["--shots", "8", "--rows", "8", "--steps", "2"],
+}
+"""Options under which a script takes seconds on a tiny model."""
+
+
+@pytest.fixture
+def printed(tiny_bert, tmp_path, monkeypatch, capsys, own_registries):
+    """What a script prints on a tiny model."""
+
+    def run(name: str, *more: str) -> str:
+        script = DOCS / "examples" / name
+        model = [] if name == "split_digits.py" else ["--model", str(tiny_bert)]
+        options = [*model, *OPTIONS.get(name, []), *more]
+        monkeypatch.chdir(tmp_path)
+        monkeypatch.setattr(sys, "argv", [str(script), *options])
+        runpy.run_path(str(script), run_name="__main__")
+        return capsys.readouterr().out
+
+    return run
+
+
+def test_every_script_is_run_here_and_shown_on_a_page():
+    assert {*OPTIONS, "chat_two_skills.py"} == set(SCRIPTS)
+    text = "".join(page.read_text(encoding="utf-8") for page in pages())
+    shown = set(re.findall(r"\{literalinclude\} [\w./]*?(\w+\.py)", text))
+    assert shown == set(SCRIPTS)
 
 
 def test_a_chat_model_learns_two_skills_and_keeps_the_first(
@@ -16,3 +52,37 @@ def test_a_chat_model_learns_two_skills_and_keeps_the_first(
     said = capsys.readouterr().out
     assert "support answers as before commands was learned: True" in said
     assert said.count("(right: ") == 10
+
+
+def test_grafting_forgets_nothing_beside_naive_fine_tuning(printed, tmp_path):
+    said = printed("naive_and_grafting.py")
+    assert re.search(r"forgotten of sentiment: naive -?[\d.]+ points, grafting 0\.0$", said.strip())
+    for name in ("naive", "grafting"):
+        assert list((tmp_path / "curves" / name).glob("events.out.tfevents.*"))
+
+
+def test_the_plugin_keeps_five_tasks_of_digits(printed):
+    said = printed("split_digits.py")
+    scores = [float(one) for one in re.findall(r"([\d.]+)%", said.split("grafting: ")[1])]
+    assert len(scores) == 5
+    assert min(scores) > 75
+    assert "0.0 points forgotten" in said.split("grafting: ")[1]
+
+
+def test_a_trainer_leaves_a_skill(printed):
+    said = printed("trainer_skill.py")
+    assert re.search(r"base with [\d,]+ fine-tuned weights and the head: [\d.]+%", said)
+    assert "that is 1.0% of the blocks' weights" in said
+
+
+def test_a_bank_answers_mixed_tasks_as_one_by_one(printed):
+    said = printed("mixed_tasks.py")
+    assert "forgotten 0.0" in said
+    assert "the same answers as one by one: True" in said
+
+
+def test_a_localizer_from_outside_stands_beside_others(printed):
+    said = printed("own_localizer.py", "--rows", "20")
+    names = [line.split(":")[0] for line in said.splitlines()]
+    assert names == ["relative_movement", "movement", "tuned_magnitude", "learned_mask"]
+    assert len(set(re.findall(r"with ([\d,]+) weights", said))) == 1

@@ -1,0 +1,59 @@
+"""A bank that answers texts of several tasks in one batch.
+
+    python docs/examples/mixed_tasks.py
+
+A run learns three tasks into a bank. Then the bank is opened, as any later process can, and given
+texts of all three at once.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+import cl_graft as cg
+
+TEXTS = [
+    ("The cook was wonderful, and so was the waiter.", "sentiment"),
+    ("The goalkeeper saved a penalty in extra time.", "topic"),
+    ("The printer must be repaired before noon today.", "urgency"),
+    ("The hotel was dreadful.", "sentiment"),
+    ("The bank raised its interest rate.", "topic"),
+    ("Fix the scanner whenever you have nothing better to do.", "urgency"),
+]
+
+
+def main() -> None:
+    """Learn three tasks and answer a mixed batch."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--model", default="minilm")
+    parser.add_argument("--out", type=Path, default=Path("mixed"))
+    parser.add_argument("--shots", type=int, default=100, help="training rows a class")
+    parser.add_argument("--steps", type=int, default=80, help="steps of each training")
+    options = parser.parse_args()
+    config = {
+        "stream": {
+            "tasks": ["sentiment", "topic", "urgency"],
+            "shots": options.shots,
+            "max_length": 48,
+            "max_test": 100,
+        },
+        "model": {"name": options.model},
+        "fine_tuning": {"steps": options.steps},
+        "grafting": {"mask_steps": 8, "mask_batch": 32},
+    }
+    result = cg.run(config, strategy="grafting", seed=0, out=options.out)
+    scores = ", ".join(f"{t} {s:.1%}" for t, s in zip(result.tasks, result.R[-1], strict=True))
+    print(f"after three tasks: {scores}; forgotten {result.forgetting}")
+
+    bank = cg.open_bank(options.out / "grafting" / "seed0" / "bank")
+    mixed = bank.predict(TEXTS)
+    for (text, task), answer in zip(TEXTS, mixed, strict=True):
+        print(f"{task:>9}: {answer.label:<9} {answer.confidence:4.0%}  {text}")
+    alone = [bank.predict(text, task=task) for text, task in TEXTS]
+    same = [one.label == other.label for one, other in zip(mixed, alone, strict=True)]
+    print(f"the same answers as one by one: {all(same)}")
+
+
+if __name__ == "__main__":
+    main()
