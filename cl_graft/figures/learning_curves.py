@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 
 from cl_graft.figures.stream_curves import NAMED, line_style, mark_range
 from cl_graft.figures.style import figure_style, mark_parts
@@ -47,11 +48,11 @@ def learning_curves(found: Mapping[str, Learning], *, title: str, measure: str) 
         measure: Name of the dev score.
     """
     figure = Figure(figsize=(9, 4.2))
-    left, right = figure.subplots(1, 2)
+    left, right = figure.subplots(1, 2, sharex=True)
     for number, (name, own) in enumerate(found.items()):
         style = line_style(number)
         every = max(1, len(own.loss) // 8)
-        thin = {"color": style["color"], "linestyle": ":", "linewidth": 1, "alpha": 0.7}
+        thin = {"color": style["color"], "linestyle": ":", "linewidth": 1, "marker": "."}
         label = name if number < NAMED else None
         for place, points in enumerate(own.parts):
             if not points:
@@ -64,9 +65,13 @@ def learning_curves(found: Mapping[str, Learning], *, title: str, measure: str) 
             mark_parts(number, {f"mark{place}": line})
     left.set(xlabel="step", ylabel="training loss")
     right.set(xlabel="step", ylabel=f"{measure} on dev (%)")
+    left.set_ylim(bottom=min(0.0, left.get_ylim()[0]))
+    if right.lines:
+        mark_range(right)
+    else:
+        right.set_axis_off()
     for axes in (left, right):
-        if axes.lines:
-            mark_range(axes)
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
         axes.grid(axis="y")
     figure.suptitle(title)
     numbers = [number for number, own in enumerate(found.values()) if number < NAMED and own.loss]
