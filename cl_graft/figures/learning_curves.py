@@ -75,7 +75,9 @@ def learning_curves(found: Mapping[str, Learning], *, title: str, measure: str) 
         axes.grid(axis="y")
     figure.suptitle(title)
     numbers = [number for number, own in enumerate(found.values()) if number < NAMED and own.loss]
-    legend = figure.legend(loc="outside lower center", ncols=4)
-    for number, key, text in zip(numbers, legend.legend_handles, legend.get_texts(), strict=True):
-        mark_parts(number, {"key": key, "name": text})
+    if numbers:
+        legend = figure.legend(loc="outside lower center", ncols=4)
+        keys = zip(numbers, legend.legend_handles, legend.get_texts(), strict=True)
+        for number, key, text in keys:
+            mark_parts(number, {"key": key, "name": text})
     return figure

@@ -18,7 +18,11 @@ def test_losses_begin_at_zero_and_dev_scores_are_points():
     assert left.get_ylim()[0] == 0
     assert [line.get_ydata()[0] for line in right.lines] == pytest.approx([80, 90])
     assert right.axison
-    assert not learning_curves({"a": Learning()}, title="t", measure="f1").axes[1].axison
+    assert (
+        not learning_curves({"a": Learning(loss=GRAFTING.loss)}, title="t", measure="f1")
+        .axes[1]
+        .axison
+    )
     assert all(tick == int(tick) for tick in left.get_xticks())
 
 
