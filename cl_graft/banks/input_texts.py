@@ -25,6 +25,7 @@ from cl_graft.data.record_files import (
 from cl_graft.data.text_files import Reading, decode, find_fault, find_lines, read_text
 from cl_graft.errors import InputError
 from cl_graft.grafts.bank import GraftBank, find_entry
+from cl_graft.kinds.messages import Message, read_chat
 from cl_graft.kinds.tagging import Tagging
 from cl_graft.kinds.text2text import Text2Text
 
@@ -49,6 +50,9 @@ TASK = "task"
 
 _INSTRUCTIONS = Text2Text.optional["instruction"]
 
+_CHATS = Text2Text.other_columns[0]["messages"]
+"""Names of the column that holds the chat messages of a row."""
+
 _WORDS = Tagging.columns["tokens"]
 """Names of the column that holds the words of a row as a list."""
 
@@ -67,6 +71,7 @@ class InputText:
         task: Name of the task, or position of an entry.
         place: Origin of the text, such as ``"tickets.csv:3"``.
         instructed: Whether the second text is the instruction of a row of text to text.
+        messages: Chat messages, of which `text` is the last; empty where a text stands alone.
     """
 
     text: str
@@ -74,6 +79,7 @@ class InputText:
     task: str | int
     place: str
     instructed: bool = False
+    messages: tuple[Message, ...] = ()
 
 
 def name_texts(
@@ -102,7 +108,8 @@ def read_texts(
 ) -> list[InputText]:
     """Read texts from a file: each line of a `.txt`, else each row of a table or of JSON lines.
 
-    A row may hold a list of words, `tokens`, in place of a text: they are joined by blanks.
+    A row may hold a list of words, `tokens`, in place of a text: they are joined by blanks. Or it
+    holds chat `messages`, whose last one is to be answered; an answer behind it is left out.
 
     Args:
         path: The file.
@@ -170,7 +177,8 @@ def check_texts(bank: GraftBank, texts: Sequence[InputText]) -> None:
 
     Raises:
         InputError: With the text's place, if the bank has no such task, the task is on pairs and
-            the text is single or the other way round, or the text is empty.
+            the text is single or the other way round, the text is empty, or messages are asked of a
+            task that was not learned from messages.
     """
     for one in texts:
         try:
@@ -183,7 +191,9 @@ def check_texts(bank: GraftBank, texts: Sequence[InputText]) -> None:
                 f"{one.place}: task {entry.task!r} answers "
                 f"{'pairs of texts, got one text' if wanted else 'single texts, got a pair'}"
             )
-        for text in (one.text, one.pair):
+        if one.messages and "chat" not in entry.metadata:
+            raise InputError(f"{one.place}: task {entry.task!r} answers texts, got chat messages")
+        for text in (one.text, one.pair, *(own.content for own in one.messages)):
             if text is not None and (fault := find_fault(text)):
                 raise InputError(f"{one.place}: the text {fault}")
 
@@ -204,24 +214,31 @@ def _from_lines(text: str, place: str, task: str | None) -> list[InputText]:
 
 
 def _from_records(file: RecordFile, task: str | None, columns: Columns) -> list[InputText]:
+    """Take what each row asks: a text, two texts, words, or chat messages."""
     if task is None and TASK not in file.columns:
         raise NoTask(
             f"{file.place}: no task is named: give --task, or a column {TASK!r} with a task's name "
             "in every row"
         )
-    words = None if columns.text else next((name for name in _WORDS if name in file.columns), None)
+    words, chats = (None if columns.text else _find(file, usual) for usual in (_WORDS, _CHATS))
     text = pair = None
-    if words is None or any(record.values.get(words) is None for record in file.records):
+    others = [name for name in (words, chats) if name]
+    if any(all(record.values.get(name) is None for name in others) for record in file.records):
         text, pair = _find_texts(file, columns)
     found: list[InputText] = []
     for record in file.records:
         instructed = False
+        task_name = task or _text(record, TASK) or _refuse_row(record)
+        if chats and record.values.get(chats) is not None:
+            messages = read_chat(record.values[chats], record.place)
+            last = messages[-1].content
+            found.append(InputText(last, None, task_name, record.place, messages=messages))
+            continue
         first, second = _join_words(record, words), _text(record, pair) if pair else None
         if not first and text:
             own = (text, pair) if text in record.values else _find_own(file, record, columns)
             first, second = (_text(record, column) if column else None for column in own)
             instructed = own[1] in _INSTRUCTIONS and own[1] != columns.text_pair
-        task_name = task or _text(record, TASK) or _refuse_row(record)
         found.append(InputText(first or "", second, task_name, record.place, instructed))
     return found
 
@@ -232,10 +249,15 @@ def _find_texts(file: RecordFile, columns: Columns) -> tuple[str, str | None]:
         return find_texts(file, columns)
     except InputError:
         usual = (Text2Text.columns["input"], _INSTRUCTIONS)
-        text, pair = (next((n for n in names if n in file.columns), None) for names in usual)
+        text, pair = (_find(file, names) for names in usual)
         if text is None or columns.text is not None:
             raise
         return text, columns.text_pair or pair
+
+
+def _find(file: RecordFile, names: Sequence[str]) -> str | None:
+    """Return the first of some names that is a column of a file."""
+    return next((name for name in names if name in file.columns), None)
 
 
 def _find_own(file: RecordFile, record: Record, columns: Columns) -> tuple[str | None, str | None]:

@@ -24,6 +24,8 @@ from cl_graft.errors import InputError
 from cl_graft.grafts.bank import GraftBank, find_entry
 from cl_graft.inference.task_switch import Switch
 from cl_graft.kinds import Answer, EncodedRows, Prompt, Row, find_kind
+from cl_graft.kinds.messages import read_chat
+from cl_graft.kinds.text2text import make_chat_row
 from cl_graft.models import Loaded, load_head, longest_row
 from cl_graft.models.shared_states import share_below
 from cl_graft.models.task_server import TaskServer
@@ -37,8 +39,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Answer", "OpenBank", "Text", "open_bank"]
 
-Text = str | tuple[str, str]
-"""A text, or the two texts of a pair."""
+Text = str | tuple[str, str] | list[dict[str, str]]
+"""A text, the two texts of a pair, or chat messages: a list of ``{"role", "content"}``."""
 
 _LENGTH = 128
 """Tokens a row where an entry does not say."""
@@ -107,7 +109,9 @@ class OpenBank:
 
         Args:
             texts: A text; a list of texts; or, without `task`, a list of pairs (text, task). A text
-                of a task on pairs is itself a tuple of two texts.
+                of a task on pairs is itself a tuple of two texts; one of a task that was learned
+                from chats may be a list of messages, ``[{"role": "user", "content": "Hi!"}]``, the
+                last of which is the user's (an answer behind it is left out).
             task: A task's name, whose latest entry answers, or the position of an entry.
             batch_size: Rows computed at a time, >= 1.
 
@@ -120,7 +124,7 @@ class OpenBank:
         """
         if batch_size < 1:
             raise InputError(f"batch_size must be at least 1, got {batch_size}")
-        single = isinstance(texts, str | tuple)
+        single = isinstance(texts, str | tuple) or _is_chat(texts)
         if not single and not isinstance(texts, Iterable):
             raise InputError(f"texts must be a text or a list of texts, got {texts!r:.80}")
         asked: list[Any] = [texts] if single else list(texts)
@@ -133,7 +137,7 @@ class OpenBank:
             )
         found = [_input_text(text, at, number) for number, (text, at) in enumerate(asked, 1)]
         check_texts(self.bank, found)
-        answers = self._answer(found, batch_size)
+        answers = self.answer(found, batch_size=batch_size)
         return answers[0] if single else answers
 
     def add(
@@ -220,8 +224,15 @@ class OpenBank:
         with torch.no_grad(), share_below(model, self.bank, rows=False):
             return model(inputs.to(model.device), self.bank.entries[position].label).float().cpu()
 
-    def _answer(self, texts: Sequence[InputText], batch_size: int) -> list[Answer]:
-        """Answer checked texts in their order; a batch of one task is computed by switching."""
+    def answer(self, texts: Sequence[InputText], *, batch_size: int = 32) -> list[Answer]:
+        """Answer texts that `check_texts` found to be answerable, in their order.
+
+        A batch of one task is computed by switching.
+
+        Args:
+            texts: The texts with their tasks.
+            batch_size: Rows computed at a time, >= 1.
+        """
         positions = [find_entry(self.bank, one.task) for one in texts]
         server = TaskServer(self.switch)
         answers: list[Answer] = []
@@ -259,7 +270,12 @@ class OpenBank:
         length: int = metadata.get("max_length") or _LENGTH
         prompt, kind = metadata.get("prompt"), find_kind(metadata)
         length = min(length, longest_row(self.loaded.model) or length)
-        rows = [kind.row(one.text, one.pair, metadata) for one in texts]
+        rows = [
+            make_chat_row(one.messages, metadata)
+            if one.messages
+            else kind.row(one.text, one.pair, metadata)
+            for one in texts
+        ]
         encoded = kind.encode(
             rows,
             self.loaded.tokenizer,
@@ -314,9 +330,20 @@ def _input_text(text: Text, task: str | int, number: int) -> InputText:
     """Return the text that a caller passed, the `number`-th from 1.
 
     Raises:
-        InputError: If it is neither a string nor two.
+        InputError: If it is no string, not two, and no messages.
     """
+    place = f"text {number}"
+    if _is_chat(text):
+        messages = read_chat(text, place)
+        return InputText(messages[-1].content, None, task, place, messages=messages)
     first, second = text if isinstance(text, tuple) and len(text) == 2 else (text, None)
     if not isinstance(first, str) or not isinstance(second, str | None):
-        raise InputError(f"text {number} must be a string or a tuple of two, got {text!r}")
-    return InputText(first, second, task, f"text {number}")
+        raise InputError(
+            f"{place} must be a string, a tuple of two, or a list of messages, got {text!r:.80}"
+        )
+    return InputText(first, second, task, place)
+
+
+def _is_chat(text: object) -> bool:
+    """Whether a text is a list of chat messages."""
+    return isinstance(text, list) and bool(text) and isinstance(text[0], Mapping)

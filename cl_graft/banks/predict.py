@@ -82,9 +82,8 @@ def _answers(
         for place, one in enumerate(chunk):
             by_task.setdefault(one.task, []).append(place)
         found: dict[int, Answer] = {}
-        for task, places in by_task.items():
+        for places in by_task.values():
             asked = [chunk[place] for place in places]
-            parts = [one.text if one.pair is None else (one.text, one.pair) for one in asked]
-            answers = opened.predict(parts, task=task, batch_size=batch_size)
+            answers = opened.answer(asked, batch_size=batch_size)
             found |= dict(zip(places, answers, strict=True))
         yield from ((one, found[place]) for place, one in enumerate(chunk))

@@ -73,7 +73,8 @@ def predict_command(
     A question is a text, and its passage the second one; columns "question" and "context" are
     found. Its answer has the places of its first character and of the one behind it. Words to tag
     are parted by blanks; a row of JSON lines may hold them as a list, "tokens". Spans stand in
-    brackets before their type; --json has their places in the words, joined by blanks.
+    brackets before their type; --json has their places in the words, joined by blanks. A row may
+    hold chat "messages"; the answer is the next one.
 
     Confidence is calibrated with the temperature that was fitted on dev rows when the task was
     learned; stderr (and each line of --json) says so, or that the bank holds none and it is the

@@ -17,7 +17,16 @@ from cl_graft.kinds.prompt_encoding import TEMPLATE, Filled, Tokens, tokenize_fi
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase as Tokenizer
 
-__all__ = ["SYSTEM", "USER", "Message", "chat_end", "fill_chat", "read_messages", "tokenize_chat"]
+__all__ = [
+    "SYSTEM",
+    "USER",
+    "Message",
+    "chat_end",
+    "fill_chat",
+    "read_chat",
+    "read_messages",
+    "tokenize_chat",
+]
 
 SYSTEM, USER, ASSISTANT = "system", "user", "assistant"
 _ROLES = (SYSTEM, USER, ASSISTANT)
@@ -51,6 +60,36 @@ def read_messages(value: object, place: str) -> list[Message]:
             does not come first, or the last message but one is not the user's, and the last the
             assistant's.
     """
+    found = _read_list(value, place)
+    if [one.role for one in found[-2:]] != [USER, ASSISTANT]:
+        raise InputError(
+            f"{place}: messages must end with the user's and the assistant's answer to it, got "
+            f"{', '.join(one.role for one in found)}"
+        )
+    return found
+
+
+def read_chat(value: object, place: str) -> tuple[Message, ...]:
+    """Read messages that are to be answered; an answer that they end with is left out.
+
+    Args:
+        value: As in `read_messages`.
+        place: File and line, for messages.
+
+    Raises:
+        InputError: As in `read_messages`, or if the message to answer is not the user's.
+    """
+    found = _read_list(value, place)
+    asked = found[:-1] if found[-1].role == ASSISTANT else found
+    if not asked or asked[-1].role != USER:
+        raise InputError(
+            f"{place}: messages to answer must end with the user's, got "
+            f"{', '.join(one.role for one in found)}"
+        )
+    return tuple(asked)
+
+
+def _read_list(value: object, place: str) -> list[Message]:
     if isinstance(value, str):
         value = _read_json(value)
     if not isinstance(value, list) or not value:
@@ -71,11 +110,6 @@ def read_messages(value: object, place: str) -> list[Message]:
         if role == SYSTEM and number > 1:
             raise InputError(f"{where} is a system message; it must be the first")
         found.append(Message(str(role), content))
-    if [one.role for one in found[-2:]] != [USER, ASSISTANT]:
-        raise InputError(
-            f"{place}: messages must end with the user's and the assistant's answer to it, got "
-            f"{', '.join(one.role for one in found)}"
-        )
     return found
 
 

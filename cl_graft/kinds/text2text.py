@@ -37,7 +37,7 @@ from cl_graft.models.text_generation import ANSWER, NO_TOKEN, TextHead, split_ge
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase as Tokenizer
 
-__all__ = ["AnswerRow", "Text2Text"]
+__all__ = ["AnswerRow", "Text2Text", "make_chat_row"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -271,14 +271,11 @@ class Text2Text(Kind):
             found["chat"] = {"system": system}
         return found
 
-    def row(self, text: str, pair: str | None, metadata: Mapping[str, Any]) -> Row:
+    def row(self, text: str, pair: str | None, metadata: Mapping[str, Any]) -> AnswerRow:
         """Return the row of an input, with an instruction as second text."""
-        messages: tuple[Message, ...] = ()
-        if (chat := metadata.get("chat")) is not None:
-            system = chat.get("system")
-            messages = (*([Message(SYSTEM, system)] if system else []), Message(USER, text))
-        cut = Decoding.of(metadata.get("decoding") or {}).cut
-        return AnswerRow(text, pair, 0, (), "", messages, cut)
+        if metadata.get("chat") is not None:
+            return make_chat_row((Message(USER, text),), metadata)
+        return AnswerRow(text, pair, 0, cut=_find_cut(metadata))
 
     def answer(
         self,
@@ -291,6 +288,27 @@ class Text2Text(Kind):
         stop = Decoding.of(metadata.get("decoding") or {}).stop
         texts = [read_text(ids, encoded.tokenizer, stop) for ids in split_generated(outputs)]
         return [Answer(text, {}) for text in texts]
+
+
+def make_chat_row(messages: tuple[Message, ...], metadata: Mapping[str, Any]) -> AnswerRow:
+    """Return the row of chat messages that an entry is to answer.
+
+    Where all chats of a task began with the same system message, it is put before messages that
+    have none.
+
+    Args:
+        messages: The messages, of which the last is the user's.
+        metadata: Metadata of the entry, which was learned from chats.
+    """
+    system = metadata["chat"].get("system")
+    if system and messages[0].role != SYSTEM:
+        messages = (Message(SYSTEM, system), *messages)
+    return AnswerRow(messages[-1].content, None, 0, messages=messages, cut=_find_cut(metadata))
+
+
+def _find_cut(metadata: Mapping[str, Any]) -> str:
+    """Return the side of the text that an entry cuts where a row is too long."""
+    return Decoding.of(metadata.get("decoding") or {}).cut
 
 
 @dataclass(frozen=True, eq=False)

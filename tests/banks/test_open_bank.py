@@ -109,7 +109,7 @@ def test_a_task_on_pairs_wants_pairs(opened):
         opened.predict(["Who wrote it?"], task="answers")
     with pytest.raises(InputError, match="single texts"):
         opened.predict([("Good.", "Bad.")], task="sentiment")
-    with pytest.raises(InputError, match="text 2 must be a string or a tuple of two"):
+    with pytest.raises(InputError, match="text 2 must be a string, a tuple of two"):
         opened.predict([("Who?", "A teacher."), ("What?",)], task="answers")
 
 

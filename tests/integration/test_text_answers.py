@@ -19,7 +19,9 @@ from tiny_runs import QUICK, tiny_run
 from cl_graft import load_bank, save_bank
 from cl_graft.banks.add import add_task
 from cl_graft.banks.forget import forget
+from cl_graft.banks.input_texts import read_texts
 from cl_graft.banks.open_bank import open_bank
+from cl_graft.banks.predict import predict
 from cl_graft.banks.verify import verify
 from cl_graft.errors import InputError
 from cl_graft.experiments.comparison.compare import compare
@@ -28,6 +30,8 @@ from cl_graft.experiments.resume import resume_run
 from cl_graft.experiments.run import run as run_strategy
 from cl_graft.grafts.bank import RecordedBatch
 from cl_graft.inference.task_switch import Switch
+from cl_graft.kinds.messages import read_chat
+from cl_graft.kinds.text2text import make_chat_row
 from cl_graft.models.text_generation import split_generated
 from cl_graft.reporting.page import make_report
 from cl_graft.reporting.report_data import read_report_data
@@ -183,6 +187,61 @@ def test_a_mixed_batch_answers_as_each_task_alone(case):
     alone = [opened.predict(text, task=task) for text, task in asked]
     assert [one.label for one in mixed] == [one.label for one in alone]
     assert [one.entry for one in mixed] == [task for _, task in asked]
+
+
+@pytest.mark.parametrize("case", ["chat"], indirect=True)
+def test_chats_are_answered_as_the_message_that_they_end_with(case, data, tmp_path):
+    opened = open_bank(case.run)
+    file = data / "messages" / "test.jsonl"
+    rows = [json.loads(line)["messages"] for line in file.read_text().splitlines()]
+    asked = [row[1]["content"] for row in rows]
+    said = [one.label for one in opened.predict(asked, task="messages")]
+    # With their system message, with none (that of training stands in), and with the answer.
+    for chats in (rows, [row[:-1] for row in rows], [row[1:-1] for row in rows]):
+        assert [one.label for one in opened.predict(chats, task="messages")] == said
+    alone = opened.predict(rows[0], task="messages")
+    assert alone.label == said[0]
+    found = predict(opened, read_texts(file, task="messages"))
+    assert [answer.label for _, answer in found] == said
+    # Another system message, and earlier turns, are a part of what is asked.
+    metadata = opened.bank.entries[2].metadata
+    other = [{"role": "system", "content": "The team and the girl"}, *rows[0][1:]]
+    turns = [*rows[1], *rows[0][1:]]
+    made = [make_chat_row(read_chat(one, "here"), metadata) for one in (rows[0][1:], other, turns)]
+    assert [[own.role for own in row.messages] for row in made] == [
+        ["system", "user"],
+        ["system", "user"],
+        ["system", "user", "assistant", "user"],
+    ]
+    assert [row.messages[0].content for row in made[:2]] == ["Be short.", other[0]["content"]]
+    # A file of chats and texts of several tasks.
+    mixed = tmp_path / "mixed.jsonl"
+    lines = [{"messages": rows[0], "task": "messages"}, {"text": TEXTS[0], "task": "sentiment"}]
+    mixed.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    answers = [answer.label for _, answer in predict(opened, read_texts(mixed))]
+    assert answers == [said[0], opened.predict(TEXTS[0], task="sentiment").label]
+
+
+@pytest.mark.parametrize("case", ["chat"], indirect=True)
+@pytest.mark.parametrize(
+    ("row", "told"),
+    [
+        ({"messages": [{"role": "bot", "content": "x"}]}, r"1: message 1 has the role 'bot'"),
+        ({"messages": [{"role": "system", "content": "x"}]}, "must end with the user's, got sys"),
+        ({"messages": [{"role": "assistant", "content": "x"}]}, "must end with the user's"),
+        ({"messages": []}, "messages must be a list"),
+        (
+            {"messages": [{"role": "user", "content": "x"}], "task": "instruction"},
+            "'instruction' answers texts, got chat messages",
+        ),
+        ({"messages": [{"role": "user", "content": "a\x00b"}]}, "asked.jsonl:1.*text"),
+    ],
+)
+def test_chats_that_cannot_be_answered_are_refused_with_their_line(case, row, told, tmp_path):
+    file = tmp_path / "asked.jsonl"
+    file.write_text(f"{json.dumps({'task': 'messages', **row})}\n")
+    with pytest.raises(InputError, match=told):
+        list(predict(open_bank(case.run), read_texts(file)))
 
 
 @pytest.mark.parametrize("case", ["t5"], indirect=True)
