@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -189,7 +190,7 @@ def _sweep_to_set(text: str) -> str:
 
 
 def name_files(comparison: Comparison) -> list[str]:
-    """Say where the results are, if there are any."""
+    """Say where the results are, if there are any, and what to do with them."""
     if not comparison.runs:
         return ["Nothing was learned: the folder is free for another start."]
     from cl_graft.experiments.folders import CURVES
@@ -197,7 +198,10 @@ def name_files(comparison: Comparison) -> list[str]:
     out = comparison.out
     # The runs of a sweep lie in folders of their own.
     curves = out / CURVES if (out / CURVES).is_dir() else out
-    return [f"Results: {out / 'summary.md'}; curves: tensorboard --logdir {curves}"]
+    return [
+        f"Results: {out / 'summary.md'}; curves: tensorboard --logdir {quote(str(curves))}",
+        f"Next: cl-graft report {quote(str(out))}",
+    ]
 
 
 def _list_left_out(comparison: Comparison) -> list[str]:

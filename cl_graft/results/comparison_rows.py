@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from statistics import fmean
 
 from cl_graft.results.formatting import spread_text
 from cl_graft.results.measures import (
@@ -20,26 +21,35 @@ from cl_graft.results.strategy_statistics import seed_means, spread_over_seeds
 
 __all__ = ["comparison_rows", "measure_notes"]
 
+_COSTS = ("bytes a task", "seconds a task")
+
+_EMPTY = ("", "–")
+
 
 def comparison_rows(runs: Sequence[RunResult]) -> tuple[str, list[str], list[list[str]]]:
     """Return a table of the measures of each strategy: its title, its columns and its rows.
 
-    Each value is the mean ± standard deviation over seeds, in points. Where tasks have several
-    metrics, a strategy has a row for each, and one for its normalized average.
+    Each value is the mean ± standard deviation over seeds: measures in points, then the bytes that
+    a task adds and the seconds that it takes, in the mean over tasks. Measures that no run has are
+    left out. Where tasks have several metrics, a strategy has a row for each, and one for its
+    normalized average.
     """
     seeds = len({run.seed for run in runs})
     title = f"{seeds} seed{'s' if seeds > 1 else ''}, in points"
     strategies = dict.fromkeys(run.strategy for run in runs)
     groups = tasks_by_metric(runs[0].metrics) if runs else {}
     if len(groups) > 1:
-        columns = ["strategy", "metric", "tasks", *(name.replace("_", " ") for name in MEASURES)]
-        return title, columns, _rows_by_metric(runs, list(strategies))
+        names = (name.replace("_", " ") for name in MEASURES)
+        columns = ["strategy", "metric", "tasks", *names, *_COSTS]
+        return title, *_without_empty(columns, _rows_by_metric(runs, list(strategies)))
     metric = next(iter(groups), "accuracy")
     rows: list[list[str]] = []
     for strategy in strategies:
         own = [run for run in runs if run.strategy == strategy]
-        rows.append([strategy, *(_over_seeds(own, partial(measure, name=m)) for m in MEASURES)])
-    return title, ["strategy", *(measure_title(name, metric) for name in MEASURES)], rows
+        values = (_over_seeds(own, partial(measure, name=name)) for name in MEASURES)
+        rows.append([strategy, *values, *_costs(own)])
+    columns = ["strategy", *(measure_title(name, metric) for name in MEASURES), *_COSTS]
+    return title, *_without_empty(columns, rows)
 
 
 def measure_notes(runs: Sequence[RunResult]) -> list[str]:
@@ -58,15 +68,38 @@ def _rows_by_metric(runs: Sequence[RunResult], strategies: Sequence[str]) -> lis
     rows: list[list[str]] = []
     for strategy in strategies:
         own = [run for run in runs if run.strategy == strategy]
+        costs = _costs(own)
         for metric, tasks in groups.items():
             values = (
                 _over_seeds(own, partial(measure, name=name, metric=metric)) for name in MEASURES
             )
-            rows.append([strategy, metric, str(len(tasks)), *values])
+            rows.append([strategy, metric, str(len(tasks)), *values, *costs])
+            costs = ["", ""]  # once a strategy
         if not scores.normalization.missing:
             count, value = len(scores.normalization.tasks), _over_seeds(own, scores.average)
-            rows.append([strategy, "normalized", str(count), value, "–", "–", "–"])
+            rows.append([strategy, "normalized", str(count), value, "–", "–", "–", "", ""])
     return rows
+
+
+def _costs(runs: Sequence[RunResult]) -> list[str]:
+    """Write the bytes and the seconds of a task, in the mean over tasks."""
+
+    def added(run: RunResult) -> float | None:
+        return fmean(run.bytes.values()) if run.bytes else None
+
+    def seconds(run: RunResult) -> float | None:
+        return run.total_seconds / len(run.seconds) if run.seconds else None
+
+    return [
+        spread_text(spread_over_seeds(seed_means(runs, added)), scale=1, digits=0),
+        spread_text(spread_over_seeds(seed_means(runs, seconds)), scale=1),
+    ]
+
+
+def _without_empty(columns: list[str], rows: list[list[str]]) -> tuple[list[str], list[list[str]]]:
+    """Leave out the columns in which no row has a value."""
+    kept = [j for j in range(len(columns)) if not rows or any(row[j] not in _EMPTY for row in rows)]
+    return [columns[j] for j in kept], [[row[j] for j in kept] for row in rows]
 
 
 def _over_seeds(runs: Sequence[RunResult], value: Callable[[RunResult], float | None]) -> str:

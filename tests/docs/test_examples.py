@@ -56,7 +56,7 @@ def test_a_chat_model_learns_two_skills_and_keeps_the_first(
 
 def test_grafting_forgets_nothing_beside_naive_fine_tuning(printed, tmp_path):
     said = printed("naive_and_grafting.py")
-    assert re.search(r"forgotten of sentiment: naive -?[\d.]+ points, grafting 0\.0$", said.strip())
+    assert re.search(r"forgotten of topic: naive -?[\d.]+ points, grafting 0\.0$", said.strip())
     for name in ("naive", "grafting"):
         assert list((tmp_path / "curves" / name).glob("events.out.tfevents.*"))
 

@@ -61,6 +61,22 @@ def test_one_metric_is_named_and_its_measures_are_those_that_are_stored():
     assert measure_notes([f1]) == []
 
 
+def test_a_table_shows_bytes_and_seconds_a_task_and_no_measure_that_nobody_has():
+    _, columns, rows = comparison_rows([small_result(), small_result(seed=1, bytes={"a": 2000})])
+    assert columns == [
+        "strategy",
+        "average accuracy",
+        "backward transfer",
+        "forgetting",
+        "bytes a task",
+        "seconds a task",
+    ]
+    # With the 4 seconds of the dense run that the cache answered.
+    assert rows == [
+        ["naive", "75.0 ± 0.0", "-20.0 ± 0.0", "20.0 ± 0.0", "1,005 ± 1,407", "3.8 ± 0.0"]
+    ]
+
+
 def test_scores_are_shares_of_independent_fine_tuning_with_the_same_seed():
     runs = mixed_results(seeds=(0,))
     scores = normalize(runs)
