@@ -16,10 +16,10 @@ import cl_graft as cg
 TEXTS = [
     ("The cook was wonderful, and so was the waiter.", "sentiment"),
     ("The goalkeeper saved a penalty in extra time.", "topic"),
-    ("The printer must be repaired before noon today.", "urgency"),
+    ("What is the name of the river that flows through the town?", "question_type"),
     ("The hotel was dreadful.", "sentiment"),
     ("The bank raised its interest rate.", "topic"),
-    ("Fix the scanner whenever you have nothing better to do.", "urgency"),
+    ("How many bridges are there in Lima?", "question_type"),
 ]
 
 
@@ -28,15 +28,16 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--model", default="minilm")
     parser.add_argument("--out", type=Path, default=Path("mixed"))
-    parser.add_argument("--shots", type=int, default=100, help="training rows a class")
-    parser.add_argument("--steps", type=int, default=80, help="steps of each training")
+    parser.add_argument("--shots", type=int, default=40, help="training rows a class")
+    parser.add_argument("--rows", type=int, default=60, help="test rows a task")
+    parser.add_argument("--steps", type=int, default=60, help="steps of each training")
     options = parser.parse_args()
     config = {
         "stream": {
-            "tasks": ["sentiment", "topic", "urgency"],
+            "tasks": ["topic", "question_type", "sentiment"],
             "shots": options.shots,
             "max_length": 48,
-            "max_test": 100,
+            "max_test": options.rows,
         },
         "model": {"name": options.model},
         "fine_tuning": {"steps": options.steps},
@@ -49,7 +50,7 @@ def main() -> None:
     bank = cg.open_bank(options.out / "grafting" / "seed0" / "bank")
     mixed = bank.predict(TEXTS)
     for (text, task), answer in zip(TEXTS, mixed, strict=True):
-        print(f"{task:>9}: {answer.label:<9} {answer.confidence:4.0%}  {text}")
+        print(f"{task:>13}: {answer.label:<11} {answer.confidence:4.0%}  {text}")
     alone = [bank.predict(text, task=task) for text, task in TEXTS]
     same = [one.label == other.label for one, other in zip(mixed, alone, strict=True)]
     print(f"the same answers as one by one: {all(same)}")

@@ -18,7 +18,7 @@ from avalanche.logging import TensorboardLogger
 from avalanche.training.plugins import EvaluationPlugin
 from avalanche.training.supervised import Naive
 
-TASKS = ("sentiment", "topic")
+TASKS = ("topic", "question_type")
 
 
 def learn(name: str, plugins: list[cg.GraftingPlugin], options: argparse.Namespace) -> float:
@@ -30,7 +30,7 @@ def learn(name: str, plugins: list[cg.GraftingPlugin], options: argparse.Namespa
     torch.manual_seed(0)
     strategy = Naive(
         model=model,
-        optimizer=torch.optim.AdamW(model.parameters(), lr=options.lr),
+        optimizer=torch.optim.SGD(model.parameters(), lr=options.lr),
         train_mb_size=16,
         train_epochs=options.epochs,
         plugins=plugins,
@@ -55,18 +55,16 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--model", default="minilm")
     parser.add_argument("--out", default="curves")
-    parser.add_argument("--shots", type=int, default=64, help="training rows a class")
-    parser.add_argument("--rows", type=int, default=200, help="test rows a task")
-    parser.add_argument("--epochs", type=int, default=8)
+    parser.add_argument("--shots", type=int, default=32, help="training rows a class")
+    parser.add_argument("--rows", type=int, default=100, help="test rows a task")
+    parser.add_argument("--epochs", type=int, default=6)
     parser.add_argument("--steps", type=int, default=64, help="steps of the dense run")
-    parser.add_argument("--lr", type=float, default=5e-4)
+    parser.add_argument("--lr", type=float, default=0.1)
     options = parser.parse_args()
     settings = cg.GraftingSettings(
         mask_steps=8,
         mask_batch=32,
-        fine_tuning=cg.FineTuning(
-            steps=options.steps, batch_size=16, optimizer="adamw", lr=options.lr
-        ),
+        fine_tuning=cg.FineTuning(steps=options.steps, batch_size=16, lr=options.lr),
     )
     naive = learn("naive", [], options)
     grafting = learn("grafting", [cg.GraftingPlugin(settings)], options)

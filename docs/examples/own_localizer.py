@@ -37,14 +37,14 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--model", default="minilm")
     parser.add_argument("--out", type=Path, default=Path("localizers"))
-    parser.add_argument("--shots", type=int, default=200, help="training rows a class")
-    parser.add_argument("--steps", type=int, default=120, help="steps of the dense run")
-    parser.add_argument("--rows", type=int, default=300, help="test rows")
+    parser.add_argument("--shots", type=int, default=60, help="training rows a class")
+    parser.add_argument("--steps", type=int, default=60, help="steps of the dense run")
+    parser.add_argument("--rows", type=int, default=100, help="test rows")
     options = parser.parse_args()
     for localizer in ("relative_movement", "movement", "tuned_magnitude", "learned_mask"):
         config = {
             "stream": {
-                "tasks": ["sentiment"],
+                "tasks": ["topic"],
                 "shots": options.shots,
                 "max_length": 48,
                 "max_test": options.rows,
@@ -61,7 +61,7 @@ def main() -> None:
         }
         out, cache = options.out / localizer, DirectoryCache(options.out / "cache")
         result = cg.run(config, strategy="grafting", seed=0, out=out, cache=cache)
-        weights = result.coordinates["sentiment"]["owned"]
+        weights = result.coordinates["topic"]["owned"]
         print(f"{localizer}: {result.R[0][0]:.1%} with {weights:,} weights")
 
 
