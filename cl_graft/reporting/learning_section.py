@@ -22,21 +22,25 @@ _KINDS = (
 )
 
 
+_MOST_CURVES = 200
+"""Curves on a page, one a strategy and task: more would make it too large."""
+
+
 def learning_text(data: ReportData) -> str:
     """Return the paragraph before the figures."""
     text = (
         "Training loss and score on dev while each task was learned, in the first run of each "
-        "strategy. Thin and dotted is the dense run that comes before a region's training. The "
-        "loss is a mean over stretches of steps."
+        "strategy. Thin and dotted is the dense run that comes before a region's training. "
+        "Of long trainings the loss is a mean over stretches of steps."
     )
-    if len(data.summary.tasks) > MOST_PANELS:
-        text += f" Shown are the first {MOST_PANELS} tasks."
+    if (shown := _count_tasks(data)) < len(data.summary.tasks):
+        text += f" Shown are the first {shown} tasks; curves.json of a run holds the others."
     return text
 
 
 def draw_learning(data: ReportData) -> Iterator[Picture]:
     """Draw the curves of each task of which a run keeps some."""
-    for number, task in enumerate(data.summary.tasks[:MOST_PANELS], start=1):
+    for number, task in enumerate(data.summary.tasks[: _count_tasks(data)], start=1):
         curves = {name: own[task] for name, own in data.curves.items() if task in own}
         if not curves:
             continue
@@ -55,6 +59,12 @@ def draw_learning(data: ReportData) -> Iterator[Picture]:
                 for name, own in found.items()
             },
         )
+
+
+def _count_tasks(data: ReportData) -> int:
+    """Return the number of tasks that have a figure."""
+    most = min(MOST_PANELS, max(1, _MOST_CURVES // max(1, len(data.curves))))
+    return min(most, len(data.summary.tasks))
 
 
 def _said(kind: str, part: Sequence[tuple[int, float]]) -> list[str]:

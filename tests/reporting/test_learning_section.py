@@ -2,11 +2,12 @@
 
 import re
 import shutil
+from dataclasses import replace
 
 import pytest
 
 from cl_graft.errors import InputError
-from cl_graft.reporting.learning_section import draw_learning
+from cl_graft.reporting.learning_section import draw_learning, learning_text
 from cl_graft.reporting.page import make_report
 from cl_graft.reporting.report_data import read_report_data
 from cl_graft.results.learning_curves import (
@@ -66,6 +67,13 @@ def test_each_line_of_a_figure_tells_its_strategy_phase_step_and_value(compared,
             f"step 1: dense run, loss {own.dense.loss[0][1]:.4g}",
             f"step 4: dense run, dev {100 * own.dense.dev[0][1]:.1f}",
         }
+
+
+def test_many_strategies_have_figures_of_fewer_tasks_and_the_page_says_so(compared):
+    data = read_report_data([compared])
+    many = {f"{name} {n}": own for n in range(20) for name, own in data.curves.items()}
+    assert "Shown are" not in learning_text(data)
+    assert "Shown are the first 2 tasks" in learning_text(replace(data, curves=many))
 
 
 def test_runs_of_earlier_versions_have_no_such_section(compared, tmp_path):
