@@ -76,7 +76,7 @@ def collect_curves(
 
     def phase(name: str, task: str) -> PhaseCurve:
         loss, dev = (found.get(f"{name}/{kind}/{task}", []) for kind in ("loss", "dev_score"))
-        return PhaseCurve(thin_out(loss), tuple(dev))
+        return PhaseCurve(thin_out(loss), tuple((step, round(value, 6)) for step, value in dev))
 
     made = {task: TaskCurves(phase("train", task), phase("dense", task)) for task in tasks}
     return {task: own for task, own in made.items() if own != TaskCurves()}

@@ -117,6 +117,7 @@ def _figures(
     for picture in (picture for section in sections for picture in section.pictures):
         text = svg(picture.figure)
         drawn[picture.name] = _inline(text, picture, places)
+        picture.figure.set_layout_engine("none")  # that of the SVG stays
         for suffix, content in (("svg", text.encode()), ("png", png(picture.figure))):
             made.append(folder / f"{picture.name}.{suffix}")
             replace_file(made[-1], content)
