@@ -16,6 +16,7 @@ from cl_graft import InputError
 from cl_graft.cli.report import report_command
 from cl_graft.reporting.page import PAGE, make_report
 from cl_graft.reporting.report_data import read_report_data
+from cl_graft.reporting.sections import make_sections
 from cl_graft.reporting.tables import Cell, Table, comparison, latex
 from cl_graft.results.formatting import points
 from cl_graft.results.run_results import read_result, write_result
@@ -147,7 +148,7 @@ def test_half_files_of_a_killed_report_go_with_the_next(compared, tmp_path):
     for path in left:
         path.parent.mkdir(exist_ok=True)
         path.write_text("half")
-    make_report([compared], out=tmp_path)
+    make_report([compared / "naive" / "seed0"], out=tmp_path)
     assert not list(tmp_path.rglob(".*"))
 
 
@@ -194,9 +195,9 @@ def test_a_report_is_not_written_where_a_link_of_a_run_leads(compared, tmp_path,
 
 def test_the_same_strategy_of_two_folders_is_told_apart(compared, tmp_path):
     other = shutil.copytree(compared, tmp_path / "second")
-    made = make_report([compared, other], out=tmp_path / "report")
-    assert {"grafting (first)", "grafting (second)"} <= set(made.strategies)
-    assert made.runs == 24
+    data = read_report_data([compared, other])
+    assert {"grafting (first)", "grafting (second)"} <= set(data.strategies)
+    assert len(data.runs) == 24
 
 
 def test_what_files_of_others_say_is_text_and_nothing_else(compared, tmp_path):
@@ -234,9 +235,10 @@ def test_unfinished_runs_are_named_and_left_out(compared, tmp_path):
     run = there / "naive" / "seed1"
     result = read_result(run)
     write_result(replace(result, complete=False, R=result.R[:1]), run)
-    made = make_report([there], out=tmp_path / "report")
-    assert made.runs == 11
-    assert "Not finished: naive, seed 1: 1 of 3 tasks learned so far" in Page(made.page).text
+    data = read_report_data([there])
+    assert len(data.runs) == 11
+    (shown,) = (one for one in make_sections(data) if one.name == "comparison")
+    assert shown.lines == ("Not finished: naive, seed 1: 1 of 3 tasks learned so far",)
 
 
 def test_what_cannot_be_compared_is_refused(compared, tmp_path):
@@ -264,9 +266,10 @@ def test_latex_escapes_what_it_would_take_for_commands():
 
 
 def test_the_command_says_what_it_wrote(compared, tmp_path):
-    told = cl_graft("report", compared, "--out", tmp_path / "report", "--json")
+    run = compared / "grafting" / "seed0"
+    told = cl_graft("report", run, "--out", tmp_path / "report", "--json")
     assert told.code == 0, told
-    assert told.json["strategies"][0] == "grafting"
+    assert told.json["strategies"] == ["grafting"]
     assert Path(told.json["page"]).stat().st_size == told.json["bytes"]
     refused = cl_graft("report", tmp_path / "nothing")
     assert (refused.code, refused.err.count("\n")) == (2, 1)
