@@ -50,7 +50,7 @@ def address(logs: Path) -> Iterator[str]:
 @pytest.mark.parametrize(
     ("page", "shown"),
     [
-        ("#timeseries", ["stream/average_accuracy", "train/loss", "cost/bytes"]),
+        ("#timeseries", ["grafting-seed0", "cost", "dense", "localization", "stream", "train"]),
         ("#images", ["stream/R", "region/overlap", "test/reliability"]),
         ("#hparams", ["density", "strategy", "average_accuracy", "grafting-seed1"]),
     ],
