@@ -35,6 +35,9 @@ __all__ = [
 _MEASURES = ("average", "backward_transfer", "forward_transfer", "forgetting")
 """Measures that are drawn along the stream, beside the scores of each task: one a metric."""
 
+_OF_NO_RUN = ("comparison", "output")
+"""Parts of a config that are none of one run's: its strategy's own settings stand beside it."""
+
 _PHASES = {"train": "train", "region": "train", "dense": "dense", "localize": "localization"}
 """Groups of tags, by phase: a region's training is what a loop is to other strategies."""
 
@@ -156,7 +159,8 @@ def draw_pictures(
 
 def draw_hparams(result: RunResult, curves: OncePerStepTensorboardLogger) -> None:
     """Make settings and headline measures of a run its row of TensorBoard's page HParams."""
-    config = dotted({part: own for part, own in result.config.items() if part != "output"})
+    parts = {name: own for name, own in result.config.items() if name not in _OF_NO_RUN}
+    config = dotted(parts)
     density = config.pop("grafting.density", None)
     said = {"strategy": result.strategy, "seed": result.seed, **config, **result.settings}
     settings = {

@@ -89,3 +89,4 @@ def test_hparams_mark_strategy_density_and_seed_and_begin_with_headline_measures
     begun = HParamsPluginData.FromString(content).session_start_info.hparams
     assert begun["strategy"].string_value == "naive"
     assert "density" not in begun
+    assert not [name for name in begun if name.startswith("comparison.")]

@@ -51,7 +51,7 @@ def address(logs: Path) -> Iterator[str]:
     ("page", "shown"),
     [
         ("#timeseries", ["grafting-seed0", "cost", "dense", "localization", "stream", "train"]),
-        ("#images", ["stream/R", "region/overlap", "test/reliability"]),
+        ("#images", ["tag: stream/R", "tag: region/overlap"]),
         ("#hparams", ["density", "strategy", "average_accuracy", "grafting-seed1"]),
     ],
 )
