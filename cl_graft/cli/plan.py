@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from cl_graft.cli.options import AsJson, Chosen, Quiet, Sets, with_settings
 from cl_graft.cli.output import Output, make_table, redirect_prints
-from cl_graft.cli.progress import show_progress
+from cl_graft.cli.progress import duration, show_progress
+from cl_graft.errors import InputError
+
+if TYPE_CHECKING:
+    from cl_graft.experiments.time_estimate import TimeEstimate
 
 __all__ = ["plan_command"]
 
@@ -53,6 +58,14 @@ def plan_command(
             show_default=False,
         ),
     ] = None,
+    measure_time: Annotated[
+        bool,
+        typer.Option(
+            "--time",
+            help="Also predict how long compare will take: load model and data of the config, "
+            "and time a few steps of each task here.",
+        ),
+    ] = False,
     sets: Sets = None,
     quiet: Quiet = False,
     as_json: AsJson = False,
@@ -71,6 +84,8 @@ def plan_command(
 
       cl-graft plan stream.yaml --memory 8GiB
 
+      cl-graft plan stream.yaml --time
+
       cl-graft plan smollm2 --family causal_lm --max-length 256 --answer-tokens 32
 
       cl-graft plan meta-llama/Llama-3.1-70B --family causal_lm --dtype bfloat16
@@ -81,6 +96,8 @@ def plan_command(
 
     output = Output(quiet, as_json)
     file = Path(model) if Path(model).suffix in (".yaml", ".yml") else None
+    if measure_time and file is None:
+        raise InputError("--time needs the config of a run, which names tasks and strategies")
     if file is None:
         chosen = chosen.also("model.name", model, "MODEL")
     config = load_config(
@@ -100,6 +117,11 @@ def plan_command(
             memory=there_is,
             progress=progress.phase,
         )
+        if measure_time:
+            from cl_graft.experiments.time_estimate import estimate_time
+
+            estimate = estimate_time(config, progress=progress.phase)
+            plan = replace(plan, time=estimate)
     size = readable_bytes
     entry = plan.entry
     coordinate_bits = 8 * entry.indices / plan.region
@@ -136,4 +158,18 @@ def plan_command(
         *(f"{phase.name}: {phase.advice}" for phase in plan.phases if phase.advice),
         disk,
         until_full,
+        *_describe_time(plan.time),
     )
+
+
+def _describe_time(found: TimeEstimate | None) -> list[Any]:
+    """Return the table of times and the sum; nothing where time was not measured."""
+    if found is None:
+        return []
+    rows = [(name, duration(seconds)) for name, seconds in found.strategies.items()]
+    runs = f", {found.runs} runs of each" if found.runs > 1 else ""
+    return [
+        make_table("Time on this machine", ("strategy", "a run"), rows),
+        f"Together about {duration(found.total)}{runs}, one after the other, from steps that "
+        "were timed just now; tuning and sweeps come on top.",
+    ]

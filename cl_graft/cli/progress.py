@@ -24,7 +24,7 @@ from cl_graft.runtime.escaping import for_terminal
 if TYPE_CHECKING:
     from cl_graft.runtime.progress import Step
 
-__all__ = ["Meter", "show_progress"]
+__all__ = ["Meter", "duration", "show_progress"]
 
 _LINE_EVERY_SECONDS = 10.0
 _PHASES = {
@@ -127,9 +127,9 @@ class Meter:
         passed = now - running.started
         time_left = ""
         if 0 < step < steps and passed > 1:
-            time_left = f", {_duration(passed / step * (steps - step))} left"
+            time_left = f", {duration(passed / step * (steps - step))} left"
         elif step >= steps and passed > 1:
-            time_left = f", took {_duration(passed)}"
+            time_left = f", took {duration(passed)}"
         place = f"[{len(self._learned)}/{self._tasks}] " if self._tasks else ""
         line = f"{place}{running.name}: {step}/{steps}{time_left}"
         self._tell(line)
@@ -149,6 +149,9 @@ def show_progress(output: Output, *, tasks: int = 0) -> Iterator[Meter]:
         yield made
 
 
-def _duration(seconds: float) -> str:
+def duration(seconds: float) -> str:
+    """Return a time as people read it: ``"45 s"``, ``"3:20 min"``, ``"2:05 h"``."""
     minutes, rest = divmod(round(seconds), 60)
+    if minutes >= 60:
+        return f"{minutes // 60}:{minutes % 60:02d} h"
     return f"{minutes}:{rest:02d} min" if minutes else f"{rest} s"

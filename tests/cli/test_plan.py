@@ -19,6 +19,7 @@ EXPECTED = {
     "no memory": "no size of memory: 'much'; expected one such as 24GiB or 512MB",
     "too long": "max_length must be at most 256",
     "bad config": "say it with --max-length",
+    "time of no config": "--time needs the config of a run",
 }
 
 
@@ -35,6 +36,12 @@ def told(tiny_bert, tiny_gpt2, tmp_path_factory) -> dict[str, Told]:
         "fine_tuning: {batch_size: 64}\n"
     )
     bad.write_text("stream: {tasks: [a], max_length: null}\n")
+    timed = there / "timed.yaml"
+    timed.write_text(
+        f"stream: {{tasks: [sentiment], shots: 8, max_length: 24, max_test: 16}}\n"
+        f"model: {{name: {tiny_bert}}}\nfine_tuning: {{steps: 20}}\n"
+        "comparison: {strategies: [grafting, naive], seeds: [0, 1]}\n"
+    )
     commands: dict[str, list[object]] = {
         "unknown model": ["minilmm"],
         "no config": [there / "none"],
@@ -50,6 +57,8 @@ def told(tiny_bert, tiny_gpt2, tmp_path_factory) -> dict[str, Told]:
         "config": [config, "--memory", "8MiB"],
         "config and option": [config, "--batch-size", "16", "--density", "0.9", "--json"],
         "bad config": [bad],
+        "time": [timed, "--time", "--json"],
+        "time of no config": [tiny_bert, "--time"],
         "json": [tiny_gpt2, "--family", "causal_lm", "--quiet", "--json"],
     }
     answers = cl_graft_each([["plan", *rest] for rest in commands.values()])
@@ -92,3 +101,15 @@ def test_the_config_of_a_run_is_planned_and_options_go_before_it(told):
     plan = json.loads(other.out)
     assert plan["region"] == round(0.9 * plan["graftable"])
     assert "density 0.9 puts 90% of the weights into each task's region" in other.err
+
+
+def test_the_time_of_a_config_is_measured_on_its_tasks(told):
+    assert told["time"].code == 0, told["time"]
+    found = told["time"].json["time"]
+    assert set(found["strategies"]) == {"grafting", "naive"}
+    assert found["runs"] == 2
+    (task,) = found["tasks"]
+    assert (task["task"], task["train"], task["test"]) == ("sentiment", 16, 16)
+    assert 0 < task["dense_step"] < 5
+    assert 0 < task["answer"] < 1
+    assert found["strategies"]["naive"] > 20 * task["dense_step"]

@@ -34,6 +34,8 @@ from cl_graft.runtime.byte_sizes import readable_bytes
 if TYPE_CHECKING:
     from transformers import PreTrainedConfig
 
+    from cl_graft.experiments.time_estimate import TimeEstimate
+
 __all__ = ["Plan", "PlannedPhase", "advise", "make_plan"]
 
 
@@ -78,6 +80,7 @@ class Plan:
             the base's values there.
         phases: Memory of each phase.
         memory: Bytes of memory given; None if none was given.
+        time: How long the config's runs will take; None where that was not measured.
     """
 
     model: str
@@ -94,6 +97,7 @@ class Plan:
     serving: int
     phases: tuple[PlannedPhase, ...]
     memory: int | None
+    time: TimeEstimate | None = None
 
 
 def make_plan(

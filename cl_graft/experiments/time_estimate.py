@@ -1,0 +1,216 @@
+"""How long a config's strategies will take, from steps that are measured on this machine.
+
+Each task of the config is loaded and encoded as a run does it. A few steps of dense training and of
+a region's training, and one batch of answers, are timed on the real model; the rest is counting.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+
+import torch
+
+from cl_graft.experiments.config import ExperimentConfig
+from cl_graft.experiments.run_setup import apply_fixed_settings, load_stream
+from cl_graft.experiments.schedule import make_schedule
+from cl_graft.experiments.tasks import load_tasks
+from cl_graft.grafts.graft import snapshot
+from cl_graft.grafts.region import Layout, Region
+from cl_graft.localization import find_localizer
+from cl_graft.metrics import task_loss
+from cl_graft.runtime.devices import pick_device
+from cl_graft.runtime.seeding import permutation
+from cl_graft.strategies import text_model
+from cl_graft.strategies.experience_tasks import make_learnable_task
+from cl_graft.strategies.registry import find_strategy
+from cl_graft.training.dense_run import fine_tune_task
+from cl_graft.training.graft_retraining import train_region
+from cl_graft.training.learnable_task import LearnableTask
+from cl_graft.training.settings import FineTuning
+
+__all__ = ["TaskTimes", "TimeEstimate", "add_up", "estimate_time"]
+
+_STEPS = 3
+"""Steps that are timed; one before them is not."""
+
+
+@dataclass(frozen=True)
+class TaskTimes:
+    """Seconds that were measured on a task, and what they are multiplied with.
+
+    Attributes:
+        task: Name of the task.
+        schedule: Schedule of its training.
+        dense_step: Seconds of a step that trains all weights.
+        region_step: Seconds of a step that trains a region.
+        answer: Seconds a row that is answered.
+        train: Number of training rows.
+        dev: Number of dev rows.
+        test: Number of test rows.
+    """
+
+    task: str
+    schedule: FineTuning
+    dense_step: float
+    region_step: float
+    answer: float
+    train: int
+    dev: int
+    test: int
+
+
+@dataclass(frozen=True)
+class TimeEstimate:
+    """Seconds that a config will take on this machine, one run after the other.
+
+    Attributes:
+        strategies: Seconds of a run by strategy. A dense run that several strategies share counts
+            with the first of them.
+        runs: Runs of each strategy: seeds, times orders of the tasks.
+        tasks: What was measured.
+    """
+
+    strategies: Mapping[str, float]
+    runs: int
+    tasks: tuple[TaskTimes, ...]
+
+    @property
+    def total(self) -> float:
+        """Seconds of all runs."""
+        return self.runs * sum(self.strategies.values())
+
+
+def estimate_time(
+    config: ExperimentConfig, *, progress: Callable[[str, int, int], None] | None = None
+) -> TimeEstimate:
+    """Measure a few steps of each task, and add up what the config's strategies will take.
+
+    Tuning and sweeps are not counted, nor are the first seconds in which a process starts.
+
+    Args:
+        config: The settings.
+        progress: Called as (phase, task, tasks).
+
+    Raises:
+        InputError: If model or data cannot be used.
+    """
+    seed = config.comparison.seeds[0]
+    device = pick_device(config.model.device)
+    tasks = load_tasks(config.stream, seed=seed)
+    loaded, stream = load_stream(config, tasks)
+    model = text_model(loaded, stream, seed=seed).to(device)
+    found: list[TaskTimes] = []
+    for label, encoded in enumerate(stream.tasks):
+        if progress is not None:
+            progress("measuring steps", label, len(stream.tasks))
+        experience = stream.benchmark.streams["train"][label]
+        model.adaptation(experience)
+        model.to(device).eval()
+        task = make_learnable_task(
+            model,
+            experience,
+            label=label,
+            criterion=task_loss,
+            base="",
+            device=device,
+            dev=stream.benchmark.streams["valid"][label],
+            metric=encoded.task.scored_by,
+            seed=seed,
+        )
+        schedule = make_schedule(config, encoded.task)
+        inputs = encoded.splits["test"][0]
+        batch = inputs[:: max(1, len(inputs) // config.training.eval_batch)]
+        batch = batch[: config.training.eval_batch]
+        found.append(
+            TaskTimes(
+                encoded.task.name,
+                schedule,
+                dense_step=_time_dense_step(task, schedule, seed),
+                region_step=_time_region_step(task, schedule, config, seed),
+                answer=_time_answer(task, batch),
+                train=len(task.train),
+                dev=len(task.dev),
+                test=len(inputs),
+            )
+        )
+    return add_up(config, found)
+
+
+def add_up(config: ExperimentConfig, tasks: list[TaskTimes]) -> TimeEstimate:
+    """Add up what strategies will take, from the seconds that were measured on each task."""
+    asked = config.comparison
+    early = config.model.family != "encoder" or config.stream.scenario == "domain"
+    shared = False
+    seconds: dict[str, float] = {}
+    for name in asked.strategies:
+        method = find_strategy(name)
+        own = apply_fixed_settings(method, config)
+        localizer = find_localizer(own.grafting.localizer)
+        needs_dense = method.trains == "nothing" or (
+            method.trains == "region" and localizer.needs_dense_run
+        )
+        spent = 0.0
+        for place, task in enumerate(tasks):
+            schedule = task.schedule
+            looks = min(schedule.evaluations, schedule.steps) * task.dev * task.answer
+            if needs_dense and not shared:
+                spent += schedule.steps * task.dense_step + looks
+            if method.trains == "region":
+                if localizer.needs_gradients:
+                    rows = own.grafting.mask_steps * min(own.grafting.mask_batch, task.train)
+                    spent += rows * task.dense_step / schedule.batch_size
+                if own.grafting.retrain:
+                    spent += schedule.steps * task.region_step + looks
+            elif method.trains != "nothing":
+                times = {"task": 1, "tasks so far": place + 1, "all tasks": len(tasks)}
+                spent += times[method.rows] * schedule.steps * task.dense_step + looks
+            answered = tasks if early and method.trains != "nothing" else tasks[: place + 1]
+            spent += sum(other.test * other.answer for other in answered)
+        shared = shared or needs_dense
+        seconds[name] = spent
+    orders = math.factorial(len(tasks)) if asked.orders == "all" else asked.orders
+    return TimeEstimate(seconds, len(asked.seeds) * orders, tuple(tasks))
+
+
+def _time_dense_step(task: LearnableTask, schedule: FineTuning, seed: int) -> float:
+    def train(steps: int) -> None:
+        fine_tune_task(task, replace(schedule, steps=steps, evaluations=0), seed=seed)
+
+    return _time_steps(train)
+
+
+def _time_region_step(
+    task: LearnableTask, schedule: FineTuning, config: ExperimentConfig, seed: int
+) -> float:
+    layout = Layout.of(task.parameters)
+    places = permutation(layout.total, seed, "time")
+    region = Region.of(layout, places[: config.grafting.coordinates(layout.total)])
+
+    def train(steps: int) -> None:
+        own = replace(config.grafting.schedule(schedule), steps=steps, evaluations=0)
+        head = snapshot(task.head)
+        train_region(task, region, replace(own, lr=1e-4), head=head, seed=seed)
+
+    return _time_steps(train)
+
+
+def _time_steps(train: Callable[[int], None]) -> float:
+    """Return the seconds of a step, without those of what stands before and behind all steps."""
+    train(1)
+    once, more = _seconds(lambda: train(1)), _seconds(lambda: train(1 + _STEPS))
+    return max(0.0, more - once) / _STEPS
+
+
+def _time_answer(task: LearnableTask, rows: torch.Tensor) -> float:
+    task.model.eval()
+    with torch.no_grad():
+        return _seconds(lambda: task.forward(rows.to(task.device)).cpu()) / len(rows)
+
+
+def _seconds(call: Callable[[], object]) -> float:
+    started = time.perf_counter()
+    call()
+    return time.perf_counter() - started

@@ -1,0 +1,55 @@
+"""The time of strategies is what was measured on each task, times what each strategy does."""
+
+from __future__ import annotations
+
+import pytest
+from configs import config_with
+
+from cl_graft.experiments.time_estimate import TaskTimes, add_up
+from cl_graft.training.settings import FineTuning
+
+
+def times(task: str) -> TaskTimes:
+    schedule = FineTuning(steps=10, batch_size=8, evaluations=2)
+    return TaskTimes(
+        task, schedule, dense_step=3.0, region_step=2.0, answer=0.5, train=100, dev=4, test=6
+    )
+
+
+def estimate(*strategies: str, **settings):
+    config = config_with({"tasks": ["a", "b"], "strategies": list(strategies), **settings})
+    return add_up(config, [times("a"), times("b")])
+
+
+def test_each_strategy_takes_its_own_steps_and_answers_the_tasks_so_far():
+    found = estimate("naive", "cumulative", "lora").strategies
+    looks, answers = 2 * (2 * 4 * 0.5), (1 + 2) * 6 * 0.5
+    assert found["naive"] == pytest.approx(2 * 30 + looks + answers)
+    assert found["cumulative"] == pytest.approx((1 + 2) * 30 + looks + answers)
+    assert found["lora"] == found["naive"]
+
+
+def test_a_dense_run_is_counted_once_for_all_that_share_it():
+    asked = {"localizer": "movement"}
+    found = estimate("independent", "grafting", **asked).strategies
+    looks, answers = 2 * (2 * 4 * 0.5), (1 + 2) * 6 * 0.5
+    assert found["independent"] == pytest.approx(2 * 30 + looks + answers)
+    assert found["grafting"] == pytest.approx(2 * 20 + looks + answers)
+    alone = estimate("grafting", **asked).strategies
+    assert alone["grafting"] == pytest.approx(2 * (30 + 20) + 2 * looks + answers)
+
+
+def test_gradients_that_a_localizer_looks_at_are_counted_by_their_rows():
+    asked = {"localizer": "base_gradient", "mask_steps": 4, "mask_batch": 16}
+    found = estimate("grafting", **asked).strategies["grafting"]
+    looks, answers = 2 * (2 * 4 * 0.5), (1 + 2) * 6 * 0.5
+    assert found == pytest.approx(2 * (4 * 16 * 3.0 / 8 + 20) + looks + answers)
+
+
+def test_all_seeds_and_orders_are_runs_and_models_that_can_answer_early_are_asked_early():
+    assert estimate("naive", seeds=[0, 1, 2], orders="all").runs == 6
+    writer = estimate("naive", family="causal_lm").strategies["naive"]
+    looks = 2 * (2 * 4 * 0.5)
+    assert writer == pytest.approx(2 * 30 + looks + 2 * 2 * 6 * 0.5)
+    found = estimate("naive", seeds=[0, 1])
+    assert found.total == 2 * found.strategies["naive"]
