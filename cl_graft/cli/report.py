@@ -43,8 +43,9 @@ def report_command(
 
     It is written into the run's folder, as report/, or to OUT. Its report.html holds all that it
     shows and asks no network: what the runs say in a few sentences, the strategies side by side
-    with intervals and significance, R, curves along the stream, calibration, where regions lie and
-    overlap, costs, what each strategy is, and how to run it again. Its figures stand beside it as
+    with intervals and significance, R, curves along the stream, how each task is learned, errors
+    by label, calibration, where regions lie and overlap, costs, what each strategy is, and how to
+    run it again. A filter on it picks strategies and a seed. Its figures stand beside it as
     PNG and SVG, its tables for LaTeX. Runs of several folders must be of the same tasks and model.
 
     [b]Examples[/b]
