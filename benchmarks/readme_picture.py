@@ -21,7 +21,7 @@ PICTURES = Path(__file__).parents[1] / "docs" / "pictures"
 STYLES = {"light": {}, "dark": {"text.color": "#e6edf3", "axes.labelcolor": "#e6edf3"}}
 TITLES = {
     "naive": "Naive fine-tuning forgets",
-    "grafting": "Grafting repeats every score, bit for bit",
+    "grafting": "Grafting keeps every score",
 }
 
 

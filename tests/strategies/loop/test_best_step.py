@@ -1,8 +1,11 @@
 """Methods that train by steps keep the best of as many evaluations on dev as a dense run."""
 
+from typing import ClassVar
+
 import pytest
 import torch
 from avalanche.core import SupervisedPlugin
+from avalanche.logging import BaseLogger
 from avalanche.models import SimpleMLP
 from avalanche.training.supervised import Naive
 from tiny_streams import learner, quiet_evaluator, sgd, vector_stream
@@ -72,6 +75,26 @@ def test_a_task_ends_with_the_values_of_the_step_that_did_best_on_dev(kept_strat
     assert set(choice.chosen) == learned
     for label, (step, _) in choice.chosen.items():
         assert hash_tensors(end.values[label]) == hash_tensors(steps.after[label, step])
+
+
+def test_loggers_get_the_dev_scores_among_which_a_step_was_chosen(kept_strategy):
+    class Published(BaseLogger):
+        values: ClassVar[dict[tuple[str, int], float]] = {}
+
+        def log_single_metric(self, name, value, x_plot):
+            self.values[name, x_plot] = value
+
+    def before(strategy):
+        strategy.evaluator.loggers.append(Published())
+
+    strategy = kept_strategy("naive", before=before, run_settings=SETTINGS)
+    chosen = find_plugin(strategy, KeepBest).chosen
+    assert chosen
+    for label, (step, best) in chosen.items():
+        name = f"DevScore/train_phase/train_stream/Task{label:03d}/Exp{label:03d}"
+        scores = {at: value for (own, at), value in Published.values.items() if own == name}
+        assert set(scores) == ASKED
+        assert scores[step] == best == max(scores.values())
 
 
 def test_the_step_of_naive_is_the_later_of_the_best_on_dev(kept_strategy):
