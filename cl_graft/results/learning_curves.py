@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import mean
+from typing import Annotated
 
-from pydantic import TypeAdapter
+from pydantic import Field, TypeAdapter
 
 from cl_graft.results.task_files import read_task_file, write_task_file
 
@@ -19,7 +20,7 @@ CURVES_FILE = "curves.json"
 _POINTS = 30
 """Points of a loss curve at most."""
 
-Points = tuple[tuple[int, float], ...]
+Points = tuple[tuple[Annotated[int, Field(ge=0, lt=2**63)], float], ...]
 """Steps, from 1, and values."""
 
 

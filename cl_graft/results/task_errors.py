@@ -9,8 +9,9 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
 
-from pydantic import TypeAdapter
+from pydantic import Field, TypeAdapter
 
 from cl_graft.results.task_files import read_task_file, write_task_file
 
@@ -30,7 +31,9 @@ __all__ = [
 ERRORS = "errors.json"
 """File of a run with tasks of classification."""
 
-Counts = tuple[tuple[int, int, int], ...]
+_Number = Annotated[int, Field(ge=0, lt=2**63)]
+
+Counts = tuple[tuple[_Number, _Number, _Number], ...]
 """Right class, answered class, and number of rows, for each pair that there is, in their order."""
 
 
@@ -45,9 +48,9 @@ class WrongRow:
         confidence: Probability of the answer, in [0, 1].
     """
 
-    row: int
-    right: int
-    answer: int
+    row: _Number
+    right: _Number
+    answer: _Number
     confidence: float
 
 
@@ -77,12 +80,24 @@ class TaskErrors:
         learned: Counts on the day the task was learned; None if they are not known.
         end: Counts after the latest task.
         wrong: Wrong rows after the latest task: the first ones by confidence.
+
+    Raises:
+        ValueError: If no row is counted, or a right class has no name.
     """
 
     labels: tuple[str, ...]
     learned: Counts | None
     end: Counts
     wrong: tuple[WrongRow, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Check that the counts are of the task's own rows."""
+        if not any(rows for *_, rows in self.end):
+            raise ValueError("no test row is counted")
+        right = [pair[0] for pair in (*(self.learned or ()), *self.end)]
+        right += [one.right for one in self.wrong]
+        if max(right) >= len(self.labels):
+            raise ValueError(f"{len(self.labels)} labels, so none has the number {max(right)}")
 
     def name(self, place: int) -> str:
         """Return the name of a class."""

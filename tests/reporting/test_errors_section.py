@@ -1,5 +1,6 @@
 """Errors of each task: what a run counts, and what a report shows, with texts only if asked."""
 
+import json
 import shutil
 
 import pytest
@@ -71,7 +72,25 @@ def test_the_most_confused_pairs_come_first_also_those_that_only_were_confused()
     assert confused_pairs(TaskErrors(("a", "b"), None, end))[0] == (1, 2, None, 7)
 
 
-@pytest.mark.parametrize("text", ["[]", '{"a": {"labels": 1}}', "not json"])
+def counted(labels: int, end: object) -> str:
+    """Return a file with the counts of a task."""
+    return json.dumps({"a": {"labels": ["x"] * labels, "learned": None, "end": end}})
+
+
+DAMAGED = {
+    "a list": "[]",
+    "labels of another type": '{"a": {"labels": 1}}',
+    "no JSON": "not json",
+    "no row": counted(2, []),
+    "a count of 0": counted(2, [[0, 1, 0]]),
+    "a class without a name": counted(2, [[2, 0, 3]]),
+    "no class at all": counted(0, [[0, 0, 3]]),
+    "a class below 0": counted(2, [[-5, 0, 3]]),
+    "too many rows": counted(2, [[0, 0, 10**400]]),
+}
+
+
+@pytest.mark.parametrize("text", DAMAGED.values(), ids=DAMAGED)
 def test_a_file_that_holds_no_errors_is_named(tmp_path, text):
     (tmp_path / ERRORS).write_text(text)
     with pytest.raises(InputError, match=r"errors\.json: not the errors of a run"):

@@ -47,9 +47,10 @@ def test_curves_are_read_as_they_were_written_and_other_files_are_named(tmp_path
     found = {"a": TaskCurves(PhaseCurve(((1, 0.5),), ((1, 0.25),)), PhaseCurve(((2, 0.1),)))}
     write_curves(found, tmp_path)
     assert read_curves(tmp_path) == found
-    (tmp_path / CURVES_FILE).write_text('{"a": 1}')
-    with pytest.raises(InputError, match=r"curves\.json: not the curves of a run"):
-        read_curves(tmp_path)
+    for damaged in ("1", f'{{"train": {{"loss": [[{10**400}, 0.5]]}}}}'):
+        (tmp_path / CURVES_FILE).write_text(f'{{"a": {damaged}}}')
+        with pytest.raises(InputError, match=r"curves\.json: not the curves of a run"):
+            read_curves(tmp_path)
 
 
 def test_each_line_of_a_figure_tells_its_strategy_phase_step_and_value(compared, report):
