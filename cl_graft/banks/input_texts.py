@@ -6,7 +6,7 @@ Every text keeps its file and line, so that an error can name them.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -51,7 +51,7 @@ TASK = "task"
 _INSTRUCTIONS = Text2Text.optional["instruction"]
 
 _CHATS = Text2Text.other_columns[0]["messages"]
-"""Names of the column that holds the chat messages of a row."""
+"""Names of a column that holds the chat messages of a row."""
 
 _WORDS = Tagging.columns["tokens"]
 """Names of the column that holds the words of a row as a list."""
@@ -191,7 +191,7 @@ def check_texts(bank: GraftBank, texts: Sequence[InputText]) -> None:
                 f"{one.place}: task {entry.task!r} answers "
                 f"{'pairs of texts, got one text' if wanted else 'single texts, got a pair'}"
             )
-        if one.messages and "chat" not in entry.metadata:
+        if one.messages and entry.metadata.get("chat") is None:
             raise InputError(f"{one.place}: task {entry.task!r} answers texts, got chat messages")
         for text in (one.text, one.pair, *(own.content for own in one.messages)):
             if text is not None and (fault := find_fault(text)):
@@ -220,17 +220,20 @@ def _from_records(file: RecordFile, task: str | None, columns: Columns) -> list[
             f"{file.place}: no task is named: give --task, or a column {TASK!r} with a task's name "
             "in every row"
         )
-    words, chats = (None if columns.text else _find(file, usual) for usual in (_WORDS, _CHATS))
-    text = pair = None
-    others = [name for name in (words, chats) if name]
-    if any(all(record.values.get(name) is None for name in others) for record in file.records):
-        text, pair = _find_texts(file, columns)
+    words = None if columns.text else _find(file, _WORDS)
+    chats = [None if columns.text else _find_chat(record) for record in file.records]
+    others = [
+        record
+        for record, chat in zip(file.records, chats, strict=True)
+        if chat is None and (words is None or record.values.get(words) is None)
+    ]
+    text, pair = _find_texts(file, columns, others[0]) if others else (None, None)
     found: list[InputText] = []
-    for record in file.records:
+    for record, chat in zip(file.records, chats, strict=True):
         instructed = False
         task_name = task or _text(record, TASK) or _refuse_row(record)
-        if chats and record.values.get(chats) is not None:
-            messages = read_chat(record.values[chats], record.place)
+        if chat is not None:
+            messages = read_chat(chat, record.place)
             last = messages[-1].content
             found.append(InputText(last, None, task_name, record.place, messages=messages))
             continue
@@ -243,14 +246,21 @@ def _from_records(file: RecordFile, task: str | None, columns: Columns) -> list[
     return found
 
 
-def _find_texts(file: RecordFile, columns: Columns) -> tuple[str, str | None]:
-    """Return the columns of the text and the second one: as `find_texts`, or of text to text."""
+def _find_texts(file: RecordFile, columns: Columns, record: Record) -> tuple[str, str | None]:
+    """Return the columns of the text and the second one: as `find_texts`, or of text to text.
+
+    Raises:
+        InputError: If there are none. In a file of chat messages it names the record without.
+    """
     try:
         return find_texts(file, columns)
     except InputError:
         usual = (Text2Text.columns["input"], _INSTRUCTIONS)
         text, pair = (_find(file, names) for names in usual)
         if text is None or columns.text is not None:
+            chats = _find(file, _CHATS)
+            if chats is not None and columns.text is None:
+                read_chat(record.values.get(chats), record.place)
             raise
         return text, columns.text_pair or pair
 
@@ -260,11 +270,26 @@ def _find(file: RecordFile, names: Sequence[str]) -> str | None:
     return next((name for name in names if name in file.columns), None)
 
 
+def _find_chat(record: Record) -> object:
+    """Return the chat messages of a row; None where its columns of such names hold none.
+
+    They may hold something else where the row has a text: a number, or a text that is no list.
+    """
+    held = [record.values.get(name) for name in _CHATS]
+    lists = (
+        value
+        for value in held
+        if isinstance(value, list | Mapping)
+        or (isinstance(value, str) and value.lstrip().startswith("["))
+    )
+    return next(lists, None)
+
+
 def _find_own(file: RecordFile, record: Record, columns: Columns) -> tuple[str | None, str | None]:
     """Find the text columns of a row of JSON lines that has not those of the file."""
     try:
         own = replace(file, columns=tuple(record.values), records=(record,))
-        return _find_texts(own, columns)
+        return _find_texts(own, columns, record)
     except InputError:
         return None, None
 

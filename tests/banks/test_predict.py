@@ -1,6 +1,7 @@
 """Texts from anywhere are answered in their order, with the bits that `verify` proves."""
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -92,6 +93,32 @@ def test_rows_of_text_to_text_are_asked_as_they_were_learned():
         assert leave_instructions(cast(Any, bank), found)[0].pair == left
     named = parse_texts(lines, "jsonl", task="own", columns=Columns(text_pair="instruction"))
     assert leave_instructions(cast(Any, bank), named)[0].pair == "Say it."
+
+
+CHAT = '[{"role": "user", "content": "Hi"}]'
+
+
+def test_a_row_without_messages_is_a_text_whatever_their_columns_hold():
+    quoted = CHAT.replace('"', '""')
+    table = f'task,messages,text\na,"{quoted}",\nb,,hello\n'
+    found = parse_texts(table.encode(), "csv")
+    assert [(one.task, one.text, len(one.messages)) for one in found] == [
+        ("a", "Hi", 1),
+        ("b", "hello", 0),
+    ]
+    numbered = parse_texts(b"text,conversation\nhello,12\n", "csv", task="a")
+    assert [(one.text, one.messages) for one in numbered] == [("hello", ())]
+    lines = f'{{"messages": {CHAT}}}\n{{"conversations": {CHAT}}}\n'
+    assert all(one.messages for one in parse_texts(lines.encode(), "jsonl", task="a"))
+
+
+@pytest.mark.parametrize("cell", ["", "hello", "[]"])
+def test_a_row_without_messages_in_a_file_of_messages_alone_is_named(cell):
+    quoted = CHAT.replace('"', '""')
+    table = f'task,messages\na,"{quoted}"\nb,{cell}\n'
+    told = f"stdin:3: messages must be a list of {{'role', 'content'}}, got {cell!r}"
+    with pytest.raises(InputError, match=re.escape(told)):
+        parse_texts(table.encode(), "csv")
 
 
 def test_rows_of_one_file_may_have_the_columns_of_their_own_kinds(there):
