@@ -251,9 +251,10 @@ def clear_unfinished(folder: Path, *, keep: Sequence[str] = ()) -> None:
             continue
         _delete(path)
     curves = curves_folder(folder)
-    _delete(curves)
-    with suppress(OSError):  # those of other runs may be in it
-        curves.parent.rmdir()
+    if curves.exists():  # else another run may be about to write into the folder of all
+        _delete(curves)
+        with suppress(OSError):  # those of other runs may be in it
+            curves.parent.rmdir()
 
 
 def refuse_links(folder: Path) -> None:
@@ -262,7 +263,8 @@ def refuse_links(folder: Path) -> None:
     Raises:
         InputError: If one is a link.
     """
-    for path in (folder / CHECKPOINTS, folder / CURVES, curves_folder(folder)):
+    curves = curves_folder(folder)
+    for path in (folder / CHECKPOINTS, folder / CURVES, curves.parent, curves):
         if path.is_symlink():
             raise InputError(
                 f"{path} is a link; expected a folder, as files in it are deleted. Delete "

@@ -9,7 +9,7 @@ import signal
 import pytest
 from configs import changed, config_with, settings
 from interrupted import KILLED_WRITER, Trip, outcome_of
-from tiny_runs import cl_graft, cl_graft_started
+from tiny_runs import cl_graft, cl_graft_started, file_hashes
 from warm_processes import run_warm
 
 from cl_graft.errors import InputError
@@ -265,22 +265,23 @@ def test_what_is_left_of_writes_that_were_killed_is_swept_away(tmp_path, undistu
     assert outcome_of(folder) == expected
 
 
-@pytest.mark.parametrize("name", ["checkpoints", "tensorboard"])
+@pytest.mark.parametrize("name", ["checkpoints", "tensorboard", "curves of all runs"])
 def test_a_link_in_the_place_of_a_folder_is_told_and_what_it_leads_to_stays(
     tmp_path, undisturbed, name
 ):
     expected, config, strategy = undisturbed("naive")
     folder, moved = run_folder(tmp_path, strategy, 0), tmp_path / "moved"
     interrupt(config, strategy, tmp_path, tripping("train", 6, "topic"))
-    place = curves_folder(folder) if name == "tensorboard" else folder / name
+    curves = curves_folder(folder)
+    place = {"tensorboard": curves, "curves of all runs": curves.parent}.get(name, folder / name)
     place.rename(moved)
     place.symlink_to(moved, target_is_directory=True)
     (moved / "model-1.safetensors").write_bytes(b"mine")
     (moved / "events.out.tfevents.9.mine").write_bytes(b"mine")
-    before = {path.name: path.read_bytes() for path in moved.iterdir()}
+    before = file_hashes(moved)
     with pytest.raises(InputError, match=f"{place.name} is a link; expected a folder"):
         resume_run(folder)
-    assert {path.name: path.read_bytes() for path in moved.iterdir()} == before
+    assert file_hashes(moved) == before
     place.unlink()
     for mine in ("model-1.safetensors", "events.out.tfevents.9.mine"):
         (moved / mine).unlink()
