@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -105,10 +106,16 @@ def plan_command(
         sets or (),
         options=chosen.values,
         origins=chosen.options,
-        under={"stream": {"tasks": ["any"]}},
+        # Memory is that of any tasks, and steps are timed on those that the config names.
+        under={} if measure_time or _names_stream(file) else {"stream": {"tasks": ["any"]}},
     )
+    estimate: TimeEstimate | None = None
     there_is = parse_bytes(memory) if memory is not None else None
     with redirect_prints(), show_progress(output) as progress:
+        if measure_time:  # first, as it may refuse the config
+            from cl_graft.experiments.time_estimate import estimate_time
+
+            estimate = estimate_time(config, progress=progress.phase)
         plan = make_plan(
             config,
             classes=classes,
@@ -117,11 +124,7 @@ def plan_command(
             memory=there_is,
             progress=progress.phase,
         )
-        if measure_time:
-            from cl_graft.experiments.time_estimate import estimate_time
-
-            estimate = estimate_time(config, progress=progress.phase)
-            plan = replace(plan, time=estimate)
+    plan = replace(plan, time=estimate)
     size = readable_bytes
     entry = plan.entry
     coordinate_bits = 8 * entry.indices / plan.region
@@ -160,6 +163,14 @@ def plan_command(
         until_full,
         *_describe_time(plan.time),
     )
+
+
+def _names_stream(file: Path | None) -> bool:
+    """Tell whether a config takes its tasks from a named stream."""
+    from cl_graft.data.yaml_files import read_yaml_file
+
+    stream = read_yaml_file(file).get("stream") if file is not None else None
+    return isinstance(stream, Mapping) and stream.get("name") is not None
 
 
 def _describe_time(found: TimeEstimate | None) -> list[Any]:

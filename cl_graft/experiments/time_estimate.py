@@ -14,13 +14,17 @@ from dataclasses import dataclass, replace
 import torch
 
 from cl_graft.experiments.config import ExperimentConfig
-from cl_graft.experiments.run_setup import apply_fixed_settings, load_stream
+from cl_graft.experiments.run_setup import (
+    apply_fixed_settings,
+    check_strategies,
+    keep_able_strategies,
+    load_stream,
+)
 from cl_graft.experiments.schedule import make_schedule
 from cl_graft.experiments.tasks import load_tasks
 from cl_graft.grafts.graft import snapshot
 from cl_graft.grafts.region import Layout, Region
 from cl_graft.localization import find_localizer
-from cl_graft.metrics import task_loss
 from cl_graft.runtime.devices import pick_device
 from cl_graft.runtime.seeding import permutation
 from cl_graft.strategies import text_model
@@ -95,13 +99,15 @@ def estimate_time(
         progress: Called as (phase, task, tasks).
 
     Raises:
-        InputError: If model or data cannot be used.
+        InputError: If model or data cannot be used, or a strategy cannot run.
     """
+    config = keep_able_strategies(config)
     seed = config.comparison.seeds[0]
     device = pick_device(config.model.device)
     tasks = load_tasks(config.stream, seed=seed)
+    check_strategies(config.comparison.strategies, config, tasks)
     loaded, stream = load_stream(config, tasks)
-    model = text_model(loaded, stream, seed=seed).to(device)
+    model = text_model(loaded, stream, seed=seed, one_head=stream.one_head).to(device)
     found: list[TaskTimes] = []
     for label, encoded in enumerate(stream.tasks):
         if progress is not None:
@@ -113,7 +119,7 @@ def estimate_time(
             model,
             experience,
             label=label,
-            criterion=task_loss,
+            criterion=stream.criterion,
             base="",
             device=device,
             dev=stream.benchmark.streams["valid"][label],

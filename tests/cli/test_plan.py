@@ -20,6 +20,8 @@ EXPECTED = {
     "too long": "max_length must be at most 256",
     "bad config": "say it with --max-length",
     "time of no config": "--time needs the config of a run",
+    "time of no tasks": "'stream.tasks' is missing",
+    "time of what cannot run": "'grafting' cannot run in the scenario 'class'",
 }
 
 
@@ -32,7 +34,7 @@ def told(tiny_bert, tiny_gpt2, tmp_path_factory) -> dict[str, Told]:
             (there / name / "config.json").write_text(json.dumps({"model_type": kind}))
     config, bad = there / "stream.yaml", there / "bad.yaml"
     config.write_text(
-        f"stream: {{tasks: [a, b], max_length: 48}}\nmodel: {{name: {tiny_bert}}}\n"
+        f"stream: {{name: generated, max_length: 48}}\nmodel: {{name: {tiny_bert}}}\n"
         "fine_tuning: {batch_size: 64}\n"
     )
     bad.write_text("stream: {tasks: [a], max_length: null}\n")
@@ -42,6 +44,9 @@ def told(tiny_bert, tiny_gpt2, tmp_path_factory) -> dict[str, Told]:
         f"model: {{name: {tiny_bert}}}\nfine_tuning: {{steps: 20}}\n"
         "comparison: {strategies: [grafting, naive], seeds: [0, 1]}\n"
     )
+    bare, unable = there / "bare.yaml", there / "unable.yaml"
+    bare.write_text(f"model: {{name: {tiny_bert}}}\nstream: {{max_length: 24}}\n")
+    unable.write_text(timed.read_text().replace("shots", "scenario: class, shots"))
     commands: dict[str, list[object]] = {
         "unknown model": ["minilmm"],
         "no config": [there / "none"],
@@ -59,6 +64,8 @@ def told(tiny_bert, tiny_gpt2, tmp_path_factory) -> dict[str, Told]:
         "bad config": [bad],
         "time": [timed, "--time", "--json"],
         "time of no config": [tiny_bert, "--time"],
+        "time of no tasks": [bare, "--time"],
+        "time of what cannot run": [unable, "--time"],
         "json": [tiny_gpt2, "--family", "causal_lm", "--quiet", "--json"],
     }
     answers = cl_graft_each([["plan", *rest] for rest in commands.values()])
