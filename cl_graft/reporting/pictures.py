@@ -57,7 +57,7 @@ class Picture:
     """A figure of the page, and its numbers as a table.
 
     Attributes:
-        name: Name of the files: letters, digits and dashes.
+        name: Name of the files: letters, digits, dashes and underscores.
         title: Sentence on what the figure shows; screen readers say it.
         figure: The figure.
         table: Numbers of the figure; None where they stand elsewhere.
@@ -105,7 +105,7 @@ def draw_matrices(data: ReportData) -> Iterator[Picture]:
         title = f"{name}: score on each task (columns) after learning each (rows){over}"
         figure = r_matrix_heatmap(R, tasks, title=f"R of {name}", score_name="score")
         numbers = _matrix_table(R, tasks, title, corner="after", strategy=name)
-        yield Picture(f"R-{_file(name)}", title, figure, numbers, strategy=name)
+        yield Picture(f"R-{data.file_name(name)}", title, figure, numbers, strategy=name)
 
 
 def draw_overlaps(data: ReportData) -> Iterator[Picture]:
@@ -117,7 +117,7 @@ def draw_overlaps(data: ReportData) -> Iterator[Picture]:
         title = f"{name}: share of region j (columns) that region i (rows) holds, too"
         figure = overlap_heatmap(first.overlap, first.tasks, title=f"Overlap of {name}")
         numbers = _matrix_table(first.overlap, first.tasks, title, corner="region i", strategy=name)
-        yield Picture(f"overlap-{_file(name)}", title, figure, numbers, strategy=name)
+        yield Picture(f"overlap-{data.file_name(name)}", title, figure, numbers, strategy=name)
 
 
 def disjoint_strategies(data: ReportData) -> list[str]:
@@ -161,21 +161,22 @@ def draw_curve(
     yield Picture(f"curve-{name}", title, figure, numbers, marks=marks)
 
 
-def draw_reliability(result: RunResult, *, name: str, runs: int) -> Picture:
-    """Draw accuracy against confidence on each task.
+def draw_reliability(data: ReportData, name: str) -> Picture:
+    """Draw accuracy against confidence on each task, in the first run of a strategy.
 
     Args:
-        result: Results with bins of confidence.
-        name: Name of the strategy.
-        runs: Number of runs of the strategy; the seed is named where there are several.
+        data: Data of the report.
+        name: Name of the strategy, whose first run has bins of confidence.
     """
+    results = data.results(name)
+    result = results[0]
     title = f"{name}: accuracy against confidence on each task's test rows, at the end"
-    if runs > 1:
+    if len(results) > 1:
         title += f", seed {result.seed}"
     bins = {task: ReliabilityBins.from_lists(own) for task, own in result.reliability.items()}
     figure = reliability_panels(bins, title=f"Reliability of {name}")
     numbers = replace(_bin_table(result), strategy=name)
-    return Picture(f"reliability-{_file(name)}", title, figure, numbers, strategy=name)
+    return Picture(f"reliability-{data.file_name(name)}", title, figure, numbers, strategy=name)
 
 
 def draw_anatomies(data: ReportData) -> Iterator[Picture]:
@@ -184,7 +185,7 @@ def draw_anatomies(data: ReportData) -> Iterator[Picture]:
         title = f"{name}: share of the weights of each layer and module in each task's region"
         figure = anatomy_panels(found, title=f"Regions of {name}")
         numbers = replace(_layer_table(found, title), strategy=name)
-        yield Picture(f"anatomy-{_file(name)}", title, figure, numbers, strategy=name)
+        yield Picture(f"anatomy-{data.file_name(name)}", title, figure, numbers, strategy=name)
 
 
 def draw_costs(data: ReportData) -> Iterator[Picture]:
@@ -271,8 +272,3 @@ def _overlaps(found: Matrix) -> bool:
 def _mean_matrix(found: Sequence[Matrix]) -> Matrix:
     size = range(len(found[0]))
     return [[mean_known([matrix[i][j] for matrix in found]) for j in size] for i in size]
-
-
-def _file(name: str) -> str:
-    """Return a name of letters, digits and dashes."""
-    return "".join(c if c.isalnum() and c.isascii() else "-" for c in name).strip("-")

@@ -64,6 +64,15 @@ class ReportData:
         """Names of the strategies, in the order of the comparison."""
         return list(self.summary.strategies)
 
+    def file_name(self, strategy: str) -> str:
+        """Return a strategy's name in names of files: letters, digits and dashes.
+
+        No two are alike: of those that would be, the later ones end with ``_`` and their place.
+        """
+        made = [_dashed(name) for name in self.strategies]
+        place = self.strategies.index(strategy)
+        return f"{made[place]}_{place + 1}" if made[place] in made[:place] else made[place]
+
     def of_seed(self, seed: int) -> ReportData:
         """Return the data with the runs of one seed alone."""
         whole = self.summary
@@ -178,3 +187,8 @@ def _read_anatomies(runs: Sequence[StoredRun]) -> dict[str, dict[str, Anatomy]]:
             raise type(error)(f"{run.bank}: {error}") from None
         found[run.result.strategy] = {e.task: anatomy(e.region) for e in bank.entries}
     return found
+
+
+def _dashed(name: str) -> str:
+    """Return a name with dashes for what is no letter or digit."""
+    return "".join(c if c.isalnum() and c.isascii() else "-" for c in name).strip("-")

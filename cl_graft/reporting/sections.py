@@ -263,9 +263,8 @@ def _calibration(data: ReportData) -> Section | None:
     ]  # fmt: skip
     bare: list[str] = []
     for name in data.strategies[:MOST_STRATEGIES]:
-        results = data.results(name)
-        if results[0].reliability:
-            pictures.append(draw_reliability(results[0], name=name, runs=len(results)))
+        if data.results(name)[0].reliability:
+            pictures.append(draw_reliability(data, name))
         else:
             bare.append(name)
     text = (

@@ -1,6 +1,7 @@
 """A report shows what the runs hold, in one page that stands alone, and in files for papers."""
 
 import csv
+import json
 import re
 import shutil
 from dataclasses import replace
@@ -20,6 +21,7 @@ from cl_graft.reporting.sections import make_sections
 from cl_graft.reporting.tables import Cell, Table, comparison, latex
 from cl_graft.results.formatting import points
 from cl_graft.results.run_results import read_result, write_result
+from cl_graft.results.task_errors import ERRORS
 
 STRATEGIES = ("grafting", "naive", "independent", "ewc")
 
@@ -200,6 +202,17 @@ def test_the_same_strategy_of_two_folders_is_told_apart(compared, tmp_path):
     assert len(data.runs) == 24
 
 
+def test_strategies_with_names_that_look_alike_have_figures_of_their_own(compared, tmp_path):
+    outs = [tmp_path / "a-b", tmp_path / "a_b"]
+    for out in outs:
+        shutil.copytree(compared / "grafting" / "seed0", out / "grafting" / "seed0")
+    data = read_report_data(outs)
+    assert data.strategies == ["grafting (a-b)", "grafting (a_b)"]
+    assert [*map(data.file_name, data.strategies)] == ["grafting--a-b", "grafting--a-b_2"]
+    names = [picture.name for one in make_sections(data) for picture in one.pictures]
+    assert len(set(names)) == len(names)
+
+
 def test_what_files_of_others_say_is_text_and_nothing_else(compared, tmp_path):
     evil = "<script>alert('x')</script>$\\frac{$ & \"'"
     result = read_result(compared / "grafting" / "seed0")
@@ -207,6 +220,8 @@ def test_what_files_of_others_say_is_text_and_nothing_else(compared, tmp_path):
         compared, tmp_path / "evil", model={**result.model, "name": evil},
         command=f"{evil}\u202egnp\x1b[2J", strategy=f"{evil}\\input{{x}}",
     )  # fmt: skip
+    labels = json.dumps(f"{evil}\u202e")
+    (run / ERRORS).write_text((run / ERRORS).read_text().replace('"negative"', labels))
     made = make_report([run], out=tmp_path / "report")
     assert Page(made.page).tags.count("script") == 1
     assert evil in Page(made.page).text
