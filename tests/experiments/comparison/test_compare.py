@@ -28,6 +28,8 @@ def test_every_cell_and_both_summaries_are_written(comparison, tiny_config):
         folder = out / cell.strategy / "seed0"
         assert {path.name for path in folder.iterdir()} - {"bank"} == {
             "config.json",
+            "curves.json",
+            "errors.json",
             "results.json",
             "metrics.csv",
             "summary.md",
