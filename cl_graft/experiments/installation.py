@@ -20,6 +20,7 @@ from packaging.requirements import Requirement
 from cl_graft.errors import InputError
 from cl_graft.models.load import explain_silent_hub
 from cl_graft.models.named_models import find_minilm, find_smollm2
+from cl_graft.runtime.devices import explain_slow_precision
 from cl_graft.runtime.torchvision_operators import declare_missing_operators
 from cl_graft.storage import free_bytes
 
@@ -117,7 +118,9 @@ def _torchvision() -> Check:
 
 def _devices() -> Iterator[Check]:
     threads = torch.get_num_threads()
-    yield Check("processor", f"{os.cpu_count()} cores, torch uses {threads} threads")
+    slow = explain_slow_precision("bf16", torch.device("cpu"))
+    half = "no bf16: fp32 is faster" if slow else "bf16"
+    yield Check("processor", f"{os.cpu_count()} cores, torch uses {threads} threads, {half}")
     if not torch.cuda.is_available():
         built = torch.version.cuda
         found = "none" if built is None else f"none, though torch was built for CUDA {built}"

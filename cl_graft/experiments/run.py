@@ -30,7 +30,7 @@ from cl_graft.experiments.stream_run import StreamRun
 from cl_graft.experiments.tasks import load_tasks, refuse_other_data
 from cl_graft.results.data_report import cut_note
 from cl_graft.results.run_results import RunResult, command
-from cl_graft.runtime.devices import pick_device
+from cl_graft.runtime.devices import explain_slow_precision, pick_device
 from cl_graft.runtime.error_context import in_phase
 from cl_graft.runtime.progress import Progress, Step, silent
 from cl_graft.runtime.signals import Stop
@@ -145,7 +145,9 @@ def run(
             curves = OncePerStepTensorboardLogger(
                 folders.curves_folder(folder), resume=resumed is not None
             )
+            slow = explain_slow_precision(config.model.precision, device)
             note = memory_note(setup.record.memory) + cut_note(setup.record.data)
+            note += f"; {slow}" if slow else ""
             progress(Step("memory", 1, 1, "", strategy, seed, note))
             try:
                 if resumed is None:
