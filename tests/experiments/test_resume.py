@@ -131,6 +131,13 @@ PLACES = [
 ]
 
 
+def test_the_dense_runs_of_merging_have_curves(undisturbed):
+    points = undisturbed("merging_by_dare")[0]["points"]
+    for tag in ("dense/loss/sentiment", "dense/loss/topic"):
+        assert [step for step, _ in points[tag]] == [1, 2, 3, 4, 5, 6, 7, 8]
+    assert [step for step, _ in points["localization/loss/topic"]] == [1, 2, 3, 4]
+
+
 def test_a_run_that_goes_on_gives_back_its_banks_lock_of_a_killed_writer(tmp_path, undisturbed):
     # Killed between the bank's index and the end of the write, when all entries are there.
     expected, config, strategy = undisturbed("grafting")

@@ -30,6 +30,7 @@ from cl_graft.storage.elias_fano import packed_size
 from cl_graft.strategies import StrategyInputs, count_bytes, find_plugin, register_strategy, setting
 from cl_graft.strategies.experience_tasks import ExperienceTasks
 from cl_graft.strategies.heads import copy_head_state, unwrap_model
+from cl_graft.strategies.loop.phase_reports import publish
 from cl_graft.strategies.method import HEAD_PER_TASK
 from cl_graft.strategies.methods.grafting.routed_loop import (
     depth_setting,
@@ -39,7 +40,7 @@ from cl_graft.strategies.methods.grafting.routed_loop import (
     shrinkage_setting,
 )
 from cl_graft.strategies.routing import RoutedText
-from cl_graft.training.dense_run import ignore_progress
+from cl_graft.training.dense_run import Measure, ignore_measurement, ignore_progress
 from cl_graft.training.passes import Passes
 
 __all__ = ["MergingPlugin"]
@@ -88,7 +89,12 @@ class MergingPlugin(SupervisedPlugin, supports_distributed=False):
 
     def before_training_exp(self, strategy: Any, **kwargs: Any) -> None:
         """Learn the task's graft, merge all, and skip the strategy's loop."""
-        self._learn(strategy, strategy.experience)
+        label = int(strategy.experience.task_label)
+
+        def measure(phase: str, name: str, step: int, value: float) -> None:
+            publish(strategy, self, name, phase, label=label, step=step, value=value)
+
+        self._learn(strategy, strategy.experience, measure=measure)
         strategy.stop_training()
 
     def before_eval_exp(self, strategy: Any, **kwargs: Any) -> None:
@@ -114,7 +120,9 @@ class MergingPlugin(SupervisedPlugin, supports_distributed=False):
         for experience in experiences:
             self._learn(strategy, experience)
 
-    def _learn(self, strategy: Any, experience: Any) -> None:
+    def _learn(
+        self, strategy: Any, experience: Any, *, measure: Measure = ignore_measurement
+    ) -> None:
         self.carry(strategy.model, None)
         label = int(experience.task_label)
         base, seed = self._identity.fingerprint, self._settings[label].seed
@@ -126,6 +134,7 @@ class MergingPlugin(SupervisedPlugin, supports_distributed=False):
             cache=self._inputs.cache,
             checkpoints=self._inputs.checkpoints,
             progress=self._inputs.progress or ignore_progress,
+            measure=measure,
         )
         if not found.dense.tuned:
             raise ValueError("merging needs the values of a dense run, and this localizer has none")
