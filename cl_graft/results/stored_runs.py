@@ -13,6 +13,7 @@ from pathlib import Path
 
 from cl_graft.errors import InputError
 from cl_graft.results.run_results import BANK, RESULTS, RunResult, read_result
+from cl_graft.runtime.escaping import for_terminal
 from cl_graft.storage.bank_index import INDEX
 
 __all__ = ["StoredRun", "check_alike", "find_runs", "swept_values"]
@@ -111,7 +112,7 @@ def _run_folders(folder: Path) -> list[Path]:
 def _read(run: Path) -> RunResult:
     """Read a run, and add the swept values to the name of its strategy."""
     result = read_result(run)
-    swept = swept_values(run.resolve().parent.parent.name)
+    swept = _one_line(swept_values(run.resolve().parent.parent.name))
     return replace(result, strategy=f"{result.strategy} {swept}".strip())
 
 
@@ -128,7 +129,13 @@ def _name_apart(found: Sequence[tuple[Path, StoredRun]]) -> list[StoredRun]:
         strategy = run.result.strategy
         if strategy in clashing:
             names = [own.resolve().name for own in folders[strategy]]
-            name = folder.resolve().name if len(set(names)) == len(names) else str(folder)
+            apart = len(set(names)) == len(names)
+            name = _one_line(folder.resolve().name if apart else str(folder))
             run = replace(run, result=replace(run.result, strategy=f"{strategy} ({name})"))
         named.append(run)
     return named
+
+
+def _one_line(name: str) -> str:
+    """Return a folder's name with escapes for line ends and for characters that act."""
+    return for_terminal(name).replace("\n", "\\n").replace("\t", "\\t")

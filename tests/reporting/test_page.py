@@ -213,6 +213,12 @@ def test_strategies_with_names_that_look_alike_have_figures_of_their_own(compare
     assert len(set(names)) == len(names)
 
 
+def test_the_name_of_a_folder_is_one_line_without_characters_that_act(compared, tmp_path):
+    swept = tmp_path / "swept" / "lr=1\u202e2\n\x1b3"
+    shutil.copytree(compared / "naive" / "seed0", swept / "naive" / "seed0")
+    assert read_report_data([swept.parent]).strategies == ["naive lr=1\\u202e2\\n\\x1b3"]
+
+
 def test_what_files_of_others_say_is_text_and_nothing_else(compared, tmp_path):
     evil = "<script>alert('x')</script>$\\frac{$ & \"'"
     result = read_result(compared / "grafting" / "seed0")
