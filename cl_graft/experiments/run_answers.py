@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from cl_graft.data.encoded_task import EncodedTask
+from cl_graft.results.formatting import shorten
 from cl_graft.results.shown_answers import ShownAnswer, TaskAnswers
 from cl_graft.strategies.stream_scores import StreamScores
 
@@ -12,9 +13,6 @@ __all__ = ["collect_answers"]
 
 _ROWS = 10
 """Rows of a task whose answers are shown."""
-
-_LONGEST = 300
-"""Characters of a text that are kept."""
 
 
 def collect_answers(
@@ -38,11 +36,11 @@ def collect_answers(
         shown: list[ShownAnswer] = []
         for place, (text, said, right) in enumerate(compare(outputs[:_ROWS], targets[:_ROWS])):
             first = kept[place].learned if place < len(kept) else None
-            now = _cut(said)
+            now = shorten(said)
             shown.append(
                 ShownAnswer(
-                    text=_cut(text),
-                    right=tuple(map(_cut, right)),
+                    text=shorten(text),
+                    right=tuple(map(shorten, right)),
                     learned=now if learned == last else first,
                     now=now,
                 )
@@ -50,7 +48,3 @@ def collect_answers(
         same = scores.logit_hash(last, learned) == scores.logit_hash(learned, learned)
         found[name] = TaskAnswers(len(targets), same, tuple(shown))
     return found
-
-
-def _cut(text: str) -> str:
-    return f"{text[:_LONGEST]} …" if len(text) > _LONGEST else text

@@ -37,6 +37,7 @@ __all__ = [
     "apply_fixed_settings",
     "check_strategies",
     "check_strategy",
+    "is_asked_early",
     "keep_able_strategies",
     "set_up",
 ]
@@ -150,6 +151,16 @@ def apply_fixed_settings(method: Method, config: ExperimentConfig) -> Experiment
         InputError: If these do not fit the other settings.
     """
     return config.changed(method.fixed_config) if method.fixed_config else config
+
+
+def is_asked_early(config: ExperimentConfig, method: Method) -> bool:
+    """Whether tasks are evaluated before they are learned, too.
+
+    A prompt, or a head that all tasks share, can answer a task before it was learned; a head of the
+    task's own would answer by chance.
+    """
+    early = config.model.family != "encoder" or config.stream.scenario == "domain"
+    return early and method.trains != "nothing"
 
 
 def load_stream(

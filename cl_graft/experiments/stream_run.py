@@ -31,7 +31,7 @@ from cl_graft.experiments.run_curves import (
 )
 from cl_graft.experiments.run_errors import collect_errors
 from cl_graft.experiments.run_record import PassCounter, count_task_bytes, make_result, write_table
-from cl_graft.experiments.run_setup import Setup
+from cl_graft.experiments.run_setup import Setup, is_asked_early
 from cl_graft.experiments.schedule import choose, input_settings, list_schedules
 from cl_graft.grafts.bank import GraftBank
 from cl_graft.reporting.markdown import write_run_summary
@@ -87,10 +87,7 @@ class StreamRun:
         self.reporter = ProgressReporter(progress, strategy=method.name, seed=setup.seed)
         self.passes = PassCounter(setup.model.task_model)
         self.bank = self._first_entries()
-        # A prompt, or a head that all tasks share, can answer a task before it was learned; a head
-        # of the task's own would answer by chance.
-        early = config.model.family != "encoder" or config.stream.scenario == "domain"
-        self.zero_shot = early and method.trains != "nothing"
+        self.zero_shot = is_asked_early(config, method)
         self.scores = StreamScores(
             {label: task.metric for label, task in setup.metadata.items()},
             zero_shot=self.zero_shot,

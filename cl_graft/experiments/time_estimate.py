@@ -1,4 +1,4 @@
-"""How long a config's strategies will take, from steps that are measured on this machine.
+"""The time that a config's strategies will take, from steps that are measured on this machine.
 
 Each task of the config is loaded and encoded as a run does it. A few steps of dense training and of
 a region's training, and one batch of answers, are timed on the real model; the rest is counting.
@@ -17,6 +17,7 @@ from cl_graft.experiments.config import ExperimentConfig
 from cl_graft.experiments.run_setup import (
     apply_fixed_settings,
     check_strategies,
+    is_asked_early,
     keep_able_strategies,
     load_stream,
 )
@@ -148,7 +149,6 @@ def estimate_time(
 def add_up(config: ExperimentConfig, tasks: list[TaskTimes]) -> TimeEstimate:
     """Add up what strategies will take, from the seconds that were measured on each task."""
     asked = config.comparison
-    early = config.model.family != "encoder" or config.stream.scenario == "domain"
     shared = False
     seconds: dict[str, float] = {}
     for name in asked.strategies:
@@ -173,7 +173,7 @@ def add_up(config: ExperimentConfig, tasks: list[TaskTimes]) -> TimeEstimate:
             elif method.trains != "nothing":
                 times = {"task": 1, "tasks so far": place + 1, "all tasks": len(tasks)}
                 spent += times[method.rows] * schedule.steps * task.dense_step + looks
-            answered = tasks if early and method.trains != "nothing" else tasks[: place + 1]
+            answered = tasks if is_asked_early(config, method) else tasks[: place + 1]
             spent += sum(other.test * other.answer for other in answered)
         shared = shared or needs_dense
         seconds[name] = spent

@@ -12,9 +12,15 @@ from cl_graft.errors import InputError
 from cl_graft.kinds.rows import Row
 from cl_graft.reporting.report_data import ReportData
 from cl_graft.reporting.tables import Cell, Table
-from cl_graft.results.formatting import points
+from cl_graft.results.formatting import points, shorten
 from cl_graft.results.stored_runs import StoredRun
-from cl_graft.results.task_errors import TaskErrors, confused_pairs, count_wrong, score_classes
+from cl_graft.results.task_errors import (
+    TaskErrors,
+    confused_pairs,
+    count_by_pair,
+    count_wrong,
+    score_classes,
+)
 
 __all__ = ["ErrorDetails", "ReadRows", "error_details", "error_table", "errors_text"]
 
@@ -29,9 +35,6 @@ _PAIRS = 15
 
 _MOST_ROWS = 2000
 """Rows of tables on a page."""
-
-_LONGEST = 300
-"""Characters of a text that are shown."""
 
 
 @dataclass(frozen=True)
@@ -140,8 +143,7 @@ def _tables(
 
 def _matrix(strategy: str, task: str, found: TaskErrors) -> Table:
     """Count the rows of each label by the answer they got, when learned and at the end."""
-    end = {(right, answer): rows for right, answer, rows in found.end}
-    learned = {(right, answer): rows for right, answer, rows in found.learned or found.end}
+    end, learned = count_by_pair(found.end), count_by_pair(found.learned or found.end)
     size = len(found.labels)
     others = any(answer >= size for _, answer in (*end, *learned))
     columns = range(size + others)
@@ -221,8 +223,7 @@ def _texts(strategy: str, task: str, found: TaskErrors, rows: Sequence[Row]) -> 
 
 
 def _text(row: Row) -> str:
-    text = row.text if row.text_pair is None else f"{row.text} | {row.text_pair}"
-    return f"{text[:_LONGEST]} …" if len(text) > _LONGEST else text
+    return shorten(row.text if row.text_pair is None else f"{row.text} | {row.text_pair}")
 
 
 def _points(value: float | None) -> Cell:

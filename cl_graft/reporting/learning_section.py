@@ -1,4 +1,4 @@
-"""How each task is learned, in a report: loss and dev score over steps, a figure a task."""
+"""The learning of each task in a report: loss and dev score over steps, a figure a task."""
 
 from __future__ import annotations
 

@@ -18,13 +18,22 @@ __all__ = [
     "pairs_text",
     "points",
     "schedule_text",
+    "shorten",
     "spread_text",
 ]
+
+_LONGEST = 300
+"""Characters of a row's text that are shown."""
 
 
 def points(value: float | None) -> str:
     """Write a fraction in points; a dash where there is none."""
     return "–" if value is None else f"{100 * value:z.1f}"
+
+
+def shorten(text: str) -> str:
+    """Cut a row's text after 300 characters, and mark the cut."""
+    return f"{text[:_LONGEST]} …" if len(text) > _LONGEST else text
 
 
 def spread_text(spread: Spread, *, scale: float = 100, digits: int = 1) -> str:

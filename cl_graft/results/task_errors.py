@@ -22,6 +22,7 @@ __all__ = [
     "TaskErrors",
     "WrongRow",
     "confused_pairs",
+    "count_by_pair",
     "count_wrong",
     "read_errors",
     "score_classes",
@@ -139,8 +140,8 @@ def confused_pairs(found: TaskErrors) -> list[tuple[int, int, int | None, int]]:
         Right class, answered class, and rows when the task was learned (None if they are not
         known) and at the end.
     """
-    learned = None if found.learned is None else _by_pair(found.learned)
-    end = _by_pair(found.end)
+    learned = None if found.learned is None else count_by_pair(found.learned)
+    end = count_by_pair(found.end)
     pairs = [pair for pair in {**end, **(learned or {})} if pair[0] != pair[1]]
     pairs.sort(key=lambda pair: (-end.get(pair, 0), -(learned or {}).get(pair, 0), pair))
     return [
@@ -163,7 +164,8 @@ def write_errors(found: Mapping[str, TaskErrors], folder: Path) -> None:
     write_task_file(folder / ERRORS, found)
 
 
-def _by_pair(counts: Counts) -> dict[tuple[int, int], int]:
+def count_by_pair(counts: Counts) -> dict[tuple[int, int], int]:
+    """Return the number of rows of each pair of right and answered class."""
     return {(right, answer): rows for right, answer, rows in counts}
 
 
