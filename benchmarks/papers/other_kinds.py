@@ -9,7 +9,7 @@ metric. A language model that writes its answers has no head to fit: the base is
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from operator import itemgetter
 
@@ -18,6 +18,7 @@ from cl_graft.grafts.graft import Graft, copy_, gather
 from cl_graft.grafts.hashing import hash_tensors
 from cl_graft.grafts.model_state import replace_parameters
 from cl_graft.grafts.region import Parameters, Region
+from cl_graft.training.dense_run import DenseRun
 from cl_graft.training.linear_probe import fit_head
 from papers.bench import Bench
 from papers.measurements import Measurement
@@ -63,25 +64,22 @@ def localize_kinds(bench: Bench) -> Iterator[Measurement]:
         with replace_parameters(bench.task(label).parameters, run.tuned):
             dense = _score_fitted(bench, label)
         yield Measurement(name, "fine-tuning", "score, head fitted", dense)
-        densities = bench.config.grafting.budgets
-        for localizer in LOCALIZERS:
-            ranking = bench.ranking(label, localizer, dense=run, depth=bench.size(max(densities)))
-            for density in densities:
-                region = bench.first(ranking, density)
-                cut = gather(run.tuned, region), run.head
-                again, rate = _train_again(bench, label, region)
-                own = bench.graft_answers(label, *cut).score
-                yield Measurement(name, f"{localizer}, graft", "score, own head", own, density)
-                for way, (graft, head) in (("graft", cut), ("trained again", again)):
-                    method = f"{localizer}, {way}"
-                    with bench.apply_graft(label, graft, head):
-                        fitted = _score_fitted(bench, label)
-                    yield Measurement(name, method, "score, head fitted", fitted, density)
-                    share = relative_gain(fitted, base=probe, full=dense)
-                    if share is not None and dense - probe >= _LEAST_GAIN:
-                        yield Measurement(name, method, "share of the gain", share, density)
-                method = f"{localizer}, trained again"
-                yield Measurement(name, method, "rate that dev chooses", rate, density)
+
+        def score_fitted(graft: Graft, head: Parameters, label: int = label) -> float:
+            with bench.apply_graft(label, graft, head):
+                return _score_fitted(bench, label)
+
+        yield from _compare_regions(
+            bench,
+            label,
+            run,
+            localizers=LOCALIZERS,
+            rates=RATES,
+            measure="score, head fitted",
+            score=score_fitted,
+            base=probe,
+            dense=dense,
+        )
 
 
 def localize_text(bench: Bench) -> Iterator[Measurement]:
@@ -95,24 +93,67 @@ def localize_text(bench: Bench) -> Iterator[Measurement]:
         run = bench.dense(label)
         dense = bench.tuned_answers(label, run).score
         yield Measurement(name, "fine-tuning", "score", dense)
-        densities = bench.config.grafting.budgets
-        for localizer in TEXT_LOCALIZERS:
-            ranking = bench.ranking(label, localizer, dense=run, depth=bench.size(max(densities)))
-            for density in densities:
-                region = bench.first(ranking, density)
-                again, rate = _train_again(bench, label, region, rates=TEXT_RATES)
-                for way, own in (
-                    ("graft", (gather(run.tuned, region), run.head)),
-                    ("trained again", again),
-                ):
-                    method = f"{localizer}, {way}"
-                    score = bench.graft_answers(label, *own).score
-                    yield Measurement(name, method, "score", score, density)
-                    share = relative_gain(score, base=base, full=dense)
-                    if share is not None and dense - base >= _LEAST_GAIN:
-                        yield Measurement(name, method, "share of the gain", share, density)
-                method = f"{localizer}, trained again"
-                yield Measurement(name, method, "rate that dev chooses", rate, density)
+
+        def score_written(graft: Graft, head: Parameters, label: int = label) -> float:
+            return bench.graft_answers(label, graft, head).score
+
+        yield from _compare_regions(
+            bench,
+            label,
+            run,
+            localizers=TEXT_LOCALIZERS,
+            rates=TEXT_RATES,
+            measure="score",
+            score=score_written,
+            base=base,
+            dense=dense,
+        )
+
+
+def _compare_regions(
+    bench: Bench,
+    label: int,
+    run: DenseRun,
+    *,
+    localizers: Sequence[str],
+    rates: Sequence[float],
+    measure: str,
+    score: Callable[[Graft, Parameters], float],
+    base: float,
+    dense: float,
+) -> Iterator[Measurement]:
+    """Score the grafts of each localizer at each density, and their regions trained again.
+
+    Args:
+        bench: Where the task is.
+        label: Which task.
+        run: Its dense run.
+        localizers: What is compared.
+        rates: Learning rates of regions, of which dev chooses.
+        measure: What `score` measures; where it is not the score with the head of the dense run,
+            grafts are scored with that one, too.
+        score: Scores a graft with a head.
+        base: Score of the base.
+        dense: Score of the dense run.
+    """
+    name, densities = bench.names[label], bench.config.grafting.budgets
+    for localizer in localizers:
+        ranking = bench.ranking(label, localizer, dense=run, depth=bench.size(max(densities)))
+        for density in densities:
+            region = bench.first(ranking, density)
+            cut = gather(run.tuned, region), run.head
+            again, rate = _train_again(bench, label, region, rates)
+            if measure != "score":
+                own = bench.graft_answers(label, *cut).score
+                yield Measurement(name, f"{localizer}, graft", "score, own head", own, density)
+            for way, found in (("graft", cut), ("trained again", again)):
+                method, value = f"{localizer}, {way}", score(*found)
+                yield Measurement(name, method, measure, value, density)
+                share = relative_gain(value, base=base, full=dense)
+                if share is not None and dense - base >= _LEAST_GAIN:
+                    yield Measurement(name, method, "share of the gain", share, density)
+            method = f"{localizer}, trained again"
+            yield Measurement(name, method, "rate that dev chooses", rate, density)
 
 
 def _start_from_probe(bench: Bench, label: int) -> float:
@@ -133,7 +174,7 @@ def _score_fitted(bench: Bench, label: int) -> float:
 
 
 def _train_again(
-    bench: Bench, label: int, region: Region, *, rates: Sequence[float] = RATES
+    bench: Bench, label: int, region: Region, rates: Sequence[float]
 ) -> tuple[tuple[Graft, Parameters], float]:
     """Train a region from the base at every rate; return what dev chooses, and its rate."""
     trained = train_candidates(rates, lambda rate: retrain_region(bench, label, region, lr=rate))
