@@ -25,6 +25,7 @@ extensions = [
     "sphinx.ext.napoleon",
     "sphinx_copybutton",
     "from_the_package",
+    "example_notebooks",
 ]
 exclude_patterns = ["_build", "ISSUE_TEMPLATE"]
 source_suffix = {".md": "myst-nb", ".ipynb": "myst-nb"}

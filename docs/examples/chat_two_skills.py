@@ -81,12 +81,14 @@ def main() -> None:
     parser.add_argument("--lr", type=float, default=1e-4)
     parser.add_argument("--density", type=float, default=0.003)
     options = parser.parse_args()
+
     loaded = load_model(options.model, family="causal_lm")
     model, tokenizer = loaded.model.backbone.requires_grad_(True), loaded.tokenizer
     if tokenizer.pad_token is None:
         tokenizer.pad_token = tokenizer.eos_token
     bank = options.out / "bank"
     callback = GraftCallback(model, bank=bank, density=options.density, batches=4)
+
     kept: dict[str, list[str]] = {}
     for name, rows in {"support": support(), "commands": commands()}.items():
         write(options.out / "data" / name, rows)
@@ -116,6 +118,7 @@ def main() -> None:
         right = [row.targets[0] for row in task.test]
         for question, answer, target in zip(asked, kept[name], right, strict=True):
             print(f"  {question}\n    -> {answer}   (right: {target})")
+
     asked = [row.text for row in load_task("support", data=options.out / "data", warn=False).test]
     now = [one.label for one in opened.predict(asked, task="support")]
     print(f"support answers as before commands was learned: {now == kept['support']}")

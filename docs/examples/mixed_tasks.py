@@ -32,6 +32,7 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=60, help="test rows a task")
     parser.add_argument("--steps", type=int, default=60, help="steps of each training")
     options = parser.parse_args()
+
     config = {
         "stream": {
             "tasks": ["topic", "question_type", "sentiment"],

@@ -61,11 +61,13 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=64, help="steps of the dense run")
     parser.add_argument("--lr", type=float, default=0.1)
     options = parser.parse_args()
+
     settings = cg.GraftingSettings(
         mask_steps=8,
         mask_batch=32,
         fine_tuning=cg.FineTuning(steps=options.steps, batch_size=16, lr=options.lr),
     )
+
     naive = learn("naive", [], options)
     grafting = learn("grafting", [cg.GraftingPlugin(settings)], options)
     print(f"forgotten of {TASKS[0]}: naive {100 * naive:.1f} points, grafting {100 * grafting:.1f}")

@@ -41,6 +41,7 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=60, help="steps of the dense run")
     parser.add_argument("--rows", type=int, default=100, help="test rows")
     options = parser.parse_args()
+
     for localizer in ("relative_movement", "movement", "tuned_magnitude", "learned_mask"):
         config = {
             "stream": {

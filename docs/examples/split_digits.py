@@ -73,6 +73,7 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--epochs", type=int, default=4)
     epochs = parser.parse_args().epochs
+
     stream = benchmark()
     settings = cg.GraftingSettings(
         density=0.02,

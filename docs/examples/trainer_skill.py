@@ -31,6 +31,7 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=80)
     parser.add_argument("--density", type=float, default=0.01)
     options = parser.parse_args()
+
     folder = load_model(options.model).path
     tokenizer = AutoTokenizer.from_pretrained(folder)
     torch.manual_seed(0)
@@ -69,6 +70,7 @@ def main() -> None:
     print(f"before training: {accuracy():.1%}")
     trainer.train()
     print(f"fine-tuned, all weights: {accuracy():.1%}")
+
     skill, region = callback.skill, callback.skill.graft.region
     torch.manual_seed(0)
     trainer.model = AutoModelForSequenceClassification.from_pretrained(folder, num_labels=5)

@@ -21,7 +21,7 @@ from typing import Any
 
 from config_fields import fields_table
 from documented_modules import modules, public_names
-from markdown_pieces import table, toctree
+from markdown_pieces import table, toctree, without_links_to_files
 
 ROOT = Path(__file__).parents[2]
 MARKER = re.compile(r"^<!-- from the package: ([a-z][a-z ]*) -->$", re.MULTILINE)
@@ -326,7 +326,7 @@ def nested(text: str) -> str:
     parts = re.split(r"(^```.*?^```$)", text, flags=re.MULTILINE | re.DOTALL)
     for place in range(0, len(parts), 2):
         lower = re.sub(r"^(#+ )", r"##\1", parts[place], flags=re.MULTILINE)
-        parts[place] = re.sub(r"!?\[([^\]]*)\]\((?!https?:|#)[^)]*\)", r"\1", lower)
+        parts[place] = without_links_to_files(lower)
     return "".join(parts)
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 
-__all__ = ["table", "toctree"]
+__all__ = ["table", "toctree", "without_links_to_files"]
 
 
 def table(columns: Iterable[str], rows: Iterable[Iterable[object]]) -> str:
@@ -17,6 +18,11 @@ def table(columns: Iterable[str], rows: Iterable[Iterable[object]]) -> str:
 def toctree(pages: Iterable[str]) -> str:
     """List pages that are not shown but belong to one."""
     return "\n".join(["```{toctree}", ":hidden:", "", *pages, "```"])
+
+
+def without_links_to_files(text: str) -> str:
+    """Keep the words of links and the captions of pictures, where they lead to files."""
+    return re.sub(r"!?\[([^\]]*)\]\((?!https?:|#)[^)]*\)", r"\1", text)
 
 
 def _cell(value: object) -> str:

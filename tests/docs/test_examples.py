@@ -1,12 +1,16 @@
-"""The scripts of the documentation run, and each is shown whole on a page."""
+"""The scripts of the documentation run, as notebooks too, and each is shown whole on a page."""
 
 import re
 import runpy
 import sys
 
+import nbformat
 import pytest
 from docs.pages import DOCS, pages
+from docs.test_reference import load_extension
+from nbclient import NotebookClient
 
+notebooks = load_extension("example_notebooks")
 SCRIPTS = sorted(path.name for path in (DOCS / "examples").glob("*.py"))
 
 OPTIONS = {
@@ -17,6 +21,17 @@ OPTIONS = {
     "trainer_skill.py": ["--shots", "8", "--rows", "8", "--steps", "2"],
 }
 """Options under which a script takes seconds on a tiny model."""
+CHAT_OPTIONS = ["--steps", "2"]
+
+SAID = {
+    "chat_two_skills": "support answers as before commands was learned: True",
+    "mixed_tasks": "the same answers as one by one: True",
+    "naive_and_grafting": "points, grafting 0.0",
+    "own_localizer": "learned_mask: ",
+    "split_digits": "0.0 points forgotten",
+    "trainer_skill": "that is 1.0% of the blocks' weights",
+}
+"""What the last part of a script prints, whatever the model."""
 
 
 @pytest.fixture
@@ -46,7 +61,7 @@ def test_a_chat_model_learns_two_skills_and_keeps_the_first(
     tiny_chat, tmp_path, monkeypatch, capsys
 ):
     script = DOCS / "examples" / "chat_two_skills.py"
-    options = ["--model", str(tiny_chat), "--out", str(tmp_path / "skills"), "--steps", "2"]
+    options = ["--model", str(tiny_chat), "--out", str(tmp_path / "skills"), *CHAT_OPTIONS]
     monkeypatch.setattr(sys, "argv", [str(script), *options])
     runpy.run_path(str(script), run_name="__main__")
     said = capsys.readouterr().out
@@ -86,3 +101,50 @@ def test_a_localizer_from_outside_stands_beside_others(printed):
     names = [line.split(":")[0] for line in said.splitlines()]
     assert names == ["relative_movement", "movement", "tuned_magnitude", "learned_mask"]
     assert len(set(re.findall(r"with ([\d,]+) weights", said))) == 1
+
+
+@pytest.fixture(scope="module")
+def shown(tiny_bert, tiny_chat, tmp_path_factory):
+    """What the notebook of each script shows last; one kernel runs them, emptied before each."""
+    pages = notebooks.pages_of_scripts(DOCS)
+    every = nbformat.v4.new_notebook()
+    ends = {}
+    for name in SAID:
+        options = [*OPTIONS.get(f"{name}.py", CHAT_OPTIONS)]
+        if name != "split_digits":
+            options += ["--model", str(tiny_chat if name == "chat_two_skills" else tiny_bert)]
+        *code, _ = notebooks.example_notebook(pages[name]).cells
+        every.cells += [nbformat.v4.new_code_cell("%reset -f"), *code]
+        for cell in code:
+            cell.source = cell.source.replace(".parse_args([])", f".parse_args({options})")
+        ends[name] = code[-1]
+    NotebookClient(
+        every, resources={"metadata": {"path": str(tmp_path_factory.mktemp("kernel"))}}
+    ).execute()
+    return {name: "".join(one.get("text", "") for one in end.outputs) for name, end in ends.items()}
+
+
+@pytest.mark.parametrize("name", SAID)
+def test_a_script_runs_as_a_notebook(name, shown):
+    assert SAID[name] in shown[name]
+
+
+def test_a_notebook_has_the_words_of_its_page_and_each_definition_as_a_cell():
+    notebook = notebooks.example_notebook(DOCS / "examples" / "split_digits.md")
+    first, *code, last = notebook.cells
+    assert first.source.startswith("# Images and any PyTorch model")
+    assert [cell.source.split("\n")[0] for cell in code] == [
+        "import argparse",
+        "def benchmark():",
+        "def network() -> nn.Module:",
+        "def learn(stream, plugins: list[cg.GraftingPlugin], epochs: int)"
+        " -> list[list[float | None]]:",
+        "parser = argparse.ArgumentParser()",
+        "stream = benchmark()",
+    ]
+    assert "Use any PyTorch\nmodel." in last.source
+    assert "](" not in last.source
+
+
+def test_every_script_is_offered_as_a_notebook():
+    assert {f"{name}.py" for name in notebooks.pages_of_scripts(DOCS)} == set(SCRIPTS)
