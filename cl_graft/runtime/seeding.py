@@ -20,6 +20,7 @@ __all__ = [
     "global_generators",
     "permutation",
     "save_generators",
+    "seed_generators",
     "seeded",
 ]
 
@@ -62,6 +63,18 @@ def save_generators() -> Callable[[], None]:
     return put_back
 
 
+def seed_generators(seed: int) -> None:
+    """Seed torch's global generators, as `torch.manual_seed` does.
+
+    Where no accelerator is, that function writes down the call stack for each kind of accelerator,
+    for a first use that never comes; this takes as long as a training step of a tiny model.
+    """
+    if torch.accelerator.is_available():
+        torch.manual_seed(seed)
+    else:
+        torch.default_generator.manual_seed(seed)
+
+
 @contextmanager
 def seeded(seed: int, *keys: str | int) -> Iterator[None]:
     """Seed torch's global generators for a `with` block and restore them afterwards.
@@ -71,7 +84,7 @@ def seeded(seed: int, *keys: str | int) -> Iterator[None]:
     """
     put_back = save_generators()
     try:
-        torch.manual_seed(derive(seed, *keys))
+        seed_generators(derive(seed, *keys))
         yield
     finally:
         put_back()

@@ -31,7 +31,7 @@ from cl_graft.localization.region_search import FoundRegion
 from cl_graft.localization.upper_blocks import freeze_below
 from cl_graft.metrics import fit_temperature
 from cl_graft.runtime.checkpoints import State, join_tensors, select_tensors
-from cl_graft.runtime.seeding import derive, save_generators
+from cl_graft.runtime.seeding import derive, save_generators, seed_generators
 from cl_graft.runtime.tensor_names import parameters_by_name, tensors_by_name
 from cl_graft.storage.metadata_schema import check_task_metadata
 from cl_graft.strategies.bank_budget import recorded_inputs
@@ -158,7 +158,7 @@ class TaskTraining:
 
     def seed(self, what: str, number: int) -> None:
         """Make torch's global generator a function of (seed, task, what, number)."""
-        torch.manual_seed(derive(self._seed, what, number))
+        seed_generators(derive(self._seed, what, number))
 
     def write_(self) -> None:
         """Write the region's current values into the model."""

@@ -18,6 +18,7 @@ from cl_graft.runtime.seeding import (
     generator,
     global_generators,
     permutation,
+    seed_generators,
     seeded,
 )
 
@@ -62,6 +63,22 @@ def test_generators_leave_the_global_one_alone() -> None:
     torch.rand(3, generator=generator(0, "a"))
     permutation(5, 0)
     assert torch.equal(torch.get_rng_state(), before)
+
+
+@pytest.mark.parametrize("accelerator", [False, True])
+def test_the_global_generators_are_seeded_as_torch_seeds_them(
+    accelerator: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    torch.manual_seed(7)
+    expected = torch.get_rng_state()
+    torch.rand(3)
+    seen: list[int] = []
+    torchs_own = torch.manual_seed
+    monkeypatch.setattr(torch.accelerator, "is_available", lambda: accelerator)
+    monkeypatch.setattr(torch, "manual_seed", lambda seed: (seen.append(seed), torchs_own(seed)))
+    seed_generators(7)
+    assert torch.equal(torch.get_rng_state(), expected)
+    assert seen == [7] * accelerator
 
 
 def test_seeded_gives_the_same_draws_anywhere_and_restores_the_global_generator() -> None:

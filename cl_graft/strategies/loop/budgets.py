@@ -11,7 +11,7 @@ import torch
 from avalanche.core import SupervisedPlugin
 from torch import nn
 
-from cl_graft.runtime.seeding import derive
+from cl_graft.runtime.seeding import derive, seed_generators
 from cl_graft.strategies.loop.best_step import KeepBest
 from cl_graft.training.examples import Examples
 from cl_graft.training.settings import FineTuning
@@ -75,12 +75,12 @@ class SeededLoop(SupervisedPlugin, supports_distributed=True):
     def before_training_epoch(self, strategy: Any, **kwargs: Any) -> None:
         """Seed the epoch's data order."""
         epoch = strategy.clock.train_exp_epochs
-        torch.manual_seed(derive(self.seed, self._experience, "epoch", epoch))
+        seed_generators(derive(self.seed, self._experience, "epoch", epoch))
 
     def before_training_iteration(self, strategy: Any, **kwargs: Any) -> None:
         """Seed the step's dropout."""
         step = strategy.clock.train_exp_iterations
-        torch.manual_seed(derive(self.seed, self._experience, "step", step))
+        seed_generators(derive(self.seed, self._experience, "step", step))
 
     def after_training_exp(self, strategy: Any, **kwargs: Any) -> None:
         """Seed what plugins draw of an experience that is learned."""
@@ -88,7 +88,7 @@ class SeededLoop(SupervisedPlugin, supports_distributed=True):
 
     def _seed_all(self, strategy: Any, phase: str) -> None:
         seed = derive(self.seed, strategy.clock.train_exp_counter, phase)
-        torch.manual_seed(seed)
+        seed_generators(seed)
         # Avalanche's A-GEM picks its rows with Python's own generator.
         random.seed(seed)
 

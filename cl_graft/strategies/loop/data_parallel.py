@@ -11,6 +11,7 @@ from avalanche.core import SupervisedPlugin
 from torch import Tensor
 
 from cl_graft.grafts.hashing import hash_tensors
+from cl_graft.runtime.seeding import seed_generators
 
 __all__ = ["SplitBatches"]
 
@@ -78,7 +79,7 @@ class SplitBatches(SupervisedPlugin, supports_distributed=True):
             strategy.mbatch = [tensor[self._part] for tensor in whole]
             self._whole = whole
         # Not the same dropout for the first rows of every part.
-        torch.manual_seed(torch.initial_seed() + _rank())
+        seed_generators(torch.initial_seed() + _rank())
 
     def before_backward(self, strategy: Any, **kwargs: Any) -> None:
         """Keep the outputs, whose loss may be changed from here on."""
