@@ -18,6 +18,8 @@ __all__ = ["join_values", "likely_labels"]
 
 _MOST_CLASSES = 200
 _ROWS = 1000
+_FULL = 0.95
+"""Share of the rows in which a column of labels has a value."""
 _WORDS = 40
 _WORD = re.compile(r"\w+")
 _PART_OF_A_NAME = re.compile(r"[A-Z]?[a-z]+|[A-Z]+|[0-9]+")
@@ -39,7 +41,8 @@ _CIRCUMSTANCES = frozenset(
 def likely_labels(file: RecordFile, text: str, text_pair: str | None) -> dict[str, int]:
     """Rank the columns that may hold the labels of a table's texts.
 
-    These are the columns without gaps of 2 to 200 values, at most half as many as there are rows.
+    These are the columns of 2 to 200 values, at most half as many as there are rows, that have a
+    value in 19 of 20 rows.
     Names that mean a label (intent, category) go before others, and those that mean a circumstance
     (channel, date) after them; among these, first comes what a naive Bayes classifier of words
     tells best on rows that it was not fitted on.
@@ -58,9 +61,10 @@ def likely_labels(file: RecordFile, text: str, text_pair: str | None) -> dict[st
     texts = [f"{row.get(text)} {row.get(text_pair or '') or ''}" for row in drawn]
     words = [Counter(_WORD.findall(each.casefold())[:_WORDS]) for each in texts]
     for column in file.columns:
-        different = len({str(row.get(column)) for row in rows})
-        whole = all(row.get(column) not in (None, "") for row in rows)
-        if column not in (text, text_pair) and whole and _is_few(different, len(rows)):
+        known = [str(row[column]) for row in rows if row.get(column) not in (None, "")]
+        different = len(set(known))
+        full = len(known) >= _FULL * len(rows)
+        if column not in (text, text_pair) and full and _is_few(different, len(rows)):
             values = [str(row.get(column)) for row in drawn]
             ranks[column] = (_rank_name(column), -_measure_gain(words, values), different)
     return {column: ranks[column][2] for column in sorted(ranks, key=ranks.__getitem__)}

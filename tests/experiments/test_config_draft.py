@@ -137,6 +137,38 @@ def test_what_a_reader_should_know_of_the_rows_stands_in_the_draft(tmp_path):
     assert all(f"      # {note}" in draft.text.splitlines() for note in task.notes)
 
 
+@pytest.mark.parametrize("columns", [("text", "label"), ("Message text", "Class")])
+def test_a_few_rows_without_a_label_are_left_out_and_the_draft_says_so(tmp_path, columns):
+    texts = [f"the {word} is {number}" for number in range(40) for word in ("tap", "sea")]
+    own = [dict(zip(columns, (text, f"a{n % 2}"), strict=True)) for n, text in enumerate(texts)]
+    own[6][columns[1]] = ""
+    (tmp_path / "mine").mkdir()
+    write_csv(tmp_path / "mine" / "half.csv", own)
+    draft = draft_config(tmp_path / "mine")
+    [task] = draft.tasks
+    assert (task.columns.text, task.columns.label) == columns
+    assert (task.skipped, sum(task.rows.values())) == (1, 79)
+    assert "half.csv:8: column " in draft.text
+    config = tmp_path / "stream.yaml"
+    config.write_text(draft.text)
+    assert load_config(config).stream.on_bad_row == "skip"
+    for n in range(20, 40):
+        own[n][columns[1]] = ""
+    write_csv(tmp_path / "mine" / "half.csv", own)
+    with pytest.raises(InputError, match=r"half\.csv"):
+        draft_config(tmp_path / "mine")
+
+
+def test_rows_of_guessed_columns_that_cannot_be_used_are_named(tmp_path):
+    texts = [f"the {word} is {number}" for number in range(40) for word in ("tap", "sea")]
+    own = [{"said": text, "queue": f"a{n % 2}"} for n, text in enumerate(texts)]
+    for row in own[:8]:
+        row["said"] = ""
+    write_csv(tmp_path / "odd.csv", own)
+    with pytest.raises(InputError, match=r"odd\.csv:2: column 'said' is empty"):
+        draft_config(tmp_path)
+
+
 @pytest.mark.parametrize(
     ("name", "said"),
     [

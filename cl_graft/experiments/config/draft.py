@@ -6,7 +6,6 @@ import json
 import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -14,7 +13,7 @@ from typing import Any, cast
 import yaml
 
 from cl_graft.data import TextTask, load_task
-from cl_graft.data.columns import find_texts
+from cl_graft.data.columns import LABEL_COLUMNS, find_texts
 from cl_graft.data.likely_labels import join_values, likely_labels
 from cl_graft.data.readers import has_rows, read_train_records
 from cl_graft.data.record_files import Columns, RecordFile, explain_unread_kind, strip_suffix
@@ -38,6 +37,8 @@ _FRAME = 4
 _WRITER = "smollm2"
 """Model of tasks that are answered with text."""
 _SHOWN = 8
+_BAD_SHARE = 0.05
+"""Largest share of a task's rows that a draft leaves out."""
 _SHOWN_DEFAULTS = {
     "fine_tuning": ("steps", "batch_size"),
     "grafting": ("density", "localizer", "mode"),
@@ -61,6 +62,7 @@ class FoundTask:
         words: Largest number of words in 95 % of the texts, pairs together; of text to text
             prompt and answer, with what a template puts around them.
         notes: Further notes on the rows.
+        skipped: Number of rows that cannot be used and are left out.
     """
 
     name: str
@@ -73,6 +75,7 @@ class FoundTask:
     rows: Mapping[str, int]
     words: int
     notes: Sequence[str]
+    skipped: int
 
 
 @dataclass(frozen=True)
@@ -143,6 +146,7 @@ def _find(name: str, path: Path, data: Path) -> FoundTask:
         raise InputError(explain_unread_kind(path))
     file = read_train_records(path)
     task, guessed = _load(name, data, file)
+    left_out = cast(Mapping[str, Mapping[str, int]], task.source.get("left_out", {}))
     text, text_pair, label = cast(Sequence[str | None], task.source["columns"])
     splits = {"train": task.train, "dev": task.dev, "test": task.test}
     counts = Counter(task.class_names[int(row.label)] for row in task.train if task.class_names)
@@ -158,23 +162,42 @@ def _find(name: str, path: Path, data: Path) -> FoundTask:
         {split: len(rows) for split, rows in splits.items()},
         _words(task),
         source_notes(task.source),
+        sum(file["rows"] for file in left_out.values()),
     )
 
 
 def _load(name: str, data: Path, file: RecordFile) -> tuple[TextTask, bool]:
-    """Load a task, and tell whether its columns, or that it is a regression, had to be guessed."""
-    try:
-        return load_task(name, data=data, warn=False), False
-    except InputError as error:
-        guess = _guess(file)
-        tries: list[dict[str, Any]] = [{"kind": "regression"}]
-        if guess is not None:
-            texts = {"text": guess.text, "text_pair": guess.text_pair}
-            tries.insert(0, {**texts, "label": guess.label})
+    """Load a task, and tell whether its columns, or that it is a regression, had to be guessed.
+
+    Where all rows cannot be used, some are left out, at most one in twenty.
+    """
+    guess = _guess(file)
+    tries: list[dict[str, Any]] = [{}]
+    if guess is not None:
+        tries.append({"text": guess.text, "text_pair": guess.text_pair, "label": guess.label})
+    tries.append({"kind": "regression"})
+    errors: list[InputError] = []
+    for on_bad_row in ("error", "skip"):
         for columns in tries:
-            with suppress(InputError):
-                return load_task(name, data=data, warn=False, **columns), True
-        raise error from None
+            try:
+                task = load_task(name, data=data, warn=False, on_bad_row=on_bad_row, **columns)
+            except InputError as error:
+                errors.append(error)
+                continue
+            left_out = sum(file["rows"] for file in task.source["left_out"].values())
+            if left_out <= _BAD_SHARE * len(file.records):
+                return task, bool(columns)
+    usual = guess is None or _has_usual_columns(file)
+    raise errors[0 if usual else 1]
+
+
+def _has_usual_columns(file: RecordFile) -> bool:
+    """Whether texts and label have names by which they are found."""
+    try:
+        find_texts(file, Columns())
+    except InputError:
+        return False
+    return any(name in file.columns for name in LABEL_COLUMNS)
 
 
 def _guess(file: RecordFile) -> Columns | None:
@@ -241,6 +264,9 @@ def _lines(
     yield "  shots_short: all"
     yield f"  # Tokens a row; 95 % of the texts have at most {longest:,} words."
     yield f"  max_length: {length}"
+    if skipped := sum(task.skipped for task in tasks):
+        yield f"  # Rows that cannot be used, {skipped:,} here, are left out; error refuses them."
+        yield "  on_bad_row: skip"
     yield ""
     yield "model:"
     yield f"  # {model['name'].description}"
