@@ -12,7 +12,8 @@ import os
 import re
 import sys
 import warnings
-from typing import Annotated
+from collections import Counter
+from typing import Annotated, TextIO
 
 import typer
 
@@ -116,12 +117,15 @@ def main(commands: typer.Typer = app, *, name: str = "cl-graft") -> None:
         name: Name of the program, which begins every line about an error.
     """
     escape_unencodable()
-    _set_up_logging()
+    log = _set_up_logging()
     if not any(variable.startswith("MALLOC_") for variable in os.environ):
         keep_freed_memory()
     try:
-        with stoppable():
-            commands(prog_name=name)
+        try:
+            with stoppable():
+                commands(prog_name=name)
+        finally:
+            log.write_counts()
     except Stopped as stopped:
         sys.stderr.write(f"{name}: {_one_line(str(stopped))}\n")
         raise SystemExit(128 + stopped.signal) from None
@@ -179,12 +183,32 @@ class _OneLine(logging.Formatter):
         return _one_line(f"{record.getMessage()}: {sentence}")
 
 
-def _set_up_logging() -> None:
-    """Write warnings and log records of this package as plain lines to stderr."""
-    handler = logging.StreamHandler()
-    handler.setFormatter(_OneLine("%(message)s"))
+class _Once(logging.StreamHandler[TextIO]):
+    """Writes a line when it comes first, and counts how often it comes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.setFormatter(_OneLine("%(message)s"))
+        self._counts: Counter[str] = Counter()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        line = self.format(record)
+        self._counts[line] += 1
+        if self._counts[line] == 1:
+            super().emit(record)
+
+    def write_counts(self) -> None:
+        """Write the lines that came more than once, with how often they came."""
+        for line, times in self._counts.items():
+            if times > 1:
+                sys.stderr.write(f"{times:,} times: {line}\n")
+
+
+def _set_up_logging() -> _Once:
+    """Write warnings and log records of this package to stderr, each once, as a plain line."""
+    handler = _Once()
     logging.basicConfig(level=logging.WARNING, handlers=[handler])
-    if sys.warnoptions:
-        return
-    warnings.simplefilter("ignore")
-    warnings.filterwarnings("default", category=UserWarning, message=".*graft")
+    if not sys.warnoptions:
+        warnings.simplefilter("ignore")
+        warnings.filterwarnings("default", category=UserWarning, message=".*graft")
+    return handler

@@ -2,12 +2,14 @@
 
 import io
 import json
+import logging
 import sys
 from pathlib import Path
 
 import pytest
 from tiny_runs import cl_graft
 
+from cl_graft.cli.app import _Once as Once
 from cl_graft.cli.output import Output, escape_unencodable, make_table
 from cl_graft.runtime.escaping import for_terminal
 
@@ -69,3 +71,12 @@ def test_json_for_a_terminal_of_few_characters_is_json(monkeypatch):
 
 
 STORED = Path(__file__).parents[1] / "storage" / "fixtures" / "version2" / "bank"
+
+
+def test_a_warning_is_written_once_and_counted_at_the_end(capsys):
+    handler = Once()
+    for text in ("the disk is full", "another", "the disk is full", "the disk is full"):
+        handler.handle(logging.LogRecord("cl_graft", logging.WARNING, "", 0, text, None, None))
+    handler.write_counts()
+    said = ["the disk is full", "another", "3 times: the disk is full"]
+    assert capsys.readouterr().err.splitlines() == said
