@@ -35,10 +35,10 @@ from cl_graft.experiments.run_setup import Setup, is_asked_early
 from cl_graft.experiments.schedule import choose, input_settings, list_schedules
 from cl_graft.grafts.bank import GraftBank
 from cl_graft.reporting.markdown import write_run_summary
-from cl_graft.results.learning_curves import write_curves
+from cl_graft.results.learning_curves import CURVES
 from cl_graft.results.run_results import RunResult, write_result
-from cl_graft.results.shown_answers import read_answers, write_answers
-from cl_graft.results.task_errors import read_errors, write_errors
+from cl_graft.results.shown_answers import ANSWERS
+from cl_graft.results.task_errors import ERRORS
 from cl_graft.runtime.checkpoints import NoCheckpoints, State
 from cl_graft.runtime.error_context import in_phase, in_task
 from cl_graft.runtime.progress import Progress
@@ -276,15 +276,15 @@ class StreamRun:
     def _write(self, *, learned: int) -> RunResult:
         result = make_result(self.record, self.scores, self.bank, learned=learned)
         draw_row(result, self.curves)
-        answers = collect_answers(self.setup.stream.tasks, self.scores, read_answers(self.folder))
+        answers = collect_answers(self.setup.stream.tasks, self.scores, ANSWERS.read(self.folder))
         draw_answers(answers, self.curves, step=learned)
-        write_answers(answers, self.folder)
-        errors = collect_errors(self.setup.stream.tasks, self.scores, read_errors(self.folder))
-        write_errors(errors, self.folder)
+        ANSWERS.write(answers, self.folder)
+        errors = collect_errors(self.setup.stream.tasks, self.scores, ERRORS.read(self.folder))
+        ERRORS.write(errors, self.folder)
         draw_pictures(result, self.scores, self.curves)
         if result.complete:
             draw_hparams(result, self.curves)
-            write_curves(collect_curves(self.curves, result.tasks), self.folder)
+            CURVES.write(collect_curves(self.curves, result.tasks), self.folder)
         write_table(result, self.folder / "metrics.csv")
         write_run_summary(result, self.folder)
         # Last, as a complete one says that the run is finished.

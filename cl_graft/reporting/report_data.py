@@ -15,13 +15,13 @@ from cl_graft.errors import BankError, InputError
 from cl_graft.grafts.anatomy import Anatomy, anatomy
 from cl_graft.reporting.summary import summarize
 from cl_graft.results.comparison import Budget, ComparisonSummary, Failure
-from cl_graft.results.learning_curves import TaskCurves, read_curves
+from cl_graft.results.learning_curves import CURVES, TaskCurves
 from cl_graft.results.measures import has_one_metric
 from cl_graft.results.normalized_scores import normalize
 from cl_graft.results.run_results import RunResult
-from cl_graft.results.shown_answers import TaskAnswers, read_answers
+from cl_graft.results.shown_answers import ANSWERS, TaskAnswers
 from cl_graft.results.stored_runs import StoredRun, check_alike, find_runs
-from cl_graft.results.task_errors import TaskErrors, read_errors
+from cl_graft.results.task_errors import ERRORS, TaskErrors
 from cl_graft.storage import load_bank
 
 __all__ = ["ReportData", "read_report_data"]
@@ -134,9 +134,9 @@ def read_report_data(folders: Sequence[Path | str]) -> ReportData:
         summary,
         _read_anatomies(runs),
         commands,
-        {name: read_answers(folder) for name, folder in firsts.items()},
-        {name: own for name, folder in firsts.items() if (own := read_errors(folder))},
-        {name: own for name, folder in firsts.items() if (own := read_curves(folder))},
+        {name: ANSWERS.read(folder) for name, folder in firsts.items()},
+        {name: own for name, folder in firsts.items() if (own := ERRORS.read(folder))},
+        {name: own for name, folder in firsts.items() if (own := CURVES.read(folder))},
     )
 
 

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from statistics import mean
 from typing import Annotated
 
-from pydantic import Field, TypeAdapter
+from pydantic import Field
 
-from cl_graft.results.task_files import read_task_file, write_task_file
+from cl_graft.results.task_files import TaskFile
 
-__all__ = ["CURVES_FILE", "PhaseCurve", "TaskCurves", "read_curves", "thin_out", "write_curves"]
-
-CURVES_FILE = "curves.json"
-"""File of a run with what was measured while it learned."""
+__all__ = ["CURVES", "PhaseCurve", "TaskCurves", "thin_out"]
 
 _POINTS = 30
 """Points of a loss curve at most."""
@@ -51,7 +47,8 @@ class TaskCurves:
     dense: PhaseCurve = field(default_factory=PhaseCurve)
 
 
-_FORM = TypeAdapter(dict[str, TaskCurves])
+CURVES = TaskFile("curves.json", TaskCurves)
+"""File of a run with what was measured while it learned."""
 
 
 def thin_out(points: Sequence[tuple[int, float]]) -> Points:
@@ -62,17 +59,3 @@ def thin_out(points: Sequence[tuple[int, float]]) -> Points:
     size = -(-len(points) // _POINTS) or 1
     stretches = (points[first : first + size] for first in range(0, len(points), size))
     return tuple((own[-1][0], float(f"{mean(v for _, v in own):.4g}")) for own in stretches)
-
-
-def read_curves(folder: Path) -> dict[str, TaskCurves]:
-    """Read the curves that a run keeps, by task; none where it has no such file.
-
-    Raises:
-        InputError: If the file does not hold curves.
-    """
-    return read_task_file(folder / CURVES_FILE, _FORM, what="curves")
-
-
-def write_curves(found: Mapping[str, TaskCurves], folder: Path) -> None:
-    """Write curves by task; where there are none, no file."""
-    write_task_file(folder / CURVES_FILE, found)

@@ -20,7 +20,7 @@ from pydantic import TypeAdapter, ValidationError
 from cl_graft.errors import BankError, DamagedFile, InputError
 from cl_graft.grafts.hashing import environment, file_sha256
 from cl_graft.results.formatting import html_table, points
-from cl_graft.results.learning_curves import CURVES_FILE
+from cl_graft.results.learning_curves import CURVES
 from cl_graft.results.measures import has_one_metric, measure, measure_title, tasks_by_metric
 from cl_graft.results.shown_answers import ANSWERS
 from cl_graft.results.task_errors import ERRORS
@@ -57,7 +57,7 @@ RESULTS = "results.json"
 BANK = "bank"
 """The folder of a run's bank in the run's folder."""
 
-BESIDE = ("config.json", "metrics.csv", "summary.md", ANSWERS, ERRORS, CURVES_FILE)
+BESIDE = ("config.json", "metrics.csv", "summary.md", ANSWERS.name, ERRORS.name, CURVES.name)
 """Files of a run whose SHA-256 `results.json` holds."""
 
 _FORMAT = "cl-graft-results"

@@ -2,18 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 
-from pydantic import TypeAdapter
+from cl_graft.results.task_files import TaskFile
 
-from cl_graft.results.task_files import read_task_file, write_task_file
-
-__all__ = ["ANSWERS", "ShownAnswer", "TaskAnswers", "read_answers", "write_answers"]
-
-ANSWERS = "answers.json"
-"""File of a run with tasks that are answered with text."""
+__all__ = ["ANSWERS", "ShownAnswer", "TaskAnswers"]
 
 
 @dataclass(frozen=True)
@@ -53,18 +46,5 @@ class TaskAnswers:
     shown: tuple[ShownAnswer, ...]
 
 
-_FORM = TypeAdapter(dict[str, TaskAnswers])
-
-
-def read_answers(folder: Path) -> dict[str, TaskAnswers]:
-    """Read the answers that a run keeps, by task; none where it has no such file.
-
-    Raises:
-        InputError: If the file does not hold answers.
-    """
-    return read_task_file(folder / ANSWERS, _FORM, what="answers")
-
-
-def write_answers(found: Mapping[str, TaskAnswers], folder: Path) -> None:
-    """Write answers by task; where there are none, no file."""
-    write_task_file(folder / ANSWERS, found, indent=1)
+ANSWERS = TaskFile("answers.json", TaskAnswers, indent=1)
+"""File of a run with tasks that are answered with text."""

@@ -6,14 +6,12 @@ It holds counts, numbers of rows and names of labels, and no text of a row.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Annotated
 
-from pydantic import Field, TypeAdapter
+from pydantic import Field
 
-from cl_graft.results.task_files import read_task_file, write_task_file
+from cl_graft.results.task_files import TaskFile
 
 __all__ = [
     "ERRORS",
@@ -24,13 +22,8 @@ __all__ = [
     "confused_pairs",
     "count_by_pair",
     "count_wrong",
-    "read_errors",
     "score_classes",
-    "write_errors",
 ]
-
-ERRORS = "errors.json"
-"""File of a run with tasks of classification."""
 
 _Number = Annotated[int, Field(ge=0, lt=2**63)]
 
@@ -105,7 +98,8 @@ class TaskErrors:
         return self.labels[place] if place < len(self.labels) else "a label of another task"
 
 
-_FORM = TypeAdapter(dict[str, TaskErrors])
+ERRORS = TaskFile("errors.json", TaskErrors)
+"""File of a run with tasks of classification."""
 
 
 def count_wrong(counts: Counts) -> int:
@@ -148,20 +142,6 @@ def confused_pairs(found: TaskErrors) -> list[tuple[int, int, int | None, int]]:
         (*pair, None if learned is None else learned.get(pair, 0), end.get(pair, 0))
         for pair in pairs
     ]
-
-
-def read_errors(folder: Path) -> dict[str, TaskErrors]:
-    """Read the errors that a run keeps, by task; none where it has no such file.
-
-    Raises:
-        InputError: If the file does not hold errors.
-    """
-    return read_task_file(folder / ERRORS, _FORM, what="errors")
-
-
-def write_errors(found: Mapping[str, TaskErrors], folder: Path) -> None:
-    """Write errors by task; where there are none, no file."""
-    write_task_file(folder / ERRORS, found)
 
 
 def count_by_pair(counts: Counts) -> dict[tuple[int, int], int]:

@@ -7,7 +7,7 @@ import pytest
 
 from cl_graft.errors import InputError
 from cl_graft.experiments.run_answers import collect_answers
-from cl_graft.results.shown_answers import ANSWERS, read_answers, write_answers
+from cl_graft.results.shown_answers import ANSWERS
 
 RIGHT = ["x", "y" * 400]
 
@@ -39,11 +39,11 @@ TASKS: Any = [
 def test_answers_of_the_day_stay_beside_those_of_now(tmp_path):
     days = (["x", "y" * 400], ["z", "y" * 400])
     scores: Any = Scores(days[0])
-    write_answers(collect_answers(TASKS, scores, read_answers(tmp_path)), tmp_path)
-    assert read_answers(tmp_path)["a"].same
+    ANSWERS.write(collect_answers(TASKS, scores, ANSWERS.read(tmp_path)), tmp_path)
+    assert ANSWERS.read(tmp_path)["a"].same
     scores = Scores(*days)
-    write_answers(collect_answers(TASKS, scores, read_answers(tmp_path)), tmp_path)
-    found = read_answers(tmp_path)
+    ANSWERS.write(collect_answers(TASKS, scores, ANSWERS.read(tmp_path)), tmp_path)
+    found = ANSWERS.read(tmp_path)
     assert [(one.learned, one.now, one.is_right) for one in found["a"].shown] == [
         ("x", "z", False),
         ("y" * 300 + " …", "y" * 300 + " …", True),
@@ -56,11 +56,11 @@ def test_answers_of_the_day_stay_beside_those_of_now(tmp_path):
 
 @pytest.mark.parametrize("text", ["[]", '{"a": {"rows": 1}}', "not json"])
 def test_a_file_that_holds_no_answers_is_named(tmp_path, text):
-    (tmp_path / ANSWERS).write_text(text)
+    (tmp_path / ANSWERS.name).write_text(text)
     with pytest.raises(InputError, match=r"answers\.json: not the answers of a run"):
-        read_answers(tmp_path)
+        ANSWERS.read(tmp_path)
 
 
 def test_without_tasks_of_text_there_is_no_file(tmp_path):
-    write_answers({}, tmp_path)
-    assert not (tmp_path / ANSWERS).exists()
+    ANSWERS.write({}, tmp_path)
+    assert not (tmp_path / ANSWERS.name).exists()

@@ -36,7 +36,7 @@ from cl_graft.models.text_generation import split_generated
 from cl_graft.reporting.page import make_report
 from cl_graft.reporting.report_data import read_report_data
 from cl_graft.results.run_results import read_result
-from cl_graft.results.shown_answers import read_answers
+from cl_graft.results.shown_answers import ANSWERS
 
 FAMILIES = {"chat": "causal_lm", "t5": "seq2seq_lm", "bart": "seq2seq_lm"}
 TEXTS = ["The oil and the rain", "The team and the chip and the girl"]
@@ -114,7 +114,7 @@ def test_tensorboard_shows_answers_beside_the_right_ones(case):
 
 
 def test_a_report_shows_answers_where_it_is_asked_for_texts(case, tmp_path):
-    found = read_answers(case.run)
+    found = ANSWERS.read(case.run)
     assert set(found) == {case.tasks[0], case.tasks[2]}
     answers = found[case.tasks[0]]
     assert answers.same

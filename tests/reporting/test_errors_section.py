@@ -18,9 +18,7 @@ from cl_graft.results.task_errors import (
     WrongRow,
     confused_pairs,
     count_wrong,
-    read_errors,
     score_classes,
-    write_errors,
 )
 
 
@@ -31,7 +29,7 @@ def run(compared):
 
 
 def test_a_run_counts_its_errors_when_a_task_is_learned_and_at_the_end(run):
-    found, result = read_errors(run.folder), run.result
+    found, result = ERRORS.read(run.folder), run.result
     assert list(found) == result.tasks
     rows = _read_rows(run)
     for place, (task, own) in enumerate(found.items()):
@@ -49,7 +47,7 @@ def test_a_run_counts_its_errors_when_a_task_is_learned_and_at_the_end(run):
 
 
 def test_a_run_keeps_no_text_of_the_rows_that_it_counts(run):
-    kept = (run.folder / ERRORS).read_text()
+    kept = (run.folder / ERRORS.name).read_text()
     assert not [row.text for rows in _read_rows(run).values() for row in rows if row.text in kept]
 
 
@@ -92,22 +90,22 @@ DAMAGED = {
 
 @pytest.mark.parametrize("text", DAMAGED.values(), ids=DAMAGED)
 def test_a_file_that_holds_no_errors_is_named(tmp_path, text):
-    (tmp_path / ERRORS).write_text(text)
+    (tmp_path / ERRORS.name).write_text(text)
     with pytest.raises(InputError, match=r"errors\.json: not the errors of a run"):
-        read_errors(tmp_path)
+        ERRORS.read(tmp_path)
 
 
 def test_errors_are_read_as_they_were_written(tmp_path):
     found = {"é": TaskErrors(("ja", "né"), None, ((0, 1, 2),), (WrongRow(7, 0, 1, 0.5),))}
-    write_errors(found, tmp_path)
-    assert read_errors(tmp_path) == found
+    ERRORS.write(found, tmp_path)
+    assert ERRORS.read(tmp_path) == found
 
 
 def test_texts_are_on_the_page_only_where_they_were_asked_for(run, tmp_path, capsys):
     folder = shutil.copytree(run.folder, tmp_path / "naive" / "seed0")
     rows = _read_rows(run)
     wrong = {
-        rows[task][one.row].text for task, own in read_errors(folder).items() for one in own.wrong
+        rows[task][one.row].text for task, own in ERRORS.read(folder).items() for one in own.wrong
     }
     report_command([folder], out=tmp_path / "without")
     page = (tmp_path / "without" / "report.html").read_text()
@@ -135,7 +133,7 @@ def test_rows_that_changed_since_are_not_shown_and_it_says_why(compared):
 
 def test_runs_of_earlier_versions_have_no_such_section(run, tmp_path):
     folder = shutil.copytree(run.folder, tmp_path / "naive" / "seed0")
-    (folder / ERRORS).unlink()
+    (folder / ERRORS.name).unlink()
     made = make_report([folder], out=tmp_path / "report")
     assert "Errors of each task" not in made.page.read_text()
 

@@ -11,18 +11,16 @@ from cl_graft.reporting.learning_section import draw_learning, learning_text
 from cl_graft.reporting.page import make_report
 from cl_graft.reporting.report_data import read_report_data
 from cl_graft.results.learning_curves import (
-    CURVES_FILE,
+    CURVES,
     PhaseCurve,
     TaskCurves,
-    read_curves,
     thin_out,
-    write_curves,
 )
 
 
 def test_a_run_keeps_the_loss_of_every_step_and_the_dev_scores(compared):
-    grafting = read_curves(compared / "grafting" / "seed0")
-    naive = read_curves(compared / "naive" / "seed0")
+    grafting = CURVES.read(compared / "grafting" / "seed0")
+    naive = CURVES.read(compared / "naive" / "seed0")
     assert list(grafting) == list(naive) == ["sentiment", "topic", "urgency"]
     for task, own in grafting.items():
         steps = [1, 2, 3, 4]
@@ -45,12 +43,12 @@ def test_a_long_curve_becomes_means_over_equal_stretches():
 
 def test_curves_are_read_as_they_were_written_and_other_files_are_named(tmp_path):
     found = {"a": TaskCurves(PhaseCurve(((1, 0.5),), ((1, 0.25),)), PhaseCurve(((2, 0.1),)))}
-    write_curves(found, tmp_path)
-    assert read_curves(tmp_path) == found
+    CURVES.write(found, tmp_path)
+    assert CURVES.read(tmp_path) == found
     for damaged in ("1", f'{{"train": {{"loss": [[{10**400}, 0.5]]}}}}'):
-        (tmp_path / CURVES_FILE).write_text(f'{{"a": {damaged}}}')
+        (tmp_path / CURVES.name).write_text(f'{{"a": {damaged}}}')
         with pytest.raises(InputError, match=r"curves\.json: not the curves of a run"):
-            read_curves(tmp_path)
+            CURVES.read(tmp_path)
 
 
 def test_each_line_of_a_figure_tells_its_strategy_phase_step_and_value(compared, report):
@@ -79,6 +77,6 @@ def test_many_strategies_have_figures_of_fewer_tasks_and_the_page_says_so(compar
 
 def test_runs_of_earlier_versions_have_no_such_section(compared, tmp_path):
     run = shutil.copytree(compared / "naive" / "seed0", tmp_path / "naive" / "seed0")
-    (run / CURVES_FILE).unlink()
+    (run / CURVES.name).unlink()
     made = make_report([run], out=tmp_path / "report")
     assert "Learning each task" not in made.page.read_text()

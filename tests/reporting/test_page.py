@@ -227,7 +227,7 @@ def test_what_files_of_others_say_is_text_and_nothing_else(compared, tmp_path):
         command=f"{evil}\u202egnp\x1b[2J", strategy=f"{evil}\\input{{x}}",
     )  # fmt: skip
     labels = json.dumps(f"{evil}\u202e")
-    (run / ERRORS).write_text((run / ERRORS).read_text().replace('"negative"', labels))
+    (run / ERRORS.name).write_text((run / ERRORS.name).read_text().replace('"negative"', labels))
     made = make_report([run], out=tmp_path / "report")
     assert Page(made.page).tags.count("script") == 1
     assert evil in Page(made.page).text
