@@ -70,7 +70,12 @@ class OutOfMemory(RuntimeError):
 
 
 class BankError(ValueError):
-    """A graft, a bank or another file of ours cannot be used."""
+    """A graft, a bank or another file of ours cannot be used.
+
+    Examples:
+        >>> issubclass(DamagedFile, BankError), issubclass(InputError, BankError)
+        (True, False)
+    """
 
 
 class WrongBase(BankError):
@@ -102,7 +107,12 @@ class FutureVersion(BankError):
 
 
 def a_or_an(noun: str) -> str:
-    """Return a noun with its article, as ``"an extractive QA task"``."""
+    """Return a noun with its article, as ``"an extractive QA task"``.
+
+    Examples:
+        >>> a_or_an("encoder"), a_or_an("bank")
+        ('an encoder', 'a bank')
+    """
     return f"{'an' if noun[:1].lower() in tuple('aeiou') else 'a'} {noun}"
 
 
@@ -116,6 +126,14 @@ def find(table: Mapping[str, _Row], name: str, *, missing: str) -> _Row:
 
     Raises:
         InputError: If the name is unknown; the message names the nearest one.
+
+    Examples:
+        >>> find({"naive": 1, "lora": 2}, "lora", missing="unknown strategy")
+        2
+        >>> find({"naive": 1, "lora": 2}, "loar", missing="unknown strategy")
+        Traceback (most recent call last):
+            ...
+        cl_graft.errors.InputError: unknown strategy 'loar': did you mean 'lora'? Known: lora, naive
     """
     if name not in table:
         raise InputError(f"{missing} {name!r}: {nearest(name, table)}")
@@ -123,12 +141,24 @@ def find(table: Mapping[str, _Row], name: str, *, missing: str) -> _Row:
 
 
 def first_line(error: BaseException) -> str:
-    """Return the first line of an error's message without its full stop, or the error's kind."""
+    r"""Return the first line of an error's message without its full stop, or the error's kind.
+
+    Examples:
+        >>> first_line(ValueError("No such task.\nThere are two others."))
+        'No such task'
+        >>> first_line(KeyboardInterrupt())
+        'KeyboardInterrupt'
+    """
     return (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".")
 
 
 def listed(names: Iterable[str]) -> str:
-    """Join names with commas; of very many, only the first."""
+    """Join names with commas; of very many, only the first.
+
+    Examples:
+        >>> listed(["topic", "sentiment"])
+        'topic, sentiment'
+    """
     known = list(names)
     more = f", … ({len(known):,} in all)" if len(known) > _LISTED else ""
     return ", ".join(known[:_LISTED]) + more
@@ -140,6 +170,10 @@ def nearest(name: str, known: Iterable[str]) -> str:
     Returns:
         Text such as ``did you mean 'qnli'? Known: ag_news, qnli``; of many names the nearest alone,
         or the first few where none is near.
+
+    Examples:
+        >>> nearest("qnil", ["ag_news", "qnli"])
+        "did you mean 'qnli'? Known: ag_news, qnli"
     """
     names = sorted(known)
     close = get_close_matches(name, names[:1000], n=1, cutoff=0.5)

@@ -66,6 +66,12 @@ def few_shot(
     Raises:
         InputError: If a class has no row, or too few and `short` is "error", or there are too few
             rows to hold any out for dev.
+
+    Examples:
+        >>> rows = [Row(f"Text {n}", None, n % 2) for n in range(20)]
+        >>> chosen = few_shot(rows, label_names=("even", "odd"), shots=3, data_seed=0)
+        >>> len(chosen.train), len(chosen.dev)
+        (6, 6)
     """
     if short not in ("error", "all"):
         raise InputError(f"shots_short must be 'error' or 'all', got {short!r}")
@@ -132,6 +138,12 @@ def hold_out_test(
 
     Raises:
         InputError: If there are fewer than two different texts.
+
+    Examples:
+        >>> rows = [Row(f"Text {n}", None, n % 2) for n in range(20)]
+        >>> train, test = hold_out_test(rows, data_seed=0)
+        >>> len(train), len(test)
+        (16, 4)
     """
     groups: dict[tuple[str, str | None], list[int]] = {}
     for index, row in enumerate(rows):

@@ -71,7 +71,12 @@ def likely_labels(file: RecordFile, text: str, text_pair: str | None) -> dict[st
 
 
 def join_values(columns: Mapping[str, int]) -> str:
-    """Write columns with the number of their values."""
+    """Write columns with the number of their values.
+
+    Examples:
+        >>> join_values({"stars": 5, "lang": 3})
+        'stars (5 values), lang (3 values)'
+    """
     return ", ".join(f"{column} ({values:,} values)" for column, values in columns.items())
 
 

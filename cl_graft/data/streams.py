@@ -234,6 +234,10 @@ def expand_streams(
     Raises:
         InputError: If a stream names no tasks or needs a folder that nobody named, two streams set
             the same thing differently, or a range goes down.
+
+    Examples:
+        >>> expand_streams(["shared-0-0..2"])[0]
+        ['shared-0-0', 'shared-0-1', 'shared-0-2']
     """
     # Imported here: the grammars build their word tables on import.
     from cl_graft.data.synthetic import expand_range

@@ -29,14 +29,24 @@ __all__ = [
 
 
 def tensor_bytes(tensor: Tensor) -> memoryview:
-    """Return a tensor's raw bytes in row-major order."""
+    r"""Return a tensor's raw bytes in row-major order.
+
+    Examples:
+        >>> bytes(tensor_bytes(torch.tensor([1, 256], dtype=torch.int16)))
+        b'\x01\x00\x00\x01'
+    """
     flat = tensor.detach().cpu().contiguous().reshape(-1)
     data: Any = flat.view(torch.uint8).numpy()
     return memoryview(data)
 
 
 def hash_tensors(tensors: Mapping[str, Tensor]) -> str:
-    """Return the SHA-256 over named tensors: names, dtypes, shapes and bytes, in sorted order."""
+    """Return the SHA-256 over named tensors: names, dtypes, shapes and bytes, in sorted order.
+
+    Examples:
+        >>> hash_tensors({"bias": torch.zeros(2)})[:16]
+        '517fb2c66b6f329b'
+    """
     digest = hashlib.sha256()
     for name in sorted(tensors):
         tensor = tensors[name]
@@ -59,7 +69,12 @@ def model_fingerprint(
 
 
 def fingerprint_weights(weights: str, *, tokenizer: str = "") -> str:
-    """Return `model_fingerprint` of a model whose `model_sha256` is known."""
+    """Return `model_fingerprint` of a model whose `model_sha256` is known.
+
+    Examples:
+        >>> fingerprint_weights("0" * 64, tokenizer="{}")[:16]
+        '5508d2b710e64bc4'
+    """
     return hashlib.sha256(f"{weights}{tokenizer}".encode()).hexdigest()
 
 

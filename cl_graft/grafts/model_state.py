@@ -32,6 +32,13 @@ def preserve_parameters(parameters: Parameters) -> Iterator[dict[str, Tensor]]:
 
     Yields:
         A copy of the values.
+
+    Examples:
+        >>> parameters = {"weight": torch.zeros(2)}
+        >>> with preserve_parameters(parameters):
+        ...     parameters["weight"] += 1
+        >>> parameters["weight"]
+        tensor([0., 0.])
     """
     before = snapshot(parameters)
     try:
@@ -47,6 +54,14 @@ def replace_parameters(parameters: Parameters, values: Parameters) -> Iterator[N
     Args:
         parameters: Parameters or buffers by name; those in `values` are changed.
         values: Values that they hold meanwhile, by name.
+
+    Examples:
+        >>> parameters = {"weight": torch.zeros(2)}
+        >>> with replace_parameters(parameters, {"weight": torch.ones(2)}):
+        ...     parameters["weight"].sum()
+        tensor(2.)
+        >>> parameters["weight"].sum()
+        tensor(0.)
     """
     with preserve_parameters({name: parameters[name] for name in values}):
         copy_(parameters, values)
@@ -58,6 +73,13 @@ def preserve_requires_grad(model: nn.Module) -> Iterator[None]:
     """Give the parameters of a model their `requires_grad` back after a `with` block.
 
     Gradients are freed there.
+
+    Examples:
+        >>> model = nn.Linear(2, 1)
+        >>> with preserve_requires_grad(model):
+        ...     _ = model.requires_grad_(False)
+        >>> model.weight.requires_grad
+        True
     """
     flags = [(parameter, parameter.requires_grad) for parameter in model.parameters()]
     try:
@@ -70,7 +92,14 @@ def preserve_requires_grad(model: nn.Module) -> Iterator[None]:
 
 @contextmanager
 def train_only(model: nn.Module, parameters: Iterable[Tensor] = ()) -> Iterator[None]:
-    """Let some parameters of a model require gradients for a `with` block, and no others."""
+    """Let some parameters of a model require gradients for a `with` block, and no others.
+
+    Examples:
+        >>> model = nn.Linear(2, 1)
+        >>> with train_only(model, [model.bias]):
+        ...     model.weight.requires_grad, model.bias.requires_grad
+        (False, True)
+    """
     with preserve_requires_grad(model), without_nested_tensors(model):
         model.requires_grad_(False)
         for parameter in parameters:
@@ -107,7 +136,15 @@ def _padded(own: Callable[..., Tensor]) -> Callable[..., Tensor]:
 
 @contextmanager
 def preserve_modes(model: nn.Module) -> Iterator[None]:
-    """Put every module of a model back into train or eval mode after a `with` block."""
+    """Put every module of a model back into train or eval mode after a `with` block.
+
+    Examples:
+        >>> model = nn.Linear(2, 1)
+        >>> with preserve_modes(model):
+        ...     _ = model.eval()
+        >>> model.training
+        True
+    """
     modes = [(module, module.training) for module in model.modules()]
     try:
         yield

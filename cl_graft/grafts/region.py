@@ -279,6 +279,13 @@ def check_index(index: Tensor, total: int) -> None:
     Raises:
         TypeError: If they are no whole numbers, or not 1-d.
         ValueError: If they are not sorted and without repeats in [0, `total`).
+
+    Examples:
+        >>> check_index(torch.tensor([0, 3]), 4)
+        >>> check_index(torch.tensor([0, 4]), 4)
+        Traceback (most recent call last):
+            ...
+        ValueError: coordinates must be in [0, 4), got 0 to 4
     """
     if index.dim() != 1 or index.dtype not in _WHOLE:
         raise TypeError(f"index must be 1-d whole numbers, got {index.dim()}-d {index.dtype}")

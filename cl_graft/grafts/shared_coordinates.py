@@ -30,7 +30,15 @@ _FARTHEST = 100
 
 
 def count_shared(regions: Sequence[Region]) -> dict[int, int]:
-    """Return how many coordinates are in exactly m of the regions, by m from 1."""
+    """Return how many coordinates are in exactly m of the regions, by m from 1.
+
+    Examples:
+        >>> from cl_graft.grafts.region import Layout
+        >>> layout = Layout.of({"weight": torch.zeros(5)})
+        >>> first, second = (Region.of(layout, index) for index in ([0, 1, 2], [2, 3]))
+        >>> count_shared([first, second])
+        {1: 3, 2: 1}
+    """
     if not any(len(region) for region in regions):
         return {}
     _, times = torch.cat([region.index for region in regions]).unique(return_counts=True)
@@ -46,6 +54,10 @@ def average_owned_before(shared: Mapping[int, int], tasks: int) -> list[float]:
     Args:
         shared: The counts of `count_shared`.
         tasks: T, how many tasks there are.
+
+    Examples:
+        >>> average_owned_before({1: 2, 2: 1}, 2)
+        [0.0, 0.5]
     """
     sizes = sum(m * count for m, count in shared.items())
     found = []
@@ -65,6 +77,10 @@ def predict_owned_before(shared: Mapping[int, int], tasks: int, *, task: int) ->
         shared: The counts of `count_shared`, not empty.
         tasks: T, how many tasks there are, at least 2.
         task: Number of the task, from T + 1.
+
+    Examples:
+        >>> round(predict_owned_before({1: 60, 2: 20}, 3, task=4), 2)
+        0.55
     """
     if tasks < 2 or task <= tasks or not shared:
         raise ValueError(f"expected a task after {tasks} of two or more, got {task}")
@@ -87,6 +103,10 @@ def find_first_task(share: float, shared: Mapping[int, int], tasks: int) -> int 
 
     Returns:
         A number of a task; None if none within a hundred times the tasks there are.
+
+    Examples:
+        >>> find_first_task(0.5, {1: 60, 2: 20}, 3)
+        4
     """
     if not 0 <= share < 1:
         raise ValueError(f"share must be in [0, 1), got {share}")
@@ -111,6 +131,10 @@ def find_drop_threshold(shares: Sequence[float], dropped: Sequence[bool]) -> flo
 
     Returns:
         A share; None if no cut tells more than that all drop, or that none does.
+
+    Examples:
+        >>> find_drop_threshold([0.1, 0.2, 0.6, 0.7], [False, False, True, True])
+        0.4
     """
     rows = sorted(zip(shares, dropped, strict=True))
     trivial = min(sum(dropped), len(dropped) - sum(dropped))

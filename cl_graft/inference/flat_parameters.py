@@ -36,6 +36,12 @@ def flatten_(model: nn.Module, layout: Layout) -> Tensor:
     Raises:
         ValueError: If parameters differ in dtype or device, or one shares memory with another
             parameter or buffer of the model.
+
+    Examples:
+        >>> model = nn.Linear(2, 1)
+        >>> flat = flatten_(model, Layout.of(dict(model.named_parameters())))
+        >>> flat.zero_().shape, model.bias.item()
+        (torch.Size([3]), 0.0)
     """
     parameters = find_parameters(model, layout)
     buffer = flat_buffer(parameters)
@@ -56,13 +62,32 @@ def flatten_(model: nn.Module, layout: Layout) -> Tensor:
 
 
 def unflatten_(model: nn.Module, layout: Layout) -> None:
-    """Give every parameter of a layout memory of its own again."""
+    """Give every parameter of a layout memory of its own again.
+
+    Examples:
+        >>> model = nn.Linear(2, 1)
+        >>> layout = Layout.of(dict(model.named_parameters()))
+        >>> flat = flatten_(model, layout)
+        >>> unflatten_(model, layout)
+        >>> flat_buffer(dict(model.named_parameters())) is None
+        True
+    """
     for parameter in find_parameters(model, layout).values():
         parameter.data = parameter.detach().clone()
 
 
 def flat_buffer(parameters: Mapping[str, Tensor]) -> Tensor | None:
-    """Return the buffer that tensors fill end to end in their order; None if they do not."""
+    """Return the buffer that tensors fill end to end in their order; None if they do not.
+
+    Examples:
+        >>> model = nn.Linear(2, 1)
+        >>> flat_buffer(dict(model.named_parameters())) is None
+        True
+        >>> flatten_(model, Layout.of(dict(model.named_parameters()))).shape
+        torch.Size([3])
+        >>> flat_buffer(dict(model.named_parameters())).shape
+        torch.Size([3])
+    """
     tensors = list(parameters.values())
     first = tensors[0].detach()
     storage = first.untyped_storage()

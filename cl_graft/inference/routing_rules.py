@@ -171,6 +171,11 @@ def least_entropy(logits: Mapping[int, Tensor]) -> Tensor:
 
     Returns:
         Numbers of tasks, int64 of shape (n,).
+
+    Examples:
+        >>> sure, unsure = torch.tensor([[9.0, 0.0]]), torch.tensor([[1.0, 0.9]])
+        >>> least_entropy({0: unsure, 1: sure})
+        tensor([1])
     """
 
     def share(own: Tensor) -> Tensor:
@@ -191,6 +196,10 @@ def least_energy(logits: Mapping[int, Tensor]) -> Tensor:
 
     Returns:
         Numbers of tasks, int64 of shape (n,).
+
+    Examples:
+        >>> least_energy({0: torch.tensor([[1.0, 0.0]]), 1: torch.tensor([[5.0, 0.0]])})
+        tensor([1])
     """
     return _least(logits, lambda own: -own.logsumexp(1))
 

@@ -142,7 +142,15 @@ def find_stops(tokenizer: Tokenizer, prompt: Prompt | None, stop: Sequence[str])
 
 
 def read_text(ids: Sequence[int], tokenizer: Any, stop: Sequence[str]) -> str:
-    """Return the text of an answer's token ids, up to the first text that ends it."""
+    """Return the text of an answer's token ids, up to the first text that ends it.
+
+    Examples:
+        >>> class Letters:
+        ...     def decode(self, ids, **options):
+        ...         return "".join(chr(96 + number) for number in ids)
+        >>> read_text([1, 2, 3, 26, 4], Letters(), stop=["z"])
+        'abc'
+    """
     text: str = tokenizer.decode(list(ids), skip_special_tokens=True)
     for end in stop:
         text = text.partition(end)[0]

@@ -59,6 +59,11 @@ def read_messages(value: object, place: str) -> list[Message]:
         InputError: If it is no such list, a role is unknown, a message is empty, a system message
             does not come first, or the last message but one is not the user's, and the last the
             assistant's.
+
+    Examples:
+        >>> question = {"role": "user", "content": "Hi"}
+        >>> read_messages([question, {"role": "assistant", "content": "Hello"}], "chats.jsonl:1")
+        [Message(role='user', content='Hi'), Message(role='assistant', content='Hello')]
     """
     found = _read_list(value, place)
     if [one.role for one in found[-2:]] != [USER, ASSISTANT]:
@@ -78,6 +83,10 @@ def read_chat(value: object, place: str) -> tuple[Message, ...]:
 
     Raises:
         InputError: As in `read_messages`, or if the message to answer is not the user's.
+
+    Examples:
+        >>> read_chat([{"role": "user", "content": "Hi"}], "row 1")
+        (Message(role='user', content='Hi'),)
     """
     found = _read_list(value, place)
     asked = found[:-1] if found[-1].role == ASSISTANT else found

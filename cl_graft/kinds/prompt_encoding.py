@@ -273,7 +273,13 @@ def _find_owner(characters: Sequence[int]) -> int:
 
 
 def fit_tokens(parts: Sequence[Tokens], room: int, rule: CutRule) -> list[list[int]] | None:
-    """Cut tokens off texts until `room` holds the rest; None where no text would be left."""
+    """Cut tokens off texts until `room` holds the rest; None where no text would be left.
+
+    Examples:
+        >>> text = Tokens([11, 12, 13, 14], [0, 0, 0, 0])
+        >>> fit_tokens([text], 3, CutRule())
+        [[11, 12, 13]]
+    """
     excess = sum(len(part.ids) for part in parts) - room
     if excess <= 0:
         return [part.ids for part in parts]

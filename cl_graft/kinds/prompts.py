@@ -150,7 +150,12 @@ class Prompt:
 
 
 def is_of_second(name: str) -> bool:
-    """Say whether a field stands for the second text of a row."""
+    """Say whether a field stands for the second text of a row.
+
+    Examples:
+        >>> is_of_second("text"), is_of_second("text_pair")
+        (False, True)
+    """
     return name == "instruction" or name.startswith("text_pair")
 
 
@@ -159,6 +164,10 @@ def fill_field(name: str, text: str, text_pair: str | None) -> str:
 
     Raises:
         InputError: If the field is of the second text and the row has none.
+
+    Examples:
+        >>> fill_field("text", "Fine food.", None), fill_field("text-", "Fine food.", None)
+        ('Fine food.', 'Fine food')
     """
     if is_of_second(name):
         if text_pair is None:
@@ -179,6 +188,11 @@ def default_prompts(label_names: Sequence[str], *, pair: bool) -> tuple[Prompt, 
 
     Underscores of a name become spaces. A name that is more than one token of the tokenizer cannot
     serve a masked language model; `label_token_ids` says so when it is asked.
+
+    Examples:
+        >>> masked, causal = default_prompts(("negative", "very_positive"), pair=False)
+        >>> masked.words
+        {'negative': 'negative', 'very_positive': 'very positive'}
     """
     words = {name: name.replace("_", " ") for name in label_names}
     texts = "{text} {text_pair}" if pair else "{text}"

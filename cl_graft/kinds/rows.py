@@ -23,6 +23,10 @@ class Row:
         text_pair: Second text; None if there is none.
         label: Class id in [0, number of classes), or a number for a regression; 0 where rows have
             neither.
+
+    Examples:
+        >>> Row("The soup was cold.", None, 0).text
+        'The soup was cold.'
     """
 
     text: str
@@ -124,6 +128,11 @@ def limit_rows(
 
     Raises:
         InputError: If the limit is below 1, or below the size of the first group drawn.
+
+    Examples:
+        >>> rows = tuple(Row(f"Text {n}", None, 0) for n in range(9))
+        >>> [row.text for row in limit_rows(rows, 3, seed=0, key="max_test")]
+        ['Text 4', 'Text 5', 'Text 8']
     """
     if limit is None:
         return rows

@@ -224,6 +224,10 @@ def find_spans(text: str, tags: Sequence[str]) -> tuple[Span, ...]:
     """Return the spans that the tags of a text's words make, words being parted by one blank.
 
     An I tag after another type, or after O, begins a span, as in CoNLL's script.
+
+    Examples:
+        >>> find_spans("in New York", ["O", "B-PLACE", "I-PLACE"])
+        (Span(start=3, end=11, type='PLACE', text='New York'),)
     """
     from seqeval.metrics.sequence_labeling import get_entities
 
@@ -240,6 +244,10 @@ def find_columns(words: Sequence[str], offsets: Sequence[tuple[int, int]]) -> tu
     Args:
         words: Words of a text, which one blank parts.
         offsets: First and last character of each token, (0, 0) of special ones.
+
+    Examples:
+        >>> find_columns(["New", "York"], [(0, 0), (0, 3), (4, 6), (6, 8), (0, 0)])
+        (1, 2)
     """
     found: dict[int, int] = {}
     for column, (start, stop) in reversed(list(enumerate(offsets))):

@@ -17,6 +17,10 @@ def check_task_name(name: str) -> str:
     Raises:
         InputError: If it holds anything but letters, digits, '.', '_' and '-', starts with a dot,
             or is longer than 100 characters.
+
+    Examples:
+        >>> check_task_name("topic-2")
+        'topic-2'
     """
     if len(name) > 100 or not _FILE_SAFE.fullmatch(name):
         raise InputError(

@@ -51,6 +51,14 @@ class TextTask:
     Raises:
         InputError: If the name is not safe as a file name, or rows, labels, metric and label names
             do not fit together.
+
+    Examples:
+        >>> rows = (Row("Fine food", None, 1), Row("Cold soup", None, 0))
+        >>> task = TextTask("opinion", ("bad", "good"), train=rows, dev=rows, test=rows)
+        >>> task
+        TextTask('opinion', 2 classes, rows: 2 train, 2 dev, 2 test)
+        >>> task.label_names[task.train[0].label]
+        'good'
     """
 
     name: str

@@ -162,6 +162,10 @@ def drawn_loss(logits: Tensor, draw: torch.Generator) -> Tensor:
         logits: Logits of the row, of shape (K,) or (P, K); a single logit, whose y is normal around
             it with variance 1, is itself what is differentiated.
         draw: Source of the draw.
+
+    Examples:
+        >>> drawn_loss(torch.tensor([20.0, 0.0]), torch.Generator()).item() < 1e-6  # surely class 0
+        True
     """
     if logits.numel() == 1:
         return logits.squeeze()

@@ -29,6 +29,11 @@ class Ranking:
     Attributes:
         layout: Layout of the graftable parameters.
         order: Coordinate numbers, int64, best first; a ranking may stop before the last one.
+
+    Examples:
+        >>> ranking = rank({"weight": torch.tensor([0.1, 0.9, 0.5])}, depth=3)
+        >>> ranking.top(2).index.tolist()
+        [1, 2]
     """
 
     layout: Layout
@@ -132,6 +137,10 @@ def rank(scores: Parameters, *, depth: int) -> Ranking:
 
     Raises:
         ValueError: If `depth` is not in [1, number of coordinates], or a score is NaN.
+
+    Examples:
+        >>> rank({"weight": torch.tensor([0.1, 0.9, 0.5])}, depth=2).order
+        tensor([1, 2])
     """
     region = top_k(scores, depth)
     return rank_region(region, gather(scores, region).values, depth=depth)
@@ -154,6 +163,11 @@ def rank_by_tensor(scores: Parameters, *, depth: int, allowed: Region | None = N
     Raises:
         ValueError: If `depth` is not in [1, number of coordinates], or a score is NaN or
             infinitely high (`NotFinite`).
+
+    Examples:
+        >>> scores = {"large": torch.tensor([5.0, 4, 3, 2]), "small": torch.tensor([1.0, 0])}
+        >>> rank_by_tensor(scores, depth=3).order
+        tensor([0, 1, 4])
     """
     layout = Layout.of(scores)
     allowed = Region.full(layout) if allowed is None else allowed
@@ -186,6 +200,11 @@ def rank_region(region: Region, scores: Tensor, *, depth: int) -> Ranking:
     Raises:
         ValueError: If `depth` is not in [1, size of the region], or a score is NaN or infinitely
             high (`NotFinite`).
+
+    Examples:
+        >>> region = Region.of(Layout.of({"weight": torch.zeros(5)}), [1, 2, 4])
+        >>> rank_region(region, torch.tensor([0.2, 0.8, 0.5]), depth=2).order
+        tensor([2, 4])
     """
     if not 1 <= depth <= len(region):
         raise ValueError(f"depth must be in [1, {len(region)}], got {depth}")

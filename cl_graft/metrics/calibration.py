@@ -73,6 +73,11 @@ def ece(
 
     ECE = Σ_m |B_m|/n · |acc(B_m) − conf(B_m)| (Guo et al. 2017, eq. 3). See `reliability_bins` for
     the arguments and the errors.
+
+    Examples:
+        >>> probabilities = torch.tensor([[0.9, 0.1], [0.8, 0.2], [0.3, 0.7]])
+        >>> round(ece(probabilities, torch.tensor([0, 0, 0])), 2)
+        0.33
     """
     return reliability_bins(probabilities, labels, bins=bins, closed=closed).ece
 
@@ -98,6 +103,11 @@ def reliability_bins(
     Raises:
         ValueError: If shapes do not fit, there are no rows, a value is outside its range or `bins`
             is below 1.
+
+    Examples:
+        >>> probabilities = torch.tensor([[0.9, 0.1], [0.8, 0.2], [0.3, 0.7]])
+        >>> reliability_bins(probabilities, torch.tensor([0, 0, 0]), bins=2).counts
+        tensor([0, 3])
     """
     _check(probabilities, labels, bins)
     if probabilities.dtype in (torch.float16, torch.bfloat16):
@@ -148,6 +158,12 @@ def fit_temperature(logits: Tensor, labels: Tensor) -> Temperature | None:
     Returns:
         None where nothing can be fitted: no rows, a regression, answers at tokens or in text, a
         single class, or logits that are not finite.
+
+    Examples:
+        >>> logits = torch.tensor([[4.0, 0.0], [0.0, 4.0], [4.0, 0.0], [4.0, 0.0]])
+        >>> fitted = fit_temperature(logits, torch.tensor([0, 1, 0, 1]))
+        >>> fitted.value > 1  # three of four right, and more confident than that
+        True
     """
     if (
         not len(labels)

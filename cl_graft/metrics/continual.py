@@ -51,6 +51,10 @@ def average_accuracy(R: ScoreMatrix, *, tasks: Collection[int] | None = None) ->
 
     Raises:
         ValueError: If R is not square, or a score is not finite.
+
+    Examples:
+        >>> average_accuracy([[0.9, None], [0.7, 0.8]])
+        0.75
     """
     size = _checked_size(R)
     return _mean(R[size - 1][j] for j in _places(tasks, range(size)))
@@ -72,6 +76,10 @@ def backward_transfer(R: ScoreMatrix, *, tasks: Collection[int] | None = None) -
 
     Raises:
         ValueError: If R is not square, or a score is not finite.
+
+    Examples:
+        >>> backward_transfer([[0.75, None], [0.5, 0.9]])
+        -0.25
     """
     size = _checked_size(R)
     return _mean(_difference(R[size - 1][j], R[j][j]) for j in _places(tasks, range(size - 1)))
@@ -100,6 +108,10 @@ def forward_transfer(
 
     Raises:
         ValueError: If R is not square, the baseline has another length, or a score is not finite.
+
+    Examples:
+        >>> forward_transfer([[0.9, 0.75], [0.7, 0.8]], baseline=[0.5, 0.5])
+        0.25
     """
     size = _checked_size(R)
     if baseline is None:
@@ -130,6 +142,10 @@ def forgetting(R: ScoreMatrix, *, tasks: Collection[int] | None = None) -> float
 
     Raises:
         ValueError: If R is not square, or a score is not finite.
+
+    Examples:
+        >>> forgetting([[0.75, None], [0.5, 0.9]])
+        0.25
     """
     size = _checked_size(R)
     return _mean(
@@ -152,6 +168,10 @@ def accuracy_over_stream(R: ScoreMatrix, *, tasks: Collection[int] | None = None
 
     Raises:
         ValueError: If R is not square, or a score is not finite.
+
+    Examples:
+        >>> accuracy_over_stream([[0.75, None], [0.5, 1.0]])
+        0.75
     """
     size = _checked_size(R)
     return _mean(R[i][j] for i in range(size) for j in _places(tasks, range(i + 1)))
@@ -174,6 +194,10 @@ def backward_transfer_over_stream(
 
     Raises:
         ValueError: If R is not square, or a score is not finite.
+
+    Examples:
+        >>> backward_transfer_over_stream([[1.0, None, None], [0.5, 1.0, None], [0.5, 0.5, 1.0]])
+        -0.5
     """
     size = _checked_size(R)
     return _mean(
@@ -199,6 +223,10 @@ def forward_transfer_over_stream(
 
     Raises:
         ValueError: If R is not square, or a score is not finite.
+
+    Examples:
+        >>> forward_transfer_over_stream([[1.0, 0.5, 0.25], [0.9, 1.0, 0.75], [0.8, 0.9, 1.0]])
+        0.5
     """
     size = _checked_size(R)
     return _mean(R[i][j] for i in range(size) for j in _places(tasks, range(i + 1, size)))
@@ -227,6 +255,10 @@ def gain_over_isolated(
 
     Raises:
         ValueError: If R is not square, `isolated` has another length, or a score is not finite.
+
+    Examples:
+        >>> gain_over_isolated([[0.9, None], [0.9, 0.75]], isolated=[0.9, 0.5])
+        0.25
     """
     size = _checked_size(R)
     if len(isolated) != size:

@@ -21,12 +21,22 @@ __all__ = ["list_tags", "write_tag"]
 
 
 def write_tag(number: int) -> str:
-    """Write the tag of a number with the type's number as its name, such as ``"B-0"``."""
+    """Write the tag of a number with the type's number as its name, such as ``"B-0"``.
+
+    Examples:
+        >>> write_tag(0), write_tag(1), write_tag(2)
+        ('O', 'B-0', 'I-0')
+    """
     return f"{'B' if number % 2 else 'I'}-{(number - 1) // 2}" if number else "O"
 
 
 def list_tags(types: Iterable[str]) -> tuple[str, ...]:
-    """Return the names of the tags of span types, in the order of their numbers."""
+    """Return the names of the tags of span types, in the order of their numbers.
+
+    Examples:
+        >>> list_tags(["PER", "LOC"])
+        ('O', 'B-PER', 'I-PER', 'B-LOC', 'I-LOC')
+    """
     return ("O", *(f"{mark}-{name}" for name in types for mark in "BI"))
 
 

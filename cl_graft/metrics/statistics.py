@@ -51,6 +51,13 @@ def mean_interval(
 
     Raises:
         ValueError: If there are no values.
+
+    Examples:
+        >>> mean, (low, high) = mean_interval([0.80, 0.82, 0.84])
+        >>> round(mean, 2), round(low, 2), round(high, 2)
+        (0.82, 0.77, 0.87)
+        >>> mean_interval([0.80, 0.82])
+        (0.81, None)
     """
     if not values:
         raise ValueError("no values to average")
@@ -77,6 +84,11 @@ def paired_t_test(
 
     Raises:
         ValueError: If the lengths differ or there is no pair.
+
+    Examples:
+        >>> t, p = paired_t_test([0.90, 0.92, 0.91], [0.80, 0.85, 0.78])
+        >>> round(t, 1), round(p, 2)
+        (5.8, 0.03)
     """
     _check(first, second, least=1)
     differences = [a - b for a, b in zip(first, second, strict=True)]
@@ -96,6 +108,10 @@ def holm(chances: Sequence[float]) -> list[float]:
 
     Returns:
         The corrected values, at most 1, in the order given.
+
+    Examples:
+        >>> [round(p, 3) for p in holm([0.01, 0.04, 0.03])]
+        [0.03, 0.06, 0.06]
     """
     order = sorted(range(len(chances)), key=lambda place: chances[place])
     corrected, least = [0.0] * len(chances), 0.0
@@ -125,6 +141,11 @@ def spearman(
 
     Raises:
         ValueError: If the lengths differ or there are fewer than three pairs.
+
+    Examples:
+        >>> rho, p = spearman([1, 2, 3, 4], [10, 20, 40, 30])
+        >>> round(rho, 2)
+        0.8
     """
     _check(first, second, least=3)
     if len(set(first)) == 1 or len(set(second)) == 1:
@@ -160,6 +181,10 @@ def average_ranks(scores: Mapping[str, Sequence[float]]) -> dict[str, float]:
 
     Raises:
         ValueError: If methods have other numbers of scores, or none.
+
+    Examples:
+        >>> average_ranks({"grafting": [0.9, 0.8], "naive": [0.7, 0.8]})
+        {'grafting': 1.25, 'naive': 1.75}
     """
     sizes = {len(own) for own in scores.values()}
     if len(sizes) != 1 or 0 in sizes:
@@ -179,6 +204,10 @@ def critical_difference(methods: int, tasks: int, *, alpha: float = 0.05) -> flo
 
     Raises:
         ValueError: If there are too few.
+
+    Examples:
+        >>> round(critical_difference(4, 10), 2)
+        1.48
     """
     if methods < 2 or tasks < 1:
         raise ValueError(f"nothing to compare: {methods} methods, {tasks} tasks")

@@ -173,6 +173,10 @@ def score(
     Raises:
         InputError: If the metric is unknown, or returns no finite number.
         ValueError: If shapes or values do not fit the metric.
+
+    Examples:
+        >>> score(torch.tensor([[2.0, 1.0], [0.0, 3.0]]), torch.tensor([0, 0]), "accuracy")
+        0.5
     """
     found = METRICS.find(metric) if isinstance(metric, str) else None
     if found is not None and found.of_texts:
@@ -212,6 +216,11 @@ def agreement(first: Tensor, second: Tensor) -> float:
 
     Raises:
         ValueError: If shapes differ, or there are no rows.
+
+    Examples:
+        >>> first = torch.tensor([[2.0, 1.0], [0.0, 3.0]])
+        >>> agreement(first, torch.tensor([[1.0, 0.0], [5.0, 4.0]]))
+        0.5
     """
     if first.ndim != 2 or first.shape != second.shape or 0 in first.shape:
         raise ValueError(
@@ -235,6 +244,10 @@ def task_loss(logits: Tensor, targets: Tensor) -> Tensor:
         A scalar: the cross-entropy, where a row has several answers the mean over rows of its mean;
         for real targets the mean squared error, which GLUE's STS-B is trained with
         (https://arxiv.org/abs/1810.04805, Section 4.1).
+
+    Examples:
+        >>> task_loss(torch.tensor([[0.0, 0.0]]), torch.tensor([1]))  # ln 2
+        tensor(0.6931)
     """
     if targets.is_floating_point():
         return F.mse_loss(logits[:, 0].float(), targets)

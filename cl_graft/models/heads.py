@@ -52,13 +52,23 @@ def mean_of_tokens(hidden: Tensor, mask: Tensor) -> Tensor:
 
     Returns:
         Features of shape (n, D), fp32; zeros for a row of padding alone.
+
+    Examples:
+        >>> states = torch.tensor([[[1.0, 2.0], [3.0, 4.0], [9.0, 9.0]]])
+        >>> mean_of_tokens(states, torch.tensor([[True, True, False]]))
+        tensor([[2., 3.]])
     """
     total = hidden.float().masked_fill(~mask[..., None], 0.0).sum(1)
     return total / mask.sum(1, keepdim=True).clamp(min=1)
 
 
 def first_token(hidden: Tensor, mask: Tensor) -> Tensor:
-    """Take the state of the first token ([CLS], <s>) of (n, L, D), as fp32 of shape (n, D)."""
+    """Take the state of the first token ([CLS], <s>) of (n, L, D), as fp32 of shape (n, D).
+
+    Examples:
+        >>> first_token(torch.tensor([[[1.0, 2.0], [3.0, 4.0]]]), torch.tensor([[True, True]]))
+        tensor([[1., 2.]])
+    """
     return hidden[:, 0].float()
 
 
@@ -75,6 +85,10 @@ def linear_head(hidden: int, classes: int, *, seed: int) -> nn.Linear:
         hidden: Size of the features.
         classes: Number of logits; 1 for regression.
         seed: Seed of the weights; the global generator is not touched.
+
+    Examples:
+        >>> linear_head(8, 3, seed=0).weight.shape
+        torch.Size([3, 8])
     """
     if hidden < 1 or classes < 1:
         raise ValueError(f"hidden and classes must be at least 1, got {hidden} and {classes}")

@@ -72,7 +72,16 @@ def in_phase(phase: str) -> Iterator[None]:
 
 @contextmanager
 def in_task(task: str) -> Iterator[None]:
-    """Let errors of training in a `with` block name the task, unless one is named already."""
+    """Let errors of training in a `with` block name the task, unless one is named already.
+
+    Examples:
+        >>> try:
+        ...     with in_task("topic"):
+        ...         raise DivergedError("the loss became NaN")
+        ... except DivergedError as error:
+        ...     print(error.task)
+        topic
+    """
     try:
         yield
     except (DivergedError, OutOfMemory) as error:

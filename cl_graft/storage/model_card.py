@@ -82,7 +82,12 @@ def model_card(bank: GraftBank, *, name: str, license: str | None = None) -> str
 
 
 def is_hub_name(name: str) -> bool:
-    """Tell whether a name can be one on the hub: an owner and a name."""
+    """Tell whether a name can be one on the hub: an owner and a name.
+
+    Examples:
+        >>> is_hub_name("someone/bank"), is_hub_name("runs/first/bank")
+        (True, False)
+    """
     try:
         validate_repo_id(name)
     except HFValidationError:

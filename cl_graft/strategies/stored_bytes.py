@@ -20,6 +20,11 @@ def count_bytes(held: Any) -> int:
 
     Of a module its parameters and buffers count. The bytes of a data set are those of its first row
     times the number of rows.
+
+    Examples:
+        >>> import torch
+        >>> count_bytes({"head": torch.zeros(10), "rows": [torch.zeros(2, dtype=torch.int64)]})
+        56
     """
     if isinstance(held, Tensor):
         return held.numel() * held.element_size()

@@ -20,6 +20,12 @@ def activation_bytes(model: nn.Module, loss: Callable[[], Tensor]) -> int:
     Args:
         model: The model, in the mode in which it trains.
         loss: Runs the forward pass and returns what the backward pass would start from.
+
+    Examples:
+        >>> layer = nn.Linear(4, 2)
+        >>> rows = torch.zeros(3, 4)
+        >>> activation_bytes(layer, lambda: layer(rows).square().sum())
+        72
     """
     own = {t.untyped_storage().data_ptr() for t in (*model.parameters(), *model.buffers())}
     kept: dict[int, int] = {}

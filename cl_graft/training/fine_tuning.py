@@ -164,7 +164,12 @@ def fine_tune(
 
 
 def beats(score: float, best: float) -> bool:
-    """Tell whether a score is as good as the best so far; a number beats NaN."""
+    """Tell whether a score is as good as the best so far; a number beats NaN.
+
+    Examples:
+        >>> beats(0.5, 0.5), beats(0.5, float("nan"))
+        (True, True)
+    """
     return math.isnan(best) or score >= best
 
 
@@ -270,7 +275,13 @@ def _resume_(
 
 
 def backpropagate(loss: Tensor | Iterable[Tensor], scale: LossScale | None = None) -> float:
-    """Add the gradient of a loss, or of the terms of one, to the parameters'; return the loss."""
+    """Add the gradient of a loss, or of the terms of one, to the parameters'; return the loss.
+
+    Examples:
+        >>> weight = nn.Parameter(torch.tensor(3.0))
+        >>> backpropagate(weight**2), weight.grad.item()
+        (9.0, 6.0)
+    """
     parts: list[Tensor] = []
     for part in [loss] if isinstance(loss, Tensor) else loss:
         (part if scale is None else part * scale.value).backward()
@@ -327,6 +338,10 @@ def evaluated_steps(steps: int, evaluations: int) -> set[int]:
     Args:
         steps: Steps of the whole run, at least 1.
         evaluations: Number of evaluations, at least 0; there are no more than steps.
+
+    Examples:
+        >>> sorted(evaluated_steps(100, 4))
+        [25, 50, 75, 100]
     """
     count = min(evaluations, steps)
     return {round(steps * (i + 1) / count) for i in range(count)} if count else set()

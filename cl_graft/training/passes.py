@@ -18,6 +18,10 @@ class Passes:
     Attributes:
         forward_backward: Rows whose loss was computed and differentiated.
         forward: Rows whose logits or features alone were computed.
+
+    Examples:
+        >>> Passes(forward_backward=8) + Passes(forward=2)
+        Passes(forward_backward=8, forward=2)
     """
 
     forward_backward: int = 0
@@ -28,5 +32,10 @@ class Passes:
 
 
 def total_passes(parts: Iterable[Passes]) -> Passes:
-    """Add up the passes of several phases."""
+    """Add up the passes of several phases.
+
+    Examples:
+        >>> total_passes([Passes(forward_backward=8), Passes(forward=2)])
+        Passes(forward_backward=8, forward=2)
+    """
     return sum(parts, Passes())

@@ -36,6 +36,12 @@ def autocast(precision: str, device: torch.device) -> AbstractContextManager[obj
 
     Raises:
         InputError: If there is no precision of this name.
+
+    Examples:
+        >>> with autocast("bf16", torch.device("cpu")):
+        ...     product = torch.ones(2, 2) @ torch.ones(2, 2)
+        >>> product.dtype
+        torch.bfloat16
     """
     dtype = find(PRECISIONS, precision, missing="no precision")
     if precision == "fp32":

@@ -105,6 +105,11 @@ def mix_weights(
 
 
 def draw_mask(like: Tensor, chance: float, seed: int, step: int, name: str) -> Tensor:
-    """Draw the mask M of a tensor and a step, whose entries are True with a chance."""
+    """Draw the mask M of a tensor and a step, whose entries are True with a chance.
+
+    Examples:
+        >>> draw_mask(torch.zeros(6), 0.5, 0, 1, "weight")
+        tensor([False,  True,  True, False,  True,  True])
+    """
     draws = torch.rand(like.shape, generator=generator(seed, "mixout", step, name))
     return (draws < chance).to(like.device)

@@ -40,6 +40,12 @@ def without_dropout(model: nn.Module) -> Iterator[nn.Module]:
 
     So it computes what it computes in eval mode; see `dropout_off` for what is set to 0. Layers
     with running statistics stay in eval mode. Modes are put back afterwards.
+
+    Examples:
+        >>> model = nn.Sequential(nn.Dropout(0.5)).eval()
+        >>> with without_dropout(model):
+        ...     model.training, model[0].p
+        (True, 0.0)
     """
     with dropout_off(model), preserve_modes(model):
         model.train()
@@ -59,6 +65,13 @@ def dropout_off(model: nn.Module, *, but_in: Iterable[nn.Module] = ()) -> Iterat
     Args:
         model: The model.
         but_in: Modules of it that keep theirs.
+
+    Examples:
+        >>> import torch
+        >>> model = nn.Sequential(nn.Dropout(0.5))
+        >>> with dropout_off(model):
+        ...     model(torch.ones(3))
+        tensor([1., 1., 1.])
     """
     kept = {inner for module in but_in for inner in module.modules()}
     probabilities = [

@@ -6,7 +6,8 @@ by: the fields of the config, the localizers, strategies, presets, built-in task
 help of the command line.
 
 The docstrings of the package write sizes of sets as |A|, which reStructuredText would take for a
-substitution; `escape_bars` undoes that.
+substitution; `escape_bars` undoes that. Behind the docstring of a name stand links to the pages
+with examples of it.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from config_fields import fields_table
-from documented_modules import modules, public_names
+from documented_modules import document_modules, pages_that_use, public_names
 from markdown_pieces import table, toctree, without_links_to_files
 
 ROOT = Path(__file__).parents[2]
@@ -351,7 +352,6 @@ SECTIONS: Mapping[str, Callable[[], str]] = {
     "torture": torture,
     "error rates": error_rates,
     "public names": public_names,
-    "modules": modules,
 }
 """What a page can ask for."""
 
@@ -367,10 +367,11 @@ def escape_bars(lines: list[str]) -> None:
 
 def setup(app: Any) -> dict[str, object]:
     """Register with Sphinx."""
+    used = pages_that_use()
 
     def read(app: Any, page: str, source: list[str]) -> None:
         del app, page
-        source[0] = fill(source[0])
+        source[0] = document_modules(fill(source[0]))
 
     def docstring(
         app: Any, what: str, name: str, thing: object, options: object, lines: list[str]
@@ -378,8 +379,18 @@ def setup(app: Any) -> dict[str, object]:
         del app, what, name, thing, options
         escape_bars(lines)
 
+    def link_examples(
+        app: Any, what: str, name: str, thing: object, options: object, lines: list[str]
+    ) -> None:
+        del app, thing, options
+        pages = used.get(name.rpartition(".")[2], []) if what in ("class", "function") else []
+        if pages:
+            links = ", ".join(f":doc:`/{page}`" for page in pages[:3])
+            lines += ["", f"Used in {links}.", ""]
+
     app.connect("source-read", read)
     app.connect("autodoc-process-docstring", docstring, priority=100)
+    app.connect("autodoc-process-docstring", link_examples, priority=900)  # of the finished text
     # The pages depend on the package, which Sphinx does not watch: it reads them all each time.
     app.connect("env-get-outdated", lambda app, env, added, changed, removed: list(env.found_docs))
     return {"parallel_read_safe": True, "parallel_write_safe": True}

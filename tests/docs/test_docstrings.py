@@ -15,29 +15,7 @@ import cl_graft
 MODULES = [
     name for names in load_extension("documented_modules").MODULES.values() for name in names
 ]
-# The core that is used by itself; what needs a model and data has its example on a page.
-WITH_EXAMPLES = {
-    "Graft": "cl_graft.grafts.graft",
-    "GraftBank": "cl_graft.grafts.bank",
-    "Layout": "cl_graft.grafts.region",
-    "Prompt": "cl_graft.data",
-    "Region": "cl_graft.grafts.region",
-    "RegionParameters": "cl_graft.training.region_parameters",
-    "Switch": "cl_graft.inference.task_switch",
-    "extract": "cl_graft.grafts.graft",
-    "graftable_parameters": "cl_graft.models",
-    "grafted": "cl_graft.grafts.graft",
-    "load_task": "cl_graft.data",
-    "localize": "cl_graft.localization",
-    "localize_skill": "cl_graft.integrations.skill",
-    "overlap_matrix": "cl_graft.grafts.region",
-    "register_localizer": "cl_graft.localization.registry",
-    "register_metric": "cl_graft.metrics.task_score",
-    "register_stream": "cl_graft.data.streams",
-    "top_k": "cl_graft.grafts.selection",
-    "union": "cl_graft.grafts.region",
-    "write_": "cl_graft.grafts.graft",
-}
+USED = load_extension("documented_modules").pages_that_use()
 
 
 def public_things(module: ModuleType):
@@ -101,9 +79,20 @@ def test_every_name_of_the_package_is_documented_itself():
             assert (thing.__doc__ or "").strip(), name
 
 
-@pytest.mark.parametrize("name", sorted(WITH_EXAMPLES))
+def with_examples():
+    """Every documented class or function whose docstring holds examples, by its full name."""
+    for name in MODULES:
+        for full, thing in public_things(importlib.import_module(name)):
+            if ">>>" in (thing.__doc__ or ""):
+                yield full, thing
+
+
+EXAMPLES = dict(with_examples())
+
+
+@pytest.mark.parametrize("name", sorted(EXAMPLES))
 def test_the_examples_of_a_docstring_do_what_they_say(name, own_registries):
-    thing = getattr(importlib.import_module(WITH_EXAMPLES[name]), name)
+    thing = EXAMPLES[name]
     scope = dict(vars(importlib.import_module(thing.__module__)))
     found = doctest.DocTestFinder(recurse=False).find(thing, name, globs=scope)
     examples = [test for test in found if test.examples]
@@ -115,8 +104,11 @@ def test_the_examples_of_a_docstring_do_what_they_say(name, own_registries):
     assert runner.failures == 0, "".join(said)
 
 
-def test_no_other_docstring_holds_an_example_that_nobody_runs():
-    for name in MODULES:
-        for full, thing in public_things(importlib.import_module(name)):
-            if ">>>" in (thing.__doc__ or ""):
-                assert full.rsplit(".", 1)[1] in WITH_EXAMPLES, full
+def test_every_name_of_the_package_itself_has_an_example():
+    with_docstring = {name.rpartition(".")[2] for name in EXAMPLES}
+    assert set(cl_graft.__all__) - with_docstring - set(USED) == set()
+
+
+def test_every_module_of_the_reference_stands_on_one_page():
+    assert len(MODULES) == len(set(MODULES))
+    assert set(map(importlib.import_module, MODULES))

@@ -25,7 +25,12 @@ GENERATED: Mapping[str, GeneratedTask] = {
 
 
 def find_generated(name: str) -> GeneratedTask | None:
-    """Return the built-in or numbered task of a name; None if there is none."""
+    """Return the built-in or numbered task of a name; None if there is none.
+
+    Examples:
+        >>> find_generated("topic").label_names
+        ('sport', 'business', 'science', 'food', 'music')
+    """
     return GENERATED.get(name) or find_divided_task(name)
 
 
@@ -34,6 +39,10 @@ def generate(name: str, *, split: str, rows: int, seed: int) -> tuple[Row, ...]:
 
     Raises:
         InputError: If the name or the split is unknown, or the grammar has not as many rows.
+
+    Examples:
+        >>> [row.text for row in generate("shared-0-0", split="test", rows=2, seed=0)]
+        ['sisters sisters computers letters match', 'president home woman minutes shop']
     """
     task = find_generated(name)
     if task is None:

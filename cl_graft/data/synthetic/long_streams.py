@@ -61,6 +61,10 @@ def expand_range(name: str) -> list[str]:
 
     Raises:
         InputError: If a range ends before it begins.
+
+    Examples:
+        >>> expand_range("shared-50-0..2")
+        ['shared-50-0', 'shared-50-1', 'shared-50-2']
     """
     found = _RANGE.fullmatch(name)
     if found is None:

@@ -68,6 +68,11 @@ def draw_orders(config: ExperimentConfig) -> list[list[str]]:
 
     Raises:
         InputError: If there are not as many, or too many for all of them.
+
+    Examples:
+        >>> from cl_graft.experiments.config import make_config
+        >>> draw_orders(make_config({"stream": {"tasks": ["topic", "sentiment"]}}))
+        [['topic', 'sentiment']]
     """
     tasks = config.stream.tasks
     there_are = math.factorial(len(tasks))
@@ -95,6 +100,13 @@ def expand_sweep(config: ExperimentConfig) -> list[SingleComparison]:
 
     Raises:
         InputError: If there are not as many orders, or a value of the sweep cannot be used.
+
+    Examples:
+        >>> from cl_graft.experiments.config import make_config
+        >>> sweep = {"strategies": ["grafting"], "sweep": {"grafting.density": [0.001, 0.01]}}
+        >>> config = make_config({"stream": {"tasks": ["topic"]}, "comparison": sweep})
+        >>> [one.name for one in expand_sweep(config)]
+        ['density=0.001', 'density=0.01']
     """
     orders = (
         list(enumerate(draw_orders(config)))

@@ -119,6 +119,10 @@ def best(scores: Sequence[float | None]) -> int:
 
     Raises:
         ValueError: If there is none.
+
+    Examples:
+        >>> best([0.5, None, 0.75, 0.75])
+        2
     """
     known = [-math.inf if score is None else score for score in scores]
     if all(score is None for score in scores):

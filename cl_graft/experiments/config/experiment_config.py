@@ -71,7 +71,13 @@ _SET_BY_RUNS = {
 
 @settings_class
 class ExperimentConfig:
-    """The config of an experiment: tasks, model, training, comparison and output."""
+    """The config of an experiment: tasks, model, training, comparison and output.
+
+    Examples:
+        >>> config = make_config({"stream": {"tasks": ["topic"]}, "grafting": {"density": 0.001}})
+        >>> config.grafting.density
+        0.001
+    """
 
     stream: StreamSettings = Field(description="The tasks to learn, and the rows of each.")
     model: ModelSettings = Field(
@@ -265,6 +271,10 @@ def make_config(config: ExperimentConfig | Mapping[str, Any] | Path | str) -> Ex
 
     Raises:
         InputError: As `config_from` and `load_config` do.
+
+    Examples:
+        >>> make_config({"stream": {"tasks": ["topic"]}}).model.name
+        'minilm'
     """
     if isinstance(config, ExperimentConfig):
         return config

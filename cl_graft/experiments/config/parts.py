@@ -344,7 +344,12 @@ _FIXED = {
 
 
 def sweepable() -> list[str]:
-    """Return the settings that a sweep may change, by dotted name."""
+    """Return the settings that a sweep may change, by dotted name.
+
+    Examples:
+        >>> "grafting.density" in sweepable()
+        True
+    """
     return [
         f"{part}.{name}"
         for part, cls in PARTS.items()
@@ -361,6 +366,10 @@ def seeds_from(text: str) -> list[int]:
     Raises:
         ValueError: If a part is no number and no range, or a range runs backwards or is longer than
             10,000.
+
+    Examples:
+        >>> seeds_from("0-2,5")
+        [0, 1, 2, 5]
     """
     seeds: list[int] = []
     for part in (part.strip() for part in text.split(",")):

@@ -19,7 +19,12 @@ __all__ = ["StreamSettings", "TaskSettings", "refuse_doubles", "split_at_commas"
 
 @settings_class
 class TaskSettings:
-    """Columns, labels and metric of one task, where its preset (or the default) does not fit."""
+    """Columns, labels and metric of one task, where its preset (or the default) does not fit.
+
+    Examples:
+        >>> TaskSettings(text="body", label="stars").label
+        'stars'
+    """
 
     text: str | None = Field(default=None, description="Column of the first text.")
     text_pair: str | None = Field(default=None, description="Column of the second text.")
@@ -99,7 +104,12 @@ class TaskSettings:
 
 @settings_class
 class StreamSettings:
-    """The tasks to learn, and the rows of each."""
+    """The tasks to learn, and the rows of each.
+
+    Examples:
+        >>> StreamSettings(tasks="topic,sentiment", shots=16).tasks
+        ['topic', 'sentiment']
+    """
 
     name: str | None = Field(
         default=None,
@@ -247,7 +257,12 @@ class StreamSettings:
 
 
 def split_at_commas(value: Any) -> Any:
-    """Return the parts of a text between its commas; anything else as it is."""
+    """Return the parts of a text between its commas; anything else as it is.
+
+    Examples:
+        >>> split_at_commas("topic, sentiment")
+        ['topic', 'sentiment']
+    """
     if isinstance(value, str):
         return [part.strip() for part in value.split(",") if part.strip()]
     return value
@@ -258,6 +273,10 @@ def refuse_doubles(value: list[Any]) -> list[Any]:
 
     Raises:
         ValueError: If something does.
+
+    Examples:
+        >>> refuse_doubles(["topic", "sentiment"])
+        ['topic', 'sentiment']
     """
     doubled = sorted({str(item) for item in value if value.count(item) > 1})
     if doubled:
