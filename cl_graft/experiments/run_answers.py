@@ -1,4 +1,4 @@
-"""Collecting some generated answers of a run, after each task."""
+"""Collecting some answers of a run that are texts, after each task."""
 
 from __future__ import annotations
 
@@ -32,9 +32,10 @@ def collect_answers(
         if compare is None:
             continue
         outputs, targets = scores.predictions(number)
+        rows = len(tasks[number].task.test)
         kept = before[name].shown if learned < last and name in before else ()
         shown: list[ShownAnswer] = []
-        for place, (text, said, right) in enumerate(compare(outputs[:_ROWS], targets[:_ROWS])):
+        for place, (text, said, right) in enumerate(compare(outputs, targets, most=_ROWS)):
             first = kept[place].learned if place < len(kept) else None
             now = shorten(said)
             shown.append(
@@ -46,5 +47,5 @@ def collect_answers(
                 )
             )
         same = scores.logit_hash(last, learned) == scores.logit_hash(learned, learned)
-        found[name] = TaskAnswers(len(targets), same, tuple(shown))
+        found[name] = TaskAnswers(rows, same, tuple(shown))
     return found

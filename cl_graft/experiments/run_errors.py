@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from torch import Tensor
 
 from cl_graft.data.encoded_task import EncodedTask
+from cl_graft.kinds.text_task import TextTask
+from cl_graft.metrics.span_scores import count_spans
 from cl_graft.results.task_errors import Counts, TaskErrors, WrongRow
 from cl_graft.strategies.stream_scores import StreamScores
 
@@ -20,38 +23,59 @@ _ROWS = 10
 def collect_errors(
     tasks: Sequence[EncodedTask], scores: StreamScores, before: Mapping[str, TaskErrors]
 ) -> dict[str, TaskErrors]:
-    """Return right and answered classes of each task of classification that is learned.
+    """Return right and answered classes of each task of classification or tagging that is learned.
 
     Args:
         tasks: The tasks of the stream, in its order.
         scores: Predictions of their test rows.
         before: What was returned after the task before, whence the counts of earlier days come.
+
+    Returns:
+        Errors by task; those of intents beside tags by the task's name with " (intents)" behind it.
     """
     found: dict[str, TaskErrors] = {}
     last = len(scores.order) - 1
     for learned, number in enumerate(scores.order):
-        encoded = tasks[number]
-        if encoded.task.kind != "classification":
+        task = tasks[number].task
+        if task.kind not in ("classification", "tagging"):
             continue
-        name, labels = encoded.task.name, encoded.task.label_names
         outputs, targets = scores.predictions(number)
-        probabilities = outputs.double().softmax(dim=1)
-        confidence, answers = probabilities.max(dim=1)
-        answers = answers.clamp(max=len(labels))  # the classes of other tasks are one
-        counts = _count(targets, answers)
-        earlier = before[name].learned if name in before else None
-        found[name] = TaskErrors(
-            labels=labels,
-            learned=counts if learned == last else earlier,
-            end=counts,
-            wrong=_find_wrong(encoded.rows["test"], targets, answers, confidence),
-        )
+        if task.kind == "tagging":
+            own = _count_tags(task, outputs, targets)
+        else:
+            own = {task.name: _count_rows(task.label_names, outputs, targets, tasks[number].rows)}
+        for name, errors in own.items():
+            earlier = before[name].learned if name in before else None
+            found[name] = replace(errors, learned=errors.end if learned == last else earlier)
     return found
 
 
-def _count(targets: Tensor, answers: Tensor) -> Counts:
-    pairs = Counter(zip(targets.tolist(), answers.tolist(), strict=True))
-    return tuple((*pair, rows) for pair, rows in sorted(pairs.items()))
+def _count_rows(
+    labels: tuple[str, ...], outputs: Tensor, targets: Tensor, rows: Mapping[str, Tensor]
+) -> TaskErrors:
+    confidence, answers = outputs.double().softmax(dim=1).max(dim=1)
+    answers = answers.clamp(max=len(labels))  # the classes of other tasks are one
+    counts = Counter(zip(targets.tolist(), answers.tolist(), strict=True))
+    wrong = _find_wrong(rows["test"], targets, answers, confidence)
+    return TaskErrors(labels, None, _sort(counts), wrong)
+
+
+def _count_tags(task: TextTask, outputs: Tensor, targets: Tensor) -> dict[str, TaskErrors]:
+    """Count the spans of a tagging task, and the rows by their intents."""
+    tags = len(task.label_names)
+    types = tuple(name.removeprefix("B-") for name in task.label_names[1::2])
+    found: dict[str, TaskErrors] = {}
+    if spans := count_spans(outputs[..., :tags], targets, types=len(types)):
+        found[task.name] = TaskErrors((*types, "no span"), None, _sort(spans), counted="spans")
+    if task.intent_names:
+        answers = outputs[:, 0, tags:].argmax(-1).clamp(max=len(task.intent_names)).tolist()
+        pairs = Counter(zip((targets[:, 0] - tags).tolist(), answers, strict=True))
+        found[f"{task.name} (intents)"] = TaskErrors(task.intent_names, None, _sort(pairs))
+    return found
+
+
+def _sort(counts: Counter[tuple[int, int]]) -> Counts:
+    return tuple((*pair, number) for pair, number in sorted(counts.items()))
 
 
 def _find_wrong(

@@ -243,15 +243,25 @@ class _AnswerScorer:
     windows: tuple[tuple[int, tuple[Any, ...]], ...]
     longest: int
 
-    def __call__(self, outputs: Tensor, targets: Tensor) -> float:
-        """Return the score; `targets`, (m, 3), name the windows."""
+    def compare(
+        self, outputs: Tensor, targets: Tensor, *, most: int | None = None
+    ) -> list[tuple[str, str, tuple[str, ...]]]:
+        """Return question, answer and right answers of each row, or of the `most` first ones.
+
+        `targets`, (m, 3), name the windows.
+        """
         own = [self.windows[number] for number in targets[:, 2].tolist()]
         found = _choose_spans(outputs, own, self.longest)
-        texts, right = [], []
-        for number in dict.fromkeys(number for number, _ in own):
-            row, (start, stop) = self.passages[number], found.get(number, (0, 0))
-            texts.append(_cut(row.text_pair, start, stop))
-            right.append([text for text, _ in row.answers])
+        rows = []
+        for number in sorted({number for number, _ in own})[:most]:
+            row = self.passages[number]
+            said = _cut(row.text_pair, *found.get(number, (0, 0)))
+            rows.append((row.text, said, tuple(text for text, _ in row.answers)))
+        return rows
+
+    def __call__(self, outputs: Tensor, targets: Tensor) -> float:
+        """Return the score; arguments as for `compare`."""
+        _, texts, right = zip(*self.compare(outputs, targets), strict=True)
         return METRICS.find(self.name).compute(texts, right)
 
 

@@ -331,10 +331,12 @@ class _TextScorer:
         """Return the answers that decoded outputs, (n, 2G), hold."""
         return [read_text(ids, self.tokenizer, self.stop) for ids in split_generated(outputs)]
 
-    def compare(self, outputs: Tensor, targets: Tensor) -> list[tuple[str, str, tuple[str, ...]]]:
-        """Return the input, the decoded answer and the right answers of each row."""
-        own = [self.rows[number] for number in targets[:, -1].tolist()]
-        answers = self.read(outputs)
+    def compare(
+        self, outputs: Tensor, targets: Tensor, *, most: int | None = None
+    ) -> list[tuple[str, str, tuple[str, ...]]]:
+        """Return input, decoded answer and right answers of each row, or the `most` first ones."""
+        own = [self.rows[number] for number in targets[:most, -1].tolist()]
+        answers = self.read(outputs[:most])
         return [(row.text, said, row.targets) for row, said in zip(own, answers, strict=True)]
 
     def __call__(self, outputs: Tensor, targets: Tensor) -> float:

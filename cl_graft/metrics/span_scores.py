@@ -17,7 +17,7 @@ from torch import Tensor
 
 from cl_graft.metrics.task_score import register_metric
 
-__all__ = ["list_tags", "write_tag"]
+__all__ = ["count_spans", "list_tags", "write_tag"]
 
 
 def write_tag(number: int) -> str:
@@ -44,16 +44,46 @@ def list_tags(types: Iterable[str]) -> tuple[str, ...]:
 def _span_f1(logits: Tensor, labels: Tensor, classes: int) -> float:
     from seqeval.metrics import f1_score
 
-    _check_shape(logits)
-    right, predicted = [], []
-    for row, targets in zip(logits[:, 1:].argmax(-1), labels[:, 1:], strict=True):
-        tagged = targets >= 0
-        right.append([write_tag(number) for number in targets[tagged].tolist()])
-        predicted.append([write_tag(number) for number in row[tagged].tolist()])
+    pairs = _read_tags(logits, labels)
+    right, predicted = [own for own, _ in pairs], [own for _, own in pairs]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of numpy's, about a mean of no types
         found: Any = f1_score(right, predicted, zero_division=0)  # pyright: ignore[reportArgumentType]
     return float(found)
+
+
+def count_spans(logits: Tensor, labels: Tensor, *, types: int) -> Counter[tuple[int, int]]:
+    """Count spans by their right type and the type that is answered.
+
+    Args:
+        logits: Logits of tags, (n, L, K).
+        labels: Numbers of the right tags, (n, L), negative where there is none.
+        types: Number of span types.
+
+    Returns:
+        Spans by both numbers. A span of other bounds is another span: `types` stands for the type
+        of one that is not there.
+    """
+    from seqeval.metrics.sequence_labeling import get_entities
+
+    counts: Counter[tuple[int, int]] = Counter()
+    for tags in _read_tags(logits, labels):
+        right, answered = (
+            {(first, last): int(name) for name, first, last in get_entities(own)} for own in tags
+        )
+        for bounds in right | answered:
+            counts[right.get(bounds, types), answered.get(bounds, types)] += 1
+    return counts
+
+
+def _read_tags(logits: Tensor, labels: Tensor) -> list[tuple[list[str], list[str]]]:
+    """Return the right and the answered tags of each row's words."""
+    _check_shape(logits)
+    found = []
+    for row, targets in zip(logits[:, 1:].argmax(-1), labels[:, 1:], strict=True):
+        tagged = targets >= 0
+        found.append(tuple([write_tag(n) for n in own[tagged].tolist()] for own in (targets, row)))
+    return found
 
 
 @register_metric("intent_accuracy", kind="tagging")

@@ -1,4 +1,4 @@
-"""Generated answers in a report: how many are right, and what changed since they were learned.
+"""Answers that are texts in a report: how many are right, and what changed since they were learned.
 
 The texts themselves are rows of the data, so a page has them only where it was asked for them.
 """
@@ -20,7 +20,8 @@ _MOST_TABLES = 24
 def answers_text(data: ReportData, *, with_text: bool) -> str:
     """Return the paragraph before the tables."""
     said = (
-        "Answers to the first test rows of each task that is answered with text, in the first run "
+        "Answers to the first test rows of each task that is answered with text, written or taken "
+        "from a passage, in the first run "
         "of each strategy, on the day the task was learned and after the last task. An answer is "
         "right here if it is one of the right ones, letter for letter."
     )
@@ -55,7 +56,7 @@ def _counts(data: ReportData) -> Table:
     ]
     head = ("strategy", "task", "right when learned", "right at the end", "changed since")
     return Table(
-        "Generated answers to the first test rows",
+        "Answers to the first test rows",
         (*head, "test rows with the same bits"),
         tuple(rows),
     )

@@ -53,8 +53,9 @@ class ErrorDetails:
 def errors_text(data: ReportData, shown: Sequence[ErrorDetails]) -> str:
     """Return the paragraph before the tables."""
     text = (
-        "Wrong answers to the test rows of each task of classification, in the first run of each "
-        "strategy, on the day the task was learned and after the last task."
+        "Wrong answers to the test rows of each task of classification, and wrong spans of each "
+        "tagging task, in the first run of each strategy, on the day the task was learned and "
+        "after the last task."
     )
     if len(shown) < len(data.errors):
         text += (
@@ -71,9 +72,9 @@ def error_table(data: ReportData) -> Table:
         for strategy, tasks in data.errors.items()
         for task, found in tasks.items()
     ]
-    head = ("strategy", "task", "wrong when learned", "wrong at the end", "test rows")
+    head = ("strategy", "task", "wrong when learned", "wrong at the end", "of")
     return Table(
-        "Wrong rows of each task",
+        "Wrong rows and spans of each task",
         (*head, "most confused at the end", "lowest F1 at the end"),
         tuple(rows),
     )
@@ -113,17 +114,17 @@ def _summary_row(strategy: str, task: str, found: TaskErrors) -> tuple[Cell, ...
     if wrong:
         right, answer, _, count = confused_pairs(found)[0]
         confused = f"{found.name(right)} as {found.name(answer)}: {count}"
-    scores = score_classes(found.end, classes=len(found.labels))
+    scores = score_classes(found.end, classes=found.classes)
     known = [(one.f1, place) for place, one in enumerate(scores) if one.rows and one.f1 is not None]
-    worst, place = min(known)
+    worst, place = min(known, default=(None, 0))
     return (
         Cell(strategy),
         Cell(task),
         Cell("–") if learned is None else Cell(f"{learned:,}", learned),
         Cell(f"{wrong:,}", wrong),
-        Cell(f"{rows:,}", rows),
+        Cell(f"{rows:,} {found.counted}", rows),
         Cell(confused),
-        Cell(f"{found.name(place)}: {points(worst)}", worst),
+        Cell("–" if worst is None else f"{found.name(place)}: {points(worst)}", worst),
     )
 
 
@@ -159,7 +160,7 @@ def _matrix(strategy: str, task: str, found: TaskErrors) -> Table:
         for right in range(size)
         if totals[right]
     )
-    caption = f"{task}, {strategy}: test rows by their label (rows) and answer (columns)"
+    caption = f"{task}, {strategy}: test {found.counted} by label (rows) and answer (columns)"
     if learned != end:
         caption += "; with an arrow, when the task was learned → at the end"
     head = ("label", *map(found.name, columns))
@@ -178,7 +179,7 @@ def _pairs(strategy: str, task: str, found: TaskErrors) -> Table:
         for right, answer, then, now in confused_pairs(found)[:_PAIRS]
     )
     caption = f"{task}, {strategy}: the labels that are confused most, of {len(found.labels)}"
-    head = ("label", "answer", "rows when learned", "rows at the end")
+    head = ("label", "answer", f"{found.counted} when learned", f"{found.counted} at the end")
     return Table(caption, head, rows, strategy=strategy)
 
 
@@ -186,9 +187,9 @@ def _labels(strategy: str, tasks: Mapping[str, TaskErrors]) -> Table:
     """Score each label of each task."""
     rows: list[tuple[Cell, ...]] = []
     for task, found in tasks.items():
-        size = len(found.labels)
+        size, learned = found.classes, found.learned
         now = score_classes(found.end, classes=size)
-        then = None if found.learned is None else score_classes(found.learned, classes=size)
+        then = None if learned is None else score_classes(learned, classes=size)
         for place, own in enumerate(now):
             if own.rows:
                 before = None if then is None else then[place].f1
@@ -196,11 +197,11 @@ def _labels(strategy: str, tasks: Mapping[str, TaskErrors]) -> Table:
                     (
                         Cell(found.name(place)),
                         Cell(task),
-                        Cell(f"{own.rows:,}", own.rows),
+                        Cell(f"{own.rows:,} {found.counted}", own.rows),
                         *map(_points, (own.precision, own.recall, own.f1, before)),
                     )
                 )
-    head = ("label", "task", "test rows", "precision", "recall", "F1", "F1 when learned")
+    head = ("label", "task", "test rows or spans", "precision", "recall", "F1", "F1 when learned")
     caption = f"{strategy}: precision, recall and F1 of each label at the end, in %"
     return Table(caption, head, tuple(rows), strategy=strategy)
 

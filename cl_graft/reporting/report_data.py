@@ -40,7 +40,7 @@ class ReportData:
         anatomies: Anatomies of regions by strategy and task, from the first run of each strategy
             that has a bank.
         commands: Command lines that started the runs, each once.
-        answers: Generated answers by strategy and task, from the first run of each strategy.
+        answers: Answers that are texts by strategy and task, from the first run of each strategy.
         errors: Right and wrong answers by strategy and task, from the first run of each strategy
             that keeps them.
         curves: Losses and dev scores by strategy and task, from the same runs.

@@ -249,7 +249,7 @@ def _errors(data: ReportData, *, read_rows: ReadRows | None) -> Section | None:
 def _answers(data: ReportData, *, with_text: bool) -> Section | None:
     made = answer_tables(data, with_text=with_text)
     text = answers_text(data, with_text=with_text)
-    return Section("answers", "Generated answers", (text,), made) if made else None
+    return Section("answers", "Answers in words", (text,), made) if made else None
 
 
 def _calibration(data: ReportData) -> Section | None:

@@ -1,4 +1,4 @@
-"""Some generated answers of a run beside the right ones, as its file `answers.json` holds them."""
+"""Some answers of a run that are texts, as its file `answers.json` holds them."""
 
 from __future__ import annotations
 

@@ -1,13 +1,14 @@
 """The errors of a run on the test rows of its tasks, as its file `errors.json` holds them.
 
-It holds counts, numbers of rows and names of labels, and no text of a row.
+Classes are those of rows, or the types of spans in them. It holds counts, numbers of rows and names
+of labels, and no text of a row.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import Field
 
@@ -28,7 +29,7 @@ __all__ = [
 _Number = Annotated[int, Field(ge=0, lt=2**63)]
 
 Counts = tuple[tuple[_Number, _Number, _Number], ...]
-"""Right class, answered class, and number of rows, for each pair that there is, in their order."""
+"""Right class, answered class, and number of rows or spans, for each pair that there is, sorted."""
 
 
 @dataclass(frozen=True)
@@ -67,13 +68,15 @@ class ClassScore:
 
 @dataclass(frozen=True)
 class TaskErrors:
-    """Right and answered classes of the test rows of a task.
+    """Right and answered classes of the test rows of a task, or of the spans in them.
 
     Attributes:
-        labels: Names of the classes; a class after the last is one of another task.
+        labels: Names of the classes; a class after the last is one of another task. The last class
+            of spans is that of a span that is not there.
         learned: Counts on the day the task was learned; None if they are not known.
         end: Counts after the latest task.
         wrong: Wrong rows after the latest task: the first ones by confidence.
+        counted: What is counted.
 
     Raises:
         ValueError: If no row is counted, or a right class has no name.
@@ -83,6 +86,7 @@ class TaskErrors:
     learned: Counts | None
     end: Counts
     wrong: tuple[WrongRow, ...] = ()
+    counted: Literal["rows", "spans"] = "rows"
 
     def __post_init__(self) -> None:
         """Check that the counts are of the task's own rows."""
@@ -93,13 +97,18 @@ class TaskErrors:
         if max(right) >= len(self.labels):
             raise ValueError(f"{len(self.labels)} labels, so none has the number {max(right)}")
 
+    @property
+    def classes(self) -> int:
+        """The number of classes that have scores."""
+        return len(self.labels) - (self.counted == "spans")
+
     def name(self, place: int) -> str:
         """Return the name of a class."""
         return self.labels[place] if place < len(self.labels) else "a label of another task"
 
 
 ERRORS = TaskFile("errors.json", TaskErrors)
-"""File of a run with tasks of classification."""
+"""File of a run with tasks of classification or tagging."""
 
 
 def count_wrong(counts: Counts) -> int:

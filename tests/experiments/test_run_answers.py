@@ -26,12 +26,15 @@ class Scores:
         return str(self.days[row])
 
 
-def compare(said: list[str], right: list[str]) -> list[tuple[str, str, list[str]]]:
+def compare(said: list[str], right: list[str], *, most: int) -> list[tuple[str, str, list[str]]]:
+    assert most == 10
     return [(f"input {word}", answer, [word]) for word, answer in zip(right, said, strict=True)]
 
 
 TASKS: Any = [
-    SimpleNamespace(task=SimpleNamespace(name=name), scorer=SimpleNamespace(compare=compare))
+    SimpleNamespace(
+        task=SimpleNamespace(name=name, test=RIGHT), scorer=SimpleNamespace(compare=compare)
+    )
     for name in ("a", "b")
 ]
 

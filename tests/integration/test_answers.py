@@ -28,6 +28,7 @@ from cl_graft.experiments.folders import run_folder
 from cl_graft.experiments.resume import resume_run
 from cl_graft.experiments.run import run as run_strategy
 from cl_graft.results.run_results import read_result
+from cl_graft.results.shown_answers import ANSWERS
 
 TASKS = ["places", "sentiment", "cheer"]
 LONG = " ".join(one["context"] for one in make_questions(6))
@@ -76,6 +77,21 @@ def test_answers_numbers_and_labels_are_learned_in_one_stream_and_nothing_is_for
     assert set(result.reliability or {}) <= {"sentiment"}
     rows = result.data["places"]["rows"]  # not windows
     assert (rows["train"], rows["test"]) == (8, 10)
+
+
+def test_a_run_keeps_answers_from_passages_beside_the_right_ones(run: Path, data: Path):
+    found = ANSWERS.read(run)
+    assert list(found) == ["places"]
+    own = found["places"]
+    assert (own.same, own.rows, len(own.shown)) == (True, 10, 10)
+    asked = [
+        (row.text, tuple(text for text, _ in row.answers), row.text_pair)
+        for row in load_task("places", data=data).test
+    ]
+    for one in own.shown:
+        assert one.now == one.learned
+        same = [passage for text, right, passage in asked if (text, right) == (one.text, one.right)]
+        assert any(one.now in passage for passage in same)
 
 
 def test_a_bank_of_answers_verifies_and_a_changed_bit_is_seen(run: Path, tmp_path: Path):

@@ -25,7 +25,9 @@ from cl_graft.experiments.folders import run_folder
 from cl_graft.experiments.resume import resume_run
 from cl_graft.experiments.run import run as run_strategy
 from cl_graft.models.task_server import TaskServer
+from cl_graft.reporting.page import make_report
 from cl_graft.results.run_results import read_result
+from cl_graft.results.task_errors import ERRORS
 
 TASKS = ["names", "sentiment", "plans"]
 ASKED = ["the book is by Lily", "they live near the small town", "nobody is outside"]
@@ -68,6 +70,26 @@ def test_tags_and_labels_are_learned_in_one_stream_and_nothing_is_forgotten(run:
     for hashes in result.logit_hashes.values():
         assert len(set(hashes.values())) == 1
     assert result.R[0][0] > 0
+
+
+def test_a_run_counts_wrong_spans_and_intents_and_a_report_shows_them(run: Path, tmp_path: Path):
+    found, result = ERRORS.read(run), read_result(run)
+    assert list(found) == ["names", "sentiment", "plans", "plans (intents)"]
+    for place, task in enumerate(TASKS):
+        own = found[task]
+        assert own.learned == own.end
+        if task == "sentiment":
+            continue
+        assert (own.labels, own.counted) == (("person", "place", "no span"), "spans")
+        right = sum(count for first, second, count in own.end if first == second)
+        there = sum(count for first, _, count in own.end if first < 2)
+        answered = sum(count for _, second, count in own.end if second < 2)
+        assert result.R[-1][place] == pytest.approx(2 * right / (there + answered))
+    assert found["plans (intents)"].labels == ("meet", "travel")
+    assert sum(count for *_, count in found["plans (intents)"].end) == 20
+    page = make_report([run], out=tmp_path / "report").page.read_text()
+    assert "test spans by label (rows) and answer (columns)" in page
+    assert "plans (intents)" in page
 
 
 def test_a_bank_of_tags_verifies_and_a_changed_bit_is_seen(run: Path, tmp_path: Path):

@@ -122,7 +122,7 @@ def test_a_report_shows_answers_where_it_is_asked_for_texts(case, tmp_path):
     assert all(one.learned == one.now for one in answers.shown)
     text = answers.shown[0].text
     page = make_report([case.run], out=tmp_path / "plain").page.read_text()
-    assert "Generated answers" in page
+    assert "Answers in words" in page
     assert "all of 6" in page
     assert text not in page
     page = make_report([case.run], out=tmp_path / "whole", with_text=True).page.read_text()

@@ -2,10 +2,11 @@
 
 import pytest
 import torch
-from seqeval.metrics import f1_score
+from seqeval.metrics import classification_report, f1_score
 
 from cl_graft.metrics import score, task_loss
-from cl_graft.metrics.span_scores import list_tags, write_tag
+from cl_graft.metrics.span_scores import count_spans, list_tags, write_tag
+from cl_graft.results.task_errors import score_classes
 
 TYPES = ("a", "b", "c")
 TAGS = len(list_tags(TYPES))
@@ -33,6 +34,15 @@ def test_the_span_f1_is_that_of_seqeval_on_names(seed: int):
     value = score(logits_of(found, TAGS), right, "span_f1")
     assert 0 < value < 1
     assert value == pytest.approx(f1_score(rows, own))
+    counted = count_spans(logits_of(found, TAGS), right, types=len(TYPES))
+    pairs = tuple((*pair, spans) for pair, spans in sorted(counted.items()))
+    report = classification_report(rows, own, output_dict=True)
+    for name, scores in zip(TYPES, score_classes(pairs, classes=len(TYPES)), strict=True):
+        expected = report[name]
+        assert scores.rows == expected["support"]
+        assert scores.precision == pytest.approx(expected["precision"])
+        assert scores.recall == pytest.approx(expected["recall"])
+        assert scores.f1 == pytest.approx(expected["f1-score"])
 
 
 def test_a_span_is_right_if_its_type_and_both_ends_are():
