@@ -146,7 +146,7 @@ def test_a_matrix_shows_what_changed_and_many_labels_are_pairs(compared):
     many = TaskErrors(labels, None, end)
     data.errors["naive"] = {"two": two, "many": many}
     row = next(row for row in error_table(data).rows if row[0].text == "naive")
-    assert [cell.text for cell in row[1:6]] == ["two", "0", "2", "5", "b as a: 1"]
+    assert [cell.text for cell in row[1:6]] == ["two", "0", "2", "5 rows", "b as a: 1"]
     details, _ = error_details(data, None)
     own = dict(next(one.tables for one in details if one.strategy == "naive"))
     (_, matrix), (_, pairs), _ = own.items()
@@ -154,3 +154,18 @@ def test_a_matrix_shows_what_changed_and_many_labels_are_pairs(compared):
     assert [cell.text for cell in matrix.rows[1]] == ["b", "0 → 1", "2 → 0", "0 → 1"]
     assert len(pairs.rows) == 15
     assert [cell.text for cell in pairs.rows[0]] == ["label 149", "label 0", "–", "150"]
+
+
+def test_a_span_that_is_not_there_is_confused_but_has_no_score(compared):
+    data = read_report_data([compared])
+    found = TaskErrors(("place", "no span"), None, ((0, 1, 2), (1, 0, 4)), counted="spans")
+    invented = TaskErrors(("place", "no span"), None, ((1, 0, 4),), counted="spans")
+    data.errors["naive"] = {"found": found, "invented": invented}
+    rows = [row for row in error_table(data).rows if row[0].text == "naive"]
+    assert [cell.text for cell in rows[0][3:]] == [
+        "6", "6 spans", "no span as place: 4", "place: 0.0",
+    ]  # fmt: skip
+    assert rows[1][-1].text == "–"
+    details, _ = error_details(data, None)
+    own = dict(next(one.tables for one in details if one.strategy == "naive"))
+    assert [row[0].text for row in own[max(own)].rows] == ["place"]
