@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -93,7 +93,9 @@ def estimate_time(
 ) -> TimeEstimate:
     """Measure a few steps of each task, and add up what the config's strategies will take.
 
-    Tuning and sweeps are not counted, nor are the first seconds in which a process starts.
+    Tuning and sweeps are not counted, nor are the first seconds in which a process starts. A step of
+    an adapter (LoRA, BitFit) is taken to last as long as one of a region, as both leave out the
+    gradients of the weights.
 
     Args:
         config: The settings.
@@ -158,7 +160,8 @@ def add_up(config: ExperimentConfig, tasks: list[TaskTimes]) -> TimeEstimate:
         needs_dense = method.trains == "nothing" or (
             method.trains == "region" and localizer.needs_dense_run
         )
-        spent = 0.0
+        early = is_asked_early(config, method)
+        spent = _answer(tasks) if early else 0.0  # before the first task is learned
         for place, task in enumerate(tasks):
             schedule = task.schedule
             looks = min(schedule.evaluations, schedule.steps) * task.dev * task.answer
@@ -172,13 +175,17 @@ def add_up(config: ExperimentConfig, tasks: list[TaskTimes]) -> TimeEstimate:
                     spent += schedule.steps * task.region_step + looks
             elif method.trains != "nothing":
                 times = {"task": 1, "tasks so far": place + 1, "all tasks": len(tasks)}
-                spent += times[method.rows] * schedule.steps * task.dense_step + looks
-            answered = tasks if is_asked_early(config, method) else tasks[: place + 1]
-            spent += sum(other.test * other.answer for other in answered)
+                step = task.region_step if method.trains == "its own" else task.dense_step
+                spent += times[method.rows] * schedule.steps * step + looks
+            spent += _answer(tasks if early else tasks[: place + 1])
         shared = shared or needs_dense
         seconds[name] = spent
     orders = math.factorial(len(tasks)) if asked.orders == "all" else asked.orders
     return TimeEstimate(seconds, len(asked.seeds) * orders, tuple(tasks))
+
+
+def _answer(tasks: Sequence[TaskTimes]) -> float:
+    return sum(task.test * task.answer for task in tasks)
 
 
 def _time_dense_step(task: LearnableTask, schedule: FineTuning, seed: int) -> float:
