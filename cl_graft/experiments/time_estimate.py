@@ -93,8 +93,8 @@ def estimate_time(
 ) -> TimeEstimate:
     """Measure a few steps of each task, and add up what the config's strategies will take.
 
-    Tuning and sweeps are not counted, nor are the first seconds in which a process starts. A step of
-    an adapter (LoRA, BitFit) is taken to last as long as one of a region, as both leave out the
+    Tuning and sweeps are not counted, nor are the first seconds in which a process starts. A step
+    of an adapter (LoRA, BitFit) is taken to last as long as one of a region, as both leave out the
     gradients of the weights.
 
     Args:
