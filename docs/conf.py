@@ -33,7 +33,7 @@ myst_heading_anchors = 3
 
 # Notebooks run anew, so that what a page shows is what the package does.
 nb_execution_mode = "force"
-nb_execution_in_temp = True
+nb_execution_in_temp = False
 nb_execution_raise_on_error = True
 nb_execution_timeout = 600
 nb_merge_streams = True

@@ -41,11 +41,3 @@ def test_a_notebook_is_small_and_names_no_path_of_a_machine(path):
     text = path.read_text(encoding="utf-8")
     assert len(text) < 500_000
     assert not re.search(r"(?<![\w.])/(root|work|tmp|home)/", text)
-
-
-@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
-def test_pages_that_a_notebook_links_to_exist(path):
-    cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
-    text = "".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "markdown")
-    for target in re.findall(r"\]\((?!https?:)([^)#]+)", text):
-        assert (path.parent / target).is_file(), target
