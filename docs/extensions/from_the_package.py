@@ -20,6 +20,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from command_help import commands, show_help
 from config_fields import fields_table
 from documented_modules import document_modules, pages_that_use, public_names
 from markdown_pieces import table, toctree, without_links_to_files
@@ -248,39 +249,6 @@ def prompts() -> str:
     return "\n\n".join(parts)
 
 
-def commands() -> str:
-    """The help of every command, as a terminal shows it."""
-    parts = []
-    for name, text in help_texts().items():
-        parts.append(f"## {name}\n\n```text\n{text}\n```")
-    return "\n\n".join(parts)
-
-
-def help_texts() -> dict[str, str]:
-    """Return the help of `cl-graft` and of each of its commands, 100 columns wide."""
-    import typer
-    from typer import rich_utils
-    from typer.testing import CliRunner
-
-    from cl_graft.cli import app
-
-    runner = CliRunner()
-    widths = rich_utils.MAX_WIDTH, rich_utils.FORCE_TERMINAL
-    rich_utils.MAX_WIDTH, rich_utils.FORCE_TERMINAL = 100, False
-    texts = {}
-    try:
-        group: Any = typer.main.get_command(app)
-        for command in ("", *group.commands):
-            arguments = [*command.split(), "--help"]
-            name = f"cl-graft {command}".strip()
-            outcome = runner.invoke(app, arguments, prog_name="cl-graft", catch_exceptions=False)
-            lines = (line.rstrip() for line in outcome.output.strip().splitlines())
-            texts[name] = re.sub(r"\x1b\[[0-9;]*m", "", "\n".join(lines))
-    finally:
-        rich_utils.MAX_WIDTH, rich_utils.FORCE_TERMINAL = widths
-    return texts
-
-
 def decisions() -> str:
     """Links to the decisions, by number."""
     files = sorted((ROOT / "docs" / "decisions").glob("*.md"))
@@ -371,7 +339,7 @@ def setup(app: Any) -> dict[str, object]:
 
     def read(app: Any, page: str, source: list[str]) -> None:
         del app, page
-        source[0] = document_modules(fill(source[0]))
+        source[0] = show_help(document_modules(fill(source[0])))
 
     def docstring(
         app: Any, what: str, name: str, thing: object, options: object, lines: list[str]

@@ -13,7 +13,11 @@ import pytest
 from docs.pages import DOCS, ROOT, name_of
 
 PAGES = [
-    DOCS / f"{name}.md" for name in ("reference/trust", "reference/file_format", "guides/data")
+    *(DOCS / "reference" / f"{name}.md" for name in ("trust", "file_format")),
+    *(
+        DOCS / "guides" / f"{name}.md"
+        for name in ("data", "malformed_data", "built_in_tasks", "prompts")
+    ),
 ]
 
 _PROMISE = re.compile(

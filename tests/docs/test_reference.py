@@ -22,6 +22,7 @@ def load_extension(name: str) -> ModuleType:
         del sys.path[0]
 
 
+commands = load_extension("command_help")
 extension = load_extension("from_the_package")
 ASKED = {
     name: page
@@ -75,12 +76,20 @@ def test_every_public_name_is_documented_on_the_api_page():
 
 
 def test_the_help_of_every_command_is_on_its_page():
-    texts = extension.help_texts()
+    texts = commands.help_texts()
     assert set(texts) >= {f"cl-graft {name}" for name in ("demo", "run", "compare", "add")}
     for name, text in texts.items():
         assert text.startswith(f"Usage: {name}")
         assert "\x1b" not in text
         assert max(map(len, text.splitlines())) <= 100
+
+
+def test_every_command_has_a_page_with_its_help():
+    pages = (DOCS / "reference" / "commands").glob("*.md")
+    asked = [commands.HELP.findall(page.read_text(encoding="utf-8")) for page in pages]
+    assert sorted(asked) == sorted([name] for name in set(commands.help_texts()) - {"cl-graft"})
+    shown = commands.show_help("# A\n\n<!-- help: cl-graft doctor -->\n")
+    assert shown.startswith("# A\n\n```text\nUsage: cl-graft doctor")
 
 
 def test_sizes_of_sets_in_docstrings_are_escaped_outside_of_code():

@@ -1,0 +1,59 @@
+"""Links of the README, of pages and of notebooks lead to files and headings that are there."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from docs.pages import DOCS, name_of, pages, prose
+from docs.test_reference import load_extension
+
+extension = load_extension("from_the_package")
+NOTEBOOKS = sorted((DOCS / "examples").glob("*.ipynb"))
+_LINK = re.compile(r"\]\((?!https?:|mailto:)([^)#\s]*)(?:#([^)\s]+))?\)")
+_CODE = re.compile(r"`[^`\n]*`")
+
+
+def text_of(page: Path) -> str:
+    """The text of a page or notebook without its code."""
+    if page.suffix == ".md":
+        return prose(page)
+    cells = json.loads(page.read_text(encoding="utf-8"))["cells"]
+    return "\n".join("".join(c["source"]) for c in cells if c["cell_type"] == "markdown")
+
+
+def slugs(text: str) -> set[str]:
+    """The anchors of the headings of a page, as MyST and GitHub make them."""
+    titles = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
+    words = (re.sub(r"[^\w\- ]", "", title.lower()) for title in titles)
+    return {word.strip().replace(" ", "-") for word in words}
+
+
+def has_heading(page: Path, anchor: str) -> bool:
+    text = text_of(page)
+    return anchor in slugs(text) or (
+        bool(extension.MARKER.search(text)) and anchor in slugs(extension.fill(text))
+    )
+
+
+def broken(page: Path) -> list[str]:
+    """The links of a page that lead to no file, or to no heading of the file."""
+    found = []
+    for target, anchor in _LINK.findall(_CODE.sub("``", text_of(page))):
+        file = (page.parent / target) if target else page
+        if not file.exists() or (anchor and not has_heading(file, anchor)):
+            found.append(f"{target}#{anchor}" if anchor else target)
+    return found
+
+
+@pytest.mark.parametrize("page", [*pages(), *NOTEBOOKS], ids=name_of)
+def test_links_lead_to_files_and_headings_that_are_there(page):
+    assert broken(page) == []
+
+
+def test_a_link_that_leads_nowhere_is_found(tmp_path):
+    page = tmp_path / "page.md"
+    page.write_text(
+        "# A title: here\n[a](#a-title-here) [b](no.md) [c](#c) `[d](e)` [f](http://g)\n"
+    )
+    assert broken(page) == ["no.md", "#c"]
