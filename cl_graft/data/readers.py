@@ -123,13 +123,15 @@ def read_rows(
     return replace(rows, positive=positive, kind=kind or "")
 
 
-def read_train_records(path: Path, *, reading: Reading | None = None) -> RecordFile:
+def read_train_records(path: Path) -> RecordFile:
     """Read the training records of a local file or folder as they stand there.
 
+    Records that cannot be read are left out.
+
     Raises:
-        InputError: If there are none, or they cannot be read.
+        InputError: If there are none that can be read.
     """
-    return _read_files(path, reading or Reading(), BadRows())["train"]
+    return _read_files(path, Reading(), BadRows("skip"))["train"]
 
 
 def has_rows(path: Path) -> bool:

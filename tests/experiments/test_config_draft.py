@@ -152,17 +152,28 @@ def test_a_few_rows_without_a_label_are_left_out_and_the_draft_says_so(tmp_path,
     config = tmp_path / "stream.yaml"
     config.write_text(draft.text)
     assert load_config(config).stream.on_bad_row == "skip"
-    for n in range(20, 40):
+    for n in range(20, 66):
         own[n][columns[1]] = ""
     write_csv(tmp_path / "mine" / "half.csv", own)
     with pytest.raises(InputError, match=r"half\.csv"):
         draft_config(tmp_path / "mine")
 
 
+def test_a_line_that_cannot_be_read_is_left_out_and_named(tmp_path):
+    lines = [
+        json.dumps({"text": f"row {number}", "label": f"a{number % 2}"}) for number in range(40)
+    ]
+    (tmp_path / "rows.jsonl").write_text("\n".join([*lines, "{broken"]))
+    draft = draft_config(tmp_path)
+    assert [task.skipped for task in draft.tasks] == [1]
+    assert "rows.jsonl:41: not valid JSON" in draft.text
+    assert "  on_bad_row: skip\n" in draft.text
+
+
 def test_rows_of_guessed_columns_that_cannot_be_used_are_named(tmp_path):
     texts = [f"the {word} is {number}" for number in range(40) for word in ("tap", "sea")]
     own = [{"said": text, "queue": f"a{n % 2}"} for n, text in enumerate(texts)]
-    for row in own[:8]:
+    for row in own[:44]:
         row["said"] = ""
     write_csv(tmp_path / "odd.csv", own)
     with pytest.raises(InputError, match=r"odd\.csv:2: column 'said' is empty"):

@@ -37,7 +37,7 @@ _FRAME = 4
 _WRITER = "smollm2"
 """Model of tasks that are answered with text."""
 _SHOWN = 8
-_BAD_SHARE = 0.05
+_BAD_SHARE = 0.5
 """Largest share of a task's rows that a draft leaves out."""
 _SHOWN_DEFAULTS = {
     "fine_tuning": ("steps", "batch_size"),
@@ -169,7 +169,7 @@ def _find(name: str, path: Path, data: Path) -> FoundTask:
 def _load(name: str, data: Path, file: RecordFile) -> tuple[TextTask, bool]:
     """Load a task, and tell whether its columns, or that it is a regression, had to be guessed.
 
-    Where all rows cannot be used, some are left out, at most one in twenty.
+    Where all rows cannot be used, some are left out, at most half of them.
     """
     guess = _guess(file)
     tries: list[dict[str, Any]] = [{}]
