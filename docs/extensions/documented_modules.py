@@ -7,15 +7,17 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from importlib import import_module
 from pathlib import Path
 
 from markdown_pieces import table
 
-__all__ = ["MODULES", "document_modules", "pages_that_use", "public_names"]
+__all__ = ["MODULES", "document_modules", "list_pages", "pages_that_use", "public_names"]
 
 DOCS = Path(__file__).parents[1]
 _MODULE = re.compile(r"^<!-- module: (cl_graft[\w.]*) -->$", re.MULTILINE)
+_PAGES = re.compile(r"^<!-- pages in ([\w/]+) -->$", re.MULTILINE)
 _PYTHON = re.compile(r"^ *```python\n(.*?)^ *```$", re.MULTILINE | re.DOTALL)
 
 MODULES: Mapping[str, tuple[str, ...]] = {
@@ -35,6 +37,24 @@ def document_modules(text: str) -> str:
         ),
         text,
     )
+
+
+def list_pages(text: str) -> str:
+    """Put a table of pages and their names in the place of a line `<!-- pages in FOLDER -->`."""
+    return _PAGES.sub(lambda found: _table_of_pages(f"reference/{found[1]}"), text)
+
+
+def _table_of_pages(folder: str) -> str:
+    rows = (
+        (f"[{_title(page)}](/{page}.md)", ", ".join(f"`{name}`" for name in _public(modules)))
+        for page, modules in MODULES.items()
+        if page.startswith(f"{folder}/") and modules
+    )
+    return table(("page", "names"), rows)
+
+
+def _public(modules: Iterable[str]) -> list[str]:
+    return [name for module in modules for name in import_module(module).__all__]
 
 
 def public_names() -> str:

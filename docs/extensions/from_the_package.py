@@ -22,7 +22,7 @@ from typing import Any
 
 from command_help import commands, show_help
 from config_fields import fields_table
-from documented_modules import document_modules, pages_that_use, public_names
+from documented_modules import document_modules, list_pages, pages_that_use, public_names
 from markdown_pieces import table, toctree, without_links_to_files
 
 ROOT = Path(__file__).parents[2]
@@ -339,7 +339,7 @@ def setup(app: Any) -> dict[str, object]:
 
     def read(app: Any, page: str, source: list[str]) -> None:
         del app, page
-        source[0] = show_help(document_modules(fill(source[0])))
+        source[0] = show_help(list_pages(document_modules(fill(source[0]))))
 
     def docstring(
         app: Any, what: str, name: str, thing: object, options: object, lines: list[str]

@@ -75,6 +75,18 @@ def test_every_public_name_is_documented_on_the_api_page():
     assert set(cl_graft.__all__) <= documented
 
 
+def test_the_page_of_a_topic_lists_its_pages_and_all_their_names():
+    documented = load_extension("documented_modules")
+    for index in (DOCS / "reference" / "api").glob("*/index.md"):
+        listed = documented.list_pages(index.read_text(encoding="utf-8"))
+        for page in index.parent.glob("*.md"):
+            if page != index:
+                assert f"(/reference/api/{index.parent.name}/{page.stem}.md)" in listed
+                modules = documented.MODULES[page.relative_to(DOCS).with_suffix("").as_posix()]
+                names = [n for module in modules for n in importlib.import_module(module).__all__]
+                assert all(f"`{name}`" in listed for name in names)
+
+
 def test_the_help_of_every_command_is_on_its_page():
     texts = commands.help_texts()
     assert set(texts) >= {f"cl-graft {name}" for name in ("demo", "run", "compare", "add")}
