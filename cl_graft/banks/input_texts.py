@@ -94,6 +94,10 @@ def name_texts(
 
     Raises:
         InputError: If no task is named, or some texts have a second one and others none.
+
+    Examples:
+        >>> name_texts(["Fine food."], task="sentiment")[0].text
+        'Fine food.'
     """
     if pairs and len(pairs) != len(texts):
         raise InputError(f"{len(texts)} texts and {len(pairs)} second texts do not pair up")
@@ -143,7 +147,7 @@ def parse_texts(
     task: str | None = None,
     columns: Columns | None = None,
 ) -> list[InputText]:
-    """Read texts from a stream without a file name.
+    r"""Read texts from a stream without a file name.
 
     Args:
         data: All of it, UTF-8.
@@ -154,6 +158,11 @@ def parse_texts(
 
     Raises:
         InputError: As `read_texts`, or if the kind is unknown.
+
+    Examples:
+        >>> found = parse_texts(b"text,task\nFine food.,sentiment\n", "csv")
+        >>> found[0].text, found[0].task
+        ('Fine food.', 'sentiment')
     """
     if kind not in KINDS:
         raise InputError(f"unknown format {kind!r} of {place}: expected one of {', '.join(KINDS)}")

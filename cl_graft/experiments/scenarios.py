@@ -27,6 +27,15 @@ def fit_scenario(tasks: Sequence[TextTask], stream: StreamSettings) -> tuple[Tex
 
     Raises:
         InputError: If the tasks do not fit the scenario.
+
+    Examples:
+        >>> from cl_graft.data import load_task
+        >>> from cl_graft.experiments.config.stream_settings import StreamSettings
+        >>> tasks = [load_task(f"shared-0-{n}", shots=4, max_test=4) for n in range(2)]
+        >>> settings = StreamSettings(tasks=["shared-0-0", "shared-0-1"], scenario="class")
+        >>> first, second = fit_scenario(tasks, settings)
+        >>> first.label_names[1:3]
+        ('shared-0-0 second', 'shared-0-1 first')
     """
     for task in tasks if stream.scenario != "task" else ():
         if task.kind != "classification":

@@ -377,14 +377,6 @@ def find_entry(bank: GraftBank, task: str | int) -> int:
 
     Raises:
         InputError: If there is none.
-
-    Examples:
-        >>> layout = Layout.of({"weight": torch.zeros(4)})
-        >>> none = Graft(Region.of(layout, []), torch.ones(0))
-        >>> bank = GraftBank(layout, BaseIdentity("0" * 64, "a model", "float32"))
-        >>> bank = bank.append(Entry("topic", 0, none, none.region))
-        >>> find_entry(bank, "topic"), find_entry(bank, "0")
-        (0, 0)
     """
     if isinstance(task, int):
         if not 0 <= task < len(bank):
@@ -401,15 +393,5 @@ def find_entry(bank: GraftBank, task: str | int) -> int:
 
 
 def find_entries(bank: GraftBank, task: str) -> list[int]:
-    """Return the positions of all entries of a task's name.
-
-    Examples:
-        >>> layout = Layout.of({"weight": torch.zeros(4)})
-        >>> none = Graft(Region.of(layout, []), torch.ones(0))
-        >>> bank = GraftBank(layout, BaseIdentity("0" * 64, "a model", "float32"))
-        >>> for label, task in enumerate(("topic", "urgency", "topic")):
-        ...     bank = bank.append(Entry(task, label, none, none.region))
-        >>> find_entries(bank, "topic"), find_entry(bank, "topic")
-        ([0, 2], 2)
-    """
+    """Return the positions of all entries of a task's name."""
     return [position for position, entry in enumerate(bank.entries) if entry.task == task]

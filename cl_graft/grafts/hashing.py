@@ -84,6 +84,14 @@ def model_sha256(model: nn.Module, *, exclude: Iterable[str] = ("heads",)) -> st
     Args:
         model: The model.
         exclude: Module paths of the heads; empty stands for the model itself.
+
+    Examples:
+        >>> model = nn.Linear(2, 1)
+        >>> before = model_sha256(model)
+        >>> with torch.no_grad():
+        ...     _ = model.bias.add_(1)
+        >>> model_sha256(model) == before
+        False
     """
     prefixes = tuple(f"{prefix}." if prefix else "" for prefix in exclude)
     tensors = tensors_by_name(model)

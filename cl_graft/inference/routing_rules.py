@@ -112,6 +112,17 @@ def nearest_prototype(features: Tensor, known: ClassStatistics) -> Tensor:
 
     Returns:
         Numbers of tasks, int64 of shape (n,).
+
+    Examples:
+        >>> known = ClassStatistics(
+        ...     tasks=torch.tensor([0, 1]),
+        ...     classes=torch.tensor([0, 0]),
+        ...     counts=torch.tensor([9, 9]),
+        ...     means=torch.tensor([[1.0, 0.0], [0.0, 1.0]]),
+        ...     scatter=None,
+        ... )
+        >>> nearest_prototype(torch.tensor([[0.1, 2.0]]), known)
+        tensor([1])
     """
     means = torch.nn.functional.normalize(known.means.double(), dim=1)
     nearness = features.detach().cpu().double() @ means.T
@@ -137,6 +148,17 @@ def discriminant(features: Tensor, known: ClassStatistics, *, shrinkage: float) 
 
     Raises:
         ValueError: If the scatter was not kept, or `shrinkage` is outside its range.
+
+    Examples:
+        >>> known = ClassStatistics(
+        ...     tasks=torch.tensor([0, 1]),
+        ...     classes=torch.tensor([0, 0]),
+        ...     counts=torch.tensor([9, 9]),
+        ...     means=torch.tensor([[1.0, 0.0], [0.0, 1.0]]),
+        ...     scatter=torch.eye(2),
+        ... )
+        >>> discriminant(torch.tensor([[0.1, 2.0]]), known, shrinkage=0.1)
+        tensor([1])
     """
     if known.scatter is None:
         raise ValueError("a discriminant needs the scatter of the classes, which was not kept")

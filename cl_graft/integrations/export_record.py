@@ -58,7 +58,12 @@ class WrittenGraft:
 
 
 def format_counts(counts: Mapping[str, int]) -> str:
-    """Write numbers of coordinates in words, as ``"LayerNorm.bias 12, word embeddings 1,024"``."""
+    """Write numbers of coordinates in words, as ``"LayerNorm.bias 12, word embeddings 1,024"``.
+
+    Examples:
+        >>> format_counts({"LayerNorm.bias": 12, "word embeddings": 1024})
+        'LayerNorm.bias 12, word embeddings 1,024'
+    """
     return ", ".join(f"{kind} {count:,}" for kind, count in counts.items())
 
 

@@ -288,6 +288,10 @@ def find_kind(metadata: Mapping[str, object]) -> Kind:
 
     Raises:
         InputError: If no such kind is registered.
+
+    Examples:
+        >>> find_kind({"kind": "tagging"}).__class__.__name__
+        'Tagging'
     """
     plain = "regression" if metadata.get("label_names") == [] else "classification"
     return KINDS.find(str(metadata.get("kind") or plain))

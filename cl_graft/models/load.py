@@ -150,6 +150,12 @@ def check_types(dtype: str, precision: str) -> None:
 
     Raises:
         InputError: If there is no such dtype or precision, or they do not go together.
+
+    Examples:
+        >>> check_types("float16", "int8")
+        Traceback (most recent call last):
+            ...
+        cl_graft.errors.InputError: no precision 'int8': Known: bf16, fp16, fp32
     """
     find(DTYPES, dtype, missing="no dtype")
     find(PRECISIONS, precision, missing="no precision")

@@ -128,7 +128,13 @@ def setting(
 
 
 def list_settings(kind: type) -> tuple[Setting, ...]:
-    """Return the settings of a method's class, in their order."""
+    """Return the settings of a method's class, in their order.
+
+    Examples:
+        >>> from cl_graft.strategies.registry import STRATEGIES
+        >>> [(setting.name, setting.default) for setting in list_settings(STRATEGIES["ewc"].kind)]
+        [('ewc_lambda', 100.0)]
+    """
     fields: Any = [field for field in dataclasses.fields(kind) if "setting" in field.metadata]
     return tuple(
         Setting(field.name, field.default, **field.metadata["setting"]) for field in fields

@@ -112,6 +112,10 @@ def list_available(
         encoder: Whether the model is an encoder.
         ablations: Whether to list the ablations of grafting, or all other methods.
         scenario: The scenario of the stream.
+
+    Examples:
+        >>> "grafting" in list_available(), "lwf" in list_available(scenario="class")
+        (True, True)
     """
     return [
         name

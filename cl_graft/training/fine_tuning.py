@@ -108,6 +108,18 @@ def fine_tune(
 
     Raises:
         DivergedError: If a loss or a weight that would be returned is NaN or infinite.
+
+    Examples:
+        >>> model = nn.Linear(1, 1, bias=False)
+        >>> found = fine_tune(
+        ...     model,
+        ...     dict(model.named_parameters()),
+        ...     loss=lambda step: (model(torch.ones(4, 1)) - 3).square().mean(),
+        ...     settings=FineTuning(steps=50, lr=0.2, weight_decay=0.0),
+        ...     seed=0,
+        ... )
+        >>> round(found.tensors["weight"].item(), 1)
+        3.0
     """
     optimizer = _optimizer(parameters, settings, rates)
     first_rates = [group["lr"] for group in optimizer.param_groups]

@@ -132,6 +132,11 @@ def safe_scale(losses: Iterable[Callable[[], Tensor]], parameters: Iterable[Tens
 
     Raises:
         DivergedError: If there is none.
+
+    Examples:
+        >>> weight = torch.nn.Parameter(torch.tensor(2.0))
+        >>> safe_scale([lambda: weight**2], [weight])
+        512.0
     """
     held, scale = list(parameters), _START
     for loss in losses:

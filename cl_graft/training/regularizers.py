@@ -39,6 +39,13 @@ def shrink_movement_(
         base: Base values by name.
         optimizer: The optimiser, after its step.
         strength: λ.
+
+    Examples:
+        >>> weight = nn.Parameter(torch.tensor([1.0, 0.2]))
+        >>> optimizer = torch.optim.SGD([weight], lr=1.0)
+        >>> shrink_movement_({"w": weight}, {"w": torch.zeros(2)}, optimizer, strength=0.5)
+        >>> weight.detach()
+        tensor([0.5000, 0.0000])
     """
     groups = {id(p): group for group in optimizer.param_groups for p in group["params"]}
     with torch.no_grad():
@@ -89,6 +96,14 @@ def mix_weights(
 
     Raises:
         ValueError: If `p` is not in [0, 1).
+
+    Examples:
+        >>> weight = nn.Parameter(torch.ones(4))
+        >>> with mix_weights({"w": weight}, {"w": torch.zeros(4)}, p=0.5, seed=0, step=1):
+        ...     weight.detach()
+        tensor([0., 0., 2., 2.])
+        >>> weight.detach()
+        tensor([1., 1., 1., 1.])
     """
     if not 0 <= p < 1:
         raise ValueError(f"p must be in [0, 1), got {p}")

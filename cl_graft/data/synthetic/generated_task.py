@@ -55,6 +55,11 @@ def draw(task: GeneratedTask, *, split: str, rows: int, seed: int) -> tuple[Row,
     Raises:
         InputError: If the split is unknown, `rows` is negative, or the grammar has no further
             row of a class to give.
+
+    Examples:
+        >>> from cl_graft.data.synthetic import GENERATED
+        >>> [row.label for row in draw(GENERATED["sentiment"], split="test", rows=4, seed=0)]
+        [0, 1, 1, 0]
     """
     if split not in SPLITS:
         raise InputError(f"split must be one of {', '.join(sorted(SPLITS))}, got {split!r}")

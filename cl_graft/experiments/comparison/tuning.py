@@ -85,6 +85,14 @@ def list_candidates(
     Args:
         method: The strategy.
         given: Settings of the strategy in a config, which are not tuned.
+
+    Examples:
+        >>> from cl_graft.strategies.registry import STRATEGIES
+        >>> grid, candidates = list_candidates(STRATEGIES["ewc"], given={})
+        >>> grid
+        {'ewc_lambda': (1.0, 10.0, 100.0, 1000.0, 10000.0)}
+        >>> candidates[0]
+        {'ewc_lambda': 1.0}
     """
     grid = {name: values for name, values in method.grid.items() if name not in given}
     combined = itertools.product(*grid.values())
@@ -94,7 +102,16 @@ def list_candidates(
 def with_values(
     config: ExperimentConfig, method: Method, values: Mapping[str, Value]
 ) -> ExperimentConfig:
-    """Return the config of single runs of a strategy with some values chosen."""
+    """Return the config of single runs of a strategy with some values chosen.
+
+    Examples:
+        >>> from cl_graft.experiments.config import make_config
+        >>> from cl_graft.strategies.registry import STRATEGIES
+        >>> config = make_config({"stream": {"tasks": ["topic"]}})
+        >>> chosen = with_values(config, STRATEGIES["ewc"], {"ewc_lambda": 10.0})
+        >>> chosen.comparison.strategy_settings
+        {'ewc': {'ewc_lambda': 10.0}}
+    """
     known = {setting.name for setting in method.settings}
     own = {name: value for name, value in values.items() if name in known}
     fields: dict[str, Any] = {n: value for n, value in values.items() if n not in known}
@@ -107,7 +124,15 @@ def with_values(
 
 
 def use_dev_as_test(tasks: Sequence[TextTask]) -> tuple[TextTask, ...]:
-    """Return the first two tasks with their dev rows in the place of their test rows."""
+    """Return the first two tasks with their dev rows in the place of their test rows.
+
+    Examples:
+        >>> from cl_graft.data import load_task
+        >>> names = ("topic", "sentiment", "urgency")
+        >>> tasks = [load_task(name, shots=4, max_test=8) for name in names]
+        >>> [len(task.test) for task in use_dev_as_test(tasks)]
+        [32, 32]
+    """
     return tuple(
         replace(task, test=task.dev, source={**task.source, "test": "the dev rows"})
         for task in tasks[:_TASKS]

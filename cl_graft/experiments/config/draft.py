@@ -94,7 +94,7 @@ class Draft:
 
 
 def draft_config(data: Path | str, *, called: str = "stream.yaml") -> Draft:
-    """Look through a folder of data and write the config that compares strategies on it.
+    r"""Look through a folder of data and write the config that compares strategies on it.
 
     A task is a file of rows, or a folder with a train file; a folder that holds a train file itself
     is one task. Columns without usual names are guessed: the text is the column with the longest
@@ -107,6 +107,15 @@ def draft_config(data: Path | str, *, called: str = "stream.yaml") -> Draft:
 
     Raises:
         InputError: If there is no such folder, or nothing in it is a task.
+
+    Examples:
+        >>> import tempfile
+        >>> from pathlib import Path
+        >>> folder = Path(tempfile.mkdtemp())
+        >>> lines = ["text,label", *(f"Text {n},{'ab'[n % 2]}" for n in range(40))]
+        >>> _ = (folder / "reviews.csv").write_text("\n".join(lines))
+        >>> [task.name for task in draft_config(folder).tasks]
+        ['reviews']
     """
     data = Path(data)
     if not data.exists():

@@ -26,6 +26,19 @@ class TaskVectors:
         base: The base's values there.
         deltas: Values of the grafts minus the base's, fp64 of shape (T, n); 0 outside a region.
         held: True where the region of a task holds a coordinate; bool, shape (T, n).
+
+    Examples:
+        >>> from cl_graft.grafts.region import Layout, Region
+        >>> base = {"weight": torch.zeros(4)}
+        >>> layout = Layout.of(base)
+        >>> first = Graft(Region.of(layout, [0, 1]), torch.tensor([1.0, 2.0]))
+        >>> second = Graft(Region.of(layout, [1]), torch.tensor([-4.0]))
+        >>> vectors = TaskVectors.of([first, second], base)
+        >>> vectors.deltas
+        tensor([[ 1.,  2.],
+                [ 0., -4.]], dtype=torch.float64)
+        >>> vectors.moved_by(vectors.deltas.mean(0)).values
+        tensor([ 0.5000, -1.0000])
     """
 
     base: Graft
