@@ -23,7 +23,7 @@ from typing import Any
 from command_help import commands, show_help
 from config_fields import fields_table
 from documented_modules import document_modules, list_pages, pages_that_use, public_names
-from markdown_pieces import table, toctree, without_links_to_files
+from markdown_pieces import link_sources, table, toctree, without_links_to_files
 
 ROOT = Path(__file__).parents[2]
 MARKER = re.compile(r"^<!-- from the package: ([a-z][a-z ]*) -->$", re.MULTILINE)
@@ -90,7 +90,7 @@ def localizers() -> str:
                 _first_sentence(row.score.__doc__),
                 "yes" if row.needs_gradients else "no",
                 "yes" if row.needs_dense_run else "no",
-                row.source,
+                link_sources(row.source),
             )
             for row in LOCALIZERS.values()
         ),
@@ -113,28 +113,30 @@ def experiments() -> str:
 
 
 def strategies() -> str:
-    """The table of strategies."""
+    """A table of strategies for each family, and one of how they train and resume."""
     from cl_graft.strategies.registry import STRATEGIES
 
-    return table(
-        (
-            *("name", "family", "what it does", "its loop trains", "a task adds"),
-            *("resumes after a stop", "source"),
-        ),
-        (
-            (
+    families: dict[str, list[tuple[str, ...]]] = {}
+    training: dict[tuple[str, str], list[str]] = {}
+    for row in STRATEGIES.values():
+        if not row.broken and row.family != "ablation":
+            told = (
                 f"`{row.name}`",
-                row.family,
                 _first_sentence(row.kind.__doc__),
-                row.trains,
                 row.adds,
-                "inside a task" if row.is_resumable else "from the start",
-                row.source,
+                link_sources(row.source),
             )
-            for row in STRATEGIES.values()
-            if not row.broken and row.family != "ablation"
-        ),
-    )
+            families.setdefault(row.family, []).append(told)
+            resumes = "inside a task" if row.is_resumable else "from the start"
+            training.setdefault((row.trains, resumes), []).append(f"`{row.name}`")
+    parts = [
+        f"### {family.capitalize()}\n\n"
+        + table(("name", "what it does", "a task adds", "source"), rows)
+        for family, rows in families.items()
+    ]
+    how = ((*key, ", ".join(names)) for key, names in training.items())
+    columns = "its loop trains", "resumes after a stop", "strategies"
+    return "\n\n".join([*parts, "### Training and resuming", table(columns, how)])
 
 
 def settings_of_strategies() -> str:
@@ -189,7 +191,11 @@ def strategies_that_cannot_run() -> str:
 
     return table(
         ("name", "why not", "source"),
-        ((f"`{row.name}`", row.broken, row.source) for row in STRATEGIES.values() if row.broken),
+        (
+            (f"`{row.name}`", row.broken, link_sources(row.source))
+            for row in STRATEGIES.values()
+            if row.broken
+        ),
     )
 
 

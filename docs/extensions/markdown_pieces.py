@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-__all__ = ["table", "toctree", "without_links_to_files"]
+__all__ = ["link_sources", "table", "toctree", "without_links_to_files"]
 
 
 def table(columns: Iterable[str], rows: Iterable[Iterable[object]]) -> str:
@@ -18,6 +18,12 @@ def table(columns: Iterable[str], rows: Iterable[Iterable[object]]) -> str:
 def toctree(pages: Iterable[str]) -> str:
     """List pages that are not shown but belong to one."""
     return "\n".join(["```{toctree}", ":hidden:", "", *pages, "```"])
+
+
+def link_sources(text: str) -> str:
+    """Make links of addresses in a text, with the number of a paper on arXiv as the words."""
+    text = re.sub(r"https://arxiv\.org/abs/([\d.]+\d)", r"[arXiv:\1](\g<0>)", text)
+    return re.sub(r"(?<!\()https://[^\s,;)]+", r"<\g<0>>", text)
 
 
 def without_links_to_files(text: str) -> str:
