@@ -144,7 +144,7 @@ def read_records(
 ) -> RecordFile:
     """Read a file of records by the suffix of its name.
 
-    A `.csv` is comma-separated, or semicolon-separated if its header holds semicolons and no comma.
+    The fields of a `.csv` are parted by what its header holds most of: commas, semicolons or tabs.
     A `.tsv` is read with quotes as csv has them; if that fails, every quote is literal (GLUE's
     files are written so). A `.json` is one list of objects. Empty lines are passed over. A byte
     order mark is dropped.
@@ -268,7 +268,7 @@ def _read_table(
     """Read a table; a tsv is read with literal quotes if that gives fewer bad rows."""
     if kind == "csv":
         header = next(find_lines(text))[0]
-        delimiter = ";" if ";" in header and "," not in header else ","
+        delimiter = max(",;\t", key=header.count)
         return _read_table_with(path, text, delimiter, reading, bad, quotes=True)
     quoted = BadRows("skip")
     table = _read_table_with(path, text, "\t", reading, quoted, quotes=True)

@@ -55,6 +55,9 @@ def write_parquet(path: Path, records: list[dict]) -> Path:
     return path
 
 
+_DELIMITERS = {"semicolon.csv": ";", "tabs.csv": "\t"}
+
+
 def write_any(folder: Path, name: str) -> Path:
     path = folder / name
     if "jsonl" in name:
@@ -63,8 +66,8 @@ def write_any(folder: Path, name: str) -> Path:
         return write_list(path, RECORDS, 2 if name == "indented.json" else None)
     if name.endswith("parquet"):
         return write_parquet(path, RECORDS)
-    if name == "semicolon.csv":
-        return write_table(path, RECORDS, ";")
+    if name in _DELIMITERS:
+        return write_table(path, RECORDS, _DELIMITERS[name])
     if name == "bom.csv":
         return write_table(path, RECORDS, ",", "utf-8-sig")
     return write_table(path, RECORDS, "\t" if "tsv" in name else ",")
@@ -74,7 +77,7 @@ def write_any(folder: Path, name: str) -> Path:
     "name",
     [
         *("a.jsonl", "a.jsonl.gz", "a.json", "a.json.gz", "indented.json"),
-        *("a.csv", "a.tsv", "a.parquet", "bom.csv", "semicolon.csv", "A.CSV"),
+        *("a.csv", "a.tsv", "a.parquet", "bom.csv", *_DELIMITERS, "A.CSV"),
     ],
 )
 def test_every_format_gives_the_same_rows(tmp_path: Path, name: str):
