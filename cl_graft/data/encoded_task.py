@@ -7,6 +7,7 @@ the length.
 
 from __future__ import annotations
 
+import functools
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -149,13 +150,18 @@ def _encode_splits(
     return encoded
 
 
+@functools.cache
+def _library_versions() -> tuple[str, ...]:
+    return version("transformers"), version("tokenizers")
+
+
 def _make_recipe(
     tokenizer: Tokenizer, family: Family, prompt: Prompt | None, max_length: int
 ) -> dict[str, Any]:
     special = {name: str(token) for name, token in tokenizer.special_tokens_map.items()}
     return {
         "encoding": _ENCODING,
-        "libraries": [version("transformers"), version("tokenizers")],
+        "libraries": _library_versions(),
         "tokenizer": [type(tokenizer).__name__, serialize_tokenizer(tokenizer), special],
         "side": getattr(tokenizer, "truncation_side", ""),
         "family": family,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import platform
@@ -308,6 +309,11 @@ def write_bank_record(folder: Path, record: Mapping[str, Any]) -> None:
 
 def versions(device: torch.device) -> dict[str, str]:
     """Return the versions of the packages that results depend on, and what bits depend on."""
+    return _package_versions() | environment(device)
+
+
+@functools.cache
+def _package_versions() -> dict[str, str]:
     names = ("cl-graft", "transformers", "avalanche-lib", "datasets", "numpy", "torchvision")
     found: dict[str, str] = {}
     for name in names:
@@ -315,7 +321,7 @@ def versions(device: torch.device) -> dict[str, str]:
             found[name] = version(name)
         except PackageNotFoundError:
             found[name] = "from source" if name == "cl-graft" else "not installed"
-    return found | environment(device)
+    return found
 
 
 def machine(device: torch.device) -> dict[str, Any]:
