@@ -8,6 +8,8 @@ Tests of the functional core need no transformers, which takes seconds to import
 that builds a checkpoint imports it.
 """
 
+import functools
+import gc
 import importlib.util
 import os
 import sys
@@ -34,6 +36,24 @@ def no_pictures() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         if module := sys.modules.get("cl_graft.experiments.stream_run"):
             patch.setattr(module, "draw_pictures", lambda *_: None)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def no_waiting_for_the_disk() -> Iterator[None]:
+    """Leave out what makes writes outlive a power cut, which no test brings about."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", lambda _: None)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def rows_drawn_once() -> Iterator[None]:
+    """Draw the same rows of a generated task once: a thousand take longer than a tiny run."""
+    from cl_graft.data import synthetic
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(synthetic, "draw", functools.cache(synthetic.draw))
         yield
 
 
@@ -139,6 +159,12 @@ def _folder(variable: str) -> Path:
     if not value:
         pytest.skip(f"{variable} is not set")
     return Path(value)
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Keep what was imported out of every later garbage collection."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
