@@ -1,5 +1,6 @@
 """Sizing: every strategy as large as a number of bytes a task allows, and really no larger."""
 
+import functools
 import json
 
 import pytest
@@ -40,6 +41,12 @@ def fits(config):
         return sizes_within(budget, changed(config, values), loaded, tasks)
 
     return at
+
+
+@pytest.fixture(scope="module")
+def fits_once(fits):
+    """The same, found once a budget."""
+    return functools.cache(fits)
 
 
 @pytest.mark.parametrize(("budget", "largest"), [(6.9, 2), (7.0, 2), (0, None), (1e9, 50)])
@@ -86,11 +93,11 @@ def test_where_nothing_fits_that_is_an_error(fits):
 
 
 @pytest.mark.parametrize("name", [*SIZED, *ROWS, *FIXED])
-def test_what_is_stored_is_what_was_reckoned(fits, config, tmp_path, name):
+def test_what_is_stored_is_what_was_reckoned(fits_once, config, tmp_path, name):
     budget = 60_000 if name in FIXED else BUDGET
     if name in ROWS:
         budget = 3_500  # less than all rows there are
-    sizes, unmet = fits(budget)
+    sizes, unmet = fits_once(budget)
     assert name in sizes, unmet
     own = resize_strategy(config, name, sizes[name])
     stored = run(

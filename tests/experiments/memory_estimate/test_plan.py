@@ -21,6 +21,13 @@ def plan_config(model, **settings):
     return config_with({"tasks": ["any"], "model": str(model), **settings})
 
 
+@pytest.fixture
+def few_phases(monkeypatch):
+    """Plan two phases only, where a test looks at none."""
+    some = {name: PHASES[name] for name in ("region training", "evaluation")}
+    monkeypatch.setattr("cl_graft.experiments.memory_estimate.plan.PHASES", some)
+
+
 @pytest.fixture(scope="module")
 def learned(tiny_bert, tmp_path_factory):
     """The bank of a run, and the plan of the same settings."""
@@ -37,7 +44,9 @@ def test_bytes_a_task_are_those_of_a_written_entry(learned):
 
 
 @pytest.mark.parametrize("density", [0.001, 0.01])
-def test_bytes_of_small_regions_are_those_of_a_written_entry_too(density, tiny_bert, tmp_path):
+def test_bytes_of_small_regions_are_those_of_a_written_entry_too(
+    density, tiny_bert, tmp_path, few_phases
+):
     run = tiny_run(tmp_path, tiny_bert, ["topic"], density=density)
     config = plan_config(tiny_bert, max_length=QUICK["max_length"], density=density)
     entry = next((run / "bank" / "entries").iterdir())
@@ -63,7 +72,7 @@ def test_every_phase_fits_a_terabyte_and_none_fits_64_kibibytes(learned, tiny_be
         assert phase.peak == roomy.model_bytes + phase.kept + phase.step
 
 
-def test_half_precision_weights_and_values_take_half(tiny_llama):
+def test_half_precision_weights_and_values_take_half(tiny_llama, few_phases):
     whole = plan_config(tiny_llama, family="causal_lm")
     plans = [make_plan(changed(whole, dtype=dtype)) for dtype in ("float32", "bfloat16")]
     assert plans[0].entry.values == 2 * plans[1].entry.values
@@ -127,10 +136,7 @@ def test_sizes_are_written_with_their_units():
     assert shown == ["0 B", "999 B", "1.50 KiB", "24.0 GiB", "700 MiB", "909 TiB"]
 
 
-def test_stored_states_are_counted_up_to_their_bound(tiny_bert, monkeypatch):
-    some = {name: PHASES[name] for name in ("region training", "evaluation")}
-    monkeypatch.setattr("cl_graft.experiments.memory_estimate.plan.PHASES", some)
-
+def test_stored_states_are_counted_up_to_their_bound(tiny_bert, few_phases):
     def kept(**settings):
         config = plan_config(tiny_bert, max_length=24, shots=10, max_dev=4, **settings)
         plan = make_plan(config, classes=3)
@@ -154,7 +160,7 @@ def text_config(model, **task):
     return config_from({"stream": stream, "model": {"name": str(model), "family": "causal_lm"}})
 
 
-def test_answers_of_a_config_are_planned_as_long_as_a_run_makes_them(tiny_gpt2):
+def test_answers_of_a_config_are_planned_as_long_as_a_run_makes_them(tiny_gpt2, few_phases):
     named = text_config(tiny_gpt2, decoding={"longest_answer": 5})
     assert make_plan(named).answer_tokens == 5
     assert make_plan(text_config(tiny_gpt2)).answer_tokens == 20
