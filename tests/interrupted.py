@@ -80,8 +80,13 @@ def ends_of_steps(learn: Callable[[KeptPhases], object]) -> int:
     return phases.offers
 
 
-def outcome_of(folder: Path) -> dict[str, Any]:
-    """Return all that a run left, without what tells the time or counts processes."""
+def outcome_of(folder: Path, *, pictures: bool = True) -> dict[str, Any]:
+    """Return all that a run left, without what tells the time or counts processes.
+
+    Args:
+        folder: Of the run.
+        pictures: Whether those of its log count.
+    """
     results = json.loads((folder / "results.json").read_text())
     # Hashes of files beside are those of files that tell the time.
     for timed in ("seconds", "seconds_saved", "processes", "checksum", "files"):
@@ -97,13 +102,13 @@ def outcome_of(folder: Path) -> dict[str, Any]:
         "bank": file_hashes(folder / "bank"),
         "points": {
             tag: points
-            for tag, points in points_of(curves_folder(folder)).items()
+            for tag, points in points_of(curves_folder(folder), pictures=pictures).items()
             if not tag.startswith("cost/seconds")
         },
     }
 
 
-def points_of(folder: Path) -> dict[str, list[tuple[int, Any]]]:
+def points_of(folder: Path, *, pictures: bool = True) -> dict[str, list[tuple[int, Any]]]:
     """Return step and value of all that a log holds, by tag."""
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
@@ -113,7 +118,7 @@ def points_of(folder: Path) -> dict[str, list[tuple[int, Any]]]:
     points: dict[str, list[tuple[int, Any]]] = {}
     for tag in tags["scalars"]:
         points[tag] = sorted((point.step, point.value) for point in events.Scalars(tag))
-    for tag in tags["images"]:
+    for tag in tags["images"] if pictures else ():
         points[tag] = sorted((p.step, p.encoded_image_string) for p in events.Images(tag))
     for tag in tags["tensors"]:
         points[tag] = sorted((p.step, p.tensor_proto.string_val[0]) for p in events.Tensors(tag))

@@ -25,6 +25,12 @@ SETS = (
 )
 
 
+@pytest.fixture
+def blank_pictures(monkeypatch):
+    """Leave pictures blank where a test looks at none: they take longer than a tiny task."""
+    monkeypatch.setattr("cl_graft.experiments.localized_task.png", lambda figure, dpi: b"")
+
+
 def test_a_task_is_localized_into_a_graft_file_numbers_and_pictures(tiny_bert, tmp_path):
     sets = [f"model.name={tiny_bert}", "grafting.mask_steps=2", "grafting.mask_batch=16", *SETS]
     asked = ["localize", "sentiment", "--density", "0.01", "--out", str(tmp_path), "--json"]
@@ -50,6 +56,7 @@ def test_a_task_is_localized_into_a_graft_file_numbers_and_pictures(tiny_bert, t
     assert bench.graft_answers(0, stored.graft, head).score == scores["graft"]
 
 
+@pytest.mark.usefixtures("blank_pictures")
 def test_a_head_that_is_not_to_be_fitted_again_has_no_row(tiny_bert, tmp_path):
     asked = [f"model.name={tiny_bert}", "stream.tasks=[sentiment]", "grafting.head_refit_rows=0"]
     found = localize_task(load_config(None, [*asked, *SETS]), out=tmp_path)
@@ -61,6 +68,7 @@ def several(tmp_path_factory):
     return tmp_path_factory.mktemp("localizers")
 
 
+@pytest.mark.usefixtures("blank_pictures")
 @pytest.mark.parametrize("localizer", LOCALIZERS)
 def test_every_localizer_localizes_a_task(localizer, tiny_bert, several):
     sets = [
@@ -81,6 +89,7 @@ def test_every_localizer_localizes_a_task(localizer, tiny_bert, several):
     )
 
 
+@pytest.mark.usefixtures("blank_pictures")
 def test_a_density_is_found_on_dev(tiny_bert, tmp_path):
     sets = [
         f"model.name={tiny_bert}",
@@ -108,6 +117,7 @@ def kinds(tmp_path_factory):
     return write_kinds(tmp_path_factory.mktemp("kinds"))
 
 
+@pytest.mark.usefixtures("blank_pictures")
 @pytest.mark.parametrize("kind", ["regression", "tagging", "extractive_qa"])
 def test_tasks_of_other_kinds_are_localized_and_compared_by_what_they_have(
     kind, kinds, tiny_bert, tmp_path
@@ -131,6 +141,7 @@ def test_tasks_of_other_kinds_are_localized_and_compared_by_what_they_have(
     assert len(stored.graft.region) == found.coordinates
 
 
+@pytest.mark.usefixtures("blank_pictures")
 def test_a_task_is_localized_by_prompts(tiny_bert, tmp_path):
     sets = [
         f"model.name={tiny_bert}",

@@ -27,8 +27,8 @@ from cl_graft.storage import OWNER
 
 
 @pytest.fixture(autouse=True, scope="module")
-def one_thread(pictures):
-    """Compute and draw here as the workers do."""
+def one_thread():
+    """Compute here as the workers do."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     yield
@@ -62,7 +62,7 @@ def long(settings):
 def long_here(long, tmp_path_factory):
     out = tmp_path_factory.mktemp("here")
     compare(long, out=out)
-    return outcome_of(out / "naive" / "seed0")
+    return outcome(out / "naive" / "seed0")
 
 
 @pytest.fixture(scope="module")
@@ -70,6 +70,11 @@ def on_ray():
     """An engine of two workers, which import the package once."""
     with closing(ray_pool(workers=2)) as pool:
         yield PoolEngine(pool)
+
+
+def outcome(folder: Path):
+    """What a run left, without the pictures of its log: in these tests only workers draw them."""
+    return outcome_of(folder, pictures=False)
 
 
 def local_jobs(folder: Path, **more):
@@ -95,7 +100,7 @@ def test_a_comparison_on_ray_ends_on_the_bits_of_one_here(settings, on_ray, tmp_
     assert len(there.runs) == 4
     for cell in here.runs:
         folder = Path(cell.strategy) / f"seed{cell.seed}"
-        assert outcome_of(tmp_path / "there" / folder) == outcome_of(tmp_path / "here" / folder)
+        assert outcome(tmp_path / "there" / folder) == outcome(tmp_path / "here" / folder)
     over = [step.job for step in seen if step.phase == "over"]
     assert sorted(over) == [
         *("lora, seed 0", "lora, seed 1", "lora, tuning", "naive, seed 0", "naive, seed 1"),
@@ -114,7 +119,7 @@ def test_tasks_are_localized_ahead_for_all_cells_that_need_them(settings, on_ray
     assert [cell.strategy for cell in there.runs] == strategies
     for cell in there.runs:
         folder = Path(cell.strategy) / "seed0"
-        assert outcome_of(tmp_path / "there" / folder) == outcome_of(tmp_path / "here" / folder)
+        assert outcome(tmp_path / "there" / folder) == outcome(tmp_path / "here" / folder)
         saved = {name: set(phases) for name, phases in cell.seconds_saved.items()}
         wanted = {
             "naive": set(),
@@ -143,7 +148,7 @@ def test_a_sweep_over_orders_is_spread_whole_and_shares_dense_runs(settings, on_
     points = [f"density={d},order{o}" for d in (0.01, 0.02) for o in (0, 1)]
     for point in points:
         run = Path(point) / "grafting" / "seed0"
-        assert outcome_of(tmp_path / "there" / run) == outcome_of(tmp_path / "here" / run)
+        assert outcome(tmp_path / "there" / run) == outcome(tmp_path / "here" / run)
     cells = {f"grafting {point.replace(',', ' ')}, seed 0" for point in points}
     over = [str(step.job) for step in seen if step.phase == "over"]
     assert len(over) == len(set(over)) == len(points) * (1 + 2)
@@ -167,7 +172,7 @@ def test_a_killed_worker_costs_only_what_it_did_since_its_checkpoint(long, long_
     thread.join()
     assert done.failed == ()
     assert done.runs[0].processes == 2
-    assert outcome_of(run) == long_here
+    assert outcome(run) == long_here
 
 
 @pytest.mark.slow
@@ -216,7 +221,7 @@ def test_workers_that_are_asked_to_stop_save_and_go_on_later(long, long_here, tm
     assert not (tmp_path / "engine").exists()
     done = compare(long, out=tmp_path)
     assert done.runs[0].processes == 2
-    assert outcome_of(run) == long_here
+    assert outcome(run) == long_here
 
 
 @pytest.mark.slow
