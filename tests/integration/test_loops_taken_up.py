@@ -80,9 +80,17 @@ def naive_at_its_best(folder, phases, optimizer, *, scaled):
     return naive(folder, phases, optimizer, scaled=scaled, evaluations=4)
 
 
-@pytest.mark.parametrize("learn", [grafted, naive, naive_at_its_best])
 @pytest.mark.parametrize(
-    ("optimizer", "scaled"), [("momentum", False), ("adamw", True), ("rmsprop", False)]
+    ("learn", "optimizer", "scaled"),
+    [
+        (grafted, "momentum", False),
+        (grafted, "adamw", True),
+        (grafted, "rmsprop", False),
+        (naive, "momentum", False),
+        (naive_at_its_best, "momentum", False),
+        (naive_at_its_best, "adamw", True),
+        (naive_at_its_best, "rmsprop", False),
+    ],
 )
 def test_a_loop_interrupted_after_any_step_ends_on_the_same_bits(
     tiny_bert, learn, optimizer, scaled

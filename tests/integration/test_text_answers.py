@@ -1,9 +1,8 @@
 """Free text beside labels in one stream, on the whole path, with decoders and encoder-decoders."""
 
 import json
+import os
 import shutil
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -15,6 +14,7 @@ from answer_data import answer_folder
 from configs import changed, config_with
 from interrupted import Trip, outcome_of
 from tiny_runs import QUICK, tiny_run
+from warm_processes import run_warm
 
 from cl_graft import load_bank, save_bank
 from cl_graft.banks.add import add_task
@@ -113,14 +113,18 @@ def test_tensorboard_shows_answers_beside_the_right_ones(case):
     assert f"test/answers/{case.tasks[1]}/text_summary" not in log.Tags()["tensors"]
 
 
-def test_a_report_shows_answers_where_it_is_asked_for_texts(case, tmp_path):
+def test_a_run_keeps_answers_of_the_day_a_task_was_learned_and_of_its_end(case):
     found = ANSWERS.read(case.run)
     assert set(found) == {case.tasks[0], case.tasks[2]}
     answers = found[case.tasks[0]]
     assert answers.same
     assert answers.rows == len(answers.shown) == 6
     assert all(one.learned == one.now for one in answers.shown)
-    text = answers.shown[0].text
+
+
+@pytest.mark.parametrize("case", ["t5"], indirect=True)
+def test_a_report_shows_answers_where_it_is_asked_for_texts(case, tmp_path):
+    text = ANSWERS.read(case.run)[case.tasks[0]].shown[0].text
     page = make_report([case.run], out=tmp_path / "plain").page.read_text()
     assert "Answers in words" in page
     assert "all of 6" in page
@@ -168,12 +172,8 @@ def test_another_process_writes_the_same_answers(case):
         "bank = open_bank(sys.argv[1])\n"
         "print(json.dumps([one.label for one in bank.predict(json.loads(sys.argv[2]), task=0)]))\n"
     )
-    made = subprocess.run(
-        [sys.executable, "-c", script, str(case.run), json.dumps(TEXTS)],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    made = run_warm(["-c", script, str(case.run), json.dumps(TEXTS)], env=os.environ)
+    assert made.returncode == 0, made.stderr
     opened = open_bank(case.run)
     opened.predict(TEXTS[0], task=2)  # another task in between
     own = [answer.label for answer in opened.predict(TEXTS, task=0)]
