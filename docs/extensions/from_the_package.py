@@ -140,15 +140,16 @@ def strategies() -> str:
 
 
 def settings_of_strategies() -> str:
-    """The settings of strategies of their own."""
+    """The settings of strategies of their own; what several share stands once."""
     from cl_graft.strategies.registry import STRATEGIES
 
-    settings = [
-        (f"`{row.name}`", f"`{setting.name}`", f"`{json.dumps(setting.default)}`", setting.meaning)
-        for row in STRATEGIES.values()
-        for setting in row.settings
-    ]
-    return table(("strategy", "setting", "default", "meaning"), settings)
+    shared: dict[tuple[str, str, str], list[str]] = {}
+    for row in STRATEGIES.values():
+        for setting in row.settings:
+            told = f"`{setting.name}`", f"`{json.dumps(setting.default)}`", setting.meaning
+            shared.setdefault(told, []).append(f"`{row.name}`")
+    columns = "setting", "default", "meaning", "strategies"
+    return table(columns, ((*told, ", ".join(names)) for told, names in shared.items()))
 
 
 def grids_of_strategies() -> str:
