@@ -81,12 +81,14 @@ def local_jobs(folder: Path, **more):
     return closing(slurm_pool(folder, cluster="local", **more))
 
 
-def wait_for_pid(folder: Path) -> int:
-    """Return the process that works on a run, once it has a checkpoint."""
-    until = time.monotonic() + 120
+def wait_for_worker(folder: Path, *, after: int | None = None) -> int:
+    """Return the process that works on a run, once it has a checkpoint and is not `after`."""
+    until = time.monotonic() + 300
     while time.monotonic() < until:
         if any((folder / "checkpoints").glob("*")):
-            return json.loads((folder / OWNER).read_text())["pid"]
+            process = json.loads((folder / OWNER).read_text())["pid"]
+            if process != after:
+                return process
         time.sleep(0.01)
     raise TimeoutError(f"nothing ran in {folder}")
 
@@ -157,21 +159,30 @@ def test_a_sweep_over_orders_is_spread_whole_and_shares_dense_runs(settings, on_
     assert caches == 2 * [tmp_path / "there" / "cache"]  # of each task one, whatever the rest
 
 
-def test_a_killed_worker_costs_only_what_it_did_since_its_checkpoint(long, long_here, tmp_path):
-    run = tmp_path / "naive" / "seed0"
-    killed: list[int] = []
+def test_workers_that_are_killed_or_asked_to_stop_cost_only_what_came_since_their_checkpoint(
+    long, long_here, tmp_path
+):
+    stop, run = Stop(), tmp_path / "naive" / "seed0"
+    worked: list[int] = []
 
-    def kill() -> None:
-        killed.append(wait_for_pid(run))
-        os.kill(killed[0], signal.SIGKILL)
+    def kill_one_and_stop_the_next() -> None:
+        worked.append(wait_for_worker(run))
+        os.kill(worked[0], signal.SIGKILL)
+        worked.append(wait_for_worker(run, after=worked[0]))
+        stop.asked = signal.SIGTERM
 
-    thread = threading.Thread(target=kill)
+    thread = threading.Thread(target=kill_one_and_stop_the_next)
     thread.start()
-    with local_jobs(tmp_path) as pool:
-        done = compare(long, out=tmp_path, engine=PoolEngine(pool))
+    with local_jobs(tmp_path) as pool, pytest.raises(Stopped):
+        compare(long, out=tmp_path, engine=PoolEngine(pool), stop=stop)
     thread.join()
+    assert len(set(worked)) == 2
+    assert any((run / "checkpoints").iterdir())
+    assert not (run / "results.json").exists()
+    assert not (tmp_path / "engine").exists()
+    done = compare(long, out=tmp_path)
     assert done.failed == ()
-    assert done.runs[0].processes == 2
+    assert done.runs[0].processes == 3
     assert outcome(run) == long_here
 
 
@@ -202,26 +213,6 @@ def test_a_cell_whose_every_worker_dies_fails_and_the_others_go_on(settings, tmp
     assert (failure.strategy, failure.seed) == ("naive", 0)
     assert f"died {ATTEMPTS} times" in failure.error
     assert [cell.seed for cell in done.runs] == [1]
-
-
-def test_workers_that_are_asked_to_stop_save_and_go_on_later(long, long_here, tmp_path):
-    stop, run = Stop(), tmp_path / "naive" / "seed0"
-
-    def ask() -> None:
-        wait_for_pid(run)
-        stop.asked = signal.SIGTERM
-
-    thread = threading.Thread(target=ask)
-    thread.start()
-    with local_jobs(tmp_path) as pool, pytest.raises(Stopped):
-        compare(long, out=tmp_path, engine=PoolEngine(pool), stop=stop)
-    thread.join()
-    assert any((run / "checkpoints").iterdir())
-    assert not (run / "results.json").exists()
-    assert not (tmp_path / "engine").exists()
-    done = compare(long, out=tmp_path)
-    assert done.runs[0].processes == 2
-    assert outcome(run) == long_here
 
 
 @pytest.mark.slow
