@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from cl_graft.errors import InputError, listed
 from cl_graft.kinds.kind import Kind, register_kind
+from cl_graft.kinds.passage_answers import check_answers, read_answers, read_text
 from cl_graft.kinds.prompt_encoding import require_fast
 from cl_graft.kinds.prompts import Prompt
 from cl_graft.kinds.rows import Answer, EncodedRows, Row, Span
@@ -82,7 +83,7 @@ class ExtractiveQA(Kind):
                 place = f"task {task.name!r}: {split} row {number}"
                 if not isinstance(row, QuestionRow) or row.text_pair is None or not row.answers:
                     raise InputError(f"{place} lacks a passage or an answer")
-                _check_answers(row.text_pair, row.answers, place)
+                check_answers(row.text_pair, row.answers, place)
 
     def describe(self, task: TextTask) -> str:
         """Return the name of the kind."""
@@ -98,9 +99,9 @@ class ExtractiveQA(Kind):
 
     def read(self, values: Mapping[str, object], place: str) -> object:
         """Return the row; answers are a list of ``{"text", "start"}``, or as SQuAD has them."""
-        question, passage = (_read_text(values, name, place) for name in ("question", "context"))
-        answers = _read_answers(values.get("answers"), place)
-        _check_answers(passage, answers, place)
+        question, passage = (read_text(values, name, place) for name in ("question", "context"))
+        answers = read_answers(values.get("answers"), place)
+        check_answers(passage, answers, place)
         return QuestionRow(question, passage, 0, answers)
 
     def make_rows(
@@ -362,49 +363,3 @@ def _shorten(
         if long:
             cut.add(number)
     return shortened, cut
-
-
-def _read_text(values: Mapping[str, object], column: str, place: str) -> str:
-    value = values.get(column)
-    if not isinstance(value, str) or not value.strip():
-        raise InputError(f"{place}: column {column!r} must hold a text, got {str(value)[:60]!r}")
-    return value
-
-
-def _read_answers(value: object, place: str) -> tuple[tuple[str, int], ...]:
-    """Read ``[{"text", "start"}, …]``, or SQuAD's ``{"text": […], "answer_start": […]}``."""
-    found: list[Any] = []
-    if isinstance(value, Mapping):
-        texts, starts = value.get("text"), value.get("answer_start")
-        if isinstance(texts, list) and isinstance(starts, list) and len(texts) == len(starts):
-            found = list(zip(texts, starts, strict=True))
-    elif isinstance(value, list):
-        found = [
-            (one.get("text"), one.get("start", one.get("answer_start")))
-            if isinstance(one, Mapping)
-            else (None, None)
-            for one in value
-        ]
-    answers = [
-        (text, start)
-        for text, start in found
-        if isinstance(text, str) and text.strip() and type(start) is int and start >= 0
-    ]
-    if not answers or len(answers) < len(found):
-        raise InputError(
-            f"{place}: answers must be a list of texts with the places where they start, "
-            f'[{{"text": …, "start": …}}], at least one (questions without an answer are not '
-            f"supported), got {str(value)[:80]}"
-        )
-    return tuple(answers)
-
-
-def _check_answers(passage: str, answers: Sequence[tuple[str, int]], place: str) -> None:
-    for text, start in answers:
-        if passage[start : start + len(text)] != text:
-            where = passage.find(text)
-            cause = f"it begins at {where}" if where >= 0 else "the passage does not hold it"
-            raise InputError(
-                f"{place}: the answer {text[:60]!r} is not at character {start} of the passage: "
-                f"{cause}"
-            )
