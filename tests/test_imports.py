@@ -178,6 +178,7 @@ def measure_import() -> dict:
 
 
 def test_importing_the_package_is_cheap_and_loads_no_host():
-    runs = [measure_import() for _ in range(3)]  # the machine may be busy: the best of three
-    assert min(run["seconds"] for run in runs) < 0.3
-    assert runs[0]["heavy"] == []
+    first = measure_import()
+    assert first["heavy"] == []
+    # The machine may be busy: one of three is quick.
+    assert first["seconds"] < 0.3 or any(measure_import()["seconds"] < 0.3 for _ in range(2))

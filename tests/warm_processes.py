@@ -33,11 +33,11 @@ OPTIONAL = "cl_graft.integrations"
 LAZY = ("matplotlib.backends.backend_agg", "transformers.models.bert.modeling_bert")
 """What most commands import while they run."""
 
-_SERVERS: list[subprocess.Popen[str]] = []
+_SERVERS: dict[str, subprocess.Popen[str]] = {}
 
 
 def run_warm(
-    arguments: Sequence[str], *, stdin: str = "", env: Mapping[str, str]
+    arguments: Sequence[str], *, stdin: str = "", env: Mapping[str, str], imported: str = "cl_graft"
 ) -> subprocess.CompletedProcess[str]:
     """Run what ``python ARGUMENTS`` would run, and return its exit code and output.
 
@@ -45,10 +45,11 @@ def run_warm(
         arguments: ``-m MODULE``, ``-c CODE`` or the path of a file, then its own arguments.
         stdin: What it reads.
         env: All of its environment variables.
+        imported: What it begins with: ``"cl_graft"``, which is all of the package, or ``"torch"``.
     """
-    if not _SERVERS:
-        _SERVERS.append(_start_server())
-    (server,) = _SERVERS
+    if imported not in _SERVERS:
+        _SERVERS[imported] = _start_server(imported)
+    server = _SERVERS[imported]
     with tempfile.TemporaryDirectory() as streams:
         names = [os.path.join(streams, name) for name in ("in", "out", "err")]
         for name, text in zip(names, (stdin, "", ""), strict=True):
@@ -69,10 +70,10 @@ def run_warm(
     return subprocess.CompletedProcess(list(arguments), int(code), out, err)
 
 
-def _start_server() -> subprocess.Popen[str]:
+def _start_server(imported: str) -> subprocess.Popen[str]:
     path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
     server = subprocess.Popen(
-        [sys.executable, str(Path(__file__))],
+        [sys.executable, str(Path(__file__)), imported],
         env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": path},
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
@@ -82,15 +83,15 @@ def _start_server() -> subprocess.Popen[str]:
     return server
 
 
-def _serve() -> None:
+def _serve(imported: str) -> None:
     """Fork a process for each request; in that process, run what it asks for."""
-    import cl_graft
-
-    for module in pkgutil.walk_packages(cl_graft.__path__, "cl_graft."):
-        if not module.name.startswith(OPTIONAL) and not module.name.endswith("__main__"):
-            import_module(module.name)
-    for name in LAZY:
-        import_module(name)
+    root = import_module(imported)
+    if imported == "cl_graft":
+        for module in pkgutil.walk_packages(root.__path__, "cl_graft."):
+            if not module.name.startswith(OPTIONAL) and not module.name.endswith("__main__"):
+                import_module(module.name)
+        for name in LAZY:
+            import_module(name)
     gc.freeze()  # a collection in a forked process would copy all of it
     for line in sys.stdin:
         child = os.fork()
@@ -154,4 +155,4 @@ def _run(arguments: list[str], streams: list[str], env: dict[str, str], folder: 
 
 
 if __name__ == "__main__":
-    _serve()
+    _serve(*sys.argv[1:])

@@ -2,11 +2,11 @@
 
 import json
 import logging
-import subprocess
-import sys
+import os
 from pathlib import Path
 
 import pytest
+from warm_processes import run_warm
 
 from cl_graft.data.load import load_task
 from cl_graft.data.synthetic import GENERATED
@@ -335,7 +335,8 @@ def test_importing_the_tasks_imports_neither_transformers_nor_datasets():
         "print([m for m in ('transformers', 'datasets', 'avalanche', 'pyarrow') "
         "if m in sys.modules])"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    done = run_warm(["-c", code], env=os.environ, imported="torch")
+    assert done.returncode == 0, done.stderr
     assert done.stdout.strip() == "[]"
 
 

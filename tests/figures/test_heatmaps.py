@@ -1,13 +1,13 @@
 """Figures show every number they are given, name their units, and become images."""
 
-import subprocess
-import sys
+import os
 
 import numpy as np
 import pytest
 import torch
 from matplotlib.image import imread
 from torch.utils.tensorboard import SummaryWriter
+from warm_processes import run_warm
 
 from cl_graft.figures.heatmaps import overlap_heatmap, r_matrix_heatmap
 from cl_graft.figures.reliability import reliability_diagram
@@ -110,7 +110,8 @@ def test_drawing_needs_no_window_and_no_global_state():
         "overlap_heatmap([[1.0]], ['a'])\n"
         "assert 'matplotlib.pyplot' not in sys.modules\n"
     )
-    subprocess.run([sys.executable, "-c", code], check=True)
+    done = run_warm(["-c", code], env=os.environ, imported="torch")
+    assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.parametrize("tasks", [24, 25, 200])

@@ -1,7 +1,6 @@
 """Localizers of other packages and plain functions do what those of this package do."""
 
 import os
-import subprocess
 import sys
 from pathlib import Path
 
@@ -9,6 +8,7 @@ import pytest
 import torch
 from localization.planted import planted_inputs
 from small_tasks import MemoryCache, make_task, settings
+from warm_processes import run_warm
 
 from cl_graft.localization import LOCALIZERS, find_localizer, localize, register_localizer
 from cl_graft.localization.grafting_settings import GraftingSettings
@@ -63,13 +63,8 @@ def test_a_localizer_of_an_installed_package_is_an_ablation_of_comparisons(tmp_p
     install(tmp_path, "largest_package", MODULE, value="largest_package")
     code = "from cl_graft.strategies.registry import STRATEGIES; print(*STRATEGIES)"
     path = os.pathsep.join([str(tmp_path), *sys.path])
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        env={**os.environ, "PYTHONPATH": path},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    done = run_warm(["-c", code], env={**os.environ, "PYTHONPATH": path}, imported="torch")
+    assert done.returncode == 0, done.stderr
     assert "grafting_largest" in done.stdout.split()
 
 

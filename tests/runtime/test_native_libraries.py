@@ -6,19 +6,36 @@ import subprocess
 import sys
 
 import pytest
+from warm_processes import run_warm
 
 from cl_graft.runtime.native_libraries import SPIN_COUNT
 
 SETTINGS = ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY")
 
 
-def _spin_count(program: str, **given: str) -> str:
-    """Return what a new process sees as its spin count after running a program."""
-    env = {name: value for name, value in os.environ.items() if name not in SETTINGS} | given
-    shown = f"{program}\nimport os\nprint(os.environ.get('GOMP_SPINCOUNT', 'none'))"
+AT_TORCH = """
+import importlib.abc, os, sys
+
+class Seen(importlib.abc.MetaPathFinder):
+    def find_spec(self, name, path, target=None):
+        if name == "torch":
+            print(os.environ.get("GOMP_SPINCOUNT", "none"), flush=True)
+            os._exit(0)
+
+sys.meta_path.insert(0, Seen())
+"""
+"""Ends a program where it begins to import torch: OpenMP reads its settings only then."""
+
+
+def _environment(given: dict[str, str]) -> dict[str, str]:
+    return {name: value for name, value in os.environ.items() if name not in SETTINGS} | given
+
+
+def _spin_count(module: str, **given: str) -> str:
+    """Return the spin count that torch finds in a new process that imports a module."""
     ran = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", shown],
-        env=env,
+        [sys.executable, "-W", "ignore", "-c", f"{AT_TORCH}import {module}"],
+        env=_environment(given),
         capture_output=True,
         text=True,
         check=True,
@@ -30,19 +47,7 @@ def _spin_count(program: str, **given: str) -> str:
     "module", ["cl_graft", "cl_graft.cli", "cl_graft.experiments.engines.worker"]
 )
 def test_the_limit_is_set_before_torch_is_loaded(module: str) -> None:
-    # OpenMP reads it only then.
-    program = (
-        "import importlib.abc, os, sys\n"
-        "class Seen(importlib.abc.MetaPathFinder):\n"
-        "    def find_spec(self, name, path, target=None):\n"
-        "        if name == 'torch' and 'SEEN' not in os.environ:\n"
-        "            os.environ['SEEN'] = os.environ.get('GOMP_SPINCOUNT', 'none')\n"
-        "sys.meta_path.insert(0, Seen())\n"
-        f"import {module}\n"
-        "assert 'torch' in sys.modules\n"
-        "os.environ['GOMP_SPINCOUNT'] = os.environ['SEEN']"
-    )
-    assert _spin_count(program) == str(SPIN_COUNT)
+    assert _spin_count(module) == str(SPIN_COUNT)
 
 
 @pytest.mark.parametrize(
@@ -50,11 +55,13 @@ def test_the_limit_is_set_before_torch_is_loaded(module: str) -> None:
     [({"GOMP_SPINCOUNT": "7"}, "7"), ({"OMP_WAIT_POLICY": "ACTIVE"}, "none")],
 )
 def test_a_setting_of_the_users_own_stays(given: dict[str, str], seen: str) -> None:
-    assert _spin_count("import cl_graft", **given) == seen
+    assert _spin_count("cl_graft", **given) == seen
 
 
 def test_nothing_is_set_where_torch_has_read_its_settings() -> None:
-    assert _spin_count("import torch\nimport cl_graft") == "none"
+    code = "import os, torch, cl_graft; print(os.environ.get('GOMP_SPINCOUNT', 'none'))"
+    ran = run_warm(["-c", code], env=_environment({}), imported="torch")
+    assert ran.stdout.strip() == "none", ran.stderr
 
 
 PROGRAM = """

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
+import os
 from contextlib import suppress
 
 import pytest
@@ -11,6 +10,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from region_strategies import quick
+from warm_processes import run_warm
 
 from cl_graft.runtime import seeding
 from cl_graft.runtime.seeding import (
@@ -25,7 +25,8 @@ from cl_graft.runtime.seeding import (
 
 def test_derived_seeds_are_the_same_in_every_process() -> None:
     code = "from cl_graft.runtime.seeding import derive; print(derive(3, 'qnli', 'dense', 7))"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    done = run_warm(["-c", code], env=os.environ, imported="torch")
+    assert done.returncode == 0, done.stderr
     assert int(done.stdout) == derive(3, "qnli", "dense", 7)
 
 

@@ -2,6 +2,7 @@
 
 import importlib.machinery
 import importlib.util
+import os
 import shutil
 import subprocess
 import sys
@@ -9,6 +10,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from warm_processes import run_warm
 
 ROOT = Path(__file__).parents[2]
 MODULE = ROOT / "cl_graft" / "runtime" / "torchvision_operators.py"
@@ -23,16 +25,14 @@ declared = declare_missing_operators()
 """
 
 
-def python(
-    code: str, *flags: str, first_on_path: Path | None = None
-) -> subprocess.CompletedProcess[str]:
+def program(code: str, first_on_path: Path | None) -> str:
     paths = [str(path) for path in (first_on_path, ROOT) if path is not None]
-    return subprocess.run(
-        [sys.executable, *flags, "-c", f"import sys\nsys.path[:0] = {paths!r}\n{code}"],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    return f"import sys\nsys.path[:0] = {paths!r}\n{code}"
+
+
+def python(code: str, *, first_on_path: Path | None = None) -> subprocess.CompletedProcess[str]:
+    """Run code in a process of its own that has imported torch."""
+    return run_warm(["-c", program(code, first_on_path)], env=os.environ, imported="torch")
 
 
 def stand_in(folder: Path, *, extension: Path | None) -> Path:
@@ -98,7 +98,12 @@ def test_nothing_is_declared_where_torchvision_is_absent(tmp_path):
     for installed in Path(torch.__file__).parents[1].iterdir():
         if not installed.name.startswith("torchvision"):
             (tmp_path / installed.name).symlink_to(installed)
-    answer = python(DECLARE + "print(declared)", "-S", first_on_path=tmp_path)
+    answer = subprocess.run(
+        [sys.executable, "-S", "-c", program(DECLARE + "print(declared)", tmp_path)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert answer.stdout.strip() == "()", answer.stderr
 
 
