@@ -183,13 +183,13 @@ def asked_of(script, tiny_bert, tmp_path, *more):
     return json.loads((tmp_path / "results" / f"{name}-smoke.json").read_text())
 
 
-def test_baselines_store_the_summary_of_their_comparison(tiny_bert, tmp_path):
+def test_baselines_store_the_summary_of_their_comparison(tiny_bert, data_dir, tmp_path):
     stored = asked_of("baselines.py", tiny_bert, tmp_path, "--untuned", "--strategies", "naive")
     assert stored["shared"] == {}
     assert "naive" in json.dumps(stored["strategies"])
 
 
-def test_routers_store_a_row_a_strategy_and_their_comparisons(tiny_bert, tmp_path):
+def test_routers_store_a_row_a_strategy_and_their_comparisons(tiny_bert, data_dir, tmp_path):
     stored = asked_of("routers.py", tiny_bert, tmp_path, "--comparisons", "routers")
     assert list(stored["comparisons"]) == ["routers"]
     assert len(stored["rows"]) == len(stored["comparisons"]["routers"]["strategies"])

@@ -41,7 +41,6 @@ def _tables() -> list[Case]:
         case("empty file", document("", name="mine.csv"), r"mine\.csv: the file is empty"),
         case("blank lines alone", document("\n \r\n\n", name="mine.csv"), "the file is empty"),
         case("no header", document("good,yes\nbad,no\n", name="mine.csv"), "no text column found"),
-        case("tabs in a csv", document("text\tlabel\na\tb\n", name="mine.csv"), "no text column"),
         case("unusual names", csv(header="words,label"), "no text column found among words, label"),
         case("no label", csv(header="text,grade"), "no label column found among text, grade"),
         case(
