@@ -59,7 +59,7 @@ def told(tiny_bert, tiny_gpt2, tmp_path_factory) -> dict[str, Told]:
         "no memory": [tiny_bert, "--memory", "much"],
         "too long": [tiny_bert, "--max-length", "257"],
         "table": [tiny_bert, "--memory", "8MiB", "--batch-size", "64"],
-        "config": [config, "--memory", "8MiB"],
+        "config": [config],
         "config and option": [config, "--batch-size", "16", "--density", "0.9", "--json"],
         "bad config": [bad],
         "time": [timed, "--time", "--json"],
