@@ -155,7 +155,6 @@ def _find(name: str, path: Path, data: Path) -> FoundTask:
         raise InputError(explain_unread_kind(path))
     file = read_train_records(path)
     task, guessed = _load(name, data, file)
-    left_out = cast(Mapping[str, Mapping[str, int]], task.source.get("left_out", {}))
     text, text_pair, label = cast(Sequence[str | None], task.source["columns"])
     splits = {"train": task.train, "dev": task.dev, "test": task.test}
     counts = Counter(task.class_names[int(row.label)] for row in task.train if task.class_names)
@@ -171,7 +170,7 @@ def _find(name: str, path: Path, data: Path) -> FoundTask:
         {split: len(rows) for split, rows in splits.items()},
         _words(task),
         source_notes(task.source),
-        sum(file["rows"] for file in left_out.values()),
+        _count_left_out(task),
     )
 
 
@@ -193,11 +192,15 @@ def _load(name: str, data: Path, file: RecordFile) -> tuple[TextTask, bool]:
             except InputError as error:
                 errors.append(error)
                 continue
-            left_out = sum(file["rows"] for file in task.source["left_out"].values())
-            if left_out <= _BAD_SHARE * len(file.records):
+            if _count_left_out(task) <= _BAD_SHARE * len(file.records):
                 return task, bool(columns)
     usual = guess is None or _has_usual_columns(file)
     raise errors[0 if usual else 1]
+
+
+def _count_left_out(task: TextTask) -> int:
+    files = cast(Mapping[str, Mapping[str, int]], task.source.get("left_out", {}))
+    return sum(file["rows"] for file in files.values())
 
 
 def _has_usual_columns(file: RecordFile) -> bool:
