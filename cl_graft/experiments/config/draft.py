@@ -13,6 +13,7 @@ from typing import Any, cast
 import yaml
 
 from cl_graft.data import TextTask, load_task
+from cl_graft.data.bad_rows import OnBadRow
 from cl_graft.data.columns import LABEL_COLUMNS, find_texts
 from cl_graft.data.likely_labels import join_values, likely_labels
 from cl_graft.data.readers import has_rows, read_train_records
@@ -179,23 +180,27 @@ def _load(name: str, data: Path, file: RecordFile) -> tuple[TextTask, bool]:
 
     Where all rows cannot be used, some are left out, at most half of them.
     """
+    try:
+        return load_task(name, data=data, warn=False), False
+    except InputError as error:
+        first = error
     guess = _guess(file)
-    tries: list[dict[str, Any]] = [{}]
+    guessed: list[dict[str, Any]] = []
     if guess is not None:
-        tries.append({"text": guess.text, "text_pair": guess.text_pair, "label": guess.label})
-    tries.append({"kind": "regression"})
+        guessed.append({"text": guess.text, "text_pair": guess.text_pair, "label": guess.label})
+    others = [*guessed, {"kind": "regression"}]
+    tries: list[tuple[OnBadRow, dict[str, Any]]] = [("error", own) for own in others]
+    tries += [("skip", own) for own in ({}, *others)]
     errors: list[InputError] = []
-    for on_bad_row in ("error", "skip"):
-        for columns in tries:
-            try:
-                task = load_task(name, data=data, warn=False, on_bad_row=on_bad_row, **columns)
-            except InputError as error:
-                errors.append(error)
-                continue
-            if _count_left_out(task) <= _BAD_SHARE * len(file.records):
-                return task, bool(columns)
-    usual = guess is None or _has_usual_columns(file)
-    raise errors[0 if usual else 1]
+    for on_bad_row, columns in tries:
+        try:
+            task = load_task(name, data=data, warn=False, on_bad_row=on_bad_row, **columns)
+        except InputError as error:
+            errors.append(error)
+            continue
+        if _count_left_out(task) <= _BAD_SHARE * len(file.records):
+            return task, bool(columns)
+    raise errors[0] if guessed and not _has_usual_columns(file) else first
 
 
 def _count_left_out(task: TextTask) -> int:
