@@ -192,7 +192,11 @@ class _Once(logging.StreamHandler[TextIO]):
         self._counts: Counter[str] = Counter()
 
     def emit(self, record: logging.LogRecord) -> None:
-        line = self.format(record)
+        try:
+            line = self.format(record)
+        except Exception:  # of a record whose arguments do not fit its text
+            self.handleError(record)
+            return
         self._counts[line] += 1
         if self._counts[line] == 1:
             super().emit(record)
