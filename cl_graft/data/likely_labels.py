@@ -42,10 +42,9 @@ def likely_labels(file: RecordFile, text: str, text_pair: str | None) -> dict[st
     """Rank the columns that may hold the labels of a table's texts.
 
     These are the columns of 2 to 200 values, at most half as many as there are rows, that have a
-    value in 19 of 20 rows.
-    Names that mean a label (intent, category) go before others, and those that mean a circumstance
-    (channel, date) after them; among these, first comes what a naive Bayes classifier of words
-    tells best on rows that it was not fitted on.
+    value in 19 of 20 rows. Names that mean a label (intent, category) go before others, and those
+    that mean a circumstance (channel, date) after them; among these, first comes what a naive Bayes
+    classifier of words tells best on rows that it was not fitted on.
 
     Args:
         file: The table.

@@ -11,7 +11,11 @@ __all__ = ["check_answers", "read_answers", "read_text"]
 
 
 def read_text(values: Mapping[str, object], column: str, place: str) -> str:
-    """Read a question or a passage."""
+    """Read a question or a passage.
+
+    Raises:
+        InputError: If the column holds no text, or an empty one.
+    """
     value = values.get(column)
     if not isinstance(value, str) or not value.strip():
         raise InputError(f"{place}: column {column!r} must hold a text, got {str(value)[:60]!r}")
@@ -19,7 +23,11 @@ def read_text(values: Mapping[str, object], column: str, place: str) -> str:
 
 
 def read_answers(value: object, place: str) -> tuple[tuple[str, int], ...]:
-    """Read ``[{"text", "start"}, …]``, or SQuAD's ``{"text": […], "answer_start": […]}``."""
+    """Read ``[{"text", "start"}, …]``, or SQuAD's ``{"text": […], "answer_start": […]}``.
+
+    Raises:
+        InputError: If there is no answer, or one of them has another form.
+    """
     found: list[Any] = []
     if isinstance(value, Mapping):
         texts, starts = value.get("text"), value.get("answer_start")
@@ -47,7 +55,11 @@ def read_answers(value: object, place: str) -> tuple[tuple[str, int], ...]:
 
 
 def check_answers(passage: str, answers: Sequence[tuple[str, int]], place: str) -> None:
-    """Refuse answers that do not stand where they should in their passage."""
+    """Make sure that answers stand where they should in their passage.
+
+    Raises:
+        InputError: If one does not.
+    """
     for text, start in answers:
         if passage[start : start + len(text)] != text:
             where = passage.find(text)
