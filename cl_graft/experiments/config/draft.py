@@ -188,9 +188,10 @@ def _load(name: str, data: Path, file: RecordFile) -> tuple[TextTask, bool]:
     guessed: list[dict[str, Any]] = []
     if guess is not None:
         guessed.append({"text": guess.text, "text_pair": guess.text_pair, "label": guess.label})
-    others = [*guessed, {"kind": "regression"}]
+    others: list[dict[str, Any]] = [*guessed, {"kind": "regression"}]
     tries: list[tuple[OnBadRow, dict[str, Any]]] = [("error", own) for own in others]
-    tries += [("skip", own) for own in ({}, *others)]
+    tries.append(("skip", {}))
+    tries.extend(("skip", own) for own in others)
     errors: list[InputError] = []
     for on_bad_row, columns in tries:
         try:
