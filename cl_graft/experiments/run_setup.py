@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import torch
 
@@ -37,9 +38,9 @@ __all__ = [
     "apply_fixed_settings",
     "check_strategies",
     "check_strategy",
-    "is_asked_early",
     "keep_able_strategies",
     "set_up",
+    "when_asked_early",
 ]
 
 logger = logging.getLogger(__name__)
@@ -153,14 +154,18 @@ def apply_fixed_settings(method: Method, config: ExperimentConfig) -> Experiment
     return config.changed(method.fixed_config) if method.fixed_config else config
 
 
-def is_asked_early(config: ExperimentConfig, method: Method) -> bool:
-    """Whether tasks are evaluated before they are learned, too.
+def when_asked_early(
+    config: ExperimentConfig, method: Method
+) -> Literal["always", "once", "never"]:
+    """Return when tasks are evaluated before they are learned: ``stream.evaluate_ahead``.
 
     A prompt, or a head that all tasks share, can answer a task before it was learned; a head of the
-    task's own would answer by chance.
+    task's own would answer by chance, and so is never asked.
     """
-    early = config.model.family != "encoder" or config.stream.scenario == "domain"
-    return early and method.trains != "nothing"
+    can_answer = config.model.family != "encoder" or config.stream.scenario == "domain"
+    if not can_answer or method.trains == "nothing":
+        return "never"
+    return config.stream.evaluate_ahead
 
 
 def load_stream(

@@ -31,7 +31,7 @@ from cl_graft.experiments.run_curves import (
 )
 from cl_graft.experiments.run_errors import collect_errors
 from cl_graft.experiments.run_record import PassCounter, count_task_bytes, make_result, write_table
-from cl_graft.experiments.run_setup import Setup, is_asked_early
+from cl_graft.experiments.run_setup import Setup, when_asked_early
 from cl_graft.experiments.schedule import choose, input_settings, list_schedules
 from cl_graft.grafts.bank import GraftBank
 from cl_graft.reporting.markdown import write_run_summary
@@ -87,10 +87,10 @@ class StreamRun:
         self.reporter = ProgressReporter(progress, strategy=method.name, seed=setup.seed)
         self.passes = PassCounter(setup.model.task_model)
         self.bank = self._first_entries()
-        self.zero_shot = is_asked_early(config, method)
+        self.asked_early = when_asked_early(config, method)
         self.scores = StreamScores(
             {label: task.metric for label, task in setup.metadata.items()},
-            zero_shot=self.zero_shot,
+            zero_shot=self.asked_early == "always",
         )
 
     def learn_stream(self) -> RunResult:
@@ -101,7 +101,7 @@ class StreamRun:
         train, test = (self.setup.stream.benchmark.streams[name] for name in ("train", "test"))
         label = self._resume_(strategy, train, test)
         while True:
-            asked = test if self.zero_shot else test[: label + 1]
+            asked = test if self.asked_early == "always" else test[: label + 1]
             self._learn(strategy, train[label], asked, label=label, schedule=schedules[label])
             label += 1
             result = self._write(learned=label)
@@ -156,11 +156,11 @@ class StreamRun:
     def _resume_(self, strategy: SupervisedTemplate, train: Any, test: Any) -> int:
         """Resume the strategy where the run was; return how many tasks are learned."""
         if self.resumed is None or not self.method.is_resumable:
-            if self.zero_shot:
+            if self.asked_early != "never":
                 strategy.eval(test)
             self._save(strategy, learned=0)
             return 0
-        asked = test if self.zero_shot else []
+        asked = test if self.asked_early != "never" else []
         resume_strategy_(self.resumed, strategy, self.method, self.scores, train=train, asked=asked)
         self.resumed = replace(self.resumed, tensors={})
         return self.resumed.learned

@@ -17,9 +17,9 @@ from cl_graft.experiments.config import ExperimentConfig
 from cl_graft.experiments.run_setup import (
     apply_fixed_settings,
     check_strategies,
-    is_asked_early,
     keep_able_strategies,
     load_stream,
+    when_asked_early,
 )
 from cl_graft.experiments.schedule import make_schedule
 from cl_graft.experiments.tasks import load_tasks
@@ -160,8 +160,8 @@ def add_up(config: ExperimentConfig, tasks: list[TaskTimes]) -> TimeEstimate:
         needs_dense = method.trains == "nothing" or (
             method.trains == "region" and localizer.needs_dense_run
         )
-        early = is_asked_early(config, method)
-        spent = _answer(tasks) if early else 0.0  # before the first task is learned
+        early = when_asked_early(config, method)
+        spent = _answer(tasks) if early != "never" else 0.0  # before the first task is learned
         for place, task in enumerate(tasks):
             schedule = task.schedule
             looks = min(schedule.evaluations, schedule.steps) * task.dev * task.answer
@@ -177,7 +177,7 @@ def add_up(config: ExperimentConfig, tasks: list[TaskTimes]) -> TimeEstimate:
                 times = {"task": 1, "tasks so far": place + 1, "all tasks": len(tasks)}
                 step = task.region_step if method.trains == "its own" else task.dense_step
                 spent += times[method.rows] * schedule.steps * step + looks
-            spent += _answer(tasks if early else tasks[: place + 1])
+            spent += _answer(tasks if early == "always" else tasks[: place + 1])
         shared = shared or needs_dense
         seconds[name] = spent
     orders = math.factorial(len(tasks)) if asked.orders == "all" else asked.orders

@@ -162,6 +162,20 @@ def test_prompts_are_scored_before_they_are_learned(tmp_path, tiny_gpt2, two_tas
     assert all(h["learned"] == h["end"] for h in result.logit_hashes.values())
 
 
+@pytest.mark.parametrize("when", ["once", "never"])
+def test_tasks_that_are_not_learned_are_evaluated_when_the_config_says(
+    tmp_path, tiny_gpt2, two_tasks, when
+):
+    prompts = {"model": str(tiny_gpt2), "family": "causal_lm", "max_length": 48, "steps": 2}
+    config = changed(two_tasks, {**prompts, "evaluate_ahead": when})
+    result = run(config, strategy="naive", seed=0, out=tmp_path)
+    assert result.R[0][1] is None
+    assert result.R[1][0] is not None
+    assert result.forward_transfer is None
+    assert result.backward_transfer is not None
+    assert [score is not None for score in result.baseline] == [when == "once"] * 2
+
+
 def test_a_grid_is_decided_on_dev_and_costs_its_choice_nothing_more(tmp_path, two_tasks):
     config = changed(two_tasks, {"tasks": ["sentiment"], "grid": True, "steps": 2})
     steps: list = []

@@ -51,5 +51,11 @@ def test_all_seeds_and_orders_are_runs_and_models_that_can_answer_early_are_aske
     writer = estimate("naive", family="causal_lm").strategies["naive"]
     looks = 2 * (2 * 4 * 0.5)
     assert writer == pytest.approx(2 * 30 + looks + (1 + 2) * 2 * 6 * 0.5)
+    once, never = (
+        estimate("naive", family="causal_lm", evaluate_ahead=when).strategies["naive"]
+        for when in ("once", "never")
+    )
+    assert once == pytest.approx(2 * 30 + looks + (2 + 1 + 2) * 6 * 0.5)
+    assert never == pytest.approx(2 * 30 + looks + (1 + 2) * 6 * 0.5)
     found = estimate("naive", seeds=[0, 1])
     assert found.total == 2 * found.strategies["naive"]

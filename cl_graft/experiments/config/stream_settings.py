@@ -162,6 +162,13 @@ class StreamSettings:
     max_test: int | None = Field(
         default=1000, ge=1, description="Most test rows of a task; null: all."
     )
+    evaluate_ahead: Literal["always", "once", "never"] = Field(
+        default="always",
+        description="When a model that can answer tasks before it learns them (a language model, a "
+        "head that all tasks share) is evaluated on them: before the first task and after each "
+        "('always', which forward transfer needs), before the first task alone ('once': zero-shot "
+        "scores), or 'never'.",
+    )
     max_length: int | None = Field(
         default=64, ge=4, description="Tokens a row; null means the largest that a task asks for."
     )
