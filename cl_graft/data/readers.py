@@ -8,7 +8,9 @@ it decides what serves as dev and test where a split is missing.
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import replace
 from pathlib import Path
 
@@ -31,13 +33,18 @@ from cl_graft.data.text_files import Reading
 from cl_graft.errors import InputError, listed, nearest
 from cl_graft.kinds.text2text import Text2Text
 
-__all__ = ["explain_missing", "has_rows", "read_rows", "read_train_records"]
+__all__ = ["explain_missing", "has_rows", "read_once", "read_rows", "read_train_records"]
 
 _SPLITS: Mapping[str, tuple[str, ...]] = {
     "train": ("train", "training"),
     "dev": ("dev", "validation", "valid", "val", "eval", "validation_matched"),
     "test": ("test",),
 }
+
+_Read = tuple[dict[str, RecordFile], BadRows]
+_kept: ContextVar[dict[tuple[Path, bool], _Read | InputError] | None] = ContextVar(
+    "kept", default=None
+)
 
 
 def read_rows(
@@ -134,6 +141,16 @@ def read_train_records(path: Path) -> RecordFile:
     return _read_files(path, Reading(), BadRows("skip"))["train"]
 
 
+@contextmanager
+def read_once() -> Iterator[None]:
+    """Keep what is read of local files for a `with` block, and read none of them again."""
+    before = _kept.set({})
+    try:
+        yield
+    finally:
+        _kept.reset(before)
+
+
 def has_rows(path: Path) -> bool:
     """Whether `path` is a file or folder that `read_rows` would try to read."""
     if path.is_file():
@@ -149,6 +166,27 @@ def explain_missing(path: Path) -> str:
 
 
 def _read_files(path: Path, reading: Reading, bad: BadRows) -> dict[str, RecordFile]:
+    kept, own = _kept.get(), (path, bad.skip)
+    if kept is None or reading != Reading():
+        return _read_each(path, reading, bad)
+    skipped = kept.get((path, True))
+    if isinstance(skipped, tuple) and not skipped[1].counts:
+        kept[own] = skipped
+    if own not in kept:
+        fresh = BadRows("skip" if bad.skip else "error")
+        try:
+            kept[own] = _read_each(path, reading, fresh), fresh
+        except InputError as error:
+            kept[own] = error
+    found = kept[own]
+    if isinstance(found, InputError):
+        raise found
+    bad.notes += found[1].notes
+    bad.merge(found[1])
+    return found[0]
+
+
+def _read_each(path: Path, reading: Reading, bad: BadRows) -> dict[str, RecordFile]:
     if path.is_file():
         return {"train": read_records(path, reading=reading, bad_rows=bad)}
     if not path.is_dir():

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import csv
 import gzip
+import re
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -49,6 +50,8 @@ SUFFIXES = (
 _SPREADSHEETS = (".xlsx", ".xls", ".xlsm", ".xlsb", ".ods", ".numbers")
 _DOCUMENTS = (".docx", ".doc", ".odt", ".pdf", ".rtf", ".pptx", ".html", ".htm", ".xml")
 _ARCHIVES = (".zip", ".tar", ".tgz", ".tar.gz", ".7z", ".rar", ".xz", ".bz2", ".zst")
+
+_QUOTED = re.compile('"[^"]*(?:"|$)')
 
 _MEMORY_A_BYTE = 8
 _BYTES_A_VALUE = 64
@@ -144,7 +147,8 @@ def read_records(
 ) -> RecordFile:
     """Read a file of records by the suffix of its name.
 
-    The fields of a `.csv` are parted by what its header holds most of: commas, semicolons or tabs.
+    The fields of a `.csv` are parted by what its header holds most of outside of quotes: commas,
+    semicolons or tabs.
     A `.tsv` is read with quotes as csv has them; if that fails, every quote is literal (GLUE's
     files are written so). A `.json` is one list of objects. Empty lines are passed over. A byte
     order mark is dropped.
@@ -267,7 +271,8 @@ def _read_table(
 ) -> tuple[tuple[str, ...], tuple[Record, ...]]:
     """Read a table; a tsv is read with literal quotes if that gives fewer bad rows."""
     if kind == "csv":
-        header = next(find_lines(text))[0]
+        first = next(line[0] for line in find_lines(text) if line[0].strip())
+        header = _QUOTED.sub("", first)
         delimiter = max(",;\t", key=header.count)
         return _read_table_with(path, text, delimiter, reading, bad, quotes=True)
     quoted = BadRows("skip")

@@ -10,7 +10,7 @@ import pytest
 
 from cl_graft.data.bad_rows import BadRows
 from cl_graft.data.readers import has_rows, read_rows
-from cl_graft.data.record_files import Columns
+from cl_graft.data.record_files import Columns, read_records
 from cl_graft.data.text_files import Reading
 from cl_graft.errors import InputError
 from cl_graft.kinds.rows import Row
@@ -160,6 +160,14 @@ def test_data_sets_saved_to_disk_give_rows_and_label_names(tmp_path: Path):
         assert read.splits["train"] == expected
     assert read_rows(tmp_path / "many").splits["dev"] == expected[:2]
     assert read_rows(tmp_path / "many").columns.text == "sentence"
+
+
+@pytest.mark.parametrize("delimiter", [",", ";", "\t"])
+def test_a_header_whose_names_hold_other_delimiters_is_parted_by_its_own(tmp_path, delimiter):
+    name = "text; of, it\tall".replace(delimiter, " ")
+    lines = [f'"{name}, ; , ;"{delimiter}label', *(f"{t}{delimiter}{t}" for t in "ab")]
+    (tmp_path / "a.csv").write_text("\n" + "\n".join(lines))
+    assert read_records(tmp_path / "a.csv").columns == (f"{name}, ; , ;", "label")
 
 
 def test_rows_marked_unlabelled_by_the_datasets_library_are_left_out_with_a_warning(

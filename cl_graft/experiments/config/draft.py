@@ -16,7 +16,7 @@ from cl_graft.data import TextTask, load_task
 from cl_graft.data.bad_rows import OnBadRow
 from cl_graft.data.columns import LABEL_COLUMNS, find_texts
 from cl_graft.data.likely_labels import join_values, likely_labels
-from cl_graft.data.readers import has_rows, read_train_records
+from cl_graft.data.readers import has_rows, read_once, read_train_records
 from cl_graft.data.record_files import Columns, RecordFile, explain_unread_kind, strip_suffix
 from cl_graft.data.yaml_files import read_yaml
 from cl_graft.errors import InputError
@@ -39,7 +39,7 @@ _WRITER = "smollm2"
 """Model of tasks that are answered with text."""
 _SHOWN = 8
 _BAD_SHARE = 0.5
-"""Largest share of a task's rows that a draft leaves out."""
+"""Largest share of a task's rows, and of its training rows, that a draft leaves out."""
 _SHOWN_DEFAULTS = {
     "fine_tuning": ("steps", "batch_size"),
     "grafting": ("density", "localizer", "mode"),
@@ -154,8 +154,9 @@ def _find(name: str, path: Path, data: Path) -> FoundTask:
         raise InputError(f"{path}: a folder without a train file")
     if not has_rows(path):
         raise InputError(explain_unread_kind(path))
-    file = read_train_records(path)
-    task, guessed = _load(name, data, file)
+    with read_once():
+        file = read_train_records(path)
+        task, guessed, skipped = _load(name, data, file)
     text, text_pair, label = cast(Sequence[str | None], task.source["columns"])
     splits = {"train": task.train, "dev": task.dev, "test": task.test}
     counts = Counter(task.class_names[int(row.label)] for row in task.train if task.class_names)
@@ -171,42 +172,63 @@ def _find(name: str, path: Path, data: Path) -> FoundTask:
         {split: len(rows) for split, rows in splits.items()},
         _words(task),
         source_notes(task.source),
-        _count_left_out(task),
+        skipped,
     )
 
 
-def _load(name: str, data: Path, file: RecordFile) -> tuple[TextTask, bool]:
-    """Load a task, and tell whether its columns, or that it is a regression, had to be guessed.
+def _load(name: str, data: Path, file: RecordFile) -> tuple[TextTask, bool, int]:
+    """Load a task with the usual columns if these serve, else with guessed ones.
 
     Where all rows cannot be used, some are left out, at most half of them.
+
+    Returns:
+        The task, whether its columns, or that it is a regression, had to be guessed, and the number
+        of rows that are left out.
     """
-    try:
-        return load_task(name, data=data, warn=False), False
-    except InputError as error:
-        first = error
-    guess = _guess(file)
-    guessed: list[dict[str, Any]] = []
-    if guess is not None:
-        guessed.append({"text": guess.text, "text_pair": guess.text_pair, "label": guess.label})
-    others: list[dict[str, Any]] = [*guessed, {"kind": "regression"}]
-    tries: list[tuple[OnBadRow, dict[str, Any]]] = [("error", own) for own in others]
-    tries.append(("skip", {}))
-    tries.extend(("skip", own) for own in others)
-    errors: list[InputError] = []
-    for on_bad_row, columns in tries:
+    errors: list[tuple[Mapping[str, Any], InputError]] = []
+    for on_bad_row, own in _list_tries(file):
         try:
-            task = load_task(name, data=data, warn=False, on_bad_row=on_bad_row, **columns)
+            task = load_task(name, data=data, warn=False, on_bad_row=on_bad_row, **own)
         except InputError as error:
-            errors.append(error)
+            errors.append((own, error))
             continue
-        if _count_left_out(task) <= _BAD_SHARE * len(file.records):
-            return task, bool(columns)
-    raise errors[0] if guessed and not _has_usual_columns(file) else first
+        if on_bad_row == "error":
+            return task, bool(own), 0
+        if _is_mostly_kept(task, file):
+            return task, bool(own), sum(_count_left_out(task).values())
+    of_guess = [error for own, error in errors if "text" in own]
+    raise of_guess[0] if of_guess and not _has_usual_columns(file) else errors[0][1]
 
 
-def _count_left_out(task: TextTask) -> int:
+def _list_tries(file: RecordFile) -> Iterator[tuple[OnBadRow, dict[str, Any]]]:
+    """Yield what to do with bad rows, and settings to load the task with."""
+    number = {"kind": "regression"}
+    yield "error", {}
+    yield "error", number
+    yield "skip", {}
+    if (guess := _guess(file)) is not None:
+        columns = {"text": guess.text, "text_pair": guess.text_pair, "label": guess.label}
+        yield "error", columns
+        yield "skip", columns
+    yield "skip", number
+
+
+def _is_mostly_kept(task: TextTask, file: RecordFile) -> bool:
+    """Whether at most half of all rows, and of the training rows, are left out."""
+    read = cast(Mapping[str, int], task.source["rows_read"])
+    left_out = _count_left_out(task)
+    return all(
+        left <= _BAD_SHARE * (left + kept)
+        for left, kept in (
+            (sum(left_out.values()), sum(read.values())),
+            (left_out.get(file.place, 0), read["train"]),
+        )
+    )
+
+
+def _count_left_out(task: TextTask) -> dict[str, int]:
     files = cast(Mapping[str, Mapping[str, int]], task.source.get("left_out", {}))
-    return sum(file["rows"] for file in files.values())
+    return {file: own["rows"] for file, own in files.items()}
 
 
 def _has_usual_columns(file: RecordFile) -> bool:
