@@ -13,6 +13,7 @@ import re
 import sys
 import warnings
 from collections import Counter
+from contextlib import suppress
 from typing import Annotated, TextIO
 
 import typer
@@ -127,13 +128,13 @@ def main(commands: typer.Typer = app, *, name: str = "cl-graft") -> None:
         finally:
             log.write_counts()
     except Stopped as stopped:
-        sys.stderr.write(f"{name}: {_one_line(str(stopped))}\n")
+        _tell(f"{name}: {_one_line(str(stopped))}")
         raise SystemExit(128 + stopped.signal) from None
     except Exception as error:
         sentence = _describe_error(error)
         if sentence is None:
             raise
-        sys.stderr.write(f"{name}: {_one_line(sentence)}\n")
+        _tell(f"{name}: {_one_line(sentence)}")
         raise SystemExit(2) from None
 
 
@@ -163,6 +164,12 @@ def _describe_error(error: Exception) -> str | None:
     if type(error).__module__.startswith("pydantic"):
         return "; ".join(line.strip() for line in str(error).splitlines()[:3])
     return None
+
+
+def _tell(line: str) -> None:
+    """Write a line to stderr; one that is closed, or full, changes no exit code."""
+    with suppress(OSError):
+        typer.echo(line, err=True)
 
 
 def _one_line(text: str) -> str:
@@ -205,7 +212,7 @@ class _Once(logging.StreamHandler[TextIO]):
         """Write the lines that came more than once, with how often they came."""
         for line, times in self._counts.items():
             if times > 1:
-                sys.stderr.write(f"{times:,} times: {line}\n")
+                _tell(f"{times:,} times: {line}")
 
 
 def _set_up_logging() -> _Once:

@@ -1,5 +1,6 @@
 """What a file of somebody else says cannot steer the terminal that it is shown on."""
 
+import errno
 import io
 import json
 import logging
@@ -7,9 +8,12 @@ import sys
 from pathlib import Path
 
 import pytest
+import typer
 from tiny_runs import cl_graft
 
+from cl_graft import InputError
 from cl_graft.cli.app import _Once as Once
+from cl_graft.cli.app import main
 from cl_graft.cli.output import Output, escape_unencodable, make_table
 from cl_graft.runtime.escaping import for_terminal
 
@@ -80,3 +84,27 @@ def test_a_warning_is_written_once_and_counted_at_the_end(capsys):
     handler.write_counts()
     said = ["the disk is full", "another", "3 times: the disk is full"]
     assert capsys.readouterr().err.splitlines() == said
+
+
+class FullDisk(io.StringIO):
+    def write(self, text: str) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+
+@pytest.mark.parametrize("stream", [None, FullDisk()], ids=["closed", "full"])
+def test_a_stderr_that_takes_nothing_changes_no_exit_code(monkeypatch, stream):
+    failing = typer.Typer()
+
+    @failing.command()
+    def fail():
+        raise InputError("no such task")
+
+    monkeypatch.setattr(sys, "stderr", stream)
+    monkeypatch.setattr(sys, "argv", ["cl-graft"])
+    with pytest.raises(SystemExit) as stopped:
+        main(failing)
+    assert stopped.value.code == 2
+    handler = Once()
+    for _ in range(2):
+        handler.handle(logging.LogRecord("cl_graft", logging.WARNING, "", 0, "a", None, None))
+    handler.write_counts()
