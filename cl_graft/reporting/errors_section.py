@@ -109,7 +109,11 @@ def error_details(
 def _summary_row(strategy: str, task: str, found: TaskErrors) -> tuple[Cell, ...]:
     rows = sum(rows for *_, rows in found.end)
     wrong = count_wrong(found.end)
-    learned = None if found.learned is None else count_wrong(found.learned)
+    learned = "–"
+    if found.learned is not None:
+        then = sum(rows for *_, rows in found.learned)
+        learned = f"{count_wrong(found.learned):,}"
+        learned += "" if then == rows else f" of {then:,}"  # spans that are not there come and go
     confused = "–"
     if wrong:
         right, answer, _, count = confused_pairs(found)[0]
@@ -120,7 +124,7 @@ def _summary_row(strategy: str, task: str, found: TaskErrors) -> tuple[Cell, ...
     return (
         Cell(strategy),
         Cell(task),
-        Cell("–") if learned is None else Cell(f"{learned:,}", learned),
+        Cell(learned, None if found.learned is None else count_wrong(found.learned)),
         Cell(f"{wrong:,}", wrong),
         Cell(f"{rows:,} {found.counted}", rows),
         Cell(confused),
@@ -144,7 +148,8 @@ def _tables(
 
 def _matrix(strategy: str, task: str, found: TaskErrors) -> Table:
     """Count the rows of each label by the answer they got, when learned and at the end."""
-    end, learned = count_by_pair(found.end), count_by_pair(found.learned or found.end)
+    end = count_by_pair(found.end)
+    learned = end if found.learned is None else count_by_pair(found.learned)
     size = len(found.labels)
     others = any(answer >= size for _, answer in (*end, *learned))
     columns = range(size + others)
@@ -158,7 +163,7 @@ def _matrix(strategy: str, task: str, found: TaskErrors) -> Table:
     rows = tuple(
         (Cell(found.name(right)), *(cell(right, answer) for answer in columns))
         for right in range(size)
-        if totals[right]
+        if totals[right] or any(own == right for own, _ in learned)
     )
     caption = f"{task}, {strategy}: test {found.counted} by label (rows) and answer (columns)"
     if learned != end:

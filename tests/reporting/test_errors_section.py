@@ -138,6 +138,18 @@ def test_runs_of_earlier_versions_have_no_such_section(run, tmp_path):
     assert "Errors of each task" not in made.page.read_text()
 
 
+def test_invented_spans_of_the_day_a_task_was_learned_stay_in_the_matrix(compared):
+    data = read_report_data([compared])
+    learned, end = ((0, 0, 3), (0, 1, 1), (1, 0, 9)), ((0, 0, 4),)
+    data.errors["naive"] = {"names": TaskErrors(("place", "no span"), learned, end, (), "spans")}
+    row = next(row for row in error_table(data).rows if row[0].text == "naive")
+    assert [cell.text for cell in row[1:5]] == ["names", "10 of 13", "0", "4 spans"]
+    details, _ = error_details(data, None)
+    matrix = next(own for own in details if own.strategy == "naive").tables[0][1]
+    found = {cells[0].text: [cell.text for cell in cells[1:]] for cells in matrix.rows}
+    assert found == {"place": ["3 → 4", "1 → 0"], "no span": ["9 → 0", "0"]}
+
+
 def test_a_matrix_shows_what_changed_and_many_labels_are_pairs(compared):
     data = read_report_data([compared])
     two = TaskErrors(("a", "b"), ((0, 0, 3), (1, 1, 2)), ((0, 0, 3), (1, 0, 1), (1, 2, 1)))
