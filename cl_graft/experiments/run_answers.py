@@ -37,15 +37,8 @@ def collect_answers(
         shown: list[ShownAnswer] = []
         for place, (text, said, right) in enumerate(compare(outputs, targets, most=_ROWS)):
             first = kept[place].learned if place < len(kept) else None
-            now = shorten(said)
-            shown.append(
-                ShownAnswer(
-                    text=shorten(text),
-                    right=tuple(map(shorten, right)),
-                    learned=now if learned == last else first,
-                    now=now,
-                )
-            )
+            then = said if learned == last else first
+            shown.append(ShownAnswer(shorten(text), tuple(right), learned=then, now=said))
         same = scores.logit_hash(last, learned) == scores.logit_hash(learned, learned)
         found[name] = TaskAnswers(rows, same, tuple(shown))
     return found

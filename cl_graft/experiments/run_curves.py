@@ -14,6 +14,7 @@ from cl_graft.experiments.run_record import RunRecord
 from cl_graft.figures.heatmaps import overlap_heatmap, r_matrix_heatmap
 from cl_graft.figures.reliability import reliability_diagram
 from cl_graft.metrics import reliability_bins
+from cl_graft.results.formatting import shorten
 from cl_graft.results.learning_curves import PhaseCurve, TaskCurves, thin_out
 from cl_graft.results.measures import named_measures
 from cl_graft.results.run_results import RunResult
@@ -116,10 +117,10 @@ def draw_row(result: RunResult, curves: OncePerStepTensorboardLogger) -> None:
 def draw_answers(
     found: Mapping[str, TaskAnswers], curves: OncePerStepTensorboardLogger, *, step: int
 ) -> None:
-    """Show generated answers of each task beside the right ones, as text.
+    """Show answers that are texts of each task beside the right ones, as text.
 
     Args:
-        found: Answers by task.
+        found: Answers by task; long ones are cut.
         curves: The log.
         step: Number of tasks that are learned.
     """
@@ -136,7 +137,7 @@ def draw_answers(
 
 def _cell(text: str) -> str:
     """Return a text as a cell of a table."""
-    return " ".join(for_markdown(text).split())
+    return " ".join(for_markdown(shorten(text)).split())
 
 
 def draw_pictures(

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 from cl_graft.reporting.report_data import ReportData
 from cl_graft.reporting.tables import Cell, Table
+from cl_graft.results.formatting import shorten
 from cl_graft.results.shown_answers import ShownAnswer, TaskAnswers
 
 __all__ = ["answer_tables", "answers_text"]
@@ -21,9 +22,9 @@ def answers_text(data: ReportData, *, with_text: bool) -> str:
     """Return the paragraph before the tables."""
     said = (
         "Answers to the first test rows of each task that is answered with text, written or taken "
-        "from a passage, in the first run "
-        "of each strategy, on the day the task was learned and after the last task. An answer is "
-        "right here if it is one of the right ones, letter for letter."
+        "from a passage, in the first run of each strategy, on the day the task was learned and "
+        "after the last task. An answer is right here if it is one of the right ones, letter for "
+        "letter."
     )
     if not with_text:
         return f"{said} cl-graft report --with-text shows the texts."
@@ -68,9 +69,9 @@ def _texts(data: ReportData) -> Iterator[tuple[str, Table]]:
             rows = [
                 (
                     Cell(one.text),
-                    Cell(" / ".join(one.right)),
-                    Cell("–" if one.learned is None else one.learned),
-                    Cell("unchanged" if one.learned == one.now else one.now),
+                    Cell(" / ".join(map(shorten, one.right))),
+                    Cell("–" if one.learned is None else shorten(one.learned)),
+                    Cell("unchanged" if one.learned == one.now else shorten(one.now)),
                     Cell("right" if one.is_right else "wrong"),
                 )
                 for one in found.shown

@@ -11,10 +11,10 @@ __all__ = ["ANSWERS", "ShownAnswer", "TaskAnswers"]
 
 @dataclass(frozen=True)
 class ShownAnswer:
-    """The answer to a test row; long texts are cut.
+    """The answer to a test row.
 
     Attributes:
-        text: Input of the row.
+        text: Input of the row; a long one is cut.
         right: The right answers.
         learned: Answer on the day the task was learned; None if it is not known.
         now: Answer after the latest task.

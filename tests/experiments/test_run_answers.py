@@ -40,7 +40,7 @@ TASKS: Any = [
 
 
 def test_answers_of_the_day_stay_beside_those_of_now(tmp_path):
-    days = (["x", "y" * 400], ["z", "y" * 400])
+    days = (["x", "y" * 400], ["z", "y" * 399 + "z"])
     scores: Any = Scores(days[0])
     ANSWERS.write(collect_answers(TASKS, scores, ANSWERS.read(tmp_path)), tmp_path)
     assert ANSWERS.read(tmp_path)["a"].same
@@ -49,10 +49,11 @@ def test_answers_of_the_day_stay_beside_those_of_now(tmp_path):
     found = ANSWERS.read(tmp_path)
     assert [(one.learned, one.now, one.is_right) for one in found["a"].shown] == [
         ("x", "z", False),
-        ("y" * 300 + " …", "y" * 300 + " …", True),
+        ("y" * 400, "y" * 399 + "z", False),
     ]
     assert (found["a"].same, found["b"].same, found["a"].rows) == (False, True, 2)
-    assert [one.learned for one in found["b"].shown] == ["z", "y" * 300 + " …"]
+    assert [one.learned for one in found["b"].shown] == ["z", "y" * 399 + "z"]
+    assert [one.text for one in found["b"].shown] == ["input x", f"input {'y' * 294} …"]
     unknown = collect_answers(TASKS, scores, {})["a"].shown
     assert [one.learned for one in unknown] == [None, None]
 
