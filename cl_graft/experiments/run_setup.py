@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 from typing import Literal
 
 import torch
@@ -19,10 +20,13 @@ from cl_graft.experiments.bank_metadata import (
 )
 from cl_graft.experiments.config import ExperimentConfig
 from cl_graft.experiments.memory_check import measure_memory
+from cl_graft.experiments.memory_estimate.fake_model import make_fake_model
 from cl_graft.experiments.run_record import RunRecord
 from cl_graft.experiments.tasks import check_tasks, load_tasks, tasks_to_build_on
 from cl_graft.grafts.bank import BaseIdentity
+from cl_graft.localization import find_localizer
 from cl_graft.models import Loaded, graftable_parameters
+from cl_graft.models.load import read_config
 from cl_graft.results.data_report import data_report
 from cl_graft.results.run_results import machine, versions
 from cl_graft.runtime.cache import Cache
@@ -30,7 +34,7 @@ from cl_graft.runtime.error_context import in_phase
 from cl_graft.storage.cache_folder import DirectoryCache
 from cl_graft.strategies import MultiTaskText, TaskMetadata, text_model
 from cl_graft.strategies.benchmark import TextStream, text_stream
-from cl_graft.strategies.method import Method
+from cl_graft.strategies.method import Method, StreamShape
 from cl_graft.strategies.registry import find_strategy
 
 __all__ = [
@@ -71,8 +75,20 @@ class Setup:
     record: RunRecord
 
 
-def check_strategy(method: Method, config: ExperimentConfig, tasks: Sequence[TextTask]) -> None:
+def check_strategy(
+    method: Method,
+    config: ExperimentConfig,
+    tasks: Sequence[TextTask],
+    *,
+    shape: StreamShape | None = None,
+) -> None:
     """Make sure that a strategy can run on the config's model, in its scenario and on its tasks.
+
+    Args:
+        method: The strategy.
+        config: The settings.
+        tasks: The tasks.
+        shape: The model, if it was made already; see `_make_shape`.
 
     Raises:
         InputError: If it cannot.
@@ -91,6 +107,37 @@ def check_strategy(method: Method, config: ExperimentConfig, tasks: Sequence[Tex
             "strategies: all takes those that can"
         )
     method.check_tasks(tasks)
+    if shape is None:
+        shape = _make_shape([method], config, tasks)
+    if shape is None:
+        return
+    method.check_stream(shape, config.comparison.strategy_settings.get(method.name, {}))
+    if (allowed := _find_allowed(method, config)) is not None:
+        try:
+            allowed(shape.model, graftable_parameters(shape.model))
+        except InputError as error:
+            raise InputError(
+                f"strategy {method.name!r} cannot run on this model: {error}"
+            ) from None
+
+
+def _find_allowed(method: Method, config: ExperimentConfig) -> Any:
+    """Return the function that names the coordinates which a strategy may choose; None: all."""
+    name = method.fixed_config.get("grafting.localizer", config.grafting.localizer)
+    return find_localizer(name).allowed if method.has_regions else None
+
+
+def _make_shape(
+    methods: Sequence[Method], config: ExperimentConfig, tasks: Sequence[TextTask]
+) -> StreamShape | None:
+    """Make the config's model of fake tensors, if one of the strategies depends on it."""
+    if not any(one.looks_at_model or _find_allowed(one, config) for one in methods):
+        return None
+    model = config.model
+    read = read_config(model.name, family=model.family, trust_remote_code=model.trust_remote_code)
+    length = config.stream.max_length or max(task.max_length for task in tasks)
+    classes = max(task.num_outputs for task in tasks)
+    return StreamShape(make_fake_model(read, model).model, len(tasks), classes, length)
 
 
 def check_strategies(
@@ -102,9 +149,10 @@ def check_strategies(
         InputError: If one cannot; if several cannot, those that can are named.
     """
     faults: dict[str, str] = {}
+    shape = _make_shape([find_strategy(name) for name in names], config, tasks)
     for name in names:
         try:
-            check_strategy(find_strategy(name), config, tasks)
+            check_strategy(find_strategy(name), config, tasks, shape=shape)
         except InputError as error:
             faults[name] = str(error)
     if not faults:
@@ -116,22 +164,24 @@ def check_strategies(
 
 
 def keep_able_strategies(config: ExperimentConfig) -> ExperimentConfig:
-    """Return the config without the strategies of ``all`` that cannot learn its tasks.
+    """Return the config without the strategies of ``all`` that cannot learn its tasks on its model.
 
     They are named in a log message, with the reason of the first. What the config names itself
     stays.
 
     Raises:
-        InputError: If the tasks cannot be loaded, or none of the strategies can learn them.
+        InputError: If the tasks cannot be loaded, there is no such model, or none of the strategies
+            can run.
     """
     asked = config.comparison
     if not asked.grouped:
         return config
     tasks = load_tasks(config.stream, seed=asked.seeds[0])
     faults: dict[str, str] = {}
+    shape = _make_shape([find_strategy(name) for name in asked.grouped], config, tasks)
     for name in asked.grouped:
         try:
-            find_strategy(name).check_tasks(tasks)
+            check_strategy(find_strategy(name), config, tasks, shape=shape)
         except InputError as error:
             faults[name] = str(error)
     kept = [name for name in asked.strategies if name not in faults]
@@ -139,9 +189,7 @@ def keep_able_strategies(config: ExperimentConfig) -> ExperimentConfig:
         raise InputError(next(iter(faults.values())))
     if left_out := [name for name in asked.strategies if name in faults]:
         reason = faults[left_out[0]]
-        logger.warning(
-            "left out, as they cannot learn these tasks: %s; %s", listed(left_out), reason
-        )
+        logger.warning("left out, as they cannot run here: %s; %s", listed(left_out), reason)
     return config.changed({"comparison.strategies": kept})
 
 

@@ -182,7 +182,8 @@ class Method:
               that was interrupted begins anew;
             - ``task_bytes(shape)``: returns the bytes that a task adds beside its head, as the mean
               over a stream, and beside its graft where it has one;
-            - ``largest_size(shape)``: returns the largest value of the setting that is a size.
+            - ``largest_size(shape)``: returns the largest value of the setting that is a size;
+            - ``check_stream(shape)``: raises `InputError` if the model does not serve the method.
         family: The family of the method; ablations are of grafting.
         source: Paper or library.
         trains: Part that the strategy's own loop trains: every weight, a region (at the region's
@@ -285,6 +286,20 @@ class Method:
                     f"be of one kind; {tasks[0].name!r} is a task of "
                     f"{tasks[0].kind.replace('_', ' ')}, {task.name!r} of {kind}"
                 )
+
+    @property
+    def looks_at_model(self) -> bool:
+        """Whether it depends on the model, beside its family, whether the method can run."""
+        return hasattr(self.kind, "check_stream")
+
+    def check_stream(self, shape: StreamShape, values: Mapping[str, Value]) -> None:
+        """Make sure that the method can run on a model, with values of its settings.
+
+        Raises:
+            InputError: If it cannot.
+        """
+        if self.looks_at_model:
+            self._with(values).check_stream(shape)
 
     def check_settings(self, values: Mapping[str, Value]) -> dict[str, Value]:
         """Check values of the method's settings and add the defaults of the others.

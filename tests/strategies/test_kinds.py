@@ -6,6 +6,7 @@ import pytest
 from configs import config_with
 from small_runs import Runs
 from tagged_data import tagged_folder
+from transformers import AutoConfig
 
 from cl_graft.errors import InputError
 from cl_graft.experiments.comparison.compare import compare
@@ -87,7 +88,7 @@ def test_all_strategies_are_those_that_can_learn_the_tasks(data: Path, caplog):
     mixed = {"tasks": ["sentiment", "names"], "data": str(data), "max_train": 8}
     kept = keep_able_strategies(config_with({**mixed, "strategies": ["all"]}))
     assert set(kept.comparison.strategies) == set(NAMES) - {*CLASSES, *ONE_KIND}
-    assert "left out, as they cannot learn these tasks: " in caplog.text
+    assert "left out, as they cannot run here: " in caplog.text
     assert all(name in caplog.text for name in (*CLASSES, *ONE_KIND))
     again = keep_able_strategies(kept)
     assert again is kept
@@ -127,3 +128,28 @@ def test_a_regression_does_not_share_a_head_of_classes(tmp_path: Path, scenario:
 def load(data: Path, *names: str, **stream):
     config = config_with({"tasks": list(names), "data": str(data), "max_train": 8, **stream})
     return load_tasks(config.stream, seed=0)
+
+
+@pytest.mark.parametrize(
+    ("model", "family", "name", "said"),
+    [
+        ("tiny_t5", "seq2seq_lm", "bitfit", "'bitfit' trains biases, and this model has none"),
+        ("tiny_llama", "causal_lm", "grafting_bias_only", "the model has no biases"),
+        ("tiny_bert", "encoder", "prompt_tuning", "but the model takes"),
+    ],
+)
+def test_a_strategy_that_a_model_does_not_serve_is_refused_before_another_runs(
+    request, tmp_path, caplog, model, family, name, said
+):
+    path = str(request.getfixturevalue(model))
+    longest = AutoConfig.from_pretrained(path).max_position_embeddings if "bert" in model else 16
+    own = {"tasks": ["sentiment"], "shots": 2, "model": path, "family": family}
+    own |= {"max_length": longest, "steps": 2}
+    config = config_with({**own, "strategies": ["naive", name]})
+    with pytest.raises(InputError, match=said):
+        compare(config, out=tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+    group = "ablations" if name.startswith("grafting") else "all"
+    kept = keep_able_strategies(config_with({**own, "strategies": [group]}))
+    assert name not in kept.comparison.strategies
+    assert name in caplog.text

@@ -30,7 +30,7 @@ def find_biases(model: nn.Module) -> dict[str, nn.Parameter]:
     chosen = graftable_parameters(model)
     found = {name: p for name, p in chosen.items() if name.rpartition(".")[2] == "bias"}
     if not found:
-        raise InputError("bitfit trains biases, and this model has none")
+        raise InputError("strategy 'bitfit' trains biases, and this model has none")
     return found
 
 
@@ -56,6 +56,10 @@ class BitFit:
     def build(self, inputs: StrategyInputs) -> SupervisedTemplate:
         """Return Naive with `OwnValues` of the biases."""
         return train_own_values(inputs, OwnValues(find_biases), optimizer=self.optimizer)
+
+    def check_stream(self, shape: StreamShape) -> None:
+        """Refuse a model without biases."""
+        find_biases(shape.model)
 
     def task_bytes(self, shape: StreamShape) -> float:
         """Return the bytes of the biases."""

@@ -112,16 +112,22 @@ class PromptTuning:
             InputError: If texts of the full length no longer fit into the model.
         """
         model = inputs.model.task_model
+        self._refuse_long(model, inputs.stream.tasks[0].splits["train"][0].shape[-1])
+        add_prompt_(model, tokens=self.tokens, seed=inputs.seed)
+        return train_own_values(inputs, OwnValues(find_prompt), optimizer=self.optimizer)
+
+    def check_stream(self, shape: StreamShape) -> None:
+        """Refuse texts that no longer fit into the model."""
+        self._refuse_long(shape.model, shape.length)
+
+    def _refuse_long(self, model: TaskModel, length: int) -> None:
         longest = _positions(model)
-        length = inputs.stream.tasks[0].splits["train"][0].shape[-1]
         if longest is not None and length + self.tokens > longest:
             raise InputError(
                 f"prompt_tuning puts {self.tokens} vectors before texts of up to {length} tokens, "
                 f"but the model takes {longest}: lower max_length or "
                 "comparison.strategy_settings.prompt_tuning.tokens"
             )
-        add_prompt_(model, tokens=self.tokens, seed=inputs.seed)
-        return train_own_values(inputs, OwnValues(find_prompt), optimizer=self.optimizer)
 
     def task_bytes(self, shape: StreamShape) -> float:
         """Return the bytes of the prompt."""
