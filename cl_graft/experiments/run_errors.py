@@ -1,20 +1,28 @@
-"""Counting right and wrong answers of a run on each task, after each task."""
+"""Right and wrong answers of a run on each task, after each task: counts, and numbers."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from math import ceil
 
 from torch import Tensor
 
 from cl_graft.data.encoded_task import EncodedTask
 from cl_graft.kinds.text_task import TextTask
 from cl_graft.metrics.span_scores import count_spans
+from cl_graft.metrics.task_score import score
+from cl_graft.results.answered_numbers import (
+    MOST_NUMBERS,
+    AnsweredNumber,
+    NumberScores,
+    TaskNumbers,
+)
 from cl_graft.results.task_errors import Counts, TaskErrors, WrongRow
 from cl_graft.strategies.stream_scores import StreamScores
 
-__all__ = ["collect_errors"]
+__all__ = ["collect_errors", "collect_numbers"]
 
 _ROWS = 10
 """Wrong rows of a task that are named."""
@@ -41,13 +49,54 @@ def collect_errors(
             continue
         outputs, targets = scores.predictions(number)
         if task.kind == "tagging":
-            own = _count_tags(task, outputs, targets)
+            own = _count_tags(task, outputs, targets, tasks[number].rows)
         else:
             own = {task.name: _count_rows(task.label_names, outputs, targets, tasks[number].rows)}
         for name, errors in own.items():
             earlier = before[name].learned if name in before else None
             found[name] = replace(errors, learned=errors.end if learned == last else earlier)
     return found
+
+
+def collect_numbers(
+    tasks: Sequence[EncodedTask], scores: StreamScores, before: Mapping[str, TaskNumbers]
+) -> dict[str, TaskNumbers]:
+    """Return right and answered numbers of each regression task that is learned, by task.
+
+    Args:
+        tasks: The tasks of the stream, in its order.
+        scores: Predictions of their test rows.
+        before: What was returned after the task before, whence the scores of earlier days come.
+    """
+    found: dict[str, TaskNumbers] = {}
+    last = len(scores.order) - 1
+    for learned, number in enumerate(scores.order):
+        task = tasks[number].task
+        if task.kind != "regression":
+            continue
+        outputs, right = scores.predictions(number)
+        end = _score_numbers(outputs, right)
+        earlier = before[task.name].learned if task.name in before else None
+        shown = _pick_numbers(tasks[number].rows["test"], right, outputs[:, 0])
+        found[task.name] = TaskNumbers(len(right), end if learned == last else earlier, end, shown)
+    return found
+
+
+def _score_numbers(outputs: Tensor, right: Tensor) -> NumberScores:
+    error = (outputs[:, 0].double() - right.double()).abs().mean()
+    pearson, spearman = (score(outputs, right, metric) for metric in ("pearson", "spearman"))
+    return NumberScores(pearson, spearman, float(error))
+
+
+def _pick_numbers(rows: Tensor, right: Tensor, answers: Tensor) -> tuple[AnsweredNumber, ...]:
+    """Return the numbers of rows at equal distances, and of those with the largest errors."""
+    errors = (answers.double() - right.double()).abs()
+    worst = errors.argsort(descending=True, stable=True)[:_ROWS].tolist()
+    step = max(1, ceil(len(right) / (MOST_NUMBERS - _ROWS)))
+    values = zip(rows.tolist(), right.tolist(), answers.tolist(), strict=True)
+    picked = {*range(0, len(right), step), *worst}
+    kept = (value for place, value in enumerate(values) if place in picked)
+    return tuple(AnsweredNumber(*value) for value in sorted(kept))
 
 
 def _count_rows(
@@ -60,7 +109,9 @@ def _count_rows(
     return TaskErrors(labels, None, _sort(counts), wrong)
 
 
-def _count_tags(task: TextTask, outputs: Tensor, targets: Tensor) -> dict[str, TaskErrors]:
+def _count_tags(
+    task: TextTask, outputs: Tensor, targets: Tensor, rows: Mapping[str, Tensor]
+) -> dict[str, TaskErrors]:
     """Count the spans of a tagging task, and the rows by their intents."""
     tags = len(task.label_names)
     types = tuple(name.removeprefix("B-") for name in task.label_names[1::2])
@@ -68,9 +119,9 @@ def _count_tags(task: TextTask, outputs: Tensor, targets: Tensor) -> dict[str, T
     if spans := count_spans(outputs[..., :tags], targets, types=len(types)):
         found[task.name] = TaskErrors((*types, "no span"), None, _sort(spans), counted="spans")
     if task.intent_names:
-        answers = outputs[:, 0, tags:].argmax(-1).clamp(max=len(task.intent_names)).tolist()
-        pairs = Counter(zip((targets[:, 0] - tags).tolist(), answers, strict=True))
-        found[f"{task.name} (intents)"] = TaskErrors(task.intent_names, None, _sort(pairs))
+        found[f"{task.name} (intents)"] = _count_rows(
+            task.intent_names, outputs[:, 0, tags:], targets[:, 0] - tags, rows
+        )
     return found
 
 

@@ -29,12 +29,13 @@ from cl_graft.experiments.run_curves import (
     draw_pictures,
     draw_row,
 )
-from cl_graft.experiments.run_errors import collect_errors
+from cl_graft.experiments.run_errors import collect_errors, collect_numbers
 from cl_graft.experiments.run_record import PassCounter, count_task_bytes, make_result, write_table
 from cl_graft.experiments.run_setup import Setup, when_asked_early
 from cl_graft.experiments.schedule import choose, input_settings, list_schedules
 from cl_graft.grafts.bank import GraftBank
 from cl_graft.reporting.markdown import write_run_summary
+from cl_graft.results.answered_numbers import NUMBERS
 from cl_graft.results.learning_curves import CURVES
 from cl_graft.results.run_results import RunResult, write_result
 from cl_graft.results.shown_answers import ANSWERS
@@ -281,6 +282,8 @@ class StreamRun:
         ANSWERS.write(answers, self.folder)
         errors = collect_errors(self.setup.stream.tasks, self.scores, ERRORS.read(self.folder))
         ERRORS.write(errors, self.folder)
+        numbers = collect_numbers(self.setup.stream.tasks, self.scores, NUMBERS.read(self.folder))
+        NUMBERS.write(numbers, self.folder)
         draw_pictures(result, self.scores, self.curves)
         if result.complete:
             draw_hparams(result, self.curves)

@@ -1,4 +1,4 @@
-"""Errors of each task in a report: confusions, scores of each label, and wrong rows.
+"""Errors of each task in a report: confusions, scores of each label, wrong rows and numbers.
 
 The texts of wrong rows are rows of the data, so a page has them only where it was asked for them.
 """
@@ -10,9 +10,11 @@ from dataclasses import dataclass
 
 from cl_graft.errors import InputError
 from cl_graft.kinds.rows import Row
+from cl_graft.reporting.numbers_section import largest_errors, number_table, numbers_text
 from cl_graft.reporting.report_data import ReportData
 from cl_graft.reporting.tables import Cell, Table
-from cl_graft.results.formatting import points, shorten
+from cl_graft.results.answered_numbers import TaskNumbers
+from cl_graft.results.formatting import points, row_text
 from cl_graft.results.stored_runs import StoredRun
 from cl_graft.results.task_errors import (
     TaskErrors,
@@ -22,7 +24,7 @@ from cl_graft.results.task_errors import (
     score_classes,
 )
 
-__all__ = ["ErrorDetails", "ReadRows", "error_details", "error_table", "errors_text"]
+__all__ = ["ErrorDetails", "ReadRows", "error_details", "error_tables", "errors_text"]
 
 ReadRows = Callable[[StoredRun], Mapping[str, Sequence[Row]]]
 """Reads the test rows of a run's tasks again, by task; raises `InputError` if they are gone."""
@@ -50,22 +52,32 @@ class ErrorDetails:
     tables: tuple[tuple[str, Table], ...]
 
 
-def errors_text(data: ReportData, shown: Sequence[ErrorDetails]) -> str:
-    """Return the paragraph before the tables."""
+def errors_text(data: ReportData, shown: Sequence[ErrorDetails]) -> tuple[str, ...]:
+    """Return the paragraphs before the tables."""
     text = (
         "Wrong answers to the test rows of each task of classification, and wrong spans of each "
         "tagging task, in the first run of each strategy, on the day the task was learned and "
         "after the last task."
     )
-    if len(shown) < len(data.errors):
-        text += (
-            f" In detail are the first {len(shown)} strategies; errors.json of a run holds the "
-            "others."
+    made = [text] if data.errors else []
+    made += [numbers_text(data)] if data.numbers else []
+    if len(shown) < len(_strategies(data)):
+        files = [f"{name}.json" for name in ("errors", "numbers") if getattr(data, name)]
+        made.append(
+            f"In detail are the first {len(shown)} strategies; {' and '.join(files)} of a run hold "
+            "those of the others."
         )
-    return text
+    return tuple(made)
 
 
-def error_table(data: ReportData) -> Table:
+def error_tables(data: ReportData) -> tuple[tuple[str, Table], ...]:
+    """Return the tables of all strategies, with the names of their files."""
+    made = [("errors", _error_table(data))] if data.errors else []
+    made += [("numbers", number_table(data))] if data.numbers else []
+    return tuple(made)
+
+
+def _error_table(data: ReportData) -> Table:
     """Count wrong rows of each strategy and task, and name what is confused most."""
     rows = [
         _summary_row(strategy, task, found)
@@ -91,19 +103,27 @@ def error_details(
     """
     made: list[ErrorDetails] = []
     reason, size = "", 0
-    for place, (strategy, tasks) in enumerate(data.errors.items(), start=1):
+    for place, strategy in enumerate(_strategies(data), start=1):
         rows: Mapping[str, Sequence[Row]] = {}
         if read_rows is not None and not reason:
             try:
                 rows = read_rows(next(r for r in data.runs if r.result.strategy == strategy))
             except InputError as error:
                 reason = f"The wrong rows are not shown: {error}"
-        own = tuple(_tables(place, strategy, tasks, rows))
+        own = (
+            *_tables(place, strategy, data.errors.get(strategy, {}), rows),
+            *_number_tables(place, strategy, data.numbers.get(strategy, {}), rows),
+        )
         size += sum(len(table.rows) for _, table in own)
         if made and size > _MOST_ROWS:
             break
         made.append(ErrorDetails(strategy, own))
     return tuple(made), reason
+
+
+def _strategies(data: ReportData) -> list[str]:
+    """Return the strategies whose first run keeps errors or numbers."""
+    return [name for name in data.strategies if name in data.errors or name in data.numbers]
 
 
 def _summary_row(strategy: str, task: str, found: TaskErrors) -> tuple[Cell, ...]:
@@ -141,9 +161,24 @@ def _tables(
     for number, (task, found) in enumerate(tasks.items(), start=1):
         few = len(found.labels) <= _MOST_LABELS
         yield f"confusions-{place}-{number}", (_matrix if few else _pairs)(strategy, task, found)
-        if task in rows and found.wrong:
-            yield f"wrong-{place}-{number}", _texts(strategy, task, found, rows[task])
-    yield f"labels-{place}", _labels(strategy, tasks)
+        own = rows.get(task) or rows.get(task.removesuffix(" (intents)"))
+        if own and found.wrong:
+            yield f"wrong-{place}-{number}", _texts(strategy, task, found, own)
+    if tasks:
+        yield f"labels-{place}", _labels(strategy, tasks)
+
+
+def _number_tables(
+    place: int,
+    strategy: str,
+    tasks: Mapping[str, TaskNumbers],
+    rows: Mapping[str, Sequence[Row]],
+) -> Iterator[tuple[str, Table]]:
+    for number, (task, found) in enumerate(tasks.items(), start=1):
+        yield (
+            f"largest-errors-{place}-{number}",
+            largest_errors(strategy, task, found, rows.get(task)),
+        )
 
 
 def _matrix(strategy: str, task: str, found: TaskErrors) -> Table:
@@ -215,7 +250,7 @@ def _texts(strategy: str, task: str, found: TaskErrors, rows: Sequence[Row]) -> 
     """Show the wrong rows that the model is surest of."""
     shown = tuple(
         (
-            Cell(_text(rows[one.row])),
+            Cell(row_text(rows[one.row])),
             Cell(found.name(one.right)),
             Cell(found.name(one.answer)),
             Cell(points(one.confidence), one.confidence),
@@ -226,10 +261,6 @@ def _texts(strategy: str, task: str, found: TaskErrors, rows: Sequence[Row]) -> 
     caption = f"{task}, {strategy}: wrong rows at the end that the model is surest of"
     head = ("text", "label", "answer", "confidence (%)")
     return Table(caption, head, shown, sortable=False, strategy=strategy)
-
-
-def _text(row: Row) -> str:
-    return shorten(row.text if row.text_pair is None else f"{row.text} | {row.text_pair}")
 
 
 def _points(value: float | None) -> Cell:

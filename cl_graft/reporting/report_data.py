@@ -14,6 +14,7 @@ from pydantic import TypeAdapter
 from cl_graft.errors import BankError, InputError
 from cl_graft.grafts.anatomy import Anatomy, anatomy
 from cl_graft.reporting.summary import summarize
+from cl_graft.results.answered_numbers import NUMBERS, TaskNumbers
 from cl_graft.results.comparison import Budget, ComparisonSummary, Failure
 from cl_graft.results.learning_curves import CURVES, TaskCurves
 from cl_graft.results.measures import has_one_metric
@@ -43,6 +44,7 @@ class ReportData:
         answers: Answers that are texts by strategy and task, from the first run of each strategy.
         errors: Right and wrong answers by strategy and task, from the first run of each strategy
             that keeps them.
+        numbers: Right and answered numbers of regression tasks, from the same runs.
         curves: Losses and dev scores by strategy and task, from the same runs.
     """
 
@@ -53,6 +55,7 @@ class ReportData:
     commands: tuple[str, ...]
     answers: Mapping[str, Mapping[str, TaskAnswers]] = field(default_factory=dict)
     errors: Mapping[str, Mapping[str, TaskErrors]] = field(default_factory=dict)
+    numbers: Mapping[str, Mapping[str, TaskNumbers]] = field(default_factory=dict)
     curves: Mapping[str, Mapping[str, TaskCurves]] = field(default_factory=dict)
 
     def results(self, strategy: str) -> list[RunResult]:
@@ -136,6 +139,7 @@ def read_report_data(folders: Sequence[Path | str]) -> ReportData:
         commands,
         {name: ANSWERS.read(folder) for name, folder in firsts.items()},
         {name: own for name, folder in firsts.items() if (own := ERRORS.read(folder))},
+        {name: own for name, folder in firsts.items() if (own := NUMBERS.read(folder))},
         {name: own for name, folder in firsts.items() if (own := CURVES.read(folder))},
     )
 

@@ -16,12 +16,13 @@ from cl_graft.reporting.errors_section import (
     ErrorDetails,
     ReadRows,
     error_details,
-    error_table,
+    error_tables,
     errors_text,
 )
 from cl_graft.reporting.learning_section import draw_learning, learning_text
 from cl_graft.reporting.markdown import NOTHING_SAID
 from cl_graft.reporting.measure_columns import has_several_metrics, summary_notes
+from cl_graft.reporting.numbers_section import draw_numbers
 from cl_graft.reporting.pictures import (
     MOST_STRATEGIES,
     Picture,
@@ -235,15 +236,21 @@ def _learning(data: ReportData) -> Section | None:
 
 
 def _errors(data: ReportData, *, read_rows: ReadRows | None) -> Section | None:
-    if not data.errors:
+    if not data.errors and not data.numbers:
         return None
     details, reason = error_details(data, read_rows)
     text = errors_text(data, details)
     if read_rows is None:
-        text += " cl-graft report --with-text shows some of the rows."
-    tables = (("errors", error_table(data)),)
-    lines = (reason,) if reason else ()
-    return Section("errors", "Errors of each task", (text,), tables, lines=lines, details=details)
+        text += ("cl-graft report --with-text shows some of the rows.",)
+    return Section(
+        "errors",
+        "Errors of each task",
+        text,
+        error_tables(data),
+        tuple(draw_numbers(data)),
+        lines=(reason,) if reason else (),
+        details=details,
+    )
 
 
 def _answers(data: ReportData, *, with_text: bool) -> Section | None:

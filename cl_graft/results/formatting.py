@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from cl_graft.runtime.escaping import for_terminal
 
 if TYPE_CHECKING:
+    from cl_graft.kinds.rows import Row
     from cl_graft.results.strategy_statistics import Spread
 
 __all__ = [
@@ -17,6 +18,7 @@ __all__ = [
     "model_text",
     "pairs_text",
     "points",
+    "row_text",
     "schedule_text",
     "shorten",
     "spread_text",
@@ -34,6 +36,11 @@ def points(value: float | None) -> str:
 def shorten(text: str) -> str:
     """Cut a row's text after 300 characters, and mark the cut."""
     return f"{text[:_LONGEST]} …" if len(text) > _LONGEST else text
+
+
+def row_text(row: Row) -> str:
+    """Write the text of a row, or both of a pair; a long one is cut."""
+    return shorten(row.text if row.text_pair is None else f"{row.text} | {row.text_pair}")
 
 
 def spread_text(spread: Spread, *, scale: float = 100, digits: int = 1) -> str:

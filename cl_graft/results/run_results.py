@@ -20,6 +20,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from cl_graft.errors import BankError, DamagedFile, InputError
 from cl_graft.grafts.hashing import environment, file_sha256
+from cl_graft.results.answered_numbers import NUMBERS
 from cl_graft.results.formatting import html_table, points
 from cl_graft.results.learning_curves import CURVES
 from cl_graft.results.measures import has_one_metric, measure, measure_title, tasks_by_metric
@@ -58,7 +59,10 @@ RESULTS = "results.json"
 BANK = "bank"
 """The folder of a run's bank in the run's folder."""
 
-BESIDE = ("config.json", "metrics.csv", "summary.md", ANSWERS.name, ERRORS.name, CURVES.name)
+BESIDE = (
+    *("config.json", "metrics.csv", "summary.md"),
+    *(ANSWERS.name, ERRORS.name, NUMBERS.name, CURVES.name),
+)
 """Files of a run whose SHA-256 `results.json` holds."""
 
 _FORMAT = "cl-graft-results"

@@ -46,7 +46,7 @@ class WrongRow:
     row: _Number
     right: _Number
     answer: _Number
-    confidence: float
+    confidence: Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,7 @@ from cl_graft.banks.open_bank import OpenBank, open_bank
 from cl_graft.banks.predict import list_calibration_notes, predict
 from cl_graft.banks.verify import verify
 from cl_graft.cli.predict import predict_command
+from cl_graft.cli.report import _read_rows
 from cl_graft.errors import InputError
 from cl_graft.experiments.folders import run_folder
 from cl_graft.experiments.resume import resume_run
@@ -27,7 +28,8 @@ from cl_graft.experiments.run import run as run_strategy
 from cl_graft.models.task_server import TaskServer
 from cl_graft.reporting.page import make_report
 from cl_graft.results.run_results import read_result
-from cl_graft.results.task_errors import ERRORS
+from cl_graft.results.stored_runs import find_runs
+from cl_graft.results.task_errors import ERRORS, count_wrong
 
 TASKS = ["names", "sentiment", "plans"]
 ASKED = ["the book is by Lily", "they live near the small town", "nobody is outside"]
@@ -86,7 +88,12 @@ def test_a_run_counts_wrong_spans_and_intents_and_a_report_shows_them(run: Path,
         answered = sum(count for _, second, count in own.end if second < 2)
         assert result.R[-1][place] == pytest.approx(2 * right / (there + answered))
     assert found["plans (intents)"].labels == ("meet", "travel")
-    assert sum(count for *_, count in found["plans (intents)"].end) == 20
+    intents = found["plans (intents)"]
+    assert sum(count for *_, count in intents.end) == 20
+    rows = _read_rows(find_runs([run])[0])
+    assert len(intents.wrong) == min(10, count_wrong(intents.end))
+    for one in intents.wrong:
+        assert rows["plans"][one.row].label == one.right != one.answer
     page = make_report([run], out=tmp_path / "report").page.read_text()
     assert "test spans by label (rows) and answer (columns)" in page
     assert "plans (intents)" in page

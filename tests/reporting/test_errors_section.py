@@ -8,7 +8,7 @@ from sklearn.metrics import precision_recall_fscore_support
 
 from cl_graft import InputError
 from cl_graft.cli.report import _read_rows, report_command
-from cl_graft.reporting.errors_section import error_details, error_table
+from cl_graft.reporting.errors_section import error_details, error_tables
 from cl_graft.reporting.page import make_report
 from cl_graft.reporting.report_data import read_report_data
 from cl_graft.results.stored_runs import find_runs
@@ -142,7 +142,7 @@ def test_invented_spans_of_the_day_a_task_was_learned_stay_in_the_matrix(compare
     data = read_report_data([compared])
     learned, end = ((0, 0, 3), (0, 1, 1), (1, 0, 9)), ((0, 0, 4),)
     data.errors["naive"] = {"names": TaskErrors(("place", "no span"), learned, end, (), "spans")}
-    row = next(row for row in error_table(data).rows if row[0].text == "naive")
+    row = next(row for row in dict(error_tables(data))["errors"].rows if row[0].text == "naive")
     assert [cell.text for cell in row[1:5]] == ["names", "10 of 13", "0", "4 spans"]
     details, _ = error_details(data, None)
     matrix = next(own for own in details if own.strategy == "naive").tables[0][1]
@@ -157,7 +157,7 @@ def test_a_matrix_shows_what_changed_and_many_labels_are_pairs(compared):
     end = tuple((place, (place + 1) % 150, 1 + place) for place in range(150))
     many = TaskErrors(labels, None, end)
     data.errors["naive"] = {"two": two, "many": many}
-    row = next(row for row in error_table(data).rows if row[0].text == "naive")
+    row = next(row for row in dict(error_tables(data))["errors"].rows if row[0].text == "naive")
     assert [cell.text for cell in row[1:6]] == ["two", "0", "2", "5 rows", "b as a: 1"]
     details, _ = error_details(data, None)
     own = dict(next(one.tables for one in details if one.strategy == "naive"))
@@ -173,7 +173,7 @@ def test_a_span_that_is_not_there_is_confused_but_has_no_score(compared):
     found = TaskErrors(("place", "no span"), None, ((0, 1, 2), (1, 0, 4)), counted="spans")
     invented = TaskErrors(("place", "no span"), None, ((1, 0, 4),), counted="spans")
     data.errors["naive"] = {"found": found, "invented": invented}
-    rows = [row for row in error_table(data).rows if row[0].text == "naive"]
+    rows = [row for row in dict(error_tables(data))["errors"].rows if row[0].text == "naive"]
     assert [cell.text for cell in rows[0][3:]] == [
         "6", "6 spans", "no span as place: 4", "place: 0.0",
     ]  # fmt: skip
