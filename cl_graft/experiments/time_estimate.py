@@ -26,6 +26,7 @@ from cl_graft.experiments.tasks import load_tasks
 from cl_graft.grafts.graft import snapshot
 from cl_graft.grafts.region import Layout, Region
 from cl_graft.localization import find_localizer
+from cl_graft.localization.upper_blocks import freeze_below, restrict
 from cl_graft.runtime.devices import pick_device
 from cl_graft.runtime.seeding import permutation
 from cl_graft.strategies import text_model
@@ -50,6 +51,8 @@ class TaskTimes:
         task: Name of the task.
         schedule: Schedule of its training.
         dense_step: Seconds of a step that trains all weights.
+        located_step: Seconds of a step of the dense run from which a region is found, in those
+            layers that the region may reach.
         region_step: Seconds of a step that trains a region.
         answer: Seconds a row that is answered.
         train: Number of training rows.
@@ -60,6 +63,7 @@ class TaskTimes:
     task: str
     schedule: FineTuning
     dense_step: float
+    located_step: float
     region_step: float
     answer: float
     train: int
@@ -129,16 +133,22 @@ def estimate_time(
             metric=encoded.task.scored_by,
             seed=seed,
         )
-        schedule = make_schedule(config, encoded.task)
+        schedule, grafting = make_schedule(config, encoded.task), config.grafting
         inputs = encoded.splits["test"][0]
         batch = inputs[:: max(1, len(inputs) // config.training.eval_batch)]
         batch = batch[: config.training.eval_batch]
+        dense_step = located_step = _time_dense_step(task, schedule, seed)
+        with freeze_below(task, grafting):
+            if grafting.layers != "all":
+                located_step = _time_dense_step(restrict(task, grafting), schedule, seed)
+            region_step = _time_region_step(restrict(task, grafting), schedule, config, seed)
         found.append(
             TaskTimes(
                 encoded.task.name,
                 schedule,
-                dense_step=_time_dense_step(task, schedule, seed),
-                region_step=_time_region_step(task, schedule, config, seed),
+                dense_step=dense_step,
+                located_step=located_step,
+                region_step=region_step,
                 answer=_time_answer(task, batch),
                 train=len(task.train),
                 dev=len(task.dev),
@@ -166,11 +176,11 @@ def add_up(config: ExperimentConfig, tasks: list[TaskTimes]) -> TimeEstimate:
             schedule = task.schedule
             looks = min(schedule.evaluations, schedule.steps) * task.dev * task.answer
             if needs_dense and not shared:
-                spent += schedule.steps * task.dense_step + looks
+                spent += schedule.steps * task.located_step + looks
             if method.trains == "region":
                 if localizer.needs_gradients:
                     rows = own.grafting.mask_steps * min(own.grafting.mask_batch, task.train)
-                    spent += rows * task.dense_step / schedule.batch_size
+                    spent += rows * task.located_step / schedule.batch_size
                 if own.grafting.retrain:
                     spent += schedule.steps * task.region_step + looks
             elif method.trains != "nothing":

@@ -5,15 +5,15 @@ from __future__ import annotations
 import pytest
 from configs import config_with
 
-from cl_graft.experiments.time_estimate import TaskTimes, add_up
+from cl_graft.experiments import time_estimate
+from cl_graft.experiments.time_estimate import TaskTimes, add_up, estimate_time
 from cl_graft.training.settings import FineTuning
 
 
 def times(task: str) -> TaskTimes:
     schedule = FineTuning(steps=10, batch_size=8, evaluations=2)
-    return TaskTimes(
-        task, schedule, dense_step=3.0, region_step=2.0, answer=0.5, train=100, dev=4, test=6
-    )
+    measured = {"dense_step": 3.0, "located_step": 2.5, "region_step": 2.0, "answer": 0.5}
+    return TaskTimes(task, schedule, **measured, train=100, dev=4, test=6)
 
 
 def estimate(*strategies: str, **settings):
@@ -33,17 +33,36 @@ def test_a_dense_run_is_counted_once_for_all_that_share_it():
     asked = {"localizer": "movement"}
     found = estimate("independent", "grafting", **asked).strategies
     looks, answers = 2 * (2 * 4 * 0.5), (1 + 2) * 6 * 0.5
-    assert found["independent"] == pytest.approx(2 * 30 + looks + answers)
+    assert found["independent"] == pytest.approx(2 * 25 + looks + answers)
     assert found["grafting"] == pytest.approx(2 * 20 + looks + answers)
     alone = estimate("grafting", **asked).strategies
-    assert alone["grafting"] == pytest.approx(2 * (30 + 20) + 2 * looks + answers)
+    assert alone["grafting"] == pytest.approx(2 * (25 + 20) + 2 * looks + answers)
 
 
 def test_gradients_that_a_localizer_looks_at_are_counted_by_their_rows():
     asked = {"localizer": "base_gradient", "mask_steps": 4, "mask_batch": 16}
     found = estimate("grafting", **asked).strategies["grafting"]
     looks, answers = 2 * (2 * 4 * 0.5), (1 + 2) * 6 * 0.5
-    assert found == pytest.approx(2 * (4 * 16 * 3.0 / 8 + 20) + looks + answers)
+    assert found == pytest.approx(2 * (4 * 16 * 2.5 / 8 + 20) + looks + answers)
+
+
+def test_a_region_of_the_upper_layers_is_measured_in_these_alone(tiny_bert, monkeypatch):
+    touched: list[int] = []
+
+    def train(task, *given, **options):
+        touched.append(sum(p.numel() for p in task.parameters.values()))
+
+    for name in ("fine_tune_task", "train_region"):
+        monkeypatch.setattr(time_estimate, name, train)
+    own = {"tasks": ["topic"], "strategies": ["grafting"], "model": str(tiny_bert), "shots": 4}
+    own |= {"max_length": 16, "max_test": 8}
+    estimate_time(config_with({**own, "layers": 1}))
+    whole, *upper = dict.fromkeys(touched)
+    assert len(upper) == 1
+    assert upper[0] < whole
+    touched.clear()
+    estimate_time(config_with(own))
+    assert set(touched) == {whole}
 
 
 def test_all_seeds_and_orders_are_runs_and_models_that_can_answer_early_are_asked_early():
