@@ -25,7 +25,7 @@ def limit_spinning() -> bool:
     Between two parallel loops libgomp's threads spin, by default for millions of turns, so that the
     next loop starts at once. Other processes that want the cores lose that time. A short spin costs
     nothing on an idle machine and avoids most of the loss (measured in
-    docs/guides/speed_and_memory.md). libgomp reads its settings once, when torch is loaded. A
+    docs/guides/train_faster.md). libgomp reads its settings once, when torch is loaded. A
     setting of the user's own (``GOMP_SPINCOUNT``, ``OMP_WAIT_POLICY``) stays as it is.
 
     Returns:
