@@ -4,8 +4,9 @@
 
 makes the report of a run or a comparison and takes ``report-desktop-light.png``, ``-dark``,
 ``report-phone-light.png`` and ``-dark``: three parts of the page (SECTIONS), side by side, as a
-reader sees them who scrolls there. Needs ``pip install 'cl-graft[browser]'`` and a
-Chromium: that of playwright, or the one that the environment variable CL_GRAFT_CHROMIUM names.
+reader sees them who scrolls there, and points at a curve. Needs
+``pip install 'cl-graft[browser]'`` and a Chromium: that of playwright, or the one that the
+environment variable CL_GRAFT_CHROMIUM names.
 """
 
 from __future__ import annotations
@@ -24,8 +25,8 @@ from cl_graft.reporting.page import make_report
 
 VIEWS = {"desktop": (1280, 860), "phone": (390, 844)}
 SECTIONS = {
-    "desktop": ("comparison", "stream", "anatomy"),
-    "phone": ("comparison", "matrices", "calibration"),
+    "desktop": ("verdict", "stream", "errors"),
+    "phone": ("verdict", "matrices", "errors"),
 }
 COLOURS = 128
 """Of the stored pictures: nothing that one sees is lost, and three quarters of the bytes."""
@@ -63,6 +64,8 @@ def take(browser: Browser, page: Path, view: str, scheme: str) -> Image.Image:
     screens: list[Image.Image] = []
     for name in SECTIONS[view]:
         opened.locator(f"#{name}").evaluate("one => one.scrollIntoView()")
+        if name == "stream":  # point at the second task of the first curve
+            opened.locator("#stream svg [id$=part0-mark] use").nth(1).hover(force=True)
         screens.append(Image.open(io.BytesIO(opened.screenshot())).convert("RGB"))
     context.close()
     joined = Image.new("RGB", (len(screens) * width, height))

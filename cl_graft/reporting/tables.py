@@ -80,6 +80,12 @@ class Table:
     sortable: bool = True
     strategy: str = ""
 
+    @property
+    def text_columns(self) -> list[int]:
+        """The places of the columns that hold words: no cell of them has a number."""
+        columns = enumerate(zip(*self.rows, strict=True))
+        return [place for place, cells in columns if all(cell.value is None for cell in cells)]
+
 
 def comparison(data: ReportData) -> Table:
     """Compare the strategies: mean ± half the 95 % interval, the best of a column marked."""

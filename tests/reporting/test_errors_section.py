@@ -181,3 +181,12 @@ def test_a_span_that_is_not_there_is_confused_but_has_no_score(compared):
     details, _ = error_details(data, None)
     own = dict(next(one.tables for one in details if one.strategy == "naive"))
     assert [row[0].text for row in own[max(own)].rows] == ["place"]
+
+
+def test_columns_of_words_stand_at_the_left_and_numbers_at_the_right(report):
+    page = (report / "report.html").read_text()
+    table = page[page.index("Wrong rows and spans of each task</span>") :]
+    row = table[table.index("<tbody>") : table.index("</tr>", table.index("<tbody>"))]
+    assert '<td class="words">sentiment</td>' in row
+    assert row.count("data-value") == 4
+    assert row.count('class="words"') == 2
