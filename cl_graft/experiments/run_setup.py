@@ -130,7 +130,7 @@ def _make_shape(
     methods: Sequence[Method], config: ExperimentConfig, tasks: Sequence[TextTask]
 ) -> StreamShape | None:
     """Make the config's model of fake tensors, if one of the strategies depends on it."""
-    if not any(one.looks_at_model or _find_allowed(one, config) for one in methods):
+    if not any(one.depends_on_model or _find_allowed(one, config) for one in methods):
         return None
     model = config.model
     read = read_config(model.name, family=model.family, trust_remote_code=model.trust_remote_code)

@@ -288,7 +288,7 @@ class Method:
                 )
 
     @property
-    def looks_at_model(self) -> bool:
+    def depends_on_model(self) -> bool:
         """Whether it depends on the model, beside its family, whether the method can run."""
         return hasattr(self.kind, "check_stream")
 
@@ -298,7 +298,7 @@ class Method:
         Raises:
             InputError: If it cannot.
         """
-        if self.looks_at_model:
+        if self.depends_on_model:
             self._with(values).check_stream(shape)
 
     def check_settings(self, values: Mapping[str, Value]) -> dict[str, Value]:
