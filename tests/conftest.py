@@ -28,6 +28,17 @@ settings.load_profile("any speed")
 
 _VARIABLES = ("CL_GRAFT_DATA", "CL_GRAFT_MODELS")
 _FIXTURES = {"data_dir", "models_dir"}
+_SHARED = {
+    "compared": ("tests/reporting/",),
+    "comparison": (
+        "tests/banks/test_capacity.py",
+        "tests/experiments/comparison/test_compare.py",
+        "tests/experiments/test_run.py",
+        "tests/experiments/test_run_curves.py",
+        "tests/results/test_comparison.py",
+    ),
+}
+"""Files of tests, by the fixture that they share."""
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -173,6 +184,19 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         named = any(variable in reason for variable in _VARIABLES for reason in reasons)
         if named or _FIXTURES & set(getattr(item, "fixturenames", ())):
             item.user_properties.append(("real_data", True))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log):
+    """Give files that share a costly fixture to one worker, which makes it once."""
+    from xdist.scheduler import LoadFileScheduling
+
+    class ByFixture(LoadFileScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            file = super()._split_scope(nodeid)
+            return next((name for name in _SHARED if file.startswith(_SHARED[name])), file)
+
+    return ByFixture(config, log) if config.getoption("dist") == "loadfile" else None
 
 
 def pytest_terminal_summary(terminalreporter) -> None:
