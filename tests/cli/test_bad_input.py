@@ -160,7 +160,7 @@ def test_every_case_was_run(told):
 
 
 def test_the_process_itself_exits_with_2():
-    answer = cl_graft("verify", "nowhere", imports=True)
+    answer = cl_graft("verify", "nowhere")
     assert answer.code == 2
     assert answer.err == "cl-graft: there is no folder nowhere\n"
 

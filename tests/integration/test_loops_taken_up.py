@@ -83,13 +83,11 @@ def naive_at_its_best(folder, phases, optimizer, *, scaled):
 @pytest.mark.parametrize(
     ("learn", "optimizer", "scaled"),
     [
-        (grafted, "momentum", False),
         (grafted, "adamw", True),
         (grafted, "rmsprop", False),
         (naive, "momentum", False),
         (naive_at_its_best, "momentum", False),
         (naive_at_its_best, "adamw", True),
-        (naive_at_its_best, "rmsprop", False),
     ],
 )
 def test_a_loop_interrupted_after_any_step_ends_on_the_same_bits(

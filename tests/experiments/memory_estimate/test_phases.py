@@ -46,7 +46,6 @@ MODELS = [
 ]
 WHOLE = {
     ("tiny_bert", "encoder"),
-    ("tiny_bert", "masked_lm"),
     ("tiny_gpt2", "causal_lm"),
     ("tiny_t5", "seq2seq_lm"),
 }
@@ -222,7 +221,6 @@ def test_checkpointing_parts_and_half_precision_lower_what_a_step_needs(minilm):
     assert measure_phase(phase, half, work).step < step
     parts = dataclasses.replace(work, micro_batch=64)
     assert measure_phase(phase, fake, parts).step < step / 2
-    assert measure_phase(phase, fake, dataclasses.replace(work, batch_size=512)).step > step
 
 
 @pytest.mark.parametrize("share", [0.1, 0.5, 0.9])
