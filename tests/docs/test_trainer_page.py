@@ -9,6 +9,7 @@ from contextlib import suppress
 from importlib.metadata import Distribution, PackageNotFoundError, distribution
 from pathlib import Path
 
+import pytest
 from docs.pages import DOCS, ROOT, blocks, typed_commands
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
@@ -63,17 +64,27 @@ def _environment(folder: Path, distributions: Iterable[Distribution]) -> None:
     (folder / "cl_graft").symlink_to(ROOT / "cl_graft")
 
 
-def test_the_page_runs_with_what_it_says_to_install(tmp_path, minilm) -> None:
-    del minilm  # the extra `demo` is there
-    installed = next(line for line in typed_commands(PAGE) if line.startswith("pip install"))
-    requirement = re.search(r"'(cl-graft\[[a-z,]+\])'", installed)
+def _installed() -> dict[str, Distribution]:
+    """The distributions that the page's own line installs."""
+    line = next(line for line in typed_commands(PAGE) if line.startswith("pip install"))
+    requirement = re.search(r"'(cl-graft\[[a-z,]+\])'", line)
     assert requirement is not None
-    site = tmp_path / "site"
-    site.mkdir()
-    needed = _needed([Requirement(requirement[1])])
+    return _needed([Requirement(requirement[1])])
+
+
+def test_the_page_says_to_install_the_trainer_and_nothing_of_tests(minilm) -> None:
+    del minilm  # the extra `demo` is there
+    needed = _installed()
     assert "accelerate" in needed
     assert not {"pytest", "ray", "hypothesis"} & needed.keys()
-    _environment(site, needed.values())
+
+
+@pytest.mark.slow
+def test_the_page_runs_with_what_it_says_to_install(tmp_path, minilm) -> None:
+    del minilm
+    site = tmp_path / "site"
+    site.mkdir()
+    _environment(site, _installed().values())
     program = f"import sys; sys.path.insert(0, {str(site)!r})\n"
     program += "\n".join(block.text for block in blocks(PAGE, "python"))
     (tmp_path / "page.py").write_text(program, encoding="utf-8")

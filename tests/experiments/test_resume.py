@@ -105,29 +105,32 @@ def interrupt(config, strategy, out, progress):
 
 
 PLACES = [
-    ("grafting", "dense", 1, "sentiment"),
     ("grafting", "dense", 8, "topic"),
     ("grafting", "localize", 4, "sentiment"),
     ("grafting", "train", 4, "sentiment"),
-    ("grafting", "train", 8, "topic"),
     ("grafting", "evaluate", 2, "topic"),
     ("naive", "train", 4, "sentiment"),
-    ("naive", "train", 8, "topic"),
-    ("naive", "evaluate", 2, "topic"),
     ("independent", "dense", 5, "topic"),
-    ("independent", "evaluate", 1, "topic"),
     ("cumulative", "train", 12, "topic"),
     ("joint", "train", 12, "sentiment"),
-    ("joint", "evaluate", 2, "topic"),
     ("lora", "train", 5, "topic"),
     ("grafting_by_discriminant", "train", 4, "topic"),
     ("merging_by_dare", "localize", 4, "topic"),
     ("no looks", "train", 6, "topic"),
     ("no dense run", "train", 3, "sentiment"),
     ("grid", "choose", 2, "sentiment"),
+    ("earlier tasks", "earlier", 1, "paraphrase"),
+]
+MORE_PLACES = [
+    # Scaled losses, language models and each phase are interrupted in the quick tests, too.
+    ("grafting", "dense", 1, "sentiment"),
+    ("grafting", "train", 8, "topic"),
+    ("naive", "train", 8, "topic"),
+    ("naive", "evaluate", 2, "topic"),
+    ("independent", "evaluate", 1, "topic"),
+    ("joint", "evaluate", 2, "topic"),
     ("fp16", "train", 5, "topic"),
     ("prompts", "train", 2, "topic"),
-    ("earlier tasks", "earlier", 1, "paraphrase"),
 ]
 
 
@@ -148,7 +151,10 @@ def test_a_run_that_goes_on_gives_back_its_banks_lock_of_a_killed_writer(tmp_pat
     assert outcome_of(folder) == expected
 
 
-@pytest.mark.parametrize(("choice", "phase", "number", "task"), PLACES)
+@pytest.mark.parametrize(
+    ("choice", "phase", "number", "task"),
+    [*PLACES, *(pytest.param(*place, marks=pytest.mark.slow) for place in MORE_PLACES)],
+)
 def test_a_run_interrupted_in_any_phase_ends_on_the_same_bits(
     tmp_path, undisturbed, choice, phase, number, task
 ):

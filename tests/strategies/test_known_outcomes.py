@@ -53,6 +53,7 @@ def test_replay_of_the_whole_past_is_cumulative_within_noise(runs):
     assert whole.forgetting < NOISE
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "setting", "grid"),
     [("ewc", "ewc_lambda", (100_000, 300_000)), ("lwf", "alpha", (0.01, 0.3))],

@@ -69,7 +69,15 @@ def test_an_experiment_asks_by_prompts(name, tiny_bert, tmp_path):
     assert "with prompts" in read_stored(outcome.folder / "results.json").setting
 
 
-@pytest.mark.parametrize("name", ["table1", "table7", "region_rates", "sam_fig3"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "table1",
+        pytest.param("table7", marks=pytest.mark.slow),
+        pytest.param("region_rates", marks=pytest.mark.slow),
+        "sam_fig3",
+    ],
+)
 def test_an_experiment_runs_by_the_papers_settings_at_small_sizes(name, tiny_roberta, tmp_path):
     sets = [
         *(
@@ -308,6 +316,7 @@ def test_the_script_lists_every_experiment():
     assert [row["name"] for row in listed] == list(EXPERIMENTS)
 
 
+@pytest.mark.slow
 def test_the_real_data_has_rows_enough_for_every_experiment_on_a_cpu(data_dir):
     seen: set[tuple[int | None, str]] = set()
     for experiment in EXPERIMENTS.values():
