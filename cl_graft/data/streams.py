@@ -154,6 +154,9 @@ def check_stream_name(name: str) -> None:
 
     Raises:
         ValueError: If the name cannot be that of a stream.
+
+    Examples:
+        >>> check_stream_name("my-stream")
     """
     if not name.strip() or set(name) & set(",/:\\") or name != name.strip():
         raise ValueError(

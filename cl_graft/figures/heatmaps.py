@@ -49,6 +49,11 @@ def r_matrix_heatmap(
 
     Raises:
         ValueError: If R is not square with one row a name.
+
+    Examples:
+        >>> figure = r_matrix_heatmap([[0.9, None], [0.9, 0.8]], ["first", "second"])
+        >>> figure.axes[0].get_xlabel()
+        'tested on'
     """
     percent = 100 * _square(R, names, "R")
     low = min(0.0, float(np.nanmin(percent, initial=0.0)))
@@ -77,6 +82,9 @@ def overlap_heatmap(
 
     Raises:
         ValueError: If the matrix is not square with one row a name.
+
+    Examples:
+        >>> figure = overlap_heatmap([[1.0, 0.2], [0.2, 1.0]], ["first", "second"])
     """
     return _heatmap(
         100 * _square(overlap, names, "the overlap matrix"),

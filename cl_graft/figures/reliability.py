@@ -34,6 +34,12 @@ def reliability_diagram(bins: ReliabilityBins, *, title: str = "") -> Figure:
     Args:
         bins: From `cl_graft.metrics.reliability_bins`.
         title: Printed above the figure; a description by default. The ECE is added to it.
+
+    Examples:
+        >>> stored = {"counts": [0, 4], "confidence": [None, 0.9], "accuracy": [None, 0.75]}
+        >>> figure = reliability_diagram(ReliabilityBins.from_lists(stored), title="sentiment")
+        >>> figure.axes[0].get_title().splitlines()
+        ['sentiment', 'ECE 15.0 %, n = 4']
     """
     counts = bins.counts.cpu().numpy()
     centres = (np.arange(len(counts)) + 0.5) / len(counts)
@@ -58,6 +64,11 @@ def reliability_panels(reliability: Mapping[str, ReliabilityBins], *, title: str
     Args:
         reliability: Bins by task.
         title: Printed above.
+
+    Examples:
+        >>> stored = {"counts": [0, 4], "confidence": [None, 0.9], "accuracy": [None, 0.75]}
+        >>> bins = ReliabilityBins.from_lists(stored)
+        >>> figure = reliability_panels({"sentiment": bins, "topic": bins}, title="grafting")
     """
     panels = list(reliability.items())[:MOST_PANELS]
     rows = math.ceil(len(panels) / _COLUMNS)

@@ -100,7 +100,16 @@ def model_sha256(model: nn.Module, *, exclude: Iterable[str] = ("heads",)) -> st
 
 
 def file_sha256(path: Path | str) -> str:
-    """Return the SHA-256 of a file."""
+    """Return the SHA-256 of a file.
+
+    Examples:
+        >>> from tempfile import TemporaryDirectory
+        >>> with TemporaryDirectory() as folder:
+        ...     path = Path(folder) / "empty"
+        ...     path.touch()
+        ...     file_sha256(path)[:12]
+        'e3b0c44298fc'
+    """
     path = Path(path)
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

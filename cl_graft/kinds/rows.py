@@ -72,6 +72,12 @@ class Span:
         end: Place after its last character.
         type: Name of its type; empty for an answer in a passage.
         text: The part itself.
+
+    Examples:
+        >>> text = "in New York"
+        >>> span = Span(3, 11, "place", "New York")
+        >>> text[span.start : span.end] == span.text
+        True
     """
 
     start: int

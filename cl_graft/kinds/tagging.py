@@ -42,6 +42,11 @@ class TaggedRow(Row):
         text_pair: None.
         label: Number of the intent; 0 where rows have none.
         tags: Number of each word's tag, see `cl_graft.metrics.span_scores`.
+
+    Examples:
+        >>> row = TaggedRow("in New York", None, 0, tags=(0, 1, 2))  # O, B-place, I-place
+        >>> row.words
+        ['in', 'New', 'York']
     """
 
     tags: tuple[int, ...] = ()

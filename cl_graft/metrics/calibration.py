@@ -38,6 +38,11 @@ class ReliabilityBins:
             where the bin is empty.
         accuracy: Share of right predictions, in [0, 1]; float64, shape (M,). NaN where the bin is
             empty.
+
+    Examples:
+        >>> stored = {"counts": [0, 4], "confidence": [None, 0.9], "accuracy": [None, 0.75]}
+        >>> round(ReliabilityBins.from_lists(stored).ece, 4)
+        0.15
     """
 
     counts: Tensor
@@ -133,6 +138,11 @@ class Temperature:
         rows: Number of rows that it was fitted on.
         ece_before: Their expected calibration error at T = 1, in [0, 1].
         ece_after: The same at T.
+
+    Examples:
+        >>> fitted = Temperature(2.0, rows=64, ece_before=0.12, ece_after=0.03)
+        >>> (torch.tensor([3.0, 1.0]) / fitted.value).softmax(dim=0)
+        tensor([0.7311, 0.2689])
     """
 
     value: float
