@@ -22,19 +22,15 @@ from typing import Any
 from avalanche.core import SupervisedPlugin
 from torch import Tensor, nn
 
-from cl_graft.grafts.bank import BaseIdentity, Entry, GraftBank
+from cl_graft.grafts.bank import BaseIdentity, GraftBank
 from cl_graft.localization.grafting_settings import GraftingSettings
 from cl_graft.runtime.cache import Cache
 from cl_graft.runtime.checkpoints import Checkpoints, State
 from cl_graft.runtime.error_context import in_task
 from cl_graft.strategies.bank_on_model import BankOnModel
+from cl_graft.strategies.evaluated_answer import EvaluatedAnswer
 from cl_graft.strategies.experience_tasks import ExperienceTasks
-from cl_graft.strategies.heads import (
-    FirstValues,
-    HeldHeads,
-    load_head_,
-    unwrap_model,
-)
+from cl_graft.strategies.heads import FirstValues, load_head_, unwrap_model
 from cl_graft.strategies.loop.divergence import check_loss
 from cl_graft.strategies.open_training import open_training
 from cl_graft.strategies.strategy_checks import (
@@ -143,14 +139,9 @@ class GraftingPlugin(SupervisedPlugin, supports_distributed=True):
         self._training: TaskTraining | None = None
         self._number = -1
         self._own = ExperienceEntries()
-        self._before_eval: tuple[int | None, dict[int, HeldHeads]] | None = None
+        self._evaluated: EvaluatedAnswer | None = None
         self._first = FirstValues()
         self._unlabelled = UnlabelledStream()
-        if bank is not None and bank.mode != self.settings.mode:
-            raise ValueError(
-                f"the bank answers in {bank.mode} mode, the settings say {self.settings.mode!r}; "
-                f"use mode={bank.mode!r} to go on with it"
-            )
 
     # The hooks, in the order in which a strategy calls them.
 
@@ -262,12 +253,11 @@ class GraftingPlugin(SupervisedPlugin, supports_distributed=True):
             if position is None or self._trains(strategy.experience, label):
                 return
             self._training.suspend()
-        self._before_eval = switch.position, {}
-        switch.to(_latest(switch.bank) if position is None else position)
+        self._evaluated = EvaluatedAnswer(model, switch)
         if position is None:
-            self._hold_heads(model, label)
+            self._evaluated.carry_unlearned_(label)
         else:
-            self._load_head_(model, switch.bank.entries[position], _classes(strategy.experience))
+            self._evaluated.carry_(position, strategy.experience)
 
     def after_eval_exp(self, strategy: Any, **kwargs: Any) -> None:
         """Give the model back as it was."""
@@ -312,7 +302,7 @@ class GraftingPlugin(SupervisedPlugin, supports_distributed=True):
         unwrapped = unwrap_model(model)
         self._on_model.open(unwrapped).to(position)
         if position is not None:
-            self._load_head_(unwrapped, self.bank.entries[position])
+            load_head_(unwrapped, self.bank.entries[position])
 
     def find_position(self, experience: Any, *, label: int) -> int | None:
         """Return the entry that answers an experience: its own, else the label's latest.
@@ -354,13 +344,11 @@ class GraftingPlugin(SupervisedPlugin, supports_distributed=True):
 
     def _restore(self) -> None:
         """Give the model back as an evaluation found it, also where that was interrupted."""
-        if self._before_eval is not None:
-            position, heads = self._before_eval
-            self._before_eval = None
-            for held in heads.values():
-                held.put_back_()
+        evaluated, self._evaluated = self._evaluated, None
+        if evaluated is not None:
+            evaluated.put_heads_back_()
             if self._on_model.switch is not None and self._training is None:
-                self._on_model.switch.to(position)
+                self._on_model.switch.to(evaluated.before)
         if self._training is not None:
             self._training.restore()
 
@@ -372,22 +360,11 @@ class GraftingPlugin(SupervisedPlugin, supports_distributed=True):
         same = int(experience.current_experience) == self._number
         return same or self._own.find(experience, label=label) is None
 
-    def _load_head_(self, model: nn.Module, entry: Entry, classes: int = 0) -> None:
-        """Give a task's head the values of an entry; an evaluation puts back what was there."""
-        self._hold_heads(model, entry.label)
-        load_head_(model, entry, classes=classes)
-
-    def _hold_heads(self, model: nn.Module, label: int | None) -> None:
-        if self._before_eval is not None and label is not None:
-            heads = self._before_eval[1]
-            if label not in heads:
-                heads[label] = HeldHeads(model, label)
-
     def __getstate__(self) -> dict[str, Any]:
         """Return the state without callbacks and an open training, which belong to the process."""
         return self.__dict__ | {
             "_training": None,
-            "_before_eval": None,
+            "_evaluated": None,
             "_cache": None,
             "_checkpoints": None,
             "_on_entry": None,
@@ -421,14 +398,3 @@ class GraftingPlugin(SupervisedPlugin, supports_distributed=True):
             return None
         settings = self._by_label.get(label, self.settings) if label is not None else self.settings
         return label if strategy.train_epochs or not settings.retrain else None
-
-
-def _classes(experience: Any) -> int:
-    """Return the number of units that an experience's classes need."""
-    classes = getattr(experience, "classes_in_this_experience", None) or ()
-    return max((int(each) for each in classes), default=-1) + 1
-
-
-def _latest(bank: GraftBank) -> int | None:
-    """Return what answers a task without an entry: the latest one, or the bare base."""
-    return len(bank) - 1 if bank.mode == "prefix" and bank.entries else None

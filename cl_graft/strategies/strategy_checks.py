@@ -45,13 +45,19 @@ _REFUSED: tuple[tuple[type[nn.Module], str], ...] = (
 
 
 def check_arguments(
-    *, settings: object, by_label: object, bank: object, identity: object, task_labels: object
+    *,
+    settings: GraftingSettings | None,
+    by_label: object,
+    bank: GraftBank | None,
+    identity: object,
+    task_labels: object,
 ) -> None:
     """Refuse arguments of `GraftingPlugin` that would fail, or be passed over, much later.
 
     Raises:
         TypeError: If one has another type than it should have.
-        ValueError: If there is no such source of task labels.
+        ValueError: If there is no such source of task labels, or bank and settings answer in
+            different modes.
     """
     _check_type("settings", settings, GraftingSettings, "GraftingSettings(density=0.002)")
     _check_type("bank", bank, GraftBank, "load_bank(folder)")
@@ -67,6 +73,12 @@ def check_arguments(
         raise ValueError(
             f"task_labels must be one of {', '.join(map(repr, get_args(TaskLabels)))}, got "
             f"{task_labels!r}"
+        )
+    mode = (settings or GraftingSettings()).mode
+    if bank is not None and bank.mode != mode:
+        raise ValueError(
+            f"the bank answers in {bank.mode} mode, the settings say {mode!r}; use "
+            f"mode={bank.mode!r} to go on with it"
         )
 
 
