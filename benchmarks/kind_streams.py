@@ -9,7 +9,12 @@ environment variable CL_GRAFT_DATA or ``--data``.
 
     python benchmarks/kind_streams.py --scale cpu                      # MiniLM, 3 seeds
     python benchmarks/kind_streams.py --streams atis-snips --seeds 0
+    python benchmarks/kind_streams.py --longer                         # the control, afterwards
     python benchmarks/kind_streams.py --scale smoke                    # does it run?
+
+Grafting trains a task twice: the dense run that finds the region, and the region. ``--longer`` adds
+the control to stored results: independent fine-tuning with twice the steps, its rate chosen from
+the same three.
 
 Every finished cell (a strategy with a seed on a stream) is a run and is not computed again, so an
 interrupted benchmark goes on where it stopped. All streams are done with the first seed before any
@@ -23,7 +28,7 @@ import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
-from typing import Any
+from typing import Any, TypeAlias
 
 from scales import (
     choose_seeds,
@@ -51,6 +56,7 @@ from cl_graft.results.run_results import RunResult
 from cl_graft.results.stored_runs import find_runs
 from cl_graft.storage.cache_folder import DirectoryCache
 
+Scores: TypeAlias = Sequence[float | None]
 STRATEGIES = ["grafting", "independent", "naive"]
 RATES: Mapping[str, tuple[str, tuple[float, ...]]] = {
     "independent": ("fine_tuning.lr", (0.05, 0.2, 0.8)),
@@ -95,6 +101,7 @@ STREAMS: dict[str, dict[str, Any]] = {
         "fine_tuning.steps": 30,
     },
 }
+LONGER = "independent, twice the steps"
 SMOKE_SIZES: dict[str, Any] = {
     "stream.max_train": 16,
     "stream.shots": None,
@@ -123,6 +130,9 @@ def main() -> None:
     parser = make_parser(str(__doc__).splitlines()[0], SCALES, seeds=True)
     parser.add_argument("--streams", default=",".join(STREAMS), help="by comma; default: all")
     parser.add_argument("--strategies", default=",".join(STRATEGIES), help="by comma; default: all")
+    parser.add_argument(
+        "--longer", action="store_true", help=f"add {LONGER!r} to results that are stored"
+    )
     arguments = parse_options(parser, "kind_streams")
     configs = {name: stream_config(name, arguments) for name in arguments.streams.split(",")}
     kept = arguments.results / f"kind_streams-{arguments.scale}.json"
@@ -131,7 +141,12 @@ def main() -> None:
     for number in range(1, len(seeds) + 1):
         for name, config in configs.items():
             own = config.changed({"comparison.seeds": list(seeds[:number])})
-            found[name] = run_stream(own, arguments.out / name)
+            if arguments.longer:
+                if name not in found:
+                    raise SystemExit(f"{kept} holds no results of {name}; run it without --longer")
+                run_longer(own, found[name], arguments.out / name)
+            else:
+                found[name] = add_longer(run_stream(own, arguments.out / name), found.get(name))
             first = next(iter(configs.values()))
             stored = {**describe_run("kind_streams.py", first, arguments), "streams": found}
             del stored["config"]  # each stream has its own
@@ -159,6 +174,34 @@ def run_stream(config: ExperimentConfig, out: Path) -> dict[str, Any]:
         raise SystemExit("\n".join(f"{one.strategy}: {one.error}" for one in done.failed))
     runs = [one.result for one in find_runs([out / "runs"])]  # earlier ones, too
     return {"config": stored_settings(config), "rates": rates, **describe_scores(runs)}
+
+
+def add_longer(found: dict[str, Any], before: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Keep the control that earlier results of a stream have, if any."""
+    for part in ("rates", "strategies"):
+        if before is not None and LONGER in before[part]:
+            found[part][LONGER] = before[part][LONGER]
+    return found
+
+
+def run_longer(config: ExperimentConfig, found: dict[str, Any], out: Path) -> None:
+    """Add independent fine-tuning with twice the steps to what results keep of a stream."""
+    setting, values = RATES["independent"]
+    out = out / "longer"
+    config = config.changed(
+        {
+            "fine_tuning.steps": 2 * config.fine_tuning.steps,
+            "comparison.strategies": ["independent"],
+        }
+    )
+    rate = choose_rate(config, "independent", setting, values, out)
+    done = compare(config.changed({setting: rate["chosen"]}), out=out / "runs")
+    if done.failed:
+        raise SystemExit("\n".join(f"{one.strategy}: {one.error}" for one in done.failed))
+    runs = [one.result for one in find_runs([out / "runs"])]
+    ends = {int(k): v for k, v in found["strategies"]["independent"]["scores"].items()}
+    found["rates"][LONGER] = rate
+    found["strategies"][LONGER] = describe_runs(runs, ends)
 
 
 def stored_settings(config: ExperimentConfig) -> dict[str, Any]:
@@ -204,24 +247,35 @@ def choose_rate(
 
 def describe_scores(runs: Sequence[RunResult]) -> dict[str, Any]:
     """Return scores at the end by strategy and seed, forgetting, and shares of independent's."""
-    by_run = {(one.strategy, one.seed): one for one in runs}
-    seeds = sorted({one.seed for one in runs})
-    rows: dict[str, Any] = {}
-    for strategy in dict.fromkeys(one.strategy for one in runs):
-        own = [by_run[strategy, seed] for seed in seeds if (strategy, seed) in by_run]
-        shares = [share_of(one, by_run["independent", one.seed]) for one in own]
-        rows[strategy] = {
-            "scores": {str(one.seed): list(one.R[-1]) for one in own},
-            "share_of_independent": summarize_seeds(shares),
-            "most_forgetting": max(lost(one) for one in own),
-            "minutes": fmean(sum(map(seconds_of, one.seconds.values())) for one in own) / 60,
-        }
+    ends = {one.seed: one.R[-1] for one in runs if one.strategy == "independent"}
+    rows = {
+        strategy: describe_runs([one for one in runs if one.strategy == strategy], ends)
+        for strategy in dict.fromkeys(one.strategy for one in runs)
+    }
     return {"metrics": [runs[0].metrics[task] for task in runs[0].tasks], "strategies": rows}
 
 
-def share_of(result: RunResult, independent: RunResult) -> float | None:
+def describe_runs(runs: Sequence[RunResult], independent: Mapping[int, Scores]) -> dict[str, Any]:
+    """Return what results keep of a strategy's runs, one a seed.
+
+    Args:
+        runs: The runs.
+        independent: Scores of independent fine-tuning at the end, by seed.
+    """
+    runs = sorted(runs, key=lambda one: one.seed)
+    return {
+        "scores": {str(one.seed): list(one.R[-1]) for one in runs},
+        "share_of_independent": summarize_seeds(
+            share_of(one.R[-1], independent[one.seed]) for one in runs
+        ),
+        "most_forgetting": max(lost(one) for one in runs),
+        "minutes": fmean(sum(map(seconds_of, one.seconds.values())) for one in runs) / 60,
+    }
+
+
+def share_of(scores: Scores, independent: Scores) -> float | None:
     """Return the mean over tasks of the share of independent's score; None if all its are 0."""
-    pairs = zip(result.R[-1], independent.R[-1], strict=True)
+    pairs = zip(scores, independent, strict=True)
     shares = [own / other for own, other in pairs if own is not None and other]
     return fmean(shares) if shares else None
 
@@ -241,22 +295,32 @@ def seconds_of(phases: Mapping[str, float]) -> float:
 def write_table(streams: Mapping[str, Any]) -> str:
     """Return the table of all streams as Markdown."""
     lines = [
-        "| stream | measure | independent (rate) | grafting (rate) | naive | "
-        "grafting / independent | forgetting of grafting | seeds |",
-        "| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: |",
+        "| stream | measure | independent (rate) | twice the steps (rate) | grafting (rate) | "
+        "naive | grafting / independent | grafting / twice the steps | forgetting of grafting | "
+        "seeds |",
+        "| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |",
     ]
     for name, found in streams.items():
         rows, rates = found["strategies"], found["rates"]
-        dense, region = (rates[one]["chosen"] for one in ("independent", "grafting"))
         share = rows["grafting"]["share_of_independent"]
+        chosen = {one: f" ({rate['chosen']})" for one, rate in rates.items()}
         lines.append(
             f"| `{name}` | {', '.join(dict.fromkeys(found['metrics']))} | "
-            f"{write_scores(found, 'independent')} ({dense}) | "
-            f"{write_scores(found, 'grafting')} ({region}) | {write_scores(found, 'naive')} | "
-            f"{write_spread(share)} | {100 * rows['grafting']['most_forgetting']:.1f} | "
-            f"{len(rows['grafting']['scores'])} |"
+            f"{write_scores(found, 'independent')}{chosen['independent']} | "
+            f"{write_scores(found, LONGER)}{chosen.get(LONGER, '')} | "
+            f"{write_scores(found, 'grafting')}{chosen['grafting']} | "
+            f"{write_scores(found, 'naive')} | {write_spread(share)} | "
+            f"{write_spread(share_of_longer(rows))} | "
+            f"{100 * rows['grafting']['most_forgetting']:.1f} | {len(rows['grafting']['scores'])} |"
         )
     return "\n".join(lines) + "\n"
+
+
+def share_of_longer(rows: Mapping[str, Any]) -> dict[str, Any]:
+    """Return grafting's share of independent fine-tuning with twice the steps, over seeds."""
+    longer = rows.get(LONGER, {}).get("scores", {})
+    own = rows["grafting"]["scores"]
+    return summarize_seeds(share_of(own[seed], longer[seed]) for seed in longer if seed in own)
 
 
 def write_scores(found: Mapping[str, Any], strategy: str) -> str:
