@@ -10,7 +10,7 @@ PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest
 OLDEST ?= tests/models tests/storage tests/data tests/metrics tests/integration tests/experiments tests/cli tests/reporting
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test test-slow golden lint docs torture smollm2 bench-table4 bench-speed bench-stream bench-frontier bench-localizers bench-sub-skills bench-kinds bench-generation bench-kind-streams bench-routers bench-baselines results notebooks oldest release-check clean
+.PHONY: help venv demo test test-slow golden lint docs torture smollm2 bench-table4 bench-speed bench-stream bench-frontier bench-localizers bench-sub-skills bench-kinds bench-generation bench-kind-streams bench-long15 bench-routers bench-baselines results notebooks oldest release-check clean
 
 help:
 	@echo "make demo          watch an encoder learn a stream of text tasks and forget nothing"
@@ -33,6 +33,7 @@ help:
 	@echo "make bench-generation  do skills of SmolLM2 localize where it writes its answers? (needs CL_GRAFT_DATA)"
 	@echo "make bench-kinds   do skills of tagging, QA and regression localize? (needs CL_GRAFT_DATA)"
 	@echo "make bench-kind-streams  streams of tags, answers, numbers and intents, both sides tuned alike (needs CL_GRAFT_DATA)"
+	@echo "make bench-long15  Long-15 in three orders, all sides tuned alike; hours a seed (needs CL_GRAFT_DATA)"
 	@echo "make bench-baselines  the table of baselines on five tasks (needs CL_GRAFT_DATA)"
 	@echo "make bench-routers  grafting and merging without task ids (needs CL_GRAFT_DATA)"
 	@echo "make results       the papers' tables and claims, from the stored numbers alone"
@@ -118,6 +119,10 @@ bench-generation: $(STAMP) smollm2
 
 bench-kind-streams: $(STAMP)
 	OMP_NUM_THREADS=1 $(BIN)/python -W ignore benchmarks/kind_streams.py
+
+bench-long15: $(STAMP)
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[peft]'
+	OMP_NUM_THREADS=1 $(BIN)/python -W ignore benchmarks/long15.py
 
 bench-baselines: $(STAMP)
 	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[peft]'

@@ -1,6 +1,7 @@
 """The benchmark scripts run, at the smallest scale."""
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,8 @@ from kind_data import write_kinds
 from kind_streams import write_table
 from papers.claims import CLAIMS, judge
 from papers.stored import read_stream
+
+from cl_graft.data.streams import STREAMS
 
 
 def test_table4_is_stored_as_claims_read_it(tiny_bert, tmp_path):
@@ -54,6 +57,13 @@ def test_streams_of_other_kinds_are_tuned_alike_and_added_to(tiny_bert, tmp_path
     (found,) = json.loads(path.read_text())["streams"].values()
     assert found["metrics"] == ["pearson", "span_f1"]
     assert found["rates"] == before["rates"]
+    run_script("kind_streams.py", *asked, "--longer", folder=tmp_path)
+    run_script("kind_streams.py", *asked, "--strategies", "naive", folder=tmp_path)  # keeps it
+    (longer,) = json.loads(path.read_text())["streams"].values()
+    assert list(longer["strategies"])[-1] == "independent, twice the steps"
+    assert {**longer, "rates": found["rates"], "strategies": found["strategies"]} == found
+    runs = (tmp_path / "runs" / "stsb-sst2" / "longer" / "runs").rglob("results.json")
+    assert [json.loads(run.read_text())["schedules"]["names"]["steps"] for run in runs] == [4]
     assert len({len(one["tried"]) for one in found["rates"].values()}) == 1  # grids of one size
     for rate in found["rates"].values():
         scores = {one["value"]: one["score"] for one in rate["tried"]}
@@ -70,7 +80,7 @@ def test_every_training_is_answered_with_its_last_and_its_best_step(tiny_bert, t
     tables = [run_script("last_step.py", *asked, folder=tmp_path).stdout for _ in range(2)]
     assert tables[0] == tables[1] == (tmp_path / "results" / "last_step-smoke.md").read_text()
     stored = json.loads((tmp_path / "results" / "last_step-smoke.json").read_text())
-    (cell,) = stored["cells"]
+    (cell,) = stored["runs"]
     for method, own in cell["scores"].items():
         steps = own.get("steps", [0, 0])
         for step, last, best in zip(steps, own["last"], own["best"], strict=True):
@@ -120,7 +130,7 @@ def test_localizers_are_compared_and_finished_cells_are_not_computed_again(
         assert costs["base_gradient"]["find"] < costs["learned_mask, 20x"]["find"]
         assert (tmp_path / "results" / "frontier-smoke.png").stat().st_size > 1000
     else:
-        jaccard = {cell["multiple"]: cell["jaccard"]["ag_news"] for cell in stored["cells"]}
+        jaccard = {cell["multiple"]: cell["jaccard"]["ag_news"] for cell in stored["runs"]}
         assert jaccard[None] == 1.0
         assert 0.5 < jaccard[5] <= jaccard[50] <= 1.0
 
@@ -193,3 +203,33 @@ def test_routers_store_a_row_a_strategy_and_their_comparisons(tiny_bert, data_di
     stored = asked_of("routers.py", tiny_bert, tmp_path, "--comparisons", "routers")
     assert list(stored["comparisons"]) == ["routers"]
     assert len(stored["rows"]) == len(stored["comparisons"]["routers"]["strategies"])
+
+
+@pytest.mark.slow
+def test_orders_of_long15_share_their_choices_and_go_on_from_stored_runs(tiny_bert, tmp_path):
+    for name in STREAMS["long15-order4"].tasks():
+        folder = tmp_path / "data" / "long15" / name
+        folder.mkdir(parents=True)
+        for split in ("train", "dev", "test"):
+            rows = [(f"{word} {name} {split} {i}", word) for i in range(8) for word in "yn"]
+            lines = [json.dumps({"text": text, "label": word}) + "\n" for text, word in rows]
+            (folder / f"{split}.jsonl").write_text("".join(lines))
+    asked = ["--scale", "smoke", "--out", "runs", "--results", "results", "--data", "data"]
+    asked += ["--set", f"model.name={tiny_bert}", "--strategies", "grafting,naive"]
+    run_script("long15.py", *asked, "--orders", "4", folder=tmp_path)
+    path = tmp_path / "results" / "long15-smoke.json"
+    first = json.loads(path.read_text())
+    shutil.rmtree(tmp_path / "runs")  # another machine
+    table = run_script("long15.py", *asked, "--orders", "4,6", folder=tmp_path).stdout
+    second = json.loads(path.read_text())
+    assert second["chosen"] == first["chosen"]
+    assert second["runs"]["4"] == first["runs"]["4"]
+    assert not list((tmp_path / "runs").glob("order4"))
+    for order, own in second["runs"].items():
+        for strategy in ("grafting", "naive"):
+            (one,) = own[strategy].values()
+            assert one["tasks"] == STREAMS[f"long15-order{order}"].tasks()
+            assert len(one["end"]) == len(one["learned"]) == 15
+        assert own["grafting"]["0"]["forgetting"] == 0.0
+    mean = [own["naive"]["0"]["average_accuracy"] for own in second["runs"].values()]
+    assert f"| mean of 2 | naive | {50 * sum(mean):.1f} |" in table
