@@ -80,7 +80,7 @@ def test_every_training_is_answered_with_its_last_and_its_best_step(tiny_bert, t
     tables = [run_script("last_step.py", *asked, folder=tmp_path).stdout for _ in range(2)]
     assert tables[0] == tables[1] == (tmp_path / "results" / "last_step-smoke.md").read_text()
     stored = json.loads((tmp_path / "results" / "last_step-smoke.json").read_text())
-    (cell,) = stored["runs"]
+    (cell,) = stored["cells"]
     for method, own in cell["scores"].items():
         steps = own.get("steps", [0, 0])
         for step, last, best in zip(steps, own["last"], own["best"], strict=True):
@@ -130,7 +130,7 @@ def test_localizers_are_compared_and_finished_cells_are_not_computed_again(
         assert costs["base_gradient"]["find"] < costs["learned_mask, 20x"]["find"]
         assert (tmp_path / "results" / "frontier-smoke.png").stat().st_size > 1000
     else:
-        jaccard = {cell["multiple"]: cell["jaccard"]["ag_news"] for cell in stored["runs"]}
+        jaccard = {cell["multiple"]: cell["jaccard"]["ag_news"] for cell in stored["cells"]}
         assert jaccard[None] == 1.0
         assert 0.5 < jaccard[5] <= jaccard[50] <= 1.0
 
