@@ -169,11 +169,16 @@ def run_stream(config: ExperimentConfig, out: Path) -> dict[str, Any]:
     for strategy, (setting, values) in RATES.items():
         rates[strategy] = choose_rate(config, strategy, setting, values, out)
         config = config.changed({setting: rates[strategy]["chosen"]})
-    done = compare(config, out=out / "runs")
+    runs = make_runs(config, out / "runs")
+    return {"config": stored_settings(config), "rates": rates, **describe_scores(runs)}
+
+
+def make_runs(config: ExperimentConfig, out: Path) -> list[RunResult]:
+    """Make the missing runs of a comparison, and return all that are in its folder."""
+    done = compare(config, out=out)
     if done.failed:
         raise SystemExit("\n".join(f"{one.strategy}: {one.error}" for one in done.failed))
-    runs = [one.result for one in find_runs([out / "runs"])]  # earlier ones, too
-    return {"config": stored_settings(config), "rates": rates, **describe_scores(runs)}
+    return [one.result for one in find_runs([out])]
 
 
 def add_longer(found: dict[str, Any], before: Mapping[str, Any] | None) -> dict[str, Any]:
@@ -195,10 +200,7 @@ def run_longer(config: ExperimentConfig, found: dict[str, Any], out: Path) -> No
         }
     )
     rate = choose_rate(config, "independent", setting, values, out)
-    done = compare(config.changed({setting: rate["chosen"]}), out=out / "runs")
-    if done.failed:
-        raise SystemExit("\n".join(f"{one.strategy}: {one.error}" for one in done.failed))
-    runs = [one.result for one in find_runs([out / "runs"])]
+    runs = make_runs(config.changed({setting: rate["chosen"]}), out / "runs")
     ends = {int(k): v for k, v in found["strategies"]["independent"]["scores"].items()}
     found["rates"][LONGER] = rate
     found["strategies"][LONGER] = describe_runs(runs, ends)
