@@ -22,7 +22,13 @@ from typing import Any
 
 from command_help import commands, show_help
 from config_fields import fields_table
-from documented_modules import document_modules, list_pages, pages_that_use, public_names
+from documented_modules import (
+    document_modules,
+    first_sentence,
+    list_pages,
+    pages_that_use,
+    public_names,
+)
 from markdown_pieces import link_sources, table, toctree, without_links_to_files
 
 ROOT = Path(__file__).parents[2]
@@ -87,7 +93,7 @@ def localizers() -> str:
         (
             (
                 f"`{row.name}`",
-                _first_sentence(row.score.__doc__),
+                first_sentence(row.score.__doc__),
                 "yes" if row.needs_gradients else "no",
                 "yes" if row.needs_dense_run else "no",
                 link_sources(row.source),
@@ -122,7 +128,7 @@ def strategies() -> str:
         if not row.broken and row.family != "ablation":
             told = (
                 f"`{row.name}`",
-                _first_sentence(row.kind.__doc__),
+                first_sentence(row.kind.__doc__),
                 row.adds,
                 link_sources(row.source),
             )
@@ -369,11 +375,6 @@ def setup(app: Any) -> dict[str, object]:
     # The pages depend on the package, which Sphinx does not watch: it reads them all each time.
     app.connect("env-get-outdated", lambda app, env, added, changed, removed: list(env.found_docs))
     return {"parallel_read_safe": True, "parallel_write_safe": True}
-
-
-def _first_sentence(docstring: str | None) -> str:
-    text = " ".join((docstring or "").split("\n\n")[0].split())
-    return text.removesuffix(".")
 
 
 def _title(file: Path) -> str:

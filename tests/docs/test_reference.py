@@ -75,16 +75,37 @@ def test_every_public_name_is_documented_on_the_api_page():
     assert set(cl_graft.__all__) <= documented
 
 
-def test_the_page_of_a_topic_lists_its_pages_and_all_their_names():
+def test_a_page_names_every_public_name_of_its_modules_once_and_says_what_it_is():
     documented = load_extension("documented_modules")
+    for modules in documented.MODULES.values():
+        for module in modules:
+            text = documented.document_modules(f"<!-- module: {module} -->")
+            members = re.findall(r"^   :members: (.*)$", text, re.MULTILINE)
+            full = members[0].split(", ") if members else []
+            told = dict(re.findall(r"^\| `(\w+)` \| (.*) \|$", text, re.MULTILINE))
+            assert sorted([*full, *told]) == sorted(importlib.import_module(module).__all__)
+            assert all(told.values()), module
+
+
+def test_in_full_stand_the_names_of_examples_and_the_types_that_they_name():
+    documented = load_extension("documented_modules")
+    in_full = documented.names_in_full()
+    assert set(cl_graft.__all__) <= in_full
+    assert {"InputError", "TextTask", "VerifyReport", "EntryCheck"} <= in_full
+    assert not {"shift_right", "tokenize_after", "NO_TOKEN"} & in_full
+
+
+def test_the_page_of_a_topic_lists_its_pages_and_the_names_in_full():
+    documented = load_extension("documented_modules")
+    in_full = documented.names_in_full()
     for index in (DOCS / "reference" / "api").glob("*/index.md"):
         listed = documented.list_pages(index.read_text(encoding="utf-8"))
         for page in index.parent.glob("*.md"):
             if page != index:
                 assert f"(/reference/api/{index.parent.name}/{page.stem}.md)" in listed
                 modules = documented.MODULES[page.relative_to(DOCS).with_suffix("").as_posix()]
-                names = [n for module in modules for n in importlib.import_module(module).__all__]
-                assert all(f"`{name}`" in listed for name in names)
+                names = {n for module in modules for n in importlib.import_module(module).__all__}
+                assert all(f"`{name}`" in listed for name in names & in_full)
 
 
 def test_the_help_of_every_command_is_on_its_page():
