@@ -1,8 +1,8 @@
 """The pages of results: tables and figures of the papers, and claim by claim whether they hold.
 
 Made of the stored numbers alone: ``benchmarks/results/laboratory/*.json``, one file an experiment
-and scale, and ``benchmarks/results/table4-cpu.json``. ``docs/results/paper_tables.md``,
-``claims.md`` and ``pictures/`` are written anew.
+and scale, and ``benchmarks/results/table4-cpu.json``. ``docs/results/paper_tables.md`` and its
+folder, ``claims.md`` and ``pictures/`` are written anew.
 
     python benchmarks/paper_experiment.py table1 --scale cpu --data DATA --out OUT
     python benchmarks/paper_pages.py --store OUT    # keep what OUT has, then write the pages

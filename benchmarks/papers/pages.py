@@ -17,9 +17,21 @@ from papers.measurements import square, sweep, table
 from papers.stored import Stored, read_stored, read_stream
 from papers.table import EXPERIMENTS
 
-__all__ = ["claims_page", "read_results", "tables_page", "verdicts", "write_pages"]
+__all__ = [
+    "FOLDER",
+    "claims_page",
+    "read_results",
+    "table_page",
+    "tables_page",
+    "verdicts",
+    "write_pages",
+]
+
+FOLDER = "paper_tables"
+"""The folder of the pages of tables, a page an experiment, and the name of the page above them."""
 
 _BEST_FIRST = ("paper", "cpu", "smoke")
+_CLAIM_HEAD = ("claim", "the paper's number", "holds if", "ours", "run with", "verdict")
 
 
 def read_results(folder: Path | str, *, stream: Path | str | None = None) -> dict[str, Stored]:
@@ -72,13 +84,13 @@ def claims_page(results: Mapping[str, Stored]) -> str:
         parts += [
             f"## {source}",
             _count_verdicts(found[claim] for claim in claims),
-            _format_table(rows),
+            _format_table(_CLAIM_HEAD, rows),
         ]
     return "\n\n".join(parts) + "\n"
 
 
 def tables_page(results: Mapping[str, Stored]) -> str:
-    """Return the page of tables in Markdown."""
+    """Return the page that lists the tables, in Markdown."""
     found = verdicts(results)
     parts = [
         "# Tables and figures of the papers",
@@ -95,41 +107,62 @@ def tables_page(results: Mapping[str, Stored]) -> str:
     ]
     shown = {name: result for name, result in results.items() if name in EXPERIMENTS}
     if not shown:
-        parts.append("No experiment has been stored yet.")
+        return "\n\n".join([*parts, "No experiment has been stored yet."]) + "\n"
+    rows = []
     for name, result in shown.items():
-        experiment = EXPERIMENTS[name]
-        how = f"{result.source}. {result.setting}.{result.duration} `{result.command}`"
-        parts += [f"## {result.title}", how]
-        parts += _tables(result, apart_from=shown.get(experiment.cells))
-        parts.append(f"![{result.title}: {experiment.measure}](pictures/{name}.png)")
-        own = [
-            f"- {claim.text} **{found[claim]}** ({claim.rule}): {found[claim].ours}."
-            for claim in CLAIMS
-            if claim.experiments[0] == name and found[claim].holds is not None
-        ]
-        if own:
-            parts.append("\n".join(own))
+        own = [found[claim] for claim in _own_claims(name, found)]
+        held = sum(verdict.holds is True for verdict in own)
+        claims = f"{held} of {len(own)} hold" if own else "–"
+        rows.append((f"[{result.title}]({FOLDER}/{name}.md)", f"{result.source}", claims))
+    parts.append(_format_table(("table or figure", "of", "claims"), rows))
+    pages = "\n".join(f"{FOLDER}/{name}" for name in shown)
+    parts.append(f"```{{toctree}}\n:hidden:\n\n{pages}\n```")
     lines = [f"- {', '.join(names)}: {environment}" for environment, names in _environments(shown)]
-    if lines:
-        parts += ["## Versions and machines", "\n".join(lines)]
+    parts += ["## Versions and machines", "\n".join(lines)]
     return "\n\n".join(parts) + "\n"
 
 
+def table_page(name: str, results: Mapping[str, Stored]) -> str:
+    """Return the page of an experiment's tables, its picture and what became of its claims."""
+    found = verdicts(results)
+    result, experiment = results[name], EXPERIMENTS[name]
+    parts = [
+        f"# {result.title}",
+        f"{result.source}. {result.setting}.{result.duration} `{result.command}`",
+        f"[What the numbers are](../{FOLDER}.md), and on which machine they were made.",
+        *_tables(result, apart_from=results.get(experiment.cells)),
+        f"![{result.title}: {experiment.measure}](../pictures/{name}.png)",
+    ]
+    own = [
+        f"- {claim.text} **{found[claim]}** ({claim.rule}): {found[claim].ours}."
+        for claim in _own_claims(name, found)
+    ]
+    return "\n\n".join([*parts, *(["\n".join(own)] if own else [])]) + "\n"
+
+
 def write_pages(results: Mapping[str, Stored], docs: Path | str) -> list[Path]:
-    """Write both pages and the pictures, and return the files."""
+    """Write the pages and the pictures, and return the files."""
     docs = Path(docs)
     written = {
         docs / "claims.md": claims_page(results).encode(),
-        docs / "paper_tables.md": tables_page(results).encode(),
+        docs / f"{FOLDER}.md": tables_page(results).encode(),
     }
     for name, result in results.items():
         if name in EXPERIMENTS:
             drawn = draw_figure(EXPERIMENTS[name], result.rows)
+            written[docs / FOLDER / f"{name}.md"] = table_page(name, results).encode()
             written[docs / "pictures" / f"{name}.png"] = png(drawn, dpi=100)
-    (docs / "pictures").mkdir(parents=True, exist_ok=True)
     for file, content in written.items():
+        file.parent.mkdir(parents=True, exist_ok=True)
         replace_file(file, content)
     return list(written)
+
+
+def _own_claims(name: str, found: Mapping[Claim, Verdict]) -> list[Claim]:
+    """The claims that an experiment decides, of those that were run."""
+    return [
+        claim for claim in CLAIMS if claim.experiments[0] == name and found[claim].holds is not None
+    ]
 
 
 def _count_verdicts(found: Iterable[Verdict]) -> str:
@@ -144,7 +177,13 @@ def _count_verdicts(found: Iterable[Verdict]) -> str:
 
 def _row(claim: Claim, verdict: Verdict, results: Mapping[str, Stored]) -> Sequence[str]:
     ran = [results[name] for name in claim.experiments if name in results]
-    place = f"{claim.source}, `{'`, `'.join(claim.experiments)}`"
+    pages = [
+        f"[`{name}`]({FOLDER}/{name}.md)"
+        if name in results and name in EXPERIMENTS
+        else f"`{name}`"
+        for name in claim.experiments
+    ]
+    place = f"{claim.source}, {', '.join(pages)}"
     ours = "–" if verdict.holds is None else verdict.ours
     told = f"not run here: {verdict.ours}" if verdict.holds is None else f"**{verdict}**"
     if verdict.alone is not None:
@@ -154,8 +193,7 @@ def _row(claim: Claim, verdict: Verdict, results: Mapping[str, Stored]) -> Seque
     return f"{claim.text} ({place})", claim.paper, str(claim.rule), ours, used, told
 
 
-def _format_table(rows: Sequence[Sequence[str]]) -> str:
-    head = ["claim", "the paper's number", "holds if", "ours", "run with", "verdict"]
+def _format_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     lines = [head, ["---"] * len(head), *rows]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 

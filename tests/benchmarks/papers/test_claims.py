@@ -12,7 +12,7 @@ from papers import EXPERIMENTS, experiment_config
 from papers.claims import CLAIMS, CLAIMS_BY_SOURCE, Claim, Rule, View, judge, quantities
 from papers.claims.expression import compute_number
 from papers.measurements import Measurement, summarize
-from papers.pages import claims_page, read_results, tables_page
+from papers.pages import FOLDER, claims_page, read_results, table_page, tables_page
 from papers.stored import Stored, read_stored, store
 
 from cl_graft.errors import InputError
@@ -133,7 +133,7 @@ def test_a_page_has_one_row_a_claim_and_says_why_one_was_not_run():
     assert len(rows) == len(CLAIMS) + len(CLAIMS_BY_SOURCE)
     assert page.count("| not run here: ") == len(CLAIMS)
     assert "the stored result has no score of BitFit" in page
-    shown = tables_page({"table1": result_of(TWO_TASKS)})
+    shown = table_page("table1", {"table1": result_of(TWO_TASKS)})
     assert "| x | a | 0.900 |" in shown
     assert (
         "minilm with a head on x, y; 64 rows a class, 9 steps, density 0.3 %, all test rows, "
@@ -143,7 +143,7 @@ def test_a_page_has_one_row_a_claim_and_says_why_one_was_not_run():
 
 def test_tasks_are_columns_where_methods_are_asked_all_of_them():
     measurements = [Measurement(j, f"region of {i}", "overlap", 0.5) for i in "xy" for j in "xy"]
-    shown = tables_page({"fig8": result_of(measurements, "fig8")})
+    shown = table_page("fig8", {"fig8": result_of(measurements, "fig8")})
     assert "| method | x | y |" in shown
     assert "| region of y | 0.500 | 0.500 |" in shown
 
@@ -160,9 +160,13 @@ def test_results_are_stored_one_file_an_experiment_and_scale(tmp_path):
 
 def test_the_pages_are_what_the_stored_results_say():
     results = read_results(RESULTS / "laboratory", stream=RESULTS / "table4-cpu.json")
-    for name, page in (("claims", claims_page), ("paper_tables", tables_page)):
-        kept = ROOT / "docs" / "results" / f"{name}.md"
-        assert kept.read_text() == page(results), f"{kept} is old: make results"
+    pages = {"claims": claims_page(results), FOLDER: tables_page(results)}
+    shown = [name for name in results if name in EXPERIMENTS]
+    pages |= {f"{FOLDER}/{name}": table_page(name, results) for name in shown}
+    kept = ROOT / "docs" / "results"
+    for name, page in pages.items():
+        assert (kept / f"{name}.md").read_text() == page, f"{name}.md is old: make results"
+    assert {file.stem for file in (kept / FOLDER).iterdir()} == set(shown)
 
 
 @pytest.mark.parametrize(

@@ -305,7 +305,7 @@ def test_stored_results_become_pages_and_pictures_by_one_command(tiny_bert, tmp_
     places = ["--store", chosen["out"], "--results", tmp_path / "kept", "--docs", tmp_path / "docs"]
     run_script("paper_pages.py", *places)
     kept = read_stored(tmp_path / "kept" / "laboratory" / "sam_table4-smoke.json")
-    assert f"`{kept.command}`" in (tmp_path / "docs" / "paper_tables.md").read_text()
+    assert f"`{kept.command}`" in (tmp_path / "docs" / "paper_tables" / "sam_table4.md").read_text()
     assert str(tmp_path) not in json.dumps(kept.command)
     assert (tmp_path / "docs" / "pictures" / "sam_table4.png").stat().st_size > 5_000
     run_script("paper_pages.py", "--store", tmp_path / "docs", code=2)
