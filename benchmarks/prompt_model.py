@@ -40,7 +40,6 @@ from cl_graft.errors import InputError
 from cl_graft.models import find_minilm
 from cl_graft.results.run_results import machine, versions
 from cl_graft.runtime.seeding import generator, permutation, seeded
-from cl_graft.runtime.torchvision_operators import declare_missing_operators
 
 TASKS = ("sst2_sent", "cr", "mpqa", "ag_news", "qnli", "snli", "mnli", "qqp", "mrpc", "cola")
 SCALES: Mapping[str, Mapping[str, Any]] = {
@@ -144,7 +143,6 @@ def read_finished(out: Path, asked: Mapping[str, Any]) -> dict[str, Any] | None:
 
 def make(folder: Path, asked: Mapping[str, Any], *, data: Path | None, out: Path) -> dict[str, Any]:
     """Train, measure, and write the checkpoint with its numbers."""
-    declare_missing_operators()
     from transformers import AutoTokenizer
 
     seed, started = asked["seed"], time.perf_counter()

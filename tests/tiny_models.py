@@ -25,11 +25,10 @@ from tokenizers import (
     trainers,
 )
 
-from cl_graft.runtime.torchvision_operators import declare_missing_operators
+import cl_graft  # noqa: F401  before transformers, which imports torchvision where it finds it
 
-declare_missing_operators()
-
-from transformers import (  # noqa: E402  imports torchvision wherever it finds it
+# isort: split
+from transformers import (
     BartConfig,
     BartForConditionalGeneration,
     BertConfig,

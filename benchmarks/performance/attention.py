@@ -20,7 +20,6 @@ from typing import Any
 import torch
 from measure import pairs
 
-from cl_graft.runtime.torchvision_operators import declare_missing_operators
 from cl_graft.training.precision import autocast
 
 RESULTS = Path(__file__).parents[1] / "results"
@@ -35,7 +34,6 @@ def main() -> None:
     parser.add_argument("--results", type=Path, default=RESULTS)
     given = parser.parse_args()
     torch.set_num_threads(1)
-    declare_missing_operators()
     fused, plain = encoder("sdpa"), encoder("eager")
     lines = [["precision", *(f"{length} tokens" for length in LENGTHS)]]
     lines.append(["---", *["---:"] * len(LENGTHS)])

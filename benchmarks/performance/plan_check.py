@@ -34,7 +34,6 @@ from cl_graft.localization import LocalizerInputs, localize
 from cl_graft.models import TaskModel, graftable_parameters, linear_head
 from cl_graft.models.heads import LabelStrings
 from cl_graft.models.load import build_backbone, read_config
-from cl_graft.runtime.torchvision_operators import declare_missing_operators
 from cl_graft.training.dense_run import fine_tune_task
 from cl_graft.training.examples import Examples
 from cl_graft.training.learnable_task import LearnableTask
@@ -121,7 +120,6 @@ class Check:
 
 def task_of(folder: Path, *, batch: int, length: int) -> LearnableTask:
     """Make a model with random weights, and random texts, one of them shorter than the others."""
-    declare_missing_operators()
     torch.manual_seed(0)
     name = folder.name
     family = MODELS[name][0]
@@ -301,7 +299,6 @@ def main() -> None:
     parser.add_argument("--models", default=",".join(MODELS))
     parser.add_argument("--results", type=Path, default=Path(__file__).parents[1] / "results")
     arguments = parser.parse_args()
-    declare_missing_operators()
     print(HEAD)
     with tempfile.TemporaryDirectory() as folder:
         checks = [c for name in arguments.models.split(",") for c in check(name, Path(folder))]

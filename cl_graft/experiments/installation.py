@@ -17,16 +17,18 @@ from typing import Literal
 import torch
 from packaging.requirements import Requirement
 
-from cl_graft.errors import InputError
+from cl_graft.errors import InputError, first_line
 from cl_graft.models.load import explain_silent_hub
 from cl_graft.models.named_models import find_minilm, find_smollm2
 from cl_graft.runtime.devices import explain_slow_precision
-from cl_graft.runtime.torchvision_operators import declare_missing_operators
+from cl_graft.runtime.torchvision_operators import list_declared_operators
 from cl_graft.storage import free_bytes
 
 __all__ = ["Check", "check_installation"]
 
 State = Literal["ok", "note", "fault"]
+
+_SAME_INDEX = "install torch and torchvision from the same index, both for the CPU or both for CUDA"
 
 _GIGABYTE = 1e9
 _LITTLE_MEMORY, _LITTLE_DISK = 2.0, 1.0
@@ -104,15 +106,24 @@ def _packages() -> Iterator[Check]:
 def _torchvision() -> Check:
     if find_spec("torchvision") is None:
         return Check("torchvision", "not installed, and not needed for text")
-    missing = declare_missing_operators()
-    if not missing:
+    try:
+        import torchvision  # noqa: F401  declares what is missing
+    except Exception as error:
+        return Check(
+            "torchvision",
+            f"{version('torchvision')} cannot be imported, and Avalanche imports it: "
+            f"{first_line(error)}",
+            "fault",
+            _SAME_INDEX,
+        )
+    if not list_declared_operators():
         return Check("torchvision", f"{version('torchvision')}, fits torch {torch.__version__}")
     return Check(
         "torchvision",
         f"{version('torchvision')} was built for another torch than {torch.__version__}; "
         "text runs all the same, image transforms do not",
         "note",
-        "install torch and torchvision from the same index, both for the CPU or both for CUDA",
+        _SAME_INDEX,
     )
 
 

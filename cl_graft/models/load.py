@@ -1,7 +1,6 @@
 """Loading a pretrained transformer and its tokenizer, from a folder or the Hugging Face hub.
 
-transformers is imported on first use: it takes seconds, and where torchvision's compiled operators
-do not match torch it can only be imported after `declare_missing_operators`.
+transformers is imported on first use: it takes seconds.
 """
 
 from __future__ import annotations
@@ -21,7 +20,6 @@ from cl_graft.models.input_limits import check_vocabulary
 from cl_graft.models.named_models import NAMED_MODELS, find_minilm, find_smollm2
 from cl_graft.models.quiet import quiet
 from cl_graft.models.task_model import FAMILIES, TaskModel
-from cl_graft.runtime.torchvision_operators import declare_missing_operators
 from cl_graft.training.precision import PRECISIONS
 
 if TYPE_CHECKING:
@@ -220,7 +218,6 @@ def _find_for(name: str, family: str, revision: str | None = None) -> _Source:
     """Find a model of a family that exists."""
     if family not in FAMILIES:
         raise InputError(f"no model family {family!r}: {nearest(family, FAMILIES)}")
-    declare_missing_operators()
     return _find(name, revision)
 
 

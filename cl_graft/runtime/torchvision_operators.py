@@ -4,31 +4,24 @@ Avalanche imports torchvision, and so does transformers wherever it finds it. A 
 was built for another torch (the CPU build of torch beside a registry's CUDA build of torchvision)
 cannot load its compiled extension; its Python half then asks torch for `torchvision::nms` and
 `torchvision::qnms` all the same, and the import ends in `operator torchvision::nms does not
-exist`. Text needs neither operator. Declaring their schemas, without any kernel, before the first
-import of torchvision is enough for that import to pass; calling them still fails, as it should.
+exist`. Text needs neither operator. Declaring their schemas, without any kernel, is enough for
+that import to pass; calling them still fails, as it should.
 
-A second definition of an operator is fatal to the process, so nothing is declared where the
-compiled extension loads: it defines the operators itself.
-
-Importing this module does not load torch, so that settings which torch reads when it is loaded can
-still be made.
+A second definition of an operator is fatal to the process. So nothing is declared before
+torchvision itself has tried to load its extension, whatever the file is called: a finder of modules
+waits for the import of `torchvision._meta_registrations`, the first that asks for the operators.
 """
 
 from __future__ import annotations
 
-import importlib.machinery
-import importlib.util
-import logging
 import sys
-from pathlib import Path
+from importlib.abc import MetaPathFinder
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["declare_missing_operators"]
-
-_logger = logging.getLogger(__name__)
+__all__ = ["declare_missing_operators", "list_declared_operators"]
 
 _SCHEMAS = {
     "nms": "nms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor",
@@ -36,59 +29,38 @@ _SCHEMAS = {
 }
 
 # torch takes a declaration back when its Library object is collected.
-_declarations: list[torch.library.Library] = []
+_declarations: dict[str, torch.library.Library] = {}
 
 
-def declare_missing_operators() -> tuple[str, ...]:
-    """Declare the torchvision operators that no compiled extension can provide.
+class _DeclareOnImport(MetaPathFinder):
+    """Finds no module, but declares what is missing when torchvision is about to ask for it."""
 
-    Call it before the first import of torchvision; it does not import torchvision itself. Calling
-    it again, or where torchvision is absent or in order, changes nothing.
+    def find_spec(self, fullname: str, path: object = None, target: object = None) -> None:
+        del path, target
+        if fullname == "torchvision._meta_registrations":
+            _declare()
 
-    Returns:
-        The names declared by this call, such as `("nms", "qnms")`; empty where nothing was missing.
+
+def declare_missing_operators() -> None:
+    """Have operators declared that torchvision's extension lacks, when torchvision is imported.
+
+    Call it before the first import of torchvision; it imports neither torchvision nor torch.
+    Calling it again changes nothing.
     """
-    if "torchvision" in sys.modules:
-        return ()
+    if not any(isinstance(finder, _DeclareOnImport) for finder in sys.meta_path):
+        sys.meta_path.insert(0, _DeclareOnImport())
+
+
+def list_declared_operators() -> tuple[str, ...]:
+    """Return the operators that had to be declared when torchvision was imported."""
+    return tuple(_declarations)
+
+
+def _declare() -> None:
     import torch
 
-    missing = tuple(name for name in _SCHEMAS if not hasattr(torch.ops.torchvision, name))
-    if not missing:
-        return ()
-    folder = _torchvision_folder()
-    if folder is None or _extension_loads(folder):
-        return ()
-    library = torch.library.Library("torchvision", "FRAGMENT")
-    for name in missing:
-        library.define(_SCHEMAS[name])
-    _declarations.append(library)
-    _logger.debug("torchvision's compiled operators do not load here; declared %s", missing)
-    return missing
-
-
-def _torchvision_folder() -> Path | None:
-    spec = importlib.util.find_spec("torchvision")
-    if spec is None or spec.origin is None:
-        return None
-    return Path(spec.origin).parent
-
-
-def _extension_loads(folder: Path) -> bool:
-    """Load torchvision's compiled extension the way torchvision does, and say whether it worked.
-
-    Loading is not repeated by torchvision's own import: the system hands back the same library.
-    """
-    details = (
-        importlib.machinery.ExtensionFileLoader,
-        importlib.machinery.EXTENSION_SUFFIXES,
-    )
-    spec = importlib.machinery.FileFinder(str(folder), details).find_spec("_C")
-    if spec is None or spec.origin is None:
-        return False
-    import torch
-
-    try:
-        torch.ops.load_library(spec.origin)
-    except (ImportError, OSError):
-        return False
-    return True
+    for name, schema in _SCHEMAS.items():
+        if not hasattr(torch.ops.torchvision, name):
+            library = torch.library.Library("torchvision", "FRAGMENT")
+            library.define(schema)
+            _declarations[name] = library

@@ -1,27 +1,40 @@
 """torchvision, Avalanche and transformers import whether or not torchvision matches torch."""
 
-import importlib.machinery
-import importlib.util
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-import torch
 from warm_processes import run_warm
 
 ROOT = Path(__file__).parents[2]
 MODULE = ROOT / "cl_graft" / "runtime" / "torchvision_operators.py"
-# The module alone: importing the package would have declared everything already.
+# The module alone: importing the package would have installed the finder already.
 DECLARE = f"""
 import importlib.util
 spec = importlib.util.spec_from_file_location("operators", {str(MODULE)!r})
 operators = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(operators)
-declare_missing_operators = operators.declare_missing_operators
-declared = declare_missing_operators()
+operators.declare_missing_operators()
+"""
+ASK = "import torchvision\nprint(operators.list_declared_operators())\n"
+# What the Python half of every torchvision asks for.
+REGISTER = """
+import torch
+@torch.library.register_fake("torchvision::nms")
+def nms(dets, scores, iou_threshold):
+    return dets
+@torch.library.register_fake("torchvision::qnms")
+def qnms(dets, scores, iou_threshold):
+    return dets
+"""
+# Stands for a compiled extension: it defines the operators, as C++ would.
+DEFINE = """
+import torch
+own = torch.library.Library("torchvision", "DEF")
+for name in ("nms", "qnms"):
+    own.define(name + "(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
 """
 
 
@@ -35,13 +48,20 @@ def python(code: str, *, first_on_path: Path | None = None) -> subprocess.Comple
     return run_warm(["-c", program(code, first_on_path)], env=os.environ, imported="torch")
 
 
-def stand_in(folder: Path, *, extension: Path | None) -> Path:
-    """Make a package named torchvision around a compiled extension, and return its parent."""
+def stand_in(folder: Path, *, extension: str) -> Path:
+    """Make a package that imports as torchvision does, and return its parent.
+
+    Args:
+        folder: Where the package goes.
+        extension: What loading its compiled extension does, in Python.
+    """
     package = folder / "torchvision"
     package.mkdir()
-    (package / "__init__.py").write_text("")
-    if extension is not None:
-        shutil.copy(extension, package / f"_C{''.join(extension.suffixes)}")
+    (package / "__init__.py").write_text(
+        "from . import extension\nfrom torchvision import _meta_registrations\n"
+    )
+    (package / "extension.py").write_text(extension)
+    (package / "_meta_registrations.py").write_text(REGISTER)
     return folder
 
 
@@ -60,7 +80,7 @@ def test_what_needs_torchvision_imports_after_the_package(statement):
 
 def test_the_declaration_is_made_exactly_where_torchvision_fails_without_it():
     alone = python("import torchvision")
-    declared = python(DECLARE + "print(declared)").stdout.strip()
+    declared = python(DECLARE + ASK).stdout.strip()
     if alone.returncode:
         assert "torchvision::nms does not exist" in alone.stderr
         assert declared == "('nms', 'qnms')"
@@ -68,50 +88,46 @@ def test_the_declaration_is_made_exactly_where_torchvision_fails_without_it():
         assert declared == "()"
 
 
-def test_declaring_imports_no_torchvision_and_a_second_call_changes_nothing(tmp_path):
-    folder = stand_in(tmp_path, extension=None)
-    answer = python(
-        DECLARE + "print(declared, declare_missing_operators(), 'torchvision' in sys.modules)",
-        first_on_path=folder,
-    )
-    assert answer.stdout.strip() == "('nms', 'qnms') () False", answer.stderr
-
-
-def test_an_extension_that_cannot_be_loaded_counts_as_missing(tmp_path):
-    folder = stand_in(tmp_path, extension=None)
-    suffix = importlib.machinery.EXTENSION_SUFFIXES[0]
-    (folder / "torchvision" / f"_C{suffix}").write_bytes(b"not a library")
-    answer = python(DECLARE + "print(declared)", first_on_path=folder)
-    assert answer.stdout.strip() == "('nms', 'qnms')", answer.stderr
-
-
-def test_nothing_is_declared_where_the_compiled_extension_loads(tmp_path):
-    loadable = importlib.util.find_spec("torch._C")
-    assert loadable is not None
-    assert loadable.origin is not None
-    folder = stand_in(tmp_path, extension=Path(loadable.origin))
-    answer = python(DECLARE + "print(declared)", first_on_path=folder)
-    assert answer.stdout.strip() == "()", answer.stderr
-
-
-def test_nothing_is_declared_where_torchvision_is_absent(tmp_path):
-    for installed in Path(torch.__file__).parents[1].iterdir():
-        if not installed.name.startswith("torchvision"):
-            (tmp_path / installed.name).symlink_to(installed)
+def test_waiting_imports_neither_torchvision_nor_torch_and_is_done_once():
     answer = subprocess.run(
-        [sys.executable, "-S", "-c", program(DECLARE + "print(declared)", tmp_path)],
+        [
+            sys.executable,
+            "-c",
+            f"import sys\n{DECLARE}before = len(sys.meta_path)\n"
+            "operators.declare_missing_operators()\n"
+            "print(len(sys.meta_path) - before, {'torch', 'torchvision'} & set(sys.modules))",
+        ],
         capture_output=True,
         text=True,
         check=False,
     )
+    assert answer.stdout.strip() == "0 set()", answer.stderr
+
+
+def test_operators_are_declared_where_the_extension_does_not_load(tmp_path):
+    folder = stand_in(tmp_path, extension="")
+    assert "nms does not exist" in python("import torchvision", first_on_path=folder).stderr
+    answer = python(DECLARE + ASK, first_on_path=folder)
+    assert answer.stdout.strip() == "('nms', 'qnms')", answer.stderr
+
+
+def test_nothing_is_declared_where_the_extension_defines_the_operators(tmp_path):
+    folder = stand_in(tmp_path, extension=DEFINE)
+    answer = python(DECLARE + ASK, first_on_path=folder)
     assert answer.stdout.strip() == "()", answer.stderr
+
+
+def test_only_what_the_extension_lacks_is_declared(tmp_path):
+    folder = stand_in(tmp_path, extension=DEFINE.replace(', "qnms"', ","))
+    answer = python(DECLARE + ASK, first_on_path=folder)
+    assert answer.stdout.strip() == "('qnms',)", answer.stderr
 
 
 @pytest.mark.parametrize("name", ["nms", "qnms"])
 def test_a_declared_operator_has_its_schema_and_no_kernel(tmp_path, name):
-    folder = stand_in(tmp_path, extension=None)
+    folder = stand_in(tmp_path, extension="")
     answer = python(
-        DECLARE + f"import torch\noperator = torch.ops.torchvision.{name}\n"
+        DECLARE + f"import torch, torchvision\noperator = torch.ops.torchvision.{name}\n"
         "print(operator.default._schema)\noperator(torch.rand(1, 4), torch.rand(1), 0.5)",
         first_on_path=folder,
     )

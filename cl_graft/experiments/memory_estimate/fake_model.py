@@ -26,7 +26,6 @@ from cl_graft.models.heads import LabelStrings, LabelWords
 from cl_graft.models.load import DTYPES, build_backbone
 from cl_graft.models.task_model import WRITING
 from cl_graft.models.text_generation import ANSWER, TextHead
-from cl_graft.runtime.torchvision_operators import declare_missing_operators
 from cl_graft.training.examples import Examples
 from cl_graft.training.learnable_task import LearnableTask
 
@@ -168,7 +167,6 @@ def make_fake_model(
         InputError: If the architecture cannot serve the family, takes no token ids, or has no
             gradient checkpointing, or the family writes no text.
     """
-    declare_missing_operators()
     from transformers.initialization import no_init_weights
 
     name, family = settings.name, settings.family
