@@ -6,11 +6,11 @@ STAMP := .venv/installed
 # One thread a test worker: more would only make the workers fight for the cores.
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest
 
-# What `make oldest` runs: all that meets torch, transformers, datasets and Avalanche.
-OLDEST ?= tests/models tests/storage tests/data tests/metrics tests/integration tests/experiments tests/cli tests/reporting
+# What `make oldest` and `make newest` run: all that meets torch, transformers, datasets and Avalanche.
+MEETING_LIBRARIES ?= tests/models tests/storage tests/data tests/metrics tests/integration tests/experiments tests/cli tests/reporting
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test test-slow golden lint docs torture smollm2 bench-table4 bench-speed bench-stream bench-frontier bench-localizers bench-sub-skills bench-kinds bench-generation bench-kind-streams bench-long15 bench-routers bench-baselines results notebooks oldest release-check clean
+.PHONY: help venv demo test test-slow golden lint docs torture smollm2 bench-table4 bench-speed bench-stream bench-frontier bench-localizers bench-sub-skills bench-kinds bench-generation bench-kind-streams bench-long15 bench-routers bench-baselines results notebooks oldest newest release-check clean
 
 help:
 	@echo "make demo          watch an encoder learn a stream of text tasks and forget nothing"
@@ -22,6 +22,7 @@ help:
 	@echo "make notebooks     run the notebooks of docs/examples again, and store what they show"
 	@echo "make release-check build sdist and wheel, and try the wheel in an empty environment"
 	@echo "make oldest        a part of the tests with the oldest versions that are supported"
+	@echo "make newest        the same with the newest versions that pip finds, as users install them"
 	@echo "make smollm2       fetch SmolLM2-135M-Instruct, a small real language model, for --model smollm2"
 	@echo "make torture       kill it, starve it, feed it rubbish; takes about an hour"
 	@echo "make bench-table4  the paper's Table 4 stream (needs CL_GRAFT_DATA)"
@@ -80,7 +81,12 @@ release-check: $(STAMP)
 oldest:
 	$(PYTHON) -m venv .venv-oldest
 	.venv-oldest/bin/python -m pip install --quiet -c .ci/oldest.txt -e '.[demo,test]'
-	OMP_NUM_THREADS=1 .venv-oldest/bin/python -m pytest -n $(WORKERS) --dist loadfile -o filterwarnings=ignore $(OLDEST)
+	OMP_NUM_THREADS=1 .venv-oldest/bin/python -m pytest -n $(WORKERS) --dist loadfile -o filterwarnings=ignore $(MEETING_LIBRARIES)
+
+newest:
+	$(PYTHON) -m venv .venv-newest
+	.venv-newest/bin/python -m pip install --quiet -e '.[demo,test]'
+	OMP_NUM_THREADS=1 .venv-newest/bin/python -m pytest -n $(WORKERS) --dist loadfile -o filterwarnings=ignore $(MEETING_LIBRARIES)
 
 golden: $(STAMP)
 	OMP_NUM_THREADS=1 $(BIN)/python -W ignore tests/golden/golden.py check
@@ -136,5 +142,5 @@ results: $(STAMP)
 	$(BIN)/python -W ignore benchmarks/paper_pages.py $(if $(OUT),--store $(OUT))
 
 clean:
-	rm -rf .venv .venv-oldest docs/_build .pytest_cache .hypothesis .ruff_cache build dist *.egg-info
+	rm -rf .venv .venv-oldest .venv-newest docs/_build .pytest_cache .hypothesis .ruff_cache build dist *.egg-info
 	find cl_graft tests benchmarks docs -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
