@@ -9,6 +9,7 @@ import os
 import platform
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from importlib import import_module
 from importlib.metadata import PackageNotFoundError, requires, version
 from importlib.util import find_spec
 from pathlib import Path
@@ -107,7 +108,7 @@ def _torchvision() -> Check:
     if find_spec("torchvision") is None:
         return Check("torchvision", "not installed, and not needed for text")
     try:
-        import torchvision  # noqa: F401  declares what is missing
+        import_module("torchvision")  # declares what is missing
     except Exception as error:
         return Check(
             "torchvision",
