@@ -32,7 +32,9 @@ __all__ = [
 DOCS = Path(__file__).parents[1]
 _MODULE = re.compile(r"^<!-- module: (cl_graft[\w.]*) -->$", re.MULTILINE)
 _PAGES = re.compile(r"^<!-- pages in ([\w/]+) -->$", re.MULTILINE)
-_PYTHON = re.compile(r"^ *```python\n(.*?)^ *```$", re.MULTILINE | re.DOTALL)
+_PYTHON = re.compile(
+    r"^ *```(?:python|\{code-block\} python)\n(.*?)^ *```$", re.MULTILINE | re.DOTALL
+)
 
 MODULES: Mapping[str, tuple[str, ...]] = {
     page.relative_to(DOCS).with_suffix("").as_posix(): tuple(
