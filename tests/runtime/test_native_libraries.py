@@ -34,7 +34,7 @@ def _environment(given: dict[str, str]) -> dict[str, str]:
 def _spin_count(module: str, **given: str) -> str:
     """Return the spin count that torch finds in a new process that imports a module."""
     ran = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", f"{AT_TORCH}import {module}"],
+        [sys.executable, "-W", "ignore", "-c", f"{AT_TORCH}import {module}\nimport torch"],
         env=_environment(given),
         capture_output=True,
         text=True,
