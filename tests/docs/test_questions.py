@@ -50,6 +50,22 @@ QUESTIONS = {
         "What does a task cost?",
         ["kB", "dense run"],
     ),
+    "Does it use a GPU, or several?": (
+        "getting_started/faq.md",
+        "Does it use a GPU, or several?",
+        ["--device", "--gpus-per-run"],
+    ),
+    "Can the model be quantized?": (
+        "getting_started/faq.md",
+        "Can the model be quantized?",
+        ["GGUF", "bitsandbytes"],
+    ),
+    "How do I choose density and learning rate?": (
+        "getting_started/faq.md",
+        "How do I choose density and learning rate?",
+        ["--tune", "--density auto", "grafting.density"],
+    ),
+    "What is its licence?": ("getting_started/faq.md", "What is its licence?", ["Apache-2.0"]),
     "How do I watch a run in TensorBoard?": (
         "guides/tensorboard.md",
         None,
