@@ -204,7 +204,7 @@ def render(stored: dict[str, Any]) -> str:
     lines = [
         *table(stored["rows"]),
         "",
-        f"{stored['rows'][0]['of']} cells: {', '.join(config['comparison.strategies'])}, seeds "
+        f"{stored['rows'][0]['of']} runs: {', '.join(config['comparison.strategies'])}, seeds "
         f"{', '.join(map(str, config['comparison.seeds']))}; {config['model.name']}, "
         f"{', '.join(config['stream.tasks'])}, {config['stream.shots']} rows a class, "
         f"{config['fine_tuning.steps']} steps; {stored['machine']}, "
@@ -212,7 +212,7 @@ def render(stored: dict[str, Any]) -> str:
         "",
         *table(stored["alone"]),
         "",
-        f"One cell: grafting with the localizer movement on {', '.join(stored['tasks_alone'])}, "
+        f"One run: grafting with the localizer movement on {', '.join(stored['tasks_alone'])}, "
         "as above.",
     ]
     return "\n".join(lines) + "\n"
@@ -221,7 +221,7 @@ def render(stored: dict[str, Any]) -> str:
 def table(rows: list[dict[str, Any]]) -> list[str]:
     """Return the lines of a table of ways."""
     lines = [
-        "| way | seconds | of one process | cells that went on | equal to one process |",
+        "| way | seconds | of one process | resumed runs | equal to one process |",
         "| --- | ---: | ---: | ---: | ---: |",
     ]
     for row in rows:
