@@ -116,6 +116,16 @@ def a_or_an(noun: str) -> str:
     return f"{'an' if noun[:1].lower() in tuple('aeiou') else 'a'} {noun}"
 
 
+def brief(value: object) -> str:
+    """Write a value into a message: a text in quotes, anything else without, at most 60 characters.
+
+    Examples:
+        >>> brief("5"), brief(5), brief(None)
+        ("'5'", '5', 'None')
+    """
+    return repr(value[:60]) if isinstance(value, str) else str(value)[:60]
+
+
 def find(table: Mapping[str, _Row], name: str, *, missing: str) -> _Row:
     """Look a name up in a table.
 

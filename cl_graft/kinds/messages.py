@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from cl_graft.errors import InputError, first_line, nearest
+from cl_graft.errors import InputError, brief, first_line, nearest
 from cl_graft.kinds.prompt_encoding import TEMPLATE, Filled, Tokens, tokenize_filled
 
 if TYPE_CHECKING:
@@ -68,8 +68,8 @@ def read_messages(value: object, place: str) -> list[Message]:
     found = _read_list(value, place)
     if [one.role for one in found[-2:]] != [USER, ASSISTANT]:
         raise InputError(
-            f"{place}: messages must end with the user's and the assistant's answer to it, got "
-            f"{', '.join(one.role for one in found)}"
+            f"{place}: messages must end with a message of the user and the assistant's "
+            f"answer to it, got {', '.join(one.role for one in found)}"
         )
     return found
 
@@ -92,7 +92,7 @@ def read_chat(value: object, place: str) -> tuple[Message, ...]:
     asked = found[:-1] if found[-1].role == ASSISTANT else found
     if not asked or asked[-1].role != USER:
         raise InputError(
-            f"{place}: messages to answer must end with the user's, got "
+            f"{place}: messages to answer must end with one of the user, got "
             f"{', '.join(one.role for one in found)}"
         )
     return tuple(asked)
@@ -103,23 +103,33 @@ def _read_list(value: object, place: str) -> list[Message]:
         value = _read_json(value)
     if not isinstance(value, list) or not value:
         raise InputError(
-            f"{place}: messages must be a list of {{'role', 'content'}}, got {str(value)[:60]!r}"
+            f"{place}: messages must be a list of {{'role', 'content'}}, got {brief(value)}"
         )
     found: list[Message] = []
     for number, one in enumerate(value, start=1):
         where = f"{place}: message {number}"
         if not isinstance(one, Mapping):
-            raise InputError(f"{where} must be {{'role', 'content'}}, got {str(one)[:60]!r}")
-        role, content = one.get("role", one.get("from")), one.get("content", one.get("value"))
+            raise InputError(f"{where} must be {{'role', 'content'}}, got {brief(one)}")
+        role = one.get("role", one.get("from"))
+        content = _join_parts(one.get("content", one.get("value")))
         role = _OTHER_NAMES.get(str(role), role)
         if role not in _ROLES:
             raise InputError(f"{where} has the role {role!r}; {nearest(str(role), _ROLES)}")
         if not isinstance(content, str) or not content.strip():
-            raise InputError(f"{where} ({role}) must hold a text, got {str(content)[:60]!r}")
+            raise InputError(f"{where} ({role}) must hold a text, got {brief(content)}")
         if role == SYSTEM and number > 1:
             raise InputError(f"{where} is a system message; it must be the first")
         found.append(Message(str(role), content))
     return found
+
+
+def _join_parts(content: object) -> object:
+    """Return the text of a content that is a list of parts of text, as OpenAI's form allows."""
+    parts = content if isinstance(content, list) else []
+    texts = [part.get("text") for part in parts if isinstance(part, Mapping)]
+    if texts and len(texts) == len(parts) and all(isinstance(text, str) for text in texts):
+        return "".join(texts)
+    return content
 
 
 def _read_json(text: str) -> object:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from cl_graft.errors import InputError
+from cl_graft.errors import InputError, brief
 
 __all__ = ["check_answers", "read_answers", "read_text"]
 
@@ -18,7 +18,7 @@ def read_text(values: Mapping[str, object], column: str, place: str) -> str:
     """
     value = values.get(column)
     if not isinstance(value, str) or not value.strip():
-        raise InputError(f"{place}: column {column!r} must hold a text, got {str(value)[:60]!r}")
+        raise InputError(f"{place}: column {column!r} must hold a text, got {brief(value)}")
     return value
 
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from cl_graft.errors import InputError
+from cl_graft.errors import InputError, brief
 from cl_graft.kinds.answer_encoding import (
     encode_answers,
     encode_asked,
@@ -379,7 +379,7 @@ def _pack(
 
 def _read_text(value: object, column: str, place: str, *, empty: bool = False) -> str:
     if not isinstance(value, str) or not (empty or value.strip()):
-        raise InputError(f"{place}: column {column!r} must hold a text, got {str(value)[:60]!r}")
+        raise InputError(f"{place}: column {column!r} must hold a text, got {brief(value)}")
     return value
 
 
@@ -395,6 +395,6 @@ def _read_targets(value: object, place: str) -> tuple[str, ...]:
     for number, one in enumerate(found, start=1):
         which = f"right answer {number} of {len(found)}" if len(found) > 1 else "the answer"
         if not isinstance(one, str) or not one.strip():
-            what = "empty" if one is None or not str(one).strip() else f"no text: {str(one)[:60]!r}"
+            what = "empty" if one is None or not str(one).strip() else f"no text: {brief(one)}"
             raise InputError(f"{place}: {which} in column 'target' is {what}")
     return tuple(found)

@@ -87,7 +87,10 @@ def test_a_bad_record_is_named_with_its_line(tmp_path, record, message):
     ("roles", "message"),
     [
         (("user", "robot"), "1: message 2 has the role 'robot'"),
-        (("user", "assistant", "user"), "1: messages must end with the user's and the assistant"),
+        (
+            ("user", "assistant", "user"),
+            "1: messages must end with a message of the user and the assistant's answer",
+        ),
         (("user", "system", "user", "assistant"), "message 2 is a system message"),
         (("assistant",), "messages must end with"),
     ],
@@ -97,6 +100,39 @@ def test_bad_messages_are_named_with_their_line(tmp_path, roles, message):
     (tmp_path / "rows.jsonl").write_text("\n".join(map(json.dumps, rows)))
     with pytest.raises(InputError, match=message):
         load_task(str(tmp_path / "rows.jsonl"))
+
+
+def test_a_content_of_parts_of_text_is_their_text_and_other_parts_are_refused(tmp_path):
+    file = tmp_path / "rows.jsonl"
+
+    def write(*more: dict[str, object]) -> None:
+        lines = []
+        for number in range(8):
+            parts = [{"type": "text", "text": "Where is "}, {"type": "text", "text": f"{number}?"}]
+            asked = {"role": "user", "content": [*parts, *more]}
+            lines.append(
+                json.dumps({"messages": [asked, {"role": "assistant", "content": "Here"}]})
+            )
+        file.write_text("\n".join(lines))
+
+    write()
+    assert {row.text for row in load_task(str(file), warn=False).train} <= {
+        f"Where is {number}?" for number in range(8)
+    }
+    write({"type": "image_url", "image_url": {"url": "a.png"}})
+    with pytest.raises(InputError, match=r"1: message 1 \(user\) must hold a text, got \[\{'type'"):
+        load_task(str(file))
+
+
+def test_a_number_is_told_from_a_text_of_digits(tmp_path):
+    file = tmp_path / "rows.jsonl"
+    rows = [{"input": f"How many? {number}", "target": number} for number in range(8)]
+    file.write_text("\n".join(map(json.dumps, rows)))
+    with pytest.raises(InputError, match=r"1: the answer in column 'target' is no text: 0 "):
+        load_task(str(file))
+    rows = [{**row, "target": str(row["target"])} for row in rows]
+    file.write_text("\n".join(map(json.dumps, rows)))
+    assert load_task(str(file), warn=False).train[0].targets[0].isdigit()
 
 
 def test_settings_of_decoding_are_checked(data):
