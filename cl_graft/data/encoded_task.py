@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
@@ -85,16 +86,17 @@ def encode_task(
 
     Raises:
         InputError: If the family cannot answer the kind of task, a prompt does not fit it, or a
-            label word has several tokens.
+            label word has several tokens; it names the task.
     """
     if family not in task.own_kind.families:
         kind = task.kind.replace("_", " ")
         raise InputError(
-            f"{a_or_an(kind)} task needs a model of the family "
+            f"task {task.name!r}: {a_or_an(kind)} task needs a model of the family "
             f"{' or '.join(task.own_kind.families)}, got {family}"
         )
-    tokens = task.own_kind.label_tokens(task, tokenizer, family=family, max_length=max_length)
-    encoded = _encode_splits(task, tokenizer, family, max_length, cache)
+    with _named(task.name):
+        tokens = task.own_kind.label_tokens(task, tokenizer, family=family, max_length=max_length)
+        encoded = _encode_splits(task, tokenizer, family, max_length, cache)
     splits, numbers = {}, {}
     for name, rows in encoded.items():
         lengths = text_lengths(rows.inputs)
@@ -106,6 +108,18 @@ def encode_task(
     cut = {name: rows.cut for name, rows in encoded.items()}
     scorer = task.own_kind.scorer(task, encoded)
     return EncodedTask(task, splits, numbers, tokens, cut, scorer)
+
+
+@contextmanager
+def _named(task: str, split: str = "") -> Iterator[None]:
+    """Put the name of a task, and a split's, before errors that do not begin with it."""
+    place = f"task {task!r}"
+    try:
+        yield
+    except InputError as error:
+        if str(error).startswith(place):
+            raise
+        raise InputError(f"{place}: {split}{error}") from None
 
 
 def _encode_splits(
@@ -134,10 +148,11 @@ def _encode_splits(
     first = 0
     same: dict[str, Any] = {"family": family, "prompt": prompt, "max_length": max_length}
     for name, rows in texts.items():
-        if name == "train":
-            encoded[name] = kind.encode_training(rows, tokenizer, task=task, **same)
-        else:
-            encoded[name] = kind.encode(rows, tokenizer, first=first, task=task, **same)
+        with _named(task.name, f"{'dev' if name == 'valid' else name} rows: "):
+            if name == "train":
+                encoded[name] = kind.encode_training(rows, tokenizer, task=task, **same)
+            else:
+                encoded[name] = kind.encode(rows, tokenizer, first=first, task=task, **same)
         first += len(encoded[name].inputs)
     if cache is not None and key:
         kept = {

@@ -100,12 +100,9 @@ def check_tasks(tasks: Sequence[TextTask], loaded: Loaded, stream: StreamSetting
             dev=task.dev[:_ROWS_TRIED],
             test=task.test[:_ROWS_TRIED],
         )
-        try:
-            encode_task(
-                few, loaded.tokenizer, family=cast(Family, loaded.model.family), max_length=length
-            )
-        except InputError as error:
-            raise InputError(f"task {task.name!r}: {error}") from None
+        encode_task(
+            few, loaded.tokenizer, family=cast(Family, loaded.model.family), max_length=length
+        )
 
 
 def refuse_other_data(result: RunResult, tasks: Sequence[TextTask]) -> None:

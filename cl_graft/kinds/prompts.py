@@ -90,7 +90,10 @@ class Prompt:
                     f"{nearest(name, ('mask', *_TEXT_FIELDS))}"
                 )
         if all(name == "mask" for name in fields):
-            raise InputError(f"prompt template {self.template!r} holds no {{text}}")
+            raise InputError(
+                f"prompt template {self.template!r} holds no {{text}}, or {{input}} in a task of "
+                "text to text"
+            )
         if fields.count("mask") > 1:
             raise InputError(f"prompt template {self.template!r} holds {{mask}} more than once")
         # Lines and tabs are part of what a language model is asked.

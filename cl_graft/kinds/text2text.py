@@ -159,7 +159,7 @@ class Text2Text(Kind):
         """
         if names := declared.get("label_names"):
             raise InputError(f"text to text has no label names, got {list(names)[:5]}")
-        if any(row.text_pair is not None for row, _ in drafts["train"]):
+        if any(row.text_pair is not None for own in drafts.values() for row, _ in own):
             drafts = {
                 split: [(replace(row, text_pair=row.text_pair or ""), place) for row, place in own]
                 for split, own in drafts.items()
@@ -175,11 +175,11 @@ class Text2Text(Kind):
         return None, Prompt(f"{before}{{input}}\nAnswer:", {})
 
     def find_prompt(self, task: TextTask, family: Family) -> Prompt | None:
-        """Return the task's template; an instruction that all training rows share is put in."""
+        """Return the task's template; an instruction that all rows share is put in."""
         prompt = task.causal_prompt
         if prompt is None or family not in self.families:
             return None
-        shared = {row.text_pair for row in task.train}
+        shared = {row.text_pair for split in (task.train, task.dev, task.test) for row in split}
         if not prompt.uses_pair or len(shared) > 1:
             return prompt
         text = (shared.pop() or "").strip().replace("{", "{{").replace("}", "}}")

@@ -81,7 +81,12 @@ def count_tensors(path: Path, *, name: str) -> int:
             size, head = path.stat().st_size, file.read(_HEADER.size)
     except OSError as error:
         raise InputError(f"{name!r}: cannot read it: {error.strerror}") from None
-    if len(head) < _HEADER.size or head[:4] != _MAGIC:
+    if head[:4] == _MAGIC and len(head) < _HEADER.size:
+        raise InputError(
+            f"{name!r} is cut short: it has {len(head)} bytes, and the header of a GGUF file "
+            f"{_HEADER.size}; fetch it again"
+        )
+    if head[:4] != _MAGIC:
         raise InputError(
             f"{name!r} is no GGUF file: it begins with {head[:4]!r}, expected {_MAGIC!r}"
         )

@@ -344,6 +344,38 @@ def test_an_instruction_is_never_cut_and_a_text_on_the_side_that_is_named(tiny_g
         _made(loaded, load_task(str(tmp_path / "long.jsonl"), warn=False))
 
 
+def write_splits(folder, **instructions):
+    """Write a task whose splits have an instruction of their own, or none."""
+    for split, instruction in instructions.items():
+        own = {} if instruction is None else {"instruction": instruction}
+        rows = [{**own, "input": f"{name} in {split}", "target": name} for name in "abcdefgh"]
+        (folder / f"{split}.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    return load_task(str(folder), warn=False)
+
+
+@pytest.mark.parametrize("train", ["Say who.", None])
+def test_rows_are_asked_their_own_instruction_where_training_rows_have_another(
+    tiny_gpt2, tmp_path, train
+):
+    task = write_splits(tmp_path, train=train, dev=train, test="Name the person.")
+    tokenizer = load_model(tiny_gpt2, family="causal_lm").tokenizer
+    encoded = encode_task(task, tokenizer, family="causal_lm", max_length=64)
+    texts = {
+        split: tokenizer.decode(inputs[0][0][inputs[0][1] > 0])
+        for split, (inputs, _) in encoded.splits.items()
+    }
+    assert texts["train"].startswith(f"{train or ''}\n")
+    assert texts["test"].startswith("Name the person.\n")
+    assert task.own_kind.metadata(task)["pair"]  # which a question must come with, too
+
+
+def test_an_instruction_that_leaves_no_room_is_named_with_task_and_split(tiny_gpt2, tmp_path):
+    task = write_splits(tmp_path, train="Say who.", dev="Say who.", test="Say who. " * 50)
+    tokenizer = load_model(tiny_gpt2, family="causal_lm").tokenizer
+    with pytest.raises(InputError, match=rf"^task '{task.name}': test rows: the prompt .*row 1\)"):
+        encode_task(task, tokenizer, family="causal_lm", max_length=32)
+
+
 def test_an_answer_that_is_too_long_is_cut_and_counted(tiny_gpt2, data):
     loaded = load_model(str(tiny_gpt2), family="causal_lm")
     task = load_task("input", data=data, decoding={"longest_answer": 1}, warn=False)
