@@ -20,6 +20,9 @@ _NUMBER = re.compile(
     r"(?:(?:\d{1,3}(?:,\d{3})+(?!\d)|\d+)(?:\.\d+)?|\.\d+)"
 )
 _FINAL = "####"
+_NO_SPACES = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff"
+"""Thai, Lao, Burmese, Khmer, kana and Han characters."""
+_WORDS = re.compile(rf"[{_NO_SPACES}]|(?:(?![{_NO_SPACES}])\w)+")
 
 
 @register_metric("text_match", kind="text2text", of_texts=True)
@@ -32,13 +35,17 @@ def _text_match(answers: Sequence[str], right: Sequence[Sequence[str]]) -> float
 def _rouge_l(answers: Sequence[str], right: Sequence[Sequence[str]]) -> float:
     """Return the mean F-measure of ROUGE-L with Porter's stems, of each row's nearest reference.
 
-    As the evaluation of Super-NaturalInstructions (https://arxiv.org/abs/2204.07705).
+    As the evaluation of Super-NaturalInstructions (https://arxiv.org/abs/2204.07705). Its tokens
+    are of Latin letters without accents and of digits; a right answer of which they are less than
+    half is compared by the words of its own script.
     """
     from rouge_score.rouge_scorer import RougeScorer
 
-    scorer = RougeScorer(["rougeL"], use_stemmer=True)
+    published = RougeScorer(["rougeL"], use_stemmer=True)
+    own_script = RougeScorer(["rougeL"], tokenizer=_OwnScript())
 
     def compare(said: str, given: str) -> float:
+        scorer = published if _is_ascii(given) else own_script
         return float(scorer.score(given, said)["rougeL"].fmeasure)
 
     return _average(
@@ -47,6 +54,19 @@ def _rouge_l(answers: Sequence[str], right: Sequence[Sequence[str]]) -> float:
             for said, texts in zip(answers, right, strict=True)
         ]
     )
+
+
+def _is_ascii(text: str) -> bool:
+    """Whether half of a text's letters and digits, or more, are of ASCII, and there are some."""
+    known = [char.isascii() for char in text if char.isalnum()]
+    return 2 * sum(known) >= len(known) > 0
+
+
+class _OwnScript:
+    """Words in lower case; of scripts without spaces the characters, as of texts without words."""
+
+    def tokenize(self, text: str) -> list[str]:
+        return _WORDS.findall(text.lower()) or list("".join(text.split()))
 
 
 @register_metric("bleu", kind="text2text", of_texts=True)

@@ -32,6 +32,22 @@ def test_a_text_matches_but_for_case_and_white_space():
     assert compute("exact_match", [""], [["A"]]) == 1.0
 
 
+@pytest.mark.parametrize(
+    ("said", "given", "expected"),
+    [
+        ("我在港口", "我在港口", 1.0),
+        ("我在港口", "他在港口", 0.75),  # three of four characters
+        ("дом на горе", "дом на холме", 2 / 3),
+        ("😀", "😀", 1.0),
+        ("😀", "🙁", 0.0),
+        (":-)", ":-)", 1.0),
+        ("café noir", "cafés noirs", 0.8),  # as published: caf, noir beside caf, s, noir
+    ],
+)
+def test_rouge_compares_other_scripts_by_their_own_words(said, given, expected):
+    assert compute("rouge_l", [said], [[given]]) == pytest.approx(expected)
+
+
 def test_rouge_takes_the_nearest_reference_and_stems_words():
     # The longest common subsequence has 5 of 6 and 6 words, and 4 of 6 and 6.
     assert compute("rouge_l", SAID[:1], RIGHT[:1]) == pytest.approx(5 / 6)
