@@ -18,8 +18,9 @@ from cl_graft.data.columns import LABEL_COLUMNS, find_texts
 from cl_graft.data.labels import read_label_name, whole_number
 from cl_graft.data.record_files import Columns, Record, RecordFile
 from cl_graft.errors import InputError, listed, nearest
+from cl_graft.kinds.answer_rows import AnswerRow
 from cl_graft.kinds.rows import Row
-from cl_graft.kinds.text2text import AnswerRow, Text2Text
+from cl_graft.kinds.text2text import Text2Text
 
 __all__ = ["TextColumns", "answer_with_labels", "lacks_columns", "read_text_columns"]
 

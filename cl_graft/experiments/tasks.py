@@ -96,9 +96,10 @@ def check_tasks(tasks: Sequence[TextTask], loaded: Loaded, stream: StreamSetting
     for task in tasks:
         few = replace(
             task,
-            train=task.train[:_ROWS_TRIED],
-            dev=task.dev[:_ROWS_TRIED],
-            test=task.test[:_ROWS_TRIED],
+            **{
+                split: task.own_kind.choose_tried(getattr(task, split), _ROWS_TRIED)
+                for split in ("train", "dev", "test")
+            },
         )
         encode_task(
             few, loaded.tokenizer, family=cast(Family, loaded.model.family), max_length=length

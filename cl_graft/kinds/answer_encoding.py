@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from cl_graft.errors import InputError
-from cl_graft.kinds.messages import chat_end, fill_chat, tokenize_chat
+from cl_graft.kinds.messages import SYSTEM, chat_end, fill_chat, tokenize_chat
 from cl_graft.kinds.prompt_encoding import (
     CutRule,
     check_prompt,
@@ -14,6 +15,7 @@ from cl_graft.kinds.prompt_encoding import (
     find_forbidden_ids,
     find_frame,
     fit_tokens,
+    name_row,
     require_fast,
     tokenize_after,
 )
@@ -44,7 +46,8 @@ def encode_asked(
         family: ``"causal_lm"`` or ``"seq2seq_lm"``.
         prompt: The template; None for chat messages.
         room: Tokens of the longest prompt.
-        cut: Side of a text that is cut; instructions are never cut.
+        cut: Side of a text that is cut. Instructions and system messages are never cut, and of a
+            conversation of several turns the earliest ones are cut first.
 
     Raises:
         InputError: If a prompt leaves no room for its text.
@@ -68,11 +71,12 @@ def encode_asked(
     for number, tokens in enumerate(
         tokenize_chat(tokenizer, filled, find_forbidden_ids(tokenizer))
     ):
-        kept = fit_tokens([tokens], left, rule)
+        talk = len([one for one in rows[number].messages if one.role != SYSTEM]) > 1
+        kept = fit_tokens([tokens], left, replace(rule, from_start=talk or rule.from_start))
         if kept is None:
             raise InputError(
-                f"row {number + 1}: the chat template leaves no room for the messages in {room} "
-                "tokens; raise max_length"
+                "the chat template and the system message leave no room for the other messages in "
+                f"{room} tokens ({name_row(rows[number], number)}); raise max_length"
             )
         if len(tokens.ids) > left:
             shortened.add(number)
@@ -115,8 +119,8 @@ def measure_answers(task: TextTask, tokenizer: Tokenizer, family: Any, max_lengt
     longest = task.decoding.longest_answer
     if longest is not None and longest >= max_length:
         raise InputError(
-            f"task {task.name!r}: decoding: longest_answer {longest} leaves no room for a prompt "
-            f"in the {max_length} tokens of max_length"
+            f"decoding: longest_answer {longest} leaves no room for a prompt in the {max_length} "
+            "tokens of max_length"
         )
     if longest is not None:
         return longest

@@ -164,6 +164,13 @@ class Kind(ABC):
             task=task,
         )
 
+    def choose_tried(self, rows: Sequence[Any], count: int) -> tuple[Any, ...]:
+        """Return rows on which a model's prompt and length are tried before a run: the first.
+
+        Kinds whose rows hold what is never cut add those that hold most of it.
+        """
+        return tuple(rows[:count])
+
     def default_prompts(self, rows: Sequence[Row]) -> tuple[Prompt | None, Prompt | None]:
         """Return the masked and the causal prompt of a task that has none; None where none fits."""
         return None, None

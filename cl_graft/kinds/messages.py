@@ -30,6 +30,7 @@ __all__ = [
 
 SYSTEM, USER, ASSISTANT = "system", "user", "assistant"
 _ROLES = (SYSTEM, USER, ASSISTANT)
+_CALLS = ("tool_calls", "function_call")
 _OTHER_NAMES = {"human": USER, "gpt": ASSISTANT}
 """Names of ShareGPT's files."""
 
@@ -56,9 +57,9 @@ def read_messages(value: object, place: str) -> list[Message]:
         place: File and line, for messages.
 
     Raises:
-        InputError: If it is no such list, a role is unknown, a message is empty, a system message
-            does not come first, or the last message but one is not the user's, and the last the
-            assistant's.
+        InputError: If it is no such list, a role is unknown, a message is empty or calls tools, a
+            system message does not come first, or the last message but one is not the user's, and
+            the last the assistant's.
 
     Examples:
         >>> question = {"role": "user", "content": "Hi"}
@@ -115,6 +116,8 @@ def _read_list(value: object, place: str) -> list[Message]:
         role = _OTHER_NAMES.get(str(role), role)
         if role not in _ROLES:
             raise InputError(f"{where} has the role {role!r}; {nearest(str(role), _ROLES)}")
+        if called := next((name for name in _CALLS if one.get(name)), None):
+            raise InputError(f"{where} ({role}) holds {called}, which are not learned or answered")
         if not isinstance(content, str) or not content.strip():
             raise InputError(f"{where} ({role}) must hold a text, got {brief(content)}")
         if role == SYSTEM and number > 1:
@@ -143,8 +146,8 @@ def _read_json(text: str) -> object:
 def fill_chat(tokenizer: Tokenizer, messages: Sequence[Message]) -> Filled:
     """Return the prompt that a chat template makes of messages, up to where the answer begins.
 
-    Characters of messages belong to text 0. Where the template changes messages, all belongs to
-    the template, so nothing is cut.
+    Characters of messages belong to text 0, those of a system message to text 1. Where the template
+    changes messages, all belongs to the template, so nothing is cut.
 
     Raises:
         InputError: If the tokenizer has no chat template, or it refuses the messages.
@@ -163,7 +166,7 @@ def fill_chat(tokenizer: Tokenizer, messages: Sequence[Message]) -> Filled:
             break
         text = one.content if f"{before}{one.content}" in whole else one.content.strip()
         parts += [before, text]
-        owners += [(TEMPLATE, len(before)), (0, len(text))]
+        owners += [(TEMPLATE, len(before)), (int(one.role == SYSTEM), len(text))]
     parts.append(marked)
     owners.append((TEMPLATE, len(marked)))
     if "".join(parts) != whole:

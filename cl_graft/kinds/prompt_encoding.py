@@ -29,6 +29,7 @@ __all__ = [
     "find_frame",
     "fit_tokens",
     "label_token_ids",
+    "name_row",
     "require_fast",
     "split_template",
     "tokenize_after",
@@ -148,11 +149,16 @@ def encode_prompts(
         if kept is None:
             raise InputError(
                 f"the prompt {prompt.template!r:.100} leaves no room for the text in {max_length} "
-                f"tokens (row {number + 1})"
+                f"tokens ({name_row(rows[number], number)})"
             )
         ids = [*begin, *kept[0], *middle, *(i for part in kept[1:] for i in part), *end]
         encoded.append((ids, [_FIRST] * len(ids)))
     return encoded, shortened
+
+
+def name_row(row: Row, number: int) -> str:
+    """Return file and line of a row where it keeps them, or its number in [0, rows), plus 1."""
+    return getattr(row, "place", "") or f"row {number + 1}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from cl_graft.errors import InputError, brief
+from cl_graft.errors import InputError
 from cl_graft.kinds.answer_encoding import (
     encode_answers,
     encode_asked,
@@ -23,47 +23,23 @@ from cl_graft.kinds.answer_encoding import (
     measure_answers,
     read_text,
 )
+from cl_graft.kinds.answer_rows import AnswerRow, read_answer_row
 from cl_graft.kinds.decoding import Decoding
 from cl_graft.kinds.kind import Kind, register_kind
-from cl_graft.kinds.messages import SYSTEM, USER, Message, read_messages
+from cl_graft.kinds.messages import SYSTEM, USER, Message
 from cl_graft.kinds.prompts import Family, Prompt
 from cl_graft.kinds.rows import Answer, EncodedRows, Row
 from cl_graft.kinds.text_encoding import pad_inputs
 from cl_graft.kinds.text_task import TextTask
 from cl_graft.metrics.task_score import METRICS, NO_TARGET, Scorer
+from cl_graft.metrics.text_scores import find_number
 from cl_graft.models import TaskModel
 from cl_graft.models.text_generation import ANSWER, NO_TOKEN, TextHead, split_generated
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase as Tokenizer
 
-__all__ = ["AnswerRow", "Text2Text", "make_chat_row"]
-
-
-@dataclass(frozen=True, slots=True)
-class AnswerRow(Row):
-    """An input and its right answers.
-
-    Attributes:
-        text: The input; of chat messages the last one before the answer.
-        text_pair: The instruction; None where the data have none.
-        label: 0.
-        targets: Right answers; the first one trains.
-        group: Name of what rows are scored together, such as a dialogue and a turn; may be empty.
-        messages: Chat messages before the answer; empty where a template makes the prompt.
-        cut: Side of the text that is cut where a row of no task is too long.
-    """
-
-    targets: tuple[str, ...] = ()
-    group: str = ""
-    messages: tuple[Message, ...] = ()
-    cut: str = "right"
-
-    @property
-    def content(self) -> list[Any]:
-        """All that the row holds, as JSON."""
-        messages = [[one.role, one.content] for one in self.messages]
-        return [self.text, self.text_pair, list(self.targets), self.group, messages]
+__all__ = ["Text2Text", "make_chat_row"]
 
 
 @register_kind
@@ -110,10 +86,17 @@ class Text2Text(Kind):
                 f"makes prompts; the template {task.causal_prompt.template!r} would drop all but "
                 "the last one"
             )
-        grouped = METRICS.find(task.metric).of_groups
+        template = "" if task.causal_prompt is None else task.causal_prompt.template
+        if first.text_pair is None and (task.causal_prompt and task.causal_prompt.uses_pair):
+            raise InputError(
+                f"task {task.name!r}: the template {template!r:.100} asks for an instruction, and "
+                "no row has one: name it with instruction, or leave it out of the template"
+            )
+        grouped, counted = METRICS.find(task.metric).of_groups, task.metric == "number_match"
         for split in ("train", "dev", "test"):
             for number, row in enumerate(getattr(task, split), start=1):
-                place = f"task {task.name!r}: {split} row {number}"
+                place = getattr(row, "place", "") or f"{split} row {number}"
+                place = f"task {task.name!r}: {place}"
                 if not isinstance(row, AnswerRow) or not row.targets:
                     raise InputError(f"{place} has no answer")
                 if bool(row.messages) != chat:
@@ -122,6 +105,11 @@ class Text2Text(Kind):
                     raise InputError(
                         f"{place} lacks a dialogue and turn (columns 'dialogue' and 'turn'), of "
                         f"which {task.metric!r} needs every slot"
+                    )
+                if counted and all(find_number(text) is None for text in row.targets):
+                    raise InputError(
+                        f"{place} has the answer {row.targets[0]!r:.60}, which holds no number for "
+                        "'number_match' to compare"
                     )
 
     def describe(self, task: TextTask) -> str:
@@ -138,16 +126,7 @@ class Text2Text(Kind):
 
     def read(self, values: Mapping[str, object], place: str) -> object:
         """Return the row: an input and its answers, or messages that end with the answer."""
-        group = "/".join(str(values[name]) for name in ("dialogue", "turn") if name in values)
-        if "messages" in values:
-            *asked, answer = read_messages(values["messages"], place)
-            return AnswerRow(asked[-1].content, None, 0, (answer.content,), group, tuple(asked))
-        pair = None
-        if "instruction" in values:
-            pair = _read_text(values["instruction"] or "", "instruction", place, empty=True)
-        alone = bool(pair and pair.strip())  # an instruction may be all that is asked
-        text = _read_text(values.get("input") or "", "input", place, empty=alone)
-        return AnswerRow(text, pair, 0, _read_targets(values.get("target"), place), group)
+        return read_answer_row(values, place)
 
     def make_rows(
         self, drafts: Mapping[str, Sequence[tuple[Any, str]]], declared: Mapping[str, Sequence[str]]
@@ -165,6 +144,17 @@ class Text2Text(Kind):
                 for split, own in drafts.items()
             }
         return {split: [row for row, _ in own] for split, own in drafts.items()}, {}
+
+    def choose_tried(self, rows: Sequence[Any], count: int) -> tuple[Any, ...]:
+        """Return the first rows, and those of the longest instructions and answers."""
+
+        def measure_whole(row: AnswerRow) -> int:
+            system = sum(len(one.content) for one in row.messages if one.role == SYSTEM)
+            return system + len(row.text_pair or "")
+
+        whole = sorted(rows, key=measure_whole, reverse=True)[:count]
+        answers = sorted(rows, key=lambda row: len(row.targets[0]), reverse=True)[:count]
+        return tuple(dict.fromkeys([*rows[:count], *whole, *answers]))
 
     def default_prompts(self, rows: Sequence[Row]) -> tuple[Prompt | None, Prompt | None]:
         """Return the template of rows without one: instruction, input, and a word to answer at."""
@@ -375,26 +365,3 @@ def _pack(
     inputs = pad_inputs(encoded, tokenizer, max_length)
     numbers = torch.arange(len(encoded))
     return EncodedRows(inputs, targets, numbers, cut, tokenizer=tokenizer)
-
-
-def _read_text(value: object, column: str, place: str, *, empty: bool = False) -> str:
-    if not isinstance(value, str) or not (empty or value.strip()):
-        raise InputError(f"{place}: column {column!r} must hold a text, got {brief(value)}")
-    return value
-
-
-def _read_targets(value: object, place: str) -> tuple[str, ...]:
-    """Read an answer, or a list of right answers.
-
-    Raises:
-        InputError: If there is none, or one is empty.
-    """
-    found: list[Any] = list(value) if isinstance(value, list | tuple) else [value]
-    if not found:
-        raise InputError(f"{place}: column 'target' holds no answer")
-    for number, one in enumerate(found, start=1):
-        which = f"right answer {number} of {len(found)}" if len(found) > 1 else "the answer"
-        if not isinstance(one, str) or not one.strip():
-            what = "empty" if one is None or not str(one).strip() else f"no text: {brief(one)}"
-            raise InputError(f"{place}: {which} in column 'target' is {what}")
-    return tuple(found)

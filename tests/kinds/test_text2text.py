@@ -93,10 +93,13 @@ def test_a_bad_record_is_named_with_its_line(tmp_path, record, message):
         ),
         (("user", "system", "user", "assistant"), "message 2 is a system message"),
         (("assistant",), "messages must end with"),
+        (("user", "caller", "assistant"), r"1: message 2 \(assistant\) holds tool_calls"),
     ],
 )
 def test_bad_messages_are_named_with_their_line(tmp_path, roles, message):
-    rows = [{"messages": [{"role": role, "content": "x"} for role in roles]}] * 8
+    called = {"role": "assistant", "content": "x", "tool_calls": [{"type": "function"}]}
+    said = [called if role == "caller" else {"role": role, "content": "x"} for role in roles]
+    rows = [{"messages": said}] * 8
     (tmp_path / "rows.jsonl").write_text("\n".join(map(json.dumps, rows)))
     with pytest.raises(InputError, match=message):
         load_task(str(tmp_path / "rows.jsonl"))
@@ -153,7 +156,7 @@ def test_settings_of_decoding_are_checked(data):
         load_task("input", data=data, template=7)
     with pytest.raises(InputError, match="would drop all but the last one"):
         load_task("messages", data=data, template="{input}:")
-    with pytest.raises(InputError, match="train row 1 lacks a dialogue and turn"):
+    with pytest.raises(InputError, match=r"train\.jsonl:1 lacks a dialogue and turn"):
         load_task("input", data=data, metric="joint_goal_accuracy")
     with pytest.raises(InputError, match="are for text to text"):
         load_task("sentiment", decoding={"beams": 2})
@@ -162,6 +165,22 @@ def test_settings_of_decoding_are_checked(data):
 def _load(path: Path, rows: list[dict], **settings):
     path.write_text("\n".join(map(json.dumps, rows)))
     return load_task(str(path), warn=False, **settings)
+
+
+def test_a_metric_is_refused_where_rows_cannot_be_scored_by_it(tmp_path):
+    rows = [{"input": f"x{n}", "target": "y", "dialogue": "d", "turn": n} for n in range(10)]
+    for changed in ({"dialogue": None}, {"turn": None}, {"turn": " "}):
+        given = [*rows[:3], {**rows[3], **changed}, *rows[4:]]
+        with pytest.raises(InputError, match=r"rows\.jsonl:4 lacks a dialogue and turn"):
+            _load(tmp_path / "rows.jsonl", given, metric="joint_goal_accuracy")
+    rows = [{"input": f"x{n}", "target": "#### 7" if n != 3 else "seven"} for n in range(10)]
+    with pytest.raises(InputError, match=r"rows\.jsonl:4 has the answer 'seven', which holds no"):
+        _load(tmp_path / "rows.jsonl", rows, metric="number_match")
+
+
+def test_a_template_may_not_ask_for_an_instruction_that_no_row_has(data):
+    with pytest.raises(InputError, match="asks for an instruction, and no row has one"):
+        load_task("input", data=data, template="{instruction} {input}")
 
 
 def test_an_instruction_may_be_missing_and_may_be_all_that_is_asked(tmp_path):
@@ -340,7 +359,7 @@ def test_an_instruction_is_never_cut_and_a_text_on_the_side_that_is_named(tiny_g
         assert encoded.cut["test"] == len(task.test)
     rows = [{**row, "instruction": long} for row in rows]
     (tmp_path / "long.jsonl").write_text("\n".join(map(json.dumps, rows)))
-    with pytest.raises(InputError, match=r"leaves no room for the text in \d+ tokens \(row 1\)"):
+    with pytest.raises(InputError, match=r"leaves no room for the text in \d+ .*long\.jsonl:1\)"):
         _made(loaded, load_task(str(tmp_path / "long.jsonl"), warn=False))
 
 
@@ -421,6 +440,37 @@ def test_a_chat_prompt_is_that_of_the_models_own_template(tiny_chat, data):
     theirs = loaded.tokenizer(text, add_special_tokens=False)["input_ids"]
     assert ids[segments == 1].tolist() == theirs
     assert loaded.tokenizer.decode(ids[segments == 2]) == f"{row.targets[0]}<|im_end|>"
+
+
+def test_a_chat_that_is_too_long_keeps_its_system_message_and_its_question(tiny_chat, tmp_path):
+    loaded = load_model(str(tiny_chat), family="causal_lm")
+    long = " ".join(f"word{n}" for n in range(60))
+
+    def load(system: str, *said: str):
+        roles = ("system", *("user", "assistant") * len(said))
+        rows = [
+            [
+                {"role": role, "content": content}
+                for role, content in zip(roles, (system, *said[:-1], own, "sure"), strict=False)
+            ]
+            for own in (f"{said[-1]}{'?' * n}" for n in range(8))
+        ]
+        return _load(tmp_path / "chats.jsonl", [{"messages": row} for row in rows])
+
+    def read(task):
+        encoded = _made(loaded, task, max_length=128).encoded
+        return loaded.tokenizer.decode(encoded.splits["test"][0][0, 0])
+
+    text = read(load("Be short.", f"first {long}", "I see", "Who is it?"))
+    assert "Be short." in text
+    assert "Who is it?" in text
+    assert "first" not in text
+    text = read(load("Be short.", f"first {long}"))
+    assert "Be short." in text
+    assert "first" in text
+    assert "word59" not in text
+    with pytest.raises(InputError, match=r"the system message leave no room.*chats\.jsonl:1\)"):
+        read(load(long, "Who is it?"))
 
 
 def test_special_tokens_that_a_message_spells_out_are_text(tiny_chat):

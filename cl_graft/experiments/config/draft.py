@@ -22,9 +22,10 @@ from cl_graft.data.yaml_files import read_yaml
 from cl_graft.errors import InputError
 from cl_graft.experiments.config import config_from
 from cl_graft.experiments.config.parts import PARTS
+from cl_graft.kinds.answer_rows import AnswerRow
 from cl_graft.kinds.rows import Row
 from cl_graft.kinds.task_name import check_task_name
-from cl_graft.kinds.text2text import AnswerRow, Text2Text
+from cl_graft.kinds.text2text import Text2Text
 from cl_graft.results.data_report import source_notes
 from cl_graft.runtime.settings import fields_of
 

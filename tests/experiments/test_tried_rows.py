@@ -1,0 +1,25 @@
+"""Rows on which prompts are tried before anything is computed."""
+
+import json
+
+import pytest
+from configs import config_with
+
+from cl_graft.errors import InputError
+from cl_graft.experiments.tasks import check_tasks, load_tasks
+from cl_graft.models import load_model
+
+
+def test_an_instruction_that_does_not_fit_is_found_wherever_it_stands(tiny_gpt2, tmp_path):
+    rows = [{"instruction": "Say.", "input": f"rain {n}", "target": "oil"} for n in range(20)]
+    long = [*rows[:17], {**rows[17], "instruction": "the film " * 60}, *rows[18:]]
+    folder = tmp_path / "asked"
+    folder.mkdir()
+    for split in ("train", "dev", "test"):
+        own = long if split == "test" else rows
+        (folder / f"{split}.jsonl").write_text("\n".join(map(json.dumps, own)))
+    config = config_with({"data": str(tmp_path), "max_length": 48}, tasks="asked")
+    loaded = load_model(str(tiny_gpt2), family="causal_lm")
+    tasks = load_tasks(config.stream, seed=0)
+    with pytest.raises(InputError, match=r"task 'asked': .*no room.*test\.jsonl:18\)"):
+        check_tasks(tasks, loaded, config.stream)
