@@ -24,6 +24,7 @@ from cl_graft.errors import InputError
 from cl_graft.grafts.bank import GraftBank, find_entry
 from cl_graft.inference.task_switch import Switch
 from cl_graft.kinds import Answer, EncodedRows, Prompt, Row, find_kind
+from cl_graft.kinds.answer_rows import AnswerRow
 from cl_graft.kinds.messages import read_chat
 from cl_graft.kinds.text2text import make_chat_row
 from cl_graft.models import Loaded, load_head, longest_row
@@ -275,6 +276,10 @@ class OpenBank:
             if one.messages
             else kind.row(one.text, one.pair, metadata)
             for one in texts
+        ]
+        rows = [
+            replace(row, place=one.place) if isinstance(row, AnswerRow) else row
+            for row, one in zip(rows, texts, strict=True)
         ]
         encoded = kind.encode(
             rows,

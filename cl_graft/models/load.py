@@ -296,6 +296,11 @@ def _check_family(name: str, family: str, config: PreTrainedConfig) -> None:
         if family == "seq2seq_lm":
             raise InputError(f"{name!r} ({kind}) is no encoder-decoder: use another family")
         raise InputError(f"{name!r} is an encoder-decoder ({kind}): use family 'seq2seq_lm'")
+    if family == "seq2seq_lm" and getattr(config, "decoder_start_token_id", None) is None:
+        raise InputError(
+            f"{name!r} ({kind}): its config.json names no decoder_start_token_id, the token at "
+            "which its decoder begins to write; add it"
+        )
     two_sided = kind in MODEL_FOR_MASKED_LM_MAPPING_NAMES
     if family == "causal_lm" and two_sided and not getattr(config, "is_decoder", False):
         raise InputError(

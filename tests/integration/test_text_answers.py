@@ -235,6 +235,10 @@ def test_chats_are_answered_as_the_message_that_they_end_with(case, data, tmp_pa
             "'instruction' answers texts, got chat messages",
         ),
         ({"messages": [{"role": "user", "content": "a\x00b"}]}, "asked.jsonl:1.*text"),
+        (
+            {"messages": [{"role": one, "content": "x " * 300} for one in ("system", "user")]},
+            r"the system message leave no room.*asked\.jsonl:1\)",
+        ),
     ],
 )
 def test_chats_that_cannot_be_answered_are_refused_with_their_line(case, row, told, tmp_path):

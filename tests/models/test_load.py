@@ -88,6 +88,17 @@ def test_an_encoder_decoder_is_refused(tmp_path):
         load_model(str(tmp_path))
 
 
+def test_an_encoder_decoder_that_does_not_say_where_its_decoder_begins_is_refused(
+    tiny_t5, tmp_path
+):
+    folder = copied(tiny_t5, tmp_path)
+    config = json.loads((folder / "config.json").read_text())
+    del config["decoder_start_token_id"]
+    (folder / "config.json").write_text(json.dumps(config))
+    with pytest.raises(InputError, match=r"config\.json names no decoder_start_token_id"):
+        load_model(str(folder), family="seq2seq_lm")
+
+
 def copied(folder, target):
     return shutil.copytree(folder, target / "copy")
 
