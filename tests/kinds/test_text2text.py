@@ -391,7 +391,7 @@ def test_rows_are_asked_their_own_instruction_where_training_rows_have_another(
 def test_an_instruction_that_leaves_no_room_is_named_with_task_and_split(tiny_gpt2, tmp_path):
     task = write_splits(tmp_path, train="Say who.", dev="Say who.", test="Say who. " * 50)
     tokenizer = load_model(tiny_gpt2, family="causal_lm").tokenizer
-    with pytest.raises(InputError, match=rf"^task '{task.name}': test rows: the prompt .*row 1\)"):
+    with pytest.raises(InputError, match=rf"^task '{task.name}': test rows: .*test.jsonl:1\)"):
         encode_task(task, tokenizer, family="causal_lm", max_length=32)
 
 
