@@ -128,9 +128,13 @@ def _read_list(value: object, place: str) -> list[Message]:
 
 def _join_parts(content: object) -> object:
     """Return the text of a content that is a list of parts of text, as OpenAI's form allows."""
-    parts = content if isinstance(content, list) else []
-    texts = [part.get("text") for part in parts if isinstance(part, Mapping)]
-    if texts and len(texts) == len(parts) and all(isinstance(text, str) for text in texts):
+    parts: list[Any] = content if isinstance(content, list) else []
+    texts = [
+        text
+        for part in parts
+        if isinstance(part, Mapping) and isinstance(text := part.get("text"), str)
+    ]
+    if texts and len(texts) == len(parts):
         return "".join(texts)
     return content
 
