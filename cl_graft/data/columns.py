@@ -208,9 +208,12 @@ def _find_first_pair(
             if text_pair and all(r.values.get(text_pair) is None for r in file.records):
                 return text, None
             return text, text_pair
+    more = ""
+    if str(file.place).endswith(".parquet"):
+        more = "; lists and records of parquet are not read, write them as JSON lines"
     raise InputError(
-        f"{file.place}: no text column found among {listed(file.columns)}; say which one it is, or "
-        "call it 'text'"
+        f"{file.place}: no text column found among {listed(file.columns) or 'none'}; say which one "
+        f"it is, or call it 'text'{more}"
     )
 
 

@@ -2,6 +2,8 @@
 
 import json
 
+import pyarrow
+import pyarrow.parquet as parquet
 import pytest
 
 from cl_graft import load_task
@@ -126,3 +128,10 @@ def test_label_names_that_nothing_is_named_by_are_refused(tmp_path):
         load_task(tagged, label_names=["O", "B-person"])
     with pytest.raises(InputError, match=r"has no label names, got yes, no"):
         load_task(asked, label_names=["yes", "no"])
+
+
+def test_lists_of_parquet_are_said_to_be_none_that_are_read(tmp_path):
+    rows = {"messages": [[{"role": "user", "content": "a"}]] * 3}
+    parquet.write_table(pyarrow.table(rows), tmp_path / "chats.parquet")
+    with pytest.raises(InputError, match="lists and records of parquet are not read"):
+        load_task(str(tmp_path / "chats.parquet"))
