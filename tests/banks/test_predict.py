@@ -112,11 +112,11 @@ def test_a_row_without_messages_is_a_text_whatever_their_columns_hold():
     assert all(one.messages for one in parse_texts(lines.encode(), "jsonl", task="a"))
 
 
-@pytest.mark.parametrize("cell", ["", "hello", "[]"])
-def test_a_row_without_messages_in_a_file_of_messages_alone_is_named(cell):
+@pytest.mark.parametrize(("cell", "shown"), [("", "''"), ("hello", "'hello'"), ("[]", "[]")])
+def test_a_row_without_messages_in_a_file_of_messages_alone_is_named(cell, shown):
     quoted = CHAT.replace('"', '""')
     table = f'task,messages\na,"{quoted}"\nb,{cell}\n'
-    told = f"stdin:3: messages must be a list of {{'role', 'content'}}, got {cell!r}"
+    told = f"stdin:3: messages must be a list of {{'role', 'content'}}, got {shown}"
     with pytest.raises(InputError, match=re.escape(told)):
         parse_texts(table.encode(), "csv")
 
