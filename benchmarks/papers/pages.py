@@ -55,10 +55,12 @@ def read_results(folder: Path | str, *, stream: Path | str | None = None) -> dic
     return {name: chosen[name] for name in order if name in chosen}
 
 
-def verdicts(results: Mapping[str, Stored]) -> dict[Claim, Verdict]:
-    """Judge every claim."""
+def verdicts(
+    results: Mapping[str, Stored], claims: Iterable[Claim] = CLAIMS
+) -> dict[Claim, Verdict]:
+    """Judge claims, every one if none are given."""
     views = {name: result.view for name, result in results.items()}
-    return {claim: judge(claim, views) for claim in CLAIMS}
+    return {claim: judge(claim, views) for claim in claims}
 
 
 def claims_page(results: Mapping[str, Stored]) -> str:
@@ -91,7 +93,6 @@ def claims_page(results: Mapping[str, Stored]) -> str:
 
 def tables_page(results: Mapping[str, Stored]) -> str:
     """Return the page that lists the tables, in Markdown."""
-    found = verdicts(results)
     parts = [
         "# Tables and figures of the papers",
         "Made by `make results` from the stored numbers alone: `benchmarks/results/laboratory` "
@@ -110,10 +111,10 @@ def tables_page(results: Mapping[str, Stored]) -> str:
         return "\n\n".join([*parts, "No experiment has been stored yet."]) + "\n"
     rows = []
     for name, result in shown.items():
-        own = [found[claim] for claim in _own_claims(name, found)]
-        held = sum(verdict.holds is True for verdict in own)
+        own = _judge_own(name, results)
+        held = sum(verdict.holds is True for verdict in own.values())
         claims = f"{held} of {len(own)} hold" if own else "–"
-        rows.append((f"[{result.title}]({FOLDER}/{name}.md)", f"{result.source}", claims))
+        rows.append((f"[{result.title}]({FOLDER}/{name}.md)", result.source, claims))
     parts.append(_format_table(("table or figure", "of", "claims"), rows))
     pages = "\n".join(f"{FOLDER}/{name}" for name in shown)
     parts.append(f"```{{toctree}}\n:hidden:\n\n{pages}\n```")
@@ -124,7 +125,6 @@ def tables_page(results: Mapping[str, Stored]) -> str:
 
 def table_page(name: str, results: Mapping[str, Stored]) -> str:
     """Return the page of an experiment's tables, its picture and what became of its claims."""
-    found = verdicts(results)
     result, experiment = results[name], EXPERIMENTS[name]
     parts = [
         f"# {result.title}",
@@ -134,8 +134,8 @@ def table_page(name: str, results: Mapping[str, Stored]) -> str:
         f"![{result.title}: {experiment.measure}](../pictures/{name}.png)",
     ]
     own = [
-        f"- {claim.text} **{found[claim]}** ({claim.rule}): {found[claim].ours}."
-        for claim in _own_claims(name, found)
+        f"- {claim.text} **{verdict}** ({claim.rule}): {verdict.ours}."
+        for claim, verdict in _judge_own(name, results).items()
     ]
     return "\n\n".join([*parts, *(["\n".join(own)] if own else [])]) + "\n"
 
@@ -158,11 +158,11 @@ def write_pages(results: Mapping[str, Stored], docs: Path | str) -> list[Path]:
     return list(written)
 
 
-def _own_claims(name: str, found: Mapping[Claim, Verdict]) -> list[Claim]:
-    """The claims that an experiment decides, of those that were run."""
-    return [
-        claim for claim in CLAIMS if claim.experiments[0] == name and found[claim].holds is not None
-    ]
+def _judge_own(name: str, results: Mapping[str, Stored]) -> dict[Claim, Verdict]:
+    """Judge the claims of an experiment, and leave out those that were not run."""
+    own = [claim for claim in CLAIMS if claim.experiments[0] == name]
+    found = verdicts(results, own)
+    return {claim: verdict for claim, verdict in found.items() if verdict.holds is not None}
 
 
 def _count_verdicts(found: Iterable[Verdict]) -> str:
