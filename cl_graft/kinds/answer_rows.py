@@ -8,6 +8,7 @@ from typing import Any
 
 from cl_graft.errors import InputError, brief
 from cl_graft.kinds.messages import Message, read_messages
+from cl_graft.kinds.passage_answers import read_text
 from cl_graft.kinds.rows import Row
 
 __all__ = ["AnswerRow", "read_answer_row"]
@@ -64,9 +65,9 @@ def read_answer_row(values: Mapping[str, object], place: str) -> AnswerRow:
         )
     pair = None
     if "instruction" in values:
-        pair = _read_text(values["instruction"], "instruction", place, empty=True)
+        pair = read_text(values, "instruction", place, empty=True)
     alone = bool(pair and pair.strip())  # an instruction may be all that is asked
-    text = _read_text(values.get("input"), "input", place, empty=alone)
+    text = read_text(values, "input", place, empty=alone)
     return AnswerRow(text, pair, 0, _read_targets(values.get("target"), place), group, place=place)
 
 
@@ -76,14 +77,6 @@ def _read_group(values: Mapping[str, object]) -> str:
     if any(part is None or not str(part).strip() for part in parts):
         return ""
     return "/".join(map(str, parts))
-
-
-def _read_text(value: object, column: str, place: str, *, empty: bool = False) -> str:
-    if value is None and empty:
-        return ""
-    if not isinstance(value, str) or not (empty or value.strip()):
-        raise InputError(f"{place}: column {column!r} must hold a text, got {brief(value)}")
-    return value
 
 
 def _read_targets(value: object, place: str) -> tuple[str, ...]:

@@ -10,14 +10,22 @@ from cl_graft.errors import InputError, brief
 __all__ = ["check_answers", "read_answers", "read_text"]
 
 
-def read_text(values: Mapping[str, object], column: str, place: str) -> str:
-    """Read a question or a passage.
+def read_text(values: Mapping[str, object], column: str, place: str, *, empty: bool = False) -> str:
+    """Read a text, such as a question or a passage.
+
+    Args:
+        values: The columns of a record.
+        column: Which of them.
+        place: File and line, for messages.
+        empty: Whether it may be empty, or missing.
 
     Raises:
-        InputError: If the column holds no text, or an empty one.
+        InputError: If the column holds no text, or an empty one that may not be.
     """
     value = values.get(column)
-    if not isinstance(value, str) or not value.strip():
+    if value is None and empty:
+        return ""
+    if not isinstance(value, str) or not (empty or value.strip()):
         raise InputError(f"{place}: column {column!r} must hold a text, got {brief(value)}")
     return value
 
