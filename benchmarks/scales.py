@@ -13,13 +13,12 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from cl_graft.experiments.config import ExperimentConfig, load_config
 from cl_graft.experiments.engines.dispatch import PoolEngine
 from cl_graft.experiments.engines.ray import ray_pool
 from cl_graft.results.run_results import machine, versions
 from cl_graft.results.strategy_statistics import spread_over_seeds
+from cl_graft.runtime.devices import pick_device
 from cl_graft.runtime.native_libraries import keep_freed_memory
 
 RESULTS = Path(__file__).parent / "results"
@@ -137,12 +136,12 @@ def describe_run(
     script: str, config: ExperimentConfig, arguments: argparse.Namespace
 ) -> dict[str, Any]:
     """Return command, config, machine and versions, as results keep them."""
-    cpu = torch.device("cpu")
+    device = pick_device(config.model.device)
     return {
         "command": hide_paths(format_command(script), arguments),
         "config": stored_config(config),
-        "machine": machine(cpu),
-        "versions": versions(cpu),
+        "machine": machine(device),
+        "versions": versions(device),
     }
 
 
