@@ -18,7 +18,7 @@ from torch import Tensor
 
 from cl_graft.banks.bank_of_run import find_bank_folder, track_change
 from cl_graft.banks.entry_data import EntryData, encode_test_rows, find_data, train_again
-from cl_graft.banks.open_bank import OpenBank, open_bank
+from cl_graft.banks.open_bank import OpenBank, open_bank, recorded_device
 from cl_graft.errors import BankError, InputError
 from cl_graft.experiments.config.old_configs import from_flat
 from cl_graft.experiments.folders import (
@@ -136,7 +136,8 @@ def forget(
             the bank, `retrain` finds them without.
         sets: Settings of re-training that differ from the bank's, as in ``"steps=200"``.
         model: Folder or hub name of the base, if it is no longer the one that the bank recorded.
-        device: Device to compute on; None takes a GPU if there is one.
+        device: Device to compute on; None means the kind of device that the bank recorded, or the
+            CPU if that is not here.
         trust_remote_code: Whether to run Python code that comes with the checkpoint.
         progress: Called after every step of a phase.
 
@@ -189,7 +190,8 @@ def forget(
                 place: find_data(where, bank.entries[place], bank, data, sets, without=task)
                 for place in later
             }
-        opened = open_bank(where, device=pick_device(device or "auto"), **base)
+        device = device or recorded_device(bank)
+        opened = open_bank(where, device=pick_device(device), **base)
         dependents = _compare_answers(opened, gone, later, found, progress)
         if retrain and not dry_run:
             scores = train_again(

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from cl_graft.banks.verify import VerifyReport
     from cl_graft.storage.hub import Pushed
 
-__all__ = ["Answer", "OpenBank", "Text", "open_bank"]
+__all__ = ["Answer", "OpenBank", "Text", "open_bank", "recorded_device"]
 
 Text = str | tuple[str, str] | list[dict[str, str]]
 """A text, the two texts of a pair, or chat messages: a list of ``{"role", "content"}``."""
@@ -352,3 +352,11 @@ def _input_text(text: Text, task: str | int, number: int) -> InputText:
 def _is_chat(text: object) -> bool:
     """Whether a text is a list of chat messages."""
     return isinstance(text, list) and bool(text) and isinstance(text[0], Mapping)
+
+
+def recorded_device(bank: GraftBank) -> str:
+    """Return the kind of device that all entries were learned on; the CPU if that is not here."""
+    recorded = {
+        e.recorded_batch.environment.get("device", "cpu") for e in bank.entries if e.recorded_batch
+    }
+    return "cuda" if recorded == {"cuda"} and torch.cuda.is_available() else "cpu"

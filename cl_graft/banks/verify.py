@@ -20,7 +20,7 @@ import torch
 from cl_graft.banks.bank_base import check_hashes
 from cl_graft.banks.bank_of_run import check_bank, find_bank_folder
 from cl_graft.banks.file_checks import Check, check_checkpoint, check_run, read_run_config
-from cl_graft.banks.open_bank import OpenBank, open_bank
+from cl_graft.banks.open_bank import OpenBank, open_bank, recorded_device
 from cl_graft.errors import InputError, a_or_an
 from cl_graft.experiments.bank_metadata import base_hashes, load_base_model
 from cl_graft.experiments.folders import CHECKPOINTS, is_run
@@ -135,7 +135,7 @@ def verify(
         return _verify_run(run, result, model=model, trust_remote_code=trust_remote_code)
     where = find_bank_folder(folder)
     opened = open_bank(where, model=model, trust_remote_code=trust_remote_code)
-    opened.loaded.model.to(device or _recorded_device(opened.bank))
+    opened.loaded.model.to(device or recorded_device(opened.bank))
     # A router has more tasks to pick from at the end, so other rows may be answered elsewhere.
     hashes = result.logit_hashes if result and result.routed is None else {}
     entries: list[EntryCheck] = []
@@ -210,13 +210,6 @@ def _verify_run(
 
 def _tolerance(opened: OpenBank) -> float:
     return max(TOLERANCE[opened.bank.base.dtype], TOLERANCE[opened.loaded.model.precision])
-
-
-def _recorded_device(bank: GraftBank) -> str:
-    recorded = {
-        e.recorded_batch.environment.get("device", "cpu") for e in bank.entries if e.recorded_batch
-    }
-    return "cuda" if recorded == {"cuda"} and torch.cuda.is_available() else "cpu"
 
 
 def _check_entry(

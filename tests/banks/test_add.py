@@ -57,7 +57,7 @@ def test_what_is_not_said_is_as_in_the_banks_own_run(bank):
 def test_a_task_is_learned_to_the_bits_of_a_run_that_had_it_in_its_stream(
     bank, tiny_bert, tmp_path
 ):
-    add_task(bank, "paraphrase")
+    add_task(bank, "paraphrase", device="cpu")
     run = tiny_run(tmp_path / "run", tiny_bert, ["sentiment", "topic", "paraphrase"])
     assert file_hashes(bank) == file_hashes(run / "bank")
 

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from tiny_runs import file_hashes, tiny_run
 
 from cl_graft import InputError, load_bank
@@ -95,6 +96,14 @@ def test_what_stands_on_a_task_is_trained_again_to_the_bits_of_a_bank_that_never
     assert again.before is not None
     assert again.retrained is not None
     assert verify(run).ok
+
+
+def test_what_was_learned_on_a_cpu_is_trained_again_there_beside_a_gpu(copied, learn, monkeypatch):
+    run = copied("prefix")
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    assert forget(run, "topic", retrain=True).done
+    monkeypatch.undo()
+    assert file_hashes(run / "bank") == file_hashes(learn(TASKS[::2], "prefix") / "bank")
 
 
 def test_a_dry_run_says_the_same_and_changes_nothing(copied, tmp_path):

@@ -132,10 +132,10 @@ def test_an_interrupted_run_ends_on_the_same_bits(tmp_path, tiny_bert, settings)
 
 def test_tasks_that_come_later_are_learned_as_in_a_stream(tmp_path, tiny_bert, settings, data, run):
     first = tiny_run(tmp_path / "first", tiny_bert, TASKS[:2], **settings) / "bank"
-    added = add_task(first, "cheer", settings={"stream": {"data": str(data)}})
+    added = add_task(first, "cheer", settings={"stream": {"data": str(data)}}, device="cpu")
     assert (added.position, added.metric) == (2, "pearson")
     places = tiny_run(tmp_path / "second", tiny_bert, ["sentiment"], **settings) / "bank"
-    asked = add_task(places, "places", settings={"stream": {"data": str(data)}})
+    asked = add_task(places, "places", settings={"stream": {"data": str(data)}}, device="cpu")
     assert asked.metric == "answer_f1"
     for own, other in zip(load_bank(first).entries, load_bank(run / "bank").entries, strict=True):
         assert own.weights_sha256 == other.weights_sha256

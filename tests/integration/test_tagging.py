@@ -158,7 +158,7 @@ def test_a_task_of_tags_that_comes_later_is_learned_as_in_a_stream(
     tmp_path, tiny_bert, settings, data, run
 ):
     first = tiny_run(tmp_path / "first", tiny_bert, TASKS[:2], **settings) / "bank"
-    added = add_task(first, "plans", settings={"stream": {"data": str(data)}})
+    added = add_task(first, "plans", settings={"stream": {"data": str(data)}}, device="cpu")
     assert (added.position, added.metric) == (2, "span_f1")
     both = load_bank(first), load_bank(run / "bank")
     for own, other in zip(both[0].entries, both[1].entries, strict=True):
