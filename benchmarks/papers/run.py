@@ -204,7 +204,10 @@ def _write_results(
         "seconds": [cell.seconds for cell in cells],
         "rows": [asdict(row) for row in rows],
         "config": config.changed(
-            {"stream.data": None, "model.name": _short_name(config.model.name)}
+            {
+                "stream.data": "$CL_GRAFT_DATA" if config.stream.data else None,
+                "model.name": _short_name(config.model.name),
+            }
         ).values(),
         "versions": versions(device),
         "machine": machine(device),

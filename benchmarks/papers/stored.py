@@ -62,8 +62,12 @@ class Stored:
         """Say in a line with what it was run."""
         config = self.config
         shots, most = config["stream.shots"], config.get("stream.max_test")
-        rows = "all" if shots is None else f"{shots:,}"
-        how = _HOW.get(config.get("model.family", ""), "")
+        limit = config.get("stream.max_train")
+        rows = "all rows a class" if shots is None else f"{shots:,} rows a class"
+        if shots is None and limit is not None:
+            rows = f"at most {limit:,} training rows"
+        # A named stream says itself how its tasks are answered.
+        how = "" if config.get("stream.name") else _HOW.get(config.get("model.family", ""), "")
         density = config.get("grafting.density", "auto")
         share = density if density == "auto" else f"{100 * density:g} %"
         asked = "all" if most is None else f"at most {most:,}"
@@ -71,7 +75,7 @@ class Stored:
         due = "the paper's" if config.get("training.paper_steps") else steps
         return (
             f"{config['model.name']}{how} on {', '.join(config['stream.tasks'])}; "
-            f"{rows} rows a class, {due} steps, density {share}, {asked} test rows, {self.cells}"
+            f"{rows}, {due} steps, density {share}, {asked} test rows, {self.cells}"
         )
 
     @property
