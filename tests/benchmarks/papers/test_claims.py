@@ -176,12 +176,15 @@ def test_a_stored_result_was_run_with_what_its_command_asks_for_now(file):
     stored = json.loads(file.read_text())
     words = shlex.split(stored["command"])
     sets = [value for word, value in pairwise(words) if word == "--set"]
-    config = experiment_config(EXPERIMENTS[stored["experiment"]], stored["scale"], sets=sets)
+    found = read_stored(file).config
+    config = experiment_config(
+        EXPERIMENTS[stored["experiment"]], stored["scale"], data=found["stream.data"], sets=sets
+    )
     asked = _without_unset(dotted(config.values()))
     others = {
         name: (value, asked.get(name))
-        for name, value in _without_unset(read_stored(file).config).items()
-        if name != "stream.data" and value != asked.get(name)
+        for name, value in _without_unset(found).items()
+        if value != asked.get(name)
     }
     assert others == {}
 
