@@ -15,6 +15,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from scales import stored_config
+
 import cl_graft
 from cl_graft.errors import InputError, find
 from cl_graft.experiments.config import ExperimentConfig, config_from, nested, override_
@@ -203,12 +205,7 @@ def _write_results(
         "cells": drawn,
         "seconds": [cell.seconds for cell in cells],
         "rows": [asdict(row) for row in rows],
-        "config": config.changed(
-            {
-                "stream.data": "$CL_GRAFT_DATA" if config.stream.data else None,
-                "model.name": _short_name(config.model.name),
-            }
-        ).values(),
+        "config": stored_config(config.changed({"model.name": _short_name(config.model.name)})),
         "versions": versions(device),
         "machine": machine(device),
     }
