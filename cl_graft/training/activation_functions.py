@@ -1,100 +1,102 @@
-"""Activation functions that a region's training computes again in the backward pass.
+"""GPT-2's activation function, with less memory and time, while a region is trained.
 
-transformers writes some forms of GELU out as products, powers and a tanh. Autograd keeps the result
-of each of these operations: several copies of the widest layer of a block. While a region is
-trained, the input of such a function is kept alone, and the operations run once more in the
-backward pass. On a CPU they go through the input piece by piece, so that what they leave stays in
-the cache. Outputs and gradients have the same bits.
+transformers writes this form of GELU out as products, a power and a tanh. Autograd keeps the result
+of each of these operations: four copies of the widest layer of a block. Here two are kept, the
+input and its tanh. On a CPU the operations go through the input piece by piece, so that what lies
+between them stays in the cache. They are the same operations in the same order, so outputs and
+gradients have the same bits.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from types import MethodType
+import math
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from cl_graft.runtime.forward_override import current_forward, original_class
+from cl_graft.runtime.forward_override import original_class
 
-__all__ = ["compute_again", "is_written_out"]
+__all__ = ["computes_tanh_gelu", "tanh_gelu_forward"]
 
-_WRITTEN_OUT = {"AccurateGELUActivation", "FastGELUActivation", "NewGELUActivation"}
+_INNER = math.sqrt(2.0 / math.pi)
+_CUBE = 0.044715
 _PIECE = 131_072
 """Numbers that are computed at once on a CPU: 512 kB in fp32."""
 
-_Function = Callable[[Tensor], Tensor]
 
+def computes_tanh_gelu(module: nn.Module, like: Tensor) -> bool:
+    """Tell whether a module is transformers' `NewGELUActivation`, as it is computed here.
 
-def is_written_out(module: nn.Module) -> bool:
-    """Tell whether a module is a GELU of transformers that keeps three tensors or more.
-
-    Classes that serve torch's own GELU as well choose a method of their own for the other form.
-    """
-    kind = original_class(module)
-    chosen = isinstance(vars(module).get("act"), MethodType)
-    known = chosen or kind.__name__ in _WRITTEN_OUT
-    return known and kind.__module__ == "transformers.activations"
-
-
-def compute_again(module: nn.Module) -> Callable[[nn.Module, Tensor], Tensor]:
-    """Return a forward, for `override_forward`, that keeps its input alone.
+    A version of transformers that computes otherwise is noticed by other bits of outputs or
+    gradients.
 
     Args:
-        module: A function of every number on its own, without parameters (`is_written_out`).
+        module: Any module.
+        like: A tensor of the type and on the device that the module computes in.
     """
-    own = current_forward(module)
+    kind = original_class(module)
+    if (kind.__name__, kind.__module__) != ("NewGELUActivation", "transformers.activations"):
+        return False
+    if type(like) is not Tensor:  # a fake tensor has no bits
+        return True
+    found = []
+    for function in (lambda x: kind.forward(module, x), _TanhGelu.apply):
+        x = torch.linspace(-6, 6, 1001, device=like.device).to(like.dtype).requires_grad_()
+        with torch.enable_grad(), torch.autocast(like.device.type, enabled=False):
+            y = function(x)
+            found.append((y.detach(), *torch.autograd.grad(y, x, x.detach())))
+    return all(torch.equal(one, other) for one, other in zip(*found, strict=True))
 
-    def forward(_module: nn.Module, input: Tensor) -> Tensor:
-        needed = input.requires_grad and torch.is_grad_enabled()
-        return (
-            _Again.apply(input, own) if needed and not torch.compiler.is_compiling() else own(input)
-        )
+
+def tanh_gelu_forward(module: nn.Module) -> Callable[[nn.Module, Tensor], Tensor]:
+    """Return a forward, for `override_forward`, that keeps two tensors where it learns."""
+    own = original_class(module).forward
+
+    def forward(module: nn.Module, input: Tensor) -> Tensor:
+        learns = input.requires_grad and torch.is_grad_enabled()
+        autocast = torch.is_autocast_enabled(input.device.type)
+        if not learns or autocast or torch.compiler.is_compiling():
+            return own(module, input)
+        return _TanhGelu.apply(input)
 
     return forward
 
 
-class _Again(torch.autograd.Function):
-    """A function of every number on its own, which is computed again for its gradient."""
+class _TanhGelu(torch.autograd.Function):
+    """x/2 · (1 + tanh(√(2/π) · (x + 0.044715 x³))) of every number of a tensor."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, function: _Function) -> Tensor:
-        ctx.save_for_backward(x)
-        kind = x.device.type
-        ctx.function = function
-        ctx.autocast = (torch.get_autocast_dtype(kind), torch.is_autocast_enabled(kind))
-        return _piecewise(function, x)
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        x = x.contiguous()
+        y, tanh = torch.empty_like(x), torch.empty_like(x)
+        for piece, result, inner in _pieces(x, y, tanh):
+            torch.pow(piece, 3.0, out=inner)
+            inner.mul_(_CUBE).add_(piece).mul_(_INNER).tanh_()
+            torch.mul(piece, 0.5, out=result)
+            result.mul_(inner + 1.0)
+        ctx.save_for_backward(x, tanh)
+        return y
 
     @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
+    def backward(ctx: Any, *gradients: Tensor) -> Tensor:
         if torch.is_grad_enabled():
             raise RuntimeError(
                 "a second derivative was asked for (create_graph=True) while a region is trained, "
                 "whose activation functions give the first one alone; close the region first"
             )
-        (x,) = ctx.saved_tensors
-        dtype, enabled = ctx.autocast
-
-        def differentiate(piece: Tensor, gradient: Tensor) -> Tensor:
-            piece = piece.detach().requires_grad_()
-            with torch.enable_grad(), torch.autocast(x.device.type, dtype, enabled=enabled):
-                result = ctx.function(piece)
-            return torch.autograd.grad(result, piece, gradient)[0]
-
-        return _piecewise(differentiate, x, gradients[0]), None
+        x, tanh = ctx.saved_tensors
+        result = torch.empty_like(x)
+        for piece, inner, gradient, total in _pieces(x, tanh, gradients[0].contiguous(), result):
+            slope = torch.ops.aten.tanh_backward(gradient * (piece * 0.5), inner).mul_(_INNER)
+            torch.mul(slope, _CUBE, out=total)
+            total.mul_(piece.pow(2.0).mul_(3.0)).add_(slope)
+            total.add_((gradient * (inner + 1.0)).mul_(0.5))
+        return result
 
 
-def _piecewise(function: Callable[..., Tensor], *inputs: Tensor) -> Tensor:
-    """Apply a function of every number on its own to tensors of one shape."""
-    first = inputs[0]
-    if first.device.type != "cpu" or first.numel() <= _PIECE:
-        return function(*inputs)
-    flat = [one.reshape(-1).split(_PIECE) for one in inputs]
-    result = first.new_empty(0)
-    for place, piece in enumerate(zip(*flat, strict=True)):
-        part = function(*piece)
-        if place == 0:
-            result = part.new_empty(first.numel())
-        result[place * _PIECE : place * _PIECE + len(part)] = part
-    return result.view(first.shape)
+def _pieces(*tensors: Tensor) -> Iterator[tuple[Tensor, ...]]:
+    """Yield the pieces of contiguous tensors of one shape; off the CPU, all in one."""
+    size = _PIECE if tensors[0].device.type == "cpu" else max(1, tensors[0].numel())
+    return zip(*(tensor.view(-1).split(size) for tensor in tensors), strict=True)
