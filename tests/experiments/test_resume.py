@@ -421,7 +421,7 @@ def test_a_run_is_found_from_within_and_refused_under_another_name(
 
 
 def test_a_comparison_goes_on_in_the_middle_of_a_cell(tmp_path, base):
-    config = config_with({**base, "seeds": [0, 1], "checkpoint_steps": 2})
+    config = config_with({**base, "tasks": ["sentiment"], "seeds": [0, 1], "checkpoint_steps": 2})
     config = changed(config, {"strategies": ["grafting", "naive"]})
     whole = compare(config, out=tmp_path / "whole")
 
@@ -486,12 +486,12 @@ def test_a_signal_stops_at_once_where_nothing_can_be_saved_and_when_it_comes_twi
 
 def test_the_command_line_stops_with_the_code_of_the_signal_and_goes_on(tmp_path, base):
     config, out = tmp_path / "stream.yaml", tmp_path / "out"
-    values = {**base, "tasks": ["sentiment"], "strategies": ["naive"], "steps": 300}
+    values = {**base, "tasks": ["sentiment"], "strategies": ["naive"], "steps": 100}
     config.write_text(json.dumps(settings(values)))
     process = cl_graft_started("run", config, "--out", out)
     assert process.stderr is not None
     for line in process.stderr:
-        if "training: 1/300" in line:
+        if "training: 1/100" in line:
             process.send_signal(signal.SIGTERM)
             break
     _, said = process.communicate()

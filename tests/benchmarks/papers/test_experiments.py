@@ -9,6 +9,7 @@ import pytest
 from benchmark_scripts import run_script
 from papers import EXPERIMENTS, SCALES, experiment_config, run_experiment
 from papers.claims import CLAIMS, judge
+from papers.sam import INSERTED
 from papers.stored import read_stored
 from smoke_benches import smoke_bench
 
@@ -34,6 +35,7 @@ def test_an_experiment_runs_at_smoke_scale_and_leaves_json_table_and_picture(
     name, folder, tiny_bert, tiny_gpt2, monkeypatch
 ):
     monkeypatch.setattr("papers.sub_skills._DRAWS", 1)  # a head is fitted to each part of each
+    monkeypatch.setattr("papers.grafts._FISH_ROWS", 32)  # their gradients are taken one by one
     experiment = EXPERIMENTS[name]
     model = tiny_gpt2 if experiment.settings.get("model.family") == "causal_lm" else tiny_bert
     seeds = [0, 1, 2] if experiment.conclude is not None else [0]
@@ -176,7 +178,12 @@ def similarities(tmp_path):
     return folder.parent
 
 
-def test_a_regression_is_learned_and_scored_by_correlation(similarities, tmp_path, tiny_bert):
+def test_a_regression_is_learned_and_scored_by_correlation(
+    similarities, tmp_path, tiny_bert, monkeypatch
+):
+    # Of the sparse methods SAM alone: the others train by the same loss, which is what is new here.
+    monkeypatch.setattr("papers.sam.METHODS", {"SAM": "sam"})
+    monkeypatch.setattr("papers.sam._OTHERS", ("MixOut", "SAM", "BitFit", *INSERTED))
     sets = ["stream.tasks=stsb", "stream.shots=60", "fine_tuning.steps=60", "stream.max_test=null"]
     chosen = {"out": tmp_path / "out", "scale": "smoke", "data": similarities}
     chosen["sets"] = [f"model.name={tiny_bert}", *sets]
