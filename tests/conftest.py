@@ -46,10 +46,15 @@ _SHARED = {
 
 @pytest.fixture(scope="session", autouse=True)
 def no_pictures() -> Iterator[None]:
-    """Leave out the pictures of a run's log: they take longer than a tiny run."""
+    """Leave out the pictures of a run's log, and leave a comparison's files of pictures empty.
+
+    To write them takes longer than a tiny run.
+    """
     with pytest.MonkeyPatch.context() as patch:
         if module := sys.modules.get("cl_graft.experiments.stream_run"):
             patch.setattr(module, "draw_pictures", lambda *_: None)
+        if module := sys.modules.get("cl_graft.reporting.exports"):
+            patch.setattr(module, "png", lambda figure: b"")
         yield
 
 
@@ -85,6 +90,13 @@ def _drawing() -> Iterator[pytest.MonkeyPatch]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("cl_graft.experiments.stream_run.draw_pictures", draw_pictures)
         yield patch
+
+
+@pytest.fixture
+def blank_figures(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Write the figures of a report blank, where a test looks at words and tables alone."""
+    monkeypatch.setattr("cl_graft.reporting.page.svg", lambda figure: "<svg></svg>")
+    monkeypatch.setattr("cl_graft.reporting.page.png", lambda figure: b"")
 
 
 @pytest.fixture(scope="session")

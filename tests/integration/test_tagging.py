@@ -74,6 +74,7 @@ def test_tags_and_labels_are_learned_in_one_stream_and_nothing_is_forgotten(run:
     assert result.R[0][0] > 0
 
 
+@pytest.mark.usefixtures("blank_figures")
 def test_a_run_counts_wrong_spans_and_intents_and_a_report_shows_them(run: Path, tmp_path: Path):
     found, result = ERRORS.read(run), read_result(run)
     assert list(found) == ["names", "sentiment", "plans", "plans (intents)"]

@@ -123,12 +123,13 @@ def test_a_run_keeps_answers_of_the_day_a_task_was_learned_and_of_its_end(case):
 
 
 @pytest.mark.parametrize("case", ["t5"], indirect=True)
-def test_a_report_shows_answers_where_it_is_asked_for_texts(case, tmp_path):
+def test_a_report_shows_answers_where_it_is_asked_for_texts(case, tmp_path, request):
     text = ANSWERS.read(case.run)[case.tasks[0]].shown[0].text
     page = make_report([case.run], out=tmp_path / "plain").page.read_text()
     assert "Answers in words" in page
     assert "all of 6" in page
     assert text not in page
+    request.getfixturevalue("blank_figures")
     page = make_report([case.run], out=tmp_path / "whole", with_text=True).page.read_text()
     assert text in page
     assert "unchanged" in page

@@ -101,7 +101,7 @@ def test_errors_are_read_as_they_were_written(tmp_path):
     assert ERRORS.read(tmp_path) == found
 
 
-def test_texts_are_on_the_page_only_where_they_were_asked_for(run, tmp_path, capsys):
+def test_texts_are_on_the_page_only_where_they_were_asked_for(run, tmp_path, capsys, request):
     folder = shutil.copytree(run.folder, tmp_path / "naive" / "seed0")
     rows = _read_rows(run)
     wrong = {
@@ -112,6 +112,7 @@ def test_texts_are_on_the_page_only_where_they_were_asked_for(run, tmp_path, cap
     assert "Errors of each task" in page
     assert "--with-text shows some of the rows" in page
     assert not [text for text in wrong if text in page]
+    request.getfixturevalue("blank_figures")
     report_command([folder], out=tmp_path / "with", with_text=True)
     table = (tmp_path / "with" / "tables" / "wrong-1-1.csv").read_text()
     assert [text for text in wrong if text in table]
@@ -131,6 +132,7 @@ def test_rows_that_changed_since_are_not_shown_and_it_says_why(compared):
     ]
 
 
+@pytest.mark.usefixtures("blank_figures")
 def test_runs_of_earlier_versions_have_no_such_section(run, tmp_path):
     folder = shutil.copytree(run.folder, tmp_path / "naive" / "seed0")
     (folder / ERRORS.name).unlink()

@@ -75,6 +75,7 @@ def test_many_strategies_have_figures_of_fewer_tasks_and_the_page_says_so(compar
     assert "Shown are the first 2 tasks" in learning_text(replace(data, curves=many))
 
 
+@pytest.mark.usefixtures("blank_figures")
 def test_runs_of_earlier_versions_have_no_such_section(compared, tmp_path):
     run = shutil.copytree(compared / "naive" / "seed0", tmp_path / "naive" / "seed0")
     (run / CURVES.name).unlink()

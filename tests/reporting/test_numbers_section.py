@@ -155,13 +155,14 @@ def test_scores_are_beside_the_figure_and_the_largest_error_is_the_first_row(run
     ]  # fmt: skip
 
 
-def test_texts_are_on_the_page_only_where_they_were_asked_for(run, tmp_path):
+def test_texts_are_on_the_page_only_where_they_were_asked_for(run, tmp_path, request):
     texts = [row.text for row in _read_rows(run)["cheer"]]
     report_command([run.folder], out=tmp_path / "without")
     page = (tmp_path / "without" / "report.html").read_text()
     assert "largest errors at the end" in page
     assert not [text for text in texts if text in page]
     assert page.count("<title>grafting\ncheer, row 0: right") == 1
+    request.getfixturevalue("blank_figures")
     report_command([run.folder], out=tmp_path / "with", with_text=True)
     table = (tmp_path / "with" / "tables" / "largest-errors-1-1.csv").read_text()
     assert len([text for text in set(texts) if text in table]) > 3

@@ -126,6 +126,7 @@ def test_rows_and_curves_say_whose_they_are_and_curves_their_values(compared, re
         assert any(f"after urgency: {last} (" in one for one in said)
 
 
+@pytest.mark.usefixtures("blank_figures")
 def test_each_seed_has_its_own_numbers_and_a_single_one_no_filter(compared, report, tmp_path):
     for seed in (0, 1, 2):
         with (report / "tables" / f"comparison-seed{seed}.csv").open() as file:
@@ -142,6 +143,7 @@ def test_a_report_is_made_the_same_twice(compared, report, tmp_path):
     assert file_hashes(tmp_path) == file_hashes(report)
 
 
+@pytest.mark.usefixtures("blank_figures")
 def test_half_files_of_a_killed_report_go_with_the_next(compared, tmp_path):
     left = [
         tmp_path / folder / f".{name}.0123abcd.tmp"
@@ -166,6 +168,7 @@ def test_the_comparison_states_intervals_significance_and_the_best(compared):
     assert kept["grafting"] == kept["independent"] == "9 of 9"
 
 
+@pytest.mark.usefixtures("blank_figures")
 def test_one_run_alone_has_no_intervals_and_says_so(compared, tmp_path):
     made = make_report([compared / "grafting" / "seed0"], out=tmp_path)
     page = Page(made.page)
@@ -174,6 +177,7 @@ def test_one_run_alone_has_no_intervals_and_says_so(compared, tmp_path):
     assert "±" not in latex(comparison(read_report_data([compared / "grafting" / "seed0"])))
 
 
+@pytest.mark.usefixtures("blank_figures")
 def test_a_report_is_written_into_its_run_which_is_read_as_before(compared, tmp_path, capsys):
     run = shutil.copytree(compared / "naive" / "seed0", tmp_path / "out" / "naive" / "seed0")
     report_command([run])
@@ -242,6 +246,7 @@ def test_what_files_of_others_say_is_text_and_nothing_else(compared, tmp_path):
     assert "\\input" not in written
 
 
+@pytest.mark.usefixtures("blank_figures")
 def test_results_of_earlier_versions_are_reported_without_bins(compared, tmp_path):
     run = with_result(compared, tmp_path / "old", reliability={}, memory={}, passes={})
     made = make_report([run], out=tmp_path / "report")

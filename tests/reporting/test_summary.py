@@ -8,6 +8,7 @@ import math
 import pytest
 from small_results import shifted_results, small_result
 
+from cl_graft.figures.style import png
 from cl_graft.reporting.exports import comparison_csv, comparison_latex, draw_frontier, draw_ranks
 from cl_graft.reporting.summary import summarize, write_summary
 from cl_graft.results.comparison import Failure
@@ -49,7 +50,7 @@ def test_strategies_are_stated_as_a_share_of_independent_fine_tuning():
     assert rows["independent"].of_independent == 1.0
 
 
-def test_tables_for_spreadsheets_and_papers_hold_the_summary(tmp_path):
+def test_tables_and_pictures_hold_the_summary(tmp_path, monkeypatch):
     summary = summarize(shifted_results(), config={})
     rows = [*csv.DictReader(io.StringIO(comparison_csv(summary)))]
     for name, stated in summary.strategies.items():
@@ -60,6 +61,7 @@ def test_tables_for_spreadsheets_and_papers_hold_the_summary(tmp_path):
     lines = [line for line in table.splitlines() if line.endswith(r"\\")]
     assert {line.count("&") for line in lines} == {len(summary.tasks) + 2}
     assert r"\mathbf{" in table
+    monkeypatch.setattr("cl_graft.reporting.exports.png", png)
     draw_ranks(Ranks({"a": 1.0, "b": 2.0, "c": 3.0}, 0.5, 2), tmp_path)
     assert (tmp_path / "ranks.png").stat().st_size > 1000
     draw_frontier(summary, tmp_path)
