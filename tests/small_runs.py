@@ -29,7 +29,7 @@ SMALL: dict[str, Any] = {
 
 @dataclass
 class Runs:
-    """Runs of a model, each done once.
+    """Runs of a model, each done once; they share tokens, dense runs and rankings.
 
     Attributes:
         model: The checkpoint's folder.
@@ -62,6 +62,7 @@ class Runs:
         from cl_graft.experiments.folders import run_folder
         from cl_graft.experiments.run import run
         from cl_graft.experiments.tasks import load_tasks
+        from cl_graft.storage.cache_folder import DirectoryCache
 
         values = SMALL | self.settings | {"model": str(self.model), **settings}
         if own is not None:
@@ -74,7 +75,8 @@ class Runs:
             stream = json.dumps([values.get(name) for name in drawn_by])
             if stream not in self.drawn:
                 self.drawn[stream] = load_tasks(config.stream, seed=0)
-            run(config, strategy=strategy, seed=seed, out=out, tasks=self.drawn[stream])
+            more = {"tasks": self.drawn[stream], "cache": DirectoryCache(self.out / "cache")}
+            run(config, strategy=strategy, seed=seed, out=out, **more)
             self.done[key] = run_folder(out, strategy, seed)
         return self.done[key]
 

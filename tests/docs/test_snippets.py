@@ -30,7 +30,9 @@ GROUP: Any = typer.main.get_command(app)
 
 
 @pytest.fixture
-def reader(tmp_path, monkeypatch, own_registries, tiny_bert, tiny_roberta, tiny_gpt2):
+def reader(
+    tmp_path, monkeypatch, own_registries, blank_figures, tiny_bert, tiny_roberta, tiny_gpt2
+):
     """An empty folder with tiny checkpoints, as the reader's working directory."""
     folders = {"bert": tiny_bert, "roberta": tiny_roberta, "gpt2": tiny_gpt2}
     for name, folder in folders.items():

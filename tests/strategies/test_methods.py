@@ -97,14 +97,19 @@ def test_settings_of_a_strategy_may_be_added_with_it_and_not_changed_after_it():
         assert "ewc_lambda" in other
 
 
-@pytest.mark.parametrize("name", list_available())
-def test_a_strategy_learns_a_text_stream_with_the_same_bits_each_time(
-    tiny_bert, tmp_path, small_runs, name
-):
+@pytest.fixture(scope="module")
+def twice(tiny_bert, small_runs, tmp_path_factory):
+    """Two folders of runs that share no file; of three steps, so that a second epoch begins."""
     # With dropout, as its draws must be functions of the step.
-    runs = Runs(tiny_bert, tmp_path, drawn=small_runs.drawn)
-    first = runs(name)
-    again = Runs(tiny_bert, tmp_path / "again", drawn=runs.drawn)(name)
+    return [
+        Runs(tiny_bert, tmp_path_factory.mktemp(name), {"steps": 3}, drawn=small_runs.drawn)
+        for name in ("first", "again")
+    ]
+
+
+@pytest.mark.parametrize("name", list_available())
+def test_a_strategy_learns_a_text_stream_with_the_same_bits_each_time(twice, name):
+    first, again = (runs(name) for runs in twice)
     assert first.complete
     assert again.logit_hashes == first.logit_hashes
     assert again.R == first.R
