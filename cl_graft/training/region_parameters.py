@@ -38,7 +38,8 @@ class RegionParameters:
 
     While the object is open (from construction to `close`, or a `with` block), backward passes
     fill ``vector.grad``; gradients of several passes add up until the optimiser clears them. The
-    layers whose weights the region touches run another forward meanwhile, with the same results.
+    layers whose weights the region touches run another forward meanwhile, with the same results, as
+    do GPT-2's activation functions (`cl_graft.training.activation_functions`).
     Copies of the model that are made meanwhile (`copy.deepcopy`, `pickle`) are plain models with
     weights of their own. One region of a model is open at a time.
 
