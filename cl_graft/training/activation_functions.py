@@ -10,15 +10,15 @@ gradients have the same bits.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from cl_graft.runtime.forward_override import original_class
+from cl_graft.runtime.forward_override import has_forward_override, original_class
 
-__all__ = ["computes_tanh_gelu", "tanh_gelu_forward"]
+__all__ = ["compute_tanh_gelu", "find_tanh_gelus"]
 
 _INNER = math.sqrt(2.0 / math.pi)
 _CUBE = 0.044715
@@ -26,23 +26,34 @@ _PIECE = 131_072
 """Numbers that are computed at once on a CPU: 512 kB in fp32."""
 
 
-def computes_tanh_gelu(module: nn.Module, like: Tensor) -> bool:
-    """Tell whether a module is transformers' `NewGELUActivation`, as it is computed here.
+def find_tanh_gelus(model: nn.Module, like: Tensor) -> list[nn.Module]:
+    """Find the modules of transformers' `NewGELUActivation`, if they are as computed here.
 
     A version of transformers that computes otherwise is noticed by other bits of outputs or
-    gradients.
+    gradients; then there are none. Modules with a forward of their own on the instance, as
+    accelerate's hooks put there, or in a block of `override_forward` are left out.
 
     Args:
-        module: Any module.
-        like: A tensor of the type and on the device that the module computes in.
+        model: Any model.
+        like: A tensor of the type and on the device that the model computes in.
     """
-    kind = original_class(module)
-    if (kind.__name__, kind.__module__) != ("NewGELUActivation", "transformers.activations"):
-        return False
+    name = ("NewGELUActivation", "transformers.activations")
+    found = [
+        module
+        for module in model.modules()
+        if (type(module).__name__, type(module).__module__) == name
+        and "forward" not in vars(module)
+        and not has_forward_override(module)
+    ]
+    return found if found and _has_same_bits(found[0], like) else []
+
+
+def _has_same_bits(module: nn.Module, like: Tensor) -> bool:
+    """Tell whether outputs and gradients of a module are those of `_TanhGelu`."""
     if type(like) is not Tensor:  # a fake tensor has no bits
         return True
     found = []
-    for function in (lambda x: kind.forward(module, x), _TanhGelu.apply):
+    for function in (module.forward, _TanhGelu.apply):
         x = torch.linspace(-6, 6, 1001, device=like.device).to(like.dtype).requires_grad_()
         with torch.enable_grad(), torch.autocast(like.device.type, enabled=False):
             y = function(x)
@@ -50,18 +61,18 @@ def computes_tanh_gelu(module: nn.Module, like: Tensor) -> bool:
     return all(torch.equal(one, other) for one, other in zip(*found, strict=True))
 
 
-def tanh_gelu_forward(module: nn.Module) -> Callable[[nn.Module, Tensor], Tensor]:
-    """Return a forward, for `override_forward`, that keeps two tensors where it learns."""
-    own = original_class(module).forward
+def compute_tanh_gelu(module: nn.Module, input: Tensor) -> Tensor:
+    """Compute such a module, as `override_forward` calls it; two tensors are kept where it learns.
 
-    def forward(module: nn.Module, input: Tensor) -> Tensor:
-        learns = input.requires_grad and torch.is_grad_enabled()
-        autocast = torch.is_autocast_enabled(input.device.type)
-        if not learns or autocast or torch.compiler.is_compiling():
-            return own(module, input)
-        return _TanhGelu.apply(input)
-
-    return forward
+    Args:
+        module: A module that `find_tanh_gelus` found.
+        input: Numbers of any shape.
+    """
+    learns = input.requires_grad and torch.is_grad_enabled()
+    autocast = torch.is_autocast_enabled(input.device.type)
+    if not learns or autocast or torch.compiler.is_compiling():
+        return original_class(module).forward(module, input)
+    return _TanhGelu.apply(input)
 
 
 class _TanhGelu(torch.autograd.Function):

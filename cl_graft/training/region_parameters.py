@@ -26,7 +26,7 @@ from cl_graft.grafts.graft import Graft, extract, find_parameters
 from cl_graft.grafts.model_state import without_nested_tensors
 from cl_graft.grafts.region import Region
 from cl_graft.runtime.forward_override import has_forward_override, override_forward
-from cl_graft.training.activation_functions import computes_tanh_gelu, tanh_gelu_forward
+from cl_graft.training.activation_functions import compute_tanh_gelu, find_tanh_gelus
 from cl_graft.training.coordinate_gradient import Coordinates, region_linear
 from cl_graft.training.linear_layers import is_conv1d, is_linear
 
@@ -127,9 +127,8 @@ class RegionParameters:
                         "answered: its gradient would be lost; close that first"
                     )
                 undo.enter_context(override_forward(layer, _region_forward(handle, where)))
-        for module in self._model.modules():
-            if computes_tanh_gelu(module, self.vector.detach().to(self._dtype)):
-                undo.enter_context(override_forward(module, tanh_gelu_forward(module)))
+        for module in find_tanh_gelus(self._model, self.vector.detach()[:0].to(self._dtype)):
+            undo.enter_context(override_forward(module, compute_tanh_gelu))
 
     def _gatherer(self, inside: Tensor, place: slice) -> Callable[[Tensor], None]:
         def gather(parameter: Tensor) -> None:

@@ -13,7 +13,7 @@ from transformers.activations import ACT2FN, NewGELUActivation
 
 from cl_graft.grafts.region import Layout, Region
 from cl_graft.runtime.forward_override import override_forward
-from cl_graft.training.activation_functions import computes_tanh_gelu, tanh_gelu_forward
+from cl_graft.training.activation_functions import compute_tanh_gelu, find_tanh_gelus
 from cl_graft.training.activation_memory import activation_bytes
 from cl_graft.training.region_parameters import RegionParameters
 
@@ -33,14 +33,14 @@ def test_outputs_and_gradients_have_the_same_bits(
     dtype: torch.dtype, shape: tuple[int, ...]
 ) -> None:
     module = ACT2FN["gelu_new"]
-    assert computes_tanh_gelu(module, torch.empty(0, dtype=dtype))
+    assert find_tanh_gelus(module, torch.empty(0, dtype=dtype)) == [module]
     draw = torch.Generator().manual_seed(3)
     x = (4 * torch.randn(shape, generator=draw)).to(dtype)
     slope = torch.randn(shape, generator=draw)
     for given in (x, x.mT.contiguous().mT):
         for autocast in (False, True):
             plain = run(module, given, slope, autocast)
-            with override_forward(module, tanh_gelu_forward(module)):
+            with override_forward(module, compute_tanh_gelu):
                 now = run(module, given, slope, autocast)
             for one, other in zip(plain, now, strict=True):
                 assert one.dtype == other.dtype
@@ -55,9 +55,17 @@ def test_a_version_that_computes_otherwise_is_left_as_it_is(
         return 0.5 * x * (1.0 + torch.tanh(inner))
 
     module = ACT2FN["gelu_new"]
-    assert computes_tanh_gelu(module, torch.empty(0))
+    assert find_tanh_gelus(module, torch.empty(0)) == [module]
     monkeypatch.setattr(NewGELUActivation, "forward", forward)
-    assert not computes_tanh_gelu(module, torch.empty(0))
+    assert find_tanh_gelus(module, torch.empty(0)) == []
+
+
+def test_a_forward_on_the_instance_is_left_as_it_is() -> None:
+    module = ACT2FN["gelu_new"]
+    with override_forward(module, lambda module, x: x):
+        assert find_tanh_gelus(module, torch.empty(0)) == []
+    module.forward = lambda x: x
+    assert find_tanh_gelus(module, torch.empty(0)) == []
 
 
 def test_a_region_of_gpt2_gets_the_same_gradient_and_keeps_less(tiny_gpt2: Path) -> None:
@@ -90,7 +98,7 @@ class _SameFunction(nn.Module):
 
 def test_inputs_that_need_no_gradient_leave_no_graph() -> None:
     module = ACT2FN["gelu_new"]
-    with override_forward(module, tanh_gelu_forward(module)):
+    with override_forward(module, compute_tanh_gelu):
         assert not module(torch.ones(3)).requires_grad
 
 
@@ -98,7 +106,7 @@ def test_a_second_derivative_is_refused() -> None:
     module = ACT2FN["gelu_new"]
     x = torch.ones(3, requires_grad=True)
     with (
-        override_forward(module, tanh_gelu_forward(module)),
+        override_forward(module, compute_tanh_gelu),
         pytest.raises(RuntimeError, match="second derivative"),
     ):
         torch.autograd.grad(module(x).sum(), x, create_graph=True)
