@@ -18,13 +18,14 @@ from cl_graft.experiments.bank_metadata import (
     task_metadata,
 )
 from cl_graft.experiments.config import ExperimentConfig
+from cl_graft.experiments.config.presets import GRID_BATCH_SIZES
 from cl_graft.experiments.memory_check import measure_memory
 from cl_graft.experiments.memory_estimate.fake_model import make_fake_model
 from cl_graft.experiments.run_record import RunRecord
 from cl_graft.experiments.tasks import check_tasks, load_tasks, tasks_to_build_on
 from cl_graft.grafts.bank import BaseIdentity
 from cl_graft.localization import find_localizer
-from cl_graft.models import Loaded, graftable_parameters
+from cl_graft.models import Loaded, TaskModel, graftable_parameters
 from cl_graft.models.load import read_config
 from cl_graft.results.data_report import data_report
 from cl_graft.results.run_results import machine, versions
@@ -41,6 +42,7 @@ __all__ = [
     "apply_fixed_settings",
     "check_strategies",
     "check_strategy",
+    "describe_shape",
     "keep_able_strategies",
     "set_up",
     "when_asked_early",
@@ -130,13 +132,31 @@ def _make_shape(
     methods: Sequence[Method], config: ExperimentConfig, tasks: Sequence[TextTask]
 ) -> StreamShape | None:
     """Make the config's model of fake tensors, if one of the strategies depends on it."""
-    if not any(one.depends_on_model or _find_allowed(one, config) for one in methods):
+    if not any(one.checks_stream or _find_allowed(one, config) for one in methods):
         return None
     model = config.model
     read = read_config(model.name, family=model.family, trust_remote_code=model.trust_remote_code)
-    length = config.stream.max_length or max(task.max_length for task in tasks)
-    classes = max(task.num_outputs for task in tasks)
-    return StreamShape(make_fake_model(read, model).model, len(tasks), classes, length)
+    return describe_shape(make_fake_model(read, model).model, config, tasks)
+
+
+def describe_shape(
+    model: TaskModel, config: ExperimentConfig, tasks: Sequence[TextTask]
+) -> StreamShape:
+    """Return what a config and its tasks say of a stream before it is learned.
+
+    Args:
+        model: The model, which may be of fake tensors.
+        config: The settings; where dev chooses batch sizes, the largest counts.
+        tasks: The tasks.
+    """
+    return StreamShape(
+        model=model,
+        tasks=len(tasks),
+        classes=max(task.num_outputs for task in tasks),
+        length=config.stream.max_length or max(task.max_length for task in tasks),
+        batch_size=max(GRID_BATCH_SIZES) if config.training.grid else config.fine_tuning.batch_size,
+        localizer=config.grafting.localizer,
+    )
 
 
 def check_strategies(

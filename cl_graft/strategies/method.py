@@ -16,6 +16,7 @@ from torch import Tensor
 
 from cl_graft.errors import InputError, nearest
 from cl_graft.kinds import TextTask
+from cl_graft.localization.registry import Score
 from cl_graft.models import TaskModel
 from cl_graft.strategies.strategy_inputs import StrategyInputs
 
@@ -143,19 +144,23 @@ def list_settings(kind: type) -> tuple[Setting, ...]:
 
 @dataclass(frozen=True, eq=False)
 class StreamShape:
-    """Model and stream on which the bytes of a task depend beside a method's settings.
+    """Model and stream, known before a run, that a method is asked to learn.
 
     Attributes:
         model: The model.
         tasks: Number of tasks of the stream.
         classes: Number of classes of the task that has most.
         length: Number of tokens a row.
+        batch_size: Rows a training step.
+        localizer: How regions are found.
     """
 
     model: TaskModel
     tasks: int
     classes: int
     length: int
+    batch_size: int
+    localizer: str | Score
 
     @property
     def row_bytes(self) -> int:
@@ -183,7 +188,8 @@ class Method:
             - ``task_bytes(shape)``: returns the bytes that a task adds beside its head, as the mean
               over a stream, and beside its graft where it has one;
             - ``largest_size(shape)``: returns the largest value of the setting that is a size;
-            - ``check_stream(shape)``: raises `InputError` if the model does not serve the method.
+            - ``check_stream(shape)``: raises `InputError` if model, stream or localizer do not
+              serve the method.
         family: The family of the method; ablations are of grafting.
         source: Paper or library.
         trains: Part that the strategy's own loop trains: every weight, a region (at the region's
@@ -288,17 +294,17 @@ class Method:
                 )
 
     @property
-    def depends_on_model(self) -> bool:
-        """Whether it depends on the model, beside its family, whether the method can run."""
+    def checks_stream(self) -> bool:
+        """Whether it depends on more than families, scenarios and kinds if the method can run."""
         return hasattr(self.kind, "check_stream")
 
     def check_stream(self, shape: StreamShape, values: Mapping[str, Value]) -> None:
-        """Make sure that the method can run on a model, with values of its settings.
+        """Make sure that the method can learn a stream, with values of its settings.
 
         Raises:
             InputError: If it cannot.
         """
-        if self.depends_on_model:
+        if self.checks_stream:
             self._with(values).check_stream(shape)
 
     def check_settings(self, values: Mapping[str, Value]) -> dict[str, Value]:

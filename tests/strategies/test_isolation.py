@@ -1,6 +1,7 @@
 """Parameter isolation: earlier tasks keep their bits, and a task adds the bytes that it should."""
 
 import math
+from dataclasses import replace
 
 import pytest
 import torch
@@ -9,6 +10,7 @@ from small_runs import Runs
 from cl_graft.banks.verify import verify
 from cl_graft.errors import InputError
 from cl_graft.models import load_model
+from cl_graft.strategies.method import StreamShape
 from cl_graft.strategies.methods.isolation.adapters import add_adapters_
 from cl_graft.strategies.methods.isolation.lora_layers import add_lora_
 from cl_graft.strategies.methods.isolation.masked_matrices import (
@@ -20,7 +22,7 @@ from cl_graft.strategies.methods.isolation.masked_matrices import (
 from cl_graft.strategies.methods.isolation.packnet import PackedWeights
 from cl_graft.strategies.methods.isolation.prompt_tuning import add_prompt_
 from cl_graft.strategies.methods.penalties.o_lora import OrthogonalLoRA
-from cl_graft.strategies.registry import STRATEGIES, list_available
+from cl_graft.strategies.registry import STRATEGIES, find_strategy, list_available
 from cl_graft.strategies.stored_bytes import find_plugin
 
 FORGET_NOTHING = [name for name in list_available() if STRATEGIES[name].family == "isolation"]
@@ -184,6 +186,13 @@ def test_a_prompt_changes_answers_and_leaves_the_shape(asked):
 def test_a_prompt_that_does_not_fit_is_refused(small_runs):
     with pytest.raises(InputError, match="puts 300 vectors before texts of up to 24 tokens"):
         small_runs("prompt_tuning", own={"tokens": 300})
+
+
+def test_packnet_is_refused_for_more_tasks_than_a_byte_numbers(asked):
+    shape = StreamShape(asked[0], 256, 2, 24, batch_size=8, localizer="movement")
+    with pytest.raises(InputError, match="255 tasks at most, got 256"):
+        find_strategy("packnet").check_stream(shape, {})
+    find_strategy("packnet").check_stream(replace(shape, tasks=255), {})
 
 
 def test_masks_are_packed_eight_to_a_byte_and_come_back():

@@ -18,6 +18,7 @@ from cl_graft.errors import InputError
 from cl_graft.experiments.comparison.tuning import with_values
 from cl_graft.experiments.config import ExperimentConfig
 from cl_graft.experiments.memory_estimate.entry_size import entry_bytes
+from cl_graft.experiments.run_setup import describe_shape
 from cl_graft.kinds.task_head import make_task_head
 from cl_graft.models import Loaded, graftable_parameters
 from cl_graft.results.comparison import Size
@@ -55,8 +56,7 @@ def sizes_within(
         raise InputError("bytes_per_task counts no standalone grafts: leave keep_standalone out")
     widest = max(tasks, key=lambda task: task.num_outputs)
     head = _head(widest, loaded, config)
-    length = config.stream.max_length or max(task.max_length for task in tasks)
-    shape = StreamShape(loaded.model, len(tasks), widest.num_outputs, length)
+    shape = describe_shape(loaded.model, config, tasks)
     sizes: dict[str, Size] = {}
     unmet: dict[str, str] = {}
     for name in config.comparison.strategies:

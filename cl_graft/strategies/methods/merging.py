@@ -26,12 +26,14 @@ from cl_graft.grafts.merging import MERGES, merge_grafts
 from cl_graft.grafts.region import Layout, Region
 from cl_graft.localization import find_localizer
 from cl_graft.localization.region_search import find_region
+from cl_graft.localization.registry import Score
+from cl_graft.models import TaskModel
 from cl_graft.storage.elias_fano import packed_size
 from cl_graft.strategies import StrategyInputs, count_bytes, find_plugin, register_strategy, setting
 from cl_graft.strategies.experience_tasks import ExperienceTasks
 from cl_graft.strategies.heads import copy_head_state, unwrap_model
 from cl_graft.strategies.loop.phase_reports import publish
-from cl_graft.strategies.method import HEAD_PER_TASK
+from cl_graft.strategies.method import HEAD_PER_TASK, StreamShape
 from cl_graft.strategies.methods.grafting.routed_loop import (
     depth_setting,
     load_router_state_,
@@ -183,27 +185,34 @@ class MergingMethod:
         """Return Naive with `MergingPlugin`, or a strategy that picks the head, too.
 
         Raises:
-            InputError: If the localizer makes no dense run, or a router is asked for on a model
-                that is no encoder.
+            InputError: See `check_stream`.
         """
-        localizer = find_localizer(next(iter(inputs.grafting_settings.values())).localizer)
-        if not localizer.needs_dense_run:
-            raise InputError(
-                f"merging needs the values of a dense run, and the localizer {localizer.name!r} "
-                "makes none; choose another localizer"
-            )
+        settings = next(iter(inputs.grafting_settings.values()))
+        self._refuse(settings.localizer, inputs.model.task_model)
         shared = {each.name for each in fields(MergingMethod)}
         own = {each.name for each in fields(self)} - shared
-        settings = {name: getattr(self, name) for name in own}
-        rule = partial(merge_grafts, rule=self.rule, seed=inputs.seed, **settings)
+        values = {name: getattr(self, name) for name in own}
+        rule = partial(merge_grafts, rule=self.rule, seed=inputs.seed, **values)
         plugin, template = MergingPlugin(rule, inputs), inputs.template_arguments()
         if self.task == "given":
             return Naive(**template, plugins=inputs.loop_plugins(plugin))
-        if inputs.model.task_model.family != "encoder":
-            raise InputError("routers need an encoder's features; merge with task: given")
         shrinkage = self.shrinkage if self.task == "discriminant" else None
         router = make_feature_router(inputs, depth=self.depth, shrinkage=shrinkage)
         return RoutedText(**template, learner=plugin, router=router, plugins=inputs.loop_plugins())
+
+    def check_stream(self, shape: StreamShape) -> None:
+        """Refuse a localizer without a dense run, and a router on a model that is no encoder."""
+        self._refuse(shape.localizer, shape.model)
+
+    def _refuse(self, localizer: str | Score, model: TaskModel) -> None:
+        found = find_localizer(localizer)
+        if not found.needs_dense_run:
+            raise InputError(
+                f"merging needs the values of a dense run, and the localizer {found.name!r} "
+                "makes none; choose another localizer"
+            )
+        if self.task != "given" and model.family != "encoder":
+            raise InputError("routers need an encoder's features; merge with task: given")
 
     @staticmethod
     def storage_bytes(strategy: SupervisedTemplate) -> int:

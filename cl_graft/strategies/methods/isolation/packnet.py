@@ -19,6 +19,7 @@ from avalanche.training.supervised import Naive
 from avalanche.training.templates import SupervisedTemplate
 from torch import Tensor, nn
 
+from cl_graft.errors import InputError
 from cl_graft.models import graftable_parameters
 from cl_graft.strategies import StrategyInputs, count_stored, register_strategy, setting
 from cl_graft.strategies.heads import unwrap_model
@@ -66,11 +67,10 @@ class PackedWeights(SupervisedPlugin, supports_distributed=False):
         """Open the free weights.
 
         Raises:
-            ValueError: If 255 tasks were learned.
+            InputError: If 255 tasks were learned.
         """
         self._restore(strategy)
-        if len(self._numbers) == _MOST:
-            raise ValueError(f"owners are bytes: PackNet learns {_MOST} tasks at most")
+        _refuse_many(len(self._numbers) + 1)
         model = unwrap_model(strategy.model)
         matrices = _matrices(model)
         if not self.owners:
@@ -149,6 +149,14 @@ class PackedWeights(SupervisedPlugin, supports_distributed=False):
             self._live, self._later = {}, {}
 
 
+def _refuse_many(tasks: int) -> None:
+    if tasks > _MOST:
+        raise InputError(
+            f"packnet numbers the owner of each weight in a byte, so it learns {_MOST} tasks at "
+            f"most, got {tasks}"
+        )
+
+
 def _matrices(model: nn.Module) -> dict[str, nn.Parameter]:
     return {name: p for name, p in graftable_parameters(model).items() if p.dim() == 2}
 
@@ -182,6 +190,10 @@ class PackNet:
             steps={label: schedule.steps for label, schedule in inputs.dense_runs.items()},
         )
         return Naive(**inputs.template_arguments(), plugins=inputs.training_plugins(plugin))
+
+    def check_stream(self, shape: StreamShape) -> None:
+        """Refuse streams of more tasks than a byte can number."""
+        _refuse_many(shape.tasks)
 
     def task_bytes(self, shape: StreamShape) -> float:
         """Return the bytes of the owners, shared by all tasks."""

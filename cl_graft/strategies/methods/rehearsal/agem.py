@@ -34,9 +34,15 @@ class AGEM:
 
     def build(self, inputs: StrategyInputs) -> SupervisedTemplate:
         """Return Naive with `AGEMOnHeads`."""
-        tasks = len(inputs.stream.tasks) - 1
-        check_batch("agem", "sample_size", rows=self.sample_size, tasks=tasks)
+        self._refuse_small(len(inputs.stream.tasks))
         return inputs.naive(AGEMOnHeads(self.patterns_per_experience, self.sample_size))
+
+    def check_stream(self, shape: StreamShape) -> None:
+        """Refuse batches of kept rows that cannot have one of each earlier task."""
+        self._refuse_small(shape.tasks)
+
+    def _refuse_small(self, tasks: int) -> None:
+        check_batch("agem", "sample_size", rows=self.sample_size, tasks=tasks - 1)
 
     def task_bytes(self, shape: StreamShape) -> float:
         """Return the bytes of the rows kept of a task."""

@@ -6,6 +6,7 @@ from avalanche.training.plugins import GDumbPlugin
 from avalanche.training.templates import SupervisedTemplate
 
 from cl_graft.strategies import StrategyInputs, count_stored, register_strategy, setting
+from cl_graft.strategies.method import StreamShape
 from cl_graft.strategies.methods.rehearsal.row_buffers import check_batch
 
 __all__ = ["GDumb"]
@@ -25,6 +26,10 @@ class GDumb:
     mem_size: int = setting(200, "Rows kept, of all tasks together.", least=1)
 
     storage_bytes = count_stored(GDumbPlugin, "storage_policy.buffer", "init_model")
+
+    def check_stream(self, shape: StreamShape) -> None:
+        """Refuse batches with fewer rows than there are tasks."""
+        check_batch("gdumb", "batch_size", rows=shape.batch_size, tasks=shape.tasks)
 
     def build(self, inputs: StrategyInputs) -> SupervisedTemplate:
         """Return Naive with Avalanche's `GDumbPlugin`."""
