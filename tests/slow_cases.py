@@ -1,0 +1,20 @@
+"""Cases of a parametrized test that only the slow suite runs."""
+
+import pytest
+
+__all__ = ["slow"]
+
+
+def slow(*cases):
+    """Mark cases as slow: `parametrize("family", ["bert", *slow("gpt2", "t5")])`.
+
+    A case is the value of one parameter, a tuple of those of several ones, or a `pytest.param`.
+    """
+    return [_marked(case) for case in cases]
+
+
+def _marked(case):
+    if hasattr(case, "marks"):
+        return pytest.param(*case.values, marks=[*case.marks, pytest.mark.slow], id=case.id)
+    values = case if isinstance(case, tuple) else (case,)
+    return pytest.param(*values, marks=pytest.mark.slow)
