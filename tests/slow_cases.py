@@ -2,7 +2,7 @@
 
 import pytest
 
-__all__ = ["slow"]
+__all__ = ["slow", "slow_but"]
 
 
 def slow(*cases):
@@ -11,6 +11,11 @@ def slow(*cases):
     A case is the value of one parameter, a tuple of those of several ones, or a `pytest.param`.
     """
     return [_marked(case) for case in cases]
+
+
+def slow_but(fast, cases):
+    """Mark all cases as slow but the fast ones: `parametrize("name", slow_but(FEW, ALL))`."""
+    return [case if case in fast else _marked(case) for case in cases]
 
 
 def _marked(case):

@@ -19,6 +19,9 @@ from cl_graft.runtime.seeding import generator
 
 PLANTED = 12
 
+FEW = ("movement", "path_integral", "learned_mask", "base_gradient", "fish", "bias_only")
+"""Localizers that look at different things, for what the fast suite shows of all of them."""
+
 
 def planted_inputs(
     *, seed: int = 0, dtype: torch.dtype = torch.float32

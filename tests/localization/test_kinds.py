@@ -6,7 +6,9 @@ import pytest
 import torch
 from answer_data import answer_folder
 from kind_data import KINDS_OF_TASKS, write_kinds
+from localization.planted import FEW
 from papers.bench import Bench
+from slow_cases import slow_but
 from torch.nn import functional as F
 
 from cl_graft.experiments.config import load_config
@@ -46,7 +48,7 @@ def learned(request, data, tiny_bert, tiny_gpt2, tmp_path_factory):
     return request.param, bench, bench.dense(0, path=True)
 
 
-@pytest.mark.parametrize("localizer", LOCALIZERS)
+@pytest.mark.parametrize("localizer", slow_but(FEW, LOCALIZERS))
 def test_every_localizer_finds_a_region(localizer, learned):
     _, bench, run = learned
     task = bench.task(0)

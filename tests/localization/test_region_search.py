@@ -4,6 +4,8 @@ from dataclasses import replace
 
 import pytest
 import torch
+from localization.planted import FEW
+from slow_cases import slow_but
 from small_tasks import MemoryCache, make_task, nothing, settings
 
 from cl_graft.errors import InputError
@@ -109,7 +111,7 @@ def test_a_region_has_no_more_coordinates_than_it_may():
         assert len(find_region(task, chosen, owned=nothing(task), most=3).region) == 3
 
 
-@pytest.mark.parametrize("name", FITTING)
+@pytest.mark.parametrize("name", slow_but(FEW, FITTING))
 def test_only_a_localizer_that_looks_at_tuned_weights_has_a_dense_run(name):
     task = make_task()
     before = snapshot(dict(task.model.named_parameters()))
@@ -129,7 +131,7 @@ def test_only_a_localizer_that_looks_at_tuned_weights_has_a_dense_run(name):
     assert all(torch.equal(value, after[name]) for name, value in before.items())
 
 
-@pytest.mark.parametrize("name", WITHOUT_DENSE_RUN)
+@pytest.mark.parametrize("name", slow_but(FEW, WITHOUT_DENSE_RUN))
 def test_without_a_dense_run_the_head_is_the_one_fitted_to_the_base(name):
     task = make_task()
     head = find_region(task, settings(localizer=name), owned=nothing(task)).dense.head
@@ -175,7 +177,8 @@ def test_what_needs_tuned_weights_is_refused_without_a_dense_run(name, asked):
         settings(localizer=name, **asked)
 
 
-def test_passes_are_the_rows_that_went_through_the_model():
+@pytest.mark.parametrize("name", slow_but(FEW, FITTING))
+def test_passes_are_the_rows_that_went_through_the_model(name):
     task = make_task()
     rows, answered = [], []
     forward = task.forward
@@ -185,11 +188,8 @@ def test_passes_are_the_rows_that_went_through_the_model():
         return forward(inputs)
 
     task = replace(task, forward=counting)
-    for name in FITTING:
-        rows.clear()
-        answered.clear()
-        found = find_region(task, settings(localizer=name), owned=nothing(task))
-        assert total_passes(found.passes.values()) == Passes(sum(rows), sum(answered)), name
+    found = find_region(task, settings(localizer=name), owned=nothing(task))
+    assert total_passes(found.passes.values()) == Passes(sum(rows), sum(answered))
 
 
 def test_candidates_leave_earlier_tasks_their_coordinates_and_a_task_its_budget():

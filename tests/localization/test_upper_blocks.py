@@ -4,6 +4,8 @@ from dataclasses import replace
 
 import pytest
 import torch
+from localization.planted import FEW
+from slow_cases import slow_but
 from small_tasks import MemoryCache, make_task, nothing, settings
 from torch import nn
 
@@ -46,7 +48,7 @@ def touched(region) -> set[int]:
     return {int(name.split(".")[1]) for name, _, _ in region.by_parameter()}
 
 
-@pytest.mark.parametrize("localizer", FITTING)
+@pytest.mark.parametrize("localizer", slow_but(FEW, FITTING))
 def test_every_localizer_stays_in_the_upper_blocks_and_computes_no_gradient_below(localizer):
     task, below = block_task(), []
     before = snapshot(dict(task.model.named_parameters()))

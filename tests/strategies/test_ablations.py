@@ -3,6 +3,7 @@
 import pytest
 import torch
 from configs import config_with
+from slow_cases import slow
 
 from cl_graft.banks.verify import verify
 from cl_graft.errors import InputError
@@ -34,7 +35,7 @@ def test_ablations_are_named_together_and_no_part_of_all():
     assert len(both) == len(set(both)) == len(every)
 
 
-@pytest.mark.parametrize("localizer", ["movement", "random"])
+@pytest.mark.parametrize("localizer", ["random", *slow("movement")])
 def test_an_ablation_is_grafting_with_its_localizer(small_runs, localizer):
     own = small_runs(f"grafting_{localizer}")
     same = small_runs("grafting", localizer=localizer)

@@ -1,6 +1,7 @@
 """Baselines by their own definitions, where the outcome is known to the bit."""
 
 import pytest
+from slow_cases import slow
 
 
 def end(result):
@@ -12,12 +13,14 @@ def end(result):
     ("name", "own"),
     [
         ("ewc", {"ewc_lambda": 0}),
-        ("ewc_online", {"ewc_lambda": 0}),
-        ("si", {"si_lambda": 0}),
-        ("mas", {"lambda_reg": 0}),
-        ("rwalk", {"ewc_lambda": 0}),
         ("lwf", {"alpha": 0}),
-        ("lfl", {"lambda_e": 0}),
+        *slow(
+            ("ewc_online", {"ewc_lambda": 0}),
+            ("si", {"si_lambda": 0}),
+            ("mas", {"lambda_reg": 0}),
+            ("rwalk", {"ewc_lambda": 0}),
+            ("lfl", {"lambda_e": 0}),
+        ),
     ],
 )
 def test_without_weight_a_penalty_leaves_the_bits_of_naive(small_runs, name, own):

@@ -5,7 +5,8 @@ from dataclasses import replace
 
 import pytest
 import torch
-from small_runs import Runs
+from slow_cases import slow_but
+from small_runs import FEW, Runs
 
 from cl_graft.banks.verify import verify
 from cl_graft.errors import InputError
@@ -31,7 +32,7 @@ WHATEVER_THE_ORDER = [name for name in FORGET_NOTHING if name not in ON_THE_PATH
 HIDDEN, INNER, BLOCKS = 32, 64, 2
 
 
-@pytest.mark.parametrize("name", FORGET_NOTHING)
+@pytest.mark.parametrize("name", slow_but(FEW, FORGET_NOTHING))
 def test_isolated_tasks_keep_their_bits_and_backward_transfer_is_exactly_zero(small_runs, name):
     result = small_runs(name)
     assert result.backward_transfer == 0.0
@@ -51,7 +52,7 @@ def test_there_is_forgetting_where_none_of_that_is_done(small_runs):
         assert hashes["end"] != hashes["learned"]
 
 
-@pytest.mark.parametrize("name", WHATEVER_THE_ORDER)
+@pytest.mark.parametrize("name", slow_but(("lora", "piggyback"), WHATEVER_THE_ORDER))
 def test_a_task_is_learned_with_its_dropout_as_if_it_were_alone(
     tiny_bert, tmp_path, small_runs, name
 ):
@@ -84,7 +85,7 @@ EXTRA = {
 }
 
 
-@pytest.mark.parametrize("name", EXTRA)
+@pytest.mark.parametrize("name", slow_but(("bitfit", "lora", "piggyback"), EXTRA))
 def test_a_task_adds_its_head_and_the_bytes_of_its_own_part(small_runs, name):
     heads = small_runs("naive").bytes
     own = small_runs(name).bytes

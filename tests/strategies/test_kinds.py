@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 from configs import config_with
-from small_runs import Runs
+from slow_cases import slow_but
+from small_runs import FEW, Runs
 from tagged_data import tagged_folder
 from transformers import AutoConfig
 
@@ -37,7 +38,7 @@ def runs(still_bert: Path, data: Path, tmp_path_factory: pytest.TempPathFactory)
     return Runs(still_bert, tmp_path_factory.mktemp("runs"), settings)
 
 
-@pytest.mark.parametrize("name", [name for name in NAMES if name not in CLASSES])
+@pytest.mark.parametrize("name", slow_but(FEW, [name for name in NAMES if name not in CLASSES]))
 def test_a_method_learns_tasks_of_tags_beside_each_other(runs: Runs, name: str):
     tasks = ["names", "plans"] if name in ONE_KIND else ["names", "sentiment", "plans"]
     result = runs(name, tasks=tasks)

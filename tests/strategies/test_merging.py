@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from slow_cases import slow, slow_but
 
 from cl_graft.banks.verify import verify
 from cl_graft.errors import InputError
@@ -50,7 +51,7 @@ def test_every_task_is_answered_by_one_encoder_and_the_base_comes_back(kept_stra
     assert not before.same_bits(plugin.merged)
 
 
-@pytest.mark.parametrize("name", MERGED)
+@pytest.mark.parametrize("name", slow_but(("merging_by_ties",), MERGED))
 def test_a_task_adds_its_head_and_its_graft(small_runs, name):
     heads = small_runs("naive").bytes
     bank = load_bank(small_runs.folder("grafting", **STANDALONE) / "bank")
@@ -65,7 +66,7 @@ def test_one_task_is_answered_by_the_graft_of_its_run(kept_strategy):
     assert plugin.merged.same_bits(plugin.bank.entries[0].standalone)
 
 
-@pytest.mark.parametrize("router", ["prototypes", "discriminant"])
+@pytest.mark.parametrize("router", ["prototypes", *slow("discriminant")])
 def test_a_router_may_pick_the_head(small_runs, router):
     routed = small_runs("merging_by_average", own={"task": router})
     told = small_runs("merging_by_average")

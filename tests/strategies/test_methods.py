@@ -2,7 +2,8 @@
 
 import pytest
 from configs import config_with
-from small_runs import Runs
+from slow_cases import slow_but
+from small_runs import FEW, Runs
 
 from cl_graft.errors import InputError
 from cl_graft.experiments.folders import differences
@@ -107,7 +108,7 @@ def twice(tiny_bert, small_runs, tmp_path_factory):
     ]
 
 
-@pytest.mark.parametrize("name", list_available())
+@pytest.mark.parametrize("name", slow_but(FEW, list_available()))
 def test_a_strategy_learns_a_text_stream_with_the_same_bits_each_time(twice, name):
     first, again = (runs(name) for runs in twice)
     assert first.complete

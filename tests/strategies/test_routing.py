@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from slow_cases import slow_but
 
 from cl_graft.banks.verify import verify
 from cl_graft.storage import load_bank
@@ -9,11 +10,16 @@ from cl_graft.strategies.registry import STRATEGIES
 
 ROUTED = [name for name, row in STRATEGIES.items() if row.picks_task]
 BY_FEATURES = ["grafting_by_prototypes", "grafting_by_discriminant"]
+OF_EACH_KIND = pytest.mark.parametrize(
+    "name", slow_but(("grafting_by_prototypes", "grafting_by_entropy"), ROUTED)
+)
+"""Fast: a rule that looks at features, and one that looks at answers."""
+
 HIDDEN = 32
 CLASSES = {"sentiment": 2, "topic": 5}
 
 
-@pytest.mark.parametrize("name", ROUTED)
+@OF_EACH_KIND
 def test_the_bank_is_that_of_grafting_and_passes_verification(small_runs, name):
     own, told = (load_bank(small_runs.folder(n) / "bank") for n in (name, "grafting"))
     for entry, other in zip(own.entries, told.entries, strict=True):
@@ -23,7 +29,7 @@ def test_the_bank_is_that_of_grafting_and_passes_verification(small_runs, name):
     assert report.ok, report
 
 
-@pytest.mark.parametrize("name", ROUTED)
+@OF_EACH_KIND
 def test_with_one_task_there_is_nothing_to_pick(small_runs, name):
     routed, told = (small_runs(n, tasks=["sentiment"]) for n in (name, "grafting"))
     assert routed.R == told.R
@@ -109,7 +115,7 @@ def test_a_router_that_is_always_wrong_gives_0(kept_strategy):
     assert wrong.R(2)[-1] == [0.0, 0.0]
 
 
-@pytest.mark.parametrize("name", ROUTED)
+@OF_EACH_KIND
 def test_the_label_of_a_row_is_not_looked_at(kept_strategy, name):
     strategy = kept_strategy(name)
     strategy.model.eval()
@@ -124,7 +130,7 @@ def test_the_label_of_a_row_is_not_looked_at(kept_strategy, name):
     assert torch.equal(answers[0][1], answers[1][1])
 
 
-@pytest.mark.parametrize("name", ROUTED)
+@OF_EACH_KIND
 def test_a_row_is_answered_by_the_graft_and_head_of_the_task_that_was_picked(kept_strategy, name):
     strategy = kept_strategy(name)
     strategy.model.eval()

@@ -5,7 +5,8 @@ from dataclasses import replace
 import pytest
 import torch
 from configs import config_with
-from small_runs import SMALL, Runs
+from slow_cases import slow_but
+from small_runs import FEW, SMALL, Runs
 
 from cl_graft.errors import InputError
 from cl_graft.experiments.run import run
@@ -115,7 +116,7 @@ def test_what_picks_parts_by_label_is_left_out_or_refused_with_the_reason(scenar
         check_strategy(STRATEGIES["grafting"], own, ())
 
 
-@pytest.mark.parametrize("name", list_available(scenario="class"))
+@pytest.mark.parametrize("name", slow_but((*FEW, "o_lora"), list_available(scenario="class")))
 def test_a_strategy_learns_classes_as_they_come(runs, name):
     result = runs(name, tasks=["topic"], shots=4, batch_size=8, **CLASS)
     assert result.complete
@@ -127,7 +128,7 @@ def test_every_way_of_its_own_is_one_of_domains():
     assert set(OWN_WAYS) <= set(list_available(scenario="domain"))
 
 
-@pytest.mark.parametrize("name", OWN_WAYS)
+@pytest.mark.parametrize("name", slow_but(("joint", "lwf", "agem"), OWN_WAYS))
 def test_a_strategy_learns_domains_as_they_come(domain_runs, name):
     result = domain_runs(name)
     assert result.complete

@@ -7,6 +7,7 @@ import pytest
 import torch
 from avalanche.evaluation.metrics import accuracy_metrics, loss_metrics
 from avalanche.models import SimpleMLP
+from slow_cases import slow
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from tiny_streams import learner, vector_stream
 
@@ -19,7 +20,7 @@ def read(folder):
     return EventAccumulator(str(folder), size_guidance={"scalars": 0, "images": 0}).Reload()
 
 
-@pytest.mark.parametrize("mode", ["epoch", "iteration"])
+@pytest.mark.parametrize("mode", ["epoch", *slow("iteration")])
 def test_a_stream_evaluated_at_every_turn_has_one_point_a_step(tmp_path, mode):
     logger = OncePerStepTensorboardLogger(tmp_path)
     torch.manual_seed(0)

@@ -1,5 +1,6 @@
 """Methods that train by steps keep the best of as many evaluations on dev as a dense run."""
 
+import itertools
 from typing import ClassVar
 
 import pytest
@@ -8,6 +9,8 @@ from avalanche.core import SupervisedPlugin
 from avalanche.logging import BaseLogger
 from avalanche.models import SimpleMLP
 from avalanche.training.supervised import Naive
+from slow_cases import slow, slow_but
+from small_runs import FEW
 from tiny_streams import learner, quiet_evaluator, sgd, vector_stream
 
 from cl_graft.grafts.graft import load_, snapshot
@@ -65,7 +68,7 @@ def watched(strategy):
     return steps, end
 
 
-@pytest.mark.parametrize("name", STEPPING)
+@pytest.mark.parametrize("name", slow_but(FEW, STEPPING))
 def test_a_task_ends_with_the_values_of_the_step_that_did_best_on_dev(kept_strategy, name):
     found = []
     strategy = kept_strategy(name, before=lambda s: found.extend(watched(s)), run_settings=SETTINGS)
@@ -244,8 +247,15 @@ FORMS = {
 }
 
 
-@pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize("name", ["naive", "joint", "der", "lwf"])
+@pytest.mark.parametrize(
+    ("name", "form"),
+    [
+        ("naive", "class"),
+        ("lwf", "domain"),
+        *slow(("naive", "domain"), ("lwf", "class")),
+        *slow(*itertools.product(("joint", "der"), FORMS)),
+    ],
+)
 def test_streams_without_task_labels_choose_on_dev_rows_of_their_experiences(
     kept_strategy, name, form
 ):
