@@ -6,6 +6,7 @@ import json
 
 import pytest
 from configs import changed, config_with
+from slow_cases import slow
 from tiny_runs import QUICK, tiny_run
 
 from cl_graft.errors import InputError
@@ -22,10 +23,14 @@ def plan_config(model, **settings):
 
 
 @pytest.fixture
-def few_phases(monkeypatch):
-    """Plan two phases only, where a test looks at none."""
-    some = {name: PHASES[name] for name in ("region training", "evaluation")}
-    monkeypatch.setattr("cl_graft.experiments.memory_estimate.plan.PHASES", some)
+def plan_only(monkeypatch):
+    """Plan these phases only, where a test looks at no others."""
+
+    def choose(*names):
+        some = {name: PHASES[name] for name in names}
+        monkeypatch.setattr("cl_graft.experiments.memory_estimate.plan.PHASES", some)
+
+    return choose
 
 
 @pytest.fixture(scope="module")
@@ -45,8 +50,9 @@ def test_bytes_a_task_are_those_of_a_written_entry(learned):
 
 @pytest.mark.parametrize("density", [0.001, 0.01])
 def test_bytes_of_small_regions_are_those_of_a_written_entry_too(
-    density, tiny_bert, tmp_path, few_phases
+    density, tiny_bert, tmp_path, plan_only
 ):
+    plan_only()
     run = tiny_run(tmp_path, tiny_bert, ["topic"], density=density)
     config = plan_config(tiny_bert, max_length=QUICK["max_length"], density=density)
     entry = next((run / "bank" / "entries").iterdir())
@@ -62,17 +68,25 @@ def test_coordinates_and_region_are_those_of_the_bank(learned):
     assert plan.tasks == bank.layout.total // plan.region == 3
 
 
-def test_every_phase_fits_a_terabyte_and_none_fits_64_kibibytes(learned, tiny_bert):
+def test_every_phase_fits_a_terabyte(learned):
     roomy = learned[1]
+    assert [phase.name for phase in roomy.phases] == list(PHASES)
     assert all(phase.fits and not phase.advice for phase in roomy.phases)
-    tight = make_plan(plan_config(tiny_bert), memory=2**16)
-    assert not any(phase.fits for phase in tight.phases)
-    assert all("the model alone" in phase.advice for phase in tight.phases)
     for phase in roomy.phases:
         assert phase.peak == roomy.model_bytes + phase.kept + phase.step
 
 
-def test_half_precision_weights_and_values_take_half(tiny_llama, few_phases):
+@pytest.mark.parametrize("phases", [["region training", "evaluation"], *slow(list(PHASES))])
+def test_no_phase_fits_64_kibibytes(tiny_bert, plan_only, phases):
+    plan_only(*phases)
+    tight = make_plan(plan_config(tiny_bert), memory=2**16)
+    assert [phase.name for phase in tight.phases] == phases
+    assert not any(phase.fits for phase in tight.phases)
+    assert all("the model alone" in phase.advice for phase in tight.phases)
+
+
+def test_half_precision_weights_and_values_take_half(tiny_llama, plan_only):
+    plan_only()
     whole = plan_config(tiny_llama, family="causal_lm")
     plans = [make_plan(changed(whole, dtype=dtype)) for dtype in ("float32", "bfloat16")]
     assert plans[0].entry.values == 2 * plans[1].entry.values
@@ -136,7 +150,9 @@ def test_sizes_are_written_with_their_units():
     assert shown == ["0 B", "999 B", "1.50 KiB", "24.0 GiB", "700 MiB", "909 TiB"]
 
 
-def test_stored_states_are_counted_up_to_their_bound(tiny_bert, few_phases):
+def test_stored_states_are_counted_up_to_their_bound(tiny_bert, plan_only):
+    plan_only("region training", "evaluation")
+
     def kept(**settings):
         config = plan_config(tiny_bert, max_length=24, shots=10, max_dev=4, **settings)
         plan = make_plan(config, classes=3)
@@ -160,7 +176,8 @@ def text_config(model, **task):
     return config_from({"stream": stream, "model": {"name": str(model), "family": "causal_lm"}})
 
 
-def test_answers_of_a_config_are_planned_as_long_as_a_run_makes_them(tiny_gpt2, few_phases):
+def test_answers_of_a_config_are_planned_as_long_as_a_run_makes_them(tiny_gpt2, plan_only):
+    plan_only("evaluation")
     named = text_config(tiny_gpt2, decoding={"longest_answer": 5})
     assert make_plan(named).answer_tokens == 5
     assert make_plan(text_config(tiny_gpt2)).answer_tokens == 20
