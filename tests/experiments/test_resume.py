@@ -9,6 +9,7 @@ import signal
 import pytest
 from configs import changed, config_with, settings
 from interrupted import KILLED_WRITER, Trip, outcome_of
+from slow_cases import slow
 from tiny_runs import cl_graft, cl_graft_started, file_hashes
 from warm_processes import run_warm
 
@@ -110,19 +111,18 @@ PLACES = [
     ("grafting", "train", 4, "sentiment"),
     ("grafting", "evaluate", 2, "topic"),
     ("naive", "train", 4, "sentiment"),
-    ("independent", "dense", 5, "topic"),
-    ("cumulative", "train", 12, "topic"),
-    ("joint", "train", 12, "sentiment"),
     ("lora", "train", 5, "topic"),
-    ("grafting_by_discriminant", "train", 4, "topic"),
-    ("merging_by_dare", "localize", 4, "topic"),
-    ("no looks", "train", 6, "topic"),
-    ("no dense run", "train", 3, "sentiment"),
     ("grid", "choose", 2, "sentiment"),
     ("earlier tasks", "earlier", 1, "paraphrase"),
 ]
 MORE_PLACES = [
-    # Scaled losses, language models and each phase are interrupted in the quick tests, too.
+    ("independent", "dense", 5, "topic"),
+    ("cumulative", "train", 12, "topic"),
+    ("joint", "train", 12, "sentiment"),
+    ("grafting_by_discriminant", "train", 4, "topic"),
+    ("merging_by_dare", "localize", 4, "topic"),
+    ("no looks", "train", 6, "topic"),
+    ("no dense run", "train", 3, "sentiment"),
     ("grafting", "dense", 1, "sentiment"),
     ("grafting", "train", 8, "topic"),
     ("naive", "train", 8, "topic"),
@@ -153,7 +153,7 @@ def test_a_run_that_goes_on_gives_back_its_banks_lock_of_a_killed_writer(tmp_pat
 
 @pytest.mark.parametrize(
     ("choice", "phase", "number", "task"),
-    [*PLACES, *(pytest.param(*place, marks=pytest.mark.slow) for place in MORE_PLACES)],
+    [*PLACES, *slow(*MORE_PLACES)],
 )
 def test_a_run_interrupted_in_any_phase_ends_on_the_same_bits(
     tmp_path, undisturbed, choice, phase, number, task
@@ -171,8 +171,18 @@ def test_a_run_interrupted_in_any_phase_ends_on_the_same_bits(
         assert (phase, number - 1) not in same
 
 
-@pytest.mark.parametrize("strategy", ["grafting", "naive", "independent"])
-@pytest.mark.parametrize("settings", [{"checkpoint_steps": 3}, {"checkpoint_seconds": None}])
+SOMETIMES, NEVER = {"checkpoint_steps": 3}, {"checkpoint_seconds": None}
+
+
+@pytest.mark.parametrize(
+    ("settings", "strategy"),
+    [
+        (SOMETIMES, "grafting"),
+        (NEVER, "naive"),
+        *slow((SOMETIMES, "naive"), (SOMETIMES, "independent")),
+        *slow((NEVER, "grafting"), (NEVER, "independent")),
+    ],
+)
 def test_steps_since_the_last_checkpoint_are_done_again(tmp_path, undisturbed, strategy, settings):
     expected, config, _ = undisturbed(strategy)
     config = changed(config, settings)
@@ -212,7 +222,7 @@ def test_a_loop_knows_where_it_began_though_nothing_was_kept_between_the_tasks(
     assert outcome_of(folder) == expected
 
 
-@pytest.mark.parametrize("kind", ["loop", "run", "dense"])
+@pytest.mark.parametrize("kind", ["loop", *slow("run", "dense")])
 def test_a_damaged_checkpoint_gives_way_to_the_one_before(tmp_path, undisturbed, caplog, kind):
     expected, config, strategy = undisturbed("grafting")
     config = changed(config, {"checkpoint_steps": 1})
@@ -278,7 +288,7 @@ def test_what_is_left_of_writes_that_were_killed_is_swept_away(tmp_path, undistu
     assert outcome_of(folder) == expected
 
 
-@pytest.mark.parametrize("name", ["checkpoints", "tensorboard", "curves of all runs"])
+@pytest.mark.parametrize("name", ["checkpoints", *slow("tensorboard", "curves of all runs")])
 def test_a_link_in_the_place_of_a_folder_is_told_and_what_it_leads_to_stays(
     tmp_path, undisturbed, name
 ):
@@ -449,7 +459,7 @@ def test_a_comparison_goes_on_in_the_middle_of_a_cell(tmp_path, base):
         find_run(tmp_path / "killed")
 
 
-@pytest.mark.parametrize("kind", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("kind", [signal.SIGINT, *slow(signal.SIGTERM)])
 def test_a_signal_saves_the_step_and_says_how_to_go_on(tmp_path, undisturbed, kind):
     expected, config, strategy = undisturbed("grafting")
     folder = run_folder(tmp_path, strategy, 0)
