@@ -8,17 +8,32 @@ import pytest
 from benchmark_scripts import run_script
 from null_hypotheses import CHECKS, measure
 from scipy import stats
+from slow_cases import slow
 
 TRIALS = 300
 SURE = 1e-4
 """Chance that a test here fails with another seed though the function is right."""
 
 
+LONG = (
+    "laboratory.sam.ranks, 50 ranks of 10 methods on 5 tasks",
+    "rank_strategies, any pair of 22 strategies, 5 tasks, 3 seeds",
+    "rank_strategies, any pair of 9 strategies, 5 tasks, 3 seeds",
+    "rank_strategies, any pair of 5 strategies, 10 tasks, 3 seeds, 2 orders of each",
+    "rank_strategies, a method suits all 5 tasks of a stream alike, 22 strategies, 3 seeds",
+    "compare_with, any of 21 strategies, 3 seeds",
+    "critical_difference, 22 strategies, 5 tasks × 3 seeds counted as 15 tasks",
+)
+"""Checks that take seconds, beside quicker ones of the same statistics."""
+
+
 def checks(kind: str) -> list[object]:
+    """Return the checks of a kind; the long ones run in the slow suite."""
+    named = {f"{check.function}, {check.null}": check for check in CHECKS if check.kind == kind}
+    cases = {name: pytest.param(check, id=name) for name, check in named.items()}
     return [
-        pytest.param(check, id=f"{check.function}, {check.null}")
-        for check in CHECKS
-        if check.kind == kind
+        *(case for name, case in cases.items() if name not in LONG),
+        *slow(*(case for name, case in cases.items() if name in LONG)),
     ]
 
 

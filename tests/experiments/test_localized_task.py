@@ -5,6 +5,7 @@ import json
 import pytest
 from kind_data import KINDS_OF_TASKS, write_kinds
 from papers.bench import Bench
+from slow_cases import slow
 from typer.testing import CliRunner
 
 from cl_graft.cli import app
@@ -25,6 +26,7 @@ SETS = (
 )
 
 
+FAST = ("movement", "path_integral", "bias_only", "base_gradient_rows", "straight_through")
 OF_EACH_KIND = {
     (
         row.needs_gradients,
@@ -83,7 +85,9 @@ def several(tmp_path_factory):
 
 
 @pytest.mark.usefixtures("blank_pictures")
-@pytest.mark.parametrize("localizer", OF_EACH_KIND)
+@pytest.mark.parametrize(
+    "localizer", [*FAST, *slow(*(name for name in OF_EACH_KIND if name not in FAST))]
+)
 def test_a_localizer_of_each_kind_localizes_a_task(localizer, tiny_bert, several):
     sets = [
         f"model.name={tiny_bert}",
@@ -132,7 +136,7 @@ def kinds(tmp_path_factory):
 
 
 @pytest.mark.usefixtures("blank_pictures")
-@pytest.mark.parametrize("kind", ["regression", "tagging", "extractive_qa"])
+@pytest.mark.parametrize("kind", ["regression", "tagging", *slow("extractive_qa")])
 def test_tasks_of_other_kinds_are_localized_and_compared_by_what_they_have(
     kind, kinds, tiny_bert, tmp_path
 ):

@@ -5,6 +5,7 @@ import json
 
 import pytest
 from configs import changed, config_with
+from slow_cases import slow
 
 from cl_graft.errors import InputError
 from cl_graft.experiments.bank_metadata import load_base_model
@@ -24,6 +25,8 @@ GRAFTS = ["grafting", "lt_sft", "grafting_by_prototypes", "grafting_by_discrimin
 SIZED = [*GRAFTS, "merging_by_average", "lora", "o_lora", "adapters", "prompt_tuning"]
 ROWS = ["replay", "er_ace", "mir", "der", "agem", "cope"]
 FIXED = ["bitfit", "piggyback", "supsup", "wsn", "packnet"]
+FAST = ["grafting", "lora", "replay", "packnet"]
+"""Of each of the lists above, one of each way to reckon."""
 
 
 @pytest.fixture(scope="module")
@@ -92,7 +95,9 @@ def test_where_nothing_fits_that_is_an_error(fits):
         fits(10, strategies=["grafting", "naive"])
 
 
-@pytest.mark.parametrize("name", [*SIZED, *ROWS, *FIXED])
+@pytest.mark.parametrize(
+    "name", [*FAST, *slow(*(name for name in [*SIZED, *ROWS, *FIXED] if name not in FAST))]
+)
 def test_what_is_stored_is_what_was_reckoned(fits_once, config, tmp_path, name):
     budget = 60_000 if name in FIXED else BUDGET
     if name in ROWS:
