@@ -7,18 +7,20 @@ from dataclasses import replace
 import pytest
 import torch
 from papers import EXPERIMENTS
+from slow_cases import slow
 from smoke_benches import smoke_bench
 
 from cl_graft.grafts.graft import snapshot
 from cl_graft.localization import localize
 
 
-def test_experiments_leave_the_model_at_its_base(tiny_bert, tmp_path):
+@pytest.mark.parametrize("names", ["fig8 fig15 sam_table1", *slow("fig12 table1 fig7 sam_table2")])
+def test_experiments_leave_the_model_at_its_base(names, tiny_bert, tmp_path):
     bench = smoke_bench("fig8", tiny_bert, tmp_path, data_seed=3)
     for label in range(3):
         bench.task(label)
     before = snapshot(dict(bench.model.named_parameters()))
-    for name in ("fig8", "fig12", "fig15", "table1", "fig7", "sam_table1", "sam_table2"):
+    for name in names.split():
         list(EXPERIMENTS[name].run(bench))
         after = dict(bench.model.named_parameters())
         assert all(torch.equal(value, after[n]) for n, value in before.items()), name

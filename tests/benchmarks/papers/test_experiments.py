@@ -11,6 +11,7 @@ from papers import EXPERIMENTS, SCALES, experiment_config, run_experiment
 from papers.claims import CLAIMS, judge
 from papers.sam import INSERTED
 from papers.stored import read_stored
+from slow_cases import slow
 from smoke_benches import smoke_bench
 
 from cl_graft.errors import InputError
@@ -22,6 +23,12 @@ NOT_AT_SMOKE_SCALE = (
     *("over several seeds", "pair", "gains 5 points", "gains 2 points", "below 0.2"),
     *("few thousand rows", "region of mrpc", "region of qqp"),
 )
+FAST = (
+    *("table1", "table3", "table9", "fig6", "fig7c", "fig8", "fig9", "fig15", "theorem_d2"),
+    *("majority_gain", "gradient_share", "head_refit", "generation", "memorized"),
+    *("sam_table1", "sam_table4", "sam_fig3"),
+)
+"""Some of each module; tests below and those of a module run table6, sam_table2 and sam_table5."""
 
 
 @pytest.fixture(scope="module")
@@ -30,7 +37,9 @@ def folder(tmp_path_factory):
     return tmp_path_factory.mktemp("papers")
 
 
-@pytest.mark.parametrize("name", EXPERIMENTS)
+@pytest.mark.parametrize(
+    "name", [*FAST, *slow(*(name for name in EXPERIMENTS if name not in FAST))]
+)
 def test_an_experiment_runs_at_smoke_scale_and_leaves_json_table_and_picture(
     name, folder, tiny_bert, tiny_gpt2, monkeypatch
 ):
@@ -59,7 +68,7 @@ def test_an_experiment_runs_at_smoke_scale_and_leaves_json_table_and_picture(
             assert decided or any(part in verdict.ours for part in NOT_AT_SMOKE_SCALE), verdict
 
 
-@pytest.mark.parametrize("name", ["table1", "table7", "fig8"])
+@pytest.mark.parametrize("name", ["table1", *slow("table7", "fig8")])
 def test_an_experiment_asks_by_prompts(name, tiny_bert, tmp_path):
     sets = [
         f"model.name={tiny_bert}",
@@ -71,15 +80,7 @@ def test_an_experiment_asks_by_prompts(name, tiny_bert, tmp_path):
     assert "with prompts" in read_stored(outcome.folder / "results.json").setting
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "table1",
-        pytest.param("table7", marks=pytest.mark.slow),
-        pytest.param("region_rates", marks=pytest.mark.slow),
-        "sam_fig3",
-    ],
-)
+@pytest.mark.parametrize("name", ["sam_fig3", *slow("table1", "table7", "region_rates")])
 def test_an_experiment_runs_by_the_papers_settings_at_small_sizes(name, tiny_roberta, tmp_path):
     sets = [
         *(
@@ -105,7 +106,9 @@ def test_an_experiment_runs_by_the_papers_settings_at_small_sizes(name, tiny_rob
     )
 
 
-@pytest.mark.parametrize(("name", "base"), [("fig8", 0.0), ("fig11", 0.001), ("fig12", 0.01)])
+@pytest.mark.parametrize(
+    ("name", "base"), [("fig11", 0.001), *slow(("fig8", 0.0), ("fig12", 0.01))]
+)
 def test_regions_of_several_tasks_follow_the_published_mask(
     name, base, tiny_bert, tmp_path, monkeypatch
 ):

@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 import torch
 from papers.multitask import _joint, _learn_all, _purified, _scores, grow_region
+from slow_cases import slow
 from smoke_benches import smoke_bench
 
 from cl_graft.grafts.graft import gather, grafted, snapshot
@@ -14,7 +15,7 @@ from cl_graft.localization.learned_mask import learned_mask
 from cl_graft.metrics import task_loss
 
 
-@pytest.mark.parametrize(("optimizer", "lr"), [("sgd", 0.05), ("adamw", 0.003)])
+@pytest.mark.parametrize(("optimizer", "lr"), [("sgd", 0.05), *slow(("adamw", 0.003))])
 def test_purifying_a_union_lowers_its_tasks_losses_and_moves_nothing_else(
     optimizer, lr, tiny_bert, tmp_path
 ):
