@@ -30,8 +30,8 @@ def retrain_region(
 ) -> tuple[Graft, dict[str, Tensor]]:
     """Train a region of a task alone from the base, and a head from its first values.
 
-    SGD without weight decay does it at the config's rate for regions or, where it has a grid, at
-    the rate that dev chooses.
+    The config's optimiser of regions does it without weight decay at its rate for regions or, where
+    it has a grid, at the rate that dev chooses.
 
     Args:
         bench: Where the task is.
@@ -41,10 +41,11 @@ def retrain_region(
         **changes: Fields of the schedule.
     """
     if bench.config.training.grid and "lr" not in changes:
-        rates = [{**changes, "lr": r} for r in sorted({*REGION_RATES, bench.config.grafting.lr})]
+        grafting = bench.config.grafting
+        grid = sorted({*REGION_RATES[grafting.optimizer], grafting.rate})
+        rates = [{**changes, "lr": rate} for rate in grid]
         return _best_on_dev(bench, label, region, rates, anew=anew)
-    settings = bench.config.grafting.schedule(bench.schedule(label))
-    settings = replace(settings, **{"optimizer": "sgd", **changes})
+    settings = replace(bench.config.grafting.schedule(bench.schedule(label)), **changes)
     decay = None if settings.optimizer == "adamw" else bench.config.grafting.lr_decay
     head_lr = bench.config.grafting.head_lr
     task = bench.task(label)

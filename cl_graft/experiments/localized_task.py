@@ -56,9 +56,9 @@ __all__ = [
 DENSITIES = (1e-5, 3e-5, 1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 3e-2, 1e-1)
 """Densities at which grafts are scored, whatever the density of the region."""
 
-REGION_RATES = (0.01, 0.1, 1.0)
-"""Learning rates of regions beside the config's, of which dev chooses one where the config has a
-grid; the grafting paper tells no rate."""
+REGION_RATES = {"sgd": (0.01, 0.1, 1.0), "adamw": (0.0003, 0.001, 0.01)}
+"""Learning rates of regions by optimiser, beside the config's, of which dev chooses one where the
+config has a grid; the grafting paper tells no rate."""
 
 _STREAM_SETTINGS = (
     *("stream.scenario", "stream.classes_per_experience", "comparison.strategies"),
@@ -285,8 +285,8 @@ class _SingleTask:
     def retrain(self, region: Region) -> tuple[Graft, dict[str, Tensor]]:
         """Train the region again from the base, at the rate that dev chooses."""
         config = self.config
-        rates = {config.grafting.lr, *(REGION_RATES if config.training.grid else ())}
-        plan = replace(config.grafting.schedule(self.schedule), optimizer="sgd")
+        plan = config.grafting.schedule(self.schedule)
+        rates = {plan.lr, *(REGION_RATES[plan.optimizer] if config.training.grid else ())}
 
         def trained(lr: float) -> tuple[Graft, dict[str, Tensor]]:
             return train_region(

@@ -18,7 +18,7 @@ from cl_graft.runtime.registry import Registry
 from cl_graft.strategies.loop.budgets import TaskSchedules
 from cl_graft.strategies.method import Family, Kinds, Method, Rows, Stored, Trained, Value, setting
 from cl_graft.strategies.strategy_inputs import StrategyInputs
-from cl_graft.training.settings import FineTuning
+from cl_graft.training.settings import REGION_LR, FineTuning
 
 __all__ = [
     "STRATEGIES",
@@ -176,9 +176,10 @@ def make_loop_schedules(
     """
     dense = inputs.dense_runs
     if method.trains == "region":
+        given = inputs.region_lr
+        lr = REGION_LR[inputs.region_optimizer] if given is None else given
         return {
-            label: replace(schedule, lr=inputs.region_lr, weight_decay=0.0)
-            for label, schedule in dense.items()
+            label: replace(schedule, lr=lr, weight_decay=0.0) for label, schedule in dense.items()
         }
     steps = [schedule.steps for schedule in dense.values()]
     counts = {

@@ -33,7 +33,7 @@ from cl_graft.strategies.stream_scores import StreamScores
 from cl_graft.strategies.task_training import TaskMetadata
 from cl_graft.training.dense_run import DenseRun
 from cl_graft.training.precision import loss_scale
-from cl_graft.training.settings import REGION_LR, FineTuning
+from cl_graft.training.settings import FineTuning, Optimizer
 
 __all__ = ["StrategyInputs"]
 
@@ -52,7 +52,8 @@ class StrategyInputs:
         fine_tuning: Settings of dense training.
         grafting: Settings of grafting; None means the defaults, with the dense runs of
             `fine_tuning`.
-        region_lr: Learning rate of a region, > 0.
+        region_optimizer: Optimiser of a region and the head beside it.
+        region_lr: Learning rate of a region, > 0; None takes the optimiser's in `REGION_LR`.
         head_lr: Learning rate of a head beside a region, > 0; None means that of the region.
         region_decay: Whether the region's learning rate falls linearly to 0.
         clip: Largest norm of a gradient, > 0.
@@ -79,7 +80,8 @@ class StrategyInputs:
     stream: TextStream
     fine_tuning: FineTuning | Mapping[int, FineTuning] = field(default_factory=FineTuning)
     grafting: GraftingSettings | Mapping[int, GraftingSettings] | None = None
-    region_lr: float = REGION_LR
+    region_optimizer: Optimizer = "sgd"
+    region_lr: float | None = None
     head_lr: float | None = None
     region_decay: bool = True
     clip: float = 1.0
@@ -155,7 +157,11 @@ class StrategyInputs:
         return self.identity or identify_model(self.model.task_model)
 
     def template_arguments(
-        self, *, weight_decay: float = 0.0, optimizer: str = "sgd", head_group: bool = False
+        self,
+        *,
+        weight_decay: float = 0.0,
+        optimizer: str = "sgd",
+        head_group: bool = False,
     ) -> dict[str, Any]:
         """Return what every Avalanche strategy is constructed with: optimiser, evaluation, device.
 

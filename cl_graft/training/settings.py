@@ -7,19 +7,24 @@ norm clipped to 1, the best checkpoint on dev kept and ties given to the later o
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Literal
 
 from pydantic import Field
 
 from cl_graft.runtime.settings import settings_class
 
-__all__ = ["DENSE_LR", "REGION_LR", "FineTuning"]
+__all__ = ["DENSE_LR", "REGION_LR", "FineTuning", "Optimizer"]
+
+Optimizer = Literal["sgd", "adamw"]
+"""Name of an optimiser."""
 
 DENSE_LR = 0.05
 """Learning rate of dense training under SGD: where nothing else is said."""
 
-REGION_LR = 0.3
-"""Learning rate of a region under SGD that falls linearly to 0: where nothing else is said."""
+REGION_LR: Mapping[Optimizer, float] = MappingProxyType({"sgd": 0.3, "adamw": 0.003})
+"""Learning rate of a region by optimiser, falling linearly to 0: where nothing else is said."""
 
 
 @settings_class
@@ -38,7 +43,7 @@ class FineTuning:
         allow_inf_nan=False,
         description="Learning rate of all dense training.",
     )
-    optimizer: Literal["sgd", "adamw"] = Field(
+    optimizer: Optimizer = Field(
         default="sgd",
         description="Optimiser of dense runs; 'adamw' lets the rate fall linearly to 0, as in the "
         "grafting paper's code.",

@@ -35,6 +35,7 @@ CHOICES = {
     "merging_by_dare": {},
     "ewc": {},
     "no looks": {"evaluations": 0, "start": "tuned", "mode": "isolated"},
+    "by AdamW": {"grafting.optimizer": "adamw"},
     "no dense run": {"localizer": "base_gradient", "head_fit_rows": 16},
     "grid": {"tasks": ["sentiment"], "grid": True, "steps": 3},
     "fp16": {"precision": "fp16", "micro_batch": 4, "localizer": "averaged_gain"},
@@ -112,6 +113,7 @@ PLACES = [
     ("grafting", "evaluate", 2, "topic"),
     ("naive", "train", 4, "sentiment"),
     ("lora", "train", 5, "topic"),
+    ("by AdamW", "train", 5, "topic"),
     ("grid", "choose", 2, "sentiment"),
     ("earlier tasks", "earlier", 1, "paraphrase"),
 ]

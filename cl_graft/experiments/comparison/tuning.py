@@ -52,6 +52,8 @@ TUNING_SEED = 0
 """Seed of tuning, whatever the seeds of the comparison: more of them may be added later."""
 
 _TASKS = 2
+_REGION_RATE = "grafting.lr"
+_ADAMW_REGION_RATES = (0.0003, 0.001, 0.003, 0.01)
 _CHOSEN = "chosen.json"
 _FORMAT = "cl-graft-tuning"
 
@@ -78,23 +80,29 @@ class Tuning:
 
 
 def list_candidates(
-    method: Method, given: Mapping[str, Value]
+    method: Method, config: ExperimentConfig
 ) -> tuple[dict[str, tuple[Value, ...]], list[dict[str, Value]]]:
     """Return the part of a strategy's grid that is to be tuned, and all combinations of it.
 
     Args:
         method: The strategy.
-        given: Settings of the strategy in a config, which are not tuned.
+        config: The config, whose settings of the strategy are not tuned, and whose optimiser of
+            regions says how large their rates are.
 
     Examples:
+        >>> from cl_graft.experiments.config import make_config
         >>> from cl_graft.strategies.registry import STRATEGIES
-        >>> grid, candidates = list_candidates(STRATEGIES["ewc"], given={})
+        >>> config = make_config({"stream": {"tasks": ["topic"]}})
+        >>> grid, candidates = list_candidates(STRATEGIES["ewc"], config)
         >>> grid
         {'ewc_lambda': (1.0, 10.0, 100.0, 1000.0, 10000.0)}
         >>> candidates[0]
         {'ewc_lambda': 1.0}
     """
+    given = config.comparison.strategy_settings.get(method.name, {})
     grid = {name: values for name, values in method.grid.items() if name not in given}
+    if _REGION_RATE in grid and config.grafting.optimizer == "adamw":
+        grid[_REGION_RATE] = _ADAMW_REGION_RATES
     combined = itertools.product(*grid.values())
     return grid, [dict(zip(grid, values, strict=True)) for values in combined] if grid else []
 
@@ -219,9 +227,7 @@ def tune(
     if found is not None:
         return found
     method, folder = find_strategy(strategy), _folder(out, strategy)
-    grid, candidates = list_candidates(
-        method, config.comparison.strategy_settings.get(strategy, {})
-    )
+    grid, candidates = list_candidates(method, config)
     tasks = use_dev_as_test(load_tasks(config.stream, seed=TUNING_SEED))
     results: list[RunResult | None] = []
     for values in candidates:
@@ -271,8 +277,7 @@ def stored_tuning(config: ExperimentConfig, strategy: str, *, out: Path | str) -
         BankError: If it is altered, or a newer package wrote it.
     """
     out = Path(out)
-    own = config.comparison.strategy_settings.get(strategy, {})
-    if not config.comparison.tune or not list_candidates(find_strategy(strategy), own)[1]:
+    if not config.comparison.tune or not list_candidates(find_strategy(strategy), config)[1]:
         return Tuning()
     path = _folder(out, strategy) / _CHOSEN
     if not path.is_file():
@@ -296,13 +301,12 @@ def stored_tuning(config: ExperimentConfig, strategy: str, *, out: Path | str) -
 
 def runs_to_choose(config: ExperimentConfig) -> int:
     """Return how many runs of two tasks a comparison makes to choose values."""
-    own = config.comparison.strategy_settings
     rows = (
         [find_strategy(name) for name in config.comparison.strategies]
         if config.comparison.tune
         else []
     )
-    return sum(len(list_candidates(method, own.get(method.name, {}))[1]) for method in rows)
+    return sum(len(list_candidates(method, config)[1]) for method in rows)
 
 
 def _folder(out: Path, strategy: str) -> Path:

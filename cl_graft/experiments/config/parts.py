@@ -26,7 +26,7 @@ from cl_graft.kinds.prompts import Family
 from cl_graft.localization.grafting_settings import GraftingSettings
 from cl_graft.runtime.byte_sizes import parse_bytes
 from cl_graft.runtime.settings import fields_of, settings_class
-from cl_graft.training.settings import REGION_LR, FineTuning
+from cl_graft.training.settings import REGION_LR, FineTuning, Optimizer
 
 __all__ = [
     "PARTS",
@@ -112,11 +112,15 @@ class GraftingLoopSettings(GraftingSettings):
     In an Avalanche program of one's own, the optimiser and the loop say what is added here.
     """
 
-    lr: float = Field(
-        default=REGION_LR,
+    optimizer: Optimizer = Field(
+        default="sgd", description="Optimiser of the region and of the head beside it."
+    )
+    lr: float | None = Field(
+        default=None,
         gt=0,
         allow_inf_nan=False,
-        description="Learning rate of the region (SGD).",
+        description=f"Learning rate of the region; null takes {REGION_LR['sgd']} with SGD and "
+        f"{REGION_LR['adamw']} with AdamW.",
     )
     head_lr: float | None = Field(
         default=None,
@@ -152,7 +156,12 @@ class GraftingLoopSettings(GraftingSettings):
 
     def schedule(self, dense: FineTuning) -> FineTuning:
         """Return the schedule of a task's region: steps and batches of its dense run."""
-        return replace(dense, lr=self.lr, weight_decay=0.0)
+        return replace(dense, optimizer=self.optimizer, lr=self.rate, weight_decay=0.0)
+
+    @property
+    def rate(self) -> float:
+        """The learning rate of the region."""
+        return REGION_LR[self.optimizer] if self.lr is None else self.lr
 
 
 @settings_class

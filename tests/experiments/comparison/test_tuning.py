@@ -33,11 +33,11 @@ def config(tiny_config):
 
 def test_a_grid_names_settings_or_fields_and_holds_their_defaults():
     plain = config_with({"tasks": ["sentiment"]})
+    fields = {**dotted(plain.values()), "grafting.lr": plain.grafting.rate}
     for row in STRATEGIES.values():
         own = row.check_settings({})
         for name, values in row.grid.items():
-            default = own[name] if name in own else dotted(plain.values())[name]
-            assert default in values
+            assert (own[name] if name in own else fields[name]) in values
             for value in values:
                 if name in own:
                     assert row.check_settings({name: value})[name] == value
@@ -67,11 +67,21 @@ def test_the_best_is_the_first_of_the_highest():
         best([None])
 
 
-def test_what_the_config_gives_is_not_tuned():
-    grid, candidates = list_candidates(STRATEGIES["der"], {"alpha": 0.2})
+def test_what_the_config_gives_is_not_tuned(tiny_config):
+    given = {"der": {"alpha": 0.2}, "ewc": {"ewc_lambda": 3.0}}
+    config = changed(tiny_config, {"strategy_settings": given})
+    grid, candidates = list_candidates(STRATEGIES["der"], config)
     assert grid == {"beta": (0.5, 1.0)}
     assert candidates == [{"beta": 0.5}, {"beta": 1.0}]
-    assert list_candidates(STRATEGIES["ewc"], {"ewc_lambda": 3.0})[1] == []
+    assert list_candidates(STRATEGIES["ewc"], config)[1] == []
+
+
+@pytest.mark.parametrize("optimizer", ["sgd", "adamw"])
+def test_the_grid_of_regions_has_the_rates_of_their_optimizer(tiny_config, optimizer):
+    config = tiny_config.changed({"grafting.optimizer": optimizer, "grafting.lr": None})
+    grid, _ = list_candidates(STRATEGIES["grafting"], config)
+    assert config.grafting.rate in grid["grafting.lr"]
+    assert config.grafting.rate == {"sgd": 0.3, "adamw": 0.003}[optimizer]
 
 
 def test_chosen_values_are_settings_of_its_own_or_fields(tiny_config):

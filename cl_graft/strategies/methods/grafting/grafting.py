@@ -40,5 +40,5 @@ class Grafting:
     def build(self, inputs: StrategyInputs) -> SupervisedTemplate:
         """Return `GraftingContinual`."""
         plugin, plugins = make_grafting_plugin(inputs), make_region_plugins(inputs)
-        template = inputs.template_arguments(head_group=True)
+        template = inputs.template_arguments(optimizer=inputs.region_optimizer, head_group=True)
         return GraftingContinual(**template, grafting=plugin, plugins=plugins)

@@ -25,6 +25,7 @@ __all__ = [
 GRAFTING_PAPER = "Panigrahi et al., 2023, https://arxiv.org/abs/2302.06600"
 ENTRY = "an entry of the bank: its head and its graft"
 REGION_RATES = {"grafting.lr": (0.03, 0.1, 0.3, 1.0)}
+"""Learning rates of regions, by SGD, among which tuning chooses."""
 
 
 def make_grafting_plugin(inputs: StrategyInputs) -> GraftingPlugin:

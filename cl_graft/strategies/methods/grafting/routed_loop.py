@@ -82,7 +82,7 @@ def register_routed(name: str, *, source: str, adds: str = ENTRY) -> Callable[[_
 def build_routed(inputs: StrategyInputs, router: Router) -> SupervisedTemplate:
     """Return the strategy that learns as grafting does and answers as the router says."""
     return RoutedText(
-        **inputs.template_arguments(head_group=True),
+        **inputs.template_arguments(optimizer=inputs.region_optimizer, head_group=True),
         learner=make_grafting_plugin(inputs),
         router=router,
         plugins=make_region_plugins(inputs),

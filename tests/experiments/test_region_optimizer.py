@@ -1,0 +1,38 @@
+"""A region trains by the optimiser of the config, at its rate, in runs and in `localize`."""
+
+import pytest
+import torch
+from configs import changed
+
+from cl_graft.banks.verify import verify
+from cl_graft.experiments.run import run
+from cl_graft.strategies.loop.budgets import TaskSchedules
+from cl_graft.strategies.methods.grafting.grafting import Grafting
+
+
+@pytest.mark.parametrize(
+    ("settings", "kind", "rate"),
+    [
+        ({}, torch.optim.SGD, 0.3),
+        ({"grafting.optimizer": "adamw"}, torch.optim.AdamW, 0.003),
+        ({"grafting.optimizer": "adamw", "grafting.lr": 0.01}, torch.optim.AdamW, 0.01),
+    ],
+)
+def test_a_run_trains_regions_by_the_optimizer_of_the_config(
+    tiny_config, tmp_path, monkeypatch, settings, kind, rate
+):
+    built = []
+    build = Grafting.build
+
+    def watch(self, inputs):
+        strategy = build(self, inputs)
+        schedules = next(one for one in strategy.plugins if isinstance(one, TaskSchedules))
+        built.append((type(strategy.optimizer), {one.lr for one in schedules.schedules.values()}))
+        return strategy
+
+    monkeypatch.setattr(Grafting, "build", watch)
+    config = changed(tiny_config, {"tasks": ["sentiment", "topic"], **settings})
+    result = run(config, strategy="grafting", seed=0, out=tmp_path)
+    assert built == [(kind, {rate})]
+    assert result.forgetting == 0.0
+    assert verify(tmp_path / "grafting" / "seed0").ok
