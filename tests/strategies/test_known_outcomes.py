@@ -72,13 +72,12 @@ def test_forgetting_does_not_rise_with_the_weight_of_a_penalty(runs, name, setti
     assert max(forgotten[1:]) < forgotten[0] - 0.05
 
 
-def test_memory_grows_as_documented(still_bert, tmp_path):
-    short = {**STREAM, "shots": 8, "steps": 1, "max_test": 8}
-    runs = Runs(still_bert, tmp_path, short)
+@pytest.mark.slow
+def test_memory_grows_as_documented(runs):
     naive = runs("naive")
     head, model = next(iter(naive.bytes.values())), naive.memory["parameters"]
-    row = 2 * short["max_length"] * 8 + 8
-    rows = 2 * short["shots"] * row
+    row = 2 * STREAM["max_length"] * 8 + 8
+    rows = 2 * STREAM["shots"] * row
     assert list(naive.bytes.values()) == [head, head]
     assert list(runs("cumulative").bytes.values()) == [head + rows] * 2
     assert list(runs("replay", own=WEIGHED["replay"]).bytes.values()) == [head + rows] * 2
