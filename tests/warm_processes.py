@@ -138,14 +138,14 @@ def _run(arguments: list[str], streams: list[str], env: dict[str, str], folder: 
     os.environ.update(env)
     os.chdir(folder)
     kind, *rest = arguments
+    is_file = kind not in ("-c", "-m")
+    sys.path[0] = str(Path(kind).parent) if is_file else ""
     own = env.get("PYTHONPATH", "").split(os.pathsep)
     sys.path[1:1] = [folder for folder in own if folder and folder not in sys.path]
     sys.argv = arguments
-    if kind not in ("-c", "-m"):
-        sys.path[0] = str(Path(kind).parent)
+    if is_file:
         runpy.run_path(kind, run_name="__main__")
         return
-    sys.path[0] = ""
     program = rest.pop(0)
     sys.argv = [kind, *rest]
     if kind == "-c":

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import subprocess
 import sys
 import time
 from pathlib import Path
@@ -14,6 +13,7 @@ import pytest
 import torch
 import transformers
 from safetensors.torch import load_file
+from warm_processes import run_warm
 
 from cl_graft.errors import InputError
 from cl_graft.models import find_minilm, load_model
@@ -159,6 +159,13 @@ def test_a_hub_id_that_cannot_be_had_is_refused_within_seconds():
     assert time.monotonic() - start < 20
 
 
+OFFLINE = """
+import os
+from huggingface_hub import constants
+
+# As if the variables had been there when it was imported.
+constants.HF_HUB_CACHE, constants.HF_HUB_OFFLINE = os.environ["HF_HUB_CACHE"], True
+"""
 PINNED = """
 from dataclasses import replace
 from cl_graft.experiments.bank_metadata import base_identity, load_base_model
@@ -188,7 +195,8 @@ def test_a_cached_hub_id_loads_without_the_network_and_a_bank_loads_the_revision
     paths = [str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH", "")]
     environment = {**os.environ, "HF_HUB_CACHE": str(tmp_path), "HF_HUB_OFFLINE": "1"}
     environment["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
-    subprocess.run([sys.executable, "-c", PINNED], env=environment, check=True)
+    done = run_warm(["-c", OFFLINE + PINNED], env=environment)
+    assert done.returncode == 0, done.stderr
 
 
 class Trap:
@@ -238,9 +246,7 @@ except InputError as error:
     print(error)
 """
     environment = {**os.environ, "HF_HUB_CACHE": str(tmp_path), "HF_HUB_OFFLINE": "1"}
-    done = subprocess.run(
-        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
-    )
+    done = run_warm(["-c", OFFLINE + code], env=environment)
     assert "pip install 'cl-graft[demo]'" in done.stdout
     assert "or pass a folder" in done.stdout
     assert "did you mean" not in done.stdout
