@@ -5,6 +5,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+from slow_cases import slow
 from tiny_runs import file_hashes, tiny_run
 
 from cl_graft import InputError, load_bank
@@ -161,8 +162,7 @@ def test_an_addition_that_is_killed_once_its_entry_is_listed_is_done_when_it_is_
     [
         ["stream.data_seed=5"],
         ["fine_tuning.steps=5"],
-        ["comparison.seeds=[3]"],
-        ["stream.max_length=20"],
+        *slow(["comparison.seeds=[3]"], ["stream.max_length=20"]),
     ],
 )
 def test_the_same_task_from_other_data_or_with_other_settings_is_learned(bank, sets):

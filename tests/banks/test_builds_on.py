@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import torch
 from configs import config_with
+from slow_cases import slow
 from tiny_runs import QUICK, cl_graft, file_hashes, tiny_run
 
 from cl_graft import InputError, load_bank, open_bank
@@ -82,7 +83,7 @@ def test_texts_of_several_tasks_are_answered_in_one_batch(learn):
         assert answer.logits == pytest.approx(alone.logits, abs=1e-4)
 
 
-@pytest.mark.parametrize("task", TASKS[1:])
+@pytest.mark.parametrize("task", ["topic", *slow("paraphrase")])
 def test_a_task_on_which_none_builds_goes_without_a_trace(learn, tmp_path, monkeypatch, task):
     run = shutil.copytree(learn(SOME), tmp_path / "out" / "grafting" / "seed0")
     monkeypatch.setattr("cl_graft.banks.forget.open_bank", None)
@@ -163,6 +164,7 @@ def test_an_added_task_is_trained_again_on_those_that_it_was_to_build_on(learn, 
     assert load_bank(run / "bank").builds_on(2) == ()
 
 
+@pytest.mark.slow
 def test_one_task_after_the_other_is_forgotten_of_those_that_a_task_builds_on(learn, tmp_path):
     both = {"topic": [], "paraphrase": ["sentiment", "topic"]}
     run = shutil.copytree(learn(both), tmp_path / "out" / "grafting" / "seed0")

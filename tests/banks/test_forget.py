@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+from slow_cases import slow
 from tiny_runs import file_hashes, tiny_run
 
 from cl_graft import InputError, load_bank
@@ -47,7 +48,7 @@ def test_a_label_in_place_of_a_name_is_refused_and_not_called_done(tmp_path):
         forget(tmp_path, 0)  # pyright: ignore[reportArgumentType]
 
 
-@pytest.mark.parametrize("task", TASKS)
+@pytest.mark.parametrize("task", ["topic", *slow("sentiment", "paraphrase")])
 def test_where_entries_stand_alone_the_bank_becomes_the_one_that_never_saw_the_task(
     copied, learn, task
 ):
@@ -182,6 +183,7 @@ def test_other_data_than_an_entry_was_trained_on_are_refused(tiny_bert, tmp_path
     assert file_hashes(run / "bank") == before
 
 
+@pytest.mark.slow
 def test_tasks_with_a_budget_are_trained_again_within_their_shares(tiny_bert, tmp_path):
     budget = {"bank_bytes": 60_000, "density": 0.5}
     run = tiny_run(tmp_path / "all", tiny_bert, TASKS, **budget)

@@ -5,19 +5,20 @@ from pathlib import Path
 
 import pytest
 import torch
+from slow_cases import slow
 from tiny_runs import file_hashes, tiny_run
 
 from cl_graft import InputError
 from cl_graft.banks.open_bank import OpenBank, open_bank
 from cl_graft.data.synthetic import generate
 
-FAMILIES = [("bert", "encoder"), ("roberta", "masked_lm"), ("gpt2", "causal_lm")]
+KINDS = {"encoder": "bert", "masked_lm": "roberta", "causal_lm": "gpt2"}
 
 
-@pytest.fixture(scope="module", params=FAMILIES, ids=[family for _, family in FAMILIES])
+@pytest.fixture(scope="module", params=["encoder", *slow("masked_lm"), "causal_lm"])
 def opened(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> OpenBank:
-    kind, family = request.param
-    model = request.getfixturevalue(f"tiny_{kind}")
+    family = request.param
+    model = request.getfixturevalue(f"tiny_{KINDS[family]}")
     out = tmp_path_factory.mktemp(family)
     tasks = ["sentiment", str(pairs(out / "answers.jsonl"))]
     return open_bank(tiny_run(out / "run", model, tasks, family=family, max_length=48) / "bank")

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import torch
 from configs import config_with
+from slow_cases import slow
 from tiny_runs import QUICK, file_hashes, tiny_run
 
 from cl_graft import load_bank, save_bank
@@ -336,7 +337,7 @@ def test_a_bank_that_is_gone_and_results_that_are_gone_are_differences(run, tmp_
         verify(copied)
 
 
-@pytest.mark.parametrize("task", ["paraphrase", None])
+@pytest.mark.parametrize("task", [None, *slow("paraphrase")])
 def test_a_change_of_the_bank_that_is_killed_at_any_write_is_not_called_tampering(
     run, tmp_path, monkeypatch, task
 ):
