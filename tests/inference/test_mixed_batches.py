@@ -14,6 +14,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from region_strategies import TwoLayers, model_bits, quick
+from slow_cases import slow
 from torch import Tensor, nn
 from two_layer_banks import LAYOUT, draw_bank, empty_bank, grow, stream
 
@@ -86,8 +87,8 @@ def _real_bank(model: nn.Module, mode: Mode, dtype: torch.dtype) -> GraftBank:
 
 @MODES
 @pytest.mark.parametrize("method", ["add", "by_task"])
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-@pytest.mark.parametrize("family", ["tiny_bert", "tiny_roberta", "tiny_gpt2"])
+@pytest.mark.parametrize("dtype", [torch.float32, *slow(torch.bfloat16)])
+@pytest.mark.parametrize("family", ["tiny_bert", *slow("tiny_roberta"), "tiny_gpt2"])
 def test_transformers_answer_mixed_batches_as_by_switching(
     family: str,
     dtype: torch.dtype,

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 from integrations.readme import answered
+from slow_cases import slow
 
 from cl_graft import InputError
 from cl_graft.banks.open_bank import open_bank
@@ -32,7 +33,7 @@ def loaded(folder: Path, bank: Path) -> torch.nn.Module:
     return model.merge_and_unload()
 
 
-@pytest.mark.parametrize("family", ["mean", "masked_lm", "causal_lm"])
+@pytest.mark.parametrize("family", ["mean", *slow("masked_lm", "causal_lm")])
 def test_with_whole_copies_beside_it_an_adapter_has_the_bits_of_the_graft(
     bank_of_family, tmp_path, family
 ):

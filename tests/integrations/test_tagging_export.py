@@ -7,6 +7,7 @@ import json
 import pytest
 import torch
 from integrations.readme import answered
+from slow_cases import slow
 from tagged_data import tagged_folder
 from tiny_runs import QUICK, tiny_run
 
@@ -23,7 +24,7 @@ TEXTS = [
 LONG = "the little girl met the president on Monday " * 8
 
 
-@pytest.fixture(scope="module", params=["bert", "roberta"])
+@pytest.fixture(scope="module", params=["bert", *slow("roberta")])
 def bank(request, tmp_path_factory):
     model = request.getfixturevalue(f"tiny_{request.param}")
     out = tmp_path_factory.mktemp("tags")

@@ -12,6 +12,7 @@ import torch
 from integrations.conftest import FAMILIES
 from integrations.readme import answered
 from safetensors import safe_open
+from slow_cases import slow, slow_but
 from tiny_runs import cl_graft_each
 from torch import Tensor
 from warm_processes import run_warm
@@ -29,6 +30,7 @@ ASKED = [
     ("answers", "Who wrote it?", "A teacher."),
     ("sentiment", "[MASK] <mask> </s> It was [SEP] a delight.", None),
 ]
+FEW = ("mean", "masked_lm", "causal_lm")
 LONG = [
     ("sentiment", "The film is slow and the plot is thin. " * 30, None),
     ("answers", "Who wrote it? " * 40, "A teacher wrote it. " * 9),
@@ -42,7 +44,7 @@ def expected(opened: OpenBank, task: str, text: str, pair: str | None) -> Tensor
     return torch.tensor(answer.logits)
 
 
-@pytest.mark.parametrize("family", sorted(FAMILIES.keys() - {"autocast"}))
+@pytest.mark.parametrize("family", slow_but(FEW, sorted(FAMILIES.keys() - {"autocast"})))
 @pytest.mark.parametrize("form", ["hf", "safetensors-overlay"])
 def test_the_lines_of_the_readme_give_the_logits_of_the_bank(
     bank_of_family, tmp_path, family, form
@@ -60,7 +62,7 @@ def test_the_lines_of_the_readme_give_the_logits_of_the_bank(
             torch.testing.assert_close(found, wanted, rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", slow_but(FEW, FAMILIES))
 def test_a_checkpoint_holds_the_bits_of_the_grafted_base(bank_of_family, tmp_path, family):
     bank = bank_of_family(family)
     opened = open_bank(bank)
@@ -83,7 +85,7 @@ def test_a_checkpoint_holds_the_bits_of_the_grafted_base(bank_of_family, tmp_pat
         assert torch.equal(again.model(inputs, 1), opened.bank.entries[1].recorded_batch.logits)
 
 
-@pytest.mark.parametrize("family", ["masked_lm", "causal_lm", "gpt2"])
+@pytest.mark.parametrize("family", ["masked_lm", "causal_lm", *slow("gpt2")])
 def test_a_checkpoint_has_the_tensors_of_the_base_as_tools_that_merge_expect(
     bank_of_family, tmp_path, family
 ):

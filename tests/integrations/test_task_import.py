@@ -18,6 +18,7 @@ from integrations.readme import answered
 from integrations.tuned import LABELS, TEXTS, classifier, logits_of, nudge_, save_sparse_tuning
 from safetensors import safe_open
 from safetensors.torch import load_file, save_file
+from slow_cases import slow
 from tiny_runs import cl_graft_each
 from torch import Tensor
 
@@ -58,7 +59,7 @@ def expected(model: Any, base: Path) -> Tensor:
     return torch.stack([logits_of(model, base, text) for text in TEXTS])
 
 
-@pytest.mark.parametrize("kind", ["bert", "roberta", "distilbert", "electra"])
+@pytest.mark.parametrize("kind", ["roberta", *slow("bert", "distilbert", "electra")])
 def test_a_tuned_classifier_answers_as_in_transformers_and_goes_back_there(kind, request, tmp_path):
     base = request.getfixturevalue(f"tiny_{kind}")
     model = classifier(base)
@@ -205,7 +206,7 @@ def test_a_sparse_tuning_that_would_run_something_is_refused(tiny_roberta, tmp_p
 
 
 @pytest.mark.parametrize("form", ["hf", "peft-shira", "safetensors-overlay"])
-@pytest.mark.parametrize("family", ["mean", "masked_lm"])
+@pytest.mark.parametrize("family", ["mean", *slow("masked_lm")])
 def test_what_was_exported_comes_back_with_the_same_bits(bank_of_family, tmp_path, form, family):
     bank = bank_of_family(family)
     out = tmp_path / "out"
@@ -228,7 +229,7 @@ def test_what_was_exported_comes_back_with_the_same_bits(bank_of_family, tmp_pat
     assert load_bank(tmp_path / "bank").base.fingerprint == load_bank(bank).base.fingerprint
 
 
-@pytest.mark.parametrize("made", range(1, 5))
+@pytest.mark.parametrize("made", [3, *slow(1, 2, 4)])
 def test_an_import_that_was_killed_before_there_was_a_bank_can_be_repeated(
     tiny_roberta, tmp_path, monkeypatch, made
 ):
@@ -443,7 +444,7 @@ def repeated_places(like: Tensor) -> Tensor:
     return torch.sparse_coo_tensor(torch.zeros(2, 3).long(), torch.ones(3), like.shape)
 
 
-@pytest.mark.parametrize("form", ["hf", "safetensors-overlay"])
+@pytest.mark.parametrize("form", ["hf", *slow("safetensors-overlay")])
 def test_a_run_under_autocast_goes_out_and_in_with_its_calibration(bank_of_family, tmp_path, form):
     """The precision of the tour's own run."""
     bank = bank_of_family("autocast")

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 from answer_data import answer_folder
 from integrations.readme import answered
+from slow_cases import slow_but
 from tiny_runs import QUICK, tiny_run
 
 from cl_graft.banks.open_bank import open_bank
@@ -14,7 +15,7 @@ FAMILIES = {"chat": "causal_lm", "t5": "seq2seq_lm", "bart": "seq2seq_lm"}
 TEXTS = ["The oil and the rain", "The team and the chip " * 12]
 
 
-@pytest.fixture(scope="module", params=FAMILIES)
+@pytest.fixture(scope="module", params=slow_but(("chat", "t5"), FAMILIES))
 def bank(request, tmp_path_factory) -> Path:
     root = tmp_path_factory.mktemp("data")
     names = ["instruction", "messages"] if request.param == "chat" else ["instruction", "sentiment"]
