@@ -10,6 +10,7 @@ import torch
 from answer_tasks import make_questions, question_task, write_answer_tasks, write_task
 from configs import changed, config_with
 from interrupted import Trip, outcome_of
+from slow_cases import slow
 from tiny_runs import QUICK, tiny_run
 
 from cl_graft import load_bank, load_task, save_bank
@@ -109,25 +110,26 @@ def test_a_bank_of_answers_verifies_and_a_changed_bit_is_seen(run: Path, tmp_pat
         assert found.entries[position].recorded_batch == "differs"
 
 
-def test_an_interrupted_run_ends_on_the_same_bits(tmp_path, tiny_bert, settings):
+@pytest.mark.parametrize(
+    ("phase", "step", "task"), [("train", 4, "cheer"), *slow(("dense", 3, "places"))]
+)
+def test_an_interrupted_run_ends_on_the_same_bits(tmp_path, tiny_bert, settings, phase, step, task):
     config = config_with({**settings, "model": str(tiny_bert), "tasks": ["places", "cheer"]})
     run_strategy(config, strategy="grafting", seed=0, out=tmp_path / "whole")
     whole = outcome_of(run_folder(tmp_path / "whole", "grafting", 0))
     often = changed(config, {"checkpoint_steps": 1})
-    for number, place in enumerate([("dense", 3, "places"), ("train", 4, "cheer")]):
-        left = [True]
+    left = [True]
 
-        def trip(at, left=left, place=place):
-            if left and (at.phase, at.step, at.task) == place:
-                left.clear()
-                raise Trip
+    def trip(at):
+        if left and (at.phase, at.step, at.task) == (phase, step, task):
+            left.clear()
+            raise Trip
 
-        out = tmp_path / str(number)
-        with pytest.raises(Trip):
-            run_strategy(often, strategy="grafting", seed=0, out=out, progress=trip)
-        folder = run_folder(out, "grafting", 0)
-        assert resume_run(folder).processes == 2
-        assert outcome_of(folder) == whole
+    with pytest.raises(Trip):
+        run_strategy(often, strategy="grafting", seed=0, out=tmp_path, progress=trip)
+    folder = run_folder(tmp_path, "grafting", 0)
+    assert resume_run(folder).processes == 2
+    assert outcome_of(folder) == whole
 
 
 def test_tasks_that_come_later_are_learned_as_in_a_stream(tmp_path, tiny_bert, settings, data, run):

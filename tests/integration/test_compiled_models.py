@@ -5,6 +5,7 @@ import copy
 import pytest
 import torch
 from avalanche.models import SimpleMLP
+from slow_cases import slow
 from tiny_streams import learner, vector_stream
 from torch import nn
 
@@ -45,7 +46,7 @@ def layer(model):
     return model
 
 
-WAYS = pytest.mark.parametrize("compiled", [whole, part, layer])
+WAYS = pytest.mark.parametrize("compiled", [whole, *slow(part, layer)])
 
 
 @WAYS

@@ -6,6 +6,7 @@ import pytest
 import torch
 from avalanche.core import SupervisedPlugin
 from avalanche.training.supervised import Naive
+from slow_cases import slow
 from tiny_streams import bits, quick, quiet_evaluator, text_learner
 from torch import nn
 
@@ -27,8 +28,14 @@ class Poison(SupervisedPlugin):
             strategy.loss = strategy.loss * self.value
 
 
-@pytest.mark.parametrize("value", [float("nan"), float("inf")])
-@pytest.mark.parametrize("halves", [False, True])
+@pytest.mark.parametrize(
+    ("value", "halves"),
+    [
+        (float("nan"), False),
+        (float("inf"), True),
+        *slow((float("nan"), True), (float("inf"), False)),
+    ],
+)
 def test_region_training_stops_and_the_bank_keeps_what_it_had(tiny_bert, value, halves):
     poison, scale = Poison(value, step=2, experience=1), LossScale()
     more = [MicroBatches(4, scale=scale), ScaleLoss(scale)] if halves else []

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 import torch
+from slow_cases import slow
 from tiny_streams import TASKS, bits, quick, text_learner
 from two_layer_banks import LAYOUT, empty_bank, grow
 
@@ -21,8 +22,8 @@ FOUR = (*TASKS, "language")
 class KeptScores:
     """A cache that can say which scores it holds other ones than were computed."""
 
-    def __init__(self) -> None:
-        self.kept: dict[str, tuple[dict[str, torch.Tensor], dict[str, object]]] = {}
+    def __init__(self, kept=()) -> None:
+        self.kept: dict[str, tuple[dict[str, torch.Tensor], dict[str, object]]] = dict(kept)
         self.asked = self.answered = 0
 
     def get(self, key):
@@ -56,29 +57,41 @@ def test_the_best_candidate_on_dev_is_built_on_and_its_rows_are_counted(tiny_ber
         assert rows.forward > 0
 
 
-@pytest.mark.parametrize("better", [0, 1])
-def test_a_higher_score_is_taken_and_of_equal_ones_the_longest_prefix(tiny_bert, better):
+@pytest.fixture(scope="module")
+def saying(tiny_bert):
+    """Return a function that makes a cache which holds given scores of the prefix and the base."""
     cache = KeptScores()
     learned(tiny_bert, cache, TASKS[:2], builds_on="dev")
-    keys = list(cache.kept)  # the prefix was scored first, then the base
-    for place, key in enumerate(keys):
-        cache.kept[key][1]["score"] = 0.5 + 0.1 * (place == 1 and better)
+
+    def with_scores(*scores):  # the prefix was scored first, then the base
+        changed = zip(cache.kept.items(), scores, strict=True)
+        return KeptScores(
+            {key: (kept, {**values, "score": score}) for (key, (kept, values)), score in changed}
+        )
+
+    return with_scores
+
+
+@pytest.mark.parametrize("better", [1, *slow(0)])
+def test_a_higher_score_is_taken_and_of_equal_ones_the_longest_prefix(tiny_bert, saying, better):
+    cache = saying(0.5, 0.5 + 0.1 * better)
     plugin = learned(tiny_bert, cache, TASKS[:2], builds_on="dev").plugin
     assert cache.answered == 2
     assert plugin.bank.builds_on(1) == (() if better else (0,))
 
 
-def test_the_choice_changes_nothing_but_what_is_built_on(tiny_bert):
-    for choice, setting in (((0,), "all"), ((), "none")):
-        cache = KeptScores()
-        learned(tiny_bert, cache, TASKS[:2], builds_on="dev")
-        for place, key in enumerate(cache.kept):
-            cache.kept[key][1]["score"] = float(place == (0 if choice else 1))
-        chosen = learned(tiny_bert, cache, TASKS[:2], builds_on="dev").plugin.bank
-        asked = learned(tiny_bert, None, TASKS[:2], builds_on=setting).plugin.bank
-        assert chosen.builds_on(1) == asked.builds_on(1) == choice
-        assert chosen.entries[1].owned.same_bits(asked.entries[1].owned)
-        assert chosen.entries[1].weights_sha256 == asked.entries[1].weights_sha256
+@pytest.mark.parametrize(
+    ("scores", "choice", "setting"),
+    [((1.0, 0.0), (0,), "all"), *slow(((0.0, 1.0), (), "none"))],
+)
+def test_the_choice_changes_nothing_but_what_is_built_on(
+    tiny_bert, saying, scores, choice, setting
+):
+    chosen = learned(tiny_bert, saying(*scores), TASKS[:2], builds_on="dev").plugin.bank
+    asked = learned(tiny_bert, None, TASKS[:2], builds_on=setting).plugin.bank
+    assert chosen.builds_on(1) == asked.builds_on(1) == choice
+    assert chosen.entries[1].owned.same_bits(asked.entries[1].owned)
+    assert chosen.entries[1].weights_sha256 == asked.entries[1].weights_sha256
 
 
 def test_tasks_that_build_on_some_keep_their_bits_while_others_are_learned(tiny_bert):

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from slow_cases import slow
 from tiny_streams import TASKS, bits, learner, quick, text_learner, vector_stream
 
 from cl_graft.grafts.graft import find_parameters
@@ -78,7 +79,7 @@ def test_an_evaluation_leaves_the_model_where_it_was(tiny_bert):
     assert bits(run.unwrapped) == before
 
 
-@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+@pytest.mark.parametrize("dtype", ["bfloat16", *slow("float16")])
 def test_half_precision_keeps_its_bits_too(tiny_bert, dtype):
     run = text_learner(tiny_bert, dtype=dtype).learn()
     assert {p.dtype for p in run.unwrapped.backbone.parameters()} == {getattr(torch, dtype)}
@@ -88,7 +89,7 @@ def test_half_precision_keeps_its_bits_too(tiny_bert, dtype):
 
 
 @pytest.mark.parametrize(
-    ("checkpoint", "family"), [("tiny_roberta", "masked_lm"), ("tiny_gpt2", "causal_lm")]
+    ("checkpoint", "family"), [("tiny_roberta", "masked_lm"), *slow(("tiny_gpt2", "causal_lm"))]
 )
 def test_prompted_models_forget_nothing(request, checkpoint, family):
     run = text_learner(

@@ -26,6 +26,7 @@ from avalanche.training.plugins import (
     SynapticIntelligencePlugin,
 )
 from avalanche.training.supervised import Naive
+from slow_cases import slow
 from tiny_streams import bits, learner, quick, quiet_evaluator, sgd, text_learner, vector_stream
 from torch import nn
 
@@ -241,7 +242,7 @@ def dill_finds_sgd(monkeypatch):
     monkeypatch.setattr(torch.optim, "sgd", sys.modules["torch.optim.sgd"], raising=False)
 
 
-@pytest.mark.parametrize("pickler", [dill, copy])
+@pytest.mark.parametrize("pickler", [copy, *slow(dill)])
 def test_a_strategy_goes_on_after_a_checkpoint_of_all_of_it(tiny_bert, pickler, dill_finds_sgd):
     names = ("sentiment", "topic", "paraphrase")
     run = text_learner(tiny_bert, names)

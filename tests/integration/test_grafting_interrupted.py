@@ -10,6 +10,7 @@ from avalanche.core import SupervisedPlugin
 from avalanche.evaluation.metrics import accuracy_metrics, loss_metrics
 from avalanche.models import SimpleMLP
 from avalanche.training.plugins import EarlyStoppingPlugin
+from slow_cases import slow
 from tiny_streams import bits, learner, quick, text_learner, vector_stream
 
 from cl_graft.errors import WrongBase
@@ -55,7 +56,7 @@ def undisturbed(tiny_bert):
     return run
 
 
-@pytest.mark.parametrize("mode", ["epoch", "iteration"])
+@pytest.mark.parametrize("mode", ["iteration", *slow("epoch")])
 def test_evaluating_in_between_trains_the_same_bits(tiny_bert, undisturbed, tmp_path, mode):
     logger = OncePerStepTensorboardLogger(tmp_path)
     run = text_learner(
@@ -72,6 +73,7 @@ def test_evaluating_in_between_trains_the_same_bits(tiny_bert, undisturbed, tmp_
     assert list(tmp_path.glob("events.out.tfevents.*"))
 
 
+@pytest.mark.slow
 def test_evaluating_in_between_trains_the_same_bits_in_isolated_mode(tiny_bert):
     settings = quick(mode="isolated")
     plain = text_learner(tiny_bert, settings=settings)
@@ -159,11 +161,9 @@ def test_early_stopping_within_an_epoch_goes_back_and_stops(tiny_bert):
 @pytest.mark.parametrize(
     ("hook", "call"),
     [
-        ("after_eval_exp", 1),
         ("before_eval_iteration", 2),
-        ("after_training_iteration", 3),
         ("before_update", 2),
-        ("after_training_epoch", 1),
+        *slow(("after_eval_exp", 1), ("after_training_iteration", 3), ("after_training_epoch", 1)),
     ],
 )
 def test_after_an_exception_everything_goes_on_as_if_the_call_had_never_come(

@@ -4,6 +4,7 @@ import pytest
 import torch
 from avalanche.core import SupervisedPlugin
 from avalanche.training.plugins import LRSchedulerPlugin
+from slow_cases import slow
 from tiny_streams import base_tensors, quick, text_learner, vector_stream
 from tiny_streams import learner as vector_learner
 from torch import nn
@@ -55,7 +56,7 @@ def adamw_in_groups(model):
     return torch.optim.AdamW(groups, lr=0.01)
 
 
-OPTIMIZERS = [momentum, adam, adamw]
+OPTIMIZERS = [adamw, *slow(momentum, adam)]
 
 
 def parameter_ids(optimizer):

@@ -7,6 +7,7 @@ import torch
 from avalanche.core import SupervisedPlugin
 from avalanche.models import SimpleMLP
 from avalanche.training.supervised import Naive
+from slow_cases import slow
 from tiny_streams import learner, quick, quiet_evaluator, text_learner, vector_stream
 
 from cl_graft import GraftBank, GraftingPlugin, load_bank, save_bank
@@ -69,7 +70,7 @@ def test_a_task_without_a_free_coordinate_is_answered_by_the_prefix(caplog):
     assert len(run.plugin.bank) == 3
 
 
-@pytest.mark.parametrize("avoid_owned", [True, False])
+@pytest.mark.parametrize("avoid_owned", [True, *slow(False)])
 def test_a_full_bank_takes_tasks_with_heads_and_trains_only_these(tiny_bert, avoid_owned, caplog):
     run = text_learner(tiny_bert, settings=quick(density=1.0, avoid_owned=avoid_owned))
     with caplog.at_level(logging.WARNING, logger="cl_graft"):
@@ -250,7 +251,7 @@ def test_two_bases_share_nothing_in_a_cache():
     assert len(set(keys.asked)) == len(keys.asked) == 4
 
 
-@pytest.mark.parametrize("mode", ["prefix", "isolated"])
+@pytest.mark.parametrize("mode", ["prefix", *slow("isolated")])
 def test_a_bank_on_disk_is_gone_on_with_in_another_strategy(tiny_bert, tmp_path, mode):
     settings = quick(mode=mode)
     names = ("sentiment", "topic", "paraphrase")

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 from configs import config_with
+from slow_cases import slow
 from tiny_runs import tiny_run
 from tiny_streams import text_learner
 
@@ -20,7 +21,7 @@ from cl_graft.models import load_model, make_head
 from cl_graft.strategies import ScaleLoss
 from cl_graft.training.precision import LossScale
 
-HALF = ["bf16", "fp16"]
+HALF = ["bf16", *slow("fp16")]
 
 
 @pytest.mark.parametrize("precision", HALF)
@@ -86,7 +87,9 @@ def test_a_rebuilt_model_has_the_precision_of_the_bank_and_so_has_what_it_learns
 
 
 def test_the_same_weights_in_another_precision_are_another_base(tiny_bert):
-    prints = {base_fingerprint(load_model(str(tiny_bert), precision=p)) for p in ("fp32", *HALF)}
+    prints = {
+        base_fingerprint(load_model(str(tiny_bert), precision=p)) for p in ("fp32", "bf16", "fp16")
+    }
     assert len(prints) == 3
 
 

@@ -10,6 +10,7 @@ import pytest
 import torch
 from avalanche.models import MTSimpleMLP, SimpleMLP
 from avalanche.training.supervised import Naive
+from slow_cases import slow
 from tiny_streams import bits, learner, quick, quiet_evaluator, sgd, text_learner, vector_stream
 from torch import nn
 from warm_processes import run_warm
@@ -64,7 +65,7 @@ def as_old(bank):
     return replace(bank, base=replace(bank.base, metadata={}))
 
 
-@pytest.mark.parametrize("mode", ["prefix", "isolated"])
+@pytest.mark.parametrize("mode", ["prefix", *slow("isolated")])
 @pytest.mark.parametrize("old", [False, True])
 def test_a_second_strategy_answers_the_trained_model_as_the_first_one_does(mode, old):
     run = learner(Blocks(), stream(), settings=quick(density=0.1, mode=mode))
@@ -217,7 +218,7 @@ def train_by_another(model):
     plain.train(stream().streams["train"][0])
 
 
-@pytest.mark.parametrize("position", [None, 0, 1])
+@pytest.mark.parametrize("position", [0, *slow(None, 1)])
 def test_a_model_that_was_reset_to_its_base_in_between_is_answered_and_learns_as_ever(position):
     run, alone = trained(), trained(tasks=3)
     expected = run.hashes()
@@ -234,7 +235,7 @@ def other_dtype(model):
     model.double()
 
 
-@pytest.mark.parametrize("use", ["eval", "train"])
+@pytest.mark.parametrize("use", ["train", *slow("eval")])
 @pytest.mark.parametrize("change", [*CHANGES, train_by_another, other_dtype])
 def test_a_base_that_was_moved_in_between_is_noticed_before_it_answers_or_learns(change, use):
     run = trained()

@@ -9,6 +9,7 @@ import pytest
 import torch
 from configs import changed, config_with
 from interrupted import Trip, outcome_of
+from slow_cases import slow
 from tagged_data import tagged_folder
 from tiny_runs import QUICK, tiny_run
 
@@ -128,7 +129,7 @@ def test_a_bank_of_tags_verifies_and_a_changed_bit_is_seen(run: Path, tmp_path: 
     ("strategy", "phase", "step", "task"),
     [
         ("grafting", "train", 3, "plans"),
-        ("naive", "train", 3, "plans"),
+        *slow(("naive", "train", 3, "plans")),
     ],
 )
 def test_an_interrupted_run_of_tags_ends_on_the_same_bits(

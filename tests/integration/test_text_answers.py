@@ -13,6 +13,7 @@ import torch
 from answer_data import answer_folder
 from configs import changed, config_with
 from interrupted import Trip, outcome_of
+from slow_cases import slow, slow_but
 from tiny_runs import QUICK, tiny_run
 from warm_processes import run_warm
 
@@ -55,7 +56,7 @@ def settings(data):
     return {**QUICK, "data": str(data), "max_length": 48, "max_test": 6, "steps": 6}
 
 
-@pytest.fixture(scope="module", params=FAMILIES)
+@pytest.fixture(scope="module", params=slow_but(("chat", "t5"), FAMILIES))
 def case(request, settings, tmp_path_factory):
     """A bank of three tasks on each family."""
     model = request.getfixturevalue(f"tiny_{request.param}")
@@ -123,13 +124,15 @@ def test_a_run_keeps_answers_of_the_day_a_task_was_learned_and_of_its_end(case):
 
 
 @pytest.mark.parametrize("case", ["t5"], indirect=True)
-def test_a_report_shows_answers_where_it_is_asked_for_texts(case, tmp_path, request):
+@pytest.mark.parametrize("drawn", [False, *slow(True)])
+def test_a_report_shows_answers_where_it_is_asked_for_texts(case, tmp_path, request, drawn):
+    if not drawn:
+        request.getfixturevalue("blank_figures")
     text = ANSWERS.read(case.run)[case.tasks[0]].shown[0].text
     page = make_report([case.run], out=tmp_path / "plain").page.read_text()
     assert "Answers in words" in page
     assert "all of 6" in page
     assert text not in page
-    request.getfixturevalue("blank_figures")
     page = make_report([case.run], out=tmp_path / "whole", with_text=True).page.read_text()
     assert text in page
     assert "unchanged" in page
@@ -252,24 +255,29 @@ def test_chats_that_cannot_be_answered_are_refused_with_their_line(case, row, to
         list(predict(open_bank(case.run), read_texts(file)))
 
 
-@pytest.mark.parametrize("case", ["t5"], indirect=True)
-def test_an_interrupted_run_ends_on_the_same_bits(case, tmp_path):
+@pytest.mark.parametrize(
+    ("case", "phase", "step"),
+    [
+        ("chat", "train", 4),
+        *slow(("t5", "dense", 3), ("t5", "train", 4), ("t5", "evaluate", 1)),
+    ],
+    indirect=["case"],
+)
+def test_an_interrupted_run_ends_on_the_same_bits(case, tmp_path, phase, step):
     config = config_with({**case.settings, "tasks": case.tasks})
     often = changed(config, {"checkpoint_steps": 1})
-    for number, place in enumerate([("dense", 3), ("train", 4), ("evaluate", 1)]):
-        left = [True]
+    left = [True]
 
-        def trip(at, left=left, place=place):
-            if left and (at.phase, at.step, at.task) == (*place, case.tasks[2]):
-                left.clear()
-                raise Trip
+    def trip(at):
+        if left and (at.phase, at.step, at.task) == (phase, step, case.tasks[2]):
+            left.clear()
+            raise Trip
 
-        out = tmp_path / str(number)
-        with pytest.raises(Trip):
-            run_strategy(often, strategy="grafting", seed=0, out=out, progress=trip)
-        folder = run_folder(out, "grafting", 0)
-        resume_run(folder)
-        assert outcome_of(folder) == outcome_of(case.run)
+    with pytest.raises(Trip):
+        run_strategy(often, strategy="grafting", seed=0, out=tmp_path, progress=trip)
+    folder = run_folder(tmp_path, "grafting", 0)
+    resume_run(folder)
+    assert outcome_of(folder) == outcome_of(case.run)
 
 
 def test_a_task_is_added_later(case, data, tmp_path):
@@ -281,9 +289,16 @@ def test_a_task_is_added_later(case, data, tmp_path):
 
 
 @pytest.mark.parametrize("case", ["t5"], indirect=True)
-def test_baselines_run_and_those_that_need_classes_refuse(case, tmp_path):
+@pytest.mark.parametrize(
+    "names",
+    [
+        ["naive", "replay", "ewc"],
+        *slow(["naive", "independent", "joint", "replay", "ewc", "o_lora", "lora"]),
+    ],
+    ids=len,
+)
+def test_baselines_run_and_those_that_need_classes_refuse(case, tmp_path, names):
     config = config_with({**case.settings, "tasks": case.tasks[:1], "seeds": [0]})
-    names = ["naive", "independent", "joint", "replay", "ewc", "o_lora", "lora"]
     compare(changed(config, {"strategies": names, "steps": 2}), out=tmp_path / "compared")
     table = (tmp_path / "compared" / "summary.md").read_text()
     assert all(name in table for name in names)

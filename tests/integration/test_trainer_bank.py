@@ -3,6 +3,7 @@
 import pytest
 import torch
 from answer_data import answer_folder
+from slow_cases import slow
 from transformers import (
     AutoModelForCausalLM,
     AutoModelForSeq2SeqLM,
@@ -107,7 +108,7 @@ def test_a_region_is_trained_again_or_keeps_the_values_of_the_trainer(
     assert kept
 
 
-@pytest.mark.parametrize("kind", ["t5", "bart"])
+@pytest.mark.parametrize("kind", ["t5", *slow("bart")])
 def test_an_encoder_decoder_adds_an_entry(kind, data, tmp_path, request):
     folder = request.getfixturevalue(f"tiny_{kind}")
     model = made(folder, AutoModelForSeq2SeqLM)

@@ -10,6 +10,7 @@ from avalanche.benchmarks.utils import as_classification_dataset
 from avalanche.models import MultiHeadClassifier, MultiTaskModule
 from avalanche.training.supervised import Naive
 from sklearn.datasets import load_digits
+from slow_cases import slow
 from tiny_streams import bits, quick, quiet_evaluator
 from torch import nn
 from torch.utils.data import TensorDataset
@@ -120,7 +121,7 @@ def learned(make, **settings):
     return model, plugin, scores, before
 
 
-@pytest.fixture(scope="module", params=[SmallCnn, SmallVit])
+@pytest.fixture(scope="module", params=[SmallCnn, *slow(SmallVit)])
 def experiment(request):
     return learned(request.param)
 
