@@ -24,13 +24,17 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, NoReturn
 
-__all__ = ["run_warm"]
+__all__ = ["imported_first", "run_warm"]
 
 ROOT = Path(__file__).parents[1]
 OPTIONAL = "cl_graft.integrations"
 """The part of the package that needs libraries which may be missing."""
 
-LAZY = ("matplotlib.backends.backend_agg", "transformers.models.bert.modeling_bert")
+LAZY = (
+    "matplotlib.backends.backend_agg",
+    "torch.utils.tensorboard",
+    "transformers.models.bert.modeling_bert",
+)
 """What most commands import while they run."""
 
 _SERVERS: dict[str, subprocess.Popen[str]] = {}
@@ -70,6 +74,14 @@ def run_warm(
     return subprocess.CompletedProcess(list(arguments), int(code), out, err)
 
 
+def imported_first() -> list[str]:
+    """Return the names of all modules of the package, and of what they import while they run."""
+    path = import_module("cl_graft").__path__
+    names = [module.name for module in pkgutil.walk_packages(path, "cl_graft.")]
+    own = [n for n in names if not n.startswith(OPTIONAL) and not n.endswith("__main__")]
+    return [*own, *LAZY]
+
+
 def _start_server(imported: str) -> subprocess.Popen[str]:
     path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
     server = subprocess.Popen(
@@ -85,13 +97,8 @@ def _start_server(imported: str) -> subprocess.Popen[str]:
 
 def _serve(imported: str) -> None:
     """Fork a process for each request; in that process, run what it asks for."""
-    root = import_module(imported)
-    if imported == "cl_graft":
-        for module in pkgutil.walk_packages(root.__path__, "cl_graft."):
-            if not module.name.startswith(OPTIONAL) and not module.name.endswith("__main__"):
-                import_module(module.name)
-        for name in LAZY:
-            import_module(name)
+    for name in imported_first() if imported == "cl_graft" else [imported]:
+        import_module(name)
     gc.freeze()  # a collection in a forked process would copy all of it
     for line in sys.stdin:
         child = os.fork()

@@ -11,7 +11,9 @@ from pathlib import Path
 import pytest
 import torch
 from configs import config_with
+from forked_workers import ForkedPool
 from interrupted import outcome_of
+from slow_cases import slow
 from tiny_runs import cl_graft
 
 from cl_graft.errors import InputError
@@ -65,10 +67,11 @@ def long_here(long, tmp_path_factory):
     return outcome(out / "naive" / "seed0")
 
 
-@pytest.fixture(scope="module")
-def on_ray():
-    """An engine of two workers, which import the package once."""
-    with closing(ray_pool(workers=2)) as pool:
+@pytest.fixture(scope="module", params=["forked", *slow("ray")])
+def on_workers(request):
+    """An engine of two workers."""
+    pool = ray_pool(workers=2) if request.param == "ray" else ForkedPool()
+    with closing(pool):
         yield PoolEngine(pool)
 
 
@@ -77,8 +80,8 @@ def outcome(folder: Path):
     return outcome_of(folder, pictures=False)
 
 
-def local_jobs(folder: Path, **more):
-    return closing(slurm_pool(folder, cluster="local", **more))
+def local_jobs(folder: Path):
+    return closing(slurm_pool(folder, cluster="local"))
 
 
 def wait_for_worker(folder: Path, *, after: int | None = None) -> int:
@@ -93,11 +96,13 @@ def wait_for_worker(folder: Path, *, after: int | None = None) -> int:
     raise TimeoutError(f"nothing ran in {folder}")
 
 
-def test_a_comparison_on_ray_ends_on_the_bits_of_one_here(settings, on_ray, tmp_path):
+@pytest.mark.slow
+@pytest.mark.parametrize("on_workers", ["ray"], indirect=True)
+def test_a_comparison_on_workers_ends_on_the_bits_of_one_here(settings, on_workers, tmp_path):
     config = config_with(settings | {"tune": True, "seeds": [0, 1]})
     here = compare(config, out=tmp_path / "here")
     seen: list[Step] = []
-    there = compare(config, out=tmp_path / "there", engine=on_ray, progress=seen.append)
+    there = compare(config, out=tmp_path / "there", engine=on_workers, progress=seen.append)
     assert here.failed == there.failed == ()
     assert len(there.runs) == 4
     for cell in here.runs:
@@ -110,13 +115,13 @@ def test_a_comparison_on_ray_ends_on_the_bits_of_one_here(settings, on_ray, tmp_
     assert over.index("lora, tuning") < over.index("lora, seed 0")
 
 
-def test_tasks_are_localized_ahead_for_all_cells_that_need_them(settings, on_ray, tmp_path):
+def test_tasks_are_localized_ahead_for_all_cells_that_need_them(settings, on_workers, tmp_path):
     strategies = ["independent", "naive", "grafting_averaged_gain", "grafting"]
     quick = {"mask_steps": 2, "mask_batch": 8, "density": 0.01}
     config = config_with(settings | quick | {"strategies": strategies})
     compare(config, out=tmp_path / "here")
     seen: list[Step] = []
-    there = compare(config, out=tmp_path / "there", engine=on_ray, progress=seen.append)
+    there = compare(config, out=tmp_path / "there", engine=on_workers, progress=seen.append)
     assert there.failed == ()
     assert [cell.strategy for cell in there.runs] == strategies
     for cell in there.runs:
@@ -139,12 +144,14 @@ def test_tasks_are_localized_ahead_for_all_cells_that_need_them(settings, on_ray
     )
 
 
-def test_a_sweep_over_orders_is_spread_whole_and_shares_dense_runs(settings, on_ray, tmp_path):
+@pytest.mark.slow
+@pytest.mark.parametrize("on_workers", ["ray"], indirect=True)
+def test_a_sweep_over_orders_is_spread_whole_and_shares_dense_runs(settings, on_workers, tmp_path):
     quick = {"mask_steps": 2, "mask_batch": 8, "strategies": ["grafting"], "orders": 2}
     config = config_with(settings | quick | {"sweep": {"density": [0.01, 0.02]}})
     here = compare(config, out=tmp_path / "here")
     seen: list[Step] = []
-    there = compare(config, out=tmp_path / "there", engine=on_ray, progress=seen.append)
+    there = compare(config, out=tmp_path / "there", engine=on_workers, progress=seen.append)
     assert there.failed == ()
     assert [cell.strategy for cell in there.runs] == [cell.strategy for cell in here.runs]
     points = [f"density={d},order{o}" for d in (0.01, 0.02) for o in (0, 1)]
@@ -159,8 +166,11 @@ def test_a_sweep_over_orders_is_spread_whole_and_shares_dense_runs(settings, on_
     assert caches == 2 * [tmp_path / "there" / "cache"]  # of each task one, whatever the rest
 
 
+@pytest.mark.parametrize(
+    "workers", [lambda _: closing(ForkedPool()), *slow(local_jobs)], ids=["forked", "local jobs"]
+)
 def test_workers_that_are_killed_or_asked_to_stop_cost_only_what_came_since_their_checkpoint(
-    long, long_here, tmp_path
+    workers, long, long_here, tmp_path
 ):
     stop, run = Stop(), tmp_path / "naive" / "seed0"
     worked: list[int] = []
@@ -173,7 +183,7 @@ def test_workers_that_are_killed_or_asked_to_stop_cost_only_what_came_since_thei
 
     thread = threading.Thread(target=kill_one_and_stop_the_next)
     thread.start()
-    with local_jobs(tmp_path) as pool, pytest.raises(Stopped):
+    with workers(tmp_path) as pool, pytest.raises(Stopped):
         compare(long, out=tmp_path, engine=PoolEngine(pool), stop=stop)
     thread.join()
     assert len(set(worked)) == 2
