@@ -52,7 +52,7 @@ def test_a_joint_model_is_chosen_by_its_mean_score_on_dev(tiny_bert, tmp_path):
         tiny_bert,
         tmp_path,
         "training.grid=true",
-        "fine_tuning.steps=12",
+        "fine_tuning.steps=6",
         "stream.max_dev=null",
     )
     chosen, run, _ = _learn_all(bench)

@@ -10,6 +10,7 @@ from papers.other_kinds import RATES, TEXT_RATES, localize_kinds, localize_text
 from papers.run import _Cell, _write_results, experiment_config
 from papers.stored import read_stored
 from papers.table import EXPERIMENTS
+from slow_cases import slow
 from smoke_benches import smoke_bench
 
 from cl_graft.errors import InputError
@@ -27,38 +28,39 @@ def sets(*names):
     return (f"stream.tasks=[{','.join(names)}]", "stream.shots=null", "grafting.budgets=[0.05]")
 
 
+@pytest.mark.parametrize("name", ["names", *slow(*(name for name in NAMES if name != "names"))])
 def test_each_kind_is_scored_under_fitted_heads_against_a_random_region(
-    data, tiny_bert, tmp_path, monkeypatch
+    name, data, tiny_bert, tmp_path, monkeypatch
 ):
     monkeypatch.setattr(other_kinds, "_LEAST_GAIN", -2.0)
     bench = smoke_bench(
         "other_kinds",
         tiny_bert,
         tmp_path,
-        *sets(*NAMES),
+        *sets(name),
         data=data,
         kinds=EXPERIMENTS["other_kinds"].kinds,
     )
     task = bench.task(0)
     found = list(localize_kinds(bench))
-    values = {(m.task, m.method, m.measure): m.value for m in found}
-    for name in NAMES:
-        for localizer in ("learned_mask", "random"):
-            for way in ("graft", "trained again"):
-                assert -1 <= values[name, f"{localizer}, {way}", "score, head fitted"] <= 1
-            assert values[name, f"{localizer}, trained again", "rate that dev chooses"] in RATES
-        probe = values[name, "linear probe", "score, head fitted"]
-        dense = values[name, "fine-tuning", "score, head fitted"]
-        for (own, method, measure), share in values.items():
-            if own == name and measure == "share of the gain":
-                score = values[name, method, "score, head fitted"]
-                assert score - probe == pytest.approx(share * (dense - probe))
+    assert {m.task for m in found} == {name}
+    values = {(m.method, m.measure): m.value for m in found}
+    for localizer in ("learned_mask", "random"):
+        for way in ("graft", "trained again"):
+            assert -1 <= values[f"{localizer}, {way}", "score, head fitted"] <= 1
+        assert values[f"{localizer}, trained again", "rate that dev chooses"] in RATES
+    probe = values["linear probe", "score, head fitted"]
+    dense = values["fine-tuning", "score, head fitted"]
+    for (method, measure), share in values.items():
+        if measure == "share of the gain":
+            score = values[method, "score, head fitted"]
+            assert score - probe == pytest.approx(share * (dense - probe))
     # The head that every run starts from is the probe's.
     started = bench.task(0)
     assert started.content != task.content
     fitted = fit_head(started, rows=256, seed=bench.seed)
-    for name, value in started.head.items():
-        assert value.detach().numpy() == pytest.approx(fitted[name].numpy(), abs=0.05)
+    for part, value in started.head.items():
+        assert value.detach().numpy() == pytest.approx(fitted[part].numpy(), abs=0.05)
 
 
 def test_answers_that_a_model_writes_are_scored_against_zero_shot_and_a_random_region(
