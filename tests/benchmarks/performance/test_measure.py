@@ -51,6 +51,7 @@ def test_pairs_apart_alternate_in_processes_of_their_own(tmp_path):
     assert (len(first), len(second)) == (2, 2)
 
 
+@pytest.mark.slow
 def test_a_process_that_fails_ends_the_pairs(capfd):
     with pytest.raises(RuntimeError, match="a timed process ended"):
         measure.pairs_apart(failing, failing)

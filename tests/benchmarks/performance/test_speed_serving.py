@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 import torch
+from slow_cases import slow
 
 MODULES = ("speed_loading", "speed_text", "speed_serving", "speed_training", "measure")
 
@@ -56,9 +57,15 @@ def test_mixed_batches_are_timed_beside_the_loop_and_lora(serving, shape):
         assert min(found[f"{key}/single_task_batch"]) > 0
 
 
-def test_a_bank_is_weighed_and_read(serving, shape):
+@pytest.mark.parametrize("apart", [False, *slow(True)], ids=["here", "apart"])
+def test_a_bank_is_weighed_and_read(apart, serving, shape, monkeypatch):
     import speed_loading
 
+    if not apart:  # processes of their own import torch and transformers each
+        monkeypatch.setattr(
+            "speed_loading._in_a_process",
+            lambda prepare, folder: speed_loading._timed(prepare, folder)(),
+        )
     found = speed_loading.loading(shape, repeats=1, tasks=3)
     for key in ("load_bank_3_tasks/load_model", "load_bank_3_tasks/map_model, once more"):
         assert len(found[key]) == 1
