@@ -3,6 +3,7 @@
 import re
 import runpy
 import sys
+from pathlib import Path
 
 import nbformat
 import pytest
@@ -103,20 +104,36 @@ def test_a_localizer_from_outside_stands_beside_others(printed):
     assert len(set(re.findall(r"with ([\d,]+) weights", said))) == 1
 
 
+def code_of(name: str, model: Path) -> list[nbformat.NotebookNode]:
+    """Return the cells of code of a script's notebook, with options that make it quick."""
+    options = [*OPTIONS.get(f"{name}.py", CHAT_OPTIONS)]
+    if name != "split_digits":
+        options += ["--model", str(model)]
+    page = notebooks.pages_of_scripts(DOCS)[name]
+    *code, _ = notebooks.example_notebook(page).cells
+    for cell in code:
+        cell.source = cell.source.replace(".parse_args([])", f".parse_args({options})")
+    return code
+
+
+@pytest.mark.usefixtures("own_registries")
+def test_the_cells_of_a_notebook_run_in_order(tiny_bert, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    namespace: dict[str, object] = {"__name__": "__main__"}
+    for cell in code_of("mixed_tasks", tiny_bert):
+        if cell.cell_type == "code":
+            exec(cell.source, namespace)
+    assert SAID["mixed_tasks"] in capsys.readouterr().out
+
+
 @pytest.fixture(scope="module")
 def shown(tiny_bert, tiny_chat, tmp_path_factory):
     """What the notebook of each script shows last; one kernel runs them, emptied before each."""
-    pages = notebooks.pages_of_scripts(DOCS)
     every = nbformat.v4.new_notebook()
     ends = {}
     for name in SAID:
-        options = [*OPTIONS.get(f"{name}.py", CHAT_OPTIONS)]
-        if name != "split_digits":
-            options += ["--model", str(tiny_chat if name == "chat_two_skills" else tiny_bert)]
-        *code, _ = notebooks.example_notebook(pages[name]).cells
+        code = code_of(name, tiny_chat if name == "chat_two_skills" else tiny_bert)
         every.cells += [nbformat.v4.new_code_cell("%reset -f"), *code]
-        for cell in code:
-            cell.source = cell.source.replace(".parse_args([])", f".parse_args({options})")
         ends[name] = code[-1]
     NotebookClient(
         every, resources={"metadata": {"path": str(tmp_path_factory.mktemp("kernel"))}}
@@ -124,6 +141,7 @@ def shown(tiny_bert, tiny_chat, tmp_path_factory):
     return {name: "".join(one.get("text", "") for one in end.outputs) for name, end in ends.items()}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SAID)
 def test_a_script_runs_as_a_notebook(name, shown):
     assert SAID[name] in shown[name]

@@ -16,6 +16,7 @@ import torch
 import typer
 import yaml
 from docs.pages import ROOT, blocks, name_of, pages, prose, typed_commands
+from slow_cases import slow
 
 from cl_graft.cli import app
 from cl_graft.experiments.config import config_from
@@ -24,6 +25,8 @@ PAGES = pages()
 ELSEWHERE = {"docs/guides/transformers.md"}
 """Pages whose snippets a test of their own runs, in an environment of their own."""
 WITH_PYTHON = [p for p in PAGES if blocks(p, "python") and name_of(p) not in ELSEWHERE]
+PLAN = "docs/guides/plan.md"
+"""Plans all phases, which takes seconds, as tests of plans do."""
 CONFIGS = [(name_of(page), b.text) for page in PAGES for b in blocks(page, "yaml")]
 COMMANDS = [(name_of(page), line) for page in PAGES for line in typed_commands(page)]
 GROUP: Any = typer.main.get_command(app)
@@ -43,7 +46,9 @@ def reader(
         yield tmp_path
 
 
-@pytest.mark.parametrize("page", WITH_PYTHON, ids=name_of)
+@pytest.mark.parametrize(
+    "page", [page if name_of(page) != PLAN else slow(page)[0] for page in WITH_PYTHON], ids=name_of
+)
 def test_the_snippets_of_a_page_run_in_order(page, reader):
     namespace: dict[str, object] = {"__name__": "snippet"}
     for block in blocks(page, "python"):
