@@ -11,6 +11,7 @@ from urllib.parse import unquote
 from xml.etree import ElementTree
 
 import pytest
+from slow_cases import slow
 from tiny_runs import cl_graft, file_hashes
 
 from cl_graft import InputError
@@ -138,9 +139,17 @@ def test_each_seed_has_its_own_numbers_and_a_single_one_no_filter(compared, repo
     assert 'id="filter"' not in made.page.read_text()
 
 
-def test_a_report_is_made_the_same_twice(compared, report, tmp_path):
-    make_report([compared], out=tmp_path)
-    assert file_hashes(tmp_path) == file_hashes(report)
+@pytest.mark.parametrize("name", ["comparison", *slow(None)])
+def test_a_report_is_made_the_same_twice(name, compared, tmp_path, monkeypatch):
+    def some(*given, **more):
+        sections = make_sections(*given, **more)
+        return [one for one in sections if name in (None, one.name)]
+
+    monkeypatch.setattr("cl_graft.reporting.page.make_sections", some)
+    for folder in ("first", "second"):
+        make_report([compared], out=tmp_path / folder)
+    assert list((tmp_path / "first" / "figures").glob("*.svg"))
+    assert file_hashes(tmp_path / "first") == file_hashes(tmp_path / "second")
 
 
 @pytest.mark.usefixtures("blank_figures")
