@@ -4,6 +4,7 @@ import pytest
 import torch
 from interrupted import KeptPhases, Trip, ends_of_steps
 from region_strategies import TwoLayers
+from slow_cases import slow
 from small_tasks import MemoryCache, make_task, nothing, settings
 from torch import nn
 
@@ -100,7 +101,7 @@ def test_a_state_of_an_optimizer_comes_back_whole():
         assert_same_bits(second.state[parameter], first.state[parameter])
 
 
-@pytest.mark.parametrize("localizer", ["learned_mask", "path_integral", "base_gradient"])
+@pytest.mark.parametrize("localizer", ["learned_mask", "base_gradient", *slow("path_integral")])
 def test_finding_a_region_can_be_interrupted_anywhere(localizer):
     chosen = settings(localizer=localizer)
 
