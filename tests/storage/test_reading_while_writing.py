@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -49,6 +50,7 @@ def test_a_reader_sees_the_old_or_the_new_bank(tmp_path: Path) -> None:
         while writer.poll() is None or not seen or seen[-1] < ENTRIES:
             assert writer.poll() in (None, 0)
             if not folder.exists():
+                time.sleep(0.01)
                 continue
             try:
                 bank = load_bank(folder)
