@@ -10,7 +10,6 @@ import torch
 from answer_tasks import make_questions, question_task, write_answer_tasks, write_task
 from configs import changed, config_with
 from interrupted import Trip, outcome_of
-from slow_cases import slow
 from tiny_runs import QUICK, tiny_run
 
 from cl_graft import load_bank, load_task, save_bank
@@ -110,9 +109,8 @@ def test_a_bank_of_answers_verifies_and_a_changed_bit_is_seen(run: Path, tmp_pat
         assert found.entries[position].recorded_batch == "differs"
 
 
-@pytest.mark.parametrize(
-    ("phase", "step", "task"), [("train", 4, "cheer"), *slow(("dense", 3, "places"))]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize(("phase", "step", "task"), [("dense", 3, "places"), ("train", 4, "cheer")])
 def test_an_interrupted_run_ends_on_the_same_bits(tmp_path, tiny_bert, settings, phase, step, task):
     config = config_with({**settings, "model": str(tiny_bert), "tasks": ["places", "cheer"]})
     run_strategy(config, strategy="grafting", seed=0, out=tmp_path / "whole")
@@ -132,6 +130,7 @@ def test_an_interrupted_run_ends_on_the_same_bits(tmp_path, tiny_bert, settings,
     assert outcome_of(folder) == whole
 
 
+@pytest.mark.slow
 def test_tasks_that_come_later_are_learned_as_in_a_stream(tmp_path, tiny_bert, settings, data, run):
     first = tiny_run(tmp_path / "first", tiny_bert, TASKS[:2], **settings) / "bank"
     added = add_task(first, "cheer", settings={"stream": {"data": str(data)}}, device="cpu")

@@ -1,6 +1,7 @@
 """A budget in bytes for all entries of a bank."""
 
 import pytest
+from slow_cases import slow
 from tiny_streams import TASKS, learner, quick, text_learner, vector_stream
 
 from cl_graft import save_bank
@@ -13,7 +14,7 @@ def entry_files(bank, folder):
     return [path.stat().st_size for path in sorted(folder.glob("entries/*"))]
 
 
-@pytest.mark.parametrize("avoid_owned", [True, False])
+@pytest.mark.parametrize("avoid_owned", [True, *slow(False)])
 def test_the_entries_of_a_stream_fill_the_budget_and_no_more(tiny_bert, tmp_path, avoid_owned):
     budget = 60_000
     run = text_learner(

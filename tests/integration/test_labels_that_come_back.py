@@ -34,9 +34,14 @@ def coming_back(make, *, mode="prefix", classes=None, **chosen):
 WIDER = [(0, 1), (0, 1), (2, 3), (2, 3)]
 
 
-@pytest.mark.parametrize("mode", ["prefix", "isolated"])
 @pytest.mark.parametrize(
-    ("make", "classes"), [(mlp, None), (multi_head, None), (multi_head, WIDER)]
+    ("make", "classes", "mode"),
+    [
+        (mlp, None, "isolated"),
+        (multi_head, WIDER, "prefix"),
+        *slow((mlp, None, "prefix"), (multi_head, WIDER, "isolated")),
+        *slow((multi_head, None, "prefix"), (multi_head, None, "isolated")),
+    ],
 )
 def test_forgetting_is_zero_as_each_experience_is_scored_by_its_own_entry(make, mode, classes):
     run = coming_back(make, mode=mode, classes=classes).learn()
@@ -161,6 +166,7 @@ def test_copies_go_on_with_the_benchmarks_that_they_meet(copied):
     assert again.find(benchmark.streams["test"][0], label=7) is None
 
 
+@pytest.mark.slow
 def test_a_text_task_that_comes_back_as_another_experience_forgets_nothing(tiny_bert):
     run = text_learner(tiny_bert)
     first, second = run.train_stream

@@ -9,6 +9,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from localization.planted import PLANTED, planted_inputs
+from slow_cases import slow, slow_but
 from torch import nn
 
 from cl_graft.errors import DivergedError, InputError
@@ -24,16 +25,21 @@ from cl_graft.runtime.seeding import generator
 
 # Rules have tests of their own: there are fewer coordinates to choose from.
 ALL = sorted(name for name, row in LOCALIZERS.items() if row.allowed is None)
+GRADIENTS = [name for name in ALL if LOCALIZERS[name].needs_gradients]
+SLOWEST = "fish_expected"
+"""It differs from `fish` in a backward pass for each class of a row."""
+
+EACH = pytest.mark.parametrize("name", slow_but(set(ALL) - {SLOWEST}, ALL))
 
 
-@pytest.mark.parametrize("name", ALL)
+@EACH
 @pytest.mark.parametrize("k", [1, 7, 200])
 def test_a_localizer_selects_exactly_k(name, k):
     inputs, _ = planted_inputs()
     assert len(localize(inputs, name, k=k, steps=4).top(k)) == k
 
 
-@pytest.mark.parametrize("name", ALL)
+@EACH
 def test_a_localizer_puts_the_model_back_bit_for_bit(name):
     inputs, _ = planted_inputs()
     before = snapshot(inputs.parameters)
@@ -45,7 +51,7 @@ def test_a_localizer_puts_the_model_back_bit_for_bit(name):
         assert not parameter._post_accumulate_grad_hooks
 
 
-@pytest.mark.parametrize("name", [name for name in ALL if LOCALIZERS[name].needs_gradients])
+@pytest.mark.parametrize("name", slow_but(set(GRADIENTS) - {SLOWEST}, GRADIENTS))
 def test_a_localizer_that_is_interrupted_puts_the_model_back_bit_for_bit(name):
     inputs, _ = planted_inputs()
     before = snapshot(inputs.parameters)
@@ -64,7 +70,7 @@ def test_a_localizer_that_is_interrupted_puts_the_model_back_bit_for_bit(name):
             assert not parameter._post_accumulate_grad_hooks
 
 
-@pytest.mark.parametrize("name", ALL)
+@EACH
 def test_a_localizer_is_a_function_of_its_inputs(name):
     orders = [localize(planted_inputs()[0], name, k=10, steps=4).order for _ in range(2)]
     torch.manual_seed(123)
@@ -73,8 +79,14 @@ def test_a_localizer_is_a_function_of_its_inputs(name):
     assert torch.equal(orders[0], orders[2])
 
 
-@pytest.mark.parametrize("candidates", [None, 300])
-@pytest.mark.parametrize("name", [name for name in ALL if LOCALIZERS[name].needs_gradients])
+@pytest.mark.parametrize(
+    ("name", "candidates"),
+    [
+        ("learned_mask", 300),
+        *((name, None) for name in GRADIENTS if name != SLOWEST),
+        *slow((SLOWEST, None), *((name, 300) for name in GRADIENTS if name != "learned_mask")),
+    ],
+)
 def test_a_loss_scale_changes_no_coordinate_of_a_ranking(name, candidates):
     plain, scaled = (
         localize(
@@ -95,7 +107,7 @@ def test_a_loss_scale_under_which_gradients_overflow_is_an_error():
         localize(inputs, "learned_mask", k=20)
 
 
-@pytest.mark.parametrize("name", ALL)
+@EACH
 def test_budgets_cut_from_one_ranking_are_nested(name):
     inputs, _ = planted_inputs()
     ranking = localize(inputs, name, k=20, steps=4)
@@ -104,7 +116,7 @@ def test_budgets_cut_from_one_ranking_are_nested(name):
     assert all(small <= large for small, large in pairwise(regions))
 
 
-@pytest.mark.parametrize("name", ALL)
+@EACH
 def test_coordinates_of_earlier_tasks_are_passed_over_and_the_budget_stays_whole(name):
     inputs, _ = planted_inputs()
     ranking = localize(inputs, name, k=10, steps=4)
@@ -114,7 +126,7 @@ def test_coordinates_of_earlier_tasks_are_passed_over_and_the_budget_stays_whole
     assert len(region & taken) == 0
 
 
-@pytest.mark.parametrize("name", ALL)
+@EACH
 def test_half_precision_models_are_localized(name):
     inputs, _ = planted_inputs(dtype=torch.bfloat16)
     assert len(localize(inputs, name, k=10, steps=3).top(10)) == 10

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from slow_cases import slow
 from tiny_streams import TASKS, quick, text_learner
 
 from cl_graft.models import graftable_parameters, load_model
@@ -51,7 +52,7 @@ def entries(run):
     return run.plugin.bank.entries
 
 
-@pytest.mark.parametrize("memory", [None, 0])
+@pytest.mark.parametrize("memory", [0, *slow(None)])
 def test_states_that_are_not_stored_train_the_same_bits(stored, tiny_bert, memory):
     settings = quick(layers=1, evaluate_every=2, states_memory=memory)
     other = text_learner(tiny_bert, TASKS[:2], settings=settings).learn()

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 import torch
+from slow_cases import slow, slow_but
 from torch import nn
 from torch.nn import functional as F
 from torch.utils.data import TensorDataset
@@ -98,7 +99,7 @@ def plain_loss(task, values, places):
     return total / len(targets)
 
 
-@pytest.mark.parametrize("kind", HEADS)
+@pytest.mark.parametrize("kind", slow_but(("tags", "spans"), HEADS))
 def test_a_fitted_head_of_tokens_is_where_the_plain_penalised_loss_is_flat(kind):
     task = make_task(kind)
     fitted = fit_head(task, rows=50, seed=0)
@@ -117,7 +118,7 @@ def test_a_fitted_head_of_tokens_is_where_the_plain_penalised_loss_is_flat(kind)
     assert float(loss.detach()) < 0.99 * float(plain_loss(task, snapshot(task.head), range(50)))
 
 
-@pytest.mark.parametrize("kind", HEADS)
+@pytest.mark.parametrize("kind", slow_but(("tags", "spans"), HEADS))
 def test_a_fitted_head_of_tokens_answers_dev_as_its_score_says(kind):
     task = make_task(kind)
     before = snapshot(task.head)
@@ -140,7 +141,7 @@ def test_a_head_of_tokens_is_fitted_to_as_many_rows_as_memory_is_given(monkeypat
     assert not all(torch.equal(bound[name], all_rows[name]) for name in few)
 
 
-@pytest.mark.parametrize("kind", ["tags and intents", "spans"])
+@pytest.mark.parametrize("kind", ["spans", *slow("tags and intents")])
 def test_a_score_under_fitted_heads_of_tokens_does_not_depend_on_the_head_of_the_model(
     kind, monkeypatch
 ):
