@@ -12,6 +12,7 @@ from multiprocessing.process import BaseProcess
 
 from warm_processes import imported_first
 
+from cl_graft.experiments import stream_run
 from cl_graft.experiments.comparison.jobs import Outcome
 from cl_graft.experiments.engines.dispatch import WorkerDied
 from cl_graft.experiments.engines.worker import WorkerJob, work
@@ -57,4 +58,6 @@ class ForkedPool:
 
 
 def _work(sent: WorkerJob, outcome: Connection) -> None:
+    # Pictures of a run's log are left out, as in the process that tests.
+    stream_run.draw_pictures = lambda *_: None
     outcome.send(work(sent))

@@ -283,11 +283,13 @@ def test_a_parameter_that_submitit_does_not_know_is_named(tmp_path):
         (["--workers", "2"], "not an option of the engine 'local'"),
         (["--engine", "slurm"], "no SLURM here"),
         (["--engine", "ray", "--engine-set", "a=1"], "--engine-set"),
-        (
-            ["--engine", "ray", "--workers", "1", "--gpus-per-run", "99"],
-            "no machine of the cluster",
+        *slow(
+            (
+                ["--engine", "ray", "--workers", "1", "--gpus-per-run", "99"],
+                "no machine of the cluster",
+            ),
+            (["--engine", "ray", "--address", "127.0.0.1:1"], "no Ray cluster answers"),
         ),
-        (["--engine", "ray", "--address", "127.0.0.1:1"], "no Ray cluster answers"),
     ],
 )
 def test_the_command_line_refuses_what_an_engine_cannot_do(options, said, tiny_bert, tmp_path):
