@@ -15,7 +15,7 @@ MEETING_LIBRARIES ?= tests/models tests/storage tests/data tests/metrics tests/i
 help:
 	@echo "make demo          watch an encoder learn a stream of text tasks and forget nothing"
 	@echo "make test          the tests (WORKERS=$(WORKERS) processes)"
-	@echo "make test-slow     the tests that take minutes"
+	@echo "make test-slow     the other cases of what they show, and what takes long (WORKERS=$(WORKERS))"
 	@echo "make golden        what commands answer on tiny models, compared with what was recorded"
 	@echo "make lint          ruff and pyright"
 	@echo "make docs          the documentation, into docs/_build/html"
@@ -56,7 +56,7 @@ test: $(STAMP)
 	$(PYTEST) -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 test-slow: $(STAMP)
-	$(PYTEST) -m slow
+	$(PYTEST) -m slow -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 lint: $(STAMP)
 	$(BIN)/ruff check .
