@@ -140,7 +140,7 @@ def test_fake_fine_tuning_takes_what_real_fine_tuning_takes(twins):
     assert peaks[1] == pytest.approx(peaks[0], rel=0.02)
 
 
-@pytest.mark.parametrize("size", [500, 5000])
+@pytest.mark.parametrize("size", [5000, *slow(500)])
 def test_a_step_of_a_fake_region_takes_what_a_real_one_takes(twins, size):
     real, fake = twins
     layout = Layout.of(graftable_parameters(real))
@@ -222,7 +222,7 @@ def test_checkpointing_parts_and_half_precision_lower_what_a_step_needs(tiny_ber
     assert measure_phase(phase, fake, parts).step < step / 2
 
 
-@pytest.mark.parametrize("share", [0.1, 0.5, 0.9])
+@pytest.mark.parametrize("share", [0.1, *slow(0.5, 0.9)])
 def test_the_number_of_rows_that_is_advised_fits(minilm, share):
     fake = fake_of(minilm, "encoder")
     phase, work = PHASES["evaluation"], dataclasses.replace(WORK, eval_batch=512)
