@@ -40,12 +40,12 @@ def retrain_region(
         anew: Whether to train whatever the cache holds, as when it is timed.
         **changes: Fields of the schedule.
     """
+    plan = bench.config.grafting.schedule(bench.schedule(label), coordinates=len(region))
     if bench.config.training.grid and "lr" not in changes:
-        grafting = bench.config.grafting
-        grid = sorted({*REGION_RATES[grafting.optimizer], grafting.rate})
+        grid = sorted({*REGION_RATES[plan.optimizer], plan.lr})
         rates = [{**changes, "lr": rate} for rate in grid]
         return _best_on_dev(bench, label, region, rates, anew=anew)
-    settings = replace(bench.config.grafting.schedule(bench.schedule(label)), **changes)
+    settings = replace(plan, **changes)
     decay = None if settings.optimizer == "adamw" else bench.config.grafting.lr_decay
     head_lr = bench.config.grafting.head_lr
     task = bench.task(label)

@@ -265,7 +265,7 @@ def _chosen(bench: Bench, label: int, method: str, *, anew: bool) -> Region:
 def _plan(bench: Bench, label: int) -> dict[str, Any]:
     """Return how all that trains few parameters is trained: one way, or methods do not compare."""
     decay = bench.schedule(label).weight_decay
-    return {"optimizer": "adamw", "lr": bench.config.grafting.rate, "weight_decay": decay}
+    return {"optimizer": "adamw", "lr": bench.config.grafting.lr, "weight_decay": decay}
 
 
 def _at_base(bench: Bench, label: int) -> DenseRun:

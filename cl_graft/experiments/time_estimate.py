@@ -213,9 +213,9 @@ def _time_region_step(
     region = Region.of(layout, places[: config.grafting.coordinates(layout.total)])
 
     def train(steps: int) -> None:
-        own = replace(config.grafting.schedule(schedule), steps=steps, evaluations=0)
-        head = snapshot(task.head)
-        train_region(task, region, replace(own, lr=1e-4), head=head, seed=seed)
+        own = config.grafting.schedule(schedule, coordinates=len(region))
+        own = replace(own, steps=steps, evaluations=0, lr=1e-4)
+        train_region(task, region, own, head=snapshot(task.head), seed=seed)
 
     return _time_steps(train)
 

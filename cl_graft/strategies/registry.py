@@ -14,11 +14,13 @@ from typing import Any, TypeVar, dataclass_transform
 from avalanche.training.templates import SupervisedTemplate
 
 from cl_graft.errors import InputError
+from cl_graft.grafts.region import Layout
+from cl_graft.models import graftable_parameters
 from cl_graft.runtime.registry import Registry
 from cl_graft.strategies.loop.budgets import TaskSchedules
 from cl_graft.strategies.method import Family, Kinds, Method, Rows, Stored, Trained, Value, setting
 from cl_graft.strategies.strategy_inputs import StrategyInputs
-from cl_graft.training.settings import REGION_LR, FineTuning
+from cl_graft.training.settings import FineTuning, region_rate
 
 __all__ = [
     "STRATEGIES",
@@ -176,10 +178,16 @@ def make_loop_schedules(
     """
     dense = inputs.dense_runs
     if method.trains == "region":
-        given = inputs.region_lr
-        lr = REGION_LR[inputs.region_optimizer] if given is None else given
+        total = Layout.of(graftable_parameters(inputs.model.task_model)).total
+        sizes = {label: own.coordinates(total) for label, own in inputs.grafting_settings.items()}
+        given, optimizer = inputs.region_lr, inputs.region_optimizer
         return {
-            label: replace(schedule, lr=lr, weight_decay=0.0) for label, schedule in dense.items()
+            label: replace(
+                schedule,
+                lr=region_rate(optimizer, sizes[label]) if given is None else given,
+                weight_decay=0.0,
+            )
+            for label, schedule in dense.items()
         }
     steps = [schedule.steps for schedule in dense.values()]
     counts = {

@@ -53,7 +53,7 @@ class StrategyInputs:
         grafting: Settings of grafting; None means the defaults, with the dense runs of
             `fine_tuning`.
         region_optimizer: Optimiser of a region and the head beside it.
-        region_lr: Learning rate of a region, > 0; None takes the optimiser's in `REGION_LR`.
+        region_lr: Learning rate of a region, > 0; None means that of `region_rate`.
         head_lr: Learning rate of a head beside a region, > 0; None means that of the region.
         region_decay: Whether the region's learning rate falls linearly to 0.
         clip: Largest norm of a gradient, > 0.

@@ -7,15 +7,14 @@ norm clipped to 1, the best checkpoint on dev kept and ties given to the later o
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from types import MappingProxyType
+import math
 from typing import Literal
 
 from pydantic import Field
 
 from cl_graft.runtime.settings import settings_class
 
-__all__ = ["DENSE_LR", "REGION_LR", "FineTuning", "Optimizer"]
+__all__ = ["DENSE_LR", "REGION_LR", "FineTuning", "Optimizer", "region_rate"]
 
 Optimizer = Literal["sgd", "adamw"]
 """Name of an optimiser."""
@@ -23,8 +22,29 @@ Optimizer = Literal["sgd", "adamw"]
 DENSE_LR = 0.05
 """Learning rate of dense training under SGD: where nothing else is said."""
 
-REGION_LR: Mapping[Optimizer, float] = MappingProxyType({"sgd": 0.3, "adamw": 0.003})
-"""Learning rate of a region by optimiser, falling linearly to 0: where nothing else is said."""
+REGION_LR = 0.3
+"""Learning rate of a region under SGD that falls linearly to 0: where nothing else is said."""
+
+_ADAMW_STEP = 0.5
+
+
+def region_rate(optimizer: Optimizer, coordinates: int) -> float:
+    """Return the learning rate of a region where nothing else is said.
+
+    AdamW moves every weight by up to its rate, so the norm of a step grows with the root of the
+    region's size. The rate makes it 0.5 at most, whatever the size.
+
+    Args:
+        optimizer: What trains the region.
+        coordinates: Size of the region; an empty one counts as 1.
+
+    Examples:
+        >>> region_rate("sgd", 10_000)
+        0.3
+        >>> region_rate("adamw", 10_000)
+        0.005
+    """
+    return REGION_LR if optimizer == "sgd" else _ADAMW_STEP / math.sqrt(max(1, coordinates))
 
 
 @settings_class

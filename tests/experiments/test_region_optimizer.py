@@ -1,5 +1,7 @@
 """A region trains by the optimiser of the config, at its rate, in runs and in `localize`."""
 
+import math
+
 import pytest
 import torch
 from configs import changed
@@ -9,12 +11,15 @@ from cl_graft.experiments.run import run
 from cl_graft.strategies.loop.budgets import TaskSchedules
 from cl_graft.strategies.methods.grafting.grafting import Grafting
 
+SIZE = 171
+"""Coordinates of a hundredth of the tiny model."""
+
 
 @pytest.mark.parametrize(
     ("settings", "kind", "rate"),
     [
         ({}, torch.optim.SGD, 0.3),
-        ({"grafting.optimizer": "adamw"}, torch.optim.AdamW, 0.003),
+        ({"grafting.optimizer": "adamw"}, torch.optim.AdamW, 0.5 / math.sqrt(SIZE)),
         ({"grafting.optimizer": "adamw", "grafting.lr": 0.01}, torch.optim.AdamW, 0.01),
     ],
 )

@@ -26,7 +26,7 @@ from cl_graft.kinds.prompts import Family
 from cl_graft.localization.grafting_settings import GraftingSettings
 from cl_graft.runtime.byte_sizes import parse_bytes
 from cl_graft.runtime.settings import fields_of, settings_class
-from cl_graft.training.settings import REGION_LR, FineTuning, Optimizer
+from cl_graft.training.settings import REGION_LR, FineTuning, Optimizer, region_rate
 
 __all__ = [
     "PARTS",
@@ -119,8 +119,8 @@ class GraftingLoopSettings(GraftingSettings):
         default=None,
         gt=0,
         allow_inf_nan=False,
-        description=f"Learning rate of the region; null takes {REGION_LR['sgd']} with SGD and "
-        f"{REGION_LR['adamw']} with AdamW.",
+        description=f"Learning rate of the region; null takes {REGION_LR} with SGD, and with AdamW "
+        "0.5 / √k for k weights.",
     )
     head_lr: float | None = Field(
         default=None,
@@ -154,14 +154,10 @@ class GraftingLoopSettings(GraftingSettings):
             may_build_on=may_build_on,
         )
 
-    def schedule(self, dense: FineTuning) -> FineTuning:
-        """Return the schedule of a task's region: steps and batches of its dense run."""
-        return replace(dense, optimizer=self.optimizer, lr=self.rate, weight_decay=0.0)
-
-    @property
-    def rate(self) -> float:
-        """The learning rate of the region."""
-        return REGION_LR[self.optimizer] if self.lr is None else self.lr
+    def schedule(self, dense: FineTuning, *, coordinates: int) -> FineTuning:
+        """Return the schedule of a region of this size: steps and batches of its dense run."""
+        lr = region_rate(self.optimizer, coordinates) if self.lr is None else self.lr
+        return replace(dense, optimizer=self.optimizer, lr=lr, weight_decay=0.0)
 
 
 @settings_class
