@@ -24,7 +24,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, NoReturn
 
-__all__ = ["imported_first", "run_warm"]
+__all__ = ["run_warm"]
 
 ROOT = Path(__file__).parents[1]
 OPTIONAL = "cl_graft.integrations"
@@ -74,7 +74,7 @@ def run_warm(
     return subprocess.CompletedProcess(list(arguments), int(code), out, err)
 
 
-def imported_first() -> list[str]:
+def _imported_first() -> list[str]:
     """Return the names of all modules of the package, and of what they import while they run."""
     path = import_module("cl_graft").__path__
     names = [module.name for module in pkgutil.walk_packages(path, "cl_graft.")]
@@ -97,7 +97,7 @@ def _start_server(imported: str) -> subprocess.Popen[str]:
 
 def _serve(imported: str) -> None:
     """Fork a process for each request; in that process, run what it asks for."""
-    for name in imported_first() if imported == "cl_graft" else [imported]:
+    for name in _imported_first() if imported == "cl_graft" else [imported]:
         import_module(name)
     gc.freeze()  # a collection in a forked process would copy all of it
     for line in sys.stdin:

@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 import torch
 from configs import config_with
-from forked_workers import ForkedPool
 from interrupted import outcome_of
 from slow_cases import slow
 from tiny_runs import cl_graft
@@ -67,11 +66,10 @@ def long_here(long, tmp_path_factory):
     return outcome(out / "naive" / "seed0")
 
 
-@pytest.fixture(scope="module", params=["forked", *slow("ray")])
-def on_workers(request):
-    """An engine of two workers."""
-    pool = ray_pool(workers=2) if request.param == "ray" else ForkedPool()
-    with closing(pool):
+@pytest.fixture(scope="module")
+def on_ray():
+    """An engine of two workers, which import the package once."""
+    with closing(ray_pool(workers=2)) as pool:
         yield PoolEngine(pool)
 
 
@@ -80,8 +78,8 @@ def outcome(folder: Path):
     return outcome_of(folder, pictures=False)
 
 
-def local_jobs(folder: Path):
-    return closing(slurm_pool(folder, cluster="local"))
+def local_jobs(folder: Path, **more):
+    return closing(slurm_pool(folder, cluster="local", **more))
 
 
 def wait_for_worker(folder: Path, *, after: int | None = None) -> int:
@@ -96,13 +94,11 @@ def wait_for_worker(folder: Path, *, after: int | None = None) -> int:
     raise TimeoutError(f"nothing ran in {folder}")
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("on_workers", ["ray"], indirect=True)
-def test_a_comparison_on_workers_ends_on_the_bits_of_one_here(settings, on_workers, tmp_path):
+def test_a_comparison_on_ray_ends_on_the_bits_of_one_here(settings, on_ray, tmp_path):
     config = config_with(settings | {"tune": True, "seeds": [0, 1]})
     here = compare(config, out=tmp_path / "here")
     seen: list[Step] = []
-    there = compare(config, out=tmp_path / "there", engine=on_workers, progress=seen.append)
+    there = compare(config, out=tmp_path / "there", engine=on_ray, progress=seen.append)
     assert here.failed == there.failed == ()
     assert len(there.runs) == 4
     for cell in here.runs:
@@ -115,13 +111,14 @@ def test_a_comparison_on_workers_ends_on_the_bits_of_one_here(settings, on_worke
     assert over.index("lora, tuning") < over.index("lora, seed 0")
 
 
-def test_tasks_are_localized_ahead_for_all_cells_that_need_them(settings, on_workers, tmp_path):
+@pytest.mark.slow
+def test_tasks_are_localized_ahead_for_all_cells_that_need_them(settings, on_ray, tmp_path):
     strategies = ["independent", "naive", "grafting_averaged_gain", "grafting"]
     quick = {"mask_steps": 2, "mask_batch": 8, "density": 0.01}
     config = config_with(settings | quick | {"strategies": strategies})
     compare(config, out=tmp_path / "here")
     seen: list[Step] = []
-    there = compare(config, out=tmp_path / "there", engine=on_workers, progress=seen.append)
+    there = compare(config, out=tmp_path / "there", engine=on_ray, progress=seen.append)
     assert there.failed == ()
     assert [cell.strategy for cell in there.runs] == strategies
     for cell in there.runs:
@@ -145,13 +142,12 @@ def test_tasks_are_localized_ahead_for_all_cells_that_need_them(settings, on_wor
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("on_workers", ["ray"], indirect=True)
-def test_a_sweep_over_orders_is_spread_whole_and_shares_dense_runs(settings, on_workers, tmp_path):
+def test_a_sweep_over_orders_is_spread_whole_and_shares_dense_runs(settings, on_ray, tmp_path):
     quick = {"mask_steps": 2, "mask_batch": 8, "strategies": ["grafting"], "orders": 2}
     config = config_with(settings | quick | {"sweep": {"density": [0.01, 0.02]}})
     here = compare(config, out=tmp_path / "here")
     seen: list[Step] = []
-    there = compare(config, out=tmp_path / "there", engine=on_workers, progress=seen.append)
+    there = compare(config, out=tmp_path / "there", engine=on_ray, progress=seen.append)
     assert there.failed == ()
     assert [cell.strategy for cell in there.runs] == [cell.strategy for cell in here.runs]
     points = [f"density={d},order{o}" for d in (0.01, 0.02) for o in (0, 1)]
@@ -166,11 +162,9 @@ def test_a_sweep_over_orders_is_spread_whole_and_shares_dense_runs(settings, on_
     assert caches == 2 * [tmp_path / "there" / "cache"]  # of each task one, whatever the rest
 
 
-@pytest.mark.parametrize(
-    "workers", [lambda _: closing(ForkedPool()), *slow(local_jobs)], ids=["forked", "local jobs"]
-)
+@pytest.mark.slow
 def test_workers_that_are_killed_or_asked_to_stop_cost_only_what_came_since_their_checkpoint(
-    workers, long, long_here, tmp_path
+    long, long_here, tmp_path
 ):
     stop, run = Stop(), tmp_path / "naive" / "seed0"
     worked: list[int] = []
@@ -183,7 +177,7 @@ def test_workers_that_are_killed_or_asked_to_stop_cost_only_what_came_since_thei
 
     thread = threading.Thread(target=kill_one_and_stop_the_next)
     thread.start()
-    with workers(tmp_path) as pool, pytest.raises(Stopped):
+    with local_jobs(tmp_path) as pool, pytest.raises(Stopped):
         compare(long, out=tmp_path, engine=PoolEngine(pool), stop=stop)
     thread.join()
     assert len(set(worked)) == 2
@@ -283,13 +277,11 @@ def test_a_parameter_that_submitit_does_not_know_is_named(tmp_path):
         (["--workers", "2"], "not an option of the engine 'local'"),
         (["--engine", "slurm"], "no SLURM here"),
         (["--engine", "ray", "--engine-set", "a=1"], "--engine-set"),
-        *slow(
-            (
-                ["--engine", "ray", "--workers", "1", "--gpus-per-run", "99"],
-                "no machine of the cluster",
-            ),
-            (["--engine", "ray", "--address", "127.0.0.1:1"], "no Ray cluster answers"),
+        (
+            ["--engine", "ray", "--workers", "1", "--gpus-per-run", "99"],
+            "no machine of the cluster",
         ),
+        *slow((["--engine", "ray", "--address", "127.0.0.1:1"], "no Ray cluster answers")),
     ],
 )
 def test_the_command_line_refuses_what_an_engine_cannot_do(options, said, tiny_bert, tmp_path):
