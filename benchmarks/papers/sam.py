@@ -20,6 +20,7 @@ from cl_graft.metrics.statistics import holm, mean_interval, paired_t_test, spea
 from cl_graft.runtime.seeding import derive
 from cl_graft.training.dense_run import DenseRun
 from cl_graft.training.passes import Passes
+from cl_graft.training.settings import region_rate
 from papers.answers import Answers
 from papers.bench import Bench
 from papers.graft_variants import mixed_evaluation
@@ -264,8 +265,9 @@ def _chosen(bench: Bench, label: int, method: str, *, anew: bool) -> Region:
 
 def _plan(bench: Bench, label: int) -> dict[str, Any]:
     """Return how all that trains few parameters is trained: one way, or methods do not compare."""
-    decay = bench.schedule(label).weight_decay
-    return {"optimizer": "adamw", "lr": bench.config.grafting.lr, "weight_decay": decay}
+    given = bench.config.grafting.lr
+    lr = region_rate("adamw", bench.size(bench.density)) if given is None else given
+    return {"optimizer": "adamw", "lr": lr, "weight_decay": bench.schedule(label).weight_decay}
 
 
 def _at_base(bench: Bench, label: int) -> DenseRun:
