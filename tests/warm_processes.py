@@ -74,14 +74,6 @@ def run_warm(
     return subprocess.CompletedProcess(list(arguments), int(code), out, err)
 
 
-def _imported_first() -> list[str]:
-    """Return the names of all modules of the package, and of what they import while they run."""
-    path = import_module("cl_graft").__path__
-    names = [module.name for module in pkgutil.walk_packages(path, "cl_graft.")]
-    own = [n for n in names if not n.startswith(OPTIONAL) and not n.endswith("__main__")]
-    return [*own, *LAZY]
-
-
 def _start_server(imported: str) -> subprocess.Popen[str]:
     path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
     server = subprocess.Popen(
@@ -97,8 +89,13 @@ def _start_server(imported: str) -> subprocess.Popen[str]:
 
 def _serve(imported: str) -> None:
     """Fork a process for each request; in that process, run what it asks for."""
-    for name in _imported_first() if imported == "cl_graft" else [imported]:
-        import_module(name)
+    root = import_module(imported)
+    if imported == "cl_graft":
+        for module in pkgutil.walk_packages(root.__path__, "cl_graft."):
+            if not module.name.startswith(OPTIONAL) and not module.name.endswith("__main__"):
+                import_module(module.name)
+        for name in LAZY:
+            import_module(name)
     gc.freeze()  # a collection in a forked process would copy all of it
     for line in sys.stdin:
         child = os.fork()

@@ -265,8 +265,7 @@ def _chosen(bench: Bench, label: int, method: str, *, anew: bool) -> Region:
 
 def _plan(bench: Bench, label: int) -> dict[str, Any]:
     """Return how all that trains few parameters is trained: one way, or methods do not compare."""
-    given = bench.config.grafting.lr
-    lr = region_rate("adamw", bench.size(bench.density)) if given is None else given
+    lr = region_rate("adamw", bench.size(bench.density), given=bench.config.grafting.lr)
     return {"optimizer": "adamw", "lr": lr, "weight_decay": bench.schedule(label).weight_decay}
 
 

@@ -180,13 +180,12 @@ def make_loop_schedules(
     if method.trains == "region":
         total = Layout.of(graftable_parameters(inputs.model.task_model)).total
         sizes = {label: own.coordinates(total) for label, own in inputs.grafting_settings.items()}
-        given, optimizer = inputs.region_lr, inputs.region_optimizer
+        rates = {
+            label: region_rate(inputs.region_optimizer, size, given=inputs.region_lr)
+            for label, size in sizes.items()
+        }
         return {
-            label: replace(
-                schedule,
-                lr=region_rate(optimizer, sizes[label]) if given is None else given,
-                weight_decay=0.0,
-            )
+            label: replace(schedule, lr=rates[label], weight_decay=0.0)
             for label, schedule in dense.items()
         }
     steps = [schedule.steps for schedule in dense.values()]

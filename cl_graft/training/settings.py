@@ -28,8 +28,8 @@ REGION_LR = 0.3
 _ADAMW_STEP = 0.5
 
 
-def region_rate(optimizer: Optimizer, coordinates: int) -> float:
-    """Return the learning rate of a region where nothing else is said.
+def region_rate(optimizer: Optimizer, coordinates: int, *, given: float | None = None) -> float:
+    """Return the learning rate of a region: the given one, else one that suits optimiser and size.
 
     AdamW moves every weight by up to its rate, so the norm of a step grows with the root of the
     region's size. The rate makes it 0.5 at most, whatever the size.
@@ -37,6 +37,7 @@ def region_rate(optimizer: Optimizer, coordinates: int) -> float:
     Args:
         optimizer: What trains the region.
         coordinates: Size of the region; an empty one counts as 1.
+        given: The rate that settings name, > 0; None where they name none.
 
     Examples:
         >>> region_rate("sgd", 10_000)
@@ -44,6 +45,8 @@ def region_rate(optimizer: Optimizer, coordinates: int) -> float:
         >>> region_rate("adamw", 10_000)
         0.005
     """
+    if given is not None:
+        return given
     return REGION_LR if optimizer == "sgd" else _ADAMW_STEP / math.sqrt(max(1, coordinates))
 
 

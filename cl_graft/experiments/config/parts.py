@@ -156,7 +156,7 @@ class GraftingLoopSettings(GraftingSettings):
 
     def schedule(self, dense: FineTuning, *, coordinates: int) -> FineTuning:
         """Return the schedule of a region of this size: steps and batches of its dense run."""
-        lr = region_rate(self.optimizer, coordinates) if self.lr is None else self.lr
+        lr = region_rate(self.optimizer, coordinates, given=self.lr)
         return replace(dense, optimizer=self.optimizer, lr=lr, weight_decay=0.0)
 
 
