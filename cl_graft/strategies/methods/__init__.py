@@ -15,7 +15,7 @@ _MODULES = (
     *("rehearsal.replay", "rehearsal.gdumb", "rehearsal.agem", "rehearsal.gem"),
     *("rehearsal.der", "rehearsal.er_ace", "rehearsal.mir", "rehearsal.cope"),
     *("isolation.bitfit", "isolation.adapters", "isolation.prompt_tuning"),
-    *("isolation.lora", "bounds.sequential_lora", "penalties.o_lora"),
+    *("isolation.lora", "isolation.ia3", "bounds.sequential_lora", "penalties.o_lora"),
     *("isolation.packnet", "isolation.piggyback", "isolation.supsup", "isolation.wsn"),
     "broken",
 )
