@@ -31,6 +31,7 @@ CHOICES = {
     "cumulative": {},
     "joint": {},
     "lora": {},
+    "ia3": {},
     "grafting_by_discriminant": {},
     "merging_by_dare": {},
     "ewc": {},
@@ -118,6 +119,7 @@ PLACES = [
 ]
 MORE_PLACES = [
     ("lora", "train", 5, "topic"),
+    ("ia3", "train", 5, "topic"),
     ("independent", "dense", 5, "topic"),
     ("cumulative", "train", 12, "topic"),
     ("joint", "train", 12, "sentiment"),

@@ -293,7 +293,7 @@ def test_a_task_is_added_later(case, data, tmp_path):
     "names",
     [
         ["naive", "replay", "ewc"],
-        *slow(["naive", "independent", "joint", "replay", "ewc", "o_lora", "lora"]),
+        *slow(["naive", "independent", "joint", "replay", "ewc", "o_lora", "lora", "ia3"]),
     ],
     ids=len,
 )

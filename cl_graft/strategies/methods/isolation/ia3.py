@@ -69,9 +69,9 @@ def _find_places(model: TaskModel) -> dict[str, bool]:
     }
     if not places:
         raise InputError(
-            f"strategy 'ia3' scales layers that peft lists by the type of a model; this one is of "
-            f"the type {kind!r}, and listed are {', '.join(sorted(SCALED))}: choose a model of one "
-            f"of them, or strategy 'lora', which takes any model"
+            f"strategy 'ia3' scales layers that peft lists by a model's type, and it lists none "
+            f"for {kind!r}: choose strategy 'lora', which takes any model, or a model of one of "
+            f"the types {', '.join(sorted(SCALED, key=str.lower))}"
         )
     return places
 
@@ -86,7 +86,10 @@ def _find_places(model: TaskModel) -> dict[str, bool]:
     requires="peft",
 )
 class IA3:
-    """Give every task vectors of its own that scale keys, values and inner activations."""
+    """Give every task vectors of its own that scale keys, values and inner activations.
+
+    They stand at the layers that peft lists for (IA)3 by the model's type.
+    """
 
     optimizer: str = optimizer_setting()
     lr: float = rate_setting(8e-3, grid=(5e-4, 2e-3, 8e-3, 3e-2))

@@ -1,6 +1,6 @@
 """OwnValues: a few parameters have values of their own for every task, and all others stay frozen.
 
-BitFit, LoRA, adapters and prompt tuning share it: nothing that an earlier task is answered
+BitFit, LoRA, (IA)3, adapters and prompt tuning share it: nothing that an earlier task is answered
 with ever moves, so backward transfer is exactly 0, and a task does not depend on those before it.
 """
 
