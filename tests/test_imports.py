@@ -57,6 +57,7 @@ OUTSIDE: dict[str, set[str]] = {
     "kinds": {"torch", "seqeval", "transformers"},
     "figures": {"matplotlib", "numpy"},
     "strategies": {"torch", "avalanche", "matplotlib", "tensorboard", "transformers"},
+    "strategies.methods.isolation.ia3": {"torch", "avalanche", "peft"},
     "strategies.methods.isolation.lora_layers": {"torch", "avalanche", "peft", "transformers"},
     "results": {"torch", "matplotlib", "pandas", "pydantic"},
     "reporting": {"jinja2", "matplotlib", "pydantic"},
