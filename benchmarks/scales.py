@@ -41,7 +41,6 @@ SHOTS_128: dict[str, Any] = {
     # A choice between values needs more rows than 128 of a class and dev's usual share give.
     "stream.max_dev": 256,
     "stream.max_test": 300,
-    "model.precision": "bf16",
     "grafting.density": 0.003,
     "grafting.mask_steps": 8,
     "grafting.mask_batch": 64,
