@@ -8,6 +8,7 @@ rate, too. The results of all finished cells go with command, versions and machi
 environment variable CL_GRAFT_DATA or ``--data``.
 
     python benchmarks/kind_streams.py --scale cpu                      # MiniLM, 3 seeds
+    python benchmarks/kind_streams.py --scale long                     # four times the steps
     python benchmarks/kind_streams.py --streams atis-snips --seeds 0
     python benchmarks/kind_streams.py --longer                         # the control, afterwards
     python benchmarks/kind_streams.py --scale smoke                    # does it run?
@@ -100,6 +101,18 @@ STREAMS: dict[str, dict[str, Any]] = {
         "stream.max_test": 80,
         "fine_tuning.steps": 30,
     },
+    "passages": {
+        "stream.tasks": ["xquad_en", "electronics", "grocery", "restaurants", "tripadvisor"],
+        "stream.task_settings": {
+            domain: {"rows_from": f"subjqa/{domain}"}
+            for domain in ("electronics", "grocery", "restaurants", "tripadvisor")
+        },
+        "stream.max_train": 300,
+        "stream.max_length": 128,
+        "stream.max_dev": 40,
+        "stream.max_test": 80,
+        "fine_tuning.steps": 30,
+    },
 }
 LONGER = "independent, twice the steps"
 SMOKE_SIZES: dict[str, Any] = {
@@ -123,6 +136,9 @@ SCALES: dict[str, dict[str, Any]] = {
         "comparison.seeds": [0, 1, 2],
     },
 }
+SCALES["long"] = SCALES["cpu"]
+STEPS = {"long": 4}
+"""How many times the steps of `STREAMS` a scale has; default 1."""
 
 
 def main() -> None:
@@ -159,6 +175,7 @@ def stream_config(name: str, arguments: argparse.Namespace) -> ExperimentConfig:
         raise SystemExit(f"no stream {name!r} among {', '.join(STREAMS)}")
     scale = SCALES[arguments.scale]
     own = {**scale, **STREAMS[name]} if scale is not SMOKE_SIZES else {**STREAMS[name], **scale}
+    own["fine_tuning.steps"] *= STEPS.get(arguments.scale, 1)
     values = {**own, "comparison.strategies": arguments.strategies.split(",")}
     return make_config(values, arguments.data, arguments.sets)
 
@@ -268,7 +285,7 @@ def describe_runs(runs: Sequence[RunResult], independent: Mapping[int, Scores]) 
     return {
         "scores": {str(one.seed): list(one.R[-1]) for one in runs},
         "share_of_independent": summarize_seeds(
-            share_of(one.R[-1], independent[one.seed]) for one in runs
+            share_of(one.R[-1], independent[one.seed]) for one in runs if one.seed in independent
         ),
         "most_forgetting": max(lost(one) for one in runs),
         "minutes": fmean(sum(map(seconds_of, one.seconds.values())) for one in runs) / 60,
