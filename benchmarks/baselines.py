@@ -59,7 +59,7 @@ SCALES: dict[str, dict[str, Any]] = {
     "smoke": SMOKE,
     "cpu": SHOTS_128,
 }
-RATES = (0.02, 0.05, 0.1, 0.2)
+RATES = (0.05, 0.1, 0.2, 0.4)
 """Learning rates that are tried for dense training."""
 
 

@@ -5,7 +5,12 @@ al., 2023, Table 4 and App. C.3, https://arxiv.org/abs/2302.06600) at a chosen s
 the result with command, versions and machine to ``benchmarks/results/table4-<scale>.json`` and
 ``.md``. The data is found through the environment variable CL_GRAFT_DATA or ``--data``.
 
-    python benchmarks/table4.py --scale cpu      # MiniLM, 1,024 shots, 3 seeds, on two cores
+Both sides are chosen alike at the scale ``cpu``, each on dev rows of the first two tasks: the dense
+rate among four by independent fine-tuning, then the region's rate among four by grafting. The
+regions of ``grafting_base_gradient`` need no dense run. ``--density`` writes another size of the
+regions to a file of its own.
+
+    python benchmarks/table4.py --scale cpu      # MiniLM, 1,024 shots, 3 seeds; --workers 2
     python benchmarks/table4.py --scale smoke    # 32 shots, 10 steps, one seed: does it run?
     python benchmarks/table4.py --scale paper    # RoBERTa-base prompts, 4,096 shots: needs a GPU
 
@@ -17,11 +22,13 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from baselines import shared_rate
 from scales import (
     format_command,
     hide_paths,
     make_config,
     make_parser,
+    open_engine,
     parse_options,
     write_results,
 )
@@ -42,6 +49,8 @@ SCALES: dict[str, dict[str, Any]] = {
         "stream.shots": 1024,
         "grafting.density": 0.003,
         "stream.max_test": 1000,
+        "comparison.strategies": ["grafting", "naive", "independent", "grafting_base_gradient"],
+        "comparison.tune": True,
         "comparison.seeds": [0, 1, 2],
     },
     "paper": {
@@ -58,15 +67,25 @@ SCALES: dict[str, dict[str, Any]] = {
 
 
 def main() -> None:
-    parser = make_parser(str(__doc__).splitlines()[0], SCALES)
+    parser = make_parser(str(__doc__).splitlines()[0], SCALES, workers=True)
+    parser.add_argument("--density", type=float, help="share of the weights in a region")
     arguments = parse_options(parser, "table4")
-    out = arguments.out
     values = {"stream.tasks": TASKS, **SCALES[arguments.scale]}
-    compare(make_config(values, arguments.data, arguments.sets), out=out)
+    name = "table4"
+    if arguments.density is not None:
+        values["grafting.density"] = arguments.density
+        name = f"table4-{arguments.density:g}"
+    config = make_config(values, arguments.data, arguments.sets)
+    shared = shared_rate(config, arguments.out / "shared") if config.comparison.tune else {}
+    if shared:
+        config = config.changed({"fine_tuning.lr": shared["lr"]})
+    out = arguments.out / name
+    with open_engine(arguments) as engine:
+        compare(config, out=out, engine=engine)
     summary = json.loads(hide_paths((out / "summary.json").read_text(), arguments))
     table = hide_paths((out / "summary.md").read_text(), arguments)
-    stored = {**summary, "command": hide_paths(format_command("table4.py"), arguments)}
-    write_results("table4", arguments, stored, table)
+    command = hide_paths(format_command("table4.py"), arguments)
+    write_results(name, arguments, {**summary, "shared": shared, "command": command}, table)
 
 
 if __name__ == "__main__":
