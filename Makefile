@@ -10,7 +10,7 @@ PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest
 MEETING_LIBRARIES ?= tests/models tests/storage tests/data tests/metrics tests/integration tests/experiments tests/cli tests/reporting
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test test-slow golden lint docs torture smollm2 bench-table4 bench-speed bench-stream bench-frontier bench-localizers bench-sub-skills bench-kinds bench-generation bench-kind-streams bench-long15 bench-routers bench-baselines results notebooks oldest newest release-check clean
+.PHONY: help venv demo test test-slow golden lint docs torture smollm2 bench-table4 bench-speed bench-stream bench-frontier bench-localizers bench-sub-skills bench-kinds bench-generation bench-kind-streams bench-related bench-long15 bench-routers bench-baselines results notebooks oldest newest release-check clean
 
 help:
 	@echo "make demo          watch an encoder learn a stream of text tasks and forget nothing"
@@ -34,6 +34,7 @@ help:
 	@echo "make bench-generation  do skills of SmolLM2 localize where it writes its answers? (needs CL_GRAFT_DATA)"
 	@echo "make bench-kinds   do skills of tagging, QA and regression localize? (needs CL_GRAFT_DATA)"
 	@echo "make bench-kind-streams  streams of tags, answers, numbers and intents, both sides tuned alike (needs CL_GRAFT_DATA)"
+	@echo "make bench-related  streams of related tasks against a model of its own for each (needs CL_GRAFT_DATA)"
 	@echo "make bench-long15  Long-15 in three orders, all sides tuned alike; hours a seed (needs CL_GRAFT_DATA)"
 	@echo "make bench-baselines  the table of baselines on five tasks (needs CL_GRAFT_DATA)"
 	@echo "make bench-routers  grafting and merging without task ids (needs CL_GRAFT_DATA)"
@@ -99,7 +100,7 @@ torture: $(STAMP)
 	$(BIN)/python -W ignore tests/stress/torture.py
 
 bench-table4: $(STAMP)
-	$(BIN)/python benchmarks/table4.py
+	OMP_NUM_THREADS=1 $(BIN)/python -W ignore benchmarks/table4.py --workers $(WORKERS)
 
 bench-speed: $(STAMP)
 	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[peft]'
@@ -125,6 +126,9 @@ bench-generation: $(STAMP) smollm2
 
 bench-kind-streams: $(STAMP)
 	OMP_NUM_THREADS=1 $(BIN)/python -W ignore benchmarks/kind_streams.py
+
+bench-related: $(STAMP)
+	OMP_NUM_THREADS=1 $(BIN)/python -W ignore benchmarks/related_tasks.py --workers $(WORKERS)
 
 bench-long15: $(STAMP)
 	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[peft]'

@@ -3,6 +3,7 @@
 import json
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from benchmark_scripts import run_script
@@ -10,6 +11,8 @@ from kind_data import write_kinds
 from kind_streams import write_table
 from papers.claims import CLAIMS, judge
 from papers.stored import read_stream
+from related_tasks import describe_runs
+from related_tasks import write_table as write_related
 
 from cl_graft.data.streams import STREAMS
 
@@ -71,6 +74,46 @@ def test_streams_of_other_kinds_are_tuned_alike_and_added_to(tiny_bert, tmp_path
     assert found["strategies"]["grafting"] == before["strategies"]["grafting"]
     assert found["strategies"]["grafting"]["most_forgetting"] == 0.0
     assert set(found["strategies"]) == {"grafting", "independent", "naive"}
+
+
+@pytest.mark.slow
+def test_grafts_on_related_tasks_are_compared_with_independent_models(tiny_bert, tmp_path):
+    asked = ["--scale", "smoke", "--out", "runs", "--results", "results", "--rows", "64"]
+    asked += ["--streams", "inference", "--set", "stream.tasks=[sentiment,urgency]"]
+    asked += ["--set", f"model.name={tiny_bert}", "--set", "stream.task_settings={}"]
+    tables = [run_script("related_tasks.py", *asked, folder=tmp_path).stdout for _ in range(2)]
+    assert tables[0] == tables[1] == (tmp_path / "results" / "related_tasks-smoke.md").read_text()
+    (found,) = json.loads((tmp_path / "results" / "related_tasks-smoke.json").read_text())[
+        "streams"
+    ].values()
+    assert set(found["scores"]) == {"independent", "isolated", "on earlier tasks"}
+    assert len({len(rate["tried"]) for rate in found["rates"].values()}) == 1  # as many each
+    assert set(found["most_forgetting"].values()) == {0.0}
+    runs = tmp_path / "runs" / "inference-64"
+    assert len(list((runs / "on_earlier_tasks").rglob("results.json"))) == 2  # two orders
+
+
+def test_a_seed_with_two_orders_counts_once_against_independent():
+    def at_end(seed, tasks, scores):
+        return SimpleNamespace(seed=seed, tasks=tasks, R=[scores], forgetting=0.0)
+
+    runs = {
+        "independent": [at_end(k, ["a", "b"], [0.5, 0.7 + k / 100]) for k in range(3)],
+        "isolated": [at_end(k, ["a", "b"], [0.5, 0.8]) for k in range(2)],
+        "on earlier tasks": [
+            at_end(k, tasks, scores)
+            for k in range(3)
+            for tasks, scores in ((["a", "b"], [0.6, 0.8]), (["b", "a"], [0.9, 0.7]))
+        ],
+    }
+    found = describe_runs(runs, ["a", "b"])
+    assert found["scores"]["on earlier tasks"]["a"]["1"] == pytest.approx(0.65)
+    assert found["averages"]["on earlier tasks"] == pytest.approx(dict.fromkeys("012", 0.75))
+    above = found["above_independent"]
+    assert above["on earlier tasks"]["mean"] == pytest.approx(0.145)
+    assert above["isolated"]["interval"] is None  # two seeds
+    line = write_related({"few": found}).splitlines()[-1]
+    assert line.startswith("| few | 60.5 ± 0.5 | 65.0 ± 0.0 | 75.0 ± 0.0 | +4.8 | +14.5 (")
 
 
 def test_every_training_is_answered_with_its_last_and_its_best_step(tiny_bert, tmp_path):
