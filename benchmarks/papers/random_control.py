@@ -88,17 +88,22 @@ def gradient_shares(bench: Bench) -> Iterator[Measurement]:
 
 
 def differences_from_random(
-    cells: Sequence[Sequence[Measurement]], rows: Sequence[Summary]
+    cells: Sequence[Sequence[Measurement]], rows: Sequence[Summary], *, measure: str = _SCORE
 ) -> Iterator[Measurement]:
     """Test every localizer against the random regions of the same cells, task by task and over all.
 
     Over all tasks a cell counts once, by its mean. p is corrected after Holm for all localizers and
     sizes of a task.
+
+    Args:
+        cells: The measurements of each cell.
+        rows: Their summary, which says no more.
+        measure: What is compared; of a method and size that random regions have, too.
     """
     del rows
     scores: dict[tuple[str, float | None, str], list[float]] = {}
     for measurements in cells:
-        own = [m for m in measurements if m.measure == _SCORE]
+        own = [m for m in measurements if m.measure == measure and m.x is not None]
         for m in own:
             scores.setdefault((m.task, m.x, m.method), []).append(m.value)
         for x, method in dict.fromkeys((m.x, m.method) for m in own):

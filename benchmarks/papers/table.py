@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from types import MappingProxyType
 from typing import Any, Literal
 
@@ -345,6 +346,7 @@ _ROWS = (
         region_rates.gains_over_the_majority, _THIRTEEN, source="this project"),
     _of("head_refit", "Grafts without re-training under a head that fits them",
         head_refit.refitted_grafts, _TEN, source="this project",
+        conclude=partial(random_control.differences_from_random, measure="score, head fitted"),
         paper_tasks=_TWELVE, settings=_STANDARD, measure="score, head fitted", **_DENSITY),
     _of("sub_skills", "Can a graft be taken apart?", sub_skills.sub_skills,
         source="this project", conclude=sub_skills.conclude, **_TAKEN_APART),

@@ -80,7 +80,7 @@ def test_streams_of_other_kinds_are_tuned_alike_and_added_to(tiny_bert, tmp_path
 def test_grafts_on_related_tasks_are_compared_with_independent_models(tiny_bert, tmp_path):
     asked = ["--scale", "smoke", "--out", "runs", "--results", "results", "--rows", "64"]
     asked += ["--streams", "inference", "--set", "stream.tasks=[sentiment,urgency]"]
-    asked += ["--set", f"model.name={tiny_bert}", "--set", "stream.task_settings={}"]
+    asked += ["--set", f"model.name={tiny_bert}", "--set", "stream.name=null"]
     tables = [run_script("related_tasks.py", *asked, folder=tmp_path).stdout for _ in range(2)]
     assert tables[0] == tables[1] == (tmp_path / "results" / "related_tasks-smoke.md").read_text()
     (found,) = json.loads((tmp_path / "results" / "related_tasks-smoke.json").read_text())[
