@@ -40,7 +40,7 @@ def retrain_region(
         anew: Whether to train whatever the cache holds, as when it is timed.
         **changes: Fields of the schedule.
     """
-    plan = bench.config.grafting.schedule(bench.schedule(label), coordinates=len(region))
+    plan = bench.config.region_schedule(bench.schedule(label), coordinates=len(region))
     if bench.config.training.grid and "lr" not in changes:
         grid = sorted({*REGION_RATES[plan.optimizer], plan.lr})
         rates = [{**changes, "lr": rate} for rate in grid]

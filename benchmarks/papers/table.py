@@ -231,7 +231,7 @@ _OF_TEXT: Mapping[str, Any] = {
     ),
     "kinds": ("text2text",),
     "settings": {
-        "model.family": "causal_lm", "grafting.localizer": "movement",
+        "model.family": "causal_lm", "grafting.localizer": "movement", "grafting.optimizer": "sgd",
         "stream.task_settings": {"sentiment": {"kind": "text2text"}},
     },
     "cpu": {
@@ -297,7 +297,7 @@ _ROWS = (
         built_in=("sentiment", "urgency"), measure="accuracy out of distribution", **_DENSITY),
     _of("table8", "FISH's and random regions as grafts", grafts.fisher_masks, _FOUR, **_DENSITY),
     _of("table9", "A causal model", grafts.calibrated_grafts, _FOUR,
-        paper_tasks=_TWELVE, settings={"model.family": "causal_lm"},
+        paper_tasks=_TWELVE, settings={"model.family": "causal_lm", "grafting.optimizer": "sgd"},
         paper={"model.name": "gpt2", "grafting.density": 0.0005, "stream.max_length": 256}),
     _of("fig2", "Learned, most moved and random regions", grafts.regions_by_density, _TWO,
         **_DENSITY),

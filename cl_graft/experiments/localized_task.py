@@ -285,7 +285,7 @@ class _SingleTask:
     def retrain(self, region: Region) -> tuple[Graft, dict[str, Tensor]]:
         """Train the region again from the base, at the rate that dev chooses."""
         config = self.config
-        plan = config.grafting.schedule(self.schedule, coordinates=len(region))
+        plan = config.region_schedule(self.schedule, coordinates=len(region))
         rates = {plan.lr, *(REGION_RATES[plan.optimizer] if config.training.grid else ())}
 
         def trained(lr: float) -> tuple[Graft, dict[str, Tensor]]:

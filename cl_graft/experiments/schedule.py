@@ -73,7 +73,7 @@ def input_settings(
             )
             for label, schedule in schedules.items()
         },
-        "region_optimizer": config.grafting.optimizer,
+        "region_optimizer": config.region_optimizer,
         "region_lr": config.grafting.lr,
         "head_lr": config.grafting.head_lr,
         "region_decay": config.grafting.lr_decay,

@@ -213,7 +213,7 @@ def _time_region_step(
     region = Region.of(layout, places[: config.grafting.coordinates(layout.total)])
 
     def train(steps: int) -> None:
-        own = config.grafting.schedule(schedule, coordinates=len(region))
+        own = config.region_schedule(schedule, coordinates=len(region))
         own = replace(own, steps=steps, evaluations=0, lr=1e-4)
         train_region(task, region, own, head=snapshot(task.head), seed=seed)
 

@@ -16,6 +16,24 @@ SIZE = 171
 
 
 @pytest.mark.parametrize(
+    ("family", "given", "optimizer"),
+    [
+        ("encoder", None, "sgd"),
+        ("masked_lm", None, "sgd"),
+        ("seq2seq_lm", None, "sgd"),
+        ("causal_lm", None, "adamw"),
+        ("causal_lm", "sgd", "sgd"),
+        ("encoder", "adamw", "adamw"),
+    ],
+)
+def test_the_family_says_the_optimizer_where_none_is_given(tiny_config, family, given, optimizer):
+    config = tiny_config.changed({"model.family": family, "grafting.optimizer": given})
+    assert config.region_optimizer == optimizer
+    schedule = config.region_schedule(config.fine_tuning, coordinates=10_000)
+    assert (schedule.optimizer, schedule.lr) == (optimizer, 0.3 if optimizer == "sgd" else 0.005)
+
+
+@pytest.mark.parametrize(
     ("settings", "kind", "rate"),
     [
         ({}, torch.optim.SGD, 0.3),

@@ -41,6 +41,7 @@ from cl_graft.experiments.config.parts import (
 from cl_graft.experiments.config.presets import PRESETS
 from cl_graft.experiments.config.stream_settings import StreamSettings
 from cl_graft.runtime.settings import describe_faults, fields_of, join_few, settings_class
+from cl_graft.training.settings import FineTuning, Optimizer, region_rate
 
 __all__ = [
     "RUN_CHOICES",
@@ -142,6 +143,18 @@ class ExperimentConfig:
     def loop_clip(self) -> float:
         """Largest norm of a gradient in the loops of strategies; infinite for none."""
         return self.training.clip or self.fine_tuning.clip or math.inf
+
+    @property
+    def region_optimizer(self) -> Optimizer:
+        """Optimiser of regions: the given one, else the one that suits the model's family."""
+        family_default: Optimizer = "adamw" if self.model.family == "causal_lm" else "sgd"
+        return self.grafting.optimizer or family_default
+
+    def region_schedule(self, dense: FineTuning, *, coordinates: int) -> FineTuning:
+        """Return the schedule of a region of this size: steps and batches of its dense run."""
+        optimizer = self.region_optimizer
+        lr = region_rate(optimizer, coordinates, given=self.grafting.lr)
+        return replace(dense, optimizer=optimizer, lr=lr, weight_decay=0.0)
 
     def changed(self, values: Mapping[str, Any]) -> ExperimentConfig:
         """Return the config with other values, by dotted name as in ``{"stream.shots": 64}``.

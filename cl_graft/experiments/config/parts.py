@@ -26,7 +26,7 @@ from cl_graft.kinds.prompts import Family
 from cl_graft.localization.grafting_settings import GraftingSettings
 from cl_graft.runtime.byte_sizes import parse_bytes
 from cl_graft.runtime.settings import fields_of, settings_class
-from cl_graft.training.settings import REGION_LR, FineTuning, Optimizer, region_rate
+from cl_graft.training.settings import REGION_LR, FineTuning, Optimizer
 
 __all__ = [
     "PARTS",
@@ -112,8 +112,10 @@ class GraftingLoopSettings(GraftingSettings):
     In an Avalanche program of one's own, the optimiser and the loop say what is added here.
     """
 
-    optimizer: Optimizer = Field(
-        default="sgd", description="Optimiser of the region and of the head beside it."
+    optimizer: Optimizer | None = Field(
+        default=None,
+        description="Optimiser of the region and of the head beside it; null takes SGD, and with "
+        "a causal model AdamW.",
     )
     lr: float | None = Field(
         default=None,
@@ -153,11 +155,6 @@ class GraftingLoopSettings(GraftingSettings):
             evaluate_every=every,
             may_build_on=may_build_on,
         )
-
-    def schedule(self, dense: FineTuning, *, coordinates: int) -> FineTuning:
-        """Return the schedule of a region of this size: steps and batches of its dense run."""
-        lr = region_rate(self.optimizer, coordinates, given=self.lr)
-        return replace(dense, optimizer=self.optimizer, lr=lr, weight_decay=0.0)
 
 
 @settings_class

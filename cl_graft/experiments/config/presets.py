@@ -37,6 +37,7 @@ PRESETS: Mapping[str, Mapping[str, Mapping[str, Any]]] = MappingProxyType(
                 "mask_steps": 100,
                 "mask_batch": 1024,
                 "avoid_owned": False,
+                "optimizer": "sgd",
                 "lr": 0.1,
                 "lr_decay": False,
             },
