@@ -54,16 +54,21 @@ def undocumented(module: ModuleType) -> list[str]:
     return missing
 
 
-@pytest.mark.parametrize("name", MODULES)
-def test_every_public_name_of_a_module_is_documented(name):
-    module = importlib.import_module(name)
-    assert (module.__doc__ or "").strip()
-    assert undocumented(module) == []
+def public_things_of_all_modules():
+    """The public things of every module of the reference, as (full name, thing)."""
+    for name in MODULES:
+        yield from public_things(importlib.import_module(name))
 
 
-@pytest.mark.parametrize("name", MODULES)
-def test_the_arguments_that_a_docstring_lists_are_those_of_the_function(name):
-    for full, thing in public_things(importlib.import_module(name)):
+def test_every_public_name_of_a_module_is_documented():
+    for name in MODULES:
+        module = importlib.import_module(name)
+        assert (module.__doc__ or "").strip(), name
+        assert undocumented(module) == []
+
+
+def test_the_arguments_that_a_docstring_lists_are_those_of_the_function():
+    for full, thing in public_things_of_all_modules():
         said = inspect.getdoc(thing) or ""
         if inspect.isclass(thing) or "\nArgs:\n" not in said:
             continue
@@ -81,10 +86,9 @@ def test_every_name_of_the_package_is_documented_itself():
 
 def with_examples():
     """Every documented class or function whose docstring holds examples, by its full name."""
-    for name in MODULES:
-        for full, thing in public_things(importlib.import_module(name)):
-            if ">>>" in (thing.__doc__ or ""):
-                yield full, thing
+    for full, thing in public_things_of_all_modules():
+        if ">>>" in (thing.__doc__ or ""):
+            yield full, thing
 
 
 EXAMPLES = dict(with_examples())

@@ -30,6 +30,8 @@ PLAN = "docs/guides/plan.md"
 CONFIGS = [(name_of(page), b.text) for page in PAGES for b in blocks(page, "yaml")]
 COMMANDS = [(name_of(page), line) for page in PAGES for line in typed_commands(page)]
 GROUP: Any = typer.main.get_command(app)
+MAKEFILE = (ROOT / "Makefile").read_text(encoding="utf-8")
+TARGETS = set(re.findall(r"^([a-z0-9-]+):", MAKEFILE, re.MULTILINE))
 
 
 @pytest.fixture
@@ -62,9 +64,15 @@ def test_the_main_pages_have_snippets():
     assert started | {"docs/guides/use_a_bank.md", "docs/guides/data.md"} <= names
 
 
-@pytest.mark.parametrize(("page", "text"), CONFIGS)
-def test_configs_on_a_page_are_valid(page, text):
-    assert config_from(yaml.safe_load(text), source=page).stream.tasks
+def test_configs_on_a_page_are_valid():
+    assert CONFIGS
+    for page, text in CONFIGS:
+        assert config_from(yaml.safe_load(text), source=page).stream.tasks, page
+
+
+def found_in_text(pattern: str, pages=PAGES) -> set[Any]:
+    """What a pattern finds in the text of pages."""
+    return {found for page in pages for found in re.findall(pattern, prose(page))}
 
 
 def arguments_of(line: str) -> list[str] | None:
@@ -75,26 +83,23 @@ def arguments_of(line: str) -> list[str] | None:
     return words[1:] if words[:1] == ["cl-graft"] else None
 
 
-@pytest.mark.parametrize(("page", "line"), COMMANDS)
-def test_a_command_on_a_page_parses_or_is_a_target_of_make(page, line):
-    words = shlex.split(line, comments=True)
-    if words[0] == "make":
-        makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
-        targets = set(re.findall(r"^([a-z0-9-]+):", makefile, re.MULTILINE))
-        assert {word for word in words[1:] if "=" not in word} <= targets
-        return
-    arguments = arguments_of(line)
-    if arguments is None:
-        assert words[0] in {".", "git", "cd", "pip", "python", "tensorboard"}, line
-        return
-    name, *rest = arguments
-    assert GROUP.commands[name].make_context(name, rest, resilient_parsing=False).params
+def test_a_command_on_a_page_parses_or_is_a_target_of_make():
+    assert COMMANDS
+    for page, line in COMMANDS:
+        words = shlex.split(line, comments=True)
+        arguments = arguments_of(line)
+        if words[0] == "make":
+            assert {word for word in words[1:] if "=" not in word} <= TARGETS, f"{page}: {line}"
+        elif arguments is None:
+            known = {".", "git", "cd", "pip", "python", "tensorboard"}
+            assert words[0] in known, f"{page}: {line}"
+        else:
+            name, *rest = arguments
+            assert GROUP.commands[name].make_context(name, rest, resilient_parsing=False).params
 
 
-@pytest.mark.parametrize("page", PAGES, ids=name_of)
-def test_commands_named_in_the_text_of_a_page_exist(page):
-    spans = re.findall(r"`(cl-graft [^`]*)`", prose(page))
-    for span in spans:
+def test_commands_named_in_the_text_of_a_page_exist():
+    for span in found_in_text(r"`(cl-graft [^`]*)`"):
         name, *rest = arguments_of(span) or [""]
         if name.startswith("-"):
             assert name in {"--help", "-h", "--version", "--install-completion"}, span
@@ -105,21 +110,17 @@ def test_commands_named_in_the_text_of_a_page_exist(page):
         assert {word.split("=")[0] for word in rest if word.startswith("-")} <= known, span
 
 
-@pytest.mark.parametrize("page", PAGES, ids=name_of)
-def test_targets_of_make_named_in_the_text_of_a_page_exist(page):
-    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
-    targets = set(re.findall(r"^([a-z0-9-]+):", makefile, re.MULTILINE))
-    assert set(re.findall(r"`make ([a-z0-9-]+)[^`]*`", prose(page))) <= targets
+def test_targets_of_make_named_in_the_text_of_a_page_exist():
+    assert found_in_text(r"`make ([a-z0-9-]+)[^`]*`") <= TARGETS
 
 
-@pytest.mark.parametrize("page", [p for p in PAGES if p.stem != "changelog"], ids=name_of)
-def test_names_of_the_package_in_the_text_of_a_page_exist(page):
-    for name in set(re.findall(r"`(cl_graft(?:\.\w+)+)`", prose(page))):
+def test_names_of_the_package_in_the_text_of_a_page_exist():
+    pages = [page for page in PAGES if page.stem != "changelog"]
+    for name in found_in_text(r"`(cl_graft(?:\.\w+)+)`", pages):
         assert locate(name) is not None, name
 
 
-@pytest.mark.parametrize("page", PAGES, ids=name_of)
-def test_tests_named_on_a_page_exist(page):
-    for file, name in re.findall(r"`(tests/[\w/]+\.py)::(test_\w+)`", prose(page)):
+def test_tests_named_on_a_page_exist():
+    for file, name in found_in_text(r"`(tests/[\w/]+\.py)::(test_\w+)`"):
         text = (ROOT / file).read_text(encoding="utf-8")
         assert f"\ndef {name}(" in text, f"{file}::{name}"
