@@ -2,25 +2,31 @@
 
 import json
 import os
-import subprocess
-import sys
 
 import pytest
 from typer.testing import CliRunner
+from warm_processes import run_warm
 
 from cl_graft.cli import app
 from cl_graft.experiments.installation import check_installation
 
+WITHOUT_A_HUB = """
+import sys
+from huggingface_hub import constants
+from cl_graft.cli import main
+
+# As if HF_ENDPOINT had named it when it was imported.
+nobody, url = "http://127.0.0.1:9", constants.HUGGINGFACE_CO_URL_TEMPLATE
+constants.HUGGINGFACE_CO_URL_TEMPLATE = url.replace(constants.ENDPOINT, nobody)
+constants.ENDPOINT = nobody
+sys.argv = ["cl-graft", "doctor", "--json"]
+main()
+"""
+
 
 @pytest.fixture(scope="module")
 def found() -> dict[str, dict[str, str]]:
-    ran = subprocess.run(
-        [sys.executable, "-m", "cl_graft.cli", "doctor", "--json"],
-        capture_output=True,
-        text=True,
-        check=False,
-        env={**os.environ, "HF_ENDPOINT": "http://127.0.0.1:9"},
-    )
+    ran = run_warm(["-c", WITHOUT_A_HUB], env=os.environ)
     assert ran.returncode == 0, ran.stderr
     return {finding["subject"]: finding for finding in json.loads(ran.stdout)}
 
@@ -34,6 +40,7 @@ def test_a_sound_installation_has_no_fault(found):
 def test_a_silent_hub_is_a_note_with_its_remedy(found):
     assert found["Hugging Face hub"]["state"] == "note"
     assert "--model" in found["Hugging Face hub"]["remedy"]
+    assert "refused" in found["Hugging Face hub"]["found"]
 
 
 def test_what_is_not_ok_has_a_remedy(found):
