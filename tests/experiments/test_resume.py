@@ -111,7 +111,6 @@ PLACES = [
     ("grafting", "dense", 8, "topic"),
     ("grafting", "localize", 4, "sentiment"),
     ("grafting", "train", 4, "sentiment"),
-    ("grafting", "evaluate", 2, "topic"),
     ("naive", "train", 4, "sentiment"),
     ("by AdamW", "train", 5, "topic"),
     ("grid", "choose", 2, "sentiment"),
@@ -129,6 +128,7 @@ MORE_PLACES = [
     ("no dense run", "train", 3, "sentiment"),
     ("grafting", "dense", 1, "sentiment"),
     ("grafting", "train", 8, "topic"),
+    ("grafting", "evaluate", 2, "topic"),
     ("naive", "train", 8, "topic"),
     ("naive", "evaluate", 2, "topic"),
     ("independent", "evaluate", 1, "topic"),
@@ -181,9 +181,9 @@ SOMETIMES, NEVER = {"checkpoint_steps": 3}, {"checkpoint_seconds": None}
 @pytest.mark.parametrize(
     ("settings", "strategy"),
     [
-        (SOMETIMES, "grafting"),
+        (SOMETIMES, "naive"),
         (NEVER, "naive"),
-        *slow((SOMETIMES, "naive"), (SOMETIMES, "independent")),
+        *slow((SOMETIMES, "grafting"), (SOMETIMES, "independent")),
         *slow((NEVER, "grafting"), (NEVER, "independent")),
     ],
 )
@@ -498,6 +498,25 @@ def test_a_signal_stops_at_once_where_nothing_can_be_saved_and_when_it_comes_twi
             stop.on_signal(signal.SIGTERM, None)
 
 
+STOPPED_COMMAND = """
+import os, signal, sys
+from typer import Typer
+from cl_graft.cli.app import main
+
+program = Typer()
+program.command()(lambda: os.kill(os.getpid(), signal.SIGTERM))
+sys.argv = ["stopped"]
+main(program)
+"""
+
+
+def test_a_command_that_a_signal_stops_ends_with_the_code_of_the_signal():
+    ended = run_warm(["-c", STOPPED_COMMAND], env=os.environ)
+    assert ended.returncode == 143, ended.stderr
+    assert ended.stderr == "cl-graft: stopped by SIGTERM\n"
+
+
+@pytest.mark.slow
 def test_the_command_line_stops_with_the_code_of_the_signal_and_goes_on(tmp_path, base):
     config, out = tmp_path / "stream.yaml", tmp_path / "out"
     values = {**base, "tasks": ["sentiment"], "strategies": ["naive"], "steps": 100}
