@@ -99,7 +99,7 @@ def plain_fisher(inputs, steps, *, expected):
 @pytest.mark.parametrize(("score", "expected"), [(fish, False), (fish_expected, True)])
 def test_fish_agrees_with_a_plain_derivation(score, expected):
     inputs, _ = planted_inputs()
-    steps = 5
+    steps = 2
     found = score(inputs, k=1, steps=steps)
     total = plain_fisher(inputs, steps, expected=expected)
     for name, value in total.items():
