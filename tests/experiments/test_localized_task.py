@@ -26,7 +26,7 @@ SETS = (
 )
 
 
-FAST = ("movement", "path_integral", "bias_only", "base_gradient_rows", "straight_through")
+FAST = ("movement", "bias_only", "straight_through")
 OF_EACH_KIND = {
     (
         row.needs_gradients,

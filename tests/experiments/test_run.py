@@ -5,6 +5,7 @@ from collections import Counter
 import pytest
 from configs import changed, config_with
 from kind_data import KINDS_OF_TASKS, write_kinds
+from slow_cases import slow
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from cl_graft.errors import InputError
@@ -145,7 +146,7 @@ def test_a_run_that_fails_keeps_what_it_learned(tmp_path, two_tasks):
     assert left.R[0][0] is not None
 
 
-@pytest.mark.parametrize("strategy", ["grafting", "independent"])
+@pytest.mark.parametrize("strategy", ["independent", *slow("grafting")])
 def test_prompts_are_scored_before_they_are_learned(tmp_path, tiny_gpt2, two_tasks, strategy):
     config = changed(
         two_tasks, {"model": str(tiny_gpt2), "family": "causal_lm", "max_length": 48, "steps": 4}

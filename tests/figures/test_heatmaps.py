@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 from matplotlib.image import imread
+from slow_cases import slow_but
 from torch.utils.tensorboard import SummaryWriter
 from warm_processes import run_warm
 
@@ -35,7 +36,7 @@ FIGURES = {
 }
 
 
-@pytest.mark.parametrize("name", FIGURES)
+@pytest.mark.parametrize("name", slow_but(("R", "reliability"), FIGURES))
 def test_a_figure_becomes_a_picture_with_something_on_it(name, tmp_path):
     path = tmp_path / "figure.png"
     FIGURES[name]().savefig(path)

@@ -56,7 +56,7 @@ def settings(data):
     return {**QUICK, "data": str(data), "max_length": 48, "max_test": 6, "steps": 6}
 
 
-@pytest.fixture(scope="module", params=slow_but(("chat", "t5"), FAMILIES))
+@pytest.fixture(scope="module", params=slow_but(("chat",), FAMILIES))
 def case(request, settings, tmp_path_factory):
     """A bank of three tasks on each family."""
     model = request.getfixturevalue(f"tiny_{request.param}")

@@ -48,7 +48,7 @@ def test_bytes_a_task_are_those_of_a_written_entry(learned):
     assert plan.entry.indices < plan.region  # less than a byte each at this density
 
 
-@pytest.mark.parametrize("density", [0.001, 0.01])
+@pytest.mark.parametrize("density", [0.001, *slow(0.01)])
 def test_bytes_of_small_regions_are_those_of_a_written_entry_too(
     density, tiny_bert, tmp_path, plan_only
 ):
