@@ -8,6 +8,7 @@ import logging
 import pytest
 import torch
 from configs import changed
+from slow_cases import slow
 from stored_banks import content
 
 from cl_graft.banks.add import add_task
@@ -44,7 +45,7 @@ def test_a_run_without_room_is_refused_before_it_trains(tmp_path, one_task, monk
     assert not run_folder(tmp_path / "out", "grafting", 0).exists()
 
 
-@pytest.mark.parametrize("strategy", ["grafting", "naive", "independent"])
+@pytest.mark.parametrize("strategy", ["grafting", "naive", *slow("independent")])
 def test_what_a_run_writes_is_no_more_than_what_was_asked_for(
     tmp_path, one_task, strategy, monkeypatch
 ):
