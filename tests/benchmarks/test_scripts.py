@@ -38,11 +38,12 @@ def test_table4_is_stored_as_claims_read_it(tiny_bert, tmp_path):
     assert "on sentiment, question_type;" in result.setting
 
 
-def test_the_page_shows_the_table_of_the_stored_streams():
+@pytest.mark.parametrize("scale", ["cpu", "long"])
+def test_the_page_shows_the_table_of_the_stored_streams(scale):
     root = Path(__file__).parents[2]
-    stored = json.loads((root / "benchmarks/results/kind_streams-cpu.json").read_text())
+    stored = json.loads((root / f"benchmarks/results/kind_streams-{scale}.json").read_text())
     table = write_table(stored["streams"])
-    assert table == (root / "benchmarks/results/kind_streams-cpu.md").read_text()
+    assert table == (root / f"benchmarks/results/kind_streams-{scale}.md").read_text()
     assert table in (root / "docs/results/other_kinds.md").read_text()
 
 
