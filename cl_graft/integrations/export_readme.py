@@ -149,13 +149,14 @@ def _loading_code(record: Mapping[str, Any], format: str) -> str:
         auto = _CLASSES.get(record.get("kind", ""), "AutoModelForSequenceClassification")
     headed = record["family"] == "encoder" and (not classifier or "intent_names" in record)
     prompted, writes = record["family"] != "encoder", record.get("kind") == "text2text"
+    characters = ("prompt" in record and prompted) or record.get("kind") == "extractive_qa"
     imports = {
         "from pathlib import Path",
         "import torch",
         f"from transformers import {auto}, AutoTokenizer{', GenerationConfig' if writes else ''}",
         *(["from peft import PeftModel"] if format == "peft-shira" else []),
         *(["from safetensors.torch import load_file"] if headed or "overlay" in format else []),
-        *(["import unicodedata"] if "prompt" in record and prompted else []),
+        *(["import unicodedata"] if characters else []),
     }
     load = _load(record, auto, format)
     if headed and "overlay" in format:

@@ -44,7 +44,10 @@ def answer(question, passage):  # the text of the surest span of all windows of 
             for last in columns[first - columns[0] :][:LONGEST]:
                 if starts[first] + ends[last] > best:
                     best, found = starts[first] + ends[last], (places[first][0], places[last][1])
-    return passage[found[0] : found[1]].strip()"""
+    start, stop = found
+    while start < stop < len(passage) and unicodedata.category(passage[stop])[0] == "M":
+        stop += 1  # marks on the last letter, which a tokenizer may drop
+    return passage[start:stop].strip()"""
 
 
 def as_question_answering(model: TaskModel, entry: Entry) -> PreTrainedModel | None:

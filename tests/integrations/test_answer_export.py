@@ -19,10 +19,10 @@ PASSAGE = "A woman is walking in the street. A man is walking in the park. Nobod
 
 
 @pytest.fixture(scope="module")
-def bank(tmp_path_factory, tiny_roberta):
+def bank(tmp_path_factory, tiny_bert):
     out = tmp_path_factory.mktemp("answers")
     tasks = write_answer_tasks(out)
-    return tiny_run(out, tiny_roberta, tasks, max_length=48, pooling="first") / "bank"
+    return tiny_run(out, tiny_bert, tasks, max_length=48, pooling="first") / "bank"
 
 
 def test_question_answering_of_transformers_has_the_same_logits(bank, tmp_path):
@@ -37,7 +37,7 @@ def test_question_answering_of_transformers_has_the_same_logits(bank, tmp_path):
     for number, places in enumerate(encoded.places or ()):
         inputs, kept = encoded.inputs[number], len(places)
         with torch.no_grad():
-            found = theirs(input_ids=inputs[:1, :kept])
+            found = theirs(input_ids=inputs[:1, :kept], token_type_ids=inputs[1:, :kept] - 1)
         columns = [0, *(n for n, pair in enumerate(places) if pair is not None)]
         for side, logits in enumerate((found.start_logits, found.end_logits)):
             torch.testing.assert_close(
@@ -52,6 +52,9 @@ def test_the_lines_of_the_readme_find_the_banks_answer(bank, tmp_path, form):
     for question in (QUESTION, "Where is a woman? " * 20):
         (said,) = opened.predict([(question, PASSAGE)], task="places")
         assert answered(tmp_path / "out", question, PASSAGE) == said.label
+    if form == "hf":  # an uncased BERT drops the mark on the last letter
+        (said,) = opened.predict([(QUESTION, "parke\u0301")], task="places")
+        assert answered(tmp_path / "out", QUESTION, "parke\u0301") == said.label
     text = (tmp_path / "out" / "README.md").read_text()
     assert "the part of a passage that answers a question" in text
 
