@@ -183,10 +183,11 @@ def whole_number(value: object) -> int | None:
 
 
 def _read_number(value: object, place: str) -> float:
+    plain = isinstance(value, (int, float)) and not isinstance(value, bool)
+    spelt = isinstance(value, str) and _NUMBER.fullmatch(value.strip())
     try:
-        plain = isinstance(value, (int, float, str)) and not isinstance(value, bool)
-        number = float(value) if plain else math.nan  # pyright: ignore[reportArgumentType]
-    except (ValueError, OverflowError):
+        number = float(value) if plain or spelt else math.nan  # pyright: ignore[reportArgumentType]
+    except OverflowError:
         number = math.nan
     if not abs(number) <= _LARGEST_NUMBER:
         raise InputError(
