@@ -108,6 +108,9 @@ def test_commands_named_in_the_text_of_a_page_exist():
         known = {option for parameter in command.params for option in parameter.opts}
         known |= {"--help", "-h"}
         assert {word.split("=")[0] for word in rest if word.startswith("-")} <= known, span
+        if not rest[-1:] or not rest[-1].startswith("-"):  # else a value of the option is left out
+            left = command.make_context(name, list(rest), resilient_parsing=True).args
+            assert not left, f"{span}: {left} is no argument"
 
 
 def test_targets_of_make_named_in_the_text_of_a_page_exist():
