@@ -195,7 +195,7 @@ def _find_columns(file: RecordFile, asked: Columns, preset: Preset | None) -> Co
     if label is None:
         raise InputError(
             f"{file.place}: no label column found among {listed(file.columns)}; say which one it "
-            f"is, or call it {LABEL_COLUMNS[0]!r}"
+            f"is, or call it {LABEL_COLUMNS[0]!r}{file.note_on_lists}"
         )
     return Columns(text=text, text_pair=text_pair, label=label)
 
@@ -208,12 +208,9 @@ def _find_first_pair(
             if text_pair and all(r.values.get(text_pair) is None for r in file.records):
                 return text, None
             return text, text_pair
-    more = ""
-    if str(file.place).endswith(".parquet"):
-        more = "; lists and records of parquet are not read, write them as JSON lines"
     raise InputError(
         f"{file.place}: no text column found among {listed(file.columns) or 'none'}; say which one "
-        f"it is, or call it 'text'{more}"
+        f"it is, or call it 'text'{file.note_on_lists}"
     )
 
 

@@ -8,6 +8,7 @@ from typing import Any
 from cl_graft.data.record_files import SUFFIXES, Record, RecordFile, collect_records
 from cl_graft.data.text_files import Reading, check_rows, check_size
 from cl_graft.errors import InputError, first_line
+from cl_graft.kinds.kind import KINDS
 
 # The datasets library takes most of a second to import, so each function imports it when called.
 
@@ -118,7 +119,11 @@ def _read_splits(loaded: Any, place: str, reading: Reading) -> dict[str, RecordF
 
 
 def _read_records(table: Any, place: str, reading: Reading) -> RecordFile:
-    """Read the columns of single values: lists, records and media hold neither texts nor labels."""
+    """Read the columns of single values, and those of lists and records that a kind of tasks has.
+
+    Class ids in a list, such as tags, are read as their names. Other columns of lists, and media,
+    hold neither texts nor labels.
+    """
     import datasets
 
     check_size(place, table.data.nbytes, reading)
@@ -128,17 +133,49 @@ def _read_records(table: Any, place: str, reading: Reading) -> RecordFile:
         for column, feature in table.features.items()
         if isinstance(feature, datasets.ClassLabel)
     }
-    flat = [
+    held = {name for kind in KINDS.values() for name in kind.find_columns(table.features)}
+    read = [
         column
         for column, feature in table.features.items()
         if isinstance(feature, datasets.Value | datasets.ClassLabel)
+        or (column in held and _is_plain(feature))
     ]
+    tags = {
+        column: tuple(table.features[column].feature.names)
+        for column in read
+        if isinstance(getattr(table.features[column], "feature", None), datasets.ClassLabel)
+    }
     try:
         table.data.validate(full=True)
-        rows = enumerate(table.select_columns(flat), start=1)
-        records = collect_records(place, (Record(v, f"{place}: row {n}") for n, v in rows), reading)
+        rows = enumerate(table.select_columns(read), start=1)
+        records = collect_records(
+            place, (Record(_name_classes(v, tags), f"{place}: row {n}") for n, v in rows), reading
+        )
     except InputError:
         raise
     except Exception as error:  # whatever reading or decoding a column raises
         raise InputError(f"{place}: the rows cannot be read ({first_line(error)})") from None
-    return RecordFile(place, tuple(flat), records, class_names)
+    return RecordFile(place, tuple(read), records, class_names)
+
+
+def _is_plain(feature: Any) -> bool:
+    """Whether a feature is made of lists, records and single values alone."""
+    import datasets
+
+    if isinstance(feature, Mapping):
+        return all(_is_plain(part) for part in feature.values())
+    if isinstance(feature, list):
+        return all(_is_plain(part) for part in feature)
+    if isinstance(feature, datasets.Value | datasets.ClassLabel):
+        return True
+    return isinstance(feature, datasets.List | datasets.LargeList) and _is_plain(feature.feature)
+
+
+def _name_classes(values: Mapping[str, Any], tags: Mapping[str, tuple[str, ...]]) -> dict[str, Any]:
+    """Put names in place of class ids in the lists of a row; what is no class id is left."""
+    named = dict(values)
+    for column, names in tags.items():
+        if isinstance(found := values.get(column), list):
+            known = range(len(names))
+            named[column] = [names[one] if one in known else one for one in found]
+    return named

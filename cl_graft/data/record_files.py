@@ -103,6 +103,13 @@ class RecordFile:
     records: tuple[Record, ...]
     class_names: Mapping[str, tuple[str, ...]]
 
+    @property
+    def note_on_lists(self) -> str:
+        """End of a sentence on a missing column: what formats of files pass over."""
+        if not self.place.endswith(".parquet"):
+            return ""
+        return "; lists and records of parquet are not read, write them as JSON lines"
+
 
 def strip_suffix(name: str) -> str | None:
     """Return the file name without its format's suffix, or None if it is no format read here."""

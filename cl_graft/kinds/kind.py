@@ -6,7 +6,7 @@ Each kind is one class in a file of this room; others are registered from outsid
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -85,6 +85,16 @@ class Kind(ABC):
     @abstractmethod
     def count_outputs(self, task: TextTask) -> int:
         """Return the size of the last axis of a task's outputs: classes; 1 for a number."""
+
+    def find_columns(self, names: Collection[str]) -> list[str]:
+        """Return the usual names of the kind's columns, where data with such names are of it."""
+        return [
+            name
+            for columns in (self.columns, *self.other_columns)
+            if all(any(one in names for one in usual) for usual in columns.values())
+            for usual in columns.values()
+            for name in usual
+        ]
 
     def read(self, values: Mapping[str, object], place: str) -> object:
         """Return what a record holds, before label names are known.

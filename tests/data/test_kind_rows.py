@@ -2,6 +2,7 @@
 
 import json
 
+import datasets
 import pyarrow
 import pyarrow.parquet as parquet
 import pytest
@@ -128,6 +129,47 @@ def test_label_names_that_nothing_is_named_by_are_refused(tmp_path):
         load_task(tagged, label_names=["O", "B-person"])
     with pytest.raises(InputError, match=r"has no label names, got yes, no"):
         load_task(asked, label_names=["yes", "no"])
+
+
+@pytest.mark.parametrize("rows", [TAGGED, ASKED])
+@pytest.mark.parametrize("named", [True, False])
+def test_a_column_of_lists_that_a_kind_lacks_in_parquet_is_told(tmp_path, rows, named):
+    parquet.write_table(pyarrow.Table.from_pylist(rows), tmp_path / "rows.parquet")
+    kind = ("tagging" if rows is TAGGED else "extractive_qa") if named else None
+    with pytest.raises(InputError, match="lists and records of parquet are not read"):
+        load_task(str(tmp_path / "rows.parquet"), kind=kind)
+
+
+def test_saved_data_sets_hold_words_with_named_or_numbered_tags_and_answers_in_passages(tmp_path):
+    words = [["Ada", "in", str(n)] for n in range(6)]
+    names = datasets.ClassLabel(names=["O", "B-person", "I-person"])
+    types = {"tokens": datasets.List(datasets.Value("string")), "ner_tags": datasets.List(names)}
+    numbered = {"tokens": words, "ner_tags": [[1, 0, 0]] * 6}
+    features = datasets.Features(types)
+    datasets.Dataset.from_dict(numbered, features=features).save_to_disk(tmp_path / "numbered")
+    spelt = {"tokens": words, "tags": [["B-person", "O", "O"]] * 6}
+    datasets.Dataset.from_dict(spelt).save_to_disk(tmp_path / "spelt")
+    for name in ("numbered", "spelt"):
+        task = load_task(name, data=tmp_path, warn=False)
+        assert (task.kind, task.label_names) == ("tagging", ("O", "B-person", "I-person"))
+        assert all(row.tags == (1, 0, 0) for row in task.train)
+    asked = {
+        "question": ["Who?"] * 6,
+        "context": [f"Ada met {n}" for n in range(6)],
+        "answers": [{"text": ["Ada"], "answer_start": [0]}] * 6,
+    }
+    datasets.Dataset.from_dict(asked).save_to_disk(tmp_path / "asked")
+    task = load_task("asked", data=tmp_path, warn=False)
+    assert task.kind == "extractive_qa"
+    assert all(row.answers == (("Ada", 0),) for row in task.train)
+
+
+@pytest.mark.parametrize("number", ["1_000", "\uff11\uff12", "3,5", "nan", "1e400", ""])
+def test_what_only_python_takes_for_a_number_is_none(tmp_path, number):
+    rows = [*NUMBERS, {**NUMBERS[0], "label": number}]
+    path = write(tmp_path / "rows.jsonl", rows, times=1)
+    with pytest.raises(InputError, match=r"rows\.jsonl:3: "):
+        load_task(path, kind="regression")
 
 
 def test_lists_of_parquet_are_said_to_be_none_that_are_read(tmp_path):
