@@ -8,8 +8,9 @@ It needs the bank's folder and the checkpoint of its base, so any later process 
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
@@ -46,6 +47,8 @@ Text = str | tuple[str, str] | list[dict[str, str]]
 _LENGTH = 128
 """Tokens a row where an entry does not say."""
 
+logger = logging.getLogger(__name__)
+
 
 @dataclass(frozen=True, eq=False)
 class OpenBank:
@@ -64,6 +67,8 @@ class OpenBank:
     switch: Switch
     model: str | None = None
     trust_remote_code: bool = False
+    _cut: set[int] = field(default_factory=set[int], init=False)
+    """Positions of entries of which it was said that a text was cut."""
 
     def __repr__(self) -> str:
         return f"OpenBank({str(self.folder)!r}, {self.bank!r})"
@@ -106,7 +111,8 @@ class OpenBank:
             bank.predict([("It was a delight.", "sentiment"), ("Who won the match?", "topic")])
 
         Texts of one task have the bits of the day on which it was learned. In a batch of several
-        tasks logits are equal to these up to float tolerance.
+        tasks logits are equal to these up to float tolerance. A warning says once for each task
+        that a text was cut.
 
         Args:
             texts: A text; a list of texts; or, without `task`, a list of pairs (text, task). A text
@@ -288,6 +294,14 @@ class OpenBank:
             prompt=Prompt(prompt["template"], prompt["words"]) if prompt else None,
             max_length=max(1, length - kind.reserved(entry.head)),
         )
+        if encoded.cut and position not in self._cut:
+            self._cut.add(position)
+            logger.warning(
+                "%s: a text is longer than the %d tokens that this task reads; what is beyond them "
+                "has no part in the answer",
+                entry.task,
+                length,
+            )
         return encoded, rows
 
     def _read_answers(

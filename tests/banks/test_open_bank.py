@@ -52,6 +52,18 @@ def test_texts_are_answered_with_label_names_and_probabilities(opened):
         assert answer.label == max(answer.probabilities, key=answer.probabilities.__getitem__)
 
 
+def test_it_is_said_once_for_each_task_that_a_text_was_cut(opened, caplog):
+    bank, other = open_bank(opened.folder), opened.tasks[1]
+    long = "It was a delight. " * 40
+    bank.predict("It was a delight.", task="sentiment")
+    assert not caplog.messages
+    for _ in range(2):
+        bank.predict([long, long], task="sentiment")
+        bank.predict([(long, "sentiment"), (("Is it?", long), other)])
+    assert [message.partition(":")[0] for message in caplog.messages] == ["sentiment", other]
+    assert "longer than the 48 tokens" in caplog.messages[0]
+
+
 def test_two_lines_answer_a_text(opened):
     bank = open_bank(opened.folder)
     answer = bank.predict("It was a delight.", task="sentiment")

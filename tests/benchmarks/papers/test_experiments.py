@@ -20,7 +20,7 @@ from cl_graft.localization.paper_mask import paper_mask
 # What one cell of built-in tasks cannot have: several seeds, and the real tasks of a claim.
 NOT_AT_SMOKE_SCALE = (
     *("over several seeds", "pair", "gains 5 points", "gains 2 points", "below 0.2"),
-    *("few thousand rows", "region of mrpc", "region of qqp"),
+    *("few thousand rows", "region of mrpc", "region of qqp", "no share of the gain"),
 )
 FAST = (
     *("table1", "table3", "fig8", "theorem_d2", "majority_gain", "gradient_share", "head_refit"),
