@@ -156,9 +156,9 @@ def test_no_module_imports_another_in_a_circle():
 
 MEASURE = """
 import json, sys, time
-start = time.perf_counter()
+start = time.process_time()
 import cl_graft
-seconds = time.perf_counter() - start
+seconds = time.process_time() - start
 heavy = {"torch", "avalanche", "transformers", "datasets", "torchvision"}
 print(json.dumps({"seconds": seconds, "heavy": sorted(heavy & set(sys.modules))}))
 """
@@ -178,5 +178,5 @@ def measure_import() -> dict:
 def test_importing_the_package_is_cheap_and_loads_no_host():
     first = measure_import()
     assert first["heavy"] == []
-    # The machine may be busy: one of three is quick.
+    # Of the processor, and still more on a busy machine: one of three is quick.
     assert first["seconds"] < 0.3 or any(measure_import()["seconds"] < 0.3 for _ in range(2))
