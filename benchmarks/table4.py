@@ -70,15 +70,16 @@ def main() -> None:
     parser = make_parser(str(__doc__).splitlines()[0], SCALES, workers=True)
     parser.add_argument("--density", type=float, help="share of the weights in a region")
     arguments = parse_options(parser, "table4")
-    values = {"stream.tasks": TASKS, **SCALES[arguments.scale]}
-    name = "table4"
-    if arguments.density is not None:
-        values["grafting.density"] = arguments.density
-        name = f"table4-{arguments.density:g}"
-    config = make_config(values, arguments.data, arguments.sets)
+    config = make_config(
+        {"stream.tasks": TASKS, **SCALES[arguments.scale]}, arguments.data, arguments.sets
+    )
     shared = shared_rate(config, arguments.out / "shared") if config.comparison.tune else {}
     if shared:
         config = config.changed({"fine_tuning.lr": shared["lr"]})
+    name = "table4"
+    if arguments.density is not None:
+        config = config.changed({"grafting.density": arguments.density})
+        name = f"table4-{arguments.density:g}"
     out = arguments.out / name
     with open_engine(arguments) as engine:
         compare(config, out=out, engine=engine)
