@@ -43,6 +43,7 @@ from scales import (
 
 from cl_graft.errors import DivergedError
 from cl_graft.experiments.comparison.compare import compare
+from cl_graft.experiments.comparison.jobs import Engine
 from cl_graft.experiments.comparison.tuning import (
     TUNING_SEED,
     best,
@@ -190,9 +191,11 @@ def run_stream(config: ExperimentConfig, out: Path) -> dict[str, Any]:
     return {"config": stored_settings(config), "rates": rates, **describe_scores(runs)}
 
 
-def make_runs(config: ExperimentConfig, out: Path) -> list[RunResult]:
+def make_runs(
+    config: ExperimentConfig, out: Path, *, engine: Engine | None = None
+) -> list[RunResult]:
     """Make the missing runs of a comparison, and return all that are in its folder."""
-    done = compare(config, out=out)
+    done = compare(config, out=out, engine=engine)
     if done.failed:
         raise SystemExit("\n".join(f"{one.strategy}: {one.error}" for one in done.failed))
     return [one.result for one in find_runs([out])]

@@ -25,7 +25,8 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from baselines import RATES, shared_rate
+from baselines import shared_rate
+from kind_streams import make_runs
 from scales import (
     choose_seeds,
     describe_run,
@@ -37,14 +38,12 @@ from scales import (
     write_results,
 )
 
-from cl_graft.experiments.comparison.compare import compare
 from cl_graft.experiments.comparison.jobs import Engine
 from cl_graft.experiments.comparison.tuning import tune
 from cl_graft.experiments.config import ExperimentConfig
 from cl_graft.experiments.folders import CACHE
 from cl_graft.metrics.statistics import mean_interval, paired_t_test
 from cl_graft.results.run_results import RunResult
-from cl_graft.results.stored_runs import find_runs
 from cl_graft.storage.cache_folder import DirectoryCache
 
 STREAMS = ("sentiment-domains", "inference")
@@ -124,19 +123,13 @@ def run_stream(config: ExperimentConfig, out: Path, engine: Engine | None) -> di
     runs: dict[str, list[RunResult]] = {}
     for part, settings in PARTS.items():
         place = out / part.replace(" ", "_")
-        done = compare(config.changed({**settings, **region.chosen}), out=place, engine=engine)
-        if done.failed:
-            raise SystemExit("\n".join(f"{one.strategy}: {one.error}" for one in done.failed))
-        runs[part] = [one.result for one in find_runs([place])]
+        runs[part] = make_runs(config.changed({**settings, **region.chosen}), place, engine=engine)
     return {
         "tasks": list(config.stream.tasks),
         "shots": config.stream.shots,
         "steps": config.fine_tuning.steps,
         "rates": {
-            "fine_tuning.lr": {
-                "chosen": dense["lr"],
-                "tried": dict(zip(RATES, dense["scores"].values(), strict=True)),
-            },
+            "fine_tuning.lr": {"chosen": dense["lr"], "tried": dense["scores"]},
             **{
                 name: {"chosen": value, "tried": region.scores}
                 for name, value in region.chosen.items()
