@@ -23,6 +23,7 @@ from cl_graft.data.presets import Preset
 from cl_graft.data.record_files import Columns, Record, RecordFile
 from cl_graft.data.text_files import find_fault
 from cl_graft.errors import InputError, listed, nearest
+from cl_graft.kinds import KINDS
 from cl_graft.kinds.rows import Row
 
 __all__ = ["LABEL_COLUMNS", "LabelledRows", "find_texts", "to_rows"]
@@ -195,7 +196,7 @@ def _find_columns(file: RecordFile, asked: Columns, preset: Preset | None) -> Co
     if label is None:
         raise InputError(
             f"{file.place}: no label column found among {listed(file.columns)}; say which one it "
-            f"is, or call it {LABEL_COLUMNS[0]!r}{file.note_on_lists}"
+            f"is, or call it {LABEL_COLUMNS[0]!r}{_note_on_kinds(file)}{file.note_on_lists}"
         )
     return Columns(text=text, text_pair=text_pair, label=label)
 
@@ -210,8 +211,18 @@ def _find_first_pair(
             return text, text_pair
     raise InputError(
         f"{file.place}: no text column found among {listed(file.columns) or 'none'}; say which one "
-        f"it is, or call it 'text'{file.note_on_lists}"
+        f"it is, or call it 'text'{_note_on_kinds(file)}{file.note_on_lists}"
     )
+
+
+def _note_on_kinds(file: RecordFile) -> str:
+    """Return the end of a sentence on a missing column: kinds that lack but one."""
+    notes = ""
+    for kind in KINDS.values():
+        lacking = [u for u in kind.columns.values() if not any(name in file.columns for name in u)]
+        if len(lacking) == 1 < len(kind.columns):
+            notes += f"; a task of kind {kind.name!r} needs a column {lacking[0][0]!r}, too"
+    return notes
 
 
 def _drop_unlabelled(file: RecordFile, column: str, bad: BadRows) -> tuple[Record, ...]:
@@ -256,8 +267,9 @@ def _read_value(record: Record, column: str) -> object:
             f"{record.place}: there is no column {column!r}; {nearest(column, record.values)}"
         )
     value = record.values[column]
-    missing = value is None or (isinstance(value, float) and math.isnan(value))
-    if missing or (isinstance(value, str) and not value.strip()):
+    if isinstance(value, float) and math.isnan(value):
+        raise InputError(f"{record.place}: column {column!r} is NaN, so its value is missing")
+    if value is None or (isinstance(value, str) and not value.strip()):
         raise InputError(f"{record.place}: column {column!r} is empty")
     return value
 

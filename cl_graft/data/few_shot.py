@@ -149,7 +149,10 @@ def hold_out_test(
     for index, row in enumerate(rows):
         groups.setdefault((row.text, row.text_pair), []).append(index)
     if len(groups) < 2:
-        raise InputError("a test split needs at least two different texts")
+        raise InputError(
+            f"the data have no dev and no test split, and test rows cannot be held out, as all "
+            f"{len(rows)} rows have the same text"
+        )
     texts = list(groups.values())
     held = max(1, round(_TEST_SHARE * len(texts)))
     order = permutation(len(texts), data_seed, "test")[:held].tolist()

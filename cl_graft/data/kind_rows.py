@@ -62,9 +62,18 @@ def read_kind_rows(
     bad = bad_rows or BadRows()
     own = _choose_columns(kind, files["train"]) or kind.columns
     drafts: dict[str, list[tuple[Any, str]]] = {}
+    hidden: list[str] = []
     for split, file in files.items():
         usual = {**own, **kind.optional}
         columns = {name: _find(file, names) for name, names in usual.items()}
+        target = own.get(kind.target_column, ())
+        if split != "train" and target and _has_no_answers(file, columns[kind.target_column]):
+            bad.notes.append(
+                f"{file.place}: no row has an answer in column "
+                f"{columns[kind.target_column] or target[0]!r}; the {split} split is left out"
+            )
+            hidden.append(split)
+            continue
         read = partial(_read, kind, columns, frozenset(own))
         drafts[split] = bad.read_each(file.place, file.records, read)
         bad.refuse_none_left(file.place, len(drafts[split]))
@@ -75,7 +84,7 @@ def read_kind_rows(
         splits[split] = tuple(bad.read_each(place, rows, _unwrap))
         bad.refuse_none_left(place, len(splits[split]))
     names = fields.pop("label_names", ())
-    return LabelledRows(splits, names, Columns(), kind=kind.name, fields=fields)
+    return LabelledRows(splits, names, Columns(), tuple(hidden), kind=kind.name, fields=fields)
 
 
 def _find(file: RecordFile, names: Sequence[str]) -> str | None:
@@ -106,7 +115,26 @@ def _read(
     for name, value in values.items():
         if fault := _find_fault(value):
             raise InputError(f"{record.place}: the text in column {columns[name]!r} {fault}")
-    return kind.read(values, record.place), record.place
+    try:
+        return kind.read(values, record.place), record.place
+    except InputError as error:
+        message = str(error)  # which has the first of a column's usual names
+    for name in values:
+        message = message.replace(f"column {name!r}", f"column {columns[name]!r}")
+    raise InputError(message)
+
+
+def _has_no_answers(file: RecordFile, column: str | None) -> bool:
+    """Whether a file has rows, and none of them has an answer, as hidden test rows have none."""
+    values = [None if column is None else one.values.get(column) for one in file.records]
+    return bool(values) and not any(map(_is_answer, values))
+
+
+def _is_answer(value: object) -> bool:
+    """Whether a value is more than an empty text, an empty list, or lists that are empty."""
+    if isinstance(value, Mapping):
+        return any(map(_is_answer, value.values()))
+    return value not in (None, "", [], ())
 
 
 def _find_fault(value: object) -> str | None:

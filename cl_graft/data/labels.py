@@ -21,6 +21,7 @@ _logger = logging.getLogger(__name__)
 
 _WHOLE = re.compile(r"[+-]?[0-9]{1,100}(\.0*)?")
 _NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
+_WITH_COMMA = re.compile(r"[+-]?[0-9.]*,[0-9.,]*")
 _LONGEST_NAME = 200
 _LARGEST_NUMBER = 3.4028234e38
 _MISSING = {"nan", "NaN", "NAN", "null", "NULL", "None", "N/A", "#N/A", "<NA>"}
@@ -191,7 +192,15 @@ def _read_number(value: object, place: str) -> float:
         number = math.nan
     if not abs(number) <= _LARGEST_NUMBER:
         raise InputError(
-            f"{place}: label {str(value)[:60]!r} is not a number of single precision, as a "
-            "regression needs"
+            f"{place}: label {str(value)[:60]!r} {_explain_no_number(value, plain or bool(spelt))}"
         )
     return number
+
+
+def _explain_no_number(value: object, is_number: bool) -> str:
+    """Say why a label cannot be the number of a regression."""
+    if is_number:
+        return f"is not a finite number of single precision, at most {_LARGEST_NUMBER:.1e}"
+    if isinstance(value, str) and _WITH_COMMA.fullmatch(value.strip()):
+        return "is no number, because of its comma: write a decimal point, and no other marks"
+    return "is no number, as a regression needs"

@@ -304,9 +304,9 @@ def _choose_rows(
     place: TaskPlace, read: _Read, shots: int | None, data_seed: int, shots_short: str
 ) -> _Loaded:
     rows = read.rows
-    train, dev, test, rule = _three_splits(rows, data_seed)
     classes = rows.label_names if not rows.kind or KINDS[rows.kind].needs_classes else ()
     try:
+        train, dev, test, rule = _three_splits(rows, data_seed)
         chosen = few_shot(
             train,
             label_names=classes,

@@ -70,6 +70,7 @@ class ExtractiveQA(Kind):
         "context": ("context", "passage"),
         "answers": ("answers", "answer"),
     }
+    target_column = "answers"
 
     def check(self, task: TextTask) -> None:
         """Check that there are no label names, and that every row has an answer at its place."""

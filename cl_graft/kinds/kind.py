@@ -42,6 +42,8 @@ class Kind(ABC):
         families: Model families that can answer it.
         columns: Columns that a data set of this kind has, each with its usual names; the first
             name is that in messages. Empty where `cl_graft.data.columns` reads it.
+        target_column: Name in `columns` of the right answers: dev and test rows are left out where
+            no row of their file has one. Empty where there is no such column.
         optional: Columns that it may have, likewise.
         other_columns: Columns that a data set of this kind has instead, one mapping each.
         one_label: Whether a row has one label, a class or a number, and nothing else to learn.
@@ -58,6 +60,7 @@ class Kind(ABC):
     metrics: ClassVar[tuple[str, ...]]
     families: ClassVar[tuple[str, ...]] = ("encoder",)
     columns: ClassVar[Mapping[str, tuple[str, ...]]] = {}
+    target_column: ClassVar[str] = ""
     optional: ClassVar[Mapping[str, tuple[str, ...]]] = {}
     other_columns: ClassVar[tuple[Mapping[str, tuple[str, ...]], ...]] = ()
     one_label: ClassVar[bool] = False

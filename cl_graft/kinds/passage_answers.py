@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import re
+import unicodedata
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from cl_graft.errors import InputError, brief
 
 __all__ = ["check_answers", "read_answers", "read_text"]
+
+_SPELLINGS: tuple[tuple[Callable[[str], str], str], ...] = (
+    (str.casefold, "capital letters"),
+    (lambda text: " ".join(text.split()), "blanks or line ends"),
+    (partial(unicodedata.normalize, "NFKC"), "characters of the same look, or marks apart"),
+)
 
 
 def read_text(values: Mapping[str, object], column: str, place: str, *, empty: bool = False) -> str:
@@ -57,9 +66,17 @@ def read_answers(value: object, place: str) -> tuple[tuple[str, int], ...]:
         raise InputError(
             f"{place}: answers must be a list of texts with the places where they start, "
             f'[{{"text": …, "start": …}}], at least one (questions without an answer are not '
-            f"supported), got {str(value)[:80]}"
+            f"supported), got {brief(value)}{_explain_form(value, [start for _, start in found])}"
         )
     return tuple(answers)
+
+
+def _explain_form(value: object, starts: Sequence[object]) -> str:
+    """Return the end of a sentence that says why answers have another form, where it is known."""
+    if isinstance(value, str):
+        return "; a text has no place, and CSV and TSV hold no lists: write JSON lines"
+    wrong = next((one for one in starts if type(one) is not int or one < 0), None)
+    return "" if wrong is None else f"; a start is a whole number from 0, got {brief(wrong)}"
 
 
 def check_answers(passage: str, answers: Sequence[tuple[str, int]], place: str) -> None:
@@ -70,9 +87,27 @@ def check_answers(passage: str, answers: Sequence[tuple[str, int]], place: str) 
     """
     for text, start in answers:
         if passage[start : start + len(text)] != text:
-            where = passage.find(text)
-            cause = f"it begins at {where}" if where >= 0 else "the passage does not hold it"
             raise InputError(
                 f"{place}: the answer {text[:60]!r} is not at character {start} of the passage: "
-                f"{cause}"
+                f"{_explain_place(passage, text, start)}"
             )
+
+
+def _explain_place(passage: str, text: str, start: int) -> str:
+    """Say where an answer is, and why its place was taken for another, where that is plain."""
+    places = [match.start() for match in re.finditer(f"(?={re.escape(text)})", passage)]
+    if not places:
+        for spell, what in _SPELLINGS:
+            if spell(text) in spell(passage):
+                return f"the passage has it with other {what}"
+        return "the passage does not hold it"
+    nearest = min(places, key=lambda place: abs(place - start))
+    before = passage[:nearest]
+    for unit, length in (
+        ("bytes", len(before.encode(errors="surrogatepass"))),
+        ("units of UTF-16", len(before.encode("utf-16-le", "surrogatepass")) // 2),
+        ("line ends as one character", nearest - before.count("\r\n")),
+    ):
+        if length == start:
+            return f"it begins at {nearest}; {start} counts {unit}"
+    return f"it begins at {nearest}"

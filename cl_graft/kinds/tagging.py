@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from cl_graft.errors import DamagedFile, InputError, listed, nearest
+from cl_graft.errors import DamagedFile, InputError, brief, listed, nearest
 from cl_graft.kinds.kind import Kind, register_kind
 from cl_graft.kinds.prompt_encoding import require_fast
 from cl_graft.kinds.prompts import Prompt
@@ -71,6 +71,7 @@ class Tagging(Kind):
     metrics = ("span_f1", "frame_accuracy", "intent_accuracy")
     dense_lr = 0.4
     columns: ClassVar = {"tokens": ("tokens", "words"), "tags": ("tags", "ner_tags", "slots")}
+    target_column = "tags"
     optional: ClassVar = {"label": ("label", "intent")}
 
     def check(self, task: TextTask) -> None:
@@ -121,7 +122,10 @@ class Tagging(Kind):
         words = _read_list(values, "tokens", place)
         tags = [tag.strip() for tag in _read_list(values, "tags", place)]
         if len(words) != len(tags):
-            raise InputError(f"{place}: {len(words)} words and {len(tags)} tags")
+            raise InputError(
+                f"{place}: words and tags differ in number, {len(words)} and {len(tags)}; each "
+                "word needs one tag"
+            )
         if not words:
             raise InputError(f"{place}: there are no words")
         for word in words:
@@ -322,11 +326,18 @@ def _read_list(values: Mapping[str, object], column: str, place: str) -> list[st
     """Return a list of texts, or the parts of a text between blanks."""
     value = values.get(column)
     if isinstance(value, str):
+        if (text := value.strip())[:1] == "[" and text[-1:] == "]" and text[1:2] in ("'", '"'):
+            raise InputError(
+                f"{place}: column {column!r} holds a list that was written as one text, {text[:40]}"
+                "; write it as a list of JSON, or its parts with blanks between them"
+            )
         return value.split()
     if not isinstance(value, list | tuple) or not all(isinstance(one, str) for one in value):
+        numbers = isinstance(value, list | tuple) and all(type(one) is int for one in value)
+        why = "; numbers have no names in this file, so write the names of the tags"
         raise InputError(
             f"{place}: column {column!r} must be a list of texts, or one text with blanks between "
-            f"them, got {str(value)[:60]}"
+            f"them, got {brief(value)}{why if numbers and value else ''}"
         )
     return [str(one) for one in value]
 
@@ -339,7 +350,7 @@ def _check_tags(tags: Sequence[str], place: str) -> None:
         if tag[:2] not in ("B-", "I-") or not tag[2:].strip():
             raise InputError(f"{place}: tag {number} is {tag[:40]!r}, expected O, B-type or I-type")
         if tag[0] == "I" and before[2:] != tag[2:]:
+            where = f"after {before!r}" if number > 1 else "at the first word"
             raise InputError(
-                f"{place}: tag {number} is {tag!r} after {before!r}; a span begins with "
-                f"'B-{tag[2:]}' (IOB2)"
+                f"{place}: tag {number} is {tag!r} {where}; a span begins with 'B-{tag[2:]}' (IOB2)"
             )

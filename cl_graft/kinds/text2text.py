@@ -64,6 +64,7 @@ class Text2Text(Kind):
         "input": ("input", "prompt", "source"),
         "target": ("target", "targets", "output", "response", "completion", "answer"),
     }
+    target_column = "target"
     optional: ClassVar = {
         "instruction": ("instruction", "definition"),
         "dialogue": ("dialogue",),

@@ -172,6 +172,72 @@ def test_what_only_python_takes_for_a_number_is_none(tmp_path, number):
         load_task(path, kind="regression")
 
 
+@pytest.mark.parametrize(
+    ("number", "why"),
+    [
+        ("3,5", "is no number, because of its comma: write a decimal point"),
+        ("much", "is no number, as a regression needs"),
+        ("1e400", "is not a finite number of single precision"),
+        (float("nan"), "is NaN, so its value is missing"),
+    ],
+)
+def test_why_a_label_is_no_number_is_said(tmp_path, number, why):
+    rows = [*NUMBERS, {**NUMBERS[0], "label": number}]
+    with pytest.raises(InputError, match=rf"rows\.jsonl:3: .*{why}"):
+        load_task(write(tmp_path / "rows.jsonl", rows, times=1), kind="regression")
+
+
+@pytest.mark.parametrize(
+    ("rows", "target", "hidden"),
+    [
+        (TAGGED, "tags", None),
+        (TAGGED, "tags", []),
+        (ASKED, "answers", {"text": [], "answer_start": []}),
+        ([{"input": "1 + 1", "target": "2"}], "target", ""),
+    ],
+)
+@pytest.mark.parametrize("lacking", [True, False])
+def test_a_split_without_any_answer_is_left_out_and_told(tmp_path, rows, target, hidden, lacking):
+    write(tmp_path / "train.jsonl", rows)
+    write(tmp_path / "dev.jsonl", rows)
+    asked = [{name: value for name, value in row.items() if name != target} for row in rows]
+    write(tmp_path / "test.jsonl", asked if lacking else [{**row, target: hidden} for row in asked])
+    task = load_task(str(tmp_path), warn=False)
+    told = f"test.jsonl: no row has an answer in column {target!r}; the test split is left out"
+    assert any(told in note for note in task.source["notes"])
+    assert task.source["without_labels"] == ["test"]
+    assert task.source["test_split"] == "the data's dev split serves as test split"
+    # Where one row has an answer, those without one are faults.
+    write(tmp_path / "test.jsonl", [*rows, *asked], times=1)
+    with pytest.raises(InputError, match=rf"test\.jsonl:{len(rows) + 1}: "):
+        load_task(str(tmp_path), warn=False)
+
+
+def test_a_message_names_a_column_as_the_file_does(tmp_path):
+    rows = [{"words": row["tokens"], "ner_tags": [0] * len(row["tokens"])} for row in TAGGED]
+    with pytest.raises(InputError, match=r"rows\.jsonl:1: column 'ner_tags' must be a list"):
+        load_task(write(tmp_path / "rows.jsonl", rows))
+    asked = [{**ASKED[0], "passage": " "}]
+    del asked[0]["context"]
+    with pytest.raises(InputError, match=r"rows\.jsonl:1: column 'passage' must hold a text"):
+        load_task(write(tmp_path / "rows.jsonl", asked))
+
+
+@pytest.mark.parametrize(
+    ("rows", "kind", "column"),
+    [(TAGGED, "tagging", "tags"), (ASKED, "extractive_qa", "context")],
+)
+def test_the_one_column_that_a_kind_lacks_is_named(tmp_path, rows, kind, column):
+    lacking = [{name: value for name, value in row.items() if name != column} for row in rows]
+    with pytest.raises(InputError, match=f"a task of kind '{kind}' needs a column '{column}', too"):
+        load_task(write(tmp_path / "rows.jsonl", lacking))
+
+
+def test_rows_of_one_text_alone_leave_no_test_rows_and_the_task_is_named(tmp_path):
+    with pytest.raises(InputError, match=r"task 'rows': the data have no dev and no test split"):
+        load_task(write(tmp_path / "rows.jsonl", ASKED), warn=False)
+
+
 def test_lists_of_parquet_are_said_to_be_none_that_are_read(tmp_path):
     rows = {"messages": [[{"role": "user", "content": "a"}]] * 3}
     parquet.write_table(pyarrow.table(rows), tmp_path / "chats.parquet")

@@ -275,7 +275,7 @@ def test_no_label_names_mean_a_regression(tmp_path: Path):
     assert [row.label for row in read.splits["train"]] == [0.5, 3.0, 2.25]
     records = [{"text": "t", "label": label} for label in (0.5, "high")]
     path = write_lines(tmp_path / "a.jsonl", records)
-    with pytest.raises(InputError, match=r"a\.jsonl:2: label 'high' is not a number"):
+    with pytest.raises(InputError, match=r"a\.jsonl:2: label 'high' is no number"):
         read_rows(path, label_names=())
 
 

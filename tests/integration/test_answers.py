@@ -227,7 +227,7 @@ def test_shots_count_rows_where_there_are_no_classes(data: Path):
 
 BAD = {
     "moved": ("places", lambda row: row["answers"][0].update(start=0), "is not at character 0"),
-    "word": ("cheer", lambda row: row.update(label="much"), "label 'much' is not a number"),
+    "word": ("cheer", lambda row: row.update(label="much"), "label 'much' is no number"),
 }
 
 

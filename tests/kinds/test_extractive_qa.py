@@ -65,6 +65,30 @@ def test_an_answer_that_is_not_at_its_place_is_refused_with_its_place():
 
 
 @pytest.mark.parametrize(
+    ("passage", "text", "start", "cause"),
+    [
+        ("Très bien: at nine", "nine", 15, "it begins at 14; 15 counts bytes"),
+        ("🙂 at nine", "nine", 6, "it begins at 5; 6 counts units of UTF-16"),
+        ("one\r\nnine", "nine", 4, "it begins at 5; 4 counts line ends as one character"),
+        ("nine, at nine", "nine", 8, "it begins at 9$"),
+        ("At nine", "at nine", 0, "the passage has it with other capital letters"),
+        ("at\u00a0nine", "at nine", 0, "the passage has it with other blanks or line ends"),
+        ("Cafe\u0301", "Caf\u00e9", 0, "the passage has it with other characters of the same look"),
+    ],
+)
+def test_why_an_answer_is_not_at_its_place_is_said_where_it_is_plain(passage, text, start, cause):
+    with pytest.raises(InputError, match=cause):
+        read(context=passage, answers=[{"text": text, "start": start}])
+
+
+def test_why_answers_have_another_form_is_said_where_it_is_plain():
+    with pytest.raises(InputError, match=r"got 'seven'; a text has no place, and CSV"):
+        read(answers="seven")
+    with pytest.raises(InputError, match=r"; a start is a whole number from 0, got '9'"):
+        read(answers=[{"text": "the park", "start": "9"}])
+
+
+@pytest.mark.parametrize(
     "answers",
     [
         None, [], {}, "the park", [{"text": "the park"}], [{"text": "", "start": 0}], ["the park"],

@@ -65,7 +65,11 @@ def test_a_label_beside_tags_is_an_intent(tmp_path: Path):
 @pytest.mark.parametrize(
     ("record", "message"),
     [
-        ({"tokens": ["a", "b"], "tags": ["O"]}, r"train.jsonl:2.*2 words and 1 tags"),
+        ({"tokens": ["a", "b"], "tags": ["O"]}, r"train.jsonl:2: words and tags .* 2 and 1; each"),
+        ({"tokens": ["a"], "tags": ["I-x"]}, r":2: tag 1 is 'I-x' at the first word; .*'B-x'"),
+        ({"tokens": ["a"], "tags": [0]}, r":2.*'tags' must be .*got \[0\]; numbers have no names"),
+        ({"tokens": ["a"], "tags": "['O']"}, r":2.*'tags' holds a list that was written as one"),
+        ({"tokens": '["a"]', "tags": ["O"]}, r":2.*'tokens' holds a list that was written as one"),
         ({"tokens": ["a", "b"], "tags": ["O", "I-x"]}, r":2.*tag 2 is 'I-x' after 'O'.*'B-x'"),
         ({"tokens": ["a", "b"], "tags": ["B-y", "I-x"]}, r":2.*tag 2 is 'I-x' after 'B-y'"),
         ({"tokens": ["a"], "tags": ["x"]}, r":2.*tag 1 is 'x', expected O, B-type or I-type"),
