@@ -3,11 +3,15 @@
 `AutoModelForSequenceClassification` puts on most encoders a dense layer, an activation and a linear
 layer, over the first token. Their names and the activation differ by architecture, so they are
 found by their shapes, and accepted only if both models answer the same rows alike.
+
+A head that was learned here is one linear layer. Its classifier gets a dense layer that scales and
+shifts features to where the activation is a straight line, which the last layer takes back.
 """
 
 from __future__ import annotations
 
 import copy
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 import torch
@@ -26,6 +30,10 @@ __all__ = ["as_classifier", "head_from"]
 
 _TOLERANCE = 1e-4
 """Largest difference, relative to the largest logit: sums may be in another order."""
+
+_STRAIGHT = ((2.0**-13, 0.0), (1.0, 64.0))
+"""Scales and shifts at which an activation is a straight line: tanh near 0, relu and gelu far above
+it. Features, which a layer norm has scaled, are a few units large."""
 
 
 def as_classifier(model: TaskModel, entry: Entry) -> PreTrainedModel | None:
@@ -54,12 +62,33 @@ def as_classifier(model: TaskModel, entry: Entry) -> PreTrainedModel | None:
         return None
     layers = classifier_layers(whole, backbone)
     linears = [module for module in head.modules() if isinstance(module, nn.Linear)]
-    if [m.weight.shape for m in layers] != [m.weight.shape for m in linears]:
-        return None
-    for layer, linear in zip(layers, linears, strict=True):
-        layer.load_state_dict(linear.state_dict())
+    choices = [linears] if len(linears) == len(layers) else _add_straight_layer(linears)
     device = model.device
-    return whole if _alike(whole, _answer(model.cpu(), head), model.to(device)) else None
+    expected = _answer(model.cpu(), head)
+    model.to(device)
+    for choice in choices:
+        if [m.weight.shape for m in layers] == [m.weight.shape for m in choice]:
+            for layer, linear in zip(layers, choice, strict=True):
+                layer.load_state_dict(linear.state_dict())
+            if _alike(whole, expected, model):
+                return whole
+    return None
+
+
+def _add_straight_layer(linears: Sequence[nn.Linear]) -> list[list[nn.Linear]]:
+    """Return two layers that answer as a single one, for each of `_STRAIGHT`; none for others."""
+    if len(linears) != 1:
+        return []
+    weight, bias = linears[0].weight.detach().double(), linears[0].bias.detach().double()
+    choices = []
+    for scale, shift in _STRAIGHT:
+        first, last = copy.deepcopy(linears[0]), copy.deepcopy(linears[0])
+        first.weight = nn.Parameter(scale * torch.eye(weight.shape[1]))
+        first.bias = nn.Parameter(torch.full((weight.shape[1],), shift))
+        last.weight = nn.Parameter((weight / scale).float())
+        last.bias = nn.Parameter((bias - shift / scale * weight.sum(1)).float())
+        choices.append([first, last])
+    return choices
 
 
 def head_from(whole: PreTrainedModel, model: TaskModel) -> nn.Module | None:

@@ -13,6 +13,9 @@ from cl_graft.banks.input_texts import InputText
 from cl_graft.banks.open_bank import open_bank
 from cl_graft.errors import InputError
 from cl_graft.integrations import export_task, import_task
+from cl_graft.integrations.sequence_classifier import as_classifier
+from cl_graft.models import load_head, load_model
+from cl_graft.storage import load_bank
 
 QUESTION = "Where is a man?"
 PASSAGE = "A woman is walking in the street. A man is walking in the park. Nobody is outside. " * 6
@@ -84,6 +87,36 @@ def test_a_regressor_of_transformers_comes_in_and_goes_back(tiny_roberta, tmp_pa
     assert again.config.problem_type == "regression"
     found = logits_of(again, tmp_path / "out", "It was warm.").item()
     assert found == pytest.approx(expected, abs=1e-5)
+
+
+@pytest.mark.parametrize("activation", ["tanh", "relu", "gelu"])
+def test_a_linear_head_goes_into_a_classifier_of_each_activation(
+    bank, tmp_path, request, activation
+):
+    names = {"tanh": "tiny_roberta", "relu": "tiny_distilbert", "gelu": "tiny_electra"}
+    folder = request.getfixturevalue(names[activation])
+    loaded = load_model(folder, pooling="first")
+    entry = next(one for one in load_bank(bank).entries if one.task == "cheer")
+    found = as_classifier(loaded.model, entry)
+    assert found is not None
+    assert found.config.problem_type == "regression"
+    text = "It was dull, slow, empty, warm."
+    with torch.no_grad():
+        rows = loaded.tokenizer(text, return_tensors="pt")
+        state = found.base_model(**rows).last_hidden_state[:, 0]
+        head = load_head(entry, family="encoder")
+        torch.testing.assert_close(found(**rows).logits, head(state), rtol=1e-4, atol=1e-4)
+
+
+def test_a_regression_of_a_bank_is_read_by_transformers(bank, tmp_path):
+    from transformers import AutoModelForSequenceClassification
+
+    export_task(bank, "cheer", format="hf", out=tmp_path / "out")
+    theirs = AutoModelForSequenceClassification.from_pretrained(tmp_path / "out").eval()
+    opened = open_bank(bank)
+    for text in ("It was dull, slow, empty, warm.", "warm " * 9):
+        (expected,) = opened.predict(text, task="cheer").logits
+        assert logits_of(theirs, tmp_path / "out", text).item() == pytest.approx(expected, rel=1e-4)
 
 
 def test_question_answering_of_transformers_comes_in_and_answers_as_before(bank, tmp_path):
