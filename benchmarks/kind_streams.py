@@ -194,11 +194,11 @@ def run_stream(config: ExperimentConfig, out: Path) -> dict[str, Any]:
 def make_runs(
     config: ExperimentConfig, out: Path, *, engine: Engine | None = None
 ) -> list[RunResult]:
-    """Make the missing runs of a comparison, and return all that are in its folder."""
+    """Make the missing runs of a comparison, and return all finished ones in its folder."""
     done = compare(config, out=out, engine=engine)
     if done.failed:
         raise SystemExit("\n".join(f"{one.strategy}: {one.error}" for one in done.failed))
-    return [one.result for one in find_runs([out])]
+    return [one.result for one in find_runs([out]) if one.result.complete]
 
 
 def add_longer(found: dict[str, Any], before: Mapping[str, Any] | None) -> dict[str, Any]:
@@ -287,6 +287,7 @@ def describe_runs(runs: Sequence[RunResult], independent: Mapping[int, Scores]) 
     runs = sorted(runs, key=lambda one: one.seed)
     return {
         "scores": {str(one.seed): list(one.R[-1]) for one in runs},
+        "other_scores": {str(one.seed): one.other_scores for one in runs if one.other_scores},
         "share_of_independent": summarize_seeds(
             share_of(one.R[-1], independent[one.seed]) for one in runs if one.seed in independent
         ),

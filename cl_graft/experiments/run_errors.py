@@ -6,13 +6,14 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from math import ceil
+from typing import Any, cast
 
 from torch import Tensor
 
 from cl_graft.data.encoded_task import EncodedTask
 from cl_graft.kinds.text_task import TextTask
 from cl_graft.metrics.span_scores import count_spans
-from cl_graft.metrics.task_score import score
+from cl_graft.metrics.task_score import METRICS, score
 from cl_graft.results.answered_numbers import (
     MOST_NUMBERS,
     AnsweredNumber,
@@ -22,7 +23,7 @@ from cl_graft.results.answered_numbers import (
 from cl_graft.results.task_errors import Counts, TaskErrors, WrongRow
 from cl_graft.strategies.stream_scores import StreamScores
 
-__all__ = ["collect_errors", "collect_numbers"]
+__all__ = ["collect_errors", "collect_numbers", "collect_other_scores"]
 
 _ROWS = 10
 """Wrong rows of a task that are named."""
@@ -79,6 +80,34 @@ def collect_numbers(
         earlier = before[task.name].learned if task.name in before else None
         shown = _pick_numbers(tasks[number].rows["test"], right, outputs[:, 0])
         found[task.name] = TaskNumbers(len(right), end if learned == last else earlier, end, shown)
+    return found
+
+
+def collect_other_scores(
+    tasks: Sequence[EncodedTask], scores: StreamScores
+) -> dict[str, dict[str, float]]:
+    """Return the score of each task that is learned by other metrics than its own.
+
+    Args:
+        tasks: The tasks of the stream, in its order.
+        scores: Predictions of their test rows.
+
+    Returns:
+        Scores by task and metric.
+    """
+    found: dict[str, dict[str, float]] = {}
+    for number in scores.order:
+        task, scorer = tasks[number].task, cast(Any, tasks[number].scorer)
+        own: dict[str, float] = {}
+        for name in task.own_kind.reported_metrics(task):
+            metric = METRICS.find(name)
+            if name != task.metric and not metric.of_texts:
+                own[name] = scores.score_by(number, name)
+            elif name != task.metric and hasattr(scorer, "compare"):
+                _, said, right = zip(*scorer.compare(*scores.predictions(number)), strict=True)
+                own[name] = float(metric.compute(said, right))
+        if own:
+            found[task.name] = own
     return found
 
 

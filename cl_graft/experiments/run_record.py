@@ -85,7 +85,12 @@ class RunRecord:
 
 
 def make_result(
-    record: RunRecord, scores: StreamScores, bank: GraftBank | None, *, learned: int
+    record: RunRecord,
+    scores: StreamScores,
+    bank: GraftBank | None,
+    *,
+    learned: int,
+    other_scores: Mapping[str, Mapping[str, float]],
 ) -> RunResult:
     """Return the results of a run after `learned` of its tasks."""
     R, names = scores.R(learned), record.tasks[:learned]
@@ -95,6 +100,7 @@ def make_result(
         **record.values(),
         complete=learned == len(record.tasks),
         R=R,
+        other_scores={task: dict(own) for task, own in other_scores.items()},
         ece=scores.ece(learned),
         average_accuracy=average_accuracy(R) if one else None,
         backward_transfer=backward_transfer(R) if one else None,

@@ -29,7 +29,7 @@ from cl_graft.experiments.run_curves import (
     draw_pictures,
     draw_row,
 )
-from cl_graft.experiments.run_errors import collect_errors, collect_numbers
+from cl_graft.experiments.run_errors import collect_errors, collect_numbers, collect_other_scores
 from cl_graft.experiments.run_record import PassCounter, count_task_bytes, make_result, write_table
 from cl_graft.experiments.run_setup import Setup, when_asked_early
 from cl_graft.experiments.schedule import choose, input_settings, list_schedules
@@ -275,14 +275,21 @@ class StreamRun:
         self.bank = bank
 
     def _write(self, *, learned: int) -> RunResult:
-        result = make_result(self.record, self.scores, self.bank, learned=learned)
+        tasks = self.setup.stream.tasks
+        result = make_result(
+            self.record,
+            self.scores,
+            self.bank,
+            learned=learned,
+            other_scores=collect_other_scores(tasks, self.scores),
+        )
         draw_row(result, self.curves)
-        answers = collect_answers(self.setup.stream.tasks, self.scores, ANSWERS.read(self.folder))
+        answers = collect_answers(tasks, self.scores, ANSWERS.read(self.folder))
         draw_answers(answers, self.curves, step=learned)
         ANSWERS.write(answers, self.folder)
-        errors = collect_errors(self.setup.stream.tasks, self.scores, ERRORS.read(self.folder))
+        errors = collect_errors(tasks, self.scores, ERRORS.read(self.folder))
         ERRORS.write(errors, self.folder)
-        numbers = collect_numbers(self.setup.stream.tasks, self.scores, NUMBERS.read(self.folder))
+        numbers = collect_numbers(tasks, self.scores, NUMBERS.read(self.folder))
         NUMBERS.write(numbers, self.folder)
         draw_pictures(result, self.scores, self.curves)
         if result.complete:

@@ -47,6 +47,10 @@ class Classification(OneLabel):
             f"an integer in [0, {len(names)})",
         )
 
+    def reported_metrics(self, task: TextTask) -> tuple[str, ...]:
+        """Return accuracy: tasks with another metric are often read by both."""
+        return ("accuracy",)
+
     def describe(self, task: TextTask) -> str:
         """Return the number of classes."""
         return f"{len(task.label_names)} classes"

@@ -85,6 +85,10 @@ class Kind(ABC):
         """Return what an entry of a bank answers, such as the names of its labels."""
         return ", ".join(map(str, metadata.get("label_names") or ())) or "number"
 
+    def reported_metrics(self, task: TextTask) -> tuple[str, ...]:
+        """Return the metrics by which results state a task's score at the end, beside its own."""
+        return self.metrics[:2]
+
     @abstractmethod
     def count_outputs(self, task: TextTask) -> int:
         """Return the size of the last axis of a task's outputs: classes; 1 for a number."""

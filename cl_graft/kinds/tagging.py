@@ -105,6 +105,10 @@ class Tagging(Kind):
                 if not 0 <= row.label < max(1, intents):
                     raise InputError(f"{place} has intent {row.label}, expected 0 to {intents - 1}")
 
+    def reported_metrics(self, task: TextTask) -> tuple[str, ...]:
+        """Return span F1, and the metrics of intents where there are intents."""
+        return self.metrics if task.intent_names else ("span_f1",)
+
     def describe(self, task: TextTask) -> str:
         """Return the numbers of span types and intents."""
         return _describe(task.label_names, task.intent_names)

@@ -113,6 +113,10 @@ class Text2Text(Kind):
                         "'number_match' to compare"
                     )
 
+    def reported_metrics(self, task: TextTask) -> tuple[str, ...]:
+        """Return ROUGE-L and exact match."""
+        return ("rouge_l", "exact_match")
+
     def describe(self, task: TextTask) -> str:
         """Return the name of the kind."""
         return "text to text"

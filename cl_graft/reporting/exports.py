@@ -70,6 +70,7 @@ def comparison_csv(summary: ComparisonSummary) -> str:
     for name, row in summary.strategies.items():
         stated = _stated(summary, row) | {cost: getattr(row, cost) for cost in _COSTS}
         stated |= {f"final {task}": spread for task, spread in row.final.items()}
+        stated |= {f"other {metric}": spread for metric, spread in row.other_metrics.items()}
         for measure, spread in stated.items():
             low, high = spread.interval or (None, None)
             writer.writerow([name, measure, spread.mean, spread.sd, low, high, spread.n])

@@ -12,6 +12,7 @@ from cl_graft.reporting.measure_columns import (
     has_several_metrics,
     measure_columns,
     metric_rows,
+    other_columns,
     summary_notes,
 )
 from cl_graft.reporting.stream_section import stream_section
@@ -128,7 +129,7 @@ def write_comparison_summary(summary: ComparisonSummary, folder: Path) -> None:
                   "that it sent to their own task, the mean over tasks; all others count as "
                   "wrong. The other strategies are given the task, and answer among its labels. "
                   "*Passes a text* go forward to answer it."]  # fmt: skip
-    lines += _by_metric(summary) + _by_order(summary) + _budget(summary)
+    lines += _by_metric(summary) + _other_metrics(summary) + _by_order(summary) + _budget(summary)
     lines += _differences(summary) + _tuned(summary) + stream_section(summary.config)
     if summary.failed:
         lines += ["", "## Not finished", ""]
@@ -151,6 +152,16 @@ def _by_metric(summary: ComparisonSummary) -> list[str]:
         for place, name in enumerate(summary.strategies)
         for metric, values in found
     ])]  # fmt: skip
+
+
+def _other_metrics(summary: ComparisonSummary) -> list[str]:
+    """Show scores at the end by metrics that are not the tasks' own, where tasks have any."""
+    if not (columns := other_columns(summary)):
+        return []
+    return ["", "## Other metrics at the end", "", *_table(
+        ["strategy", *(one.title for one in columns)],
+        [[n, *(spread_text(one.spreads[n]) for one in columns)] for n in summary.strategies],
+    )]  # fmt: skip
 
 
 def _by_order(summary: ComparisonSummary) -> list[str]:
@@ -284,7 +295,13 @@ def _task_row(result: RunResult, j: int) -> list[str]:
     passes = total_passes(Passes(**phase) for phase in result.passes.get(name, {}).values())
     return [
         name,
-        f"{points(result.R[-1][j])} ({result.metrics[name]})",
+        ", ".join(
+            f"{points(score)} ({metric})"
+            for metric, score in (
+                (result.metrics[name], result.R[-1][j]),
+                *result.other_scores.get(name, {}).items(),
+            )
+        ),
         points(result.ece[-1][j]),
         f"{region['claimed']:,.0f} ({region['density']:.3%})" if region else "–",
         f"{region['lost']:.1%}" if region else "–",

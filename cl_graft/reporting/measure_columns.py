@@ -24,6 +24,7 @@ __all__ = [
     "has_several_metrics",
     "measure_columns",
     "metric_rows",
+    "other_columns",
     "summary_notes",
 ]
 
@@ -98,6 +99,18 @@ def metric_rows(summary: ComparisonSummary) -> list[tuple[str, dict[str, list[Sp
             {n.replace("_", " "): [getattr(r.by_metric[metric], n) for r in rows] for n in known},
         )
         for metric, tasks in tasks_by_metric(summary.metrics).items()
+    ]
+
+
+def other_columns(summary: ComparisonSummary) -> list[MeasureColumn]:
+    """Return the scores at the end by each metric that is not the tasks' own."""
+    return [
+        _column(
+            summary,
+            f"{metric.replace('_', ' ')} ({count_tasks(count)})",
+            lambda row, metric=metric: row.other_metrics[metric],
+        )
+        for metric, count in summary.other_metrics.items()
     ]
 
 

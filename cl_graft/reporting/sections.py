@@ -163,6 +163,8 @@ def _comparison(data: ReportData) -> Section:
     made = [("comparison", tables.comparison(data))]
     if has_several_metrics(summary):
         made.append(("by-metric", tables.by_metric(data)))
+    if summary.other_metrics:
+        made.append(("other-metrics", tables.other_metrics(data)))
     return Section(
         "comparison",
         "Comparison",

@@ -28,7 +28,13 @@ from cl_graft.results.comparison import (
     StrategySummary,
     SweptValues,
 )
-from cl_graft.results.measures import has_one_metric, measure, tasks_by_metric
+from cl_graft.results.measures import (
+    has_one_metric,
+    mean_other_score,
+    measure,
+    other_metrics,
+    tasks_by_metric,
+)
 from cl_graft.results.normalized_scores import NormalizedScores, normalize
 from cl_graft.results.run_results import RunResult, command
 from cl_graft.results.strategy_statistics import (
@@ -101,6 +107,7 @@ def summarize(
         command=started_by or command(),
         metrics=first.metrics,
         normalization=None if scores is None else scores.normalization,
+        other_metrics=other_metrics(first),
     )
 
 
@@ -180,6 +187,10 @@ def _summarize_strategy(
             for metric in metrics
         },
         normalized=spread_over_seeds([] if scores is None else seed_means(results, compared)),
+        other_metrics={
+            metric: spread(partial(mean_other_score, metric=metric))
+            for metric in other_metrics(first)
+        },
     )
 
 

@@ -13,6 +13,7 @@ from cl_graft.reporting.measure_columns import (
     has_several_metrics,
     measure_columns,
     metric_rows,
+    other_columns,
 )
 from cl_graft.reporting.report_data import ReportData
 from cl_graft.reporting.stream_section import PUBLISHED_COLUMNS, published_rows
@@ -33,6 +34,7 @@ __all__ = [
     "count_same_bits",
     "latex",
     "matrix",
+    "other_metrics",
     "published",
     "strategies",
     "write_interval",
@@ -146,6 +148,16 @@ def by_metric(data: ReportData) -> Table:
         head,
         tuple(row for own in rows for row in own),
     )
+
+
+def other_metrics(data: ReportData) -> Table:
+    """Compare the strategies by metrics that are not the tasks' own, the best of each marked."""
+    columns = [
+        (one.title, _column([*one.spreads.values()], best=max))
+        for one in other_columns(data.summary)
+    ]
+    caption = "Scores at the end by other metrics, in points, the mean over the tasks that have one"
+    return _table(caption, "strategy", list(data.summary.strategies), columns)
 
 
 def costs(data: ReportData) -> Table:

@@ -164,6 +164,8 @@ class StrategySummary:
         by_metric: Measures of each metric where tasks have several; else empty.
         normalized: Normalized average where tasks have several metrics, see
             `cl_graft.results.normalized_scores`.
+        other_metrics: Scores at the end by metrics that are not the tasks' own, the mean over the
+            tasks of `RunResult.other_scores` that have one, by metric.
     """
 
     average_accuracy: Spread
@@ -187,6 +189,7 @@ class StrategySummary:
     of_independent: float | None = None
     by_metric: dict[str, MetricSummary] = field(default_factory=dict)
     normalized: Spread = _NONE
+    other_metrics: dict[str, Spread] = field(default_factory=dict)
 
     @property
     def overall(self) -> Spread:
@@ -217,6 +220,7 @@ class ComparisonSummary:
         metrics: Name of the metric of each task.
         normalization: What the normalized average is a mean of, or why there is none; None where
             all tasks have one metric.
+        other_metrics: Metrics of `StrategySummary.other_metrics`, with the number of their tasks.
     """
 
     tasks: list[str]
@@ -236,6 +240,7 @@ class ComparisonSummary:
     command: str
     metrics: dict[str, str] = field(default_factory=dict)
     normalization: Normalization | None = None
+    other_metrics: dict[str, int] = field(default_factory=dict)
 
     @property
     def overall(self) -> str:

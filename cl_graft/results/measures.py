@@ -6,7 +6,9 @@ there is one of each metric, over its tasks; a mean over tasks of different metr
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
+from statistics import fmean
 from typing import TYPE_CHECKING
 
 from cl_graft.metrics import (
@@ -29,11 +31,13 @@ __all__ = [
     "STORED_AS",
     "count_tasks",
     "has_one_metric",
+    "mean_other_score",
     "measure",
     "measure_name",
     "measure_title",
     "metrics_text",
     "named_measures",
+    "other_metrics",
     "overall_title",
     "tasks_by_metric",
 ]
@@ -105,6 +109,22 @@ def named_measures(run: RunResult, names: Sequence[str] = MEASURES) -> dict[str,
         for metric in tasks_by_metric(run.metrics)
         for name in names
     }
+
+
+def other_metrics(run: RunResult) -> dict[str, int]:
+    """Return the metrics of a run that are not its tasks' own, with the number of their tasks."""
+    return dict(Counter(metric for own in run.other_scores.values() for metric in own))
+
+
+def mean_other_score(run: RunResult, metric: str) -> float | None:
+    """Return the score at the end by a metric that is not the tasks' own, the mean over tasks.
+
+    Args:
+        run: Results of the run.
+        metric: One of `other_metrics`.
+    """
+    scores = [own[metric] for own in run.other_scores.values() if metric in own]
+    return fmean(scores) if scores else None
 
 
 def measure_name(name: str, metric: str, *, alone: bool) -> str:

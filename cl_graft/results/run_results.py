@@ -87,6 +87,8 @@ class RunResult:
         tasks: Names of the tasks in the order of the stream.
         complete: Whether all tasks were learned.
         R: R[i][j] is the score on task j after learning task i; null where there is no answer.
+        other_scores: Scores at the end by other metrics than the task's own, by task and metric;
+            see `cl_graft.kinds.kind.Kind.reported_metrics`.
         ece: Expected calibration errors, cells as in `R`.
         average_accuracy: Mean of the last row of `R`, in the metric that all tasks have. It and the
             three measures after it are null where tasks have several metrics:
@@ -164,6 +166,7 @@ class RunResult:
     routed: Matrix | None = None
     passes_per_row: float = 1.0
     reliability: dict[str, dict[str, list[float | None]]] = field(default_factory=dict)
+    other_scores: dict[str, dict[str, float]] = field(default_factory=dict)
 
     @property
     def sent_right(self) -> float | None:
@@ -247,7 +250,8 @@ def read_result(folder: Path | str) -> RunResult:
     """
     path = Path(folder) / RESULTS
     # Results of earlier versions lack some of these.
-    kinds = ("passes", "memory", "config", "data", "settings", "tuning", "reliability")
+    kinds = ("passes", "memory", "config", "data", "settings", "tuning")
+    kinds += ("reliability", "other_scores")
     others = {"processes": 1, "routed": None, "passes_per_row": 1.0}
     values = {**{kind: {} for kind in kinds}, **others, **_read(path)}
     try:

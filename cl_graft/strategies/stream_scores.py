@@ -24,7 +24,7 @@ from cl_graft.metrics.by_metric import group_by_metric, name_metric
 from cl_graft.metrics.calibration import ece, reliability_bins
 from cl_graft.metrics.continual import ScoreMatrix, average_accuracy, backward_transfer, forgetting
 from cl_graft.metrics.stream_matrix import StreamMatrix
-from cl_graft.metrics.task_score import score
+from cl_graft.metrics.task_score import Scorer, score
 
 __all__ = ["StreamScores"]
 
@@ -99,7 +99,7 @@ class StreamScores(PluginMetric[ScoreMatrix]):
         self._training = False
         self._batches: list[tuple[Tensor, Tensor, Tensor | None]] = []
         self._cells: dict[str, StreamMatrix[Any]] = {name: StreamMatrix() for name in _KINDS}
-        self._latest: dict[int, tuple[Tensor, Tensor]] = {}
+        self._latest: dict[int, tuple[Tensor, Tensor, int]] = {}
 
     def result(self) -> ScoreMatrix:
         """Return R over the experiences trained so far."""
@@ -182,9 +182,17 @@ class StreamScores(PluginMetric[ScoreMatrix]):
         Raises:
             KeyError: If experience j was not evaluated.
         """
-        if j not in self._latest:
-            raise KeyError(f"experience {j} of the {self.stream} stream was not evaluated")
-        return self._latest[j]
+        return self._find(j)[:2]
+
+    def score_by(self, j: int, metric: str | Scorer) -> float:
+        """Return the score of the latest predictions of experience j by any metric.
+
+        Raises:
+            KeyError: As `predictions`.
+            ValueError: As `cl_graft.metrics.score`.
+        """
+        logits, targets, classes = self._find(j)
+        return score(logits.float(), targets, metric, classes=classes)
 
     # The hooks, in the order in which a strategy calls them.
 
@@ -249,11 +257,11 @@ class StreamScores(PluginMetric[ScoreMatrix]):
         classes = logits.shape[-1]
         if here is not None:
             logits = _beside(logits, everything, here)
-        self._latest[j] = logits, targets
+        self._latest[j] = logits, targets, classes
         name = f"eval_phase/{self.stream}_stream/Task{label:03d}/Exp{j:03d}"
         step = strategy.clock.train_iterations
         metric = getattr(experience, "scorer", None) or self._metrics.get(label, "accuracy")
-        value = score(logits.float(), targets, metric, classes=classes)
+        value = self.score_by(j, metric)
         measured = {"scores": value}
         if here is not None:
             measured["routed"] = float(here.double().mean())
@@ -285,6 +293,12 @@ class StreamScores(PluginMetric[ScoreMatrix]):
 
     def __str__(self) -> str:
         return "StreamScores"
+
+    def _find(self, j: int) -> tuple[Tensor, Tensor, int]:
+        """Return latest logits and targets of experience j, and how many classes are its own."""
+        if j not in self._latest:
+            raise KeyError(f"experience {j} of the {self.stream} stream was not evaluated")
+        return self._latest[j]
 
     def _summary(self) -> dict[str, float | None]:
         """Return the measures of R: one of each metric, never a mean over several."""
