@@ -8,7 +8,6 @@ from dataclasses import asdict
 from typing import Any
 
 import torch
-from torch import nn
 
 from cl_graft.experiments.bank_metadata import base_identity, task_metadata
 from cl_graft.experiments.config import ExperimentConfig
@@ -20,7 +19,7 @@ from cl_graft.grafts.region import Region
 from cl_graft.metrics import score
 from cl_graft.storage.cache_folder import DirectoryCache
 from cl_graft.strategies import MultiTaskText, text_model
-from cl_graft.strategies.experience_tasks import make_learnable_task
+from cl_graft.strategies.experience_tasks import make_stream_task
 from cl_graft.strategies.registry import build_strategy
 from cl_graft.strategies.strategy_inputs import StrategyInputs
 from cl_graft.training.dense_run import fine_tune_task
@@ -144,19 +143,8 @@ class Bench:
         return text_model(base, self.stream, seed=self.seed)
 
     def _task(self, model: MultiTaskText, label: int) -> LearnableTask:
-        experience = self.stream.benchmark.streams["train"][label]
-        model.adaptation(experience)
-        return make_learnable_task(
-            model,
-            experience,
-            label=label,
-            criterion=nn.functional.cross_entropy,
-            base=self.identity.fingerprint,
-            device=self.device,
-            dev=self.stream.benchmark.streams["valid"][label],
-            metric=self.tasks[label].scored_by,
-            seed=self.seed,
-        )
+        base = self.identity.fingerprint
+        return make_stream_task(model, self.stream, label, base=base, seed=self.seed)
 
     def _dense_run(self, task: LearnableTask, label: int) -> Any:
         schedule = make_schedule(self.config, self.tasks[label])

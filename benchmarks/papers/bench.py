@@ -31,13 +31,12 @@ from cl_graft.localization.grafting_settings import GraftingSettings
 from cl_graft.localization.parameter_kinds import biases
 from cl_graft.localization.region_search import rank_task
 from cl_graft.localization.task_gradients import RowCounter, localizer_inputs
-from cl_graft.metrics import task_loss
 from cl_graft.models import TaskModel
 from cl_graft.runtime.cache import cache_key
 from cl_graft.runtime.devices import pick_device
 from cl_graft.storage.cache_folder import DirectoryCache
 from cl_graft.strategies import text_model
-from cl_graft.strategies.experience_tasks import make_learnable_task
+from cl_graft.strategies.experience_tasks import make_stream_task
 from cl_graft.training.dense_run import DenseRun, fine_tune_task
 from cl_graft.training.learnable_task import LearnableTask
 from cl_graft.training.settings import FineTuning
@@ -102,18 +101,11 @@ class Bench:
     def task(self, label: int) -> LearnableTask:
         """Return a task as a problem, on the model at its base."""
         if label not in self._tasks:
-            experience = self.stream.benchmark.streams["train"][label]
-            self.model.adaptation(experience)
-            self.model.to(self.device).eval()
-            task = make_learnable_task(
-                self.model,
-                experience,
-                label=label,
-                criterion=task_loss,
+            task = make_stream_task(
+                self.model.eval(),
+                self.stream,
+                label,
                 base=self.identity.fingerprint,
-                device=self.device,
-                dev=self.stream.benchmark.streams["valid"][label],
-                metric=self.stream.tasks[label].task.scored_by,
                 seed=self.seed,
             )
             if label in self._rows:

@@ -14,7 +14,7 @@ from typing import Any, cast
 
 from cl_graft.banks.bank_of_run import find_bank_folder, track_change
 from cl_graft.banks.learn_entry import learn_entry, score_test_rows
-from cl_graft.banks.open_bank import OpenBank, open_bank
+from cl_graft.banks.open_bank import open_bank
 from cl_graft.errors import InputError, nearest
 from cl_graft.experiments.bank_metadata import is_recorded, restore_config, task_metadata
 from cl_graft.experiments.config import (
@@ -33,7 +33,7 @@ from cl_graft.runtime.devices import pick_device
 from cl_graft.runtime.error_context import in_phase, in_task
 from cl_graft.runtime.progress import Progress, silent
 from cl_graft.storage import load_bank
-from cl_graft.strategies.benchmark import TextStream, text_stream
+from cl_graft.strategies.benchmark import text_stream
 
 __all__ = ["Added", "add_task", "choose_label"]
 
@@ -164,7 +164,11 @@ def add_task(
                 seconds = plugin.seconds[label]
             else:
                 position, seconds = known[-1], {}
-                test = _score_entry(opened, stream, position, batch=config.training.eval_batch)
+                test = score_test_rows(
+                    lambda rows: opened.logits(rows, position),
+                    stream,
+                    batch=config.training.eval_batch,
+                )
         entry = bank.entries[position]
         return Added(
             bank=where,
@@ -255,8 +259,3 @@ def choose_label(
                 f"{names}: give the new task another name"
             )
     return known[-1].label
-
-
-def _score_entry(opened: OpenBank, stream: TextStream, position: int, *, batch: int) -> float:
-    """Score an entry of a bank on the test rows of the stream's only task."""
-    return score_test_rows(lambda rows: opened.logits(rows, position), stream, batch=batch)

@@ -178,7 +178,9 @@ def forget(
             sized=sized,
             traces=_find_traces(where, task),
         )
-        left = _remove_entries(bank, gone, labels)
+        left = bank.without(gone)
+        kept = tuple(replace(entry, label=labels[entry.label]) for entry in left.entries)
+        left = replace(left, entries=kept)
         if not later:
             if not dry_run:
                 replace_entries(left, where, first=first, announce=announce)
@@ -281,12 +283,6 @@ def _new_labels(bank: GraftBank, gone: Sequence[int]) -> dict[int, int]:
     seen = list(dict.fromkeys(entry.label for entry in bank.entries))
     numbered = seen == list(range(len(seen)))
     return {old: new if numbered else old for new, old in enumerate(dict.fromkeys(kept))}
-
-
-def _remove_entries(bank: GraftBank, gone: Sequence[int], labels: Mapping[int, int]) -> GraftBank:
-    """Return a bank without some entries."""
-    left = bank.without(gone)
-    return replace(left, entries=tuple(replace(e, label=labels[e.label]) for e in left.entries))
 
 
 def _find_dependents(bank: GraftBank, gone: Sequence[int]) -> tuple[int, ...]:

@@ -30,11 +30,10 @@ from cl_graft.strategies import (
     text_model,
 )
 from cl_graft.strategies.benchmark import TextStream
-from cl_graft.strategies.experience_tasks import make_learnable_task
+from cl_graft.strategies.experience_tasks import make_stream_task
 from cl_graft.strategies.registry import build_strategy
 from cl_graft.strategies.strategy_inputs import StrategyInputs
 from cl_graft.training.dense_run import DenseRun
-from cl_graft.training.learnable_task import LearnableTask
 from cl_graft.training.passes import Passes
 
 __all__ = ["learn_entry", "score_test_rows"]
@@ -76,9 +75,7 @@ def learn_entry(
     label, task = stream.first_label, stream.tasks[0].task
     cache = _find_cache(folder)
     model = text_model(loaded, stream, seed=seed)
-    experience = stream.benchmark.train_stream[0]
-    model.adaptation(experience)
-    learnable = _learnable_task(model, stream, bank, seed=seed)
+    learnable = make_stream_task(model, stream, label, base=bank.base.fingerprint, seed=seed)
     if tuned is None:
         found = None
         dense = choose(
@@ -113,7 +110,7 @@ def learn_entry(
     strategy = cast(GraftingContinual, build_strategy("grafting", inputs))
     reporter.steps = dense.steps
     with in_phase("region training"):
-        strategy.train(experience)
+        strategy.train(stream.benchmark.train_stream[0])
     return strategy.grafting, _score_model(model, stream, batch=config.training.eval_batch)
 
 
@@ -122,22 +119,6 @@ def _find_cache(bank: Path) -> DirectoryCache | None:
     run = find_run_of_bank(bank)
     place = run.parent.parent / CACHE if run else None
     return DirectoryCache(place) if place is not None and place.is_dir() else None
-
-
-def _learnable_task(
-    model: MultiTaskText, stream: TextStream, bank: GraftBank, *, seed: int
-) -> LearnableTask:
-    return make_learnable_task(
-        model,
-        stream.benchmark.train_stream[0],
-        label=stream.first_label,
-        criterion=stream.criterion,
-        base=bank.base.fingerprint,
-        device=model.task_model.device,
-        dev=stream.benchmark.valid_stream[0],
-        metric=stream.tasks[0].task.scored_by,
-        seed=seed,
-    )
 
 
 def _score_model(model: MultiTaskText, stream: TextStream, *, batch: int) -> float:

@@ -158,7 +158,10 @@ def run_comparison(
 
     config = keep_able_strategies(config)
     each = [single.config for single in expand_sweep(config)]
-    tasks = sum(len(one.stream.tasks) * _count_runs(one) for one in each)
+    tasks = sum(
+        len(one.stream.tasks) * len(one.comparison.strategies) * len(one.comparison.seeds)
+        for one in each
+    )
     tasks += sum(min(2, len(one.stream.tasks)) * runs_to_choose(one) for one in each)
     if config.stream.classes_per_experience is not None:
         tasks = 0  # not known before the data are read
@@ -175,10 +178,6 @@ def run_comparison(
             stop=stop,
             engine=engine,
         )
-
-
-def _count_runs(config: ExperimentConfig) -> int:
-    return len(config.comparison.strategies) * len(config.comparison.seeds)
 
 
 def _sweep_to_set(text: str) -> str:

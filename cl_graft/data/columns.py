@@ -130,7 +130,11 @@ def to_rows(
         spellings = preset.aliases
     declared = label_names is not None
     if label_names is None:
-        drafts["train"] = bad.read_each(train, drafts["train"], _read_name)
+        drafts["train"] = bad.read_each(
+            train,
+            drafts["train"],
+            lambda draft: replace(draft, label=read_label_name(draft.label, draft.place)),
+        )
         bad.refuse_none_left(train, len(drafts["train"]))
         names = [str(draft.label) for draft in drafts["train"]]
         label_names = collect_class_names(names, place=train, column=column)
@@ -255,10 +259,6 @@ def _fits(declared: Sequence[str] | None, drafts: Sequence[_Draft], preset: Pres
         except InputError:
             others += 1
     return len(seen) >= len(preset.label_names) and others * 20 <= len(drafts)
-
-
-def _read_name(draft: _Draft) -> _Draft:
-    return replace(draft, label=read_label_name(draft.label, draft.place))
 
 
 def _read_value(record: Record, column: str) -> object:

@@ -63,7 +63,8 @@ def likely_labels(file: RecordFile, text: str, text_pair: str | None) -> dict[st
         known = [str(row[column]) for row in rows if row.get(column) not in (None, "")]
         different = len(set(known))
         full = len(known) >= _FULL * len(rows)
-        if column not in (text, text_pair) and full and _is_few(different, len(rows)):
+        few = 1 < different <= min(_MOST_CLASSES, len(rows) // 2)
+        if column not in (text, text_pair) and full and few:
             values = [str(row.get(column)) for row in drawn]
             ranks[column] = (_rank_name(column), -_measure_gain(words, values), different)
     return {column: ranks[column][2] for column in sorted(ranks, key=ranks.__getitem__)}
@@ -77,10 +78,6 @@ def join_values(columns: Mapping[str, int]) -> str:
         'stars (5 values), lang (3 values)'
     """
     return ", ".join(f"{column} ({values:,} values)" for column, values in columns.items())
-
-
-def _is_few(different: int, rows: int) -> bool:
-    return 1 < different <= min(_MOST_CLASSES, rows // 2)
 
 
 def _rank_name(column: str) -> int:

@@ -31,7 +31,7 @@ from cl_graft.grafts.region import Layout, Parameters, Region
 from cl_graft.localization import Ranking, find_localizer
 from cl_graft.localization.grafting_settings import GraftingSettings
 from cl_graft.localization.region_search import find_region, rank_task
-from cl_graft.metrics import agreement, ece, reliability_bins, score, task_loss
+from cl_graft.metrics import agreement, ece, reliability_bins, score
 from cl_graft.metrics.task_score import NO_TARGET
 from cl_graft.results.run_results import machine, versions
 from cl_graft.runtime.devices import pick_device
@@ -39,7 +39,7 @@ from cl_graft.storage import StoredGraft, only_writer, save_graft
 from cl_graft.storage.cache_folder import DirectoryCache
 from cl_graft.storage.files import replace_file
 from cl_graft.strategies import text_model
-from cl_graft.strategies.experience_tasks import make_learnable_task
+from cl_graft.strategies.experience_tasks import make_stream_task
 from cl_graft.strategies.heads import copy_head_state
 from cl_graft.training.dense_run import DenseRun, fine_tune_task
 from cl_graft.training.graft_retraining import train_region
@@ -231,20 +231,9 @@ class _SingleTask:
         (self.name,), (encoded,) = stream.names, stream.tasks
         self._splits, self.label_names = encoded.splits, encoded.task.label_names
         self._metric = encoded.scored_by
-        model = text_model(loaded, stream, seed=self.seed).to(self.device)
-        experience = stream.benchmark.streams["train"][0]
-        model.adaptation(experience)
-        model.to(self.device).eval()
-        self.task = make_learnable_task(
-            model,
-            experience,
-            label=0,
-            criterion=task_loss,
-            base=self.identity.fingerprint,
-            device=self.device,
-            dev=stream.benchmark.streams["valid"][0],
-            metric=encoded.task.scored_by,
-            seed=self.seed,
+        model = text_model(loaded, stream, seed=self.seed).to(self.device).eval()
+        self.task = make_stream_task(
+            model, stream, 0, base=self.identity.fingerprint, seed=self.seed
         )
         self.schedule = choose(
             self.task, list_schedules(config, encoded.task), seed=self.seed, cache=cache

@@ -51,7 +51,7 @@ def measure_memory(model: TaskModel, stream: TextStream, settings: FineTuning) -
     finally:
         del model.heads[str(_LABEL)]
     return {
-        "parameters": sum(p.numel() * p.element_size() for p in model.parameters()),
+        "parameters": sum(p.nbytes for p in model.parameters()),
         "activations": activations,
         "rows": len(rows),
         "tokens": int(lengths.max()),

@@ -48,7 +48,7 @@ from cl_graft.storage.bank_folder import holds_entry
 from cl_graft.storage.cache_folder import DirectoryCache
 from cl_graft.storage.checkpoint_files import FileCheckpoints
 from cl_graft.strategies import KeepBest
-from cl_graft.strategies.experience_tasks import make_learnable_task
+from cl_graft.strategies.experience_tasks import make_stream_task
 from cl_graft.strategies.loop.phase_reports import TrainingReports
 from cl_graft.strategies.method import Method
 from cl_graft.strategies.registry import build_strategy, make_loop_schedules
@@ -196,26 +196,16 @@ class StreamRun:
         """Return the dense schedule of every task, chosen on dev where there is a grid."""
         chosen: dict[int, FineTuning] = {}
         setup = self.setup
-        streams = setup.stream.benchmark.streams
         for label, encoded in enumerate(setup.stream.tasks):
             grid = list_schedules(self.config, encoded.task)
             name = encoded.task.name
             chosen[label] = grid[0]
             if len(grid) > 1:
-                experience = streams["train"][label]
-                setup.model.adaptation(experience)
                 self.reporter.task = name
                 saved, started = Counter(self.cache.saved), time.perf_counter()
-                problem = make_learnable_task(
-                    setup.model,
-                    experience,
-                    label=label,
-                    criterion=setup.stream.criterion,  # as strategies have it: the cache is theirs
-                    base=setup.identity.fingerprint,
-                    device=setup.device,
-                    dev=streams["valid"][label],
-                    metric=setup.metadata[label].metric,
-                    seed=setup.seed,
+                base = setup.identity.fingerprint
+                problem = make_stream_task(
+                    setup.model, setup.stream, label, base=base, seed=setup.seed
                 )
                 with in_task(name):
                     chosen[label] = choose(

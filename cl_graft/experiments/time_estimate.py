@@ -30,7 +30,7 @@ from cl_graft.localization.upper_blocks import freeze_below, restrict
 from cl_graft.runtime.devices import pick_device
 from cl_graft.runtime.seeding import permutation
 from cl_graft.strategies import text_model
-from cl_graft.strategies.experience_tasks import make_learnable_task
+from cl_graft.strategies.experience_tasks import make_stream_task
 from cl_graft.strategies.registry import find_strategy
 from cl_graft.training.dense_run import fine_tune_task
 from cl_graft.training.graft_retraining import train_region
@@ -119,20 +119,7 @@ def estimate_time(
     for label, encoded in enumerate(stream.tasks):
         if progress is not None:
             progress("measuring steps", label, len(stream.tasks))
-        experience = stream.benchmark.streams["train"][label]
-        model.adaptation(experience)
-        model.to(device).eval()
-        task = make_learnable_task(
-            model,
-            experience,
-            label=label,
-            criterion=stream.criterion,
-            base="",
-            device=device,
-            dev=stream.benchmark.streams["valid"][label],
-            metric=encoded.task.scored_by,
-            seed=seed,
-        )
+        task = make_stream_task(model.eval(), stream, label, base="", seed=seed)
         schedule, grafting = make_schedule(config, encoded.task), config.grafting
         inputs = encoded.splits["test"][0]
         batch = inputs[:: max(1, len(inputs) // config.training.eval_batch)]

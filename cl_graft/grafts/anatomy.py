@@ -62,7 +62,7 @@ def anatomy(region: Region) -> Anatomy:
     kinds = tuple(dict.fromkeys(kind for _, kind in places))
     counts = torch.zeros(len(layers), len(kinds), dtype=torch.int64)
     sizes = torch.zeros_like(counts)
-    inside = _by_name(region)
+    inside = {name: len(numbers) for name, numbers, _ in region.by_parameter()}
     for (layer, kind), name, size in zip(
         places, region.layout.names, region.layout.sizes, strict=True
     ):
@@ -75,10 +75,6 @@ def anatomy(region: Region) -> Anatomy:
 def _place(name: str) -> tuple[int, str]:
     found = _BLOCK.search(name)
     return (int(found.group(1)), name[found.end() :]) if found else (-1, name)
-
-
-def _by_name(region: Region) -> dict[str, int]:
-    return {name: len(inside) for name, inside, _ in region.by_parameter()}
 
 
 def _shares(counts: Tensor) -> Tensor:

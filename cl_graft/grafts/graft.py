@@ -74,11 +74,9 @@ class Graft:
 
     def same_bits(self, other: Graft) -> bool:
         """Tell whether both hold the same coordinates with the same bits (so NaN equals NaN)."""
-        return (
-            self.region == other.region
-            and self.values.dtype == other.values.dtype
-            and torch.equal(_bits(self.values), _bits(other.values))
-        )
+        bits = [graft.values.contiguous().view(torch.uint8) for graft in (self, other)]
+        same_type = self.values.dtype == other.values.dtype
+        return self.region == other.region and same_type and torch.equal(*bits)
 
 
 def find_parameters(model: nn.Module, layout: Layout) -> dict[str, nn.Parameter]:
@@ -227,8 +225,3 @@ def copy_(into: Mapping[str, Tensor], values: Mapping[str, Tensor]) -> None:
     with torch.no_grad():
         for name, value in values.items():
             into[name].copy_(value)
-
-
-def _bits(values: Tensor) -> Tensor:
-    sizes = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
-    return values.contiguous().view(sizes[values.element_size()])

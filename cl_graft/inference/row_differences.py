@@ -95,7 +95,10 @@ class RowDifferences:
             groups: The groups of the batch.
         """
         weight, of_weight = _differences(
-            all_writes.get("weight"), groups, module, width=_width(module)
+            all_writes.get("weight"),
+            groups,
+            module,
+            width=module.get_parameter("weight").shape[1],
         )
         if is_conv1d(module):
             weight = Differences(weight.places, weight.columns, weight.values)
@@ -126,10 +129,6 @@ class RowDifferences:
             if not isinstance(rows, slice):
                 y[rows] = own
         return y
-
-
-def _width(module: nn.Module) -> int:
-    return module.get_parameter("weight").shape[1]
 
 
 def _differences(

@@ -152,7 +152,8 @@ def spearman(
         return None, None
     names: list[Hashable] = [None] * len(first) if blocks is None else list(blocks)
     places = [names.index(name) for name in names]
-    x, y, block = (np.array(v) for v in zip(*_by_block(first, second, places), strict=True))
+    by_block = sorted(zip(first, second, places, strict=True), key=lambda row: row[2])
+    x, y, block = (np.array(v) for v in zip(*by_block, strict=True))
     x, y = stats.rankdata(x), stats.rankdata(y)
     x, y = x - x.mean(), y - y.mean()
     # Random keys below 1 beside a block's number: sorting shuffles each block within its places.
@@ -213,12 +214,6 @@ def critical_difference(methods: int, tasks: int, *, alpha: float = 0.05) -> flo
         raise ValueError(f"nothing to compare: {methods} methods, {tasks} tasks")
     spread = float(stats.studentized_range.isf(alpha, methods, math.inf)) / math.sqrt(2)
     return spread * math.sqrt(methods * (methods + 1) / (6 * tasks))
-
-
-def _by_block(
-    first: Sequence[float], second: Sequence[float], places: Sequence[int]
-) -> list[tuple[float, float, int]]:
-    return sorted(zip(first, second, places, strict=True), key=lambda row: row[2])
 
 
 def _standard_error(values: Sequence[float], middle: float) -> float:

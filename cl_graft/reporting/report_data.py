@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -72,7 +73,7 @@ class ReportData:
 
         No two are alike: of those that would be, the later ones end with ``_`` and their place.
         """
-        made = [_dashed(name) for name in self.strategies]
+        made = [re.sub("[^A-Za-z0-9]", "-", name).strip("-") for name in self.strategies]
         place = self.strategies.index(strategy)
         return f"{made[place]}_{place + 1}" if made[place] in made[:place] else made[place]
 
@@ -191,8 +192,3 @@ def _read_anatomies(runs: Sequence[StoredRun]) -> dict[str, dict[str, Anatomy]]:
             raise type(error)(f"{run.bank}: {error}") from None
         found[run.result.strategy] = {e.task: anatomy(e.region) for e in bank.entries}
     return found
-
-
-def _dashed(name: str) -> str:
-    """Return a name with dashes for what is no letter or digit."""
-    return "".join(c if c.isalnum() and c.isascii() else "-" for c in name).strip("-")

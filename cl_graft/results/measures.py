@@ -7,12 +7,11 @@ there is one of each metric, over its tasks; a mean over tasks of different metr
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from statistics import fmean
 from typing import TYPE_CHECKING
 
 from cl_graft.metrics import (
-    ScoreMatrix,
     accuracy_over_stream,
     average_accuracy,
     backward_transfer,
@@ -98,7 +97,9 @@ def measure(
     R = [row[:size] for row in run.R[:size]]
     groups = group_by_metric(run.metrics[task] for task in run.tasks[:size])
     places = range(size) if metric is None else groups.get(metric, ())
-    return _of_matrix(name, R, run.baseline[:size], places)
+    if name == "forward_transfer":
+        return forward_transfer(R, baseline=run.baseline[:size], tasks=places)
+    return _OF_R[name](R, tasks=places)
 
 
 def named_measures(run: RunResult, names: Sequence[str] = MEASURES) -> dict[str, float | None]:
@@ -180,14 +181,3 @@ def metrics_text(metrics: Mapping[str, str]) -> str:
         f"Scores: {said}. Averages, transfers and forgetting are each over the tasks of one "
         "metric, never over different units."
     )
-
-
-def _of_matrix(
-    name: str,
-    R: ScoreMatrix,
-    baseline: Sequence[float | None],
-    places: Collection[int],
-) -> float | None:
-    if name == "forward_transfer":
-        return forward_transfer(R, baseline=baseline, tasks=places)
-    return _OF_R[name](R, tasks=places)

@@ -68,7 +68,7 @@ def for_terminal(text: str) -> str:
     if text.isascii() and text.isprintable():
         return text
     return "".join(
-        _escape(character)
+        character.encode("unicode_escape").decode()
         if category(character) in _CONTROLS and character not in "\n\t"
         else character
         for character in text
@@ -123,12 +123,4 @@ def for_json(value: Any, *, indent: int | None = None, ascii_only: bool = False)
         ascii_only: Write everything that is not ASCII as escapes.
     """
     text = json.dumps(value, indent=indent, ensure_ascii=ascii_only, allow_nan=False)
-    return _JSON_CONTROLS.sub(lambda found: _json_escape(found[0]), text)
-
-
-def _escape(character: str) -> str:
-    return character.encode("unicode_escape").decode()
-
-
-def _json_escape(character: str) -> str:
-    return json.dumps(character)[1:-1]
+    return _JSON_CONTROLS.sub(lambda found: json.dumps(found[0])[1:-1], text)

@@ -128,7 +128,8 @@ def text_stream(
         for experience, task in zip(stream, encoded, strict=True):
             experience.encoded = task.splits[stream.name]
             experience.scorer = task.scorer
-            experience.own_columns = _count_columns(task.task)
+            has_classes = task.task.own_kind.class_axis
+            experience.own_columns = task.task.num_outputs if has_classes else None
             classes = list(range(experience.own_columns or 1))
             if one_head:
                 classes = sorted({int(label) for label in task.splits["train"][1]})
@@ -138,11 +139,6 @@ def text_stream(
             experience.classes_seen_so_far = list(seen)
             experience.future_classes = []
     return TextStream(encoded, benchmark, first_label, one_head)
-
-
-def _count_columns(task: TextTask) -> int | None:
-    """Return the size of the last axis of a task's outputs; None where these are no classes."""
-    return task.num_outputs if task.own_kind.class_axis else None
 
 
 def _check_head(tasks: Sequence[EncodedTask]) -> None:

@@ -11,7 +11,7 @@ import hashlib
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
@@ -36,7 +36,11 @@ from cl_graft.strategies.task_labels import TaskLabels, find_label
 from cl_graft.training.examples import Examples, compute_logits
 from cl_graft.training.learnable_task import LearnableTask
 
-__all__ = ["ExperienceTasks", "make_learnable_task", "set_aside"]
+if TYPE_CHECKING:
+    from cl_graft.strategies.benchmark import TextStream
+    from cl_graft.strategies.multi_head import MultiTaskText
+
+__all__ = ["ExperienceTasks", "make_learnable_task", "make_stream_task", "set_aside"]
 
 _DEV_SHARE = 0.05
 _NO_SETTINGS = {"_name_or_path", "architectures", "transformers_version"}
@@ -174,6 +178,34 @@ def make_learnable_task(
         head_module=fitted,
         head_takes_tokens=isinstance(fitted, TokenHead),
         **({"freeze_below": partial(freeze_below, unwrapped)} if stores else {}),
+    )
+
+
+def make_stream_task(
+    model: MultiTaskText, stream: TextStream, label: int, *, base: str, seed: int
+) -> LearnableTask:
+    """Make the task of learning one task of a stream as strategies do, whose cache it shares.
+
+    Args:
+        model: The model at its base, which gets the head of the task.
+        stream: The stream.
+        label: Label of the task.
+        base: Fingerprint of the base.
+        seed: Seed of the run.
+    """
+    place = label - stream.first_label
+    experience = stream.benchmark.train_stream[place]
+    model.adaptation(experience)
+    return make_learnable_task(
+        model,
+        experience,
+        label=label,
+        criterion=stream.criterion,
+        base=base,
+        device=model.task_model.device,
+        dev=stream.benchmark.valid_stream[place],
+        metric=stream.tasks[place].task.scored_by,
+        seed=seed,
     )
 
 

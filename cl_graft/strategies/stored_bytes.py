@@ -27,7 +27,7 @@ def count_bytes(held: Any) -> int:
         56
     """
     if isinstance(held, Tensor):
-        return held.numel() * held.element_size()
+        return held.nbytes
     if isinstance(held, ParamData):
         return count_bytes(held.data)
     if isinstance(held, nn.Module):

@@ -45,7 +45,8 @@ class OncePerStepTensorboardLogger(TensorboardLogger):
         resume: bool = False,
     ) -> None:
         # The last step by metric: steps only grow, and a stream has many metrics.
-        self._written = _last_steps(Path(tb_log_dir)) if resume else {}
+        before = _read_values(Path(tb_log_dir)) if resume else ()
+        self._written = {value.tag: step for step, value in before}
         super().__init__(tb_log_dir, filename_suffix)
 
     def position(self) -> dict[str, int]:
@@ -151,11 +152,6 @@ def cut_log(folder: Path | str, position: Mapping[str, int]) -> None:
             folder,
             ", ".join(short),
         )
-
-
-def _last_steps(folder: Path) -> dict[str, int]:
-    """Return the last step of everything that event files hold, by tag."""
-    return {value.tag: step for step, value in _read_values(folder)}
 
 
 def _read_values(folder: Path) -> Iterator[tuple[int, Any]]:

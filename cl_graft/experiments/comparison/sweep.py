@@ -124,7 +124,7 @@ def expand_sweep(config: ExperimentConfig) -> list[SingleComparison]:
             )
             # As the config reads them: 1e-3 may have come as text.
             known = {_shown(name): _value_in(own, name) for name in values}
-            said = [f"{name}={_spelled(value)}" for name, value in known.items()]
+            said = [f"{name}={'null' if v is None else v}" for name, v in known.items()]
             said += [] if order is None else [f"{_ORDER}{order}"]
             name = ",".join(said) or (_UNSWEPT if config.comparison.sweep else "")
             parts.append(SingleComparison(own, known, order, name))
@@ -196,7 +196,3 @@ def _shown(name: str) -> str:
     short = name.rpartition(".")[-1]
     alike = [known for known in sweepable() if known.rpartition(".")[-1] == short]
     return short if alike == [name] else name
-
-
-def _spelled(value: Value | None) -> str:
-    return "null" if value is None else str(value)

@@ -231,7 +231,7 @@ def tune(
     tasks = use_dev_as_test(load_tasks(config.stream, seed=TUNING_SEED))
     results: list[RunResult | None] = []
     for values in candidates:
-        name = _name(values)
+        name = ",".join(f"{setting}={value}" for setting, value in values.items())
         try:
             result = run(
                 with_values(config, method, values),
@@ -311,8 +311,3 @@ def runs_to_choose(config: ExperimentConfig) -> int:
 
 def _folder(out: Path, strategy: str) -> Path:
     return out / folders.TUNING / strategy
-
-
-def _name(values: Mapping[str, Value]) -> str:
-    """Return a combination as the name of a folder, such as ``"lr=0.002,share=0.5"``."""
-    return ",".join(f"{name}={value}" for name, value in values.items())

@@ -165,7 +165,7 @@ def make_plan(
     )
     entry = entry_bytes(fake.model, fake.model.heads["0"], size=region, length=length)
     backbone = fake.model.backbone
-    model_bytes = _bytes([*backbone.parameters(), *backbone.buffers()])
+    model_bytes = sum(t.nbytes for t in (*backbone.parameters(), *backbone.buffers()))
     phases: list[PlannedPhase] = []
     stored = _stored_states(config, fake, classes=classes)
     for place, phase in enumerate(PHASES.values()):
@@ -298,7 +298,3 @@ def _errors_as_input_errors(config: PreTrainedConfig, fake: FakeModel) -> Iterat
 
 def _count(tensors: Iterable[Tensor]) -> int:
     return sum(tensor.numel() for tensor in tensors)
-
-
-def _bytes(tensors: Iterable[Tensor]) -> int:
-    return sum(tensor.numel() * tensor.element_size() for tensor in tensors)

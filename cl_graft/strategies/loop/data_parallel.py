@@ -71,7 +71,8 @@ class SplitBatches(SupervisedPlugin, supports_distributed=True):
             dist.all_reduce(count)
             self._share = rows / float(count)
         else:
-            first, last = (rows * place // _processes() for place in (_rank(), _rank() + 1))
+            rank = dist.get_rank()
+            first, last = (rows * place // _processes() for place in (rank, rank + 1))
             self._share = (last - first) / rows
             # A process without a row computes one that counts for nothing.
             first = min(first, rows - 1)
@@ -79,7 +80,7 @@ class SplitBatches(SupervisedPlugin, supports_distributed=True):
             strategy.mbatch = [tensor[self._part] for tensor in whole]
             self._whole = whole
         # Not the same dropout for the first rows of every part.
-        seed_generators(torch.initial_seed() + _rank())
+        seed_generators(torch.initial_seed() + dist.get_rank())
 
     def before_backward(self, strategy: Any, **kwargs: Any) -> None:
         """Keep the outputs, whose loss may be changed from here on."""
@@ -124,7 +125,7 @@ def _summed(parts: Sequence[Tensor]) -> tuple[list[Tensor], int]:
     summed = [
         piece.view(part.shape).to(part.dtype) for piece, part in zip(pieces, parts, strict=True)
     ]
-    return summed, message.numel() * message.element_size()
+    return summed, message.nbytes
 
 
 def _alike(batch: Sequence[Tensor]) -> bool:
@@ -138,7 +139,3 @@ def _alike(batch: Sequence[Tensor]) -> bool:
 
 def _processes() -> int:
     return dist.get_world_size() if dist.is_available() and dist.is_initialized() else 1
-
-
-def _rank() -> int:
-    return dist.get_rank()
