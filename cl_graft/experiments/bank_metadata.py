@@ -223,7 +223,7 @@ def task_metadata(
             "pair": task.pair,
             "prompt": _prompt(task.own_kind.find_prompt(task, config.model.family)),
             "max_length": max_length or config.stream.max_length or task.max_length,
-            "rows": {split: len(getattr(task, split)) for split in ("train", "dev", "test")},
+            "rows": {split: len(rows) for split, rows in task.splits.items()},
             "shots": config.stream.shots,
             "data_fingerprint": task.fingerprint,
             "settings_sha256": _settings_sha256(config, seed=seed, may_build_on=may_build_on),

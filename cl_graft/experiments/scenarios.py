@@ -74,16 +74,11 @@ def _reorder_labels(task: TextTask, names: tuple[str, ...]) -> TextTask:
         return task
     numbers = [names.index(name) for name in task.label_names]
 
-    def renumbered(rows: tuple[Row, ...]) -> tuple[Row, ...]:
-        return tuple(Row(row.text, row.text_pair, numbers[int(row.label)]) for row in rows)
-
-    return replace(
-        task,
-        label_names=names,
-        train=renumbered(task.train),
-        dev=renumbered(task.dev),
-        test=renumbered(task.test),
-    )
+    renumbered = {
+        split: tuple(Row(row.text, row.text_pair, numbers[int(row.label)]) for row in rows)
+        for split, rows in task.splits.items()
+    }
+    return replace(task, label_names=names, **renumbered)
 
 
 def _number_classes(tasks: Sequence[TextTask], *, size: int | None) -> tuple[TextTask, ...]:
@@ -115,7 +110,7 @@ def _number_classes(tasks: Sequence[TextTask], *, size: int | None) -> tuple[Tex
                     prompt=None,
                     causal_prompt=None,
                     source={**task.source, "classes": [first + label for label in group]},
-                    **{s: _rows(task, s, group, first) for s in ("train", "dev", "test")},
+                    **{split: _rows(task, split, group, first) for split in task.splits},
                 )
             )
         first += count
@@ -128,9 +123,10 @@ def _rows(task: TextTask, split: str, classes: range, first: int) -> tuple[Row, 
     Raises:
         InputError: If there are none.
     """
-    rows: tuple[Row, ...] = getattr(task, split)
     chosen = tuple(
-        Row(row.text, row.text_pair, int(row.label) + first) for row in rows if row.label in classes
+        Row(row.text, row.text_pair, int(row.label) + first)
+        for row in task.splits[split]
+        if row.label in classes
     )
     if not chosen:
         named = ", ".join(task.label_names[label] for label in classes)

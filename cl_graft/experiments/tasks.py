@@ -97,8 +97,8 @@ def check_tasks(tasks: Sequence[TextTask], loaded: Loaded, stream: StreamSetting
         few = replace(
             task,
             **{
-                split: task.own_kind.choose_tried(getattr(task, split), _ROWS_TRIED)
-                for split in ("train", "dev", "test")
+                split: task.own_kind.choose_tried(rows, _ROWS_TRIED)
+                for split, rows in task.splits.items()
             },
         )
         encode_task(

@@ -79,12 +79,10 @@ class ExtractiveQA(Kind):
                 f"task {task.name!r} answers with parts of passages, so it has no label names; got "
                 f"{list(task.label_names)}"
             )
-        for split in ("train", "dev", "test"):
-            for number, row in enumerate(getattr(task, split), start=1):
-                place = f"task {task.name!r}: {split} row {number}"
-                if not isinstance(row, QuestionRow) or row.text_pair is None or not row.answers:
-                    raise InputError(f"{place} lacks a passage or an answer")
-                check_answers(row.text_pair, row.answers, place)
+        for place, row in task.placed_rows():
+            if not isinstance(row, QuestionRow) or row.text_pair is None or not row.answers:
+                raise InputError(f"{place} lacks a passage or an answer")
+            check_answers(row.text_pair, row.answers, place)
 
     def describe(self, task: TextTask) -> str:
         """Return the name of the kind."""

@@ -105,10 +105,6 @@ def check_labels(task: TextTask, is_valid: Callable[[int | float], bool], expect
     Raises:
         InputError: At the first such row.
     """
-    for split in ("train", "dev", "test"):
-        for number, row in enumerate(getattr(task, split), start=1):
-            if isinstance(row.label, bool) or not is_valid(row.label):
-                raise InputError(
-                    f"task {task.name!r}: {split} row {number} has label {row.label!r}, "
-                    f"expected {expected}"
-                )
+    for place, row in task.placed_rows():
+        if isinstance(row.label, bool) or not is_valid(row.label):
+            raise InputError(f"{place} has label {row.label!r}, expected {expected}")

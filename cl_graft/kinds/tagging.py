@@ -94,16 +94,14 @@ class Tagging(Kind):
             )
         if task.metric == "intent_accuracy" and not intents:
             raise InputError(f"task {task.name!r} has no intents, so no intent_accuracy")
-        for split in ("train", "dev", "test"):
-            for number, row in enumerate(getattr(task, split), start=1):
-                place = f"task {task.name!r}: {split} row {number}"
-                if not isinstance(row, TaggedRow) or len(row.words) != len(row.tags):
-                    count = len(row.tags) if isinstance(row, TaggedRow) else 0
-                    raise InputError(f"{place} has {len(row.text.split())} words and {count} tags")
-                if not all(0 <= tag < tags for tag in row.tags):
-                    raise InputError(f"{place} has tags {row.tags}, expected 0 to {tags - 1}")
-                if not 0 <= row.label < max(1, intents):
-                    raise InputError(f"{place} has intent {row.label}, expected 0 to {intents - 1}")
+        for place, row in task.placed_rows():
+            if not isinstance(row, TaggedRow) or len(row.words) != len(row.tags):
+                count = len(row.tags) if isinstance(row, TaggedRow) else 0
+                raise InputError(f"{place} has {len(row.text.split())} words and {count} tags")
+            if not all(0 <= tag < tags for tag in row.tags):
+                raise InputError(f"{place} has tags {row.tags}, expected 0 to {tags - 1}")
+            if not 0 <= row.label < max(1, intents):
+                raise InputError(f"{place} has intent {row.label}, expected 0 to {intents - 1}")
 
     def reported_metrics(self, task: TextTask) -> tuple[str, ...]:
         """Return span F1, and the metrics of intents where there are intents."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
@@ -94,24 +95,21 @@ class Text2Text(Kind):
                 "no row has one: name it with instruction, or leave it out of the template"
             )
         grouped, counted = METRICS.find(task.metric).of_groups, task.metric == "number_match"
-        for split in ("train", "dev", "test"):
-            for number, row in enumerate(getattr(task, split), start=1):
-                place = getattr(row, "place", "") or f"{split} row {number}"
-                place = f"task {task.name!r}: {place}"
-                if not isinstance(row, AnswerRow) or not row.targets:
-                    raise InputError(f"{place} has no answer")
-                if bool(row.messages) != chat:
-                    raise InputError(f"{place}: either all rows are chat messages, or none is")
-                if grouped and not row.group:
-                    raise InputError(
-                        f"{place} lacks a dialogue and turn (columns 'dialogue' and 'turn'), of "
-                        f"which {task.metric!r} needs every slot"
-                    )
-                if counted and all(find_number(text) is None for text in row.targets):
-                    raise InputError(
-                        f"{place} has the answer {row.targets[0]!r:.60}, which holds no number for "
-                        "'number_match' to compare"
-                    )
+        for place, row in task.placed_rows():
+            if not isinstance(row, AnswerRow) or not row.targets:
+                raise InputError(f"{place} has no answer")
+            if bool(row.messages) != chat:
+                raise InputError(f"{place}: either all rows are chat messages, or none is")
+            if grouped and not row.group:
+                raise InputError(
+                    f"{place} lacks a dialogue and turn (columns 'dialogue' and 'turn'), of "
+                    f"which {task.metric!r} needs every slot"
+                )
+            if counted and all(find_number(text) is None for text in row.targets):
+                raise InputError(
+                    f"{place} has the answer {row.targets[0]!r:.60}, which holds no number for "
+                    "'number_match' to compare"
+                )
 
     def reported_metrics(self, task: TextTask) -> tuple[str, ...]:
         """Return ROUGE-L and exact match."""
@@ -174,7 +172,7 @@ class Text2Text(Kind):
         prompt = task.causal_prompt
         if prompt is None or family not in self.families:
             return None
-        shared = {row.text_pair for split in (task.train, task.dev, task.test) for row in split}
+        shared = {row.text_pair for rows in task.splits.values() for row in rows}
         if not prompt.uses_pair or len(shared) > 1:
             return prompt
         text = (shared.pop() or "").strip().replace("{", "{{").replace("}", "}}")
@@ -249,7 +247,7 @@ class Text2Text(Kind):
 
     def scorer(self, task: TextTask, encoded: Mapping[str, EncodedRows]) -> Scorer:
         """Return what decodes token ids and compares texts."""
-        rows = [row for split in (task.train, task.dev, task.test) for row in split]
+        rows = chain.from_iterable(task.splits.values())
         own = tuple(row for row in rows if isinstance(row, AnswerRow))
         tokenizer = encoded["train"].tokenizer
         return _TextScorer(task.metric, own, tokenizer, task.decoding.stop)

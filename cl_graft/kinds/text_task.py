@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -86,10 +86,20 @@ class TextTask:
         self.own_kind.check(self)
 
     def __repr__(self) -> str:
-        sizes = ", ".join(
-            f"{len(getattr(self, split)):,} {split}" for split in ("train", "dev", "test")
-        )
+        sizes = ", ".join(f"{len(rows):,} {split}" for split, rows in self.splits.items())
         return f"TextTask({self.name!r}, {self.own_kind.describe(self)}, rows: {sizes})"
+
+    @property
+    def splits(self) -> dict[str, tuple[Row, ...]]:
+        """The rows by split: ``"train"``, ``"dev"`` and ``"test"``."""
+        return {"train": self.train, "dev": self.dev, "test": self.test}
+
+    def placed_rows(self) -> Iterator[tuple[str, Row]]:
+        """Yield all rows with their places for messages: file and line if known, else a number."""
+        for split, rows in self.splits.items():
+            for number, row in enumerate(rows, start=1):
+                place = getattr(row, "place", "") or f"{split} row {number}"
+                yield f"task {self.name!r}: {place}", row
 
     @property
     def own_kind(self) -> Kind:
@@ -125,9 +135,9 @@ class TextTask:
         """
         header = [self.name, self.label_names, *([self.intent_names] if self.intent_names else [])]
         digest = hashlib.sha256(json.dumps(header).encode())
-        for split in ("train", "dev", "test"):
+        for split, rows in self.splits.items():
             digest.update(f"\n{split}\n".encode())
-            for row in getattr(self, split):
+            for row in rows:
                 digest.update(json.dumps(row.content).encode() + b"\n")
         return digest.hexdigest()
 
@@ -195,14 +205,12 @@ def _check_header(task: TextTask) -> None:
 
 
 def _check_rows(task: TextTask) -> None:
-    for split in ("train", "dev", "test"):
-        rows: tuple[Row, ...] = getattr(task, split)
+    for split, rows in task.splits.items():
         if not rows:
             raise InputError(f"task {task.name!r} has no {split} rows")
-        for number, row in enumerate(rows, start=1):
-            if (row.text_pair is not None) != task.pair:
-                raise InputError(
-                    f"task {task.name!r}: {split} row {number} has "
-                    f"{'one text' if task.pair else 'two texts'}, the first training row has "
-                    f"{'two' if task.pair else 'one'}"
-                )
+    for place, row in task.placed_rows():
+        if (row.text_pair is not None) != task.pair:
+            raise InputError(
+                f"{place} has {'one text' if task.pair else 'two texts'}, the first training row "
+                f"has {'two' if task.pair else 'one'}"
+            )

@@ -159,7 +159,6 @@ def _find(name: str, path: Path, data: Path) -> FoundTask:
         file = read_train_records(path)
         task, guessed, skipped = _load(name, data, file)
     text, text_pair, label = cast(Sequence[str | None], task.source["columns"])
-    splits = {"train": task.train, "dev": task.dev, "test": task.test}
     counts = Counter(task.class_names[int(row.label)] for row in task.train if task.class_names)
     likely = likely_labels(file, text, text_pair) if text else {}
     return FoundTask(
@@ -170,7 +169,7 @@ def _find(name: str, path: Path, data: Path) -> FoundTask:
         task.kind,
         task.own_kind.describe(task),
         {label_name: counts[label_name] for label_name in task.class_names},
-        {split: len(rows) for split, rows in splits.items()},
+        {split: len(rows) for split, rows in task.splits.items()},
         _words(task),
         source_notes(task.source),
         skipped,
