@@ -34,13 +34,12 @@ def add_command(
         typer.Option(
             metavar="NAME",
             help="A preset or built-in task, a path, or a hub name.",
-            show_default=False,
         ),
     ],
     text: Text = None,
     text_pair: TextPair = None,
     label: Annotated[
-        str | None, typer.Option(metavar="COLUMN", help="Column of the label.", show_default=False)
+        str | None, typer.Option(metavar="COLUMN", help="Column of the label.")
     ] = None,
     sets: Sets = None,
     model: MovedModel = None,

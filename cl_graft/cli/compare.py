@@ -53,7 +53,6 @@ def compare_command(
             metavar="NAME=A,B,C",
             help="Compare with each of several values of a setting (grafting.density=5e-4,0.002), "
             "or of a strategy's own (ewc.ewc_lambda=1,10); may be repeated.",
-            show_default=False,
             rich_help_panel="What is compared",
         ),
     ] = None,

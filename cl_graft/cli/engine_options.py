@@ -43,7 +43,6 @@ Address = Annotated[
         metavar="HOST:PORT",
         help="A Ray cluster, or auto; without it, one is started on this machine.",
         rich_help_panel=_WHERE,
-        show_default=False,
     ),
 ]
 Workers = Annotated[
@@ -52,7 +51,6 @@ Workers = Annotated[
         min=1,
         help="Most runs at once. Default: as many as the cores and GPUs allow.",
         rich_help_panel=_WHERE,
-        show_default=False,
     ),
 ]
 CpusPerRun = Annotated[

@@ -18,12 +18,8 @@ __all__ = ["export_command"]
 
 def export_command(
     bank: Bank,
-    task: Annotated[
-        str, typer.Option(metavar="NAME", help="Which task to write.", show_default=False)
-    ],
-    out: Annotated[
-        Path, typer.Option(metavar="DIR", help="The folder to make.", show_default=False)
-    ],
+    task: Annotated[str, typer.Option(metavar="NAME", help="Which task to write.")],
+    out: Annotated[Path, typer.Option(metavar="DIR", help="The folder to make.")],
     form: Annotated[
         str, typer.Option("--format", metavar="hf|peft-shira|safetensors-overlay", help="As what.")
     ] = "hf",

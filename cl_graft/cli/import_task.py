@@ -25,19 +25,14 @@ def import_command(
     ],
     bank: Annotated[
         Path,
-        typer.Option(
-            metavar="DIR", help="The bank; a new one is made in isolated mode.", show_default=False
-        ),
+        typer.Option(metavar="DIR", help="The bank; a new one is made in isolated mode."),
     ],
-    task: Annotated[
-        str, typer.Option(metavar="NAME", help="Name of the task in the bank.", show_default=False)
-    ],
+    task: Annotated[str, typer.Option(metavar="NAME", help="Name of the task in the bank.")],
     base: Annotated[
         str | None,
         typer.Option(
             metavar="NAME",
             help="The model that was fine-tuned; needed for a new bank.",
-            show_default=False,
         ),
     ] = None,
     family: Annotated[
@@ -45,7 +40,6 @@ def import_command(
         typer.Option(
             metavar="encoder|masked_lm|causal_lm",
             help="Family of a new bank's base.",
-            show_default=False,
         ),
     ] = None,
     density: Annotated[
@@ -53,32 +47,27 @@ def import_command(
         typer.Option(
             metavar="SHARE",
             help="Share of the weights to keep: those that moved most.",
-            show_default=False,
         ),
     ] = None,
     labels: Annotated[
         str | None,
-        typer.Option(
-            metavar="NAME,…", help="Labels in the order of the logits.", show_default=False
-        ),
+        typer.Option(metavar="NAME,…", help="Labels in the order of the logits."),
     ] = None,
     template: Annotated[
         str | None,
-        typer.Option(
-            metavar="TEXT", help="Template of a prompt: '{text} It was {mask}.'", show_default=False
-        ),
+        typer.Option(metavar="TEXT", help="Template of a prompt: '{text} It was {mask}.'"),
     ] = None,
     words: Annotated[
         str | None,
-        typer.Option(metavar="WORD,…", help="Words of a prompt, one a label.", show_default=False),
+        typer.Option(metavar="WORD,…", help="Words of a prompt, one a label."),
     ] = None,
     pair: Annotated[
         bool | None,
-        typer.Option("--pair/--single", help="Whether a row has two texts.", show_default=False),
+        typer.Option("--pair/--single", help="Whether a row has two texts."),
     ] = None,
     max_length: Annotated[
         int | None,
-        typer.Option(metavar="TOKENS", help="Tokens a row, at most.", show_default=False),
+        typer.Option(metavar="TOKENS", help="Tokens a row, at most."),
     ] = None,
     leave_out: Annotated[
         bool,

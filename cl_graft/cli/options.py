@@ -70,7 +70,6 @@ MovedModel = Annotated[
         "--model",
         metavar="NAME",
         help="Where the base model is now, if it is no longer where the bank says.",
-        show_default=False,
     ),
 ]
 Resume = Annotated[
@@ -78,7 +77,6 @@ Resume = Annotated[
     typer.Option(
         metavar="DIR",
         help="Go on with what was stopped or killed there; settings are those it began with.",
-        show_default=False,
     ),
 ]
 Data = Annotated[
@@ -86,19 +84,16 @@ Data = Annotated[
     typer.Option(
         metavar="DIR",
         help="Folder of the data, with one folder or file a task.",
-        show_default=False,
     ),
 ]
 Device = Annotated[
     str | None,
-    typer.Option(metavar="NAME", help="cpu, cuda, …", show_default=False),
+    typer.Option(metavar="NAME", help="cpu, cuda, …"),
 ]
-Text = Annotated[
-    str | None, typer.Option(metavar="COLUMN", help="Column of the text.", show_default=False)
-]
+Text = Annotated[str | None, typer.Option(metavar="COLUMN", help="Column of the text.")]
 TextPair = Annotated[
     str | None,
-    typer.Option(metavar="COLUMN", help="Column of the second text.", show_default=False),
+    typer.Option(metavar="COLUMN", help="Column of the second text."),
 ]
 TrustRemoteCode = Annotated[
     bool, typer.Option("--trust-remote-code", help="Run code that comes with the checkpoint.")
@@ -256,7 +251,6 @@ def _option(name: str, field: Any, panel: str) -> inspect.Parameter:
         metavar=None if kind is bool else metavar,
         help=f"{field.description}{shown}",
         rich_help_panel=panel,
-        show_default=False,
     )
     return inspect.Parameter(
         name,

@@ -35,7 +35,6 @@ def plan_command(
         int | None,
         typer.Option(
             help="Classes of a task. Default: as many as the config names labels, or 2.",
-            show_default=False,
         ),
     ] = None,
     answer_tokens: Annotated[
@@ -44,7 +43,6 @@ def plan_command(
             metavar="N",
             help="Tasks of free text, with answers of at most N tokens, which are a part of "
             "--max-length. Default: as the config's tasks of the kind text2text say.",
-            show_default=False,
         ),
     ] = None,
     budget: Annotated[
@@ -56,7 +54,6 @@ def plan_command(
         typer.Option(
             metavar="SIZE",
             help="Memory there is, as 24GiB: says which phases fit, and what to lower.",
-            show_default=False,
         ),
     ] = None,
     measure_time: Annotated[

@@ -33,7 +33,6 @@ def predict_command(
             metavar="NAME",
             help="Which task answers, by name or by its entry's position. Rows of a file may name "
             "their own in a column 'task'.",
-            show_default=False,
         ),
     ] = None,
     pair: Annotated[
@@ -46,7 +45,6 @@ def predict_command(
             metavar="FILE",
             help="A text a line (.txt; a tab parts pairs), or a row (.csv, .tsv, .jsonl, "
             ".json, .parquet); - is stdin.",
-            show_default=False,
         ),
     ] = None,
     form: Annotated[

@@ -29,7 +29,6 @@ def report_command(
         typer.Option(
             metavar="DIR",
             help="Where to write. Default: report/ in RUN; cl-graft-report for several.",
-            show_default=False,
         ),
     ] = None,
     with_text: Annotated[

@@ -32,11 +32,9 @@ def run_command(
     ] = None,
     strategy: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="Default: the first in the config.", show_default=False),
+        typer.Option(metavar="NAME", help="Default: the first in the config."),
     ] = None,
-    seed: Annotated[
-        int | None, typer.Option(help="Default: the first in the config.", show_default=False)
-    ] = None,
+    seed: Annotated[int | None, typer.Option(help="Default: the first in the config.")] = None,
     out: Annotated[Path, typer.Option(metavar="DIR", help="Where to write.")] = Path("runs"),
     resume: Resume = None,
     sets: Sets = None,

@@ -16,9 +16,7 @@ __all__ = ["streams_command"]
 def streams_command(
     name: Annotated[
         str | None,
-        typer.Argument(
-            metavar="NAME|FILE.yaml", help="Show this stream whole.", show_default=False
-        ),
+        typer.Argument(metavar="NAME|FILE.yaml", help="Show this stream whole."),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
