@@ -120,64 +120,21 @@ def minilm() -> Path:
     return Path(spec.origin).parent / "model"
 
 
-@pytest.fixture(scope="session")
-def tiny_bert(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Folder of a tiny BERT and its tokenizer."""
-    return _checkpoint("bert", tmp_path_factory)
+def _tiny_checkpoint(family: str):
+    @pytest.fixture(scope="session", name=f"tiny_{family}")
+    def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
+        """Folder of a tiny model of a family and its tokenizer, see `tiny_models`."""
+        import tiny_models
+
+        return tiny_models.BUILDERS[family](tmp_path_factory.mktemp(f"tiny_{family}"))
+
+    return checkpoint
 
 
-@pytest.fixture(scope="session")
-def tiny_distilbert(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Folder of a tiny DistilBERT and its tokenizer."""
-    return _checkpoint("distilbert", tmp_path_factory)
-
-
-@pytest.fixture(scope="session")
-def tiny_electra(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Folder of a tiny ELECTRA generator and its tokenizer."""
-    return _checkpoint("electra", tmp_path_factory)
-
-
-@pytest.fixture(scope="session")
-def tiny_roberta(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Folder of a tiny RoBERTa and its tokenizer."""
-    return _checkpoint("roberta", tmp_path_factory)
-
-
-@pytest.fixture(scope="session")
-def tiny_gpt2(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Folder of a tiny GPT-2 and its tokenizer."""
-    return _checkpoint("gpt2", tmp_path_factory)
-
-
-@pytest.fixture(scope="session")
-def tiny_llama(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Folder of a tiny Llama and its tokenizer."""
-    return _checkpoint("llama", tmp_path_factory)
-
-
-@pytest.fixture(scope="session")
-def tiny_chat(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Folder of a tiny chat model and its tokenizer."""
-    return _checkpoint("chat", tmp_path_factory)
-
-
-@pytest.fixture(scope="session")
-def tiny_t5(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Folder of a tiny T5 and its tokenizer."""
-    return _checkpoint("t5", tmp_path_factory)
-
-
-@pytest.fixture(scope="session")
-def tiny_bart(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Folder of a tiny BART and its tokenizer."""
-    return _checkpoint("bart", tmp_path_factory)
-
-
-def _checkpoint(family: str, factory: pytest.TempPathFactory) -> Path:
-    import tiny_models
-
-    return tiny_models.BUILDERS[family](factory.mktemp(f"tiny_{family}"))
+tiny_bert, tiny_distilbert, tiny_electra, tiny_roberta, tiny_gpt2, tiny_llama = map(
+    _tiny_checkpoint, ("bert", "distilbert", "electra", "roberta", "gpt2", "llama")
+)
+tiny_chat, tiny_t5, tiny_bart = map(_tiny_checkpoint, ("chat", "t5", "bart"))
 
 
 def _folder(variable: str) -> Path:

@@ -12,9 +12,10 @@ from tiny_runs import file_hashes
 
 from cl_graft.experiments.folders import curves_folder
 from cl_graft.runtime.checkpoints import Checkpoint, State
+from cl_graft.runtime.progress import Step
 from cl_graft.storage.files import is_partial, pack, unpack
 
-__all__ = ["KeptPhases", "Trip", "ends_of_steps", "outcome_of", "points_of"]
+__all__ = ["KeptPhases", "Trip", "ends_of_steps", "outcome_of", "points_of", "tripping"]
 
 _FORMAT = "test"
 
@@ -30,6 +31,18 @@ with only_writer(pathlib.Path(sys.argv[1])):
 
 class Trip(RuntimeError):
     """The interruption."""
+
+
+def tripping(phase: str, number: int, task: str | None = None) -> Callable[[Step], None]:
+    """Return progress that trips once, at a step of a phase."""
+    left = [True]
+
+    def progress(step: Step) -> None:
+        if left and (step.phase, step.step) == (phase, number) and task in (None, step.task):
+            left.clear()
+            raise Trip
+
+    return progress
 
 
 class KeptPhases:

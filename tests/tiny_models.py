@@ -12,6 +12,7 @@ The words of `LABEL_WORDS` are one token in every tokenizer, also with a space i
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import torch
 from tokenizers import (
@@ -127,8 +128,8 @@ def tiny_roberta(path: Path) -> Path:
     tokenizer.post_processor = processors.RobertaProcessing(
         ("</s>", 2), ("<s>", 0), add_prefix_space=False
     )
-    fast = PreTrainedTokenizerFast(
-        tokenizer_object=tokenizer,
+    fast = _fast(
+        tokenizer,
         bos_token="<s>",
         cls_token="<s>",
         eos_token="</s>",
@@ -136,8 +137,6 @@ def tiny_roberta(path: Path) -> Path:
         unk_token="<unk>",
         pad_token="<pad>",
         mask_token=AddedToken("<mask>", lstrip=True, special=True),
-        model_max_length=256,
-        model_input_names=["input_ids", "attention_mask"],
     )
     config = RobertaConfig(type_vocab_size=1, pad_token_id=1, bos_token_id=0, eos_token_id=2)
     config = _small(config, max_position_embeddings=258)
@@ -146,25 +145,8 @@ def tiny_roberta(path: Path) -> Path:
 
 def tiny_gpt2(path: Path) -> Path:
     """Save a GPT-2 (byte-level BPE, one special token, no padding token) to `path`."""
-    end = "<|endoftext|>"
-    fast = PreTrainedTokenizerFast(
-        tokenizer_object=_byte_level([end]),
-        bos_token=end,
-        eos_token=end,
-        unk_token=end,
-        model_max_length=256,
-        model_input_names=["input_ids", "attention_mask"],
-    )
-    config = GPT2Config(
-        n_embd=32,
-        n_layer=2,
-        n_head=4,
-        n_positions=256,
-        initializer_range=0.1,
-        bos_token_id=0,
-        eos_token_id=0,
-    )
-    return _save(path, GPT2LMHeadModel, config, fast)
+    fast = _fast(_byte_level([_END]), bos_token=_END, eos_token=_END, unk_token=_END)
+    return _save_gpt2(path, fast)
 
 
 def tiny_llama(path: Path) -> Path:
@@ -179,14 +161,7 @@ def tiny_llama(path: Path) -> Path:
     tokenizer.post_processor = processors.TemplateProcessing(
         single="<s> $A", pair="<s> $A <s> $B", special_tokens=[("<s>", 1)]
     )
-    fast = PreTrainedTokenizerFast(
-        tokenizer_object=tokenizer,
-        bos_token="<s>",
-        eos_token="</s>",
-        unk_token="<unk>",
-        model_max_length=256,
-        model_input_names=["input_ids", "attention_mask"],
-    )
+    fast = _fast(tokenizer, bos_token="<s>", eos_token="</s>", unk_token="<unk>")
     config = LlamaConfig(
         hidden_size=32,
         intermediate_size=64,
@@ -210,23 +185,11 @@ CHAT_TEMPLATE = (
 
 def tiny_chat(path: Path) -> Path:
     """Save a GPT-2 with ChatML's tokens and template to `path`."""
-    end = "<|endoftext|>"
-    tokenizer = _byte_level([end, "<|im_start|>", "<|im_end|>"])
-    fast = PreTrainedTokenizerFast(
-        tokenizer_object=tokenizer,
-        bos_token=end,
-        eos_token=end,
-        unk_token=end,
-        model_max_length=256,
-        additional_special_tokens=["<|im_start|>", "<|im_end|>"],
-        model_input_names=["input_ids", "attention_mask"],
-    )
+    marks = ["<|im_start|>", "<|im_end|>"]
+    ends = {"bos_token": _END, "eos_token": _END, "unk_token": _END}
+    fast = _fast(_byte_level([_END, *marks]), additional_special_tokens=marks, **ends)
     fast.chat_template = CHAT_TEMPLATE
-    config = GPT2Config(
-        n_embd=32, n_layer=2, n_head=4, n_positions=256, initializer_range=0.1, bos_token_id=0,
-        eos_token_id=0,
-    )  # fmt: skip
-    return _save(path, GPT2LMHeadModel, config, fast)
+    return _save_gpt2(path, fast)
 
 
 def tiny_t5(path: Path) -> Path:
@@ -276,15 +239,8 @@ def _with_end(special: list[str], begin: str = "") -> PreTrainedTokenizerFast:
         pair=f"{begin} $A </s> $B </s>".strip(),
         special_tokens=[(one, special.index(one)) for one in ("</s>", begin) if one],
     )
-    return PreTrainedTokenizerFast(
-        tokenizer_object=tokenizer,
-        pad_token="<pad>",
-        eos_token="</s>",
-        unk_token="<unk>",
-        **({"bos_token": begin} if begin else {}),
-        model_max_length=256,
-        model_input_names=["input_ids", "attention_mask"],
-    )
+    more = {"bos_token": begin} if begin else {}
+    return _fast(tokenizer, pad_token="<pad>", eos_token="</s>", unk_token="<unk>", **more)
 
 
 BUILDERS = {
@@ -300,6 +256,7 @@ BUILDERS = {
 }
 
 _VOCABULARY = 800
+_END = "<|endoftext|>"
 
 
 def _small(config: PreTrainedConfig, *, max_position_embeddings: int = 256) -> PreTrainedConfig:
@@ -369,6 +326,29 @@ def _byte_level(special: list[str]) -> Tokenizer:
     )
     tokenizer.train_from_iterator(CORPUS, trainer)
     return tokenizer
+
+
+def _fast(tokenizer: Tokenizer, **special: Any) -> PreTrainedTokenizerFast:
+    """Make a tokenizer of transformers, without segments, from one of tokenizers."""
+    return PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer,
+        model_max_length=256,
+        model_input_names=["input_ids", "attention_mask"],
+        **special,
+    )
+
+
+def _save_gpt2(path: Path, tokenizer: PreTrainedTokenizerFast) -> Path:
+    config = GPT2Config(
+        n_embd=32,
+        n_layer=2,
+        n_head=4,
+        n_positions=256,
+        initializer_range=0.1,
+        bos_token_id=0,
+        eos_token_id=0,
+    )
+    return _save(path, GPT2LMHeadModel, config, tokenizer)
 
 
 def _save(

@@ -21,6 +21,7 @@ __all__ = [
     "cl_graft_started",
     "file_hashes",
     "tiny_run",
+    "write_pairs",
 ]
 
 QUICK: dict[str, Any] = {
@@ -143,3 +144,16 @@ def _environment(variables: dict[str, str]) -> dict[str, str]:
     path = os.pathsep.join(filter(None, [str(root), os.environ.get("PYTHONPATH")]))
     plain = {"PYTHONPATH": path, "OMP_NUM_THREADS": "1", "COLUMNS": "120", "NO_COLOR": "1"}
     return {**os.environ, **plain, **variables}
+
+
+def write_pairs(path: Path) -> Path:
+    """Write a task on pairs whose label names are words of the tiny checkpoints."""
+    from cl_graft.data.synthetic import generate
+
+    rows = generate("answer_entailment", split="train", rows=60, seed=0)
+    lines = [
+        {"text": row.text, "text_pair": row.text_pair, "label": ["no", "yes"][int(row.label) % 2]}
+        for row in rows
+    ]
+    path.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    return path

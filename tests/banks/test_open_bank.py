@@ -1,16 +1,12 @@
 """A bank that is opened answers as the model that learned it, task by task."""
 
-import json
-from pathlib import Path
-
 import pytest
 import torch
 from slow_cases import slow
-from tiny_runs import file_hashes, tiny_run
+from tiny_runs import file_hashes, tiny_run, write_pairs
 
 from cl_graft import InputError
 from cl_graft.banks.open_bank import OpenBank, open_bank
-from cl_graft.data.synthetic import generate
 
 KINDS = {"encoder": "bert", "masked_lm": "roberta", "causal_lm": "gpt2"}
 
@@ -20,19 +16,8 @@ def opened(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     family = request.param
     model = request.getfixturevalue(f"tiny_{KINDS[family]}")
     out = tmp_path_factory.mktemp(family)
-    tasks = ["sentiment", str(pairs(out / "answers.jsonl"))]
+    tasks = ["sentiment", str(write_pairs(out / "answers.jsonl"))]
     return open_bank(tiny_run(out / "run", model, tasks, family=family, max_length=48) / "bank")
-
-
-def pairs(path: Path) -> Path:
-    """Write a task on pairs whose label names are words of the tiny checkpoints."""
-    rows = generate("answer_entailment", split="train", rows=60, seed=0)
-    lines = [
-        {"text": row.text, "text_pair": row.text_pair, "label": ["no", "yes"][int(row.label) % 2]}
-        for row in rows
-    ]
-    path.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
-    return path
 
 
 def test_an_entry_answers_the_same_whatever_was_asked_before(opened):

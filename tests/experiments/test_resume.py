@@ -8,7 +8,7 @@ import signal
 
 import pytest
 from configs import changed, config_with, settings
-from interrupted import KILLED_WRITER, Trip, outcome_of
+from interrupted import KILLED_WRITER, Trip, outcome_of, tripping
 from slow_cases import slow
 from tiny_runs import cl_graft, cl_graft_started, file_hashes
 from warm_processes import run_warm
@@ -79,18 +79,6 @@ def undisturbed(base, tiny_gpt2, tmp_path_factory):
         return known[choice]
 
     return learn
-
-
-def tripping(phase, number, task=None):
-    """Progress that trips once, at a step of a phase."""
-    left = [True]
-
-    def progress(step):
-        if left and (step.phase, step.step) == (phase, number) and task in (None, step.task):
-            left.clear()
-            raise Trip
-
-    return progress
 
 
 def both(first, second):

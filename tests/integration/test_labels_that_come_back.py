@@ -166,22 +166,6 @@ def test_copies_go_on_with_the_benchmarks_that_they_meet(copied):
     assert again.find(benchmark.streams["test"][0], label=7) is None
 
 
-@pytest.mark.slow
-def test_a_text_task_that_comes_back_as_another_experience_forgets_nothing(tiny_bert):
-    run = text_learner(tiny_bert)
-    first, second = run.train_stream
-    for experience in (first, second, first):
-        run.strategy.train(experience)
-    run.model.eval()
-    for position, entry in enumerate(run.plugin.bank.entries):
-        run.plugin.carry(run.model, position)
-        with torch.no_grad():
-            logits = run.model(entry.recorded_batch.inputs, entry.label)
-        assert torch.equal(
-            logits[:, : entry.recorded_batch.logits.shape[1]], entry.recorded_batch.logits
-        )
-
-
 def routed(folder, router):
     """A strategy that picks entries by itself, after two tasks of which the first came back."""
     made = text_learner(folder)

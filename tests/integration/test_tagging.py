@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 from configs import changed, config_with
-from interrupted import Trip, outcome_of
+from interrupted import Trip, outcome_of, tripping
 from slow_cases import slow
 from tagged_data import tagged_folder
 from tiny_runs import QUICK, tiny_run
@@ -137,15 +137,9 @@ def test_an_interrupted_run_of_tags_ends_on_the_same_bits(
 ):
     config = config_with({**settings, "model": str(tiny_bert), "tasks": ["names", "plans"]})
     run_strategy(config, strategy=strategy, seed=0, out=tmp_path / "whole")
-    left = [True]
-
-    def trip(at):
-        if left and (at.phase, at.step, at.task) == (phase, step, task):
-            left.clear()
-            raise Trip
-
     often = changed(config, {"checkpoint_steps": 1})
     with pytest.raises(Trip):
+        trip = tripping(phase, step, task)
         run_strategy(often, strategy=strategy, seed=0, out=tmp_path / "again", progress=trip)
     folder = run_folder(tmp_path / "again", strategy, 0)
     assert resume_run(folder).processes == 2

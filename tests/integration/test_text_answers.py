@@ -12,7 +12,7 @@ import pytest
 import torch
 from answer_data import answer_folder
 from configs import changed, config_with
-from interrupted import Trip, outcome_of
+from interrupted import Trip, outcome_of, tripping
 from slow_cases import slow, slow_but
 from tiny_runs import QUICK, tiny_run
 from warm_processes import run_warm
@@ -266,14 +266,8 @@ def test_chats_that_cannot_be_answered_are_refused_with_their_line(case, row, to
 def test_an_interrupted_run_ends_on_the_same_bits(case, tmp_path, phase, step):
     config = config_with({**case.settings, "tasks": case.tasks})
     often = changed(config, {"checkpoint_steps": 1})
-    left = [True]
-
-    def trip(at):
-        if left and (at.phase, at.step, at.task) == (phase, step, case.tasks[2]):
-            left.clear()
-            raise Trip
-
     with pytest.raises(Trip):
+        trip = tripping(phase, step, case.tasks[2])
         run_strategy(often, strategy="grafting", seed=0, out=tmp_path, progress=trip)
     folder = run_folder(tmp_path, "grafting", 0)
     resume_run(folder)

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
-from tiny_runs import tiny_run
-
-from cl_graft.data.synthetic import generate
+from tiny_runs import tiny_run, write_pairs
 
 FAMILIES = {
     "mean": ("bert", {"family": "encoder"}),
@@ -31,19 +28,8 @@ def bank_of_family(request: pytest.FixtureRequest, tmp_path_factory: pytest.Temp
             kind, settings = FAMILIES[name]
             model = request.getfixturevalue(f"tiny_{kind}")
             out = tmp_path_factory.mktemp(name)
-            tasks = ["sentiment", str(pairs(out / "answers.jsonl"))]
+            tasks = ["sentiment", str(write_pairs(out / "answers.jsonl"))]
             made[name] = tiny_run(out, model, tasks, max_length=64, **settings) / "bank"
         return made[name]
 
     return bank
-
-
-def pairs(path: Path) -> Path:
-    """Write a task on pairs whose label names are words of the tiny checkpoints."""
-    rows = generate("answer_entailment", split="train", rows=60, seed=0)
-    lines = [
-        {"text": row.text, "text_pair": row.text_pair, "label": ["no", "yes"][int(row.label) % 2]}
-        for row in rows
-    ]
-    path.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
-    return path

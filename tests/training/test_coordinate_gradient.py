@@ -160,6 +160,15 @@ def _dense(model: nn.Module, loss: Any, region: Region) -> Tensor:
     return flat[region.index]
 
 
+def _check_gradient(model: nn.Module, loss: Any) -> None:
+    """Compare the gradient at coordinates with that of plain dense training."""
+    region = _coordinates(model)
+    reference = _dense(model, loss, region)
+    with RegionParameters(model, region) as trained:
+        loss(model).backward()
+    torch.testing.assert_close(trained.vector.grad, reference)
+
+
 def test_linear_layers_that_share_a_weight_add_up_their_gradients() -> None:
     model = nn.Sequential(nn.Linear(5, 5), nn.Tanh(), nn.Linear(5, 5)).double()
     model[2].weight = model[0].weight
@@ -167,11 +176,7 @@ def test_linear_layers_that_share_a_weight_add_up_their_gradients() -> None:
     def loss(model: nn.Module) -> Tensor:
         return model(torch.ones(2, 5, dtype=torch.float64)).square().sum()
 
-    region = _coordinates(model)
-    reference = _dense(model, loss, region)
-    with RegionParameters(model, region) as trained:
-        loss(model).backward()
-    torch.testing.assert_close(trained.vector.grad, reference)
+    _check_gradient(model, loss)
 
 
 class _Tied(nn.Module):
@@ -193,11 +198,7 @@ def test_a_weight_tied_to_an_embedding_gets_the_gradient_of_both_uses() -> None:
     def loss(model: nn.Module) -> Tensor:
         return model(torch.tensor([0, 3, 5])).square().sum()
 
-    region = _coordinates(model)
-    reference = _dense(model, loss, region)
-    with RegionParameters(model, region) as trained:
-        loss(model).backward()
-    torch.testing.assert_close(trained.vector.grad, reference)
+    _check_gradient(model, loss)
 
 
 def test_attention_that_goes_past_its_output_layers_forward_trains_all_the_same() -> None:
@@ -207,11 +208,7 @@ def test_attention_that_goes_past_its_output_layers_forward_trains_all_the_same(
     def loss(model: nn.Module) -> Tensor:
         return model(x, x, x)[0].square().sum()
 
-    region = _coordinates(model)
-    reference = _dense(model, loss, region)
-    with RegionParameters(model, region) as trained:
-        loss(model).backward()
-    torch.testing.assert_close(trained.vector.grad, reference)
+    _check_gradient(model, loss)
 
 
 @pytest.mark.parametrize("training", [False, True])
