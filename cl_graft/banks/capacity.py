@@ -14,7 +14,7 @@ from pathlib import Path
 
 from cl_graft.banks.bank_of_run import find_bank_folder
 from cl_graft.errors import InputError
-from cl_graft.experiments.config.old_configs import from_flat
+from cl_graft.experiments.bank_metadata import stored_settings
 from cl_graft.experiments.folders import find_run_of_bank, run_folder
 from cl_graft.grafts.bank import GraftBank
 from cl_graft.grafts.shared_coordinates import (
@@ -192,7 +192,8 @@ def _predict(
         drops_at = find_first_task(threshold, shared, count)
     if overlap and known_to < 1:
         beyond = find_first_task(math.nextafter(known_to, 1.0), shared, count)
-    fills = bank.mode == "prefix" and bool(sizes) and _avoids_owned(bank) and bank.builds_by_mode
+    avoids_owned = stored_settings(bank.base).get("grafting", {}).get("avoid_owned")
+    fills = bank.mode == "prefix" and sizes and avoids_owned and bank.builds_by_mode
     return Prediction(
         next_owned_before=predict_owned_before(shared, count, task=count + 1) if overlap else None,
         threshold=threshold,
@@ -202,13 +203,6 @@ def _predict(
         basis=basis,
         reason="" if drops_at else _explain_unknown(bank, known, threshold, overlap=overlap),
     )
-
-
-def _avoids_owned(bank: GraftBank) -> bool:
-    """Tell whether the regions of a bank were chosen among free coordinates."""
-    settings = bank.base.metadata.get("settings")
-    grafting = from_flat(settings).get("grafting", {}) if isinstance(settings, Mapping) else {}
-    return bool(grafting.get("avoid_owned"))
 
 
 def _explain_unknown(

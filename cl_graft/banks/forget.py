@@ -20,7 +20,7 @@ from cl_graft.banks.bank_of_run import find_bank_folder, track_change
 from cl_graft.banks.entry_data import EntryData, encode_test_rows, find_data, train_again
 from cl_graft.banks.open_bank import OpenBank, open_bank, recorded_device
 from cl_graft.errors import BankError, InputError
-from cl_graft.experiments.config.old_configs import from_flat
+from cl_graft.experiments.bank_metadata import stored_settings
 from cl_graft.experiments.folders import (
     CACHE,
     find_run_of_bank,
@@ -309,8 +309,7 @@ def _find_sized(bank: GraftBank, first: int, *, without: Collection[int]) -> tup
     Where the budget says for how many tasks it is, those before entry `first` have the same share
     without it.
     """
-    settings = bank.base.metadata.get("settings")
-    grafting = from_flat(settings).get("grafting", {}) if isinstance(settings, Mapping) else {}
+    grafting = stored_settings(bank.base).get("grafting", {})
     if first == len(bank) or not grafting.get("bank_bytes"):
         return ()
     start = first + 1 if grafting.get("bank_tasks") else 0

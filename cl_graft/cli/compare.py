@@ -106,7 +106,7 @@ def compare_command(
     output = Output(quiet, as_json)
     if resume is not None:
         trusted, others = chosen.trust()
-        refuse_others("--resume", config, sets, others.values or sweep)
+        refuse_others(config, sets, others.values or sweep)
         out = resume
         settings, started_by = stored_comparison(out, trust_remote_code=trusted)
     else:

@@ -216,16 +216,14 @@ def with_settings(
     return give
 
 
-def refuse_others(option: str, config: Path | None, sets: list[str] | None, others: object) -> None:
-    """Refuse settings beside an option that takes them from a folder.
+def refuse_others(config: Path | None, sets: list[str] | None, others: object) -> None:
+    """Refuse settings beside ``--resume``, which takes them from a folder.
 
     Raises:
         InputError: If there are any.
     """
     if config is not None or sets or others:
-        raise InputError(
-            f"{option} goes on with the settings that the folder holds: give no others"
-        )
+        raise InputError("--resume goes on with the settings that the folder holds: give no others")
 
 
 def _options(

@@ -74,7 +74,7 @@ def run_command(
     chosen = chosen.also("comparison.seeds", seed, "--seed")
     if resume is not None:
         trusted, others = chosen.trust()
-        refuse_others("--resume", config, sets, others.values)
+        refuse_others(config, sets, others.values)
         where = find_run(resume)
         out = where.parent.parent
         settings = stored_config(where, trust_remote_code=trusted)

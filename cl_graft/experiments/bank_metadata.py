@@ -35,6 +35,7 @@ __all__ = [
     "is_recorded",
     "load_base_model",
     "restore_config",
+    "stored_settings",
     "task_metadata",
 ]
 
@@ -167,6 +168,12 @@ def base_identity(loaded: Loaded, config: ExperimentConfig, *, seed: int) -> Bas
     return identity
 
 
+def stored_settings(base: BaseIdentity) -> dict[str, Any]:
+    """Return the settings of learning that a bank records, by part; {} without."""
+    stored = base.metadata.get("settings", {})
+    return from_flat(stored) if isinstance(stored, Mapping) else {}
+
+
 def restore_config(
     base: BaseIdentity,
     *,
@@ -185,14 +192,12 @@ def restore_config(
     Raises:
         InputError: If a setting is wrong.
     """
-    stored = base.metadata.get("settings", {})
-    kept: Mapping[str, Any] = stored if isinstance(stored, Mapping) else {}
     own = {
         "stream": {"tasks": tasks},
         "model": {"name": base.model},
         "comparison": {"strategies": ["grafting"], "seeds": [base.metadata.get("seed", 0)]},
     }
-    values = merged(merged(from_flat(kept), own), settings or {})
+    values = merged(merged(stored_settings(base), own), settings or {})
     return config_from(values, source="the bank's settings", origins=origins)
 
 

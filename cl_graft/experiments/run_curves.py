@@ -10,10 +10,9 @@ from typing import Any
 from avalanche.logging import BaseLogger
 
 from cl_graft.experiments.config import dotted
-from cl_graft.experiments.run_record import RunRecord
+from cl_graft.experiments.run_record import RunRecord, bin_confidences
 from cl_graft.figures.heatmaps import overlap_heatmap, r_matrix_heatmap
 from cl_graft.figures.reliability import reliability_diagram
-from cl_graft.metrics import reliability_bins
 from cl_graft.results.formatting import shorten
 from cl_graft.results.learning_curves import PhaseCurve, TaskCurves, thin_out
 from cl_graft.results.measures import named_measures
@@ -147,14 +146,10 @@ def draw_pictures(
     step = len(result.R)
     names = result.tasks[:step]
     if step > 1:
-        curves.add_figure("stream/R", r_matrix_heatmap(result.R, names, score_name="score"), step)
+        curves.add_figure("stream/R", r_matrix_heatmap(result.R, names), step)
         if result.overlap is not None:
             curves.add_figure("region/overlap", overlap_heatmap(result.overlap, names), step)
-    for j, name in enumerate(names if result.complete else ()):
-        logits, targets = scores.predictions(j)
-        if targets.ndim > 1 or targets.is_floating_point():
-            continue  # only classes of rows have a confidence
-        bins = reliability_bins(logits.double().softmax(dim=1), targets)
+    for name, bins in bin_confidences(scores, names) if result.complete else ():
         curves.add_figure(f"test/reliability/{name}", reliability_diagram(bins, title=name), step)
 
 

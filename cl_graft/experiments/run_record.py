@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, cast
@@ -16,6 +16,7 @@ from torch import nn
 from cl_graft.grafts.bank import GraftBank
 from cl_graft.grafts.region import overlap_matrix
 from cl_graft.metrics import (
+    ReliabilityBins,
     average_accuracy,
     backward_transfer,
     forgetting,
@@ -33,7 +34,14 @@ from cl_graft.strategies.stored_bytes import count_bytes
 from cl_graft.strategies.stream_scores import StreamScores
 from cl_graft.training.passes import Passes
 
-__all__ = ["PassCounter", "RunRecord", "count_task_bytes", "make_result", "write_table"]
+__all__ = [
+    "PassCounter",
+    "RunRecord",
+    "bin_confidences",
+    "count_task_bytes",
+    "make_result",
+    "write_table",
+]
 
 
 @dataclass
@@ -191,16 +199,22 @@ def count_task_bytes(
     return count_bytes(tensors)
 
 
+def bin_confidences(
+    scores: StreamScores, names: Sequence[str]
+) -> Iterator[tuple[str, ReliabilityBins]]:
+    """Yield the tasks whose rows have classes, with the bins of confidence of their test rows."""
+    for j, name in enumerate(names):
+        logits, targets = scores.predictions(j)
+        if targets.ndim == 1 and not targets.is_floating_point():
+            yield name, reliability_bins(logits.double().softmax(dim=1), targets)
+
+
 def _reliability(
     scores: StreamScores, names: Sequence[str]
 ) -> dict[str, dict[str, list[float | None]]]:
     """Return the bins of confidence of every task with labels, as JSON can hold them."""
     found: dict[str, dict[str, list[float | None]]] = {}
-    for j, name in enumerate(names):
-        logits, targets = scores.predictions(j)
-        if targets.ndim > 1 or targets.is_floating_point():
-            continue
-        bins = reliability_bins(logits.double().softmax(dim=1), targets)
+    for name, bins in bin_confidences(scores, names):
         counts = bins.counts.tolist()
         found[name] = {"counts": counts} | {
             kind: [value if n else None for value, n in zip(values.tolist(), counts, strict=True)]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -167,19 +167,28 @@ def check_strategies(
     Raises:
         InputError: If one cannot; if several cannot, those that can are named.
     """
-    faults: dict[str, str] = {}
-    shape = _make_shape([find_strategy(name) for name in names], config, tasks)
-    for name in names:
-        try:
-            check_strategy(find_strategy(name), config, tasks, shape=shape)
-        except InputError as error:
-            faults[name] = str(error)
+    faults = _find_faults(names, config, tasks)
     if not faults:
         return
     able = ",".join(name for name in names if name not in faults)
     several = len(faults) > 1 and bool(able)
     first = next(iter(faults.values()))
     raise InputError(f"{first}; those that can run here: --strategies {able}" if several else first)
+
+
+def _find_faults(
+    names: Iterable[str], config: ExperimentConfig, tasks: Sequence[TextTask]
+) -> dict[str, str]:
+    """Return why strategies cannot run, by name, of those that cannot."""
+    methods = [find_strategy(name) for name in names]
+    shape = _make_shape(methods, config, tasks)
+    faults: dict[str, str] = {}
+    for method in methods:
+        try:
+            check_strategy(method, config, tasks, shape=shape)
+        except InputError as error:
+            faults[method.name] = str(error)
+    return faults
 
 
 def keep_able_strategies(config: ExperimentConfig) -> ExperimentConfig:
@@ -196,13 +205,7 @@ def keep_able_strategies(config: ExperimentConfig) -> ExperimentConfig:
     if not asked.grouped:
         return config
     tasks = load_tasks(config.stream, seed=asked.seeds[0])
-    faults: dict[str, str] = {}
-    shape = _make_shape([find_strategy(name) for name in asked.grouped], config, tasks)
-    for name in asked.grouped:
-        try:
-            check_strategy(find_strategy(name), config, tasks, shape=shape)
-        except InputError as error:
-            faults[name] = str(error)
+    faults = _find_faults(asked.grouped, config, tasks)
     kept = [name for name in asked.strategies if name not in faults]
     if faults and not kept:
         raise InputError(next(iter(faults.values())))

@@ -36,16 +36,13 @@ _CELL = 0.62
 
 
 @figure_style()
-def r_matrix_heatmap(
-    R: ScoreMatrix, names: Sequence[str], *, title: str = "", score_name: str = "accuracy"
-) -> Figure:
+def r_matrix_heatmap(R: ScoreMatrix, names: Sequence[str], *, title: str = "") -> Figure:
     """Draw R[i][j]: one row an experience trained on, one column an experience tested on.
 
     Args:
         R: Scores as fractions; drawn and written as percentages. None cells stay grey.
         names: One name an experience.
         title: Printed above the figure; a description by default.
-        score_name: What the scores are, for the colour bar.
 
     Raises:
         ValueError: If R is not square with one row a name.
@@ -60,10 +57,10 @@ def r_matrix_heatmap(
     return _heatmap(
         percent,
         names,
-        title=title or f"R: {score_name} after each experience",
+        title=title or "R: score after each experience",
         x_label="tested on",
         y_label="after training on",
-        colour_label=f"{score_name} (%)",
+        colour_label="score (%)",
         limits=(low, 100.0),
     )
 

@@ -19,7 +19,7 @@ _APART = 0.025
 
 
 @figure_style()
-def rank_diagram(ranks: Mapping[str, float], difference: float, *, title: str = "") -> Figure:
+def rank_diagram(ranks: Mapping[str, float], difference: float) -> Figure:
     """Draw average ranks, and bars beside the methods that do not differ significantly.
 
     As in Demšar, 2006, https://www.jmlr.org/papers/v7/demsar06a.html, Fig. 1, with a line a method.
@@ -27,7 +27,6 @@ def rank_diagram(ranks: Mapping[str, float], difference: float, *, title: str = 
     Args:
         ranks: Average rank of each method, 1 is best.
         difference: The critical difference.
-        title: Printed above; the critical difference by default.
     """
     ordered = sorted(ranks.items(), key=lambda row: row[1])
     figure = Figure(figsize=(7, 1.3 + _LINE * len(ordered)))
@@ -52,8 +51,8 @@ def rank_diagram(ranks: Mapping[str, float], difference: float, *, title: str = 
     axes.set_xlim(1 - apart * (len(bars) + 1), max(len(ordered) + 0.9, 1.08 * len(ordered)))
     axes.set_xticks(range(1, len(ordered) + 1, 1 + len(ordered) // _TICKS))
     axes.set_xlabel("average rank (1 is best)")
-    own = f"a bar joins what cannot be told apart (critical difference {difference:.2f})"
-    figure.suptitle(title or own, fontsize="medium")  # over the names, too, which may be long
+    title = f"a bar joins what cannot be told apart (critical difference {difference:.2f})"
+    figure.suptitle(title, fontsize="medium")  # over the names, too, which may be long
     axes.grid(axis="x")
     return figure
 

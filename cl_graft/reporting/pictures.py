@@ -103,7 +103,7 @@ def draw_matrices(data: ReportData) -> Iterator[Picture]:
         R, tasks = _mean_matrix([result.R for result in results]), results[0].tasks
         over = f", mean of {len(results)} runs" if len(results) > 1 else ""
         title = f"{name}: score on each task (columns) after learning each (rows){over}"
-        figure = r_matrix_heatmap(R, tasks, title=f"R of {name}", score_name="score")
+        figure = r_matrix_heatmap(R, tasks, title=f"R of {name}")
         numbers = _matrix_table(R, tasks, title, corner="after", strategy=name)
         yield Picture(f"R-{data.file_name(name)}", title, figure, numbers, strategy=name)
 

@@ -154,7 +154,8 @@ def _comparison(data: ReportData) -> Section:
         f"{len(summary.tasks)} tasks, {len(data.runs)} runs. The best value of a column, of all "
         "strategies, is bold and marked ★. A heading sorts the table."
     ]
-    text += summary_notes(summary) or [_metrics(data.runs[0].result)]
+    metrics = " and ".join(dict.fromkeys(summary.metrics.values()))
+    text += summary_notes(summary) or [f"Tasks are scored by {metrics}."]
     few = max(len({r.seed for r in data.results(name)}) for name in names) < LEAST_SAMPLES
     text += [NOTHING_SAID] if few else []
     failed = tuple(
@@ -346,17 +347,6 @@ def _again(data: ReportData) -> Section:
         if run.bank is not None
     ][:1]
     return Section("again", "To run it again", lines=tuple(lines), code=tuple(code))
-
-
-def _metrics(result: RunResult) -> str:
-    """Say by which metric tasks are scored, those with the same metric together."""
-    tasks: dict[str, list[str]] = {}
-    for task, metric in result.metrics.items():
-        tasks.setdefault(metric, []).append(task)
-    if len(tasks) == 1:
-        return f"Tasks are scored by {next(iter(tasks))}."
-    parts = (f"{metric} of {', '.join(own)}" for metric, own in tasks.items())
-    return f"Scores: {'; '.join(parts)}."
 
 
 def _schedules(result: RunResult) -> list[str]:

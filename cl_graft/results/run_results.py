@@ -198,8 +198,8 @@ class RunResult:
         """Draw R as a heatmap."""
         from cl_graft.figures.heatmaps import r_matrix_heatmap
 
-        title = f"R of {self.strategy}"
-        return r_matrix_heatmap(self.R, self.tasks[: len(self.R)], title=title, score_name="score")
+        names = self.tasks[: len(self.R)]
+        return r_matrix_heatmap(self.R, names, title=f"R of {self.strategy}")
 
     def __repr__(self) -> str:
         learned = f"{len(self.R)} of {len(self.tasks)} tasks"

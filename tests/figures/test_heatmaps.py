@@ -68,7 +68,7 @@ def test_a_heatmap_writes_every_score_and_leaves_missing_cells_empty():
 
 
 def test_a_heatmap_reaches_down_to_negative_correlations():
-    figure = r_matrix_heatmap([[-0.25]], ["cola"], score_name="Matthews correlation")
+    figure = r_matrix_heatmap([[-0.25]], ["cola"])
     assert figure.axes[0].images[0].get_clim() == (-25.0, 100.0)
 
 

@@ -33,7 +33,7 @@ _NAMES = {
 }
 
 
-class PhaseReports(PluginMetric[None]):
+class PhaseReports:
     """Publish losses and dev scores of one task's phases, and write how far they are.
 
     Values are called as in ``Loss/dense_phase/train_stream/Task000/Exp000``, with the phases
@@ -49,7 +49,6 @@ class PhaseReports(PluginMetric[None]):
     def __init__(
         self, strategy: Any, *, name: str, label: int, progress: Progress | None = None
     ) -> None:
-        super().__init__()
         self._evaluator = strategy.evaluator
         self._strategy = strategy
         self._name = name
@@ -81,12 +80,6 @@ class PhaseReports(PluginMetric[None]):
         for each in self._evaluator.loggers:
             if isinstance(each, TextLogger):
                 each.file.write(f"{line}\n")
-
-    def result(self) -> None:
-        """Return nothing: values are published as they come."""
-
-    def reset(self) -> None:
-        """Forget nothing: values are published as they come."""
 
 
 class TrainingReports(PluginMetric[None]):

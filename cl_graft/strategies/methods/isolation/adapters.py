@@ -13,14 +13,13 @@ from torch import Tensor, nn
 
 from cl_graft.models import TaskModel, block_stacks
 from cl_graft.runtime.seeding import generator
-from cl_graft.strategies import StrategyInputs, count_stored, register_strategy, setting
+from cl_graft.strategies import StrategyInputs, register_strategy, setting
 from cl_graft.strategies.method import PICKED_BY_LABEL, StreamShape
 from cl_graft.strategies.methods.isolation.own_values import (
     OwnValues,
-    load_own_values_,
+    OwnValuesMethod,
     optimizer_setting,
     rate_setting,
-    read_own_values,
     train_own_values,
 )
 
@@ -96,16 +95,12 @@ def _pass_through(block: nn.Module, inputs: Any, output: Any) -> Any:
     adds="its head and an adapter a block",
     unsupported=PICKED_BY_LABEL,
 )
-class Adapters:
+class Adapters(OwnValuesMethod):
     """Give every task bottleneck adapters of its own, one behind each block."""
 
     size: int = setting(4, "Size of the bottlenecks.", least=1, is_size=True)
     optimizer: str = optimizer_setting()
     lr: float = rate_setting(2e-3)
-
-    storage_bytes = count_stored(OwnValues, "values")
-    state = staticmethod(read_own_values)
-    load_state_ = staticmethod(load_own_values_)
 
     def build(self, inputs: StrategyInputs) -> SupervisedTemplate:
         """Return Naive with `OwnValues` of the adapters, which are put into the model."""

@@ -7,14 +7,13 @@ from torch import nn
 
 from cl_graft.errors import InputError
 from cl_graft.models import graftable_parameters
-from cl_graft.strategies import StrategyInputs, count_bytes, count_stored, register_strategy
+from cl_graft.strategies import StrategyInputs, count_bytes, register_strategy
 from cl_graft.strategies.method import PICKED_BY_LABEL, StreamShape
 from cl_graft.strategies.methods.isolation.own_values import (
     OwnValues,
-    load_own_values_,
+    OwnValuesMethod,
     optimizer_setting,
     rate_setting,
-    read_own_values,
     train_own_values,
 )
 
@@ -43,15 +42,11 @@ def find_biases(model: nn.Module) -> dict[str, nn.Parameter]:
     adds="its head and all biases",
     unsupported=PICKED_BY_LABEL,
 )
-class BitFit:
+class BitFit(OwnValuesMethod):
     """Give every task its own values of the biases; they start at those of the base."""
 
     optimizer: str = optimizer_setting()
     lr: float = rate_setting(2e-3)
-
-    storage_bytes = count_stored(OwnValues, "values")
-    state = staticmethod(read_own_values)
-    load_state_ = staticmethod(load_own_values_)
 
     def build(self, inputs: StrategyInputs) -> SupervisedTemplate:
         """Return Naive with `OwnValues` of the biases."""

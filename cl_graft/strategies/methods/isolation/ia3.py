@@ -12,15 +12,14 @@ from torch import nn
 
 from cl_graft.errors import InputError
 from cl_graft.models import TaskModel
-from cl_graft.strategies import StrategyInputs, count_stored, register_strategy
+from cl_graft.strategies import StrategyInputs, register_strategy
 from cl_graft.strategies.method import PICKED_BY_LABEL, StreamShape
 from cl_graft.strategies.methods.isolation.lora_layers import find_linear_layers
 from cl_graft.strategies.methods.isolation.own_values import (
     OwnValues,
-    load_own_values_,
+    OwnValuesMethod,
     optimizer_setting,
     rate_setting,
-    read_own_values,
     train_own_values,
 )
 from cl_graft.training.linear_layers import is_conv1d
@@ -85,7 +84,7 @@ def _find_places(model: TaskModel) -> dict[str, bool]:
     unsupported=PICKED_BY_LABEL,
     requires="peft",
 )
-class IA3:
+class IA3(OwnValuesMethod):
     """Give every task vectors of its own that scale keys, values and inner activations.
 
     They stand at the layers that peft lists for (IA)3 by the model's type.
@@ -93,10 +92,6 @@ class IA3:
 
     optimizer: str = optimizer_setting()
     lr: float = rate_setting(8e-3, grid=(5e-4, 2e-3, 8e-3, 3e-2))
-
-    storage_bytes = count_stored(OwnValues, "values")
-    state = staticmethod(read_own_values)
-    load_state_ = staticmethod(load_own_values_)
 
     def build(self, inputs: StrategyInputs) -> SupervisedTemplate:
         """Return Naive with `OwnValues` of the vectors, which are put into the model."""

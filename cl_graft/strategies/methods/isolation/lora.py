@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from avalanche.training.templates import SupervisedTemplate
 
-from cl_graft.strategies import StrategyInputs, count_stored, register_strategy
+from cl_graft.strategies import StrategyInputs, register_strategy
 from cl_graft.strategies.method import PICKED_BY_LABEL, StreamShape
 from cl_graft.strategies.methods.isolation.lora_layers import (
     LORA_PAPER,
@@ -16,10 +16,9 @@ from cl_graft.strategies.methods.isolation.lora_layers import (
 )
 from cl_graft.strategies.methods.isolation.own_values import (
     OwnValues,
-    load_own_values_,
+    OwnValuesMethod,
     optimizer_setting,
     rate_setting,
-    read_own_values,
     train_own_values,
 )
 
@@ -35,17 +34,13 @@ __all__ = ["LoRA"]
     unsupported=PICKED_BY_LABEL,
     requires="peft",
 )
-class LoRA:
+class LoRA(OwnValuesMethod):
     """Give every task a LoRA of its own on the base."""
 
     rank: int = rank_setting()
     alpha: int = alpha_setting()
     optimizer: str = optimizer_setting()
     lr: float = rate_setting(2e-3)
-
-    storage_bytes = count_stored(OwnValues, "values")
-    state = staticmethod(read_own_values)
-    load_state_ = staticmethod(load_own_values_)
 
     def build(self, inputs: StrategyInputs) -> SupervisedTemplate:
         """Return Naive with `OwnValues` of the LoRA, which is put into the model."""

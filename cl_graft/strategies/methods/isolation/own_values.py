@@ -16,12 +16,13 @@ from torch import Tensor, nn
 
 from cl_graft.grafts.graft import load_, snapshot
 from cl_graft.runtime.checkpoints import join_tensors, select_tensors
-from cl_graft.strategies import StrategyInputs, find_plugin, setting
+from cl_graft.strategies import StrategyInputs, count_stored, find_plugin, setting
 from cl_graft.strategies.heads import find_heads, unwrap_model
 
 __all__ = [
     "RATES",
     "OwnValues",
+    "OwnValuesMethod",
     "TrainOnly",
     "freeze_except_",
     "load_own_values_",
@@ -139,6 +140,14 @@ def load_own_values_(
     for experience in experiences:
         label = int(experience.task_label)
         plugin.values[label] = select_tensors(tensors, str(label))
+
+
+class OwnValuesMethod:
+    """The part of methods that give every task values of its own in some parameters."""
+
+    storage_bytes = count_stored(OwnValues, "values")
+    state = staticmethod(read_own_values)
+    load_state_ = staticmethod(load_own_values_)
 
 
 def optimizer_setting() -> Any:

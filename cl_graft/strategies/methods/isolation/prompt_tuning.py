@@ -17,14 +17,13 @@ from cl_graft.runtime.seeding import generator
 from cl_graft.strategies.method import PICKED_BY_LABEL, StreamShape, setting
 from cl_graft.strategies.methods.isolation.own_values import (
     OwnValues,
-    load_own_values_,
+    OwnValuesMethod,
     optimizer_setting,
     rate_setting,
-    read_own_values,
     train_own_values,
 )
 from cl_graft.strategies.registry import register_strategy
-from cl_graft.strategies.stored_bytes import count_bytes, count_stored
+from cl_graft.strategies.stored_bytes import count_bytes
 from cl_graft.strategies.strategy_inputs import StrategyInputs
 
 __all__ = ["PromptTuning", "add_prompt_", "find_prompt"]
@@ -94,16 +93,12 @@ def _positions(model: TaskModel) -> int | None:
     unsupported=PICKED_BY_LABEL,
     encoders_only=True,
 )
-class PromptTuning:
+class PromptTuning(OwnValuesMethod):
     """Give every task a soft prompt of its own."""
 
     tokens: int = setting(10, "Trained vectors before the text.", least=1, is_size=True)
     optimizer: str = optimizer_setting()
     lr: float = rate_setting(1e-2, grid=(3e-3, 1e-2, 3e-2))
-
-    storage_bytes = count_stored(OwnValues, "values")
-    state = staticmethod(read_own_values)
-    load_state_ = staticmethod(load_own_values_)
 
     def build(self, inputs: StrategyInputs) -> SupervisedTemplate:
         """Return Naive with `OwnValues` of the prompt, which is put into the model.
