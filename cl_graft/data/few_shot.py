@@ -114,7 +114,7 @@ def few_shot(
         train = [index for index in train if index not in held]
         rule["dev"] = "5% of the training rows"
         note = f"dev is 5% of the training rows, since {note}" if note else ""
-    few = [f"{n or 'all'} {len(o)}" for n, o in classes.items() if len(o) < (shots or 0)]
+    few = [f"{n} {len(o)}".strip() for n, o in classes.items() if len(o) < (shots or 0)]
     short_of = f"fewer than {shots} rows, all of which serve: {listed(few)}" if few else ""
     note = "; ".join(filter(None, (short_of, note, _name_missing(dev_rows, label_names))))
     if note:

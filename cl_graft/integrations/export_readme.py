@@ -129,7 +129,9 @@ def _describe_answers(record: Mapping[str, Any], names: Sequence[str]) -> list[s
         decoded = f"{record['beams']} beams" if record["beams"] > 1 else "greedily"
         return [f"- Answers: text of at most {record['longest']} tokens, decoded {decoded}."]
     if record.get("kind") != "tagging":
-        return [f"- Labels, in the order of the logits: {shown or 'a number'}."]
+        return [
+            f"- Labels, in the order of the logits: {shown}." if shown else "- Answers: a number."
+        ]
     lines = [f"- Tags, in the order of the logits: {shown}. A word's is that of its first token."]
     if intents := record.get("intent_names"):
         lines.append(f"- Intents: {', '.join(map(for_markdown_code, intents))}.")

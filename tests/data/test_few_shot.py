@@ -107,6 +107,11 @@ def test_short_all_takes_every_row_of_a_class_that_is_too_small():
     assert chosen.rule["note"].startswith("fewer than 40 rows, all of which serve: no 9; dev is 5%")
 
 
+def test_too_few_rows_of_a_task_without_classes_are_told_by_their_number_alone():
+    chosen = few_shot(rows_of(30), label_names=(), shots=40, data_seed=0)
+    assert str(chosen.rule["note"]).startswith("fewer than 40 rows, all of which serve: 30; ")
+
+
 def test_a_dev_split_of_ones_own_with_one_class_alone_is_not_used_and_one_that_lacks_a_class_is():
     one = [Row(f"dev {number}", None, 1) for number in range(40)]
     chosen = few_shot(rows_of(40, 40), label_names=NAMES[:2], shots=20, data_seed=0, dev=one)

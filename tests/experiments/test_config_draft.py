@@ -93,7 +93,9 @@ def test_questions_and_numbers_are_drafted_with_their_kind(tmp_path):
     write_answer_tasks(tmp_path / "mine")
     (tmp_path / "mine" / "cheer" / "meta.json").unlink()
     path = tmp_path / "stream.yaml"
-    path.write_text(draft_config(tmp_path / "mine").text)
+    draft = draft_config(tmp_path / "mine")
+    assert not any(task.guessed for task in draft.tasks)  # their columns have usual names
+    path.write_text(draft.text)
     config = load_config(path, options=places(QUICK))
     tasks = {task.name: task.kind for task in load_tasks(config.stream, seed=0)}
     assert tasks == {"cheer": "regression", "places": "extractive_qa"}

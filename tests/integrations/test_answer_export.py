@@ -68,7 +68,7 @@ def test_the_lines_of_the_readme_give_a_regressions_number(bank, tmp_path, form)
     answer = open_bank(bank).predict("It was dull, slow, empty, warm.", task="cheer")
     found = answered(tmp_path / "out", "It was dull, slow, empty, warm.")
     assert found.tolist() == pytest.approx(answer.logits)
-    assert "a number" in (tmp_path / "out" / "README.md").read_text()
+    assert "- Answers: a number." in (tmp_path / "out" / "README.md").read_text()
 
 
 def test_a_regressor_of_transformers_comes_in_and_goes_back(tiny_roberta, tmp_path):

@@ -182,8 +182,7 @@ def _load(name: str, data: Path, file: RecordFile) -> tuple[TextTask, bool, int]
     Where all rows cannot be used, some are left out, at most half of them.
 
     Returns:
-        The task, whether its columns, or that it is a regression, had to be guessed, and the number
-        of rows that are left out.
+        The task, whether its columns had to be guessed, and the number of rows that are left out.
     """
     errors: list[tuple[Mapping[str, Any], InputError]] = []
     for on_bad_row, own in _list_tries(file):
@@ -193,9 +192,9 @@ def _load(name: str, data: Path, file: RecordFile) -> tuple[TextTask, bool, int]
             errors.append((own, error))
             continue
         if on_bad_row == "error":
-            return task, bool(own), 0
+            return task, "text" in own, 0
         if _is_mostly_kept(task, file):
-            return task, bool(own), sum(_count_left_out(task).values())
+            return task, "text" in own, sum(_count_left_out(task).values())
     of_guess = [error for own, error in errors if "text" in own]
     raise of_guess[0] if of_guess and not _has_usual_columns(file) else errors[0][1]
 

@@ -140,7 +140,10 @@ class StreamSettings:
         description="Folder that holds one folder or file a task; relative to where you are.",
     )
     shots: int | None = Field(
-        default=512, ge=1, description="Training rows a class; null takes all there are."
+        default=512,
+        ge=1,
+        description="Training rows a class, or of a whole task that has no classes; null takes all "
+        "there are.",
     )
     shots_short: Literal["error", "all"] = Field(
         default="all",
