@@ -43,6 +43,7 @@ class Registry(Mapping[str, _Entry]):
         self.group = group
         self._load_own = load_own
         self._entries: dict[str, _Entry] = {}
+        self._of_failed_load: set[str] = set()
         self.failures: list[str] = []
         self._is_loaded = False
 
@@ -52,8 +53,9 @@ class Registry(Mapping[str, _Entry]):
         Raises:
             ValueError: If the name is taken.
         """
-        if name in self._entries:
+        if name in self._entries and name not in self._of_failed_load:
             raise ValueError(f"a {self.kind} {name!r} is registered already; choose another name")
+        self._of_failed_load.discard(name)
         self._entries[name] = entry
 
     def find(self, name: str) -> _Entry:
@@ -85,10 +87,12 @@ class Registry(Mapping[str, _Entry]):
         if self._is_loaded:
             return
         self._is_loaded = True  # first, as modules that register may look entries up
+        before = set(self._entries)
         try:
             self._load_own()
-        except BaseException:
+        except BaseException:  # such as an interruption in a notebook; the next lookup tries again
             self._is_loaded = False
+            self._of_failed_load |= self._entries.keys() - before
             raise
         for point in sorted(entry_points(group=self.group)):
             try:

@@ -56,3 +56,22 @@ def test_a_name_is_registered_once():
     registry.register("circle", 0)
     with pytest.raises(ValueError, match="a shape 'circle' is registered already"):
         registry.register("circle", 1)
+
+
+def test_a_load_that_was_interrupted_is_made_again_at_the_next_lookup():
+    tries = iter([KeyboardInterrupt, None])
+
+    def load_own():
+        registry.register("square", 4)
+        if error := next(tries):
+            raise error
+        registry.register("triangle", 3)
+
+    registry = Registry("shape", group="shapes", load_own=load_own)
+    registry.register("circle", 0)
+    with pytest.raises(KeyboardInterrupt):
+        registry.find("square")
+    assert dict(registry) == {"circle": 0, "square": 4, "triangle": 3}
+    for name in ("circle", "square"):
+        with pytest.raises(ValueError, match="is registered already"):
+            registry.register(name, 1)
