@@ -89,9 +89,8 @@ def encode_task(
             label word has several tokens; it names the task.
     """
     if family not in task.own_kind.families:
-        kind = task.kind.replace("_", " ")
         raise InputError(
-            f"task {task.name!r}: {a_or_an(kind)} task needs a model of the family "
+            f"task {task.name!r}: {a_or_an(task.own_kind.title)} task needs a model of the family "
             f"{' or '.join(task.own_kind.families)}, got {family}"
         )
     with _named(task.name):

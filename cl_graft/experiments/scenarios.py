@@ -41,7 +41,7 @@ def fit_scenario(tasks: Sequence[TextTask], stream: StreamSettings) -> tuple[Tex
         if task.kind != "classification":
             raise InputError(
                 f"in the scenario {stream.scenario!r} tasks share a head of classes; "
-                f"{task.name!r} is a task of {task.kind.replace('_', ' ')}"
+                f"{task.name!r} is a task of {task.own_kind.title}"
             )
     if stream.scenario == "domain":
         return _share_labels(tasks)

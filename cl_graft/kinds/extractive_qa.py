@@ -84,9 +84,14 @@ class ExtractiveQA(Kind):
                 raise InputError(f"{place} lacks a passage or an answer")
             check_answers(row.text_pair, row.answers, place)
 
-    def describe(self, task: TextTask) -> str:
-        """Return the name of the kind."""
+    @property
+    def title(self) -> str:
+        """Name in sentences."""
         return "extractive QA"
+
+    def describe(self, task: TextTask) -> str:
+        """Return the title."""
+        return self.title
 
     def describe_entry(self, metadata: Mapping[str, Any]) -> str:
         """Return what an entry answers."""

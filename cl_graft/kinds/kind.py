@@ -69,6 +69,11 @@ class Kind(ABC):
     needs_classes: ClassVar[bool] = False
     dense_lr: ClassVar[float] = DENSE_LR
 
+    @property
+    def title(self) -> str:
+        """Name in sentences, such as ``"extractive QA"``."""
+        return self.name.replace("_", " ")
+
     @abstractmethod
     def check(self, task: TextTask) -> None:
         """Make sure that a task's rows, label names and metric fit together.

@@ -190,7 +190,7 @@ def _check_header(task: TextTask) -> None:
     if task.kind not in metric.kinds:
         fitting = ", ".join(name for name, one in METRICS.items() if task.kind in one.kinds)
         raise InputError(
-            f"task {task.name!r} is {a_or_an(task.kind.replace('_', ' '))} task: metric "
+            f"task {task.name!r} is {a_or_an(task.own_kind.title)} task: metric "
             f"{task.metric!r} does not fit it; fitting are {fitting}"
         )
     if task.positive is not None and "f1" not in kind.metrics:

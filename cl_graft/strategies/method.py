@@ -280,8 +280,8 @@ class Method:
             InputError: If it cannot.
         """
         for task in tasks:
-            kind = task.kind.replace("_", " ")
-            if self.kinds == "classification" and kind != "classification":
+            kind = task.own_kind.title
+            if self.kinds == "classification" and task.kind != "classification":
                 raise InputError(
                     f"strategy {self.name!r} needs the class of each row, so it learns "
                     f"classification alone; {task.name!r} is a task of {kind}"
@@ -290,7 +290,7 @@ class Method:
                 raise InputError(
                     f"strategy {self.name!r} puts rows of several tasks into a batch, so all must "
                     f"be of one kind; {tasks[0].name!r} is a task of "
-                    f"{tasks[0].kind.replace('_', ' ')}, {task.name!r} of {kind}"
+                    f"{tasks[0].own_kind.title}, {task.name!r} of {kind}"
                 )
 
     @property

@@ -396,10 +396,10 @@ def test_a_task_without_answers_with_label_names_or_a_metric_of_others_is_refuse
 
 
 def test_sentences_name_the_kind_with_its_article(tokenizer):
-    with pytest.raises(InputError, match="is an extractive qa task: metric 'accuracy'"):
+    with pytest.raises(InputError, match="is an extractive QA task: metric 'accuracy'"):
         question_task(metric="accuracy")
     with pytest.raises(
-        InputError, match=r": an extractive qa task needs a model of the family enc"
+        InputError, match=r": an extractive QA task needs a model of the family enc"
     ):
         encode_task(question_task(), tokenizer, family="causal_lm", max_length=32)
 
