@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 from tiny_runs import Told, cl_graft_each
@@ -25,17 +26,27 @@ EXPECTED = {
 }
 
 
+def config_of_one_layer(model: Path, folder: Path, *, layers: str) -> Path:
+    """Write the config of a model with one layer alone, of which a plan takes half the time."""
+    folder.mkdir()
+    config = json.loads((model / "config.json").read_text()) | {layers: 1}
+    (folder / "config.json").write_text(json.dumps(config))
+    return folder
+
+
 @pytest.fixture(scope="module")
 def told(tiny_bert, tiny_gpt2, tmp_path_factory) -> dict[str, Told]:
     there = tmp_path_factory.mktemp("models")
+    bert = config_of_one_layer(tiny_bert, there / "bert", layers="num_hidden_layers")
+    gpt2 = config_of_one_layer(tiny_gpt2, there / "gpt2", layers="n_layer")
     for name, kind in (("t5", "t5"), ("vit", "vit"), ("odd", "oddformer"), ("none", None)):
         (there / name).mkdir()
         if kind is not None:
             (there / name / "config.json").write_text(json.dumps({"model_type": kind}))
     config, bad = there / "stream.yaml", there / "bad.yaml"
     config.write_text(
-        f"stream: {{name: generated, max_length: 48}}\nmodel: {{name: {tiny_bert}}}\n"
-        "fine_tuning: {batch_size: 64}\n"
+        f"stream: {{name: generated, max_length: 48}}\nmodel: {{name: {bert}}}\n"
+        "fine_tuning: {batch_size: 32}\n"
     )
     bad.write_text("stream: {tasks: [a], max_length: null}\n")
     timed = there / "timed.yaml"
@@ -58,15 +69,14 @@ def told(tiny_bert, tiny_gpt2, tmp_path_factory) -> dict[str, Told]:
         "no density": [tiny_bert, "--density", "0"],
         "no memory": [tiny_bert, "--memory", "much"],
         "too long": [tiny_bert, "--max-length", "257"],
-        "table": [tiny_bert, "--memory", "8MiB", "--batch-size", "64"],
-        "config": [config],
+        "table": [config, "--memory", "4MiB"],
         "config and option": [config, "--batch-size", "16", "--density", "0.9", "--json"],
         "bad config": [bad],
         "time": [timed, "--time", "--json"],
         "time of no config": [tiny_bert, "--time"],
         "time of no tasks": [bare, "--time"],
         "time of what cannot run": [unable, "--time"],
-        "json": [tiny_gpt2, "--family", "causal_lm", "--quiet", "--json"],
+        "json": [gpt2, "--family", "causal_lm", "--quiet", "--json"],
     }
     answers = cl_graft_each([["plan", *rest] for rest in commands.values()])
     return dict(zip(commands, answers, strict=True))
@@ -81,12 +91,13 @@ def test_bad_input_is_told_in_one_sentence(told, case):
     assert answer.out == ""
 
 
-def test_a_table_says_what_fits_and_what_to_lower(told):
+def test_a_table_for_a_config_says_what_fits_and_what_to_lower(told):
     answer = told["table"]
     assert answer.code == 0, answer
-    for text in ("parameters", "graftable", "peak", "fits 8.00 MiB", "no", "yes", "on disk"):
+    for text in ("parameters", "graftable", "peak", "fits 4.00 MiB", "no", "yes", "on disk"):
         assert text in answer.out
-    assert "--micro-batch 8 fits" in answer.out
+    assert "--micro-batch 16 fits" in answer.out
+    assert "Memory, 32 × 48 tokens a step" in answer.out
 
 
 def test_json_is_one_document_with_all_numbers_in_bytes(told):
@@ -100,12 +111,12 @@ def test_json_is_one_document_with_all_numbers_in_bytes(told):
     assert all(phase["fits"] is None for phase in plan["phases"])
 
 
-def test_the_config_of_a_run_is_planned_and_options_go_before_it(told):
-    assert told["config"].code == 0, told["config"]
-    assert "Memory, 64 × 48 tokens a step" in told["config"].out
+def test_options_go_before_the_config_of_a_run(told):
     other = told["config and option"]
     assert other.code == 0, other
-    plan = json.loads(other.out)
+    plan = other.json
+    assert plan["workload"]["batch_size"] == 16
+    assert plan["workload"]["length"] == 48
     assert plan["region"] == round(0.9 * plan["graftable"])
     assert "density 0.9 puts 90% of the weights into each task's region" in other.err
 
