@@ -1,28 +1,33 @@
 """Programs in processes of their own that begin with the package imported.
 
 Importing torch, transformers and Avalanche takes seconds, and a small command less than one. A
-server imports all once and forks a process for each program, with arguments, variables and streams
-of its own. All share the server's seed of string hashes, which is another than this process's. A
-test of what happens at import (time, warnings, variables that are read then) starts Python itself.
+server imports all once for all workers of a test run, and forks a process for each program, with
+arguments, variables and streams of its own. All share the server's seed of string hashes, which is
+another than this process's. A test of what happens at import (time, warnings, variables that are
+read then) starts Python itself.
 """
 
 from __future__ import annotations
 
 import atexit
+import fcntl
 import gc
 import json
 import os
 import pkgutil
 import runpy
+import select
+import socket
 import subprocess
 import sys
 import tempfile
 import threading
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TextIO
 
 __all__ = ["run_warm"]
 
@@ -37,7 +42,13 @@ LAZY = (
 )
 """What most commands import while they run."""
 
-_SERVERS: dict[str, subprocess.Popen[str]] = {}
+_SERVERS: dict[str, TextIO] = {}
+"""Connections to servers, by what these have imported."""
+
+_STARTED: list[subprocess.Popen[bytes]] = []
+"""Servers that this process started; they end when nobody is connected any more."""
+
+_PATIENCE_SECONDS = 1.0
 
 
 def run_warm(
@@ -52,7 +63,8 @@ def run_warm(
         imported: What it begins with: ``"cl_graft"``, which is all of the package, or ``"torch"``.
     """
     if imported not in _SERVERS:
-        _SERVERS[imported] = _start_server(imported)
+        _SERVERS[imported] = _connect(imported)
+        atexit.register(_SERVERS[imported].close)
     server = _SERVERS[imported]
     with tempfile.TemporaryDirectory() as streams:
         names = [os.path.join(streams, name) for name in ("in", "out", "err")]
@@ -64,31 +76,79 @@ def run_warm(
             "env": dict(env),
             "folder": os.getcwd(),
         }
-        assert server.stdin is not None
-        assert server.stdout is not None
-        server.stdin.write(json.dumps(request) + "\n")
-        server.stdin.flush()
-        code = server.stdout.readline()
+        server.write(json.dumps(request) + "\n")
+        server.flush()
+        code = server.readline()
         assert code, "the server of warm processes ended; its error stands above"
         out, err = (Path(name).read_text(encoding="utf-8") for name in names[1:])
     return subprocess.CompletedProcess(list(arguments), int(code), out, err)
 
 
-def _start_server(imported: str) -> subprocess.Popen[str]:
+def _connect(imported: str) -> TextIO:
+    """Connect to the server of this test run, and start it if no worker has yet."""
+    run = os.environ.get("PYTEST_XDIST_TESTRUNUID", "")[:12] or str(os.getpid())
+    address = os.path.join(tempfile.gettempdir(), f"warm-{imported}-{run}")
+    with socket.socket(socket.AF_UNIX) as connection, _locked(address):
+        try:
+            connection.connect(address)
+        except OSError:
+            _start_server(imported, address)
+            connection.connect(address)
+        return connection.makefile("rw", encoding="utf-8")
+
+
+def _start_server(imported: str, address: str) -> None:
+    """Start a server and wait until it can be connected to, which is before it imports."""
     path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
     server = subprocess.Popen(
-        [sys.executable, str(Path(__file__)), imported],
+        [sys.executable, str(Path(__file__)), imported, address],
         env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": path},
-        stdin=subprocess.PIPE,
+        stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
-        text=True,
     )
-    atexit.register(server.communicate)  # it ends with its input
-    return server
+    _STARTED.append(server)
+    assert server.stdout is not None
+    with server.stdout as told:
+        assert told.readline(), "the server of warm processes did not start"
 
 
-def _serve(imported: str) -> None:
-    """Fork a process for each request; in that process, run what it asks for."""
+@contextmanager
+def _locked(address: str) -> Iterator[None]:
+    """Keep others from connecting to, starting or ending the server of an address."""
+    with open(f"{address}.lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _serve(imported: str, address: str) -> None:
+    """Answer each connection in a process of its own, until none is left."""
+    with socket.socket(socket.AF_UNIX) as listener:
+        Path(address).unlink(missing_ok=True)
+        listener.bind(address)
+        listener.listen()
+        print("ready", flush=True)  # noqa: T201
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # nobody reads on
+        _import(imported)
+        gc.freeze()  # a collection in a forked process would copy all of it
+        answering: set[int] = set()
+        while True:
+            if _is_asked(listener, _PATIENCE_SECONDS):
+                connection, _ = listener.accept()
+                child = os.fork()
+                if child == 0:
+                    _answer(connection)
+                answering.add(child)
+                connection.close()
+            answering = {child for child in answering if not os.waitpid(child, os.WNOHANG)[0]}
+            if not answering:
+                with _locked(address):
+                    if not _is_asked(listener, 0):
+                        Path(address).unlink()
+                        Path(f"{address}.lock").unlink()
+                        return
+
+
+def _import(imported: str) -> None:
     root = import_module(imported)
     if imported == "cl_graft":
         for module in pkgutil.walk_packages(root.__path__, "cl_graft."):
@@ -96,13 +156,24 @@ def _serve(imported: str) -> None:
                 import_module(module.name)
         for name in LAZY:
             import_module(name)
-    gc.freeze()  # a collection in a forked process would copy all of it
-    for line in sys.stdin:
-        child = os.fork()
-        if child == 0:
-            _end(_code_of(json.loads(line)))
-        _, status = os.waitpid(child, 0)
-        print(os.waitstatus_to_exitcode(status), flush=True)  # noqa: T201
+
+
+def _is_asked(listener: socket.socket, seconds: float) -> bool:
+    """Return whether somebody connects, waiting for so long."""
+    return bool(select.select([listener], [], [], seconds)[0])
+
+
+def _answer(connection: socket.socket) -> NoReturn:
+    """Fork a process for each request of a connection; in that process, run what it asks for."""
+    with connection, connection.makefile("rw", encoding="utf-8") as requests:
+        for line in requests:
+            child = os.fork()
+            if child == 0:
+                _end(_code_of(json.loads(line)))
+            _, status = os.waitpid(child, 0)
+            requests.write(f"{os.waitstatus_to_exitcode(status)}\n")
+            requests.flush()
+    os._exit(0)
 
 
 def _code_of(request: dict[str, Any]) -> int:
