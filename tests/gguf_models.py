@@ -24,16 +24,16 @@ _NAMES = {
     "self_attn.q_proj": "attn_q",
     "self_attn.v_proj": "attn_v",
 }
-_WIDTH, _LAYERS, _HEADS, _KEYS = 32, 2, 4, 2
+_WIDTH, _HEADS, _KEYS = 32, 4, 2
 
 
-def llama_weights(vocabulary: int) -> dict[str, torch.Tensor]:
+def llama_weights(vocabulary: int, *, layers: int = 2) -> dict[str, torch.Tensor]:
     """Weights of a Llama with tied embeddings, by their names in transformers."""
     config = LlamaConfig(
         vocab_size=vocabulary,
         hidden_size=_WIDTH,
         intermediate_size=64,
-        num_hidden_layers=_LAYERS,
+        num_hidden_layers=layers,
         num_attention_heads=_HEADS,
         num_key_value_heads=_KEYS,
         tie_word_embeddings=True,
@@ -46,7 +46,12 @@ def llama_weights(vocabulary: int) -> dict[str, torch.Tensor]:
 
 
 def write_llama(
-    path: Path, folder: Path, *, architecture: str = "llama", quantized: bool = False
+    path: Path,
+    folder: Path,
+    *,
+    architecture: str = "llama",
+    layers: int = 2,
+    quantized: bool = False,
 ) -> dict[str, torch.Tensor]:
     """Write the GGUF file, and the tokenizer's checkpoint to `folder`; returns the weights.
 
@@ -54,11 +59,11 @@ def write_llama(
     """
     tokenizer = json.loads((tiny_gpt2(folder) / "tokenizer.json").read_text())["model"]
     tokens = list(tokenizer["vocab"])
-    weights = llama_weights(len(tokens))
+    weights = llama_weights(len(tokens), layers=layers)
     writer = GGUFWriter(path, architecture)
     writer.add_context_length(256)
     writer.add_embedding_length(_WIDTH)
-    writer.add_block_count(_LAYERS)
+    writer.add_block_count(layers)
     writer.add_feed_forward_length(64)
     writer.add_head_count(_HEADS)
     writer.add_head_count_kv(_KEYS)

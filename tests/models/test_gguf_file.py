@@ -140,8 +140,10 @@ def test_a_bank_on_it_opens_in_another_process_with_the_same_bits(written, tmp_p
     assert first.code == 0
 
 
-def test_memory_can_be_planned_for_it(written):
-    told = cl_graft("plan", written[0], "--family", "causal_lm", "--max-length", "32")
+def test_memory_can_be_planned_for_it(tmp_path):
+    path = tmp_path / "tiny.gguf"
+    write_llama(path, tmp_path / "tokenizer", layers=1)  # each layer takes seconds
+    told = cl_graft("plan", path, "--family", "causal_lm", "--max-length", "32")
     assert told.code == 0, told.err
     assert "tiny.gguf (causal_lm, float32)" in told.out
 
