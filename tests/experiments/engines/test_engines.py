@@ -41,7 +41,7 @@ def settings(tiny_bert):
     return {
         "tasks": ["sentiment", "topic"],
         "model": str(tiny_bert),
-        "strategies": ["naive", "lora"],
+        "strategies": ["naive", "lwf"],
         "shots": 8,
         "steps": 6,
         "batch_size": 8,
@@ -106,9 +106,9 @@ def test_a_comparison_on_ray_ends_on_the_bits_of_one_here(settings, on_ray, tmp_
         assert outcome(tmp_path / "there" / folder) == outcome(tmp_path / "here" / folder)
     over = [step.job for step in seen if step.phase == "over"]
     assert sorted(over) == [
-        *("lora, seed 0", "lora, seed 1", "lora, tuning", "naive, seed 0", "naive, seed 1"),
+        *("lwf, seed 0", "lwf, seed 1", "lwf, tuning", "naive, seed 0", "naive, seed 1"),
     ]
-    assert over.index("lora, tuning") < over.index("lora, seed 0")
+    assert over.index("lwf, tuning") < over.index("lwf, seed 0")
 
 
 @pytest.mark.slow
