@@ -8,14 +8,24 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
 from tiny_runs import file_hashes
 
-from cl_graft.experiments.folders import curves_folder
+from cl_graft.experiments.config import ExperimentConfig
+from cl_graft.experiments.folders import curves_folder, run_folder
 from cl_graft.runtime.checkpoints import Checkpoint, State
 from cl_graft.runtime.progress import Step
 from cl_graft.storage.files import is_partial, pack, unpack
 
-__all__ = ["KeptPhases", "Trip", "ends_of_steps", "outcome_of", "points_of", "tripping"]
+__all__ = [
+    "KeptPhases",
+    "Trip",
+    "ends_of_steps",
+    "interrupt",
+    "outcome_of",
+    "points_of",
+    "tripping",
+]
 
 _FORMAT = "test"
 
@@ -43,6 +53,17 @@ def tripping(phase: str, number: int, task: str | None = None) -> Callable[[Step
             raise Trip
 
     return progress
+
+
+def interrupt(
+    config: ExperimentConfig, strategy: str, out: Path, progress: Callable[[Step], None]
+) -> Path:
+    """Run a strategy until its progress trips; return the run's folder."""
+    from cl_graft.experiments.run import run
+
+    with pytest.raises(Trip):
+        run(config, strategy=strategy, seed=0, out=out, progress=progress)
+    return run_folder(out, strategy, 0)
 
 
 class KeptPhases:

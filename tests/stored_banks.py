@@ -1,10 +1,13 @@
-"""Banks with arbitrary bits, and exact comparison, for the tests of the store."""
+"""Banks with arbitrary bits, exact comparison and killed writes, for the tests of the store."""
 
 from __future__ import annotations
 
+import os
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
 import torch
 from region_strategies import FRAGILE, bits
 from torch import Tensor
@@ -24,6 +27,7 @@ __all__ = [
     "same_bank",
     "same_tensor",
     "sample",
+    "stops_at_a_write",
     "text_batch",
     "transformer_layout",
     "values",
@@ -152,3 +156,28 @@ def transformer_layout(blocks: int, hidden: int, inner: int) -> Layout:
             shapes[f"{at}.{part}.weight"] = (hidden,)
             shapes[f"{at}.{part}.bias"] = (hidden,)
     return Layout(tuple(shapes), tuple(shapes.values()))
+
+
+def stops_at_a_write(
+    change: Callable[[], object],
+    *,
+    after: int,
+    error: type[BaseException] = KeyboardInterrupt,
+) -> bool:
+    """Make a change that ends where it would replace a file after so many; tell whether it did."""
+    really, writes = os.replace, 0
+
+    def crash(source: Path, target: Path) -> None:
+        nonlocal writes
+        writes += 1
+        if writes > after:
+            raise error("no power")
+        really(source, target)
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(os, "replace", crash)
+        try:
+            change()
+        except error:
+            return True
+    return False

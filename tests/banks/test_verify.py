@@ -1,10 +1,10 @@
 """Verification sees every difference, and nothing but differences."""
 
 import json
-import os
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ import pytest
 import torch
 from configs import config_with
 from slow_cases import slow
+from stored_banks import stops_at_a_write
 from tiny_runs import QUICK, file_hashes, tiny_run
 
 from cl_graft import load_bank, save_bank
@@ -339,10 +340,9 @@ def test_a_bank_that_is_gone_and_results_that_are_gone_are_differences(run, tmp_
 
 @pytest.mark.parametrize("task", [None, *slow("paraphrase")])
 def test_a_change_of_the_bank_that_is_killed_at_any_write_is_not_called_tampering(
-    run, tmp_path, monkeypatch, task
+    run, tmp_path, task
 ):
     """Killed between two writes of `add` or `forget`; the same call again ends as undisturbed."""
-    really = os.replace
 
     def change(folder):
         return add_task(folder, task) if task else forget(folder, "topic")
@@ -352,22 +352,7 @@ def test_a_change_of_the_bank_that_is_killed_at_any_write_is_not_called_tamperin
     expected = file_hashes(undisturbed / "bank"), (undisturbed / "results.json").read_bytes()
     for crash_at in range(30):
         copied = shutil.copytree(run, tmp_path / str(crash_at) / "seed0")
-        calls = 0
-
-        def crash(source, target, limit=crash_at):
-            nonlocal calls
-            calls += 1
-            if calls > limit:
-                raise KeyboardInterrupt
-            really(source, target)
-
-        killed = False
-        with monkeypatch.context() as patched:
-            patched.setattr(os, "replace", crash)
-            try:
-                change(copied)
-            except KeyboardInterrupt:
-                killed = True
+        killed = stops_at_a_write(partial(change, copied), after=crash_at)
         assert verify(copied).ok
         change(copied)
         assert (file_hashes(copied / "bank"), (copied / "results.json").read_bytes()) == expected

@@ -17,15 +17,27 @@ from related_tasks import write_table as write_related
 from cl_graft.data.streams import STREAMS
 
 
-def test_table4_is_stored_as_claims_read_it(tiny_bert, tmp_path):
-    sets = [
-        "stream.tasks=[sentiment,question_type]",
-        f"model.name={tiny_bert}",
-        "stream.max_length=24",
-    ]
-    asked = ["--scale", "smoke", "--out", "runs", "--results", "results"]
+def run_smoke(name, folder, *options, sets=(), kept=None):
+    """Run a script at its smallest scale; return its table and what it stored."""
+    results = folder / "results"
+    asked = ["--scale", "smoke", "--out", folder / "runs", "--results", results, *options]
     asked += [word for value in sets for word in ("--set", value)]
-    run_script("table4.py", *asked, folder=tmp_path)
+    table = run_script(f"{name}.py", *asked, folder=folder).stdout
+    return table, json.loads((results / f"{kept or name}-smoke.json").read_text())
+
+
+def run_twice(name, folder, *options, sets=()):
+    """Run a script, and again from what is finished; return what it stored."""
+    first, _ = run_smoke(name, folder, *options, sets=sets)
+    again, stored = run_smoke(name, folder, *options, sets=sets)
+    kept = (folder / "results" / f"{name}-smoke.md").read_text()
+    assert all(told[told.index("|") :] == kept for told in (first, again))
+    return stored
+
+
+def test_table4_is_stored_as_claims_read_it(tiny_bert, tmp_path):
+    sets = ["stream.tasks=[sentiment,question_type]", "stream.max_length=24"]
+    run_smoke("table4", tmp_path, sets=[*sets, f"model.name={tiny_bert}"])
     result = read_stream(tmp_path / "results" / "table4-smoke.json")
     assert result.scale == "smoke"
     verdicts = {
@@ -50,20 +62,21 @@ def test_the_page_shows_the_table_of_the_stored_streams(scale):
 @pytest.mark.slow
 def test_streams_of_other_kinds_are_tuned_alike_and_added_to(tiny_bert, tmp_path):
     data = write_kinds(tmp_path / "data")
-    asked = ["--scale", "smoke", "--out", "runs", "--results", "results", "--data", data]
-    asked += ["--streams", "stsb-sst2", "--set", "stream.tasks=[numbers,names]"]
-    asked += ["--set", f"model.name={tiny_bert}"]
-    run_script("kind_streams.py", *asked, "--strategies", "grafting,independent", folder=tmp_path)
-    path = tmp_path / "results" / "kind_streams-smoke.json"
-    (before,) = json.loads(path.read_text())["streams"].values()
+    sets = ["stream.tasks=[numbers,names]", f"model.name={tiny_bert}"]
+
+    def learn(*options):
+        asked = ("--data", data, "--streams", "stsb-sst2", *options)
+        _, stored = run_smoke("kind_streams", tmp_path, *asked, sets=sets)
+        (found,) = stored["streams"].values()
+        return found
+
+    before = learn("--strategies", "grafting,independent")
     assert set(before["strategies"]) == {"grafting", "independent"}
-    run_script("kind_streams.py", *asked, "--strategies", "naive", folder=tmp_path)
-    (found,) = json.loads(path.read_text())["streams"].values()
+    found = learn("--strategies", "naive")
     assert found["metrics"] == ["pearson", "span_f1"]
     assert found["rates"] == before["rates"]
-    run_script("kind_streams.py", *asked, "--longer", folder=tmp_path)
-    run_script("kind_streams.py", *asked, "--strategies", "naive", folder=tmp_path)  # keeps it
-    (longer,) = json.loads(path.read_text())["streams"].values()
+    learn("--longer")
+    longer = learn("--strategies", "naive")  # keeps it
     assert list(longer["strategies"])[-1] == "independent, twice the steps"
     assert {**longer, "rates": found["rates"], "strategies": found["strategies"]} == found
     runs = (tmp_path / "runs" / "stsb-sst2" / "longer" / "runs").rglob("results.json")
@@ -79,14 +92,10 @@ def test_streams_of_other_kinds_are_tuned_alike_and_added_to(tiny_bert, tmp_path
 
 @pytest.mark.slow
 def test_grafts_on_related_tasks_are_compared_with_independent_models(tiny_bert, tmp_path):
-    asked = ["--scale", "smoke", "--out", "runs", "--results", "results", "--rows", "64"]
-    asked += ["--streams", "inference", "--set", "stream.tasks=[sentiment,urgency]"]
-    asked += ["--set", f"model.name={tiny_bert}", "--set", "stream.name=null"]
-    tables = [run_script("related_tasks.py", *asked, folder=tmp_path).stdout for _ in range(2)]
-    assert tables[0] == tables[1] == (tmp_path / "results" / "related_tasks-smoke.md").read_text()
-    (found,) = json.loads((tmp_path / "results" / "related_tasks-smoke.json").read_text())[
-        "streams"
-    ].values()
+    sets = ["stream.tasks=[sentiment,urgency]", "stream.name=null", f"model.name={tiny_bert}"]
+    asked = ("--rows", "64", "--streams", "inference")
+    stored = run_twice("related_tasks", tmp_path, *asked, sets=sets)
+    (found,) = stored["streams"].values()
     assert set(found["scores"]) == {"independent", "isolated", "on earlier tasks"}
     assert len({len(rate["tried"]) for rate in found["rates"].values()}) == 1  # as many each
     assert set(found["most_forgetting"].values()) == {0.0}
@@ -119,11 +128,7 @@ def test_a_seed_with_two_orders_counts_once_against_independent():
 
 def test_every_training_is_answered_with_its_last_and_its_best_step(tiny_bert, tmp_path):
     sets = ["stream.tasks=[sentiment,topic]", f"model.name={tiny_bert}", "stream.max_length=24"]
-    asked = ["--scale", "smoke", "--out", "runs", "--results", "results"]
-    asked += [word for value in sets for word in ("--set", value)]
-    tables = [run_script("last_step.py", *asked, folder=tmp_path).stdout for _ in range(2)]
-    assert tables[0] == tables[1] == (tmp_path / "results" / "last_step-smoke.md").read_text()
-    stored = json.loads((tmp_path / "results" / "last_step-smoke.json").read_text())
+    stored = run_twice("last_step", tmp_path, sets=sets)
     (cell,) = stored["cells"]
     for method, own in cell["scores"].items():
         steps = own.get("steps", [0, 0])
@@ -133,10 +138,8 @@ def test_every_training_is_answered_with_its_last_and_its_best_step(tiny_bert, t
 
 @pytest.mark.slow
 def test_table4_runs_and_goes_on_from_what_is_finished(data_dir, minilm, tmp_path):
-    asked = ("--scale", "smoke", "--data", data_dir, "--out", "runs", "--results", "results")
     for _ in range(2):
-        run_script("table4.py", *asked, folder=tmp_path)
-        stored = json.loads((tmp_path / "results" / "table4-smoke.json").read_text())
+        _, stored = run_smoke("table4", tmp_path, "--data", data_dir)
         assert set(stored["strategies"]) == {"grafting", "naive", "independent"}
         assert stored["strategies"]["grafting"]["forgetting"]["mean"] == 0.0
 
@@ -152,22 +155,8 @@ def test_table4_runs_and_goes_on_from_what_is_finished(data_dir, minilm, tmp_pat
 def test_localizers_are_compared_and_finished_cells_are_not_computed_again(
     script, chosen, data_dir, minilm, tmp_path
 ):
-    asked = (
-        "--scale",
-        "smoke",
-        "--data",
-        data_dir,
-        "--set",
-        "stream.tasks=[sst2_sent,ag_news]",
-        *chosen,
-    )
-    places = ("--out", tmp_path / "runs", "--results", tmp_path / "results")
-    tables = []
-    for _ in range(2):
-        done = run_script(f"{script}.py", *asked, *places, folder=tmp_path)
-        tables.append(done.stdout[done.stdout.index("|") :])
-    assert tables[0] == tables[1] == (tmp_path / "results" / f"{script}-smoke.md").read_text()
-    stored = json.loads((tmp_path / "results" / f"{script}-smoke.json").read_text())
+    sets = ["stream.tasks=[sst2_sent,ag_news]"]
+    stored = run_twice(script, tmp_path, "--data", data_dir, *chosen, sets=sets)
     assert str(tmp_path) not in stored["command"]
     if script == "frontier":
         costs = {row["variant"]: row["passes"] for row in stored["rows"]}
@@ -183,15 +172,8 @@ def test_localizers_are_compared_and_finished_cells_are_not_computed_again(
 def test_routers_stand_beside_the_oracle_and_finished_cells_are_not_computed_again(
     data_dir, minilm, tmp_path
 ):
-    asked = ("--scale", "smoke", "--data", data_dir, "--set", "stream.tasks=[sst2_sent,qnli]")
-    chosen = ("--comparisons", "routers")
-    places = ("--out", tmp_path / "runs", "--results", tmp_path / "results")
-    tables = []
-    for _ in range(2):
-        done = run_script("routers.py", *asked, *chosen, *places, folder=tmp_path)
-        tables.append(done.stdout[done.stdout.index("|") :])
-    assert tables[0] == tables[1] == (tmp_path / "results" / "routers-smoke.md").read_text()
-    stored = json.loads((tmp_path / "results" / "routers-smoke.json").read_text())
+    asked = ("--data", data_dir, "--comparisons", "routers")
+    stored = run_twice("routers", tmp_path, *asked, sets=["stream.tasks=[sst2_sent,qnli]"])
     rows = {row["strategy"]: row for row in stored["rows"]}
     assert rows["grafting"]["below_the_oracle"]["mean"] == 0.0
     assert rows["grafting"]["told"] == "the task"
@@ -207,21 +189,11 @@ def test_routers_stand_beside_the_oracle_and_finished_cells_are_not_computed_aga
 def test_baselines_leave_a_table_its_latex_and_csv_and_pictures(
     matched, data_dir, minilm, tmp_path
 ):
-    asked = (
-        "--scale",
-        "smoke",
-        "--data",
-        data_dir,
-        "--set",
-        "stream.tasks=[sst2_sent,mrpc]",
-        "--untuned",
-    )
-    places = ("--out", tmp_path / "runs", "--results", tmp_path / "results")
-    chosen = ("--strategies", "independent,grafting,bitfit")
-    for _ in range(2):
-        run_script("baselines.py", *asked, *chosen, *matched, *places, folder=tmp_path)
     stem = "matched-150kB" if matched else "baselines"
-    stored = json.loads((tmp_path / "results" / f"{stem}-smoke.json").read_text())
+    asked = ("--data", data_dir, "--untuned", "--strategies", "independent,grafting,bitfit")
+    sets = ["stream.tasks=[sst2_sent,mrpc]"]
+    for _ in range(2):
+        _, stored = run_smoke("baselines", tmp_path, *asked, *matched, sets=sets, kept=stem)
     assert [*stored["strategies"]] == ["independent", "grafting", "bitfit"]
     assert stored["normalization"]["missing"] == ""  # MRPC has F1, SST-2 accuracy
     assert str(tmp_path) not in json.dumps(stored)
@@ -229,22 +201,16 @@ def test_baselines_leave_a_table_its_latex_and_csv_and_pictures(
     assert files == {".json", ".md", ".tex", ".csv", "-frontier.png", "-ranks.png"}
 
 
-def asked_of(script, tiny_bert, tmp_path, *more):
-    asked = ["--scale", "smoke", "--out", "runs", "--results", "results", *more]
-    asked += ["--set", f"model.name={tiny_bert}"]
-    run_script(script, *asked, folder=tmp_path)
-    name = script.removesuffix(".py")
-    return json.loads((tmp_path / "results" / f"{name}-smoke.json").read_text())
-
-
 def test_baselines_store_the_summary_of_their_comparison(tiny_bert, data_dir, tmp_path):
-    stored = asked_of("baselines.py", tiny_bert, tmp_path, "--untuned", "--strategies", "naive")
+    asked = ("--untuned", "--strategies", "naive")
+    _, stored = run_smoke("baselines", tmp_path, *asked, sets=[f"model.name={tiny_bert}"])
     assert stored["shared"] == {}
     assert "naive" in json.dumps(stored["strategies"])
 
 
 def test_routers_store_a_row_a_strategy_and_their_comparisons(tiny_bert, data_dir, tmp_path):
-    stored = asked_of("routers.py", tiny_bert, tmp_path, "--comparisons", "routers")
+    asked = ("--comparisons", "routers")
+    _, stored = run_smoke("routers", tmp_path, *asked, sets=[f"model.name={tiny_bert}"])
     assert list(stored["comparisons"]) == ["routers"]
     assert len(stored["rows"]) == len(stored["comparisons"]["routers"]["strategies"])
 
@@ -258,14 +224,11 @@ def test_orders_of_long15_share_their_choices_and_go_on_from_stored_runs(tiny_be
             rows = [(f"{word} {name} {split} {i}", word) for i in range(8) for word in "yn"]
             lines = [json.dumps({"text": text, "label": word}) + "\n" for text, word in rows]
             (folder / f"{split}.jsonl").write_text("".join(lines))
-    asked = ["--scale", "smoke", "--out", "runs", "--results", "results", "--data", "data"]
-    asked += ["--set", f"model.name={tiny_bert}", "--strategies", "grafting,naive"]
-    run_script("long15.py", *asked, "--orders", "4", folder=tmp_path)
-    path = tmp_path / "results" / "long15-smoke.json"
-    first = json.loads(path.read_text())
+    asked = ("long15", tmp_path, "--data", "data", "--strategies", "grafting,naive")
+    sets = [f"model.name={tiny_bert}"]
+    _, first = run_smoke(*asked, "--orders", "4", sets=sets)
     shutil.rmtree(tmp_path / "runs")  # another machine
-    table = run_script("long15.py", *asked, "--orders", "4,6", folder=tmp_path).stdout
-    second = json.loads(path.read_text())
+    table, second = run_smoke(*asked, "--orders", "4,6", sets=sets)
     assert second["chosen"] == first["chosen"]
     assert second["runs"]["4"] == first["runs"]["4"]
     assert not list((tmp_path / "runs").glob("order4"))

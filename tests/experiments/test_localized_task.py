@@ -41,6 +41,11 @@ OF_EACH_KIND = {
 """One localizer of those that look at the same and may choose the same."""
 
 
+def config_of(model, *sets):
+    """Return the config of the task sentiment with few rows and steps."""
+    return load_config(None, [f"model.name={model}", "stream.tasks=[sentiment]", *sets, *SETS])
+
+
 @pytest.fixture
 def blank_pictures(monkeypatch):
     """Leave pictures blank where a test looks at none: they take longer than a tiny task."""
@@ -74,8 +79,8 @@ def test_a_task_is_localized_into_a_graft_file_numbers_and_pictures(tiny_bert, t
 
 @pytest.mark.usefixtures("blank_pictures")
 def test_a_head_that_is_not_to_be_fitted_again_has_no_row(tiny_bert, tmp_path):
-    asked = [f"model.name={tiny_bert}", "stream.tasks=[sentiment]", "grafting.head_refit_rows=0"]
-    found = localize_task(load_config(None, [*asked, *SETS]), out=tmp_path)
+    config = config_of(tiny_bert, "grafting.head_refit_rows=0")
+    found = localize_task(config, out=tmp_path)
     assert set(found.scores) == {"fine-tuning", "graft", "re-trained graft"}
 
 
@@ -89,15 +94,8 @@ def several(tmp_path_factory):
     "localizer", [*FAST, *slow(*(name for name in OF_EACH_KIND if name not in FAST))]
 )
 def test_a_localizer_of_each_kind_localizes_a_task(localizer, tiny_bert, several):
-    sets = [
-        f"model.name={tiny_bert}",
-        "stream.tasks=[sentiment]",
-        f"grafting.localizer={localizer}",
-        *SETS,
-    ]
-    config = load_config(
-        None, ["grafting.density=0.5", "grafting.mask_steps=2", "grafting.mask_batch=8", *sets]
-    )
+    sets = ("grafting.density=0.5", "grafting.mask_steps=2", "grafting.mask_batch=8")
+    config = config_of(tiny_bert, f"grafting.localizer={localizer}", *sets)
     found = localize_task(config, out=several)
     graft = load_graft(several / "graft.safetensors").graft
     assert len(graft.region) == found.coordinates
@@ -109,15 +107,10 @@ def test_a_localizer_of_each_kind_localizes_a_task(localizer, tiny_bert, several
 
 @pytest.mark.usefixtures("blank_pictures")
 def test_a_density_is_found_on_dev(tiny_bert, tmp_path):
-    sets = [
-        f"model.name={tiny_bert}",
-        "stream.tasks=[sentiment]",
-        "grafting.localizer=movement",
-        *SETS,
-    ]
-    found = localize_task(load_config(None, ["grafting.density=auto", *sets]), out=tmp_path)
+    config = config_of(tiny_bert, "grafting.localizer=movement")
+    found = localize_task(config.changed({"grafting.density": "auto"}), out=tmp_path)
     budgets = GraftingSettings().budgets
-    bench = Bench(load_config(None, sets), data_seed=0, cache=DirectoryCache(tmp_path / "cache"))
+    bench = Bench(config, data_seed=0, cache=DirectoryCache(tmp_path / "cache"))
     run = bench.dense(0)
     wanted = 0.98 * bench.tuned_answers(0, run, split="valid").score
     ranking = bench.ranking(0, "movement", dense=run)
@@ -161,13 +154,8 @@ def test_tasks_of_other_kinds_are_localized_and_compared_by_what_they_have(
 
 @pytest.mark.usefixtures("blank_pictures")
 def test_a_task_is_localized_by_prompts(tiny_bert, tmp_path):
-    sets = [
-        f"model.name={tiny_bert}",
-        "model.family=masked_lm",
-        "stream.tasks=[sentiment]",
-        "grafting.localizer=movement",
-    ]
-    localize_task(load_config(None, ["grafting.density=0.01", *sets, *SETS]), out=tmp_path)
+    sets = ("model.family=masked_lm", "grafting.localizer=movement", "grafting.density=0.01")
+    localize_task(config_of(tiny_bert, *sets), out=tmp_path)
     stored = load_graft(tmp_path / "graft.safetensors")
     assert set(stored.head) == {"token_ids"}
     assert (

@@ -8,7 +8,7 @@ import signal
 
 import pytest
 from configs import changed, config_with, settings
-from interrupted import KILLED_WRITER, Trip, outcome_of, tripping
+from interrupted import KILLED_WRITER, Trip, interrupt, outcome_of, tripping
 from slow_cases import slow
 from tiny_runs import cl_graft, cl_graft_started, file_hashes
 from warm_processes import run_warm
@@ -87,12 +87,6 @@ def both(first, second):
         second(step)
 
     return progress
-
-
-def interrupt(config, strategy, out, progress):
-    with pytest.raises(Trip):
-        run(config, strategy=strategy, seed=0, out=out, progress=progress)
-    return run_folder(out, strategy, 0)
 
 
 PLACES = [

@@ -9,7 +9,7 @@ import pytest
 import torch
 from answer_tasks import make_questions, question_task, write_answer_tasks, write_task
 from configs import changed, config_with
-from interrupted import Trip, outcome_of, tripping
+from interrupted import interrupt, outcome_of, tripping
 from tiny_runs import QUICK, tiny_run
 
 from cl_graft import load_bank, load_task, save_bank
@@ -116,10 +116,7 @@ def test_an_interrupted_run_ends_on_the_same_bits(tmp_path, tiny_bert, settings,
     run_strategy(config, strategy="grafting", seed=0, out=tmp_path / "whole")
     whole = outcome_of(run_folder(tmp_path / "whole", "grafting", 0))
     often = changed(config, {"checkpoint_steps": 1})
-    with pytest.raises(Trip):
-        trip = tripping(phase, step, task)
-        run_strategy(often, strategy="grafting", seed=0, out=tmp_path, progress=trip)
-    folder = run_folder(tmp_path, "grafting", 0)
+    folder = interrupt(often, "grafting", tmp_path, tripping(phase, step, task))
     assert resume_run(folder).processes == 2
     assert outcome_of(folder) == whole
 

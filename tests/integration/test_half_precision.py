@@ -8,7 +8,7 @@ import pytest
 import torch
 from configs import config_with
 from slow_cases import slow
-from tiny_runs import tiny_run
+from tiny_runs import QUICK, tiny_run
 from tiny_streams import text_learner
 
 from cl_graft import load_bank
@@ -98,16 +98,9 @@ def test_every_strategy_runs_in_fp16_in_parts_and_with_checkpointing(tiny_bert, 
 
     config = config_with(
         {
+            **QUICK,
             "tasks": ["sentiment"],
             "model": str(tiny_bert),
-            "shots": 8,
-            "steps": 4,
-            "max_length": 24,
-            "max_test": 20,
-            "density": 0.01,
-            "mask_steps": 2,
-            "mask_batch": 16,
-            "device": "cpu",
             "precision": "fp16",
             "micro_batch": 3,
             "gradient_checkpointing": True,

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 from configs import changed, config_with
-from interrupted import Trip, outcome_of, tripping
+from interrupted import interrupt, outcome_of, tripping
 from slow_cases import slow
 from tagged_data import tagged_folder
 from tiny_runs import QUICK, tiny_run
@@ -138,10 +138,7 @@ def test_an_interrupted_run_of_tags_ends_on_the_same_bits(
     config = config_with({**settings, "model": str(tiny_bert), "tasks": ["names", "plans"]})
     run_strategy(config, strategy=strategy, seed=0, out=tmp_path / "whole")
     often = changed(config, {"checkpoint_steps": 1})
-    with pytest.raises(Trip):
-        trip = tripping(phase, step, task)
-        run_strategy(often, strategy=strategy, seed=0, out=tmp_path / "again", progress=trip)
-    folder = run_folder(tmp_path / "again", strategy, 0)
+    folder = interrupt(often, strategy, tmp_path / "again", tripping(phase, step, task))
     assert resume_run(folder).processes == 2
     whole = run_folder(tmp_path / "whole", strategy, 0)
     if strategy == "grafting":

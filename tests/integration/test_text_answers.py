@@ -12,7 +12,7 @@ import pytest
 import torch
 from answer_data import answer_folder
 from configs import changed, config_with
-from interrupted import Trip, outcome_of, tripping
+from interrupted import interrupt, outcome_of, tripping
 from slow_cases import slow, slow_but
 from tiny_runs import QUICK, tiny_run
 from warm_processes import run_warm
@@ -26,9 +26,8 @@ from cl_graft.banks.predict import predict
 from cl_graft.banks.verify import verify
 from cl_graft.errors import InputError
 from cl_graft.experiments.comparison.compare import compare
-from cl_graft.experiments.folders import curves_folder, run_folder
+from cl_graft.experiments.folders import curves_folder
 from cl_graft.experiments.resume import resume_run
-from cl_graft.experiments.run import run as run_strategy
 from cl_graft.grafts.bank import RecordedBatch
 from cl_graft.inference.task_switch import Switch
 from cl_graft.kinds.messages import read_chat
@@ -266,10 +265,7 @@ def test_chats_that_cannot_be_answered_are_refused_with_their_line(case, row, to
 def test_an_interrupted_run_ends_on_the_same_bits(case, tmp_path, phase, step):
     config = config_with({**case.settings, "tasks": case.tasks})
     often = changed(config, {"checkpoint_steps": 1})
-    with pytest.raises(Trip):
-        trip = tripping(phase, step, case.tasks[2])
-        run_strategy(often, strategy="grafting", seed=0, out=tmp_path, progress=trip)
-    folder = run_folder(tmp_path, "grafting", 0)
+    folder = interrupt(often, "grafting", tmp_path, tripping(phase, step, case.tasks[2]))
     resume_run(folder)
     assert outcome_of(folder) == outcome_of(case.run)
 

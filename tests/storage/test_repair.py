@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
 from storage.old_banks import stored_bank
-from stored_banks import LAYOUT, bank_of, content, entry_of, same_bank, sample
+from stored_banks import LAYOUT, bank_of, content, entry_of, same_bank, sample, stops_at_a_write
 
 from cl_graft.errors import BankError, FutureVersion, InputError, InUse
 from cl_graft.grafts.bank import GraftBank
@@ -149,32 +149,14 @@ def test_a_bank_of_old_and_new_files_is_repaired(tmp_path: Path) -> None:
     assert same_bank(load_bank(folder), grown)
 
 
-def test_a_repair_that_is_killed_anywhere_is_finished_by_the_next(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_repair_that_is_killed_anywhere_is_finished_by_the_next(tmp_path: Path) -> None:
     bank = bank_of(mode="isolated")
-    really = os.replace
     for crash_at in range(20):
-        folder, calls = tmp_path / str(crash_at), 0
+        folder = tmp_path / str(crash_at)
         save_bank(bank, folder)
         (folder / "bank.json").unlink()
         file_of(folder, "qnli").write_bytes(b"nothing")
-
-        def crash(source: Path, target: Path, limit: int = crash_at) -> None:
-            nonlocal calls
-            calls += 1
-            if calls > limit:
-                raise KeyboardInterrupt
-            really(source, target)
-
-        killed = True
-        with monkeypatch.context() as patched:
-            patched.setattr(os, "replace", crash)
-            try:
-                repair_bank(folder)
-                killed = False
-            except KeyboardInterrupt:
-                pass
+        killed = stops_at_a_write(partial(repair_bank, folder), after=crash_at)
         repair_bank(folder)
         assert same_bank(load_bank(folder), numbered(bank, 1, 2))
         if not killed:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
-from stored_banks import LAYOUT, bank_of, content, entry_of, same_bank, sample
+from stored_banks import LAYOUT, bank_of, content, entry_of, same_bank, sample, stops_at_a_write
 
 from cl_graft.errors import BankError
 from cl_graft.grafts.bank import GraftBank
@@ -64,71 +64,37 @@ def test_entries_before_the_first_are_not_written(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("named", [lambda bank: bank, of_one_name])
-def test_a_crash_at_any_write_leaves_the_old_or_the_new_bank(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, named
-) -> None:
+def test_a_crash_at_any_write_leaves_the_old_or_the_new_bank(tmp_path: Path, named) -> None:
     bank = named(bank_of(mode="isolated"))
     left = without_the_first(bank)
-    really, writes = os.replace, 0
     save_bank(left, tmp_path / "never")
     expected = content(tmp_path / "never")
     for crash_at in range(20):
         folder = tmp_path / str(crash_at)
         save_bank(bank, folder)
-        writes = 0
-
-        def crash(source: Path, target: Path, limit: int = crash_at) -> None:
-            nonlocal writes
-            writes += 1
-            if writes > limit:
-                raise OSError("no power")
-            really(source, target)
-
-        with monkeypatch.context() as patched:
-            patched.setattr(os, "replace", crash)
-            try:
-                replace_entries(left, folder, first=0)
-            except OSError:
-                killed = True
-            else:
-                killed = False
+        change = partial(replace_entries, left, folder, first=0)
+        killed = stops_at_a_write(change, after=crash_at, error=OSError)
         found = load_bank(folder)
         assert same_bank(found, bank if killed else left)
         if killed:
-            replace_entries(left, folder, first=0)
+            change()
         assert content(folder) == expected
         if not killed:
-            assert writes == crash_at > 2
+            assert crash_at > 2
             return
     raise AssertionError("the replacement never ended")
 
 
 @pytest.mark.parametrize("task", ["qnli", "ag_news", "sst2", "next"])
 def test_a_bank_takes_entries_after_a_replacement_that_was_killed_anywhere(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, task: str
+    tmp_path: Path, task: str
 ) -> None:
     bank = of_one_name(bank_of(mode="isolated"))
     left = without_the_first(bank)
-    really = os.replace
     for crash_at in range(20):
-        folder, writes = tmp_path / str(crash_at), 0
+        folder = tmp_path / str(crash_at)
         save_bank(bank, folder)
-
-        def crash(source: Path, target: Path, limit: int = crash_at) -> None:
-            nonlocal writes
-            writes += 1
-            if writes > limit:
-                raise KeyboardInterrupt
-            really(source, target)
-
-        with monkeypatch.context() as patched:
-            patched.setattr(os, "replace", crash)
-            try:
-                replace_entries(left, folder, first=0)
-            except KeyboardInterrupt:
-                killed = True
-            else:
-                killed = False
+        killed = stops_at_a_write(partial(replace_entries, left, folder, first=0), after=crash_at)
         grown = load_bank(folder)
         for seed in range(4):
             grown = grown.append(entry_of(grown, sample(LAYOUT, 30, seed), task=task))
