@@ -3,6 +3,7 @@
 Transformers takes seconds to import, so only the fixtures that need it do.
 """
 
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,17 +21,20 @@ ENGLISH = [
 _WORDS = [f"{lead} {word}" for word in ("great", "terrible", "Yes", "No") for lead in "ab"] * 50
 
 
-def _byte_level(special: list[str | AddedToken]) -> Tokenizer:
+def byte_level(
+    special: Sequence[str | AddedToken], *, texts: Iterable[str], vocabulary: int
+) -> Tokenizer:
+    """Train a byte-level BPE in which every text can be written."""
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()
     trainer = trainers.BpeTrainer(
-        vocab_size=700,
+        vocab_size=vocabulary,
         special_tokens=special,
         initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
         show_progress=False,
     )
-    tokenizer.train_from_iterator(ENGLISH + _WORDS, trainer)
+    tokenizer.train_from_iterator(texts, trainer)
     return tokenizer
 
 
@@ -39,7 +43,7 @@ def roberta() -> Any:
     """A byte-level BPE with RoBERTa's frame; its mask takes in the space before it."""
     mask = AddedToken("<mask>", lstrip=True, special=True)
     names = ["<s>", "<pad>", "</s>", "<unk>", mask]
-    tokenizer = _byte_level(names)
+    tokenizer = byte_level(names, texts=ENGLISH + _WORDS, vocabulary=700)
     tokenizer.post_processor = processors.RobertaProcessing(("</s>", 2), ("<s>", 0))
     return _fast(
         tokenizer_object=tokenizer,
@@ -56,7 +60,7 @@ def roberta() -> Any:
 @pytest.fixture(scope="session")
 def gpt2() -> Any:
     """A byte-level BPE without frame, padding token or mask."""
-    tokenizer = _byte_level(["<|endoftext|>"])
+    tokenizer = byte_level(["<|endoftext|>"], texts=ENGLISH + _WORDS, vocabulary=700)
     tokenizer.post_processor = processors.ByteLevel(trim_offsets=False)
     return _fast(
         tokenizer_object=tokenizer,

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from family_tokenizers import byte_level
 from tokenizers import (
     AddedToken,
     Tokenizer,
@@ -314,18 +315,7 @@ def _wordpiece(*, segments: bool = True) -> PreTrainedTokenizerFast:
 
 
 def _byte_level(special: list[str]) -> Tokenizer:
-    """Train a byte-level BPE in which every text can be written."""
-    tokenizer = Tokenizer(models.BPE())
-    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    tokenizer.decoder = decoders.ByteLevel()
-    trainer = trainers.BpeTrainer(
-        vocab_size=_VOCABULARY,
-        special_tokens=special,
-        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
-        show_progress=False,
-    )
-    tokenizer.train_from_iterator(CORPUS, trainer)
-    return tokenizer
+    return byte_level(special, texts=CORPUS, vocabulary=_VOCABULARY)
 
 
 def _fast(tokenizer: Tokenizer, **special: Any) -> PreTrainedTokenizerFast:

@@ -9,9 +9,12 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from warm_processes import run_warm
+
+if TYPE_CHECKING:
+    from cl_graft.results.run_results import RunResult
 
 __all__ = [
     "QUICK",
@@ -20,6 +23,7 @@ __all__ = [
     "cl_graft_each",
     "cl_graft_started",
     "file_hashes",
+    "forgets_nothing",
     "tiny_run",
     "write_pairs",
 ]
@@ -113,6 +117,14 @@ def tiny_run(out: Path, model: Path, tasks: Sequence[str], **settings: Any) -> P
     config = config_with({**QUICK, "model": str(model), "tasks": list(tasks), **settings})
     run(config, strategy="grafting", seed=0, out=out)
     return run_folder(out, "grafting", 0)
+
+
+def forgets_nothing(result: RunResult) -> bool:
+    """Tell whether each task kept its score and the bits of its logits once it was learned."""
+    scores = ({row[place] for row in result.R[place:]} for place in range(len(result.tasks)))
+    return all(len(own) == 1 for own in scores) and all(
+        len(set(hashes.values())) == 1 for hashes in result.logit_hashes.values()
+    )
 
 
 def file_hashes(folder: Path) -> dict[str, str]:

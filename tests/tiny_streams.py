@@ -20,6 +20,7 @@ from avalanche.benchmarks.utils.classification_dataset import (
 )
 from avalanche.benchmarks.utils.data_attribute import ConstantSequence
 from avalanche.training.plugins import EvaluationPlugin
+from avalanche.training.supervised import Naive
 from torch import nn
 from torch.utils.data import TensorDataset
 
@@ -45,6 +46,7 @@ __all__ = [
     "base_tensors",
     "bits",
     "learner",
+    "naive_strategy",
     "quick",
     "quiet_evaluator",
     "sgd",
@@ -147,6 +149,13 @@ def learner(
         **(chosen | strategy),
     )
     return Learner(made, plugin, scores, benchmark, model)
+
+
+def naive_strategy(model: nn.Module, **chosen: Any) -> Naive:
+    """Make a naive strategy."""
+    settings: dict[str, Any] = {"train_mb_size": 8, "train_epochs": 1, "eval_mb_size": 32}
+    settings |= {"optimizer": sgd(model), "evaluator": quiet_evaluator()}
+    return Naive(model=model, **(settings | chosen))
 
 
 def text_learner(

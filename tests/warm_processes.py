@@ -29,7 +29,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, NoReturn, TextIO
 
-__all__ = ["run_warm"]
+__all__ = ["printed_by", "run_warm"]
 
 ROOT = Path(__file__).parents[1]
 OPTIONAL = "cl_graft.integrations"
@@ -82,6 +82,22 @@ def run_warm(
         assert code, "the server of warm processes ended; its error stands above"
         out, err = (Path(name).read_text(encoding="utf-8") for name in names[1:])
     return subprocess.CompletedProcess(list(arguments), int(code), out, err)
+
+
+def printed_by(
+    code: str, *arguments: str, imported: str = "cl_graft", env: Mapping[str, str] | None = None
+) -> str:
+    """Run code, which must end well, and return what it prints; `run_warm` says how it is run.
+
+    Args:
+        code: The code.
+        arguments: Its arguments.
+        imported: What it begins with.
+        env: Environment variables beside this process's.
+    """
+    done = run_warm(["-c", code, *arguments], env={**os.environ, **(env or {})}, imported=imported)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
 
 
 def _connect(imported: str) -> TextIO:

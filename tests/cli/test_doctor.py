@@ -1,11 +1,10 @@
 """`cl-graft doctor` says what is there, what is not, and what to do about it."""
 
 import json
-import os
 
 import pytest
 from typer.testing import CliRunner
-from warm_processes import run_warm
+from warm_processes import printed_by
 
 from cl_graft.cli import app
 from cl_graft.experiments.installation import check_installation
@@ -26,9 +25,8 @@ main()
 
 @pytest.fixture(scope="module")
 def found() -> dict[str, dict[str, str]]:
-    ran = run_warm(["-c", WITHOUT_A_HUB], env=os.environ)
-    assert ran.returncode == 0, ran.stderr
-    return {finding["subject"]: finding for finding in json.loads(ran.stdout)}
+    findings = json.loads(printed_by(WITHOUT_A_HUB))
+    return {finding["subject"]: finding for finding in findings}
 
 
 def test_a_sound_installation_has_no_fault(found):

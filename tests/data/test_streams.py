@@ -1,10 +1,8 @@
 """A stream's name stands for its tasks and the settings of its protocol."""
 
-import os
-
 import pytest
 from configs import config_with
-from warm_processes import run_warm
+from warm_processes import printed_by
 
 from cl_graft.data.streams import STREAMS, Stream, expand_streams, register_stream
 from cl_graft.data.synthetic import GENERATED
@@ -127,9 +125,7 @@ except InputError as error:
 
 
 def test_the_stream_of_an_installed_package_is_loaded_and_a_broken_one_is_named(packages):
-    answer = run_warm(["-c", USE, str(packages)], env=os.environ)
-    assert answer.returncode == 0, answer.stderr
-    loaded, error = answer.stdout.splitlines()
+    loaded, error = printed_by(USE, str(packages)).splitlines()
     assert loaded == "domain mail 8 chat 8"
     assert error == (
         "unknown task 'tickts'; did you mean 'tickets'?; the entry point 'broken' "

@@ -1,14 +1,12 @@
 """Figures show every number they are given, name their units, and become images."""
 
-import os
-
 import numpy as np
 import pytest
 import torch
 from matplotlib.image import imread
 from slow_cases import slow_but
 from torch.utils.tensorboard import SummaryWriter
-from warm_processes import run_warm
+from warm_processes import printed_by
 
 from cl_graft.figures.heatmaps import overlap_heatmap, r_matrix_heatmap
 from cl_graft.figures.reliability import reliability_diagram
@@ -111,8 +109,7 @@ def test_drawing_needs_no_window_and_no_global_state():
         "overlap_heatmap([[1.0]], ['a'])\n"
         "assert 'matplotlib.pyplot' not in sys.modules\n"
     )
-    done = run_warm(["-c", code], env=os.environ, imported="torch")
-    assert done.returncode == 0, done.stderr
+    printed_by(code, imported="torch")
 
 
 @pytest.mark.parametrize("tasks", [24, 25, 200])

@@ -25,9 +25,17 @@ from avalanche.training.plugins import (
     RWalkPlugin,
     SynapticIntelligencePlugin,
 )
-from avalanche.training.supervised import Naive
 from slow_cases import slow
-from tiny_streams import bits, learner, quick, quiet_evaluator, sgd, text_learner, vector_stream
+from tiny_streams import (
+    bits,
+    learner,
+    naive_strategy,
+    quick,
+    quiet_evaluator,
+    sgd,
+    text_learner,
+    vector_stream,
+)
 from torch import nn
 
 from cl_graft import GraftingContinual, GraftingPlugin
@@ -57,14 +65,7 @@ def mlp(hidden=16):
 
 def naive(model, benchmark):
     scores = StreamScores()
-    strategy = Naive(
-        model=model,
-        optimizer=sgd(model),
-        train_mb_size=8,
-        train_epochs=1,
-        eval_mb_size=32,
-        evaluator=quiet_evaluator(scores),
-    )
+    strategy = naive_strategy(model, evaluator=quiet_evaluator(scores))
     torch.manual_seed(7)
     for experience in benchmark.streams["train"]:
         strategy.train(experience)
@@ -187,15 +188,7 @@ def test_an_unknown_argument_is_refused():
 def test_the_plugin_constructs_with_no_arguments_and_serves_naive():
     plugin, model, benchmark = GraftingPlugin(), mlp(), vector_stream(labels=[0, 1])
     plugin.settings = quick()
-    strategy = Naive(
-        model=model,
-        optimizer=sgd(model),
-        train_mb_size=8,
-        eval_mb_size=32,
-        plugins=[plugin],
-        evaluator=quiet_evaluator(),
-    )
-    strategy.train(benchmark.streams["train"])
+    naive_strategy(model, plugins=[plugin]).train(benchmark.streams["train"])
     assert len(plugin.bank) == 2
 
 

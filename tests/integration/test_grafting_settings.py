@@ -6,9 +6,14 @@ import pytest
 import torch
 from avalanche.core import SupervisedPlugin
 from avalanche.models import SimpleMLP
-from avalanche.training.supervised import Naive
 from slow_cases import slow
-from tiny_streams import learner, quick, quiet_evaluator, text_learner, vector_stream
+from tiny_streams import (
+    learner,
+    naive_strategy,
+    quick,
+    text_learner,
+    vector_stream,
+)
 
 from cl_graft import GraftBank, GraftingPlugin, load_bank, save_bank
 from cl_graft.grafts.graft import gather
@@ -306,14 +311,9 @@ def test_the_learning_rate_falls_to_zero_over_the_steps_of_every_experience():
             rates[-1].append(strategy.optimizer.param_groups[0]["lr"])
 
     model = mlp()
-    strategy = Naive(
-        model=model,
-        optimizer=torch.optim.SGD(model.parameters(), lr=9.0),
-        train_mb_size=8,
-        evaluator=quiet_evaluator(),
-        plugins=[LinearDecay(lr=0.4, steps=4), StopAfter(4), Watch()],
-        train_epochs=4,
-    )
+    optimizer = torch.optim.SGD(model.parameters(), lr=9.0)
+    plugins = [LinearDecay(lr=0.4, steps=4), StopAfter(4), Watch()]
+    strategy = naive_strategy(model, optimizer=optimizer, plugins=plugins, train_epochs=4)
     for experience in vector_stream(labels=[0, 1]).streams["train"]:
         strategy.train(experience)
     assert rates == [pytest.approx([0.4, 0.3, 0.2, 0.1])] * 2

@@ -2,10 +2,9 @@
 
 import pytest
 import torch
-from avalanche.training.supervised import Naive
 from interrupted import KeptPhases, Trip
 from slow_cases import slow
-from tiny_streams import quick, quiet_evaluator, text_learner
+from tiny_streams import naive_strategy, quick, text_learner
 
 from cl_graft.errors import InputError
 from cl_graft.grafts.graft import snapshot
@@ -65,13 +64,11 @@ def grafted(folder, phases, optimizer, *, scaled):
 def naive(folder, phases, optimizer, *, scaled, evaluations=0):
     made = text_learner(folder, ("sentiment",))
     keep = KeepBest(STEPS, evaluations, dev=made.benchmark.streams["valid"])
-    strategy = Naive(
-        model=made.model,
+    strategy = naive_strategy(
+        made.model,
         optimizer=OPTIMIZERS[optimizer](made.model),
-        train_mb_size=8,
         train_epochs=3,
         plugins=around(phases, scaled=scaled, looped=[keep, SeededLoop(0)]),
-        evaluator=quiet_evaluator(),
     )
     strategy.train(made.train_stream[0])
     return hash_tensors(snapshot(dict(made.model.named_parameters()))), keep.chosen, keep.rows
@@ -120,12 +117,7 @@ def test_a_loop_is_not_taken_up_with_other_plugins(tiny_bert):
 def test_a_loop_over_other_batches_is_begun_anew(tiny_bert):
     made = text_learner(tiny_bert, ("sentiment",))
     phases = KeptPhases()
-    strategy = Naive(
-        model=made.model,
-        optimizer=OPTIMIZERS["momentum"](made.model),
-        train_mb_size=8,
-        plugins=[Resuming(phases, dict)],
-        evaluator=quiet_evaluator(),
-    )
+    optimizer = OPTIMIZERS["momentum"](made.model)
+    strategy = naive_strategy(made.model, optimizer=optimizer, plugins=[Resuming(phases, dict)])
     strategy.train(made.train_stream[0])
     assert phases.offers == 0

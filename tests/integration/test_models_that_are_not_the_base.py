@@ -2,18 +2,24 @@
 
 import copy
 import gc
-import os
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
 from avalanche.models import MTSimpleMLP, SimpleMLP
-from avalanche.training.supervised import Naive
 from slow_cases import slow
-from tiny_streams import bits, learner, quick, quiet_evaluator, sgd, text_learner, vector_stream
+from tiny_streams import (
+    bits,
+    learner,
+    naive_strategy,
+    quick,
+    sgd,
+    text_learner,
+    vector_stream,
+)
 from torch import nn
-from warm_processes import run_warm
+from warm_processes import printed_by
 
 from cl_graft import GraftBank, load_bank, save_bank
 from cl_graft.errors import WrongBase
@@ -163,6 +169,15 @@ def test_a_given_bank_answers_before_any_training_without_attach(tmp_path):
     assert given(Blocks(), load_bank(tmp_path / "bank")).hashes() == run.hashes()
 
 
+def assert_checked_by_weights(run, bank, identity):
+    assert given(Blocks(), bank, identity=identity).hashes() == run.hashes()
+    model = Blocks()
+    with torch.no_grad():
+        other_embeddings(model)
+    with pytest.raises(WrongBase):
+        given(model, bank, identity=identity).hashes()
+
+
 def test_a_bank_that_was_opened_by_a_fingerprint_with_a_tokenizer_is_checked_by_its_weights():
     run = trained()
     bank = run.plugin.bank
@@ -170,24 +185,14 @@ def test_a_bank_that_was_opened_by_a_fingerprint_with_a_tokenizer_is_checked_by_
         bank.base, fingerprint="a" * 64, metadata={"weights_sha256": bank.base.weights_sha256}
     )
     foreign = replace(bank, base=identity)
-    assert given(Blocks(), foreign, identity=identity).hashes() == run.hashes()
-    model = Blocks()
-    with torch.no_grad():
-        other_embeddings(model)
-    with pytest.raises(WrongBase):
-        given(model, foreign, identity=identity).hashes()
+    assert_checked_by_weights(run, foreign, identity)
 
 
 def test_an_old_bank_borrows_the_hash_of_an_identity_with_the_same_fingerprint():
     run = trained()
     identity = BaseIdentity("a" * 64, "m", "float32", dict(run.plugin.bank.base.metadata))
     old = replace(run.plugin.bank, base=replace(identity, metadata={}))
-    assert given(Blocks(), old, identity=identity).hashes() == run.hashes()
-    model = Blocks()
-    with torch.no_grad():
-        other_embeddings(model)
-    with pytest.raises(WrongBase):
-        given(model, old, identity=identity).hashes()
+    assert_checked_by_weights(run, old, identity)
 
 
 def test_the_bank_records_the_hash_of_its_base_and_where_the_heads_are(tmp_path):
@@ -208,14 +213,7 @@ def reset(model):
 
 
 def train_by_another(model):
-    plain = Naive(
-        model=model,
-        optimizer=sgd(model),
-        train_mb_size=8,
-        eval_mb_size=32,
-        evaluator=quiet_evaluator(),
-    )
-    plain.train(stream().streams["train"][0])
+    naive_strategy(model).train(stream().streams["train"][0])
 
 
 @pytest.mark.parametrize("position", [0, *slow(None, 1)])
@@ -301,9 +299,7 @@ except WrongBase as error:
 model.load_state_dict(torch.load(sys.argv[1] + "/base.pt"))
 print(given(model, load_bank(sys.argv[1] + "/bank")).hashes()[:2])
 """
-    done = run_warm(["-c", code, str(tmp_path)], env=os.environ)
-    assert done.returncode == 0, done.stderr
-    refusal, answers = done.stdout.strip().splitlines()
+    refusal, answers = printed_by(code, str(tmp_path)).splitlines()
     assert answers == str(run.hashes()[:2])
     assert "carries the values of entry 1 ('task1')" in refusal
 

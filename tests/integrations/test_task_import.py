@@ -30,6 +30,7 @@ from cl_graft.errors import BankError, WrongBase
 from cl_graft.integrations import export_task, import_task
 from cl_graft.integrations.composable_sft import read_sparse_tuning
 from cl_graft.integrations.overlay import OVERLAY
+from cl_graft.integrations.task_import import Imported
 from cl_graft.storage import load_bank
 from cl_graft.storage.files import is_partial, pack, unpack
 
@@ -112,17 +113,21 @@ def adapted(kind: str, base: Path, folder: Path) -> Tensor:
     return expected(model.eval(), base)
 
 
+def import_adapter(folder: Path, base: Path) -> Imported:
+    """Import the adapter of a folder into a new bank there."""
+    return import_task(
+        folder / "adapter",
+        folder / "bank",
+        task="mine",
+        base=str(base),
+        label_names=["a", "b", "c"],
+    )
+
+
 @pytest.mark.parametrize("kind", ["lora", "shira"])
 def test_an_adapter_of_a_classifier_answers_as_in_peft(kind, tiny_roberta, tmp_path):
     wanted = adapted(kind, tiny_roberta, tmp_path / "adapter")
-    imported = import_task(
-        tmp_path / "adapter",
-        tmp_path / "bank",
-        task="mine",
-        base=str(tiny_roberta),
-        label_names=["a", "b", "c"],
-    )
-    assert imported.kind == "adapter"
+    assert import_adapter(tmp_path, tiny_roberta).kind == "adapter"
     torch.testing.assert_close(answers(tmp_path / "bank", "mine"), wanted)
 
 
@@ -367,13 +372,7 @@ def test_an_adapter_that_peft_would_take_for_another_is_refused(kind, tiny_rober
 
     changed(tmp_path / "adapter", "adapter_model.safetensors", made)
     with pytest.raises(InputError, match=said):
-        import_task(
-            tmp_path / "adapter",
-            tmp_path / "bank",
-            task="mine",
-            base=str(tiny_roberta),
-            label_names=["a", "b", "c"],
-        )
+        import_adapter(tmp_path, tiny_roberta)
     assert not (tmp_path / "bank").exists()
 
 

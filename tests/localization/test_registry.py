@@ -8,7 +8,7 @@ import pytest
 import torch
 from localization.planted import planted_inputs
 from small_tasks import MemoryCache, make_task, settings
-from warm_processes import run_warm
+from warm_processes import printed_by
 
 from cl_graft.localization import LOCALIZERS, find_localizer, localize, register_localizer
 from cl_graft.localization.grafting_settings import GraftingSettings
@@ -72,9 +72,8 @@ def test_a_localizer_of_an_installed_package_is_known_by_name(registry, tmp_path
 def test_a_localizer_of_an_installed_package_is_an_ablation_of_comparisons(tmp_path):
     install(tmp_path, "largest_package", MODULE, value="largest_package")
     path = os.pathsep.join([str(tmp_path), *sys.path])
-    done = run_warm(["-c", STRATEGIES_ANEW], env={**os.environ, "PYTHONPATH": path})
-    assert done.returncode == 0, done.stderr
-    assert "grafting_largest" in done.stdout.split()
+    printed = printed_by(STRATEGIES_ANEW, env={"PYTHONPATH": path})
+    assert "grafting_largest" in printed.split()
 
 
 def test_a_function_is_taken_where_a_name_is(registry):

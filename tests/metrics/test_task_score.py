@@ -1,7 +1,5 @@
 """Task scores agree with scikit-learn, an independent reference, and are defined at every edge."""
 
-import os
-
 import numpy as np
 import pytest
 import sklearn.metrics
@@ -9,7 +7,7 @@ import torch
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from scipy import stats
-from warm_processes import run_warm
+from warm_processes import printed_by
 
 from cl_graft.data import Row, TextTask
 from cl_graft.errors import InputError
@@ -192,9 +190,7 @@ def test_a_metric_of_an_installed_package_is_found_by_its_entry_point(tmp_path):
         "from cl_graft import load_task\n"
         "print(load_task('sentiment', shots=2, max_test=2, metric='half').metric)\n"
     )
-    done = run_warm(["-c", code], env=os.environ, imported="torch")
-    assert done.returncode == 0, done.stderr
-    assert done.stdout == "half\n"
+    assert printed_by(code, imported="torch") == "half\n"
 
 
 @pytest.mark.parametrize("metric", REFERENCES)

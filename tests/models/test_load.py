@@ -13,7 +13,7 @@ import pytest
 import torch
 import transformers
 from safetensors.torch import load_file
-from warm_processes import run_warm
+from warm_processes import printed_by
 
 from cl_graft.errors import InputError
 from cl_graft.models import find_minilm, load_model
@@ -193,10 +193,9 @@ def test_a_cached_hub_id_loads_without_the_network_and_a_bank_loads_the_revision
     (tmp_path / "models--owner--tiny" / "refs").mkdir()
     (tmp_path / "models--owner--tiny" / "refs" / "main").write_text("1" * 40)
     paths = [str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH", "")]
-    environment = {**os.environ, "HF_HUB_CACHE": str(tmp_path), "HF_HUB_OFFLINE": "1"}
-    environment["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
-    done = run_warm(["-c", OFFLINE + PINNED], env=environment)
-    assert done.returncode == 0, done.stderr
+    python_path = os.pathsep.join(filter(None, paths))
+    offline = {"HF_HUB_CACHE": str(tmp_path), "HF_HUB_OFFLINE": "1"}
+    printed_by(OFFLINE + PINNED, env={**offline, "PYTHONPATH": python_path})
 
 
 class Trap:
@@ -245,8 +244,8 @@ try:
 except InputError as error:
     print(error)
 """
-    environment = {**os.environ, "HF_HUB_CACHE": str(tmp_path), "HF_HUB_OFFLINE": "1"}
-    done = run_warm(["-c", OFFLINE + code], env=environment)
-    assert "pip install 'cl-graft[demo]'" in done.stdout
-    assert "or pass a folder" in done.stdout
-    assert "did you mean" not in done.stdout
+    offline = {"HF_HUB_CACHE": str(tmp_path), "HF_HUB_OFFLINE": "1"}
+    printed = printed_by(OFFLINE + code, env=offline)
+    assert "pip install 'cl-graft[demo]'" in printed
+    assert "or pass a folder" in printed
+    assert "did you mean" not in printed

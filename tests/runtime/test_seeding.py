@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from contextlib import suppress
 
 import pytest
@@ -10,7 +9,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from region_strategies import quick
-from warm_processes import run_warm
+from warm_processes import printed_by
 
 from cl_graft.runtime import seeding
 from cl_graft.runtime.seeding import (
@@ -25,9 +24,7 @@ from cl_graft.runtime.seeding import (
 
 def test_derived_seeds_are_the_same_in_every_process() -> None:
     code = "from cl_graft.runtime.seeding import derive; print(derive(3, 'qnli', 'dense', 7))"
-    done = run_warm(["-c", code], env=os.environ, imported="torch")
-    assert done.returncode == 0, done.stderr
-    assert int(done.stdout) == derive(3, "qnli", "dense", 7)
+    assert int(printed_by(code, imported="torch")) == derive(3, "qnli", "dense", 7)
 
 
 @quick

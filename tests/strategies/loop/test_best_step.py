@@ -8,10 +8,9 @@ import torch
 from avalanche.core import SupervisedPlugin
 from avalanche.logging import BaseLogger
 from avalanche.models import SimpleMLP
-from avalanche.training.supervised import Naive
 from slow_cases import slow, slow_but
 from small_runs import FEW
-from tiny_streams import learner, quiet_evaluator, sgd, vector_stream
+from tiny_streams import learner, naive_strategy, sgd, vector_stream
 
 from cl_graft.grafts.graft import load_, snapshot
 from cl_graft.grafts.hashing import hash_tensors
@@ -193,14 +192,9 @@ def vectors(seed=3, **given):
     model = torch.nn.Sequential(torch.nn.BatchNorm1d(12), SimpleMLP(num_classes=2, input_size=12))
     steps = Statistics()
     keep = KeepBest(16, 16, **given)
-    strategy = Naive(
-        model=model,
-        optimizer=torch.optim.SGD(model.parameters(), lr=0.5),
-        train_mb_size=8,
-        train_epochs=2,
-        evaluator=quiet_evaluator(),
-        plugins=[keep, SeededLoop(0), steps],
-    )
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.5)
+    plugins = [keep, SeededLoop(0), steps]
+    strategy = naive_strategy(model, optimizer=optimizer, train_epochs=2, plugins=plugins)
     strategy.train(stream.streams["train"][0])
     return stream, strategy, keep, steps
 
