@@ -89,6 +89,18 @@ def both(first, second):
     return progress
 
 
+@pytest.fixture
+def interrupted(tmp_path, undisturbed):
+    """Interrupt a choice at a step; return its run's folder and what it leaves undisturbed."""
+
+    def begin(choice, *place, **settings):
+        expected, config, strategy = undisturbed(choice)
+        folder = interrupt(changed(config, settings), strategy, tmp_path, tripping(*place))
+        return folder, expected
+
+    return begin
+
+
 PLACES = [
     ("grafting", "dense", 8, "topic"),
     ("grafting", "localize", 4, "sentiment"),
@@ -127,10 +139,9 @@ def test_the_dense_runs_of_merging_have_curves(undisturbed):
     assert [step for step, _ in points["localization/loss/topic"]] == [1, 2, 3, 4]
 
 
-def test_a_run_that_goes_on_gives_back_its_banks_lock_of_a_killed_writer(tmp_path, undisturbed):
+def test_a_run_that_goes_on_gives_back_its_banks_lock_of_a_killed_writer(interrupted):
     # Killed between the bank's index and the end of the write, when all entries are there.
-    expected, config, strategy = undisturbed("grafting")
-    folder = interrupt(config, strategy, tmp_path, tripping("evaluate", 2, "topic"))
+    folder, expected = interrupted("grafting", "evaluate", 2, "topic")
     run_warm(["-c", KILLED_WRITER, str(folder / "bank")], env=os.environ)
     assert (folder / "bank" / OWNER).exists()
     resume_run(folder)
@@ -142,11 +153,9 @@ def test_a_run_that_goes_on_gives_back_its_banks_lock_of_a_killed_writer(tmp_pat
     [*PLACES, *slow(*MORE_PLACES)],
 )
 def test_a_run_interrupted_in_any_phase_ends_on_the_same_bits(
-    tmp_path, undisturbed, choice, phase, number, task
+    interrupted, choice, phase, number, task
 ):
-    expected, config, strategy = undisturbed(choice)
-    often = changed(config, {"checkpoint_steps": 1})
-    folder = interrupt(often, strategy, tmp_path, tripping(phase, number, task))
+    folder, expected = interrupted(choice, phase, number, task, checkpoint_steps=1)
     seen = []
     result = resume_run(folder, progress=seen.append)
     assert outcome_of(folder) == expected
@@ -169,20 +178,16 @@ SOMETIMES, NEVER = {"checkpoint_steps": 3}, {"checkpoint_seconds": None}
         *slow((NEVER, "grafting"), (NEVER, "independent")),
     ],
 )
-def test_steps_since_the_last_checkpoint_are_done_again(tmp_path, undisturbed, strategy, settings):
-    expected, config, _ = undisturbed(strategy)
-    config = changed(config, settings)
+def test_steps_since_the_last_checkpoint_are_done_again(tmp_path, interrupted, strategy, settings):
     phase = "dense" if strategy == "independent" else "train"
-    folder = interrupt(config, strategy, tmp_path, tripping(phase, 6, "topic"))
+    folder, expected = interrupted(strategy, phase, 6, "topic", **settings)
     resume_run(tmp_path)
     assert outcome_of(folder) == expected
 
 
-def test_a_run_can_be_interrupted_again_and_again(tmp_path, undisturbed):
-    expected, config, strategy = undisturbed("grafting")
-    config = changed(config, {"checkpoint_steps": 2})
+def test_a_run_can_be_interrupted_again_and_again(interrupted):
     places = [("dense", 7), ("localize", 3), ("train", 3), ("train", 6), ("evaluate", 1)]
-    folder = interrupt(config, strategy, tmp_path, tripping("dense", 3))
+    folder, expected = interrupted("grafting", "dense", 3, checkpoint_steps=2)
     for task in ("sentiment", "topic"):
         for phase, number in places:
             with pytest.raises(Trip):
@@ -193,13 +198,9 @@ def test_a_run_can_be_interrupted_again_and_again(tmp_path, undisturbed):
     assert "- processes: 12, as the run was interrupted" in (folder / "summary.md").read_text()
 
 
-def test_a_loop_knows_where_it_began_though_nothing_was_kept_between_the_tasks(
-    tmp_path, undisturbed
-):
+def test_a_loop_knows_where_it_began_though_nothing_was_kept_between_the_tasks(interrupted):
     """Naive keeps its weights between tasks only when it is time to."""
-    expected, config, strategy = undisturbed("naive")
-    config = changed(config, {"checkpoint_steps": 5})
-    folder = interrupt(config, strategy, tmp_path, tripping("train", 4, "topic"))
+    folder, expected = interrupted("naive", "train", 4, "topic", checkpoint_steps=5)
     seen = []
     with pytest.raises(Trip):
         resume_run(folder, progress=both(seen.append, tripping("train", 6, "topic")))
@@ -209,11 +210,9 @@ def test_a_loop_knows_where_it_began_though_nothing_was_kept_between_the_tasks(
 
 
 @pytest.mark.parametrize("kind", ["loop", *slow("run", "dense")])
-def test_a_damaged_checkpoint_gives_way_to_the_one_before(tmp_path, undisturbed, caplog, kind):
-    expected, config, strategy = undisturbed("grafting")
-    config = changed(config, {"checkpoint_steps": 1})
+def test_a_damaged_checkpoint_gives_way_to_the_one_before(interrupted, caplog, kind):
     phase = "dense" if kind == "dense" else "train"
-    folder = interrupt(config, strategy, tmp_path, tripping(phase, 6, "topic"))
+    folder, expected = interrupted("grafting", phase, 6, "topic", checkpoint_steps=1)
     kept = sorted((folder / CHECKPOINTS).glob(f"{kind}-*"))
     assert len(kept) == 2
     kept[-1].write_bytes(kept[-1].read_bytes()[:-3])
@@ -223,29 +222,21 @@ def test_a_damaged_checkpoint_gives_way_to_the_one_before(tmp_path, undisturbed,
     assert outcome_of(folder) == expected
 
 
-def test_a_strategy_that_cannot_be_taken_up_begins_anew_and_ends_on_the_same_bits(
-    tmp_path, undisturbed
-):
-    expected, config, strategy = undisturbed("ewc")
-    config = changed(config, {"checkpoint_steps": 1})
-    folder = interrupt(config, strategy, tmp_path, tripping("train", 5, "topic"))
+def test_a_strategy_that_cannot_be_taken_up_begins_anew_and_ends_on_the_same_bits(interrupted):
+    folder, expected = interrupted("ewc", "train", 5, "topic", checkpoint_steps=1)
     resume_run(folder)
     assert outcome_of(folder) == expected
 
 
-def test_without_any_checkpoint_a_run_begins_anew(tmp_path, undisturbed):
-    expected, config, strategy = undisturbed("naive")
-    config = changed(config, {"checkpoint_steps": 1})
-    folder = interrupt(config, strategy, tmp_path, tripping("train", 6, "topic"))
+def test_without_any_checkpoint_a_run_begins_anew(interrupted):
+    folder, expected = interrupted("naive", "train", 6, "topic", checkpoint_steps=1)
     shutil.rmtree(folder / CHECKPOINTS)
     resume_run(folder)
     assert outcome_of(folder) == expected
 
 
-def test_a_lost_cache_costs_time_and_no_bits(tmp_path, undisturbed):
-    expected, config, strategy = undisturbed("grafting")
-    config = changed(config, {"checkpoint_steps": 1})
-    folder = interrupt(config, strategy, tmp_path, tripping("train", 6, "topic"))
+def test_a_lost_cache_costs_time_and_no_bits(tmp_path, interrupted):
+    folder, expected = interrupted("grafting", "train", 6, "topic", checkpoint_steps=1)
     shutil.rmtree(tmp_path / "cache")
     for path in (folder / CHECKPOINTS).glob("dense-*"):
         path.unlink()
@@ -265,9 +256,8 @@ def test_a_folder_alone_cannot_make_the_code_of_a_checkpoint_run(tmp_path, undis
     assert resume_command("run", folder, config).endswith(" --trust-remote-code")
 
 
-def test_what_is_left_of_writes_that_were_killed_is_swept_away(tmp_path, undisturbed):
-    expected, config, strategy = undisturbed("naive")
-    folder = interrupt(config, strategy, tmp_path, tripping("train", 6, "topic"))
+def test_what_is_left_of_writes_that_were_killed_is_swept_away(interrupted):
+    folder, expected = interrupted("naive", "train", 6, "topic")
     for name in (".results.json.0123abcd.tmp", "checkpoints/.run-9.safetensors.0123abcd.tmp"):
         (folder / name).write_bytes(b"half")
     resume_run(folder)
@@ -276,11 +266,10 @@ def test_what_is_left_of_writes_that_were_killed_is_swept_away(tmp_path, undistu
 
 @pytest.mark.parametrize("name", ["checkpoints", *slow("tensorboard", "curves of all runs")])
 def test_a_link_in_the_place_of_a_folder_is_told_and_what_it_leads_to_stays(
-    tmp_path, undisturbed, name
+    tmp_path, interrupted, name
 ):
-    expected, config, strategy = undisturbed("naive")
-    folder, moved = run_folder(tmp_path, strategy, 0), tmp_path / "moved"
-    interrupt(config, strategy, tmp_path, tripping("train", 6, "topic"))
+    folder, expected = interrupted("naive", "train", 6, "topic")
+    moved = tmp_path / "moved"
     curves = curves_folder(folder)
     place = {"tensorboard": curves, "curves of all runs": curves.parent}.get(name, folder / name)
     place.rename(moved)
@@ -320,10 +309,8 @@ def test_a_folder_with_nothing_but_a_killed_write_is_begun(tmp_path, undisturbed
     assert outcome_of(folder) == expected
 
 
-def test_a_log_without_its_last_record_is_mended(tmp_path, undisturbed):
-    expected, config, strategy = undisturbed("naive")
-    config = changed(config, {"checkpoint_steps": 1})
-    folder = interrupt(config, strategy, tmp_path, tripping("train", 6, "topic"))
+def test_a_log_without_its_last_record_is_mended(interrupted):
+    folder, expected = interrupted("naive", "train", 6, "topic", checkpoint_steps=1)
     (log,) = curves_folder(folder).iterdir()
     with log.open("ab") as file:
         file.write(b"\x20\0\0\0half a record")
@@ -381,9 +368,8 @@ def test_other_data_are_refused(tmp_path, base):
     assert (folder / CHECKPOINTS).exists()
 
 
-def test_other_versions_are_told(tmp_path, undisturbed, caplog, monkeypatch):
-    _, config, strategy = undisturbed("naive")
-    folder = interrupt(config, strategy, tmp_path, tripping("train", 2))
+def test_other_versions_are_told(interrupted, caplog, monkeypatch):
+    folder, _ = interrupted("naive", "train", 2)
     with monkeypatch.context() as patch:
         patch.setattr("cl_graft.experiments.run_setup.machine", lambda _: {"threads": 99})
         resume_run(folder)
@@ -404,10 +390,9 @@ def test_a_place_that_means_no_run_or_several_is_told(tmp_path, undisturbed):
 
 
 def test_a_run_is_found_from_within_and_refused_under_another_name(
-    tmp_path, undisturbed, monkeypatch
+    tmp_path, interrupted, monkeypatch
 ):
-    _, config, _ = undisturbed("naive")
-    folder = interrupt(config, "naive", tmp_path, tripping("train", 2))
+    folder, _ = interrupted("naive", "train", 2)
     monkeypatch.chdir(folder)
     assert find_run(".") == folder
     monkeypatch.chdir(tmp_path)
