@@ -83,6 +83,12 @@ def pictures() -> Iterator[None]:
         yield
 
 
+@pytest.fixture
+def one_penalty(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fit heads by one strength of the penalty: the choice among all is what tests of fits show."""
+    monkeypatch.setattr("cl_graft.training.linear_probe.RIDGES", (3e-3,))
+
+
 @contextmanager
 def _drawing() -> Iterator[pytest.MonkeyPatch]:
     from cl_graft.experiments.run_curves import draw_pictures

@@ -16,6 +16,8 @@ from cl_graft.localization.grafting_settings import GraftingSettings
 from cl_graft.storage import load_graft
 from cl_graft.storage.cache_folder import DirectoryCache
 
+pytestmark = pytest.mark.usefixtures("one_penalty")
+
 SETS = (
     "stream.shots=8",
     "fine_tuning.steps=4",

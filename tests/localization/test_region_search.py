@@ -86,6 +86,7 @@ def test_auto_density_takes_the_smallest_budget_that_keeps_the_asked_share():
     assert whole.graft_dev >= whole.dense.dev or whole.region.density == 1.0
 
 
+@pytest.mark.usefixtures("one_penalty")
 def test_auto_density_judges_a_graft_under_a_head_that_fits_it():
     budgets = (0.2, 1.0)
     auto = settings(density="auto", budgets=budgets, auto_share=0.9)
@@ -97,6 +98,7 @@ def test_auto_density_judges_a_graft_under_a_head_that_fits_it():
     assert found[1].graft_dev < 0.5 < found[0].graft_dev
 
 
+@pytest.mark.usefixtures("one_penalty")
 def test_auto_density_takes_one_pass_over_dev_a_size_and_one_for_the_dense_run():
     task = make_task()
     plain = find_region(task, settings(density=1.0), owned=nothing(task))
@@ -106,6 +108,7 @@ def test_auto_density_takes_one_pass_over_dev_a_size_and_one_for_the_dense_run()
     assert more == len(task.dev)
 
 
+@pytest.mark.usefixtures("one_penalty")
 def test_a_region_has_no_more_coordinates_than_it_may():
     task = make_task()
     for chosen in (settings(), settings(density="auto", budgets=(0.05, 1.0))):

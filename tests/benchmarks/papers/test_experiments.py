@@ -17,6 +17,8 @@ from cl_graft.errors import InputError
 from cl_graft.experiments.tasks import load_tasks
 from cl_graft.localization.paper_mask import paper_mask
 
+pytestmark = pytest.mark.usefixtures("one_penalty")
+
 # What one cell of built-in tasks cannot have: several seeds, and the real tasks of a claim.
 NOT_AT_SMOKE_SCALE = (
     *("over several seeds", "pair", "gains 5 points", "gains 2 points", "below 0.2"),
@@ -41,7 +43,6 @@ def folder(tmp_path_factory):
 def test_an_experiment_runs_at_smoke_scale_and_leaves_json_table_and_picture(
     name, folder, tiny_bert, tiny_gpt2, monkeypatch
 ):
-    monkeypatch.setattr("cl_graft.training.linear_probe.RIDGES", (3e-3,))  # of a head on a graft
     monkeypatch.setattr("papers.sub_skills._DRAWS", 1)  # a head is fitted to each part of each
     monkeypatch.setattr("papers.grafts._FISH_ROWS", 32)  # their gradients are taken one by one
     experiment = EXPERIMENTS[name]

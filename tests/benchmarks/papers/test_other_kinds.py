@@ -16,6 +16,8 @@ from smoke_benches import smoke_bench
 from cl_graft.errors import InputError
 from cl_graft.training.linear_probe import fit_head
 
+pytestmark = pytest.mark.usefixtures("one_penalty")
+
 NAMES = [name for name, _ in KINDS_OF_TASKS.values()]
 
 
