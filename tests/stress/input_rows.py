@@ -149,7 +149,7 @@ def _labels() -> list[Case]:
     return [
         case("1.5", 1.5, "label 1.5 is neither a name nor a whole number"),
         case("'1.5'", "1.5", "label '1.5' is neither a name nor a whole number"),
-        case("NaN", float("nan"), "column 'label' is empty"),
+        case("NaN", float("nan"), "column 'label' is NaN, so its value is missing"),
         case("'nan'", "nan", "label 'nan' looks like a missing value"),
         case("'None'", "None", "label 'None' looks like a missing value"),
         case("null", None, "column 'label' is empty"),
