@@ -237,6 +237,11 @@ def _prompts() -> list[Case]:
             "--set",
             "stream.max_length=100000",
         ),
-        case("no room beside the prompt", labelled("great", "terrible"),
-             "task 'mine': the prompt .* leaves no room", *masked, "--set", "stream.max_length=4"),
-    ]  # fmt: skip
+        case(
+            "no room beside the prompt",
+            labelled("great", "terrible"),
+            "task 'mine': train rows: the prompt .* leaves no room",
+            *masked,
+            *("--set", "stream.max_length=4"),
+        ),
+    ]
