@@ -1,4 +1,4 @@
-"""Strategies and plugins for Avalanche, and the parts of which a method of one's own is made."""
+"""Strategies and plugins for Avalanche, and the parts for writing a method of your own."""
 
 from cl_graft.strategies.grafting import GraftingContinual
 from cl_graft.strategies.loop.best_step import KeepBest

@@ -1,7 +1,7 @@
 """The bytes that a task may take in a bank with a budget for all its tasks.
 
-Every task is sure of an equal share of the budget. What earlier tasks left of theirs is added, so
-that with `density="auto"` a hard task gets what easy ones did not need.
+Every task gets an equal share of the budget, and the bytes that earlier tasks did not use of
+theirs. So with `density="auto"` a hard task gets what easy ones did not need.
 """
 
 from __future__ import annotations
@@ -50,12 +50,13 @@ def coordinates_within(
     Args:
         bank: Entries so far.
         task: The next task.
-        settings: Settings of the task; of them `bank_bytes` and `bank_tasks` are read.
+        settings: Settings of the task; only `bank_bytes` and `bank_tasks` are read.
         name: Name of the task.
         label: Label of the task.
         tasks_left: Tasks of the stream that are still to be learned, this one among them.
-        builds_on: The earlier entries that it builds on; None means those that the mode says.
-        metadata: What its entry holds beside what only training tells, such as its labels' names.
+        builds_on: Positions of the earlier entries that it builds on; None means all of them in
+            prefix mode, and none in isolated mode.
+        metadata: Metadata of its entry that are known before training, such as its labels' names.
 
     Returns:
         The number, at least 1; None where the settings give the bank no budget.
@@ -80,7 +81,8 @@ def coordinates_within(
     total = bank.layout.total
 
     def size(coordinates: int) -> int:
-        # The parts of a region that lost owned coordinates are packed apart.
+        # Coordinates that earlier tasks own are packed in a list of their own, which costs up to
+        # one more bit a coordinate.
         apart = 0 if settings.avoid_owned else coordinates // 8
         more = packed_size(coordinates, total) - packed_size(1, total)
         return one + more + apart + (coordinates - 1) * value_bytes

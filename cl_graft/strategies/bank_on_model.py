@@ -26,7 +26,7 @@ from cl_graft.strategies.heads import find_graftable, find_head_paths, open_head
 __all__ = ["BankOnModel", "identify_model"]
 
 Keep = Callable[[str], bool]
-"""Function of a parameter's name: False makes it no part of any region."""
+"""Function of a parameter's name that returns whether regions may contain the parameter."""
 
 
 class BankOnModel:
@@ -34,9 +34,10 @@ class BankOnModel:
 
     Args:
         bank: The bank; None makes an empty one when the first model comes, which is its base.
-        mode: Mode of answering of a new bank.
-        identity: The base's description; None makes one of the model.
-        keep: The parameters that regions may be in; None means all that are graftable.
+        mode: Mode of a new bank.
+        identity: Description of the base; None makes one from the model.
+        keep: Function that returns whether regions may contain a parameter; None means all that
+            are graftable.
     """
 
     def __init__(
@@ -64,10 +65,10 @@ class BankOnModel:
         return self._switch
 
     def open(self, model: nn.Module) -> Switch:
-        """Return the switch of the bank on a model, whose heads get what the bank holds.
+        """Return the switch of the bank on a model, and load the bank's heads into the model.
 
         Args:
-            model: The model; of Avalanche's wrappers, what is inside.
+            model: The model, without Avalanche's wrappers.
 
         Raises:
             WrongArchitecture: If the bank belongs to a model with other parameters.
@@ -102,13 +103,13 @@ class BankOnModel:
         return switch
 
     def extend(self, model: nn.Module) -> Switch:
-        """Return the switch after parameters that the model got since its last task joined it.
+        """Return the switch, after adding the parameters that the model got since its last task.
 
-        They are new coordinates behind those that the bank knows.
+        Their coordinates are numbered after those that the bank knows.
 
         Raises:
-            WrongArchitecture: If a parameter is missing or has another shape, or the base was
-                described without the new ones.
+            WrongArchitecture: If a parameter is missing or has another shape, or if `identity`
+                describes the base without the new ones.
         """
         switch = self.open(model)
         bank = switch.bank
@@ -121,7 +122,7 @@ class BankOnModel:
                 "`identity` describes its base without them; leave `identity` away"
             )
         switch.to(None)
-        self._switch = _in_layout(model, bank, layout, identify_model(model))
+        self._switch = _extend_switch(model, bank, layout, identify_model(model))
         return self._switch
 
 
@@ -129,8 +130,8 @@ def identify_model(model: nn.Module, identity: BaseIdentity | None = None) -> Ba
     """Describe a model at its base for a bank.
 
     Args:
-        model: The model; of Avalanche's wrappers, what is inside.
-        identity: A description; returned as it is where it has the hash of the weights.
+        model: The model, without Avalanche's wrappers.
+        identity: A description; it is returned unchanged if it has the hash of the weights.
     """
     if identity is not None and identity.weights_sha256:
         return identity
@@ -152,14 +153,14 @@ def _find_layout(model: nn.Module, bank: GraftBank | None, keep: Keep | None) ->
 
 
 def _extend_layout(layout: Layout, found: Layout) -> Layout:
-    """Return a layout with the parameters that a model has in addition at its end.
+    """Append the additional parameters of a model to a layout.
 
     Args:
         layout: Layout of the parameters that tasks were learned on.
         found: Layout of the model's parameters now.
 
     Raises:
-        WrongArchitecture: If a parameter is missing there, or has another shape.
+        WrongArchitecture: If a parameter of `layout` is missing in `found` or has another shape.
     """
     now = dict(zip(found.names, found.shapes, strict=True))
     for name, shape in zip(layout.names, layout.shapes, strict=True):
@@ -177,16 +178,16 @@ def _extend_layout(layout: Layout, found: Layout) -> Layout:
     return Layout((*layout.names, *more), (*layout.shapes, *more.values()))
 
 
-def _in_layout(model: nn.Module, bank: GraftBank, layout: Layout, base: BaseIdentity) -> Switch:
+def _extend_switch(model: nn.Module, bank: GraftBank, layout: Layout, base: BaseIdentity) -> Switch:
     """Make the switch of a bank on a model that has more parameters than the bank knows.
 
     Args:
         model: The model at its base.
-        bank: The bank of the tasks before they came.
+        bank: The bank of the tasks that were learned before the parameters were added.
         layout: The bank's layout with the new parameters at its end.
-        base: The base with them.
+        base: Description of the base with the new parameters.
     """
-    entries = tuple(_on(entry, layout) for entry in bank.entries)
+    entries = tuple(_extend_entry(entry, layout) for entry in bank.entries)
     switch = Switch(model, replace(bank, layout=layout, base=base, entries=entries))
     hashed = []
     for position, entry in enumerate(entries):
@@ -198,8 +199,8 @@ def _in_layout(model: nn.Module, bank: GraftBank, layout: Layout, base: BaseIden
     return switch
 
 
-def _on(entry: Entry, layout: Layout) -> Entry:
-    """Return an entry in a layout whose first coordinates are those of its own."""
+def _extend_entry(entry: Entry, layout: Layout) -> Entry:
+    """Return an entry in a longer layout, which begins with the entry's own layout."""
 
     def graft(old: Graft) -> Graft:
         return Graft(Region(layout, old.region.index), old.values)

@@ -1,12 +1,12 @@
 """A stream of text tasks as an Avalanche benchmark.
 
 One sample is one LongTensor (2, L): token ids, and 0 for padding, 1 for the first segment, 2 for
-the second. It is the form under which nearly all of Avalanche's strategies run unmodified. The
-streams are ``train``, ``valid`` (the dev rows) and ``test``; experience i of each is task i, with
-task label i.
+the second. Nearly all of Avalanche's strategies run unmodified on samples of this form. The streams
+are ``train``, ``valid`` (the dev rows) and ``test``; experience i of each is task i, with task
+label i.
 
 Training rows stand in the task's order. Dev and test rows stand in the order of their lengths, the
-longest first, so that a pass over them pads little; `EncodedTask.rows` says which row is which.
+longest first, so that a pass over them pads little; `EncodedTask.rows` holds their row numbers.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ def text_stream(
         max_length: Tokens a sample for all tasks; None means the largest of the tasks' own.
         first_label: Task label of the first task.
         one_head: Whether all tasks share one head; a task's classes are then those of its rows.
-        cache: Cache of the tokens of tasks; None tokenizes each anew.
+        cache: Cache of tokenized tasks; None tokenizes every task again.
 
     Raises:
         InputError: If an argument is of another kind, a prompt does not fit the family, a label
@@ -164,7 +164,7 @@ def _check_head(tasks: Sequence[EncodedTask]) -> None:
 
 
 def _dataset(inputs: Tensor, targets: Tensor, *, label: int) -> Any:
-    # A row that has no class is of one class, as buffers that are balanced by class take it.
+    # Rows without a class all get class 0, for Avalanche's buffers that are balanced by class.
     labels: Any = targets.tolist() if targets.ndim == 1 else [0] * len(targets)
     return TaskAwareSupervisedClassificationDataset(
         [TensorDataset(inputs, targets)],

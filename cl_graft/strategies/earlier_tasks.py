@@ -1,9 +1,9 @@
 """The choice of the earlier tasks that a task builds on.
 
-A task may be answered on top of all earlier ones, of some, or of none. Related tasks help each
-other and unrelated ones may hurt, so dev can choose: with the values of each candidate under it, a
-head is fitted in closed form to the features of a few training rows, and its score on dev decides.
-That takes forward passes only.
+A task may be answered on top of all earlier tasks, of some, or of none. Related tasks help each
+other and unrelated ones may hurt, so the choice can be made on dev. While the model carries the
+values of a candidate's tasks, a head is fitted to the features of a few training rows. The
+candidate whose head scores best on dev is chosen. This takes forward passes only.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _ROWS = 128
 """Training rows that a head is fitted to."""
 
 _MOST_SINGLE = 4
-"""Most earlier tasks that are tried alone."""
+"""Largest number of earlier tasks that are tried one by one."""
 
 
 @dataclass(frozen=True)
@@ -41,10 +41,11 @@ class EarlierTasks:
     """The earlier entries that a task builds on.
 
     Attributes:
-        positions: Their positions, ascending.
-        scores: By candidate its score on dev, the longest first; empty where none were compared.
-        seconds: Wall time of the choice.
-        passes: Rows of the choice, also where the cache answered.
+        positions: Positions of the entries in the bank, ascending.
+        scores: Candidates (positions of entries) with their scores on dev, the longest candidate
+            first; empty if none were compared.
+        seconds: Wall time of the choice, in seconds.
+        passes: Rows that the choice takes; they count also where the cache had the scores.
     """
 
     positions: tuple[int, ...]
@@ -61,7 +62,7 @@ class EarlierTasks:
         return f"builds on {names}: {chosen:.3f} on dev, others {others}"
 
     def count(self, found: FoundRegion) -> FoundRegion:
-        """Return what was found for a task, with time and rows of the choice where it was made."""
+        """Return a task's region with the time and rows of this choice added, if one was made."""
         if not self.scores:
             return found
         return replace(
@@ -81,19 +82,19 @@ def choose_earlier(
     cache: Cache | None = None,
     progress: Progress = ignore_progress,
 ) -> EarlierTasks:
-    """Choose what a task builds on, as its settings say.
+    """Choose the earlier tasks that a task builds on, by its settings.
 
     Args:
         task: The task, on the switch's model at its base, which is put back there.
-        settings: Its settings; of them `builds_on` and `may_build_on` are read.
+        settings: Settings of the task; only `builds_on` and `may_build_on` are read.
         switch: Switch of the bank of the earlier tasks.
-        names: Names of the stream's tasks, also of those that are not learned yet.
+        names: Names of all tasks of the stream, learned or not.
         label_names: Names of the task's labels; None where they are not known.
-        cache: Keeps the scores of candidates.
+        cache: Cache of the candidates' scores.
         progress: Called after each candidate.
 
     Raises:
-        InputError: If `may_build_on` names what is no task.
+        InputError: If `may_build_on` names an unknown task.
         DivergedError: If a feature is NaN or infinite.
     """
     bank = switch.bank
@@ -126,15 +127,15 @@ def choose_earlier(
 def list_candidates(
     bank: GraftBank, allowed: Sequence[int], *, label_names: object = None
 ) -> list[tuple[int, ...]]:
-    """List what a task may build on, the longest first: all, single answers, and the base alone.
+    """List what a task may build on, the longest first: all, single entries, and the base alone.
 
-    An answer is an entry with what it builds on. Of the single ones those of tasks with the same
-    labels come first, then the latest, and few are taken.
+    A single entry comes with the entries that it builds on itself. At most four are listed: first
+    those of tasks with the same labels, then the latest.
 
     Args:
         bank: Bank of the earlier tasks.
-        allowed: Positions that the task may build on, ascending.
-        label_names: Names of its labels; None where they are not known.
+        allowed: Positions of entries that the task may build on, ascending.
+        label_names: Names of the task's labels; None where they are not known.
     """
 
     def near(place: int) -> tuple[bool, int]:
@@ -148,7 +149,7 @@ def list_candidates(
 
 
 def _allowed(bank: GraftBank, settings: GraftingSettings, names: Iterable[str]) -> tuple[int, ...]:
-    """Return the entries that a task may build on, with those that these build on."""
+    """Return the positions of the entries that a task may build on, and of those under them."""
     wanted = settings.may_build_on
     if wanted is None:
         return tuple(range(len(bank)))
@@ -171,7 +172,7 @@ def _score(
     under: tuple[int, ...],
     cache: Cache | None,
 ) -> float:
-    """Score a head that is fitted to the features with some entries under the task."""
+    """Return the score on dev of a head that is fitted while the model carries some entries."""
     owned = {
         f"{number}.{part}": tensor
         for number, place in enumerate(under)

@@ -1,4 +1,4 @@
-"""The answer that a model carries while a task is evaluated, and the way back.
+"""The entry that a model carries while an experience is evaluated, and its removal afterwards.
 
 It is apart from the plugin, which decides which entry answers an experience.
 """
@@ -19,11 +19,11 @@ class EvaluatedAnswer:
     """The answer of one entry on a model, until the evaluation of an experience ends.
 
     Args:
-        model: The model; of Avalanche's wrappers, what is inside.
-        switch: Moves the model between the answers of its bank.
+        model: The model, without Avalanche's wrappers.
+        switch: Switch of the model between the entries of its bank.
 
     Attributes:
-        before: Position that the switch had before; None is the base.
+        before: Position of the switch before the evaluation; None for the base.
     """
 
     def __init__(self, model: nn.Module, switch: Switch) -> None:
@@ -39,14 +39,14 @@ class EvaluatedAnswer:
         load_head_(self._model, entry, classes=_count_classes(experience))
 
     def carry_unlearned_(self, label: int | None) -> None:
-        """Carry what answers a task without an entry: in prefix mode the latest, else the base."""
+        """Carry the latest entry in prefix mode, else the base, for a task without an entry."""
         bank = self._switch.bank
         self._switch.to(len(bank) - 1 if bank.mode == "prefix" and bank.entries else None)
         if label is not None:
             self._heads.append(HeldHeads(self._model, label))
 
     def put_heads_back_(self) -> None:
-        """Give the model's heads back as they were."""
+        """Restore the model's heads."""
         for held in self._heads:
             held.put_back_()
 

@@ -51,9 +51,9 @@ class ExperienceTasks:
     """The learnable tasks of experiences, with the dev rows and metrics that a plugin was given.
 
     Args:
-        dev: Experiences with the rows for choosing, matched by task label; where one is missing,
-            5 % of the training rows are set aside.
-        metrics: The dev score by task label; ``"accuracy"`` where a task is not named.
+        dev: Experiences with the dev rows, matched by task label; where one is missing, 5 % of the
+            training rows are set aside.
+        metrics: Names of the dev scores by task label; a missing task has ``"accuracy"``.
         task_labels: Source of the labels of `dev`.
     """
 
@@ -68,21 +68,21 @@ class ExperienceTasks:
         self._metrics = dict(metrics or {})
 
     def set_aside_(self, strategy: Any, *, label: int, seed: int) -> None:
-        """Make a strategy train without the rows for choosing, where no experience brings them.
+        """Take dev rows out of the experience in training, if there is no dev experience for it.
 
-        Call it in ``before_train_dataset_adaptation``: data, loaders and other plugins then see an
-        experience without these rows until the strategy turns to the next one.
+        Call it in ``before_train_dataset_adaptation``: data, loaders and other plugins then see the
+        experience without these rows.
         """
         if label not in self._dev:
             strategy.experience = set_aside(strategy.experience, seed=seed)
 
     def dev_rows(self, strategy: Any, label: int) -> Examples:
-        """Return the rows for choosing of a task; without dev, those of the task in training."""
+        """Return a task's dev rows, or those set aside from the experience in training."""
         dev = self._dev.get(label)
         return _dev_rows(strategy.experience.set_aside if dev is None else dev)
 
     def dev_score(self, strategy: Any, label: int) -> float:
-        """Score a strategy's model as it is now on the rows for choosing of a task."""
+        """Score a strategy's model as it is now on the dev rows of a task."""
         logits, targets = compute_logits(
             _forward(strategy.model, label),
             self.dev_rows(strategy, label),
@@ -101,7 +101,7 @@ class ExperienceTasks:
         seed: int,
         keep: Callable[[str], bool] | None = None,
     ) -> LearnableTask:
-        """Make the task of learning an experience with a strategy's model."""
+        """Make the learnable task of an experience on a strategy's model."""
         return make_learnable_task(
             strategy.model,
             experience,
@@ -129,18 +129,18 @@ def make_learnable_task(
     keep: Callable[[str], bool] | None = None,
     seed: int = 0,
 ) -> LearnableTask:
-    """Make the task of learning an experience on a model at its base.
+    """Make the learnable task of an experience on a model at its base.
 
     Args:
         model: The model, with the task's head.
         experience: The training experience.
-        label: Its task label.
+        label: Label of the task.
         criterion: Function of (logits, targets) that returns the mean loss.
         base: Fingerprint of the base.
         device: Device of the batches.
-        dev: An experience with the rows for choosing; None takes those that `set_aside` parts off.
-        metric: The dev score, a name that `cl_graft.metrics.score` knows.
-        keep: Function of a parameter's name: False makes it no part of any region.
+        dev: Experience with the dev rows; None sets training rows aside with `set_aside`.
+        metric: Name of the dev score, as `cl_graft.metrics.score` knows it.
+        keep: Function of a parameter's name that returns whether regions may contain the parameter.
         seed: Seed of the draw of rows set aside.
     """
     if dev is None:
@@ -174,7 +174,7 @@ def make_learnable_task(
         content="|".join(
             [base, train.fingerprint(), chosen_on.fingerprint(), metric, _head_hash(named)]
         ),
-        reading=_reading(unwrapped, heads, parameters=parameters, criterion=criterion),
+        reading=_hash_reading(unwrapped, heads, parameters=parameters, criterion=criterion),
         head_module=fitted,
         head_takes_tokens=isinstance(fitted, TokenHead),
         **({"freeze_below": partial(freeze_below, unwrapped)} if stores else {}),
@@ -184,7 +184,7 @@ def make_learnable_task(
 def make_stream_task(
     model: MultiTaskText, stream: TextStream, label: int, *, base: str, seed: int
 ) -> LearnableTask:
-    """Make the task of learning one task of a stream as strategies do, whose cache it shares.
+    """Make the learnable task of one task of a stream, with the cache keys that strategies use.
 
     Args:
         model: The model at its base, which gets the head of the task.
@@ -212,8 +212,8 @@ def make_stream_task(
 def set_aside(experience: Any, *, seed: int) -> Any:
     """Return a copy of an experience without 5 % of its rows, at least one.
 
-    The copy's `set_aside` is another copy, with these rows alone. The experience itself stays as it
-    is; one that `set_aside` returned is returned again.
+    The copy's attribute `set_aside` is another copy, with only these rows. The experience itself
+    does not change. A copy that this function returned is returned as it is.
 
     Args:
         experience: A training experience.
@@ -240,7 +240,7 @@ def _dev_by_label(dev: Any, task_labels: TaskLabels) -> dict[int | None, Any]:
     """Return experiences by their task label.
 
     Raises:
-        TypeError: If they are none, such as a data set, whose rows would be passed over.
+        TypeError: If `dev` holds something else, such as a data set, whose rows would be ignored.
     """
     found: dict[int | None, Any] = {}
     several = isinstance(dev, Iterable)
@@ -274,17 +274,17 @@ def _forward(model: nn.Module, label: int) -> Callable[[Tensor], Tensor]:
     return model
 
 
-def _reading(
+def _hash_reading(
     model: nn.Module,
     heads: Sequence[Head],
     *,
     parameters: Mapping[str, nn.Parameter],
     criterion: Callable[[Tensor, Tensor], Tensor],
 ) -> str:
-    """Hash what determines an outcome where no weight tells.
+    """Hash what the outcome of training depends on beside weights, data and settings.
 
-    That is the config, the code and the precision of the model, which parameters may move, words
-    and masks of the task's heads, and the loss.
+    That is the config, the code and the precision of the model, the names and shapes of the
+    graftable parameters, the buffers of the task's heads (label words and masks), and the loss.
     """
     config: Any = getattr(getattr(model, "backbone", model), "config", None)
     settings = config.to_dict() if hasattr(config, "to_dict") else {}

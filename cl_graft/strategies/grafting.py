@@ -25,8 +25,8 @@ class GraftingContinual(SupervisedTemplate):
 
     Constructed like any Avalanche strategy; the loop's epochs, optimiser and batch size are those
     of the region training. The dense run that finds a region has its own settings in `grafting`.
-    A ready-made `GraftingPlugin` (with a bank to go on with, a cache, callbacks…) can be given in
-    its place.
+    A ready-made `GraftingPlugin` (with a bank to extend, a cache, callbacks…) can be given in its
+    place.
 
     Args:
         model: The model. With task heads (a `MultiTaskModule`, such as `MultiTaskText`) each task
@@ -42,7 +42,7 @@ class GraftingContinual(SupervisedTemplate):
         eval_every: Interval of evaluations: -1 never, 0 after an experience, n every n epochs.
         peval_mode: ``"epoch"`` or ``"iteration"``.
         grafting: Settings, or a plugin; None means the defaults.
-        dev: Experiences with the rows for choosing, such as ``benchmark.valid_stream``; see
+        dev: Experiences with the dev rows, such as ``benchmark.valid_stream``; see
             `GraftingPlugin`. A ready-made plugin has its own.
         task_labels: Source of task labels, ``"stream"`` or ``"experience"``; see
             `GraftingPlugin`. A ready-made plugin has its own.

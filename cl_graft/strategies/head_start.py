@@ -1,8 +1,8 @@
 """The values that a task's head starts from when its region trains.
 
-A dense run leaves a head that fits its own body. An earlier task with the same labels left one
-that fits a body on which the task builds, and a closed-form fit gives one for the features that
-there are now. Which is best is a matter of one score on dev each.
+There are three candidates: the head of the dense run, the head of an earlier task with the same
+labels on which the task builds, and a head that is fitted to the features of the model as it is
+now. Each can be scored on dev, and the best one taken.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from cl_graft.training.passes import Passes
 __all__ = ["earlier_head", "start_head_"]
 
 _ROWS = 512
-"""Training rows that a head is fitted to."""
+"""Number of training rows that a head is fitted to."""
 
 
 def start_head_(
@@ -33,16 +33,19 @@ def start_head_(
     earlier: Mapping[str, Tensor] | None,
     seed: int,
 ) -> Passes:
-    """Give a task's head the values that it starts from, and return the rows that took.
+    """Set a task's head to the values that `head_start` asks for.
 
-    It has those of the dense run when this is called, and keeps them where `head_start` asks for
-    what there is not: no earlier head of these labels, or a head that cannot be fitted alone.
+    The head has the values of the dense run when this is called. It keeps them if there is no
+    earlier head with these labels, or if the head cannot be fitted alone.
 
     Args:
         task: The task, on the model whose region is to train.
-        settings: Its settings; of them `head_start` is read.
+        settings: Settings of the task; only `head_start` is read.
         earlier: Values of the earlier head, as `earlier_head` returns them.
-        seed: Draws the rows of a fit.
+        seed: Seed of the draw of rows for a fit.
+
+    Returns:
+        The rows that went through the model.
 
     Raises:
         DivergedError: If a feature is NaN or infinite.
@@ -67,21 +70,22 @@ def start_head_(
             scored.append((score, values))
             passes += count_probe_passes(task, rows=_ROWS)
     if scored:
-        copy_(task.head, max(scored, key=lambda found: found[0])[1])  # of equal ones the first
+        # Of equal scores, max takes the first.
+        copy_(task.head, max(scored, key=lambda found: found[0])[1])
     return passes
 
 
 def earlier_head(
     task: LearnableTask, bank: GraftBank, *, builds_on: tuple[int, ...], label: int, names: object
 ) -> dict[str, Tensor] | None:
-    """Return the head of the latest entry with the same labels that a task builds on.
+    """Return the head of the latest entry that a task builds on and that has the same labels.
 
     Args:
         task: The task.
         bank: Bank of the earlier tasks.
-        builds_on: Entries that it builds on.
-        label: Its task label.
-        names: Names of its labels; None where they are not known.
+        builds_on: Positions of the entries that the task builds on.
+        label: Label of the task.
+        names: Names of the task's labels; None where they are not known.
 
     Returns:
         The values by the names of `task.head`; None if there is no such entry.

@@ -3,7 +3,7 @@
 Task heads are no part of a region: they are small, stored whole with their entry, and frozen once
 their task is learned. A `TaskModel` and Avalanche's `MultiHeadClassifier` have a head a task label.
 Avalanche's `IncrementalClassifier`, which grows with the classes, is shared by all tasks: every
-task trains it from its first values, and every entry keeps what its task made of it.
+task trains it from its first values, and every entry stores the values after its own task.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ def find_graftable(
         ValueError: If nothing is graftable of a model that has more than heads.
     """
     paths = find_head_paths(model)
-    if "" in paths or all(name.startswith(_inside(paths)) for name in parameters_by_name(model)):
+    if "" in paths or all(name.startswith(_prefixes(paths)) for name in parameters_by_name(model)):
         return {}
     return graftable_parameters(model, exclude=paths, keep=keep)
 
@@ -129,7 +129,7 @@ def find_heads(model: nn.Module, label: int) -> list[Head]:
 def copy_head_state(model: nn.Module, label: int) -> dict[str, Tensor]:
     """Copy the parameters, buffers and masks of a task's head, named relative to the head.
 
-    Where a task has several heads, names begin with the head's place among them.
+    Where a task has several heads, names begin with the number of the head.
     """
     return {
         f"{prefix}{name}": tensor.detach().cpu().clone()
@@ -139,18 +139,18 @@ def copy_head_state(model: nn.Module, label: int) -> dict[str, Tensor]:
 
 
 def load_head_(model: nn.Module, entry: Entry, *, classes: int = 0) -> None:
-    """Give a task's head the values and the size that one of its entries kept.
+    """Load the head that an entry stores into the model, in its stored size.
 
-    A missing head is made. Units that the entry did not keep stay as they are where `classes` asks
-    for them, and are taken away otherwise.
+    A missing head is made. If `classes` needs more units than the entry stores, the other units of
+    the model's head stay as they are; otherwise they are removed.
 
     Args:
         model: The model.
         entry: The entry.
-        classes: The least number of units, for an experience whose classes the entry may not know.
+        classes: Number of units that an experience needs; the entry may store fewer.
 
     Raises:
-        WrongArchitecture: If the kept head has other inputs than the model's.
+        WrongArchitecture: If the stored head has another number of inputs than the model's.
     """
     _make_missing_(model, entry)
     for head, kept in _kept(model, entry):
@@ -163,7 +163,7 @@ def load_head_(model: nn.Module, entry: Entry, *, classes: int = 0) -> None:
 
 
 def open_heads_(model: nn.Module, bank: GraftBank) -> None:
-    """Give every task of a bank its latest head; a shared one only learns which units answer."""
+    """Load the latest head of every task of a bank; a head that tasks share stays as it is."""
     shared = {id(head) for _, head in _shared(model)}
     latest = {entry.label: entry for entry in bank.entries}
     for entry in latest.values():
@@ -173,12 +173,12 @@ def open_heads_(model: nn.Module, bank: GraftBank) -> None:
 
 
 class HeldHeads:
-    """A task's heads as they stand, to be put back after something else stood in their place.
+    """A snapshot of a task's heads, to restore them after others were loaded.
 
     Args:
         model: The model.
         label: The task's label.
-        values: Whether to put back the values, too, and not only the tensors that hold them.
+        values: Whether to restore values too, and not only which tensors and modules there were.
     """
 
     def __init__(self, model: nn.Module, label: int, *, values: bool = True) -> None:
@@ -195,7 +195,7 @@ class HeldHeads:
         self._values = [(t, t.detach().clone()) for t in tensors if values and t is not None]
 
     def put_back_(self) -> None:
-        """Put them back."""
+        """Restore the heads."""
         for module, modules, parameters, buffers in self._held:
             module._modules.update(modules)
             module._parameters.update(parameters)
@@ -207,17 +207,17 @@ class HeldHeads:
 
 
 class FirstValues:
-    """First values of the heads that tasks share, so that no task starts from another's."""
+    """Initial values of the heads that tasks share, so that no task starts from another's."""
 
     def __init__(self) -> None:
         self._values: dict[str, Tensor] = {}
 
     def begin_(self, model: nn.Module, bank: GraftBank | None) -> None:
-        """Let a task start from first values; units that came since keep the values they have.
+        """Reset shared heads to their initial values; units that were added since keep theirs.
 
         Args:
             model: The model, grown for the task.
-            bank: What was learned; units of its tasks answer, too, as Avalanche has it.
+            bank: Bank of the earlier tasks, whose units stay active, as in Avalanche.
         """
         for path, classifier in _shared(model):
             for name, parameter in classifier.named_parameters():
@@ -241,13 +241,13 @@ def _classifiers(
     found: list[str] = []
     for path, module in modules_by_path(model).items():
         known = isinstance(module, MultiHeadClassifier | IncrementalClassifier)
-        if known and not path.startswith(_inside(found)):
+        if known and not path.startswith(_prefixes(found)):
             yield path, module
             found.append(path)
 
 
-def _inside(paths: Iterable[str]) -> tuple[str, ...]:
-    """Return what the names of everything inside some modules begin with."""
+def _prefixes(paths: Iterable[str]) -> tuple[str, ...]:
+    """Return the prefixes of the names of everything inside some modules."""
     return tuple(f"{path}." if path else "" for path in paths)
 
 
@@ -260,7 +260,7 @@ def _shared(model: nn.Module) -> Iterator[tuple[str, IncrementalClassifier]]:
 
 
 def _numbered(heads: list[Head]) -> list[tuple[str, Head]]:
-    """Return heads with what stands before their names in a state: nothing for a single one."""
+    """Return heads with the prefix of their names in a state; it is empty for a single head."""
     return [(f"{place}." if len(heads) > 1 else "", head) for place, head in enumerate(heads)]
 
 
@@ -296,7 +296,7 @@ def _make_missing_(model: nn.Module, entry: Entry) -> None:
 
 
 def _put_(owner: nn.Module, name: str, kept: Tensor, *, least: int) -> None:
-    """Write a kept tensor into a module, in the size that was kept unless more is asked for."""
+    """Write a stored tensor into a module, in its stored size unless more units are needed."""
     inside = name in owner._parameters
     group: dict[str, Any] = owner._parameters if inside else owner._buffers
     now = group[name]
@@ -338,7 +338,7 @@ def _unite_(mask: Tensor, other: Tensor) -> None:
 
 
 def _announce_(model: nn.Module, label: int, *, units: int) -> None:
-    """Let Avalanche's modules know a task that they have not seen in this process."""
+    """Register a task with Avalanche's modules, which may not have seen it in this process."""
     for module in model.modules():
         if isinstance(module, MultiTaskModule):
             module.max_class_label = max(module.max_class_label, units)

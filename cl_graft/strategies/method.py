@@ -144,7 +144,7 @@ def list_settings(kind: type) -> tuple[Setting, ...]:
 
 @dataclass(frozen=True, eq=False)
 class StreamShape:
-    """Model and stream, known before a run, that a method is asked to learn.
+    """Properties of a model and a stream that are known before a run.
 
     Attributes:
         model: The model.
@@ -197,8 +197,8 @@ class Method:
         stored_as: Part that a task adds to storage beside `storage_bytes`: its head, an entry of a
             bank, or a whole model.
         adds: Description of all that a task adds to storage.
-        rows: The tasks whose rows train when a task comes. The steps grow with them, so that each
-            row is passed over as often as with its own task.
+        rows: Tasks whose rows are trained on when a task comes. The number of steps grows with
+            them, so each row is used as often as where a task trains on its own rows alone.
         fixed_config: Settings of the experiment's config that the method fixes, by dotted name.
         config_grid: Values of fields of the experiment's config among which tuning chooses.
         unsupported: Reasons why it cannot run in scenarios of the config, by scenario.
@@ -206,7 +206,7 @@ class Method:
         kinds: Kinds of tasks that it learns: any, several in a stream too; those of one kind, as a
             batch holds rows of several tasks; or classification alone, as it needs the class of
             each row.
-        picks_task: Whether it answers without task labels, with one of the labels of all tasks.
+        picks_task: Whether it answers without task labels, as it picks the task itself.
         requires: Package that has to be installed for it; empty where none has.
         broken: Reason why it cannot run with the versions that this package supports, or empty.
     """
@@ -246,7 +246,7 @@ class Method:
 
     @property
     def is_bound(self) -> bool:
-        """Whether it is a measure of the others, not a way to learn a stream."""
+        """Whether it is a bound that others are compared with, not a continual-learning method."""
         return self.family in ("lower bound", "upper bound")
 
     @property
@@ -261,7 +261,7 @@ class Method:
 
     @property
     def is_resumable(self) -> bool:
-        """Whether a run goes on in another process, and does not begin anew."""
+        """Whether another process can resume an interrupted run, and need not begin it again."""
         return hasattr(self.kind, "load_state_")
 
     @property
@@ -295,7 +295,7 @@ class Method:
 
     @property
     def checks_stream(self) -> bool:
-        """Whether it depends on more than families, scenarios and kinds if the method can run."""
+        """Whether the method checks a stream for more than families, scenarios and kinds."""
         return hasattr(self.kind, "check_stream")
 
     def check_stream(self, shape: StreamShape, values: Mapping[str, Value]) -> None:
@@ -354,7 +354,7 @@ class Method:
         return self._with(values).task_bytes(shape)
 
     def largest_size(self, shape: StreamShape, *, otherwise: int) -> int:
-        """Return the largest value of the setting that is a size."""
+        """Return the largest value of the setting that is a size; `otherwise` without a limit."""
         own = self._with({})
         return own.largest_size(shape) if hasattr(own, "largest_size") else otherwise
 

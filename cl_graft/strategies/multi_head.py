@@ -121,7 +121,7 @@ def text_model(
     Args:
         model: The backbone, as `load_model` returns it.
         stream: The tasks.
-        seed: The first values of a head depend on the seed and the task's name alone.
+        seed: Seed of the first values of heads, which depend on it and the task's name alone.
         one_head: Whether all tasks share the head of the first one.
     """
     backbone = model.model if isinstance(model, Loaded) else model

@@ -1,4 +1,4 @@
-"""The opening of a task's training: what it builds on, its region, and what of it is free."""
+"""The start of a task's training: choice of earlier tasks, region, and its free coordinates."""
 
 from __future__ import annotations
 
@@ -41,22 +41,22 @@ def open_training(
     checkpoints: Checkpoints | None = None,
     progress: Callable[[str, int, int], None] | None = None,
 ) -> TaskTraining:
-    """Find a task's region and hand what is free of it to the strategy's optimiser.
+    """Find a task's region, and give its free coordinates to the strategy's optimiser.
 
-    A strategy that has nothing to train is told to stop.
+    If there is nothing to train, the strategy is stopped.
 
     Args:
         strategy: The strategy, at the start of the task's experience.
         model: Its model, unwrapped.
-        switch: The bank on the model.
+        switch: Switch of the bank on the model.
         task: The task.
-        label: Its task label.
-        settings: Settings of its grafting.
-        metadata: What is recorded of tasks, by task label; the task may be missing.
-        dense: The dense run, if it was made elsewhere.
-        cache: Keeps dense runs and rankings.
+        label: Label of the task.
+        settings: Settings of grafting for the task.
+        metadata: Metadata of tasks by task label; the task may be missing.
+        dense: Dense run, if it was made elsewhere.
+        cache: Cache of dense runs and rankings.
         checkpoints: Checkpoints from which an interrupted phase resumes.
-        progress: Called as (phase, step, steps).
+        progress: Function called as (phase, step, steps).
     """
     own = metadata.get(label, TaskMetadata(f"task{label}"))
     label_names = own.metadata.get("label_names")

@@ -1,10 +1,10 @@
 """GraftingPlugin: forget-free continual learning inside any Avalanche strategy.
 
-When an experience starts, the plugin fine-tunes the base densely, localizes the task and opens
-what of its region is still free; the strategy's own loop then trains just that (and the task's
-head), with the strategy's optimiser, epochs, schedulers and early stopping. When the experience
-ends, the values become an entry of the bank. Evaluation of a task carries that task's answer and
-gives the model back afterwards, also in the middle of training (Panigrahi et al., 2023, App. C.3,
+When an experience starts, the plugin fine-tunes the base densely and localizes the task. The
+strategy's own loop then trains only the free part of the task's region and the task's head, with
+the strategy's optimiser, epochs, schedulers and early stopping. When the experience ends, the
+values become an entry of the bank. While a task is evaluated, the model carries the task's entry;
+afterwards it is restored, also in the middle of training (Panigrahi et al., 2023, App. C.3,
 https://arxiv.org/abs/2302.06600).
 
 Runs at: before_training, before_train_dataset_adaptation, before_training_exp,
@@ -69,18 +69,18 @@ class GraftingPlugin(SupervisedPlugin, supports_distributed=True):
 
     Args:
         settings: Density, localizer, dense run…; None means the defaults.
-        by_label: Settings of single tasks, by task label, in place of `settings`; the mode of
-            answering and the seed stay those of `settings`.
-        bank: A bank to go on with; the model must be its base, or carry answers of the bank that a
-            plugin in this process gave it. None starts an empty one.
+        by_label: Settings of single tasks, by task label, in place of `settings`; mode and seed
+            are always those of `settings`.
+        bank: A bank to extend; the model must be its base, or carry an entry of the bank that a
+            plugin in this process put there. None starts an empty bank.
         task_labels: Source of task labels: ``"stream"`` takes the stream's own; ``"experience"``
             takes the index of an experience, for streams without labels and models without heads.
-        dev: Experiences with the rows for choosing checkpoints, masks and budgets, matched by
-            task label; None sets 5 % of an experience's training rows aside for that: while it
+        dev: Experiences with the dev rows, on which checkpoints, masks and budgets are chosen,
+            matched by task label. None sets 5 % of an experience's training rows aside: while it
             trains, the strategy and its plugins see the experience without them.
         metadata: Name, metric and further JSON values of tasks to record, by task label.
         identity: Description of the base for the bank; None fingerprints the model.
-        keep: Function of a parameter's name: False makes it no part of any region.
+        keep: Function of a parameter's name that returns whether regions may contain the parameter.
         cache: Cache of dense runs and rankings; None computes each anew.
         checkpoints: Checkpoints from which interrupted dense runs and localizations resume.
         dense: Dense runs that were made elsewhere, from the base, by task label; the others are
@@ -146,17 +146,17 @@ class GraftingPlugin(SupervisedPlugin, supports_distributed=True):
     # The hooks, in the order in which a strategy calls them.
 
     def before_training(self, strategy: Any, **kwargs: Any) -> None:
-        """Give up an experience whose training an exception ended."""
+        """Abandon an experience whose training was ended by an exception."""
         self.abandon()
 
     def before_train_dataset_adaptation(self, strategy: Any, **kwargs: Any) -> None:
-        """Set the rows for choosing aside, before the strategy makes its loader."""
+        """Set dev rows aside, before the strategy makes its loader."""
         label = self._label(strategy)
         if label is not None:
             self._tasks.set_aside_(strategy, label=label, seed=self.settings.seed)
 
     def before_training_exp(self, strategy: Any, **kwargs: Any) -> None:
-        """Find the task's region and hand what is free of it to the strategy's optimiser."""
+        """Find the task's region, and give its free coordinates to the strategy's optimiser."""
         self.abandon()
         label = self._label(strategy)
         if label is None:
@@ -260,11 +260,11 @@ class GraftingPlugin(SupervisedPlugin, supports_distributed=True):
             self._evaluated.carry_(position, strategy.experience)
 
     def after_eval_exp(self, strategy: Any, **kwargs: Any) -> None:
-        """Give the model back as it was."""
+        """Restore the model."""
         self._restore()
 
     def after_eval(self, strategy: Any, **kwargs: Any) -> None:
-        """Warn where nothing is protected and an experience is forgotten."""
+        """Warn if an experience of a stream without task labels was forgotten."""
         self._unlabelled.check_forgetting(strategy.evaluator.get_last_metrics())
 
     # For a loop that resumes in its middle (`Resuming`).
@@ -308,8 +308,8 @@ class GraftingPlugin(SupervisedPlugin, supports_distributed=True):
         """Return the entry that answers an experience: its own, else the label's latest.
 
         Args:
-            experience: Of a training or a test stream.
-            label: Its task label.
+            experience: Experience of a training or a test stream.
+            label: Label of its task.
 
         Returns:
             The position in the bank; None if nothing was learned under the label.
@@ -320,7 +320,7 @@ class GraftingPlugin(SupervisedPlugin, supports_distributed=True):
         return own
 
     def abandon(self) -> None:
-        """Give up an experience whose training was interrupted, as if it had never come.
+        """Abandon an experience whose training was interrupted, as if it had never come.
 
         The next call of `train` does so by itself.
         """
@@ -343,7 +343,7 @@ class GraftingPlugin(SupervisedPlugin, supports_distributed=True):
     # Internals.
 
     def _restore(self) -> None:
-        """Give the model back as an evaluation found it, also where that was interrupted."""
+        """Restore the model as it was before an evaluation, also after an interrupted one."""
         evaluated, self._evaluated = self._evaluated, None
         if evaluated is not None:
             evaluated.put_heads_back_()
@@ -356,7 +356,7 @@ class GraftingPlugin(SupervisedPlugin, supports_distributed=True):
         """Tell whether an experience, or the training one it belongs to, is in training."""
         if self._training is None or label is None or self._training.label != label:
             return False
-        # Without an entry of its own it is not told from the one in training.
+        # An experience without an entry of its own counts as the one in training.
         same = int(experience.current_experience) == self._number
         return same or self._own.find(experience, label=label) is None
 
@@ -387,10 +387,10 @@ class GraftingPlugin(SupervisedPlugin, supports_distributed=True):
         return metadata.name if metadata else f"task{label}"
 
     def _label(self, strategy: Any) -> int | None:
-        """Return the label of the task that is to be learned; None where there is none to learn.
+        """Return the label of the task to learn; None if there is nothing to learn.
 
-        A stream without labels is warned of once. A strategy of no epochs trains nothing, so there
-        is nothing to make room for.
+        Without task labels nothing is learned, which is warned of once. A strategy with 0 epochs
+        learns nothing either, unless the settings do not train regions.
         """
         label = find_label(strategy.experience, self._task_labels)
         if not has_labels(strategy, self._task_labels):

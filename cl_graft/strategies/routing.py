@@ -68,8 +68,8 @@ class Router(Protocol):
 class RoutedText(SupervisedTemplate):
     """A strategy that picks the task of every text by itself in evaluation.
 
-    What is evaluated while a task trains is answered with the label given: a router knows finished
-    tasks only.
+    An evaluation while a task trains uses the given task labels: a router knows finished tasks
+    only.
 
     Args:
         learner: Plugin that learns the tasks.

@@ -52,12 +52,11 @@ def check_arguments(
     identity: object,
     task_labels: object,
 ) -> None:
-    """Refuse arguments of `GraftingPlugin` that would fail, or be passed over, much later.
+    """Refuse arguments of `GraftingPlugin` that would only fail, or be ignored, later.
 
     Raises:
-        TypeError: If one has another type than it should have.
-        ValueError: If there is no such source of task labels, or bank and settings answer in
-            different modes.
+        TypeError: If an argument has a wrong type.
+        ValueError: If `task_labels` is unknown, or bank and settings have different modes.
     """
     _check_type("settings", settings, GraftingSettings, "GraftingSettings(density=0.002)")
     _check_type("bank", bank, GraftBank, "load_bank(folder)")
@@ -170,8 +169,8 @@ def check_plugins(strategy: Any) -> None:
 def reads_parameters(kind: type) -> bool:
     """Tell whether a plugin asks modules for their parameters while a step is trained.
 
-    Its hooks in a step are read, and the methods of its own, of Avalanche and of its package that
-    they call.
+    The code of its hooks in a step is searched, and that of the functions which these call in the
+    plugin's class, in its package and in Avalanche.
 
     Args:
         kind: The plugin's class.
@@ -205,7 +204,7 @@ def _python_function(found: Any) -> Any:
 
 
 def _names_in(code: CodeType) -> Iterator[str]:
-    """Yield the global names and attributes that code asks for, inner functions included."""
+    """Yield the global names and attributes that code uses, inner functions included."""
     yield from code.co_names
     for constant in code.co_consts:
         if isinstance(constant, CodeType):

@@ -144,12 +144,12 @@ class StrategyInputs:
 
     @property
     def dev(self) -> Any:
-        """The experiences with rows for choosing."""
+        """The experiences with the dev rows."""
         return self.stream.benchmark.valid_stream
 
     @property
     def first_schedule(self) -> FineTuning:
-        """The dense schedule of the first task; all share what is not chosen on dev."""
+        """The dense schedule of the first task; others differ only in what is chosen on dev."""
         return next(iter(self.dense_runs.values()))
 
     def identify_base(self) -> BaseIdentity:
@@ -215,8 +215,8 @@ class StrategyInputs:
         Args:
             *own: Plugins of the strategy.
             whole_batches: As in `loop_plugins`.
-            keep_best: Whether a task ends with the best of some evaluations on dev, as a dense run
-                does; off for strategies that hold more of a step than what the optimiser trains.
+            keep_best: Whether a task ends with the values that scored best on dev, as a dense run
+                does; off for strategies with state that is not in the optimiser or the model.
         """
         schedule = self.first_schedule
         choice = KeepBest(

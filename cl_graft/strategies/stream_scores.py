@@ -1,8 +1,8 @@
 """The measures of a stream as a metric plugin of Avalanche.
 
 `StreamScores` fills R[i][j], the score on the test rows of the experience that was trained j-th,
-after the i-th training, and with it calibration and a hash of the logits: on the task's own classes
-where each task has a head of its own, on all classes where tasks share one.
+after the i-th training. It also keeps the calibration error and a hash of the logits. They cover
+the task's own classes where each task has a head of its own, and all classes where tasks share one.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _BASE = -1
 """Row of the scores before any training."""
 
 _KINDS = ("scores", "ece", "hashes", "routed")
-"""Values of a cell of R."""
+"""Kinds of values that are kept for each cell of R."""
 
 _NOT_ANSWERED = -1e4
 """Logit of a class that was not answered: its probability is exactly 0 in fp32."""
@@ -51,10 +51,10 @@ class StreamScores(PluginMetric[ScoreMatrix]):
     emitted, but is no part of R: row i holds the state after the i-th training.
 
     Rows and columns of R are in the order of training, whatever the order in the stream, and hold
-    only what was trained. An experience of the test stream belongs to that of the training stream
-    with the same number, as Avalanche has it; that their task labels are equal is checked. An
-    experience that is not evaluated after a training has no score there, and measures that need it
-    are None. No R is given where an experience was trained twice.
+    only what was trained. The test and the training experience with the same number belong
+    together, as in Avalanche; their task labels must be equal. An experience that is not evaluated
+    after a training has no score there, and measures that need it are None. There is no R if an
+    experience was trained twice.
 
     Runs at: before_training, before_training_exp, after_training_exp, before_eval_exp,
     after_eval_iteration, after_eval_exp, after_eval.
@@ -108,8 +108,8 @@ class StreamScores(PluginMetric[ScoreMatrix]):
     def state(self) -> dict[str, Any]:
         """Return what was measured so far as JSON can hold it.
 
-        Left out are predictions, and hashes but those of the last row and of each experience right
-        after its training.
+        Predictions are left out. Of the hashes, those of the last row are kept, and those of each
+        experience right after its training.
         """
         kept = {name: [[i, row] for i, row in cells.rows()] for name, cells in self._cells.items()}
         for entry in kept["hashes"]:
@@ -125,7 +125,7 @@ class StreamScores(PluginMetric[ScoreMatrix]):
     def load_state_(self, state: Mapping[str, Any]) -> None:
         """Take over what `state` returned; predictions come with the next evaluation."""
         self.reset()
-        # Before there was an order, experiences were taken to be trained in that of the stream.
+        # Earlier versions kept no order: experiences were trained in that of the stream.
         self.order = list(state.get("order", range(state.get("row", _BASE) + 1)))
         self._labels = dict(state.get("labels", ()))
         for name, cells in self._cells.items():
@@ -250,7 +250,7 @@ class StreamScores(PluginMetric[ScoreMatrix]):
         here = torch.cat(parts) if parts else None
         self._batches = []
         everything = logits
-        # Where tasks share a head, columns would tell the task.
+        # Where tasks share a head, a choice of columns would give the task away.
         one_head = getattr(strategy.model, "one_head", False)
         if isinstance(strategy.model, MultiTaskModule) and not one_head:
             logits, targets = _own(logits, targets, experience)
@@ -340,7 +340,7 @@ class StreamScores(PluginMetric[ScoreMatrix]):
         return self._cells[kind].matrix(self._columns(size))
 
     def _own_cell(self, i: int, row: list[str | None]) -> list[str | None]:
-        """Return a row with the cell alone of the experience that was trained just before."""
+        """Return a row of R with only the cell of the experience that was trained last."""
         own = self.order[i] if i >= 0 else None
         return [cell if j == own else None for j, cell in enumerate(row)]
 
@@ -374,7 +374,7 @@ def _own(logits: Tensor, targets: Tensor, experience: Any) -> tuple[Tensor, Tens
 
 
 def _beside(own: Tensor, others: Tensor, here: Tensor) -> Tensor:
-    """Put what other tasks answered beside a task's own columns: each row is in one of the two.
+    """Join a task's own columns and all columns; each row has its logits in one of the two parts.
 
     Args:
         own: The logits in the task's own columns, (n, K).

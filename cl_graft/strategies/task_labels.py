@@ -73,7 +73,7 @@ def has_labels(strategy: Any, task_labels: TaskLabels) -> bool:
 
 
 class UnlabelledStream:
-    """Warnings about a stream without task labels: at its start, and when it is forgotten."""
+    """Warnings about a stream without task labels: at its start, and when a task is forgotten."""
 
     def __init__(self) -> None:
         self._best: dict[str, float] = {}
@@ -113,8 +113,8 @@ class ExperienceEntries:
 
     An experience is known by its benchmark, its number in the stream and its task label, so the
     test rows of an experience belong to its training rows. Streams that name no benchmark, as
-    those of `benchmark_from_datasets`, are taken for one. A copy in another process has met no
-    benchmark: it takes those that it meets for the ones that were learned.
+    those of `benchmark_from_datasets`, count as one benchmark. A copy in another process knows no
+    benchmarks, so it takes those that it meets for the ones that were learned.
     """
 
     def __init__(self) -> None:

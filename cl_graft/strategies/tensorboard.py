@@ -2,8 +2,8 @@
 
 Avalanche evaluates before training, while an experience trains, after it, and when the user asks
 to; at the end of an experience several of these fall on one step, and TensorBoard draws a zigzag
-through them. Nor are there doubles in the log of a run that went on in another process: the log is
-cut back to where the run goes on.
+through them. The log of a run that resumes in another process has no double points either: it is
+cut back to the step from which the run resumes.
 """
 
 from __future__ import annotations
@@ -50,9 +50,9 @@ class OncePerStepTensorboardLogger(TensorboardLogger):
         super().__init__(tb_log_dir, filename_suffix)
 
     def position(self) -> dict[str, int]:
-        """Bring all that was logged to the disk and return the size of every event file by name.
+        """Flush the log to disk, and return the size in bytes of every event file by name.
 
-        What is logged later can be taken back by `cut_log`.
+        `cut_log` can remove what is logged later.
         """
         self.writer.flush()
         sizes = {}
@@ -125,7 +125,7 @@ class OncePerStepTensorboardLogger(TensorboardLogger):
 
 
 def cut_log(folder: Path | str, position: Mapping[str, int]) -> None:
-    """Take back what was logged after a `OncePerStepTensorboardLogger.position`.
+    """Remove what was logged after a `OncePerStepTensorboardLogger.position`.
 
     No process may be writing to the folder.
 

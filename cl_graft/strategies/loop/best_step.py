@@ -1,7 +1,7 @@
 """KeepBest: the best of a few evaluations on dev, in any strategy's loop.
 
-Dense runs and regions choose among as many steps (`cl_graft.training.fine_tuning`), so methods are
-compared with the same choice.
+Dense runs and region training choose among the same number of steps
+(`cl_graft.training.fine_tuning`), so all methods that are compared have the same choice.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ __all__ = ["KeepBest"]
 
 
 class KeepBest(SupervisedPlugin, supports_distributed=True):
-    """Score dev a few times while an experience trains, and end it with the values that did best.
+    """Score dev a few times while an experience trains, and restore the best values at its end.
 
     The strategy's loggers get the scores of a task as ``DevScore/train_phase/...``.
 
     Of equal scores the later one is kept, as in a dense run. The plugin holds one copy of the
     parameters that the optimiser trains and of the model's floating-point buffers; a strategy that
     holds more of a step, such as prototypes, cannot be put back to it. Give it before plugins that
-    use the trained values when the experience ends, or prepare a step. Where a single step would be
-    scored, none is. Where tasks with different metrics train together, the mean of their dev scores
-    as they are chooses a step; it is reported nowhere.
+    use the trained values when the experience ends, or prepare a step. If only a single step would
+    be scored, dev is not scored at all. Where several tasks train together, the step with the
+    highest mean of their dev scores is kept, whatever their metrics. The mean is not reported.
 
     Runs at: before_train_dataset_adaptation, before_training_exp, before_training_iteration,
     after_training_epoch, after_training_exp.
@@ -40,15 +40,15 @@ class KeepBest(SupervisedPlugin, supports_distributed=True):
     Args:
         steps: Steps of an experience.
         evaluations: Number of evaluations on dev, evenly spaced; 0 keeps the last step.
-        dev: Experiences with the rows for choosing, matched by task label; None sets 5 % of an
-            experience's training rows aside.
-        metrics: The dev score by task label; ``"accuracy"`` where a task is not named.
+        dev: Experiences with the dev rows, matched by task label; None sets 5 % of an experience's
+            training rows aside.
+        metrics: Names of the dev scores by task label; a missing task has ``"accuracy"``.
         seed: Seed of the draw of rows that are set aside.
 
     Attributes:
-        labels: The tasks on whose dev rows the experience at hand is chosen, by their mean score.
-        first: The step up to which nothing may be kept; evaluations are spread over those after it.
-        rows: Rows that were scored in the latest experience.
+        labels: Labels of the tasks whose dev rows are scored in the current experience.
+        first: Number of steps that are not scored; evaluations are spread over the steps after.
+        rows: Number of rows that were scored in the latest experience.
         chosen: The kept step, from 1, and its dev score, by task label.
     """
 
@@ -76,26 +76,26 @@ class KeepBest(SupervisedPlugin, supports_distributed=True):
         self._over = False
 
     def before_train_dataset_adaptation(self, strategy: Any, **kwargs: Any) -> None:
-        """Set the rows for choosing aside, before the strategy makes its loader."""
+        """Set dev rows aside, before the strategy makes its loader."""
         if self.evaluations > 1:
             self._tasks.set_aside_(strategy, label=_label(strategy), seed=self._seed)
 
     def before_training_exp(self, strategy: Any, **kwargs: Any) -> None:
-        """Begin with nothing kept."""
+        """Forget what was kept of earlier experiences."""
         self.labels, self.first, self.rows = [_label(strategy)], 0, 0
         self._best, self._found, self._scored, self._over = {}, None, 0, False
 
     def before_training_iteration(self, strategy: Any, **kwargs: Any) -> None:
-        """Score the values after the step before, which other plugins have finished by now."""
+        """Score the values after the previous step, which other plugins have finished by now."""
         self._score(strategy, last=False)
 
     def after_training_epoch(self, strategy: Any, **kwargs: Any) -> None:
-        """End with the best values, if this was the last epoch."""
+        """Restore the best values, if this was the last epoch."""
         if strategy._stop_training or strategy.clock.train_exp_iterations >= self.steps:
             self._end(strategy)
 
     def after_training_exp(self, strategy: Any, **kwargs: Any) -> None:
-        """End with the best values, if the training was cut short; note the choice."""
+        """Restore the best values, if the training was cut short, and record the choice."""
         self._end(strategy)
         if self._found is not None:
             self.chosen[_label(strategy)] = self._found
@@ -106,13 +106,13 @@ class KeepBest(SupervisedPlugin, supports_distributed=True):
         return self._best, {**values, "over": self._over}
 
     def load_loop_state_(self, tensors: Mapping[str, Tensor], values: Mapping[str, Any]) -> None:
-        """Go on with what another loop has kept."""
+        """Restore what another loop kept."""
         self._best, self.rows, self._scored = dict(tensors), values["rows"], values["scored"]
         self._found = None if values["found"] is None else tuple(values["found"])
         self._over = values["over"]
 
     def _score(self, strategy: Any, *, last: bool) -> None:
-        """Score dev where the step that is done asks for it, and keep the best values."""
+        """Score dev if the last step is one of those to evaluate, and keep the best values."""
         step = strategy.clock.train_exp_iterations
         asked = {
             self.first + later

@@ -38,9 +38,9 @@ class StopAfter(SupervisedPlugin, supports_distributed=True):
             strategy.stop_training()
 
     def after_training_exp(self, strategy: Any, **kwargs: Any) -> None:
-        """Take back a stop that nobody saw: it would skip the next experience.
+        """Reset a stop that the loop did not see: it would skip the next experience.
 
-        Avalanche reads it before a batch, so a stop after the last one of the last epoch stays set.
+        Avalanche checks for a stop before each batch, so one after the last batch stays set.
         """
         strategy._stop_training = False
 
@@ -50,10 +50,10 @@ class SeededLoop(SupervisedPlugin, supports_distributed=True):
 
     Runs at: before_training, before_training_exp, before_training_epoch,
     before_training_iteration, after_training_exp. So a run trains with the same bits with and
-    without evaluation in between. An experience that `text_stream` made is known by its rows, so
-    its draws do not depend on the place of its task in the stream; another by its place. What
-    other plugins draw between experiences, such as the rows that they keep, is seeded too: give it
-    before them. `GraftingPlugin` does this by itself.
+    without evaluation in between. Draws of an experience that `text_stream` made depend on its
+    rows, not on the position of its task in the stream; those of any other depend on its position.
+    What other plugins draw between experiences, such as the rows that they keep, is seeded too:
+    give it before them. `GraftingPlugin` does this by itself.
     """
 
     def __init__(self, seed: int) -> None:
@@ -96,8 +96,8 @@ class SeededLoop(SupervisedPlugin, supports_distributed=True):
 class ClipGradient(SupervisedPlugin, supports_distributed=True):
     """Clip the norm of the optimiser's gradients before every step.
 
-    Runs at: before_update. What is clipped is what the optimiser holds: under grafting, the region
-    and the head.
+    Runs at: before_update. It clips the gradients of the optimiser's parameters: under grafting,
+    those of the region and the head.
     """
 
     def __init__(self, norm: float) -> None:
@@ -111,8 +111,9 @@ class ClipGradient(SupervisedPlugin, supports_distributed=True):
         if not moved:
             return
         norms = torch.stack([torch.linalg.vector_norm(p.grad) for p in moved])
-        # A penalty gives finished heads a gradient, of 0 if its weight is 0: how many terms a sum
-        # has decides its last digit, and without weight a penalty is Naive to the bit.
+        # A penalty gives finished heads a gradient, which is 0 if its weight is 0. The number of
+        # terms changes the last bits of a sum. Without the zeros, a penalty of weight 0 trains to
+        # the same bits as Naive.
         norm = torch.linalg.vector_norm(norms[norms != 0])
         nn.utils.clip_grads_with_norm_(moved, self.norm, norm)
 

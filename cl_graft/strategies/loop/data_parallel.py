@@ -19,22 +19,22 @@ __all__ = ["SplitBatches"]
 class SplitBatches(SupervisedPlugin, supports_distributed=True):
     """Compute each training batch on all processes of a `torch.distributed` group.
 
-    Runs at: before_training_exp, before_forward, before_backward, before_update, after_update. What
-    is summed up over the processes is the gradient of what the optimiser holds, in one message a
-    step: under grafting that is the region and the head, a few kilobytes, where distributed
-    training of a whole model sends all its weights. Every process then takes the same step, so
-    their models stay equal to the bit.
+    Runs at: before_training_exp, before_forward, before_backward, before_update, after_update. The
+    processes add up the gradients of the optimiser's parameters, in one message a step. Under
+    grafting these are the region and the head, a few kilobytes, where distributed training of a
+    whole model sends gradients of all its weights. Every process then takes the same step, so their
+    models stay equal to the bit.
 
     Start the script with ``torchrun --nproc-per-node N``, call
     ``torch.distributed.init_process_group``, and give every process the same model, data and seeds.
     Where the loader gives all processes the same batch (`TextBatches`), each computes its share of
     the rows, and the training is that of one process up to float rounding, if nothing is drawn
-    (dropout) or computed over rows (BatchNorm). Where Avalanche's loader has already dealt the rows
-    out, `train_mb_size` is that of one process, and a step is that of all parts together. Dropout
-    is drawn anew on each process.
+    (dropout) or computed over rows (BatchNorm). Where Avalanche's loader gives each process rows of
+    its own, `train_mb_size` counts the rows of one process, and a step takes the rows of all.
+    Each process draws its own dropout.
 
-    What is not in the strategy's loop (grafting's dense run and localizer) every process computes
-    for itself, with the same result.
+    Every process computes by itself what is outside of the strategy's loop (grafting's dense run
+    and localizer), with the same result.
 
     Give it before other plugins, `MicroBatches` among them. After a step the strategy holds the
     whole batch, its outputs and its mean loss, where the processes had the same batch. Without a
@@ -74,12 +74,12 @@ class SplitBatches(SupervisedPlugin, supports_distributed=True):
             rank = dist.get_rank()
             first, last = (rows * place // _processes() for place in (rank, rank + 1))
             self._share = (last - first) / rows
-            # A process without a row computes one that counts for nothing.
+            # A process without a row computes one with weight 0.
             first = min(first, rows - 1)
             self._part = slice(first, max(last, first + 1))
             strategy.mbatch = [tensor[self._part] for tensor in whole]
             self._whole = whole
-        # Not the same dropout for the first rows of every part.
+        # With one seed, the parts would draw the same dropout.
         seed_generators(torch.initial_seed() + dist.get_rank())
 
     def before_backward(self, strategy: Any, **kwargs: Any) -> None:
@@ -92,7 +92,7 @@ class SplitBatches(SupervisedPlugin, supports_distributed=True):
             return
         groups = strategy.optimizer.param_groups
         held = [p for group in groups for p in group["params"] if p.requires_grad]
-        # After an overflow a process has none: then nobody takes the step.
+        # A process whose gradients overflowed has none: then no process takes the step.
         known = torch.tensor([float(p.grad is not None) for p in held])
         share = self._share
         parts = [known.to(held[0].device), strategy.loss.detach() * share]
@@ -102,7 +102,7 @@ class SplitBatches(SupervisedPlugin, supports_distributed=True):
             everyone = outputs.new_zeros(len(self._whole[0]), *outputs.shape[1:])
             everyone[self._part] = outputs * float(share > 0)
             parts.append(everyone)
-        summed, self.bytes_a_step = _summed(parts)
+        summed, self.bytes_a_step = _sum_over_processes(parts)
         known, strategy.loss = summed[0], summed[1].reshape(())
         for place, parameter in enumerate(held):
             everywhere = float(known[place]) == _processes()
@@ -117,8 +117,8 @@ class SplitBatches(SupervisedPlugin, supports_distributed=True):
             strategy.mb_output = self._outputs
 
 
-def _summed(parts: Sequence[Tensor]) -> tuple[list[Tensor], int]:
-    """Sum tensors up over all processes, in one message; return its bytes, too."""
+def _sum_over_processes(parts: Sequence[Tensor]) -> tuple[list[Tensor], int]:
+    """Sum tensors up over all processes in one message, and return its size in bytes, too."""
     message = torch.cat([part.reshape(-1).float() for part in parts])
     dist.all_reduce(message)
     pieces = message.split([part.numel() for part in parts])

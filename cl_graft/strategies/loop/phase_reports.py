@@ -1,8 +1,8 @@
 """Values of training phases, reported through a strategy's evaluator and loggers.
 
 Before a region trains, a dense run and localization take longer than the training itself. Their
-losses and dev scores are published as every metric of the strategy is, so TensorBoard and other
-loggers show them; text loggers say first what the task will cost, and how far a phase is.
+losses and dev scores go through the strategy's evaluator as other metrics do, so TensorBoard and
+other loggers show them. Text loggers also show the expected cost of a task, and how far a phase is.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _NAMES = {
 class PhaseReports:
     """Publish losses and dev scores of one task's phases, and write how far they are.
 
-    Values are called as in ``Loss/dense_phase/train_stream/Task000/Exp000``, with the phases
+    Values have names such as ``Loss/dense_phase/train_stream/Task000/Exp000``, with the phases
     ``dense``, ``localize`` and ``region``; they are plotted over the phase's own steps, from 1.
 
     Args:
@@ -85,8 +85,8 @@ class PhaseReports:
 class TrainingReports(PluginMetric[None]):
     """Publish the loss and the learning rate of every step of a strategy's own loop.
 
-    Values are called as in ``Loss/train_phase/train_stream/Task000/Exp000``; they are plotted over
-    the steps of the experience, from 1, so that strategies with other phases compare.
+    Values have names such as ``Loss/train_phase/train_stream/Task000/Exp000``. They are plotted
+    over the steps of the experience, from 1, so that curves of all strategies can be compared.
 
     Runs at: before_update, after_training_iteration.
     """
@@ -145,7 +145,7 @@ def _full_name(strategy: Any, name: str, phase: str, label: int) -> str:
 
 
 def describe_cost(strategy: Any, settings: GraftingSettings, *, rows: int) -> str:
-    """Say what a task costs before and beside the strategy's own steps, as multiples of them.
+    """Describe the cost of a task beyond the strategy's own steps, in multiples of that of these.
 
     Args:
         strategy: The strategy, at the start of an experience.

@@ -47,11 +47,11 @@ class ScaleLoss(SupervisedPlugin, supports_distributed=False):
         self.scale.unscale_(held)
 
     def loop_state(self) -> State:
-        """Return where the scale stands."""
+        """Return the state of the scale."""
         return {}, self.scale.state()
 
     def load_loop_state_(self, tensors: Mapping[str, Tensor], values: Mapping[str, Any]) -> None:
-        """Go on where another scale stood."""
+        """Restore the state of another scale."""
         self.scale.load_state_(values)
 
 
@@ -59,7 +59,7 @@ class MicroBatches(SupervisedPlugin, supports_distributed=True):
     """Compute a strategy's training batches in parts; the gradients add up to the batch's.
 
     Runs at: before_forward, before_backward, before_update. All parts but the last are computed
-    here, by the strategy's own forward and criterion; the last one goes the strategy's own way.
+    here, by the strategy's own forward and criterion; the last one is computed by its loop.
     Before the update the strategy has the whole batch, its outputs and its mean loss again.
 
     The gradient is that of the whole batch, up to float rounding, for strategies whose loss is the

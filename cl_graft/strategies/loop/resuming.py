@@ -29,20 +29,20 @@ LOOP = "loop"
 
 
 class Resuming(SupervisedPlugin, supports_distributed=False):
-    """Offer the state of a strategy's loop after every step, and go on from what was kept.
+    """Offer the state of a strategy's loop to checkpoints after every step, and resume from it.
 
-    A state has the values that the optimiser trains, the optimiser's state, the clock, and that of
-    plugins that are `Resumable`. Other plugins must hold nothing from one step to the next. The
-    batches must be those of `TextBatches`, which can begin anywhere. Give it after all plugins that
-    set the training up.
+    A state holds the optimiser's parameters and its state, the clock, and the states of plugins
+    that are `Resumable`. Other plugins must hold nothing from one step to the next. The batches
+    must be those of `TextBatches`, which can begin at any step. Give it after all plugins that set
+    the training up.
 
     Runs at: before_training_exp, before_training_epoch, before_training_iteration,
     after_training_epoch, after_eval_iteration.
 
     Args:
         checkpoints: Checkpoints of the loops.
-        extra_state: Function that returns more to keep with every state, as JSON can hold it, such
-            as the positions in the log and in the run.
+        extra_state: Function that returns further JSON values to keep with every state, such as the
+            position in the log and the state of the run before this loop.
     """
 
     def __init__(
@@ -56,10 +56,10 @@ class Resuming(SupervisedPlugin, supports_distributed=False):
         self._moved = False
 
     def before_training_exp(self, strategy: Any, **kwargs: Any) -> None:
-        """Put the loop where another process left it, if one did.
+        """Restore the state of the loop, if another process was interrupted in it.
 
         Raises:
-            InputError: If it was left with other plugins.
+            InputError: If its checkpoint was written with other plugins.
         """
         self._clock, self._moved, self._checkpoint = None, False, NO_CHECKPOINT
         if not isinstance(strategy.dataloader, BatchLoader):
@@ -91,16 +91,16 @@ class Resuming(SupervisedPlugin, supports_distributed=False):
         self._clock = clock
 
     def before_training_epoch(self, strategy: Any, **kwargs: Any) -> None:
-        """Set the clock, which is put to 0 between the hook before and this one."""
+        """Set the clock, which Avalanche resets after `before_training_exp`."""
         if self._clock is not None:
             set_clock_(strategy, self._clock)
             self._clock = None
 
     def before_training_iteration(self, strategy: Any, **kwargs: Any) -> None:
-        """Offer the state after the step before, which is logged by now."""
+        """Offer the state after the previous step, whose values are logged by now."""
         if self._moved:
             self._checkpoint.offer(lambda: self._state(strategy, over=False))
-            # Where nothing is kept, an offer does not let the process stop.
+            # `NO_CHECKPOINT` does not check whether the process was asked to stop.
             self._checkpoints.poll()
         self._moved = True
 
@@ -110,7 +110,7 @@ class Resuming(SupervisedPlugin, supports_distributed=False):
             self._checkpoint.offer(lambda: self._state(strategy, over=True), last=True)
 
     def after_eval_iteration(self, strategy: Any, **kwargs: Any) -> None:
-        """Let the process stop."""
+        """Stop the process if it was asked to."""
         self._checkpoints.poll()
 
     def _state(self, strategy: Any, *, over: bool) -> State:
@@ -143,7 +143,7 @@ def set_clock_(strategy: Any, clock: Mapping[str, int]) -> None:
 
 
 def make_loop_key(learned: int) -> str:
-    """Name the loop that learns the next task after so many."""
+    """Return the checkpoint key of the loop that trains the next task after `learned` tasks."""
     return f"{LOOP}-{learned}"
 
 

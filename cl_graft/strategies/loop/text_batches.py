@@ -1,7 +1,7 @@
 """TextBatches: a plugin that takes the batches of a text stream straight from its tensors.
 
-Avalanche's own loader fetches and stacks a batch row by row. The rows of a text stream stand in
-memory, so a batch is picked at once, and training batches can be made of rows of similar length.
+Avalanche's own loader fetches and stacks a batch row by row. The rows of a text stream are tensors
+in memory, so a batch is one indexing, and training batches can have rows of similar length.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ class TextBatches(SupervisedPlugin, supports_distributed=True):
     """Replace the loader of experiences that `text_stream` made.
 
     Runs at: before_training_exp, before_eval_exp. As Avalanche's `ReplayPlugin` does, it sets the
-    strategy's `dataloader`; give it before plugins that bring a loader of their own, which then
-    stands. Training batches are those of a `BatchOrder`: all equally large, and a function of the
+    strategy's `dataloader`; give it before plugins that set a loader of their own, which is then
+    used. Training batches are those of a `BatchOrder`: all equally large, and a function of the
     seed, the task's rows and the step. Experiences without rows in memory, or whose data another
     plugin changed, keep Avalanche's loader.
 
@@ -73,7 +73,7 @@ class TextBatches(SupervisedPlugin, supports_distributed=True):
 def shuffle_batches(
     rows: Examples, labels: Tensor, *, size: int, seed: int, group_by_length: bool = False
 ) -> BatchLoader:
-    """Make training batches, all equally large, a function of the seed, the rows and the step.
+    """Make shuffled batches of equal size, which are a function of the seed, the rows and the step.
 
     Args:
         rows: The rows.

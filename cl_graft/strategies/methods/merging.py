@@ -108,7 +108,7 @@ class MergingPlugin(SupervisedPlugin, supports_distributed=False):
         self.carry(strategy.model, None)
 
     def carry(self, model: nn.Module, position: int | None) -> None:
-        """Make the model carry the merged encoder, whichever entry is asked for; None: the base."""
+        """Make the model carry the merged encoder for any position, and the base for None."""
         unwrapped = unwrap_model(model)
         if self._base is not None:
             write_(unwrapped, self._base)
@@ -163,7 +163,7 @@ class MergingPlugin(SupervisedPlugin, supports_distributed=False):
 
 @dataclass(frozen=True, kw_only=True)
 class MergingMethod:
-    """The part that all merging methods share; a method adds its rule, with the settings of that.
+    """The part that all merging methods share; each adds its rule, and the settings of the rule.
 
     Attributes:
         rule: A name in `cl_graft.grafts.merging.MERGES`.
@@ -243,7 +243,7 @@ def _register(kind: type[MergingMethod]) -> type[MergingMethod]:
 
 
 def _coefficient(grid: tuple[float, ...] = (0.4, 0.7, 1.0, 1.4)) -> Any:
-    return setting(1.0, "What the merged vector is multiplied by.", least=0, grid=grid)
+    return setting(1.0, "Factor of the merged task vector.", least=0, grid=grid)
 
 
 @_register
@@ -293,7 +293,7 @@ class MergingByConsensus(MergingMethod):
 
     rule = "consensus"
     coefficient: float = _coefficient(grid=(0.4, 0.7, 1.0))
-    threshold: float = setting(0.4, "How large a move must be beside those of others.", least=0)
+    threshold: float = setting(0.4, "Least size of a move relative to those of others.", least=0)
     agree: int = setting(
         1,
         "How many tasks must find a coordinate important; 2 as in the paper leaves those at the "

@@ -1,1 +1,1 @@
-"""Bounds: what forgetting costs at most, and what could be had if nothing were forgotten."""
+"""Lower bounds, without any protection from forgetting, and upper bounds, without forgetting."""

@@ -64,7 +64,7 @@ class IndependentPlugin(SupervisedPlugin, supports_distributed=False):
         label = int(strategy.experience.task_label)
 
         def measure(_: str, name: str, step: int, value: float) -> None:
-            # The dense run is here what the loop is to other strategies.
+            # The dense run takes the place of the loop of other strategies.
             publish(strategy, self, name, "train", label=label, step=step, value=value)
 
         self._learn(strategy, strategy.experience, measure=measure)

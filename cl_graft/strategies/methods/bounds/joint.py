@@ -1,4 +1,4 @@
-"""Joint training: all tasks are learned at once, before the first is asked."""
+"""Joint training: all tasks are learned at once, before the first is evaluated."""
 
 from __future__ import annotations
 

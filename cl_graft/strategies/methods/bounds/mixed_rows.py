@@ -27,7 +27,7 @@ class MixedRows(SupervisedPlugin, supports_distributed=False):
 
     Args:
         inputs: Inputs of the strategy; its stream is one that `text_stream` made.
-        so_far: Whether to take the tasks up to the one at hand, or all.
+        so_far: Whether to take only the tasks up to the one in training; otherwise all.
 
     Attributes:
         passes: Rows that went through the model, by task label and phase, where nothing trains.
@@ -42,7 +42,7 @@ class MixedRows(SupervisedPlugin, supports_distributed=False):
         self.passes: dict[int, dict[str, Passes]] = {}
 
     def before_training_exp(self, strategy: Any, **kwargs: Any) -> None:
-        """Set the loader; nothing is left to train where all was learned at once."""
+        """Set the loader, or stop the training if all tasks were learned with the first one."""
         if not self.so_far and strategy.clock.train_exp_counter:
             self.passes[int(strategy.experience.task_label)] = {"train": Passes()}
             strategy.stop_training()

@@ -1,1 +1,1 @@
-"""Distillation: the model is held near what it answered, or computed, before the task."""
+"""Distillation: outputs or features are held near those of the model before the task."""

@@ -1,4 +1,4 @@
-"""LFL: a new task may not change the features of its rows."""
+"""LFL: the features of a new task's rows are held near those of the model before the task."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class LessForgetfulText(LFLPlugin):
         """Do nothing: the model need not be of Avalanche's class."""
 
     def compute_features(self, model: nn.Module, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the features of the model that learns and of its teacher, in their own modes."""
+        """Return the features of the model in training, and of its teacher in eval mode."""
         teacher = cast(nn.Module, self.prev_model)
         teacher.eval()
         now, then = (cast(TaskModel, unwrap_model(each)) for each in (model, teacher))

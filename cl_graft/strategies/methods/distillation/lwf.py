@@ -1,4 +1,4 @@
-"""LwF: a new task may not change what the model answered on its rows before."""
+"""LwF: the answers to a new task's rows are held near those of the model before the task."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class DistilOneHead(LwFPlugin):
     """
 
     def after_training_exp(self, strategy: Any, **kwargs: Any) -> None:
-        """Keep a copy of the model, and all classes seen as those of the first task."""
+        """Keep a copy of the model, and count all classes seen as those of the first task."""
         super().after_training_exp(strategy, **kwargs)
         seen = self.lwf.prev_classes_by_task
         classes = set().union(*seen.values())

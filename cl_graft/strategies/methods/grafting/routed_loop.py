@@ -36,7 +36,7 @@ _Kind = TypeVar("_Kind", bound=type)
 
 
 def depth_setting(grid: tuple[float, ...] = ()) -> Any:
-    """Return the setting of the layer whose features a router looks at."""
+    """Return the setting of the layer whose features a router reads."""
     return setting(
         0.33,
         "Where in the base a router takes features: 0 the embeddings, 1 the last block.",

@@ -1,4 +1,4 @@
-"""(IA)3: vectors that scale activations of the blocks, of each task's own.
+"""(IA)3: vectors for each task that scale activations of the blocks.
 
 They start at ones, so every task starts at the base.
 """

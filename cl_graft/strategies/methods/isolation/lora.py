@@ -1,4 +1,4 @@
-"""LoRA: a low-rank update of the linear layers, of each task's own."""
+"""LoRA: a low-rank update of the linear layers for each task."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""MaskedMatrices: a task uses a choice of the weights in the blocks' matrices; others are zero.
+"""MaskedMatrices: a task uses some of the weights in the blocks' matrices; the others are zero.
 
 A real-valued score stands beside every weight; its mask is a function of the scores, and gradients
 pass through the choice as if it were the identity (straight through). Piggyback and SupSup leave
-the weights frozen, WSN trains those that no earlier task has chosen. Nothing that an earlier task
-is answered with ever moves: backward transfer is exactly 0.
+the weights frozen, WSN trains those that no earlier task has chosen. No value that answers an
+earlier task ever changes, so backward transfer is exactly 0.
 
 In the papers the networks of SupSup are random, and WSN starts from scratch. Here the base is
 pretrained, so scores start at the weights' magnitudes: the first choice is the largest weights.
@@ -87,12 +87,13 @@ class MaskedMatrices(SupervisedPlugin, supports_distributed=False):
         rule: Rule that turns scores into masks.
         start: Function of a matrix that returns its first scores.
         absolute: Whether the rule chooses by the scores' absolute values.
-        trains_weights: Whether the weights that no earlier task has chosen train along, and scores
-            go on from task to task; else weights stay frozen and scores begin anew.
+        trains_weights: Whether the weights that no earlier task has chosen train too, and a task's
+            scores start at those of the task before. Otherwise weights stay frozen, and every task
+            starts with first scores.
 
     Attributes:
         masks: The masks of every task, by label and matrix: bits, eight to a byte.
-        scores: Scores that later tasks go on from, by matrix; empty where weights stay frozen.
+        scores: Scores that the next task starts with, by matrix; empty where weights stay frozen.
     """
 
     def __init__(
@@ -131,7 +132,7 @@ class MaskedMatrices(SupervisedPlugin, supports_distributed=False):
         freeze_except_(model, trained, label=int(strategy.experience.task_label))
 
     def after_backward(self, strategy: Any, **kwargs: Any) -> None:
-        """Let no weight move that an earlier task has chosen."""
+        """Zero the gradients of the weights that an earlier task has chosen."""
         if self.trains_weights and self._taken:
             for name, _, weight in _parametrized(unwrap_model(strategy.model)):
                 if weight.grad is not None:
@@ -149,7 +150,7 @@ class MaskedMatrices(SupervisedPlugin, supports_distributed=False):
         self.masks[int(strategy.experience.task_label)] = own
 
     def before_eval_exp(self, strategy: Any, **kwargs: Any) -> None:
-        """Answer with the task's masks; a task that was not learned is answered as it stands."""
+        """Answer with the task's masks; an unlearned task is answered with the current ones."""
         own = self.masks.get(int(strategy.experience.task_label))
         for name, chosen, weight in _parametrized(unwrap_model(strategy.model)):
             chosen.fixed = None if own is None else unpack_bits(own[name], weight)

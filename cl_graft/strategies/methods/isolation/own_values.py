@@ -1,7 +1,7 @@
 """OwnValues: a few parameters have values of their own for every task, and all others stay frozen.
 
-BitFit, LoRA, (IA)3, adapters and prompt tuning share it: nothing that an earlier task is answered
-with ever moves, so backward transfer is exactly 0, and a task does not depend on those before it.
+BitFit, LoRA, (IA)3, adapters and prompt tuning share it. No value that answers an earlier task ever
+changes, so backward transfer is exactly 0, and a task does not depend on those before it.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ class OwnValues(TrainOnly, supports_distributed=False):
         load_(unwrap_model(strategy.model), self._start or {})
 
     def before_eval_exp(self, strategy: Any, **kwargs: Any) -> None:
-        """Carry the task's values; a task that was not learned is answered as it stands."""
+        """Load the task's values; an unlearned task is answered with the current ones."""
         self._restore(strategy)
         own = self.values.get(int(strategy.experience.task_label))
         if own is not None:
@@ -152,11 +152,11 @@ class OwnValuesMethod:
 
 def optimizer_setting() -> Any:
     """Return the setting of the optimiser."""
-    return setting("adamw", "What trains a task's own values.", choices=("adamw", "sgd"))
+    return setting("adamw", "Optimiser of a task's own values.", choices=("adamw", "sgd"))
 
 
 RATES = (1e-4, 5e-4, 2e-3, 8e-3)
-"""The learning rates among which tuning chooses for what is small and starts at zero."""
+"""Learning rates among which tuning chooses, for small modules that start at zero."""
 
 
 def rate_setting(default: float, grid: tuple[float, ...] = RATES) -> Any:

@@ -1,4 +1,4 @@
-"""Piggyback: a mask on the frozen weights of the base, of each task's own."""
+"""Piggyback: a mask for each task on the frozen weights of the base."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Prompt tuning: a few trained vectors before the words of every text, of each task's own.
+"""Prompt tuning: a few trained vectors for each task, before the token embeddings of every text.
 
 They start at the embeddings of tokens drawn from the vocabulary.
 """
@@ -47,8 +47,8 @@ def add_prompt_(model: TaskModel, *, tokens: int, seed: int) -> None:
     words = _words(model)
     picked = torch.randint(len(words), (tokens,), generator=generator(seed, "prompt"))
     backbone.register_parameter(_PROMPT, nn.Parameter(words[picked.to(words.device)].clone()))
-    backbone.register_forward_pre_hook(_before, with_kwargs=True)
-    backbone.register_forward_hook(_without, with_kwargs=False)
+    backbone.register_forward_pre_hook(_prepend_prompt, with_kwargs=True)
+    backbone.register_forward_hook(_drop_prompt, with_kwargs=False)
 
 
 def find_prompt(model: nn.Module) -> dict[str, nn.Parameter]:
@@ -56,8 +56,10 @@ def find_prompt(model: nn.Module) -> dict[str, nn.Parameter]:
     return {name: p for name, p in model.named_parameters() if _PROMPT in name}
 
 
-def _before(backbone: Any, inputs: Any, named: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
-    """Give a backbone embeddings with the prompt in front, in place of token ids."""
+def _prepend_prompt(
+    backbone: Any, inputs: Any, named: dict[str, Any]
+) -> tuple[Any, dict[str, Any]]:
+    """Replace the token ids by their embeddings with the prompt in front."""
     named = dict(named)
     words = backbone.get_input_embeddings()(named.pop("input_ids"))
     prompt = backbone.get_parameter(_PROMPT).expand(len(words), -1, -1)
@@ -69,8 +71,8 @@ def _before(backbone: Any, inputs: Any, named: dict[str, Any]) -> tuple[Any, dic
     return inputs, named
 
 
-def _without(backbone: Any, inputs: Any, output: Any) -> Any:
-    """Take the prompt's states out."""
+def _drop_prompt(backbone: Any, inputs: Any, output: Any) -> Any:
+    """Drop the states of the prompt."""
     count = len(backbone.get_parameter(_PROMPT))
     output.last_hidden_state = output.last_hidden_state[:, count:]
     return output

@@ -23,7 +23,7 @@ class OnlineEWC:
     ewc_lambda: float = setting(
         100.0, PENALTY_WEIGHT, least=0, grid=(1.0, 10.0, 100.0, 1000.0, 10000.0)
     )
-    decay_factor: float = setting(0.9, "What is kept of older importances.", least=0, most=1)
+    decay_factor: float = setting(0.9, "Weight of older importances.", least=0, most=1)
 
     storage_bytes = count_stored(EWCPlugin, "saved_params", "importances")
 

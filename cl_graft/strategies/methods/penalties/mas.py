@@ -21,7 +21,7 @@ class MemoryAwareSynapses:
     """Hold weights near their latest values, by the gradients of the squared outputs."""
 
     lambda_reg: float = setting(1.0, PENALTY_WEIGHT, least=0, grid=(0.01, 0.1, 1.0, 10.0))
-    alpha: float = setting(0.5, "What is kept of older importances.", least=0, most=1)
+    alpha: float = setting(0.5, "Weight of older importances.", least=0, most=1)
 
     storage_bytes = count_stored(MASPlugin, "params", "importance")
 

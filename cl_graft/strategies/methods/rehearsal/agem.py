@@ -1,4 +1,4 @@
-"""A-GEM: a step may not raise the loss on kept rows, on average."""
+"""A-GEM: gradients are projected so that a step does not raise the mean loss on kept rows."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """CoPE: no heads, but a prototype a class in the encoder's feature space, and replay.
 
-Avalanche's plugin and its loss, with an adapter: it numbers classes across tasks, and is written
-for streams whose experiences are single batches, after each of which prototypes move.
+It adapts Avalanche's plugin, which expects classes that are numbered across tasks and streams whose
+experiences are single batches, after each of which it moves the prototypes.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ class PrototypesOfTasks(CoPEPlugin):
 
 
 def _number_classes(stream: TextStream) -> dict[int, range]:
-    """Number the classes of all tasks through; those of tasks that share a head are the same."""
+    """Number the classes of all tasks consecutively; tasks that share a head share the numbers."""
     numbers: dict[int, range] = {}
     first = 0
     for label, encoded in enumerate(stream.tasks, start=stream.first_label):
@@ -116,7 +116,7 @@ class CoPE:
     """Answer by the nearest class prototype in the feature space, which kept rows hold in place."""
 
     mem_size: int = memory_setting()
-    alpha: float = setting(0.99, "What is kept of a prototype when it moves.", least=0, most=1)
+    alpha: float = setting(0.99, "Weight of the old prototype when it moves.", least=0, most=1)
     temperature: float = setting(
         0.1, "Temperature of the loss and of answers.", least=1e-3, grid=(0.05, 0.1, 0.2)
     )
@@ -132,7 +132,7 @@ class CoPE:
             alpha=self.alpha,
             temperature=self.temperature,
         )
-        # Prototypes are no values of the optimiser's: those of the last step answer.
+        # `KeepBest` cannot restore prototypes, as the optimiser does not hold them.
         return inputs.sgd_strategy(OnFeatures, plugin, whole_batches=True, keep_best=False)
 
     def task_bytes(self, shape: StreamShape) -> float:

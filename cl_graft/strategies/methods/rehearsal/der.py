@@ -1,4 +1,4 @@
-"""DER and DER++: kept rows may not lose the logits that they had."""
+"""DER and DER++: the logits of kept rows are held near those that they had when they were kept."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class LogitsOfTasks(ClassBalancedBufferWithLogits):
 
 
 class _Labelled(nn.Module):
-    """A model that is asked for one task."""
+    """A model that answers with the head of one task."""
 
     def __init__(self, model: nn.Module, label: int) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""GEM: a step may not raise the loss on kept rows of any earlier task."""
+"""GEM: gradients are projected so that a step raises the loss on no earlier task's kept rows."""
 
 from __future__ import annotations
 

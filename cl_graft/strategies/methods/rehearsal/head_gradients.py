@@ -11,7 +11,7 @@ __all__ = ["HeadGradients"]
 
 
 class HeadGradients(SupervisedPlugin, supports_distributed=False):
-    """Let a plugin that comes later among the bases project the heads of finished tasks, too.
+    """Give heads of finished tasks a gradient of 0, so that the next base class projects them, too.
 
     Avalanche's plugins leave parameters without a gradient alone, so the part of the projection
     that lies in those heads would be missing, and the step would still harm the kept rows.

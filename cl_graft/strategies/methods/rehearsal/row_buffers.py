@@ -37,10 +37,10 @@ def count_shared_row_bytes(shape: StreamShape, rows: int) -> float:
 
 
 def check_batch(method: str, setting_name: str, *, rows: int, tasks: int) -> None:
-    """Refuse batches that are to hold rows of every task but are smaller than that.
+    """Refuse a batch size below the number of tasks, for methods that take rows of each.
 
     Raises:
-        InputError: If they are.
+        InputError: If `rows` is less than `tasks`.
     """
     if rows < tasks:
         raise InputError(
