@@ -44,7 +44,7 @@ def open_gates(gains: Parameters, started: Region, *, k: int) -> Region:
     opened = torch.zeros(layout.total, dtype=torch.bool)
     opened[started.index] = True
     steps = torch.where(opened, -flat, flat)
-    # A prefix leaves at least its length less what was open, so longer ones leave too many.
+    # After n moves at least n - len(started) gates are open, so more moves leave too many open.
     most = min(layout.total, k + len(started))
     order = top_k({"": steps}, most).index
     order = order[steps[order].sort(descending=True, stable=True).indices]
@@ -97,7 +97,7 @@ def learn_gates_(
     Args:
         inputs: The localizer's inputs, with the checkpoint.
         learned: Parameters of the gates by name, one a coordinate.
-        gradient: Step (from 0) to the gradient of `learned`, by name.
+        gradient: Function of a step, from 0, that returns the gradient of `learned`, by name.
         name: Name of the parameters in the checkpoint.
         lr: Learning rate, > 0.
         steps: Number of steps.

@@ -61,7 +61,7 @@ class GraftingSettings:
     fine_tuning: FineTuning = Field(
         default_factory=FineTuning,
         exclude=True,
-        description="The dense run; a localizer that does not need one does without it.",
+        description="The dense run; localizers that need none do not read it.",
     )
     head_fit_rows: int = Field(
         default=0,

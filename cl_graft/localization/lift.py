@@ -2,9 +2,10 @@
 
 The first r singular values and vectors of a matrix W give its best approximation W′ of rank r
 (Liu et al., 2025, "LIFT the Veil for the Truth: Principal Weights Emerge after Rank Reduction",
-https://arxiv.org/abs/2506.00772). It looks at no row of any task: what differs between tasks is
-what earlier ones own. The published code takes r from 32 to 128 on models 2,048 to 4,096 wide, and
-makes the mask anew from the weights every few hundred steps; here a region is chosen once.
+https://arxiv.org/abs/2506.00772). It reads no rows, so the regions of tasks differ only because
+earlier tasks own coordinates. The published code takes r from 32 to 128 on models 2,048 to 4,096
+wide, and makes the mask again from the weights every few hundred steps; here a region is chosen
+once.
 """
 
 from __future__ import annotations
@@ -39,9 +40,9 @@ def lift(
     the region, in proportion to its entries; what is no matrix is not chosen.
 
     Args:
-        inputs: The base; nothing else is looked at.
-        k: Not looked at.
-        steps: Not looked at.
+        inputs: The base; nothing else is read.
+        k: Budget; unused.
+        steps: Number of gradient batches; unused.
         rank: Rank r, at least 1; None means 1/32 of a matrix's smaller dimension, at least 1.
     """
     del k, steps

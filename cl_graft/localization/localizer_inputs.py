@@ -39,17 +39,18 @@ class LocalizerInputs:
         model: The model, at its base and in eval mode (no dropout, as in the published code).
         parameters: The graftable parameters, by name.
         tuned: Values of the parameters after fine-tuning, by name; empty without a dense run.
-        losses: Step (from 0) to functions, one a micro-batch, each of which computes the mean loss
-            of its rows. Calling one after the other keeps one micro-batch in memory at a time.
-        dev_score: Scores the model as it is now on dev, higher is better.
-        train_score: The same on a part of the training rows, for `paper_mask`.
+        losses: Function of a step, from 0, that returns one function for each micro-batch, which
+            computes the mean loss of its rows. Calling one after the other keeps one micro-batch in
+            memory at a time.
+        dev_score: Function that scores the model as it is now on dev, higher is better.
+        train_score: Function that scores it on a part of the training rows, for `paper_mask`.
         seed: Seed of the localizer's random choices.
         path: Σ −g·Δθ over the steps of the dense run, by name; empty if it was not summed up.
         loss_scale: Factor of the loss in the backward pass, for fp16; 1 otherwise.
         checkpoint: Source of an interrupted localization's state, and target of its steps.
-        answers: Step (from 0) to functions, one a row of the step's batch, each of which computes
-            the row's logits, of shape (K,), or (P, K) where it has P answers, and its loss. None if
-            rows cannot be asked one by one.
+        answers: Function of a step, from 0, that returns one function for each row of its batch,
+            which computes the row's logits, of shape (K,), or (P, K) where it has P answers, and
+            its loss. None if rows cannot be computed one by one.
     """
 
     model: nn.Module

@@ -1,8 +1,8 @@
 """Parameters of one kind, and localizers that may choose these only: biases, normalisation layers.
 
 BitFit tunes all biases, those of LayerNorms included (Ben Zaken et al., 2022,
-https://arxiv.org/abs/2106.10199); with a budget below their number, the steepest of them are
-taken. A budget above it is cut down to it.
+https://arxiv.org/abs/2106.10199); with a budget below their number, those with the largest
+gradients are taken. A budget above their number is reduced to it.
 """
 
 from __future__ import annotations

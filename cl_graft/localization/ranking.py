@@ -73,15 +73,15 @@ def localize(
         inputs: The base, tuned weights and gradients.
         localizer: Name of a localizer, or a score function.
         k: Budget that the ranking is learned for; smaller and larger ones can be cut from it.
-        steps: Gradient batches to look at, at least 1.
+        steps: Number of gradient batches, at least 1.
         depth: Number of coordinates to rank; None means all.
         candidates: Rank only this many coordinates, those that moved most, where the localizer can
             score them alone; None means all.
 
     Raises:
         InputError: If there is no localizer of this name.
-        ValueError: If `k` or `depth` is out of range, `inputs` lack what the localizer looks
-            at, or a score is NaN.
+        ValueError: If `k` or `depth` is out of range, `inputs` lack what the localizer needs, or a
+            score is NaN.
 
     Examples:
         >>> from torch import nn
@@ -147,13 +147,13 @@ def rank(scores: Parameters, *, depth: int) -> Ranking:
 
 
 def rank_by_tensor(scores: Parameters, *, depth: int, allowed: Region | None = None) -> Ranking:
-    """Order coordinates so that every tensor gives its share of any first part, its best ones.
+    """Order coordinates so that any first part of the ranking has the same share of every tensor.
 
-    The r-th best coordinate of a tensor with n entries (r from 1) stands at r/n. So the first
-    part of the ranking that holds Σ ⌊d·n⌋ coordinates is what code that takes the top ⌊d·n⌋ of
-    every tensor takes, small tensors giving none at a low density d; going on along the ranking
-    gives any other size, and regions stay nested. Ties go to the earlier tensor, and inside one
-    to the earlier coordinate.
+    Coordinates are ordered by r/n, where a coordinate is the r-th best (r from 1) of a tensor with
+    n entries. So the first Σ ⌊d·n⌋ coordinates are the top ⌊d·n⌋ of every tensor, as other code
+    takes them; at a low density d, small tensors give none. Any other size can be cut from the same
+    ranking, and regions stay nested. Ties go to the earlier tensor, and in a tensor to the earlier
+    coordinate.
 
     Args:
         scores: One tensor a parameter.
@@ -173,19 +173,20 @@ def rank_by_tensor(scores: Parameters, *, depth: int, allowed: Region | None = N
     allowed = Region.full(layout) if allowed is None else allowed
     if not 1 <= depth <= len(allowed):
         raise ValueError(f"depth must be in [1, {len(allowed)}], got {depth}")
-    standings: list[Tensor] = []
+    shares: list[Tensor] = []
     order: list[Tensor] = []
     cuts = torch.searchsorted(allowed.index, torch.tensor(layout.starts)).tolist()
     for name, start, first, end in zip(layout.names, layout.starts, cuts, cuts[1:], strict=False):
         size = end - first
-        # Of Σ ⌊d·n⌋ at d = (depth + tensors)/total at least `depth` remain after rounding down.
+        # At d = (depth + tensors) / total, Σ ⌊d·n⌋ is at least `depth`: each tensor loses less than
+        # one coordinate by rounding down.
         most = min(size, size * (depth + len(layout.names)) // len(allowed))
         if most:
             inside = allowed.index[first:end]
             own = scores[name].detach().reshape(-1).cpu()[inside - start]
             order.append(inside[rank({name: own}, depth=most).order])
-            standings.append(torch.arange(1, most + 1, dtype=torch.float64) / size)
-    best = torch.cat(standings).sort(stable=True).indices[:depth]
+            shares.append(torch.arange(1, most + 1, dtype=torch.float64) / size)
+    best = torch.cat(shares).sort(stable=True).indices[:depth]
     return Ranking(layout, torch.cat(order)[best])
 
 

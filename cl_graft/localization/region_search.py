@@ -71,8 +71,8 @@ class FoundRegion:
         dense: Dense run; where the localizer needs none, the head alone.
         graft_dev: Score on dev of the base with the tuned values on the region; None without a
             dense run.
-        seconds: Wall time in seconds by phase; near 0 where the cache answered.
-        passes: Rows by phase, also where the cache answered.
+        seconds: Wall time in seconds by phase; near 0 where the cache had the outcome.
+        passes: Rows that the phases take; they count also where the cache had the outcome.
     """
 
     region: Region
@@ -117,7 +117,7 @@ def find_region(
     localizer = find_localizer(settings.localizer)
     phase = "dense" if dense or localizer.needs_dense_run else "warm-up"
     if dense is None:
-        dense = _start(task, settings, cache, checkpoints, progress, measure)
+        dense = _run_or_fit_head(task, settings, cache, checkpoints, progress, measure)
     seconds = {phase: time.perf_counter() - started}
     started, counter = time.perf_counter(), RowCounter()
     layout = Layout.of(task.parameters)
@@ -144,8 +144,8 @@ def find_region(
             progress=progress,
             measure=measure,
         )
-        with _localization_by(localizer.name), freeze_below(task, settings):
-            region, graft_dev = _choose(
+        with _name_localizer(localizer.name), freeze_below(task, settings):
+            region, graft_dev = _cut_region(
                 task, settings, dense, ranking, k=k, without=passed_over, counter=counter
             )
     if graft_dev is not None:
@@ -192,7 +192,6 @@ def rank_task(
     """
     counter, layout = counter or RowCounter(), Layout.of(task.parameters)
     localizer = find_localizer(settings.localizer)
-    identity = _identity(localizer)
     allowed = allowed_coordinates(task, settings)
     most = layout.total if allowed is None else len(allowed)
     depth = most if depth is None else min(depth, most)
@@ -200,19 +199,7 @@ def rank_task(
     candidates = settings.candidates(layout.total, k=k, owned=owned)
     if candidates is not None:
         depth, least = min(depth, candidates), min(least, candidates)
-    recipe = {
-        "localizer": identity,
-        "k": k,
-        "steps": settings.mask_steps,
-        "batch": settings.mask_batch,
-        "micro": settings.rows_at_once,
-        "candidates": candidates,
-        "start": hash_tensors({**dense.tuned, **task.to_cache(dense.head)}),
-    }
-    part = restrict(task, settings)
-    if part is not task:
-        recipe["parameters"] = list(part.parameters)
-    key = cache_key("ranking", task.identity, recipe, settings.seed)
+    key = _make_ranking_key(task, settings, dense, k, candidates)
     if not is_ranking_cached(localizer):
         cache = None
     points = PhasePoints("localize", measure)
@@ -226,10 +213,10 @@ def rank_task(
         else NO_CHECKPOINT
     )
     with (
-        _localization_by(localizer.name),
+        _name_localizer(localizer.name),
         freeze_below(task, settings),
         localizer_inputs(
-            part,
+            restrict(task, settings),
             settings,
             dense,
             counter=counter,
@@ -252,7 +239,26 @@ def rank_task(
     return ranking
 
 
-def _start(
+def _make_ranking_key(
+    task: LearnableTask, settings: GraftingSettings, dense: DenseRun, k: int, candidates: int | None
+) -> str:
+    """Return the cache key of a ranking, which names all that the ranking depends on."""
+    part = restrict(task, settings)
+    recipe = {
+        "localizer": _identity(find_localizer(settings.localizer)),
+        "k": k,
+        "steps": settings.mask_steps,
+        "batch": settings.mask_batch,
+        "micro": settings.rows_at_once,
+        "candidates": candidates,
+        "start": hash_tensors({**dense.tuned, **task.to_cache(dense.head)}),
+    }
+    if part is not task:
+        recipe["parameters"] = list(part.parameters)
+    return cache_key("ranking", task.identity, recipe, settings.seed)
+
+
+def _run_or_fit_head(
     task: LearnableTask,
     settings: GraftingSettings,
     cache: Cache | None,
@@ -295,8 +301,8 @@ def _start(
 def is_ranking_cached(localizer: Localizer) -> bool:
     """Tell whether a cache keeps the rankings of a localizer.
 
-    A ranking without gradients is computed as fast as read, and one by code that may change
-    unnoticed could be wrong.
+    A ranking without gradients is computed as fast as it is read. A ranking by code that has no
+    identity could be out of date.
     """
     return localizer.needs_gradients and _identity(localizer) is not None
 
@@ -312,7 +318,7 @@ def _identity(localizer: Localizer) -> str | None:
     return f"{localizer.name} {hashlib.sha256(Path(source).read_bytes()).hexdigest()}"
 
 
-def _choose(
+def _cut_region(
     task: LearnableTask,
     settings: GraftingSettings,
     dense: DenseRun,
@@ -359,7 +365,7 @@ def _carrying(
 
 
 @contextmanager
-def _localization_by(localizer: str) -> Iterator[None]:
+def _name_localizer(localizer: str) -> Iterator[None]:
     """Let errors in a `with` block name the phase and the localizer."""
     with in_phase("localization"):
         try:

@@ -56,7 +56,7 @@ class Score(Protocol):
         Args:
             inputs: The base, tuned weights and gradients.
             k: Budget: how many coordinates the region will have.
-            steps: Gradient batches to look at.
+            steps: Number of gradient batches.
         """
         ...
 
@@ -83,14 +83,14 @@ class Localizer:
         score: The score function.
         source: Paper and place; empty for a function that is not registered.
         needs_gradients: Whether it computes gradients of the task's loss.
-        needs_dense_run: Whether it looks at densely fine-tuned weights.
-        needs_path: Whether it looks at `LocalizerInputs.path`, which the dense run has to sum up.
-        needs_rows: Whether it looks at single rows, `LocalizerInputs.answers`.
+        needs_dense_run: Whether it reads densely fine-tuned weights.
+        needs_path: Whether it reads `LocalizerInputs.path`, which the dense run has to sum up.
+        needs_rows: Whether it reads single rows, `LocalizerInputs.answers`.
         per_tensor: Whether each tensor gives its share of a region (`rank_by_tensor`), in
             proportion to what may be chosen of it; otherwise scores are compared across the whole
             model.
-        allowed: (model, graftable parameters) to the only coordinates that may be chosen; None
-            means all.
+        allowed: Function of (model, graftable parameters) that returns the coordinates that may be
+            chosen; None means all.
         score_candidates: The same scores, computed for given candidates alone; None if there is no
             such function.
     """

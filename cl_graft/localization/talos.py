@@ -8,9 +8,9 @@ densities of some ten percent: where little is trained, what is least sensitive 
 
 As in the published code there are four rounds, after each of which the most sensitive coordinates
 are passed over for good, d·(k/d)^(r/4) of all d being left after round r; the next round sees the
-base with a tenth of their values. The code lets embeddings out, and differentiates the drawn
-label's logit; here it is its logarithmic probability, as in the formula, and what is graftable is
-for the model to say.
+base with a tenth of their values. The code leaves embeddings out, and differentiates the logit of
+the drawn label. Here its log-probability is differentiated, as in the formula, and all graftable
+parameters are scored.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ _LEFT = "left: "
 def talos(inputs: LocalizerInputs, *, k: int, steps: int) -> dict[str, Tensor]:
     """Score coordinates by their insensitivity at the base, −Σ (∇ log p(y))² with y ~ p drawn.
 
-    A row takes a backward pass of its own. The batches are shared by up to four rounds; what is
-    passed over in a round stands behind all that was not.
+    A row takes a backward pass of its own. Up to four rounds share the batches. Coordinates that a
+    round passes over rank behind all others.
     """
     if inputs.answers is None:
         raise ValueError("talos needs the answers to single rows: there are none")
@@ -77,18 +77,18 @@ def talos(inputs: LocalizerInputs, *, k: int, steps: int) -> dict[str, Tensor]:
 
 
 def _pass_over_(total: Parameters, left: Parameters, *, k: int, after: int, rounds: int) -> None:
-    """Pass over the most sensitive coordinates after a round, and let the others count from 0.
+    """Pass over the most sensitive coordinates after a round, and reset the sums of the others.
 
     Args:
         total: Sensitivities; those that are passed over keep theirs.
         left: The round after which a coordinate was passed over, from 1; 0 where it was not.
-        k: How many are to be left after the last round.
+        k: Number of coordinates that are left after the last round.
         after: The round, from 1.
-        rounds: How many there are.
+        rounds: Number of rounds.
     """
     size = sum(tensor.numel() for tensor in total.values())
     kept = max(k, round(size * (k / size) ** (after / rounds)))
-    # What left before stands behind all that did not, so that it is not kept.
+    # Coordinates that were passed over earlier rank behind all others, so they are not kept.
     region = top_k(_in_order(total, left), kept).masks()
     for name, tensor in total.items():
         inside = region[name].to(tensor.device)
@@ -104,7 +104,7 @@ def _shrink_(inputs: LocalizerInputs, base: Parameters, left: Parameters) -> Non
 
 
 def _in_order(total: Parameters, left: Parameters) -> dict[str, Tensor]:
-    """Return −F, with what was passed over behind all that was not, the earliest last."""
+    """Return −F, shifted so that coordinates passed over rank behind the others, earliest last."""
     found = {name: torch.zeros_like(tensor) for name, tensor in total.items()}
     latest, behind = max(int(tensor.max()) for tensor in left.values()), 0.0
     for after in (0, *range(latest, 0, -1)):

@@ -1,7 +1,7 @@
 """A task's losses, gradients and scores, as the inputs of a localizer.
 
-Rows are counted as they go through the model, and a loss that is no number stops the localization
-with an error that says where.
+Rows are counted as they go through the model. A loss that is NaN or infinite raises an error that
+names the step.
 """
 
 from __future__ import annotations
@@ -78,20 +78,20 @@ def localizer_inputs(
         yield LocalizerInputs(
             model=task.model,
             parameters=task.parameters,
-            tuned=_of(task, dense.tuned),
+            tuned=_select(task, dense.tuned),
             losses=source.losses,
             dev_score=source.dev_score,
             train_score=source.train_score,
             seed=source.seed,
-            path=_of(task, dense.path or {}),
+            path=_select(task, dense.path or {}),
             loss_scale=source.loss_scale(),
             checkpoint=checkpoint,
             answers=source.answers,
         )
 
 
-def _of(task: LearnableTask, tensors: Parameters) -> Parameters:
-    """Return the tensors of the task's own parameters; none where there are none."""
+def _select(task: LearnableTask, tensors: Parameters) -> Parameters:
+    """Return the tensors of the task's parameters; an empty mapping stays empty."""
     return {name: tensors[name] for name in task.parameters} if tensors else tensors
 
 
@@ -173,6 +173,7 @@ class _TaskGradients:
         return safe_scale([lambda: task.loss(order(0))], task.parameters.values())
 
     def _begin(self, step: int) -> Sequence[int]:
+        """Report a step, count its rows, and return their places."""
         self._progress("localize", step + 1, self._settings.mask_steps)
         places = self._order(step)
         self._counter.passes += Passes(forward_backward=len(places))

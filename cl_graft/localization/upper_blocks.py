@@ -18,9 +18,9 @@ __all__ = ["allowed_coordinates", "freeze_below", "number_in", "restrict"]
 
 
 def restrict(task: LearnableTask, settings: GraftingSettings) -> LearnableTask:
-    """Return the task with those graftable parameters alone that `settings.layers` lets it reach.
+    """Return the task with only the graftable parameters of the blocks in `settings.layers`.
 
-    A localizer gets no others: it scores no more, computes no gradients of more, and moves no more.
+    So a localizer computes scores and gradients of these alone, and moves no others.
     """
     if settings.layers == "all":
         return task
@@ -28,7 +28,7 @@ def restrict(task: LearnableTask, settings: GraftingSettings) -> LearnableTask:
 
 
 def freeze_below(task: LearnableTask, settings: GraftingSettings) -> AbstractContextManager[object]:
-    """Return a context in which what lies below `settings.layers` is taken for constant."""
+    """Return a context in which the states below `settings.layers` are treated as constant."""
     if settings.layers == "all":
         return nullcontext()
     return task.freeze_below(settings.layers, memory=settings.states_memory)
@@ -49,7 +49,7 @@ def allowed_coordinates(task: LearnableTask, settings: GraftingSettings) -> Regi
 
 
 def number_in(layout: Layout, part: Layout, numbers: Tensor) -> Tensor:
-    """Renumber coordinates of a part of a layout's parameters as the whole layout does."""
+    """Translate coordinate numbers of the layout of a part into those of the whole layout."""
     if part == layout:
         return numbers
     starts = dict(zip(layout.names, layout.starts, strict=False))

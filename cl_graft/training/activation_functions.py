@@ -29,9 +29,9 @@ _PIECE = 131_072
 def find_tanh_gelus(model: nn.Module, like: Tensor) -> list[nn.Module]:
     """Find the modules of transformers' `NewGELUActivation`, if they are as computed here.
 
-    A version of transformers that computes otherwise is noticed by other bits of outputs or
-    gradients; then there are none. Modules with a forward of their own on the instance, as
-    accelerate's hooks put there, or in a block of `override_forward` are left out.
+    None are returned if outputs or gradients have other bits, as in a version of transformers that
+    computes otherwise. Modules with a forward of their own on the instance, as accelerate's hooks
+    put there, or in a block of `override_forward` are left out.
 
     Args:
         model: Any model.

@@ -94,8 +94,8 @@ class Coordinates:
             starts = torch.searchsorted(rows, edges).to(torch.int32)
         features = rows if transposed else columns
         width = shape[0] if transposed else shape[1]
-        # Most of x: then x itself, which other layers may keep as well, costs no copy. A sampled
-        # pattern of a transposed weight has its rows in x, so x stays whole.
+        # Where most of x is needed, x itself is kept: that makes no copy, and other layers may keep
+        # it too. A sampled pattern of a transposed weight has its rows in x, so x stays whole.
         inputs = places = None
         if kernel == "gather" and 2 * len(features) < width:
             inputs = features  # kept as the backward pass needs them, one a coordinate
@@ -197,7 +197,7 @@ class _RegionLinear(torch.autograd.Function):
             traced = fake or torch.compiler.is_compiling()
             at = _operator if traced else _at_coordinates
             for_values = at(left, right, rows, columns, starts, ctx.kernel).to(ctx.dtype)
-        # After the reads in no order, which want the gradient in the cache.
+        # Last, as the scattered reads above are faster while the gradient is in the CPU's cache.
         if ctx.needs_input_grad[0]:
             oriented = weight.t() if ctx.transposed else weight
             for_x = (gradient @ oriented.to(gradient.dtype)).view(ctx.shape)

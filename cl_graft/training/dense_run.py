@@ -57,7 +57,7 @@ class DenseRun:
         tuned: Values of the graftable parameters by name; empty where the head alone was fitted.
         head: Values of the task's head by name.
         dev: Score on dev; None if dev was not evaluated.
-        passes: Rows that it took, also where the cache answered.
+        passes: Rows that it takes; they count also where the cache had the outcome.
         path: Σ −g·Δθ over its steps, by graftable parameter; None if it was not summed up.
     """
 
@@ -86,7 +86,7 @@ def fine_tune_task(
         settings: The schedule.
         seed: Seed of the random choices.
         path: Whether to sum up `DenseRun.path`.
-        cache: Keeps outcomes.
+        cache: Cache of outcomes.
         checkpoints: Source of an interrupted run's state, and target of its steps.
         progress: Called after every step.
         measure: Called with every step's loss and with dev scores, also of steps that were taken
@@ -108,7 +108,7 @@ def fine_tune_task(
             points.add("Loss", step, loss)
             progress("dense", step, settings.steps)
 
-        # A run that gathers its path is another one, named by it.
+        # A run that sums up its path has a checkpoint of its own.
         own = keys["path" if path else "dense"]
         try:
             with in_phase("dense fine-tuning"):

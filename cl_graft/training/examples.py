@@ -26,8 +26,8 @@ class Examples:
     Args:
         dataset: Items start with (input, target).
         rows: Numbers of the items to use, in their order; None means all.
-        tensors: Inputs and targets of the whole dataset, where they stand in memory and items are
-            nothing else: a batch is then picked at once, not stacked item by item.
+        tensors: Inputs and targets of the whole dataset, if they are in memory and items hold
+            nothing else: a batch is then indexed at once, not stacked item by item.
     """
 
     def __init__(
@@ -99,7 +99,7 @@ def compute_logits(
     """Answer rows without gradients, 64 at a time.
 
     Args:
-        forward: Inputs to logits.
+        forward: Function of inputs that returns logits.
         examples: The rows.
         device: Device that inputs are moved to.
         places: Places of the rows to answer; None means all.

@@ -100,8 +100,8 @@ def fine_tune(
         on_step: Called after every step with its number (from 1) and its loss.
         on_evaluation: Called after every evaluation on dev with the step's number and the score.
         checkpoint: Source of an interrupted run's state, and target of its steps.
-        through: Other parameters of the model that require gradients, as hooks carry these on to
-            `parameters` (`cl_graft.training.region_parameters`).
+        through: Other parameters of the model that require gradients, because hooks pass these on
+            to `parameters` (`cl_graft.training.region_parameters`).
         linear_decay: Whether the learning rate falls linearly to 0; None means with AdamW alone.
         rates: Learning rates of some parameters, > 0, by name; the others take `settings.lr`.
         phase: Name of the run in errors.
@@ -126,7 +126,7 @@ def fine_tune(
     evaluated = evaluated_steps(settings.steps, settings.evaluations) if dev_score else set()
     best: FineTuned | None = None
     losses: list[float] = []
-    walked = _Path(parameters) if path else None
+    path_sum = _PathSum(parameters) if path else None
     linear_decay = settings.optimizer == "adamw" if linear_decay is None else linear_decay
 
     def diverged(what: str, step: int) -> DivergedError:
@@ -135,7 +135,7 @@ def fine_tune(
 
     left = checkpoint.load()
     if left is not None:
-        best, losses = _resume_(left, parameters, optimizer, walked, scale)
+        best, losses = _resume_(left, parameters, optimizer, path_sum, scale)
     with ExitStack() as after:
         after.callback(model.eval)
         after.enter_context(train_only(model, [*parameters.values(), *through]))
@@ -149,7 +149,7 @@ def fine_tune(
             if not math.isfinite(losses[-1]):
                 raise diverged(f"the loss is {losses[-1]}", step + 1)
             if scale is None or scale.unscale_(parameters.values()):
-                _move(optimizer, parameters, anchor, settings, walked)
+                _move(optimizer, parameters, anchor, settings, path_sum)
             if linear_decay:
                 for group, rate in zip(optimizer.param_groups, first_rates, strict=True):
                     group["lr"] = rate * (1 - (step + 1) / settings.steps)
@@ -165,10 +165,10 @@ def fine_tune(
                 if on_evaluation:
                     on_evaluation(step + 1, score)
                 if best is None or best.dev is None or beats(score, best.dev):
-                    best = _keep(best, parameters, walked, step=step + 1, dev=score)
-            checkpoint.offer(partial(_state, parameters, optimizer, walked, scale, best, losses))
+                    best = _keep(best, parameters, path_sum, step=step + 1, dev=score)
+            checkpoint.offer(partial(_state, parameters, optimizer, path_sum, scale, best, losses))
     if best is None:
-        gathered = walked.total if walked is not None else {}
+        gathered = path_sum.total if path_sum is not None else {}
         best = FineTuned(snapshot(parameters), settings.steps, None, path=gathered)
     if not all(bool(tensor.isfinite().all()) for tensor in best.tensors.values()):
         raise diverged("weights are NaN or infinite", best.step)
@@ -194,7 +194,7 @@ def _diverged(what: str, step: int, phase: str, lr: float) -> DivergedError:
     return DivergedError(f"{what} at step {step} of {phase} with lr {lr:g}; {cause}")
 
 
-class _Path:
+class _PathSum:
     """The sum of −g·Δθ over the steps of a run."""
 
     def __init__(self, parameters: Mapping[str, nn.Parameter]) -> None:
@@ -205,13 +205,13 @@ class _Path:
             for name, tensor in self._before.items()
         }
 
-    def leave(self) -> None:
-        """Note where a step starts."""
+    def begin_step(self) -> None:
+        """Copy the values before a step."""
         for name, parameter in self._parameters.items():
             self._before[name].copy_(parameter.detach())
 
-    def arrive(self, *, scale: float) -> None:
-        """Add a step's part, whose gradients are to be multiplied by `scale`."""
+    def end_step(self, *, scale: float) -> None:
+        """Add the part of a step, whose gradients are multiplied by `scale`."""
         for name, parameter in self._parameters.items():
             if parameter.grad is not None:
                 moved = parameter.detach().float() - self._before[name].float()
@@ -221,13 +221,13 @@ class _Path:
 def _keep(
     before: FineTuned | None,
     parameters: Mapping[str, nn.Parameter],
-    walked: _Path | None,
+    path_sum: _PathSum | None,
     *,
     step: int,
     dev: float,
 ) -> FineTuned:
     """Copy the trained values over those kept before, so that one copy is held, not two."""
-    total = walked.total if walked is not None else {}
+    total = path_sum.total if path_sum is not None else {}
     if before is None:
         return FineTuned(snapshot(parameters), step, dev, path=snapshot(total))
     copy_(before.tensors, parameters)
@@ -238,7 +238,7 @@ def _keep(
 def _state(
     parameters: Mapping[str, nn.Parameter],
     optimizer: torch.optim.Optimizer,
-    walked: _Path | None,
+    path_sum: _PathSum | None,
     scale: LossScale | None,
     best: FineTuned | None,
     losses: list[float],
@@ -248,7 +248,7 @@ def _state(
     tensors = join_tensors(
         now={name: parameter.detach() for name, parameter in parameters.items()},
         optimizer=moments,
-        walked=walked.total if walked is not None else {},
+        walked=path_sum.total if path_sum is not None else {},
         best=best.tensors if best is not None else {},
         path=best.path if best is not None else {},
     )
@@ -265,15 +265,15 @@ def _resume_(
     state: State,
     parameters: Mapping[str, nn.Parameter],
     optimizer: torch.optim.Optimizer,
-    walked: _Path | None,
+    path_sum: _PathSum | None,
     scale: LossScale | None,
 ) -> tuple[FineTuned | None, list[float]]:
     """Put a run into the state that `_state` returned; return the best point and the losses."""
     tensors, values = state
     copy_(parameters, select_tensors(tensors, "now"))
     load_optimizer_(optimizer, select_tensors(tensors, "optimizer"), values["optimizer"])
-    if walked is not None:
-        copy_(walked.total, select_tensors(tensors, "walked"))
+    if path_sum is not None:
+        copy_(path_sum.total, select_tensors(tensors, "walked"))
     if scale is not None:
         scale.load_state_(values["scale"])
     if values["best"] is None:
@@ -306,21 +306,21 @@ def _move(
     parameters: Mapping[str, nn.Parameter],
     anchor: Parameters,
     settings: FineTuning,
-    walked: _Path | None,
+    path_sum: _PathSum | None,
 ) -> None:
-    """Take a step along the gradients, clipped, and shrink the movement by as much less."""
+    """Clip the gradients, take a step, and apply the L1 penalty, reduced by as much as these."""
     clipped = 1.0
     if settings.clip:
         norm = nn.utils.clip_grad_norm_(list(parameters.values()), settings.clip)
-        if settings.l1 or walked is not None:  # a GPU is waited for here
+        if settings.l1 or path_sum is not None:  # a GPU is waited for here
             clipped = min(1.0, settings.clip / (float(norm) + 1e-6))  # as torch computes it
-    if walked is not None:
-        walked.leave()
+    if path_sum is not None:
+        path_sum.begin_step()
     optimizer.step()
     if settings.l1:
         shrink_movement_(parameters, anchor, optimizer, strength=clipped * settings.l1)
-    if walked is not None:
-        walked.arrive(scale=1 / clipped)
+    if path_sum is not None:
+        path_sum.end_step(scale=1 / clipped)
 
 
 def _optimizer(

@@ -38,25 +38,25 @@ class LearnableTask:
         model: Module that holds the parameters under these names and that `forward` runs.
         parameters: Graftable parameters, by name.
         head: Parameters of the task's head, by name; empty for prompts.
-        forward: Inputs to logits of this task.
-        criterion: (logits, targets) to the mean loss.
-        score: (logits, targets) to the score on dev, higher is better.
+        forward: Function of inputs that returns the task's logits.
+        criterion: Function of (logits, targets) that returns the mean loss.
+        score: Function of (logits, targets) that returns the score, higher is better.
         train: Training rows.
-        dev: Rows for choosing checkpoints, masks and budgets.
+        dev: Dev rows, on which checkpoints, masks and budgets are chosen.
         device: Device that batches are moved to.
         content: Fingerprints of model and data; random choices are a function of it and the
             settings.
-        reading: Description of what else the outcome depends on, such as the model's config and
-            the label words.
+        reading: Hash of what else the outcome depends on, such as the model's config and the label
+            words.
         head_module: Module that `head` belongs to, called once a batch; None where there is none,
             or where it cannot be fitted alone.
         head_takes_tokens: Whether `head_module` is called with the states of all tokens, (n, l, D),
             and their segments, (n, l), 0 for padding; otherwise with a row's features alone.
         precision: Precision of `forward`, a name in `cl_graft.training.precision.PRECISIONS`.
         recomputes: Whether the model uses gradient checkpointing, which acts in train mode only.
-        freeze_below: (upper blocks, `memory` for states below them) to a context in which `forward`
-            takes the states below these blocks for constant and may store them; by default it does
-            not.
+        freeze_below: Function of (`layers`, `memory`) that returns a context in which `forward`
+            treats the states below the upper `layers` blocks as constant, and may store them in
+            `memory` bytes; the default changes nothing.
     """
 
     model: nn.Module
@@ -78,7 +78,7 @@ class LearnableTask:
 
     @property
     def identity(self) -> str:
-        """Names of all that the outcome depends on beside the settings; part of every cache key."""
+        """Hashes of all that the outcome depends on beside settings; part of every cache key."""
         return f"{self.content}|{self.reading}"
 
     @property
@@ -102,7 +102,7 @@ class LearnableTask:
     def training_loss(
         self, settings: FineTuning, *, seed: int
     ) -> Callable[[int], Tensor | Iterable[Tensor]]:
-        """Return what `fine_tune` asks for the loss of a step: that of the step's batch."""
+        """Return the function of a step that computes the loss of its batch, for `fine_tune`."""
         lengths = self.train.lengths if settings.group_by_length else None
         order = BatchOrder(len(self.train), settings.batch_size, seed, "batches", lengths=lengths)
         micro = settings.micro_batch

@@ -1,4 +1,4 @@
-"""Tests for linear layers, and for those that store their weight transposed."""
+"""Checks whether a module is a linear layer, and whether it stores its weight transposed."""
 
 from __future__ import annotations
 

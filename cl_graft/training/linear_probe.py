@@ -1,9 +1,9 @@
 """A linear probe: a task's head, fitted to the features of a frozen model.
 
-A head fits the body that it was trained with: neither the base nor a graft that keeps a part of a
-dense run has a head that fits. So the features of a few hundred rows are computed once, and the
-head alone is fitted to them with a ridge penalty, whose strength is chosen on dev. That costs a few
-hundred forward passes and milliseconds of algebra.
+The head of a dense run was trained with all of the run's weights, so it does not fit the features
+of the base, or of a graft that keeps a part of them. So the features of a few hundred rows are
+computed once, and only the head is fitted to them by L-BFGS with a ridge penalty, whose strength is
+chosen on dev. That costs a few hundred forward passes, and milliseconds for the fit.
 
 A head that answers at tokens takes the states of all tokens of a row. They are kept of as many rows
 as hold 65,536 tokens, batch by batch, each as wide as its longest row: 4 bytes a token and hidden
@@ -47,7 +47,7 @@ _ITERATIONS = 50
 _BATCH = 32
 _FOLDS = 5
 _TOKENS = 1 << 16
-"""Tokens whose states are kept at most."""
+"""Largest number of tokens whose states are kept."""
 
 
 def fit_head(task: LearnableTask, *, rows: int, seed: int) -> dict[str, Tensor]:
@@ -63,9 +63,9 @@ def fit_head(task: LearnableTask, *, rows: int, seed: int) -> dict[str, Tensor]:
 
     Args:
         task: The task, on the model whose features the head is to fit.
-        rows: Training rows to look at, at least 1; fewer where the task has fewer, or where a head
+        rows: Number of training rows, at least 1; fewer where the task has fewer, or where a head
             of tokens would see more than 65,536 tokens.
-        seed: Draws the rows.
+        seed: Seed of the draw of rows.
 
     Returns:
         The head's values by the names of `task.head`; empty if there is nothing to train.
@@ -87,9 +87,9 @@ def score_fitted_head(
     A prompt, or a head that cannot be fitted alone, is scored as it is.
 
     Args:
-        task: The task; as in `fit_head`, as is all that follows.
-        rows: Training rows to look at.
-        seed: Draws the rows.
+        task: The task, as in `fit_head`.
+        rows: Number of training rows, as in `fit_head`.
+        seed: Seed of the draw of rows.
 
     Returns:
         The head's values, and their score on dev.
@@ -146,7 +146,7 @@ def score_on_dev(task: LearnableTask, *, seed: int) -> DevScores:
 
     Args:
         task: The task, on the model to score.
-        seed: Draws the folds.
+        seed: Seed of the draw of folds.
 
     Raises:
         DivergedError: If a feature is NaN or infinite.
@@ -222,7 +222,7 @@ def _at(parts: Sequence[_Features], rows: Tensor) -> list[_Features]:
 
 
 def _bound(task: LearnableTask, examples: Examples, places: Sequence[int]) -> Sequence[int]:
-    """Return the first places whose tokens are not too many, where the head takes all states."""
+    """Return as many of the first places as have `_TOKENS` tokens, if the head takes all states."""
     if not task.head_takes_tokens:
         return places
     lengths, tokens = examples.lengths, 0

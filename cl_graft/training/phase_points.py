@@ -1,7 +1,7 @@
 """Points of a phase's curves, kept with its checkpoint and by the cache.
 
-A phase that resumes, or that the cache answers, has taken its steps elsewhere. It reports their
-losses and dev scores nevertheless, so that a curve has no gap.
+A phase that resumes, or whose outcome is in the cache, also reports the losses and dev scores of
+the steps that were taken before, so that curves have no gap.
 """
 
 from __future__ import annotations

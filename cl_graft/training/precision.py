@@ -46,8 +46,8 @@ def autocast(precision: str, device: torch.device) -> AbstractContextManager[obj
     dtype = find(PRECISIONS, precision, missing="no precision")
     if precision == "fp32":
         return nullcontext()
-    # Without its cache of cast weights: who switches weights inside a forward pass would get old
-    # ones, and a weight is used once a pass anyway.
+    # Without autocast's cache of cast weights: code that switches weights inside a forward pass
+    # would get stale ones, and a weight is used once a pass anyway.
     return torch.autocast(device.type, dtype=dtype, cache_enabled=False)
 
 
@@ -59,8 +59,8 @@ def loss_scale(precision: str) -> LossScale | None:
 class LossScale:
     """A loss scale that finds its size in training.
 
-    It starts where hardly any step of a classifier is skipped, as runs have hundreds of steps and
-    not hundreds of thousands.
+    It starts so low that hardly any step of a classifier is skipped, as runs have hundreds of steps
+    and not hundreds of thousands.
 
     Args:
         start: The first scale, a power of two.
@@ -83,11 +83,11 @@ class LossScale:
         self._good = 0
 
     def state(self) -> dict[str, float]:
-        """Return where the scale stands, for `load_state_`."""
+        """Return the state of the scale, for `load_state_`."""
         return {"value": self.value, "skipped": self.skipped, "good": self._good}
 
     def load_state_(self, state: Mapping[str, float]) -> None:
-        """Go on where another scale stood."""
+        """Restore the state of another scale."""
         self.value = state["value"]
         self.skipped, self._good = int(state["skipped"]), int(state["good"])
 
@@ -121,17 +121,18 @@ class LossScale:
 
 
 def safe_scale(losses: Iterable[Callable[[], Tensor]], parameters: Iterable[Tensor]) -> float:
-    """Find a scale that leaves the gradients of some losses room, for where no step can be skipped.
+    """Find a loss scale with a margin to overflow, for code that cannot skip a step.
 
     Args:
-        losses: Each computes a loss.
-        parameters: Whose gradients are looked at; they are left without.
+        losses: Functions that compute one loss each.
+        parameters: Parameters whose gradients are checked, and cleared afterwards.
 
     Returns:
-        An eighth of the largest scale, up to `LossScale`'s first, at which all are finite.
+        An eighth of the largest scale, up to `LossScale`'s first, at which all gradients are
+        finite.
 
     Raises:
-        DivergedError: If there is none.
+        DivergedError: If gradients are infinite at every scale.
 
     Examples:
         >>> weight = torch.nn.Parameter(torch.tensor(2.0))

@@ -1,9 +1,9 @@
 """The trainable values of a region: one vector, which an optimiser gets in place of the weights.
 
-The vector is written into the frozen
-weights after every step, so momentum, weight decay and gradient clipping act on the region alone
-and no other bit of the model can change. The vector is kept in (at least) fp32 also for
-half-precision models, where small updates would otherwise round away.
+The vector is written into the frozen weights after every step, so momentum, weight decay and
+gradient clipping act on the region alone, and no other bit of the model can change. The vector is
+kept in (at least) fp32 also for half-precision models, where small updates would otherwise round
+away.
 
 Weights of linear layers get gradients at the region's coordinates only
 (`cl_graft.training.coordinate_gradient`); their dense gradient is never formed. Every other
@@ -185,14 +185,14 @@ class RegionParameters:
 
 
 def _deal(vector: Tensor, places: tuple[slice, ...], *, whole: bool = True) -> tuple[Tensor, ...]:
-    """Deal a vector out to layers, so that their gradients come back to it as one.
+    """Split a vector into slices for layers, whose gradients autograd joins again.
 
     Each layer gets a copy of its slice as a handle for the gradient; nothing is saved, so the
     handles serve any number of forward and backward passes. They carry gradients also where they
     are made under `torch.no_grad`.
 
     Args:
-        vector: Vector to deal out.
+        vector: Vector to split.
         places: The slice of each layer.
         whole: Whether all of the vector's gradient comes by way of the handles. If not, a backward
             pass that leaves out other leaves (`torch.autograd.grad`) is refused.

@@ -20,10 +20,10 @@ Optimizer = Literal["sgd", "adamw"]
 """Name of an optimiser."""
 
 DENSE_LR = 0.05
-"""Learning rate of dense training under SGD: where nothing else is said."""
+"""Default learning rate of dense training with SGD."""
 
 REGION_LR = 0.3
-"""Learning rate of a region under SGD that falls linearly to 0: where nothing else is said."""
+"""Default learning rate of a region with SGD, from which it falls linearly to 0."""
 
 _ADAMW_STEP = 0.5
 
@@ -35,7 +35,7 @@ def region_rate(optimizer: Optimizer, coordinates: int, *, given: float | None =
     region's size. The rate makes it 0.5 at most, whatever the size.
 
     Args:
-        optimizer: What trains the region.
+        optimizer: Optimiser of the region.
         coordinates: Size of the region; an empty one counts as 1.
         given: The rate that settings name, > 0; None where they name none.
 

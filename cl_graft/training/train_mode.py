@@ -18,7 +18,7 @@ __all__ = ["dropout_off", "freeze_statistics", "without_dropout"]
 
 
 def freeze_statistics(model: nn.Module) -> None:
-    """Put layers that keep statistics in train mode into eval mode, so that they cannot forget.
+    """Put layers that keep statistics in train mode into eval mode, so that these do not change.
 
     Those are BatchNorm's running statistics and the power iteration of spectral norms.
     """
@@ -57,10 +57,10 @@ def without_dropout(model: nn.Module) -> Iterator[nn.Module]:
 def dropout_off(model: nn.Module, *, but_in: Iterable[nn.Module] = ()) -> Iterator[nn.Module]:
     """Make every dropout probability of a model 0 for a `with` block, in whatever mode it is.
 
-    Set to 0 are the probability of torch's dropout layers and every float attribute of a module
-    whose name holds "drop", which is where transformers' attention, torch's recurrent layers and
-    layer drop keep theirs; code that reads its probability elsewhere (a config) keeps its dropout.
-    The probabilities are put back afterwards.
+    It sets the probability of torch's dropout layers, and every float attribute of a module whose
+    name contains "drop": there transformers' attention, torch's recurrent layers and layer drop
+    keep theirs. Code that reads its probability elsewhere (a config) keeps its dropout. The
+    probabilities are put back afterwards.
 
     Args:
         model: The model.
