@@ -256,7 +256,7 @@ def _delete_staged(folder: Path) -> list[Path]:
     if staged.is_symlink():
         staged.unlink()
     elif staged.is_dir():
-        # The index first: nobody killed in between leaves one that lists missing files.
+        # The index first, so that a process killed here leaves no index that lists missing files.
         (staged / INDEX).unlink(missing_ok=True)
         shutil.rmtree(staged)
     else:
@@ -329,7 +329,7 @@ def bank_sha256(folder: Path | str, *, first: int | None = None) -> tuple[str, i
 
     Args:
         folder: The bank's folder.
-        first: Hash the first so many entries only; None means all.
+        first: Number of entries that are hashed, from the first one on; None means all.
 
     Raises:
         InputError: If there is no such folder.

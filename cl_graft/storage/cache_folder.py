@@ -59,7 +59,7 @@ class DirectoryCache:
         return tensors, head["facts"]
 
     def put(self, key: str, tensors: Mapping[str, Tensor], values: Mapping[str, Any]) -> None:
-        """Store tensors and JSON values under a key, and the time since `get` was asked for it.
+        """Store tensors, JSON values and the seconds since `get` found nothing, under a key.
 
         Where the disk is full, a warning is logged and nothing is stored.
         """

@@ -36,7 +36,7 @@ _FORMAT = "cl-graft-checkpoint"
 _FILE = re.compile(r"([a-z-]+)-([0-9]+)\.safetensors")
 _KEPT = 2
 _REST = 100
-"""After a checkpoint that took t seconds none is written for 100 t: they cost 1 % of the time."""
+"""Pause after a checkpoint, as a multiple of the time that it took: they cost 1 % of the time."""
 
 
 class FileCheckpoints:
@@ -45,7 +45,7 @@ class FileCheckpoints:
     Args:
         folder: Folder of the files, made when the first one is written.
         seconds: Least seconds between two kept states; None keeps none by time.
-        steps: Number of offered states of which the last is kept; None keeps none by count.
+        steps: Number of offers after which a state is kept; None keeps none by count.
         spare: Bytes of the disk to leave free.
         stop: Request to stop, checked after every offer; the offered state is kept before that.
     """
@@ -69,7 +69,7 @@ class FileCheckpoints:
         self._offers = 0
 
     def at(self, key: str) -> Checkpoint:
-        """Return the place of a phase."""
+        """Return the checkpoint of a phase, by its key."""
         return _Phase(self, key)
 
     def poll(self) -> None:
@@ -173,7 +173,7 @@ class FileCheckpoints:
 
 @dataclass(frozen=True)
 class _Phase:
-    """The place of one phase."""
+    """The checkpoint of one phase."""
 
     checkpoints: FileCheckpoints
     key: str

@@ -1,6 +1,6 @@
 """Errors of a full or read-only disk, explained: path, reason, bytes needed and bytes free.
 
-They stand around every write, also around those that other libraries do.
+The context managers here wrap every write, also those of other libraries.
 """
 
 from __future__ import annotations
@@ -104,6 +104,6 @@ def _describe_error(number: int, path: Path, size: int | None) -> CannotWrite:
         *([f"{free:,} bytes are free"] if free is not None and number in _ROOM else []),
     ]
     where = f" ({', '.join(amounts)})" if amounts else ""
-    told = CannotWrite(f"cannot write {path}: {reason}{where}; what was saved before is whole")
-    told.errno = number
-    return told
+    explained = CannotWrite(f"cannot write {path}: {reason}{where}; what was saved before is whole")
+    explained.errno = number
+    return explained

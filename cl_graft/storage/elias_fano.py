@@ -16,7 +16,7 @@ from torch import Tensor
 __all__ = ["decode", "encode", "packed_size"]
 
 _FIELD = 56
-"""Bits that the eight bytes from a number's first byte hold, wherever in that byte it begins."""
+"""Bits of a number that always fit into eight bytes, whichever bit of the first it begins at."""
 
 
 def packed_size(count: int, total: int) -> int:

@@ -96,7 +96,7 @@ def unpack_entry(data: bytes, bank: GraftBank, *, name: str, position: int) -> E
         if part(head, "base_fingerprint", str) != bank.base.fingerprint:
             raise WrongBase(f"{name} belongs to another base model than its bank")
         place = part(head, "position", int) if head["version"] > 2 else position
-        # Where entries stand alone, one before it may be lost.
+        # In isolated mode entries do not depend on each other, so an earlier one may be missing.
         if place != position and bank.mode == "prefix":
             raise ValueError(f"it is entry {place}, and is listed as entry {position}")
         owned = read_region(part(head, "owned", int), "owned", tensors, bank.layout)
@@ -143,7 +143,7 @@ def read_place(data: bytes, *, name: str) -> tuple[int, str | None] | None:
     """Read from an entry's file its place in its bank and the SHA-256 of its standalone graft.
 
     Args:
-        data: The file's bytes; every one is checked.
+        data: The file's bytes, which are compared with their checksum.
         name: Name of the file in messages.
 
     Returns:

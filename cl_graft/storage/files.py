@@ -80,13 +80,15 @@ def pack(
     Raises:
         ValueError: If the content takes more than 16 MiB as JSON, without the tensors.
     """
-    held = _apart({name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()})
+    held = _copy_shared(
+        {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+    )
     own = {"checksum", "format", "version", "tensors"}
     version = VERSION if version is None else version
     head: dict[str, object] = {"checksum": BLANK, "format": format, "version": version}
     head |= {key: value for key, value in content.items() if key not in own}
     head["tensors"] = _sha256s(held)
-    # Made twice, not filled in: a file may be as large as a model, and would be held twice.
+    # The bytes are made twice: to fill the checksum in would copy a file as large as a model.
     head["checksum"] = checksum(_bytes(held, head), start=_START, at=8)
     data = _bytes(held, head)
     if int.from_bytes(data[:8], "little") > _LARGEST_HEADER:
@@ -103,7 +105,8 @@ def unpack(
         data: The file's bytes.
         format: The format it must have.
         name: Name of the file in messages.
-        known: Whether the bytes match a SHA-256 from elsewhere, so that its own need no check.
+        known: Whether the bytes were compared with a SHA-256 that is stored elsewhere, so that the
+            checksums in the file need no check.
 
     Raises:
         ForeignFile: If it is no safetensors file, or not one of `format`.
@@ -133,7 +136,7 @@ def unpack(
 def read_file(path: Path, *, format: str) -> bytes:
     """Return the bytes of a file that `unpack` is to read.
 
-    Only the header is read of a file that declares another size than it has, or is not ours.
+    If a file is not of this package, or declares another size than it has, only its header is read.
 
     Raises:
         BankError: As `unpack`.
@@ -174,7 +177,7 @@ def check_version_1(
     name: str,
     tensors: Mapping[str, Tensor] | None = None,
 ) -> None:
-    """Check the checksum of version 1: over the JSON object without it, and the tensors.
+    """Check the checksum of version 1, which covers the other keys of the JSON object and tensors.
 
     Raises:
         DamagedFile: If it does not match.
@@ -319,12 +322,12 @@ def delete_partial_files(paths: Iterable[Path]) -> list[Path]:
     return partial
 
 
-def _apart(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+def _copy_shared(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
     """Copy the tensors that share memory: safetensors refuses them."""
     seen: set[int] = set()
-    apart = {}
+    copied = {}
     for name, tensor in tensors.items():
         place = tensor.untyped_storage().data_ptr()
-        apart[name] = tensor.clone() if place in seen else tensor
+        copied[name] = tensor.clone() if place in seen else tensor
         seen.add(place)
-    return apart
+    return copied

@@ -107,8 +107,8 @@ def push_to_hub(
         private: Whether a new repository is private; None leaves it to the owner's settings.
         branch: The branch; None means the main one.
         message: The commit's message.
-        token: For the hub; None means the one that is logged in.
-        endpoint: Another hub than the public one.
+        token: Access token of the hub; None means that of the user who is logged in.
+        endpoint: Address of a hub; None means the public one.
 
     Raises:
         InputError: If the base has no name on the hub, or the hub refuses.
@@ -164,8 +164,8 @@ def download_bank(
         revision: A commit, a tag or a branch; a commit gives the same bits for ever.
         cache_dir: The cache; None means that of the hub's client.
         local_files_only: Whether to use the cache alone, without the network.
-        token: For the hub; None means the one that is logged in.
-        endpoint: Another hub than the public one.
+        token: Access token of the hub; None means that of the user who is logged in.
+        endpoint: Address of a hub; None means the public one.
 
     Raises:
         InputError: If there is no such repository or revision, or the hub cannot be reached and
@@ -197,11 +197,11 @@ def from_pretrained(
 
     Args:
         name: A folder, or owner and name.
-        revision: As all that follows, in `download_bank`; not for folders.
-        cache_dir: The cache.
+        revision: Commit, tag or branch, as in `download_bank`; only for banks on the hub.
+        cache_dir: The cache, as in `download_bank`.
         local_files_only: Whether to use the cache alone.
-        token: For the hub.
-        endpoint: Another hub than the public one.
+        token: Access token of the hub, as in `download_bank`.
+        endpoint: Address of a hub, as in `download_bank`.
 
     Raises:
         InputError: As `download_bank`, or if a folder is to have a revision.

@@ -43,14 +43,15 @@ OWNER = ".cl-graft.lock.json"
 """The name of the file beside it that says who holds the folder."""
 
 _LARGEST = 2**16
-"""Bytes of it that are read."""
+"""Most bytes of the owner file that are read."""
 
 _WAIT = 0.2
-"""Seconds to wait for a lock: the one that gives it back may be about to."""
+"""Seconds to wait for a lock, as its holder may be about to release it."""
 
 _NO_LOCKS = {errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EINVAL}
 _held: set[tuple[int, int, Path]] = set()
-"""Process, thread and folder: a holder may ask for its folder again, a forked child holds none."""
+"""Process, thread and folder of each lock that is held: a thread may enter its lock again, and a
+forked child holds none."""
 
 
 @dataclass(frozen=True)
@@ -124,10 +125,10 @@ def _make(folder: Path) -> list[Path]:
 
 
 def _acquire(folder: Path) -> tuple[BaseFileLock, tuple[str, ...]]:
-    """Take the lock of a folder, and say beside it that it is ours.
+    """Take the lock of a folder, and write the owner file beside it.
 
     Returns:
-        The lock, and the names of half files that were deleted.
+        The lock, and the names of partial files that were deleted.
     """
     path = folder / LOCK
     lock = FileLock(path)
@@ -175,7 +176,7 @@ def _in_the_way(path: Path) -> InputError | None:
 
 
 def _unlock(folder: Path, lock: BaseFileLock) -> None:
-    """Give a lock back: its file goes while it is still held, so that nobody finds a free one."""
+    """Release a lock; its file is deleted before, so that nobody finds a file without a holder."""
     if not isinstance(lock, SoftFileLock):  # whose file goes by itself
         with suppress(OSError):  # Windows deletes no open file
             (folder / LOCK).unlink()

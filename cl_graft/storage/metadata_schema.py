@@ -46,37 +46,43 @@ _MOST_VALUES = 100_000
 _DEEPEST = 16
 
 
-def _named(text: str) -> str:
+def _refuse_control(text: str) -> str:
     if found := control_in(text):
         raise ValueError(f"a name holds no control characters such as {found}")
     return text
 
 
-def _printable(text: str) -> str:
-    _named(text.replace("\n", " ").replace("\t", " "))
+def _refuse_control_in_text(text: str) -> str:
+    _refuse_control(text.replace("\n", " ").replace("\t", " "))
     return text
 
 
-def _different(names: list[str]) -> list[str]:
+def _refuse_doubles(names: list[str]) -> list[str]:
     if len(set(names)) != len(names):
         raise ValueError("names must differ from each other")
     return names
 
 
-def _no_path(name: str) -> str:
+def _refuse_path(name: str) -> str:
     if "/" in name or "\\" in name or name in (".", ".."):
         raise ValueError("a file's name holds no path")
     return name
 
 
-_Name = Annotated[str, Field(min_length=1, max_length=LONGEST_NAME), AfterValidator(_named)]
-_Path = Annotated[str, Field(min_length=1, max_length=_LONGEST_PATH), AfterValidator(_named)]
-_HeadPath = Annotated[str, Field(max_length=_LONGEST_PATH), AfterValidator(_named)]
-_File = Annotated[_Name, AfterValidator(_no_path)]
-_Template = Annotated[
-    str, Field(min_length=1, max_length=_LONGEST_TEXT), AfterValidator(_printable)
+_Name = Annotated[
+    str, Field(min_length=1, max_length=LONGEST_NAME), AfterValidator(_refuse_control)
 ]
-_Word = Annotated[str, Field(min_length=1, max_length=_LONGEST_TEXT), AfterValidator(_named)]
+_Path = Annotated[
+    str, Field(min_length=1, max_length=_LONGEST_PATH), AfterValidator(_refuse_control)
+]
+_HeadPath = Annotated[str, Field(max_length=_LONGEST_PATH), AfterValidator(_refuse_control)]
+_File = Annotated[_Name, AfterValidator(_refuse_path)]
+_Template = Annotated[
+    str, Field(min_length=1, max_length=_LONGEST_TEXT), AfterValidator(_refuse_control_in_text)
+]
+_Word = Annotated[
+    str, Field(min_length=1, max_length=_LONGEST_TEXT), AfterValidator(_refuse_control)
+]
 _Sha256 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
 _Count = Annotated[int, Field(ge=0, le=2**62)]
 _Length = Annotated[int, Field(ge=1, le=LARGEST_LENGTH)]
@@ -135,7 +141,7 @@ class _Base(_Schema):
     """A base model's identity."""
 
     fingerprint: _Name
-    model: Annotated[str, Field(max_length=_LONGEST_PATH), AfterValidator(_named)]
+    model: Annotated[str, Field(max_length=_LONGEST_PATH), AfterValidator(_refuse_control)]
     dtype: _Dtype
     facts: _BaseMetadata
 
@@ -144,11 +150,11 @@ class _TaskMetadata(_Schema):
     """Metadata with which a task's texts are answered, and its measurements."""
 
     label_names: (
-        Annotated[list[_Name], Field(max_length=10_000), AfterValidator(_different)] | None
+        Annotated[list[_Name], Field(max_length=10_000), AfterValidator(_refuse_doubles)] | None
     ) = None
     kind: _Name | None = None
     intent_names: (
-        Annotated[list[_Name], Field(max_length=10_000), AfterValidator(_different)] | None
+        Annotated[list[_Name], Field(max_length=10_000), AfterValidator(_refuse_doubles)] | None
     ) = None
     pair: bool | None = None
     prompt: _Prompt | None = None
@@ -271,12 +277,12 @@ def _check_size(value: object) -> None:
             raise ValueError(
                 f"metadata hold at most {_MOST_VALUES:,} values, {_DEEPEST} levels deep"
             )
-        level = [inner for outer in level for inner in _inside(outer)]
+        level = [inner for outer in level for inner in _list_parts(outer)]
         depth += 1
 
 
-def _inside(value: object) -> list[Any]:
-    """Return the values in a JSON value, its keys among them."""
+def _list_parts(value: object) -> list[Any]:
+    """Return the keys and values in a JSON value, after a check of a single value."""
     if isinstance(value, Mapping):
         return [*value.keys(), *value.values()]
     if isinstance(value, list | tuple):

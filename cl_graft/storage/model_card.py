@@ -23,13 +23,13 @@ _TAGS = ["grafting", "continual-learning", "sparse-fine-tuning"]
 def model_card(bank: GraftBank, *, name: str, license: str | None = None) -> str:
     """Write the model card of a bank, with the metadata that the hub reads.
 
-    Scores and calibration are those that the bank keeps, of dev rows.
+    Scores and calibration are those on dev rows, which the bank stores.
 
     Args:
-        bank: The bank; its base's name is what others will load.
-        name: The bank's own name on the hub.
-        license: Its licence as the hub spells it, such as ``"apache-2.0"``; None says that none
-            is stated.
+        bank: The bank; others load its base by the name that it records.
+        name: Name of the bank on the hub.
+        license: Licence of the bank as the hub spells it, such as ``"apache-2.0"``; None writes
+            that none is stated.
     """
     base, revision = bank.base, bank.base.metadata.get("revision")
     on_hub = is_hub_name(base.model)

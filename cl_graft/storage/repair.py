@@ -69,9 +69,10 @@ def repair_bank(folder: Path | str) -> Repaired:
     """Delete what killed writers left, and list the entries that are whole.
 
     A bank whose files are as `bank.json` says keeps it. Where an entry's file is missing or
-    damaged, `bank.json` is written without it, and without the later ones that build on it: in
-    prefix mode all that do not say otherwise. Where `bank.json` itself is missing or damaged, it is
-    made from the entries. Files that are no longer listed are moved to `removed/`.
+    damaged, `bank.json` is written without it, and without the later entries that build on it. In
+    prefix mode these are all later ones, unless they name what they build on. Where `bank.json`
+    itself is missing or damaged, it is made from the entries. Files that are no longer listed are
+    moved to `removed/`.
 
     Raises:
         InputError: If there is no such folder.

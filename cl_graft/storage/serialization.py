@@ -50,7 +50,7 @@ _LONGEST_NAME = 1000
 """Characters of a parameter's name."""
 
 _MOST_DIMENSIONS = 64
-"""As many as torch has."""
+"""Most dimensions of a parameter, as in torch."""
 
 
 def region_record(region: Region, key: str, tensors: dict[str, Tensor]) -> int:
@@ -119,7 +119,10 @@ def read_layout(record: Mapping[str, Any]) -> Layout:
     """Read a layout that `layout_record` wrote."""
     names, shapes = part(record, "names", list), part(record, "shapes", list)
     if len(names) != len(shapes) or len(set(names)) != len(names):
-        raise ValueError(f"a layout of {len(names)} names and {len(shapes)} shapes")
+        raise ValueError(
+            f"a layout must have one shape for each of its names, which must differ, got "
+            f"{len(names)} names and {len(shapes)} shapes"
+        )
     if not all(isinstance(name, str) and 0 < len(name) <= _LONGEST_NAME for name in names):
         raise ValueError(f"a layout's names must be texts of 1 to {_LONGEST_NAME} characters")
     if strange := next((name for name in names if control_in(name)), None):
@@ -131,7 +134,7 @@ def read_layout(record: Mapping[str, Any]) -> Layout:
         raise ValueError("a layout's shapes must hold integers from 0")
     total = sum(math.prod(shape) for shape in shapes)  # torch's own product wraps around
     if not (total > 0 or not names) or total > 2**62:
-        raise ValueError(f"a layout of {total} coordinates")
+        raise ValueError(f"a layout of parameters must have 1 to 2**62 coordinates, got {total}")
     return Layout(tuple(names), tuple(tuple(shape) for shape in shapes))
 
 
