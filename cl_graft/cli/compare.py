@@ -111,12 +111,12 @@ def compare_command(
         settings, started_by = stored_comparison(out, trust_remote_code=trusted)
     else:
         swept = [_sweep_to_set(text) for text in sweep or ()]
-        told = dict.fromkeys([text.partition("=")[0] for text in swept], "--sweep")
+        swept_origins = dict.fromkeys([text.partition("=")[0] for text in swept], "--sweep")
         settings = load_config(
             config,
             [*swept, *(sets or ())],
             options=chosen.values,
-            origins={**chosen.options, **told},
+            origins={**chosen.options, **swept_origins},
         )
         started_by = None
     with open_engine(

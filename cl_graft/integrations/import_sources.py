@@ -327,8 +327,8 @@ def _tuned(
     metadata = {"activation": found.activation} if isinstance(found, PooledHead) else {}
     labels: Mapping[int, str] = cast(Any, classifier.config).id2label
     names = tuple(labels[number] for number in sorted(labels))
-    told = not all(re.fullmatch(r"LABEL_\d+", name) for name in names)
-    return Tuned(tensors, state, metadata, names if told else ())
+    has_names = not all(re.fullmatch(r"LABEL_\d+", name) for name in names)
+    return Tuned(tensors, state, metadata, names if has_names else ())
 
 
 def _check_form(tensors: Mapping[str, Tensor], loaded: Loaded, source: Source) -> None:

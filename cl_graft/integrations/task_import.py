@@ -116,30 +116,19 @@ def import_task(
             graft can hold, or the task could not be answered.
         BankError: If the bank cannot be read, or the base is another one.
     """
-    try:
-        check_name(task, what="the task's name")
-    except ValueError as error:
-        raise InputError(str(error)) from None
-    if density is not None and not 0 < density <= 1:
-        raise InputError(f"density must be in (0, 1], got {density}")
+    _check_arguments(task, density)
     found = find_source(source)
-    told = found.record
+    record = found.record
     folder, held, loaded = _open_or_begin(
         Path(bank), found, task, base=base, family=family, trust_remote_code=trust_remote_code
     )
-    check_base(held.base, told.get("base", {}).get("fingerprint"), name=str(folder))
+    check_base(held.base, record.get("base", {}).get("fingerprint"), name=str(folder))
     tuned = read_source(found, loaded, trust_remote_code=trust_remote_code)
     graft, count = _make_graft(loaded, tuned, density=density, path=found.path)
-    left_out = _count_left_out(loaded, tuned)
-    if left_out and not leave_out:
-        raise InputError(
-            f"{found.path} moved {sum(left_out.values()):,} elements that no graft holds "
-            f"({listed(left_out)}), as only the model's blocks are graftable; --leave-out (in "
-            "Python leave_out=True) imports it without them, and it will answer otherwise"
-        )
-    if prompt is None and "prompt" in told:
-        prompt = Prompt(told["prompt"]["template"], told["prompt"]["words"])
-    names = tuple(label_names) or tuple(told.get("label_names", ())) or tuned.label_names
+    left_out = _count_left_out(loaded, tuned, allowed=leave_out, path=found.path)
+    if prompt is None and "prompt" in record:
+        prompt = Prompt(record["prompt"]["template"], record["prompt"]["words"])
+    names = tuple(label_names) or tuple(record.get("label_names", ())) or tuned.label_names
     names, head = _make_head(loaded, tuned, prompt, names, path=found.path)
     with grafted(loaded.model, graft):
         weights = hash_tensors(find_parameters(loaded.model, held.layout))
@@ -152,11 +141,11 @@ def import_task(
         weights_sha256=weights,
         metadata={
             "label_names": list(names),
-            "pair": bool(told.get("pair", False) if pair is None else pair),
+            "pair": bool(record.get("pair", False) if pair is None else pair),
             "prompt": prompt and {"template": prompt.template, "words": dict(prompt.words)},
-            "max_length": max_length or int(told.get("max_length", 128)),
+            "max_length": max_length or int(record.get("max_length", 128)),
             **tuned.metadata,
-            **_read_measures(told, whole=count == len(graft) and not left_out),
+            **_read_measures(record, whole=count == len(graft) and not left_out),
             "imported": {"kind": found.kind, "moved": count},
         },
     )
@@ -182,6 +171,20 @@ def import_task(
     )
 
 
+def _check_arguments(task: str, density: float | None) -> None:
+    """Refuse a name or a density that no entry can have.
+
+    Raises:
+        InputError: If one cannot be used.
+    """
+    try:
+        check_name(task, what="the task's name")
+    except ValueError as error:
+        raise InputError(str(error)) from None
+    if density is not None and not 0 < density <= 1:
+        raise InputError(f"density must be in (0, 1], got {density}")
+
+
 def _is_same(entry: Entry, other: Entry) -> bool:
     """Tell whether two entries of a label hold the same bits and say the same."""
     return (
@@ -192,13 +195,13 @@ def _is_same(entry: Entry, other: Entry) -> bool:
     )
 
 
-def _read_measures(told: Mapping[str, Any], *, whole: bool) -> dict[str, Any]:
+def _read_measures(record: Mapping[str, Any], *, whole: bool) -> dict[str, Any]:
     """Return the metric and the calibration that an export states.
 
     A temperature was fitted to the logits of the whole graft, and is not that of a part.
     """
     kept = ("metric", "temperature") if whole else ("metric",)
-    return {key: told[key] for key in kept if told.get(key) is not None}
+    return {key: record[key] for key in kept if record.get(key) is not None}
 
 
 def _open_or_begin(
@@ -228,17 +231,17 @@ def _open_or_begin(
             f"{folder} holds no bank yet: say which model was fine-tuned, with --base (in Python "
             "base=...)"
         )
-    told = source.record
-    pooling = told.get("pooling", "first" if source.classifier else "mean")
+    record = source.record
+    pooling = record.get("pooling", "first" if source.classifier else "mean")
     config = config_from(
         {
             "stream": {"tasks": [task]},
             "model": {
                 "name": base,
-                "family": family or told.get("family", "encoder"),
+                "family": family or record.get("family", "encoder"),
                 "pooling": pooling,
-                "dtype": told.get("base", {}).get("dtype", "float32"),
-                "precision": told.get("base", {}).get("precision", "fp32"),
+                "dtype": record.get("base", {}).get("dtype", "float32"),
+                "precision": record.get("base", {}).get("precision", "fp32"),
                 "trust_remote_code": trust_remote_code,
             },
             "grafting": {"mode": "isolated"},
@@ -272,8 +275,12 @@ def _make_graft(
     return gather(values, top_k(scores, kept)), count
 
 
-def _count_left_out(loaded: Loaded, tuned: Tuned) -> dict[str, int]:
-    """Count the elements that the source moved outside of the graftable parameters."""
+def _count_left_out(loaded: Loaded, tuned: Tuned, *, allowed: bool, path: Path) -> dict[str, int]:
+    """Count the elements that the source moved outside of the graftable parameters.
+
+    Raises:
+        InputError: If there are some, and they may not be left out.
+    """
     graftable = graftable_parameters(loaded.model)
     counts: dict[str, int] = {}
     for name, parameter in loaded.model.named_parameters():
@@ -282,6 +289,12 @@ def _count_left_out(loaded: Loaded, tuned: Tuned) -> dict[str, int]:
             continue
         if moved := int((other != parameter).sum()):
             counts[name.removeprefix("backbone.")] = moved
+    if counts and not allowed:
+        raise InputError(
+            f"{path} moved {sum(counts.values()):,} elements that no graft holds "
+            f"({listed(counts)}), as only the model's blocks are graftable; --leave-out (in "
+            "Python leave_out=True) imports it without them, and it will answer otherwise"
+        )
     return counts
 
 

@@ -86,11 +86,11 @@ def read_token_layer(
     part = "tags" if tags else "ends"
     head = {f"{part}.{name}": value.detach() for name, value in layers[0].named_parameters()}
     names = tuple(whole.config.id2label[number] for number in sorted(whole.config.id2label))
-    told = tags and not all(re.fullmatch(r"LABEL_\d+", name) for name in names)
+    has_names = tags and not all(re.fullmatch(r"LABEL_\d+", name) for name in names)
     return TokenLayer(
         dict(whole.base_model.named_parameters()),
         {name: value.clone() for name, value in head.items()},
-        names if told else (),
+        names if has_names else (),
     )
 
 

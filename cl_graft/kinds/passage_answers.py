@@ -23,13 +23,13 @@ def read_text(values: Mapping[str, object], column: str, place: str, *, empty: b
     """Read a text, such as a question or a passage.
 
     Args:
-        values: The columns of a record.
-        column: Which of them.
+        values: Values of a record by column.
+        column: Name of the column to read.
         place: File and line, for messages.
-        empty: Whether it may be empty, or missing.
+        empty: Whether the text may be empty or missing.
 
     Raises:
-        InputError: If the column holds no text, or an empty one that may not be.
+        InputError: If the column holds no text, or an empty text where none is allowed.
     """
     value = values.get(column)
     if value is None and empty:

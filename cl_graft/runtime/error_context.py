@@ -57,9 +57,9 @@ def in_phase(phase: str) -> Iterator[None]:
     try:
         yield
     except NotFinite as error:
-        told = NotFinite(f"{phase}: {error}")
-        told.task = error.task
-        raise told from error
+        explained = NotFinite(f"{phase}: {error}")
+        explained.task = error.task
+        raise explained from error
     except (MemoryError, RuntimeError, OSError) as error:
         if not _is_shortage(error):
             raise
@@ -87,9 +87,9 @@ def in_task(task: str) -> Iterator[None]:
     except (DivergedError, OutOfMemory) as error:
         if error.task is not None:
             raise
-        told = type(error)(f"task {task!r}: {error}")
-        told.task = task
-        raise told from error
+        explained = type(error)(f"task {task!r}: {error}")
+        explained.task = task
+        raise explained from error
 
 
 def _is_shortage(error: Exception) -> bool:
