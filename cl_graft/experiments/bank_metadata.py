@@ -113,7 +113,7 @@ def base_hashes(loaded: Loaded) -> BaseHashes:
 
 
 def checkpoint_files(folder: Path) -> dict[str, str]:
-    """Return the SHA-256 of the files of a checkpoint, by name; a GGUF file is all of one.
+    """Return the SHA-256 of the files of a checkpoint, by name; a GGUF file is a whole checkpoint.
 
     Fingerprints go over what was loaded. Files hold more (an epsilon in the config, a tensor that
     the family does not use), and every bit of them counts here. Weights as pickles are left out
@@ -169,7 +169,7 @@ def base_identity(loaded: Loaded, config: ExperimentConfig, *, seed: int) -> Bas
 
 
 def stored_settings(base: BaseIdentity) -> dict[str, Any]:
-    """Return the settings of learning that a bank records, by part; {} without."""
+    """Return the settings of learning that a bank records, by part; {} if it records none."""
     stored = base.metadata.get("settings", {})
     return from_flat(stored) if isinstance(stored, Mapping) else {}
 

@@ -46,7 +46,7 @@ def reserve_disk_space(
     folder: Path,
     cache: DirectoryCache,
 ) -> None:
-    """Make sure that there is space for what a run must write, and keep the cache out of it.
+    """Make sure that there is space for what a run must write, and reserve it from the cache.
 
     Args:
         method: The run's strategy.

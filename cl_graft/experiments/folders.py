@@ -115,9 +115,9 @@ def is_run(folder: Path) -> bool:
 
 @contextmanager
 def lock_bank(bank: Path | str) -> Iterator[tuple[str, ...]]:
-    """Lock a bank, and the run whose folder holds it: a bank that is being made is its run's.
+    """Lock a bank, and the run whose folder holds it, as the run may be writing the bank.
 
-    The block gets the names of half files in the bank's folder that were deleted.
+    The block gets the names of partial files in the bank's folder that were deleted.
     """
     bank = Path(bank)
     with ExitStack() as held:
@@ -183,9 +183,9 @@ def differences(stored: Mapping[str, Any], config: ExperimentConfig) -> list[str
         Sentences such as ``"stream.shots 512 there, 64 here"``.
     """
     now = dotted(config.shared_values())
-    # A setting that is younger than the stored config had the value that is its default now.
-    younger = dotted(config_from({"stream": {"tasks": config.stream.tasks}}).shared_values())
-    there = {**younger, **dotted(select_settings(stored))}
+    # Settings that were added after the config was stored had the values that are defaults now.
+    defaults = dotted(config_from({"stream": {"tasks": config.stream.tasks}}).shared_values())
+    there = {**defaults, **dotted(select_settings(stored))}
     plain = asdict(TaskSettings())
     own = there["stream.task_settings"]
     there["stream.task_settings"] = {name: {**plain, **own[name]} for name in own}
@@ -251,7 +251,7 @@ def clear_unfinished(folder: Path, *, keep: Sequence[str] = ()) -> None:
             continue
         _delete(path)
     curves = curves_folder(folder)
-    if curves.exists():  # else another run may be about to write into the folder of all
+    if curves.exists():  # otherwise another run may be about to write into the common folder
         _delete(curves)
         with suppress(OSError):  # those of other runs may be in it
             curves.parent.rmdir()
@@ -289,9 +289,8 @@ def resume_command(what: str, folder: Path, config: ExperimentConfig) -> str:
 def discard_empty_run(folder: Path) -> Iterator[None]:
     """Delete a run that fails before it has learned anything, so that it can begin again.
 
-    A run that was stopped stays, and so does one with a checkpoint, unless it diverged: from its
-    checkpoint it would diverge again. Where it was begun here and its input was refused, it would
-    be refused again.
+    A run that was stopped stays. A run with a checkpoint stays too, unless it would fail again in
+    the same way: because it diverged, or because it began here and its input was refused.
     """
     is_new = not (folder / CONFIG).is_file()
     try:
@@ -392,6 +391,6 @@ def check_out(out: Path, config: ExperimentConfig) -> None:
 
 
 def _content(folder: Path) -> list[Path]:
-    """Return what a folder holds beside its lock and what writes that were killed left."""
+    """Return the paths in a folder, without its lock and partial files of killed processes."""
     paths = (path for path in folder.iterdir() if path.name not in (LOCK, OWNER))
     return [path for path in paths if not is_partial(path)]

@@ -58,8 +58,8 @@ def check_installation(*, hub: Callable[[], str] | None = None) -> list[Check]:
     """Check Python, packages, devices, memory, disk, models and the hub.
 
     Args:
-        hub: Returns why the hub cannot be reached, or an empty text; None asks the hub, which takes
-            a few seconds without a network.
+        hub: Function that returns why the hub cannot be reached, or an empty text; None asks the
+            hub, which takes a few seconds without a network.
     """
     return [
         Check("Python", platform.python_version()),
@@ -75,7 +75,7 @@ def check_installation(*, hub: Callable[[], str] | None = None) -> list[Check]:
 
 
 def _packages() -> Iterator[Check]:
-    """Compare what is installed with what the package asks for, extras apart."""
+    """Compare installed versions with the requirements of the package, without its extras."""
     try:
         asked = requires("cl-graft") or []
     except PackageNotFoundError:
@@ -139,10 +139,10 @@ def _devices() -> Iterator[Check]:
         remedy = "" if built is None else "check the driver with nvidia-smi"
         yield Check("GPU", found, "ok" if built is None else "note", remedy)
     for place in range(torch.cuda.device_count()):
-        facts = torch.cuda.get_device_properties(place)
+        properties = torch.cuda.get_device_properties(place)
         half = "bf16" if torch.cuda.is_bf16_supported() else "fp16, no bf16"
-        size = facts.total_memory / _GIGABYTE
-        yield Check(f"GPU {place}", f"{facts.name}, {size:.0f} GB, {half}")
+        size = properties.total_memory / _GIGABYTE
+        yield Check(f"GPU {place}", f"{properties.name}, {size:.0f} GB, {half}")
 
 
 def _memory() -> Check:

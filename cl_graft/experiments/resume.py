@@ -38,7 +38,7 @@ def resume_run(
     """Resume a run; one that is finished is read.
 
     Args:
-        place: The run's folder, or its OUT if there is no other run to go on with.
+        place: Folder of the run, or its folder OUT if only one run there can be resumed.
         trust_remote_code: Whether to run code that comes with the checkpoint, where the run did.
         progress: Called after every step of every phase.
         stop: Asked after every step whether to stop.
@@ -117,13 +117,13 @@ def stored_config(folder: Path, *, trust_remote_code: bool = False) -> Experimen
             "(in Python trust_remote_code=True)"
         )
     if _is_run(stored):
-        cell = {"strategies": [stored["strategy"]], "seeds": [stored["seed"]]}
-        settings = merged(settings, {"comparison": cell})
+        own = {"strategies": [stored["strategy"]], "seeds": [stored["seed"]]}
+        settings = merged(settings, {"comparison": own})
     return config_from(settings, source=str(folder / folders.CONFIG))
 
 
 def find_run(place: Path | str) -> Path:
-    """Return the folder of the run that a place means: its own, or the only one to go on with.
+    """Return the folder of a run: the place itself, or the only run in it that can be resumed.
 
     Raises:
         InputError: If there is none, or there are several.

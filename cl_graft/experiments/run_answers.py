@@ -1,4 +1,4 @@
-"""Collecting some answers of a run that are texts, after each task."""
+"""The collection of a run's text answers, a few of each task after every task."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ def collect_answers(
     Args:
         tasks: The tasks of the stream, in its order.
         scores: Predictions and hashes of their test rows.
-        before: What was returned after the task before, whence the answers of earlier days come.
+        before: Answers that were returned after the previous task; those of earlier tasks, as they
+            were when learned, are taken from it.
     """
     found: dict[str, TaskAnswers] = {}
     last = len(scores.order) - 1

@@ -124,7 +124,8 @@ def find_checkpoint(
         if (state := checkpoints.load(RUN_KEY)) is not None:
             found.append(RunCheckpoint.of(state))
         if (loop := checkpoints.latest(LOOP)) is not None:
-            # A loop stores where it began, and its own state holds that of the strategy.
+            # A loop stores the run's state before it, under this key of stored files. Its own state
+            # holds that of the strategy.
             found.append(RunCheckpoint.of(({}, loop[1]["standing"])))
     if not found:
         # A dense run does not depend on the rest of the run.

@@ -33,13 +33,13 @@ __all__ = [
 ]
 
 _MEASURES = ("average", "backward_transfer", "forward_transfer", "forgetting")
-"""Measures that are drawn along the stream, beside the scores of each task: one a metric."""
+"""Measures that are drawn over the stream, one curve for each metric, beside the tasks' scores."""
 
-_OF_NO_RUN = ("comparison", "output")
-"""Parts of a config that are none of one run's: its strategy's own settings stand beside it."""
+_NOT_OF_A_RUN = ("comparison", "output")
+"""Parts of a config that do not describe a single run; its strategy's settings are added."""
 
 _PHASES = {"train": "train", "region": "train", "dense": "dense", "localize": "localization"}
-"""Groups of tags, by phase: a region's training is what a loop is to other strategies."""
+"""Group of tags by phase; a region's training is drawn where other strategies draw their loop."""
 
 _TRAINING = {"Loss": "loss", "DevScore": "dev_score", "LearningRate": "learning_rate"}
 
@@ -60,7 +60,7 @@ class TrainingCurves(BaseLogger):
         self._tasks = tasks
 
     def log_single_metric(self, name: str, value: Any, x_plot: int) -> None:
-        """Write a loss, a dev score or a learning rate, unless a step as late is written."""
+        """Write a loss, a dev score or a learning rate, unless its tag has a step as late."""
         found = re.fullmatch(r"(\w+)/(\w+)_phase/train_stream/Task\d+/Exp(\d+)", name)
         if found is None:
             return
@@ -94,7 +94,7 @@ def draw_config(record: RunRecord, curves: OncePerStepTensorboardLogger) -> None
 
 
 def draw_row(result: RunResult, curves: OncePerStepTensorboardLogger) -> None:
-    """Add what the latest task brought to the curves, at the number of tasks learned."""
+    """Add the measurements after the latest task to the curves, at the number of tasks learned."""
     step = len(result.R)
     values = {f"stream/{name}": value for name, value in named_measures(result, _MEASURES).items()}
     for j, name in enumerate(result.tasks[:step]):
@@ -116,7 +116,7 @@ def draw_row(result: RunResult, curves: OncePerStepTensorboardLogger) -> None:
 def draw_answers(
     found: Mapping[str, TaskAnswers], curves: OncePerStepTensorboardLogger, *, step: int
 ) -> None:
-    """Show answers that are texts of each task beside the right ones, as text.
+    """Add a table of text answers of each task beside the right ones to the curves.
 
     Args:
         found: Answers by task; long ones are cut.
@@ -155,7 +155,7 @@ def draw_pictures(
 
 def draw_hparams(result: RunResult, curves: OncePerStepTensorboardLogger) -> None:
     """Make settings and headline measures of a run its row of TensorBoard's page HParams."""
-    parts = {name: own for name, own in result.config.items() if name not in _OF_NO_RUN}
+    parts = {name: own for name, own in result.config.items() if name not in _NOT_OF_A_RUN}
     config = dotted(parts)
     density = config.pop("grafting.density", None)
     said = {"strategy": result.strategy, "seed": result.seed, **config, **result.settings}

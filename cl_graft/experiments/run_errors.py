@@ -37,7 +37,8 @@ def collect_errors(
     Args:
         tasks: The tasks of the stream, in its order.
         scores: Predictions of their test rows.
-        before: What was returned after the task before, whence the counts of earlier days come.
+        before: Errors that were returned after the previous task; the counts of earlier tasks, as
+            they were when learned, are taken from it.
 
     Returns:
         Errors by task; those of intents beside tags by the task's name with " (intents)" behind it.
@@ -67,7 +68,8 @@ def collect_numbers(
     Args:
         tasks: The tasks of the stream, in its order.
         scores: Predictions of their test rows.
-        before: What was returned after the task before, whence the scores of earlier days come.
+        before: Numbers that were returned after the previous task; the scores of earlier tasks, as
+            they were when learned, are taken from it.
     """
     found: dict[str, TaskNumbers] = {}
     last = len(scores.order) - 1
@@ -132,7 +134,7 @@ def _count_rows(
     labels: tuple[str, ...], outputs: Tensor, targets: Tensor, rows: Mapping[str, Tensor]
 ) -> TaskErrors:
     confidence, answers = outputs.double().softmax(dim=1).max(dim=1)
-    answers = answers.clamp(max=len(labels))  # the classes of other tasks are one
+    answers = answers.clamp(max=len(labels))  # all classes of other tasks count as one
     counts = Counter(zip(targets.tolist(), answers.tolist(), strict=True))
     wrong = _find_wrong(rows["test"], targets, answers, confidence)
     return TaskErrors(labels, None, _sort(counts), wrong)

@@ -153,14 +153,14 @@ class PassCounter:
     Rows count as differentiated where gradients are recorded.
 
     Args:
-        model: An encoder's features are counted too where they are asked without a head.
+        model: The model; of an encoder, passes without a head count too.
     """
 
     def __init__(self, model: TaskModel) -> None:
         rows = {True: 0, False: 0}
 
-        # A function, as copies of a model share it with the model; a method's owner would be
-        # copied.
+        # A plain function: deep copies of the model share it. The owner of a method would be
+        # copied with the model.
         def count(module: nn.Module, inputs: tuple[Any, ...], named: dict[str, Any]) -> None:
             rows[torch.is_grad_enabled()] += len(inputs[0] if inputs else named["input_ids"])
 

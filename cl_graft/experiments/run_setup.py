@@ -62,7 +62,8 @@ class Setup:
         model: The model, with a head for each task.
         identity: Description of the base for the bank.
         metadata: Description of each task for its entry, by task label.
-        may_build_on: Names of the tasks that a task may build on, by task label, where it is said.
+        may_build_on: Names of the tasks that a task may build on, by task label; a task without
+            this setting is missing.
         record: Record of the run before its first step.
     """
 
@@ -89,7 +90,7 @@ def check_strategy(
         method: The strategy.
         config: The settings.
         tasks: The tasks.
-        shape: The model, if it was made already; see `_make_shape`.
+        shape: Properties of model and stream; None makes a model of fake tensors if needed.
 
     Raises:
         InputError: If it cannot.
@@ -142,7 +143,7 @@ def _make_shape(
 def describe_shape(
     model: TaskModel, config: ExperimentConfig, tasks: Sequence[TextTask]
 ) -> StreamShape:
-    """Return what a config and its tasks say of a stream before it is learned.
+    """Return the properties of a config's model and stream that are known before a run.
 
     Args:
         model: The model, which may be of fake tensors.
@@ -229,8 +230,8 @@ def when_asked_early(
 ) -> Literal["always", "once", "never"]:
     """Return when tasks are evaluated before they are learned: ``stream.evaluate_ahead``.
 
-    A prompt, or a head that all tasks share, can answer a task before it was learned; a head of the
-    task's own would answer by chance, and so is never asked.
+    A prompt, or a head that all tasks share, can answer a task before it was learned. A head of the
+    task's own would answer at chance before, so the task is not evaluated.
     """
     can_answer = config.model.family != "encoder" or config.stream.scenario == "domain"
     if not can_answer or method.trains == "nothing":

@@ -63,7 +63,8 @@ def input_settings(
         config: The settings.
         schedules: Dense schedule of each task, by task label.
         seed: Seed of the run.
-        may_build_on: Names of the tasks that a task may build on, by task label, where it is said.
+        may_build_on: Names of the tasks that a task may build on, by task label; a task without
+            this setting is missing.
     """
     return {
         "fine_tuning": schedules,
@@ -110,8 +111,8 @@ def choose(
     Args:
         task: The task, on a model at its base, which is put back there.
         candidates: The schedules; a single one is returned without a run.
-        seed: Every random choice is a function of it.
-        cache: Keeps the dense runs, so the chosen one is not computed again.
+        seed: Seed of all random choices.
+        cache: Cache of the dense runs, so the chosen one is not computed again.
         checkpoints: Checkpoints from which an interrupted dense run is resumed.
         progress: Called as (phase, step, steps) after each candidate's steps.
 
@@ -122,12 +123,12 @@ def choose(
         return candidates[0]
     best, chosen = -math.inf, candidates[0]
 
-    def tuned(settings: FineTuning) -> DenseRun:
+    def fine_tune(settings: FineTuning) -> DenseRun:
         return fine_tune_task(
             task, settings, seed=seed, cache=cache, checkpoints=checkpoints, progress=progress
         )
 
-    for settings, dense in train_candidates(candidates, tuned):
+    for settings, dense in train_candidates(candidates, fine_tune):
         if dense.dev is not None and dense.dev > best:
             best, chosen = dense.dev, settings
     return chosen

@@ -62,7 +62,7 @@ from cl_graft.training.settings import FineTuning
 __all__ = ["StreamRun"]
 
 _PHASE_NAMES = {"warmup": "warm-up", "ranking": "localize"}
-"""Phases that the cache names otherwise; a ranking is most of localization."""
+"""Names of phases in results, by their names in cache keys; a ranking is most of localization."""
 
 
 class StreamRun:
@@ -140,7 +140,7 @@ class StreamRun:
         seconds = record.seconds.setdefault(name, {})
         seconds |= _phases(strategy, "seconds", label) or {"train": trained}
         seconds["evaluate"] = time.perf_counter() - started
-        if self.method.is_resumable:  # a loop that was resumed has seen a part of its rows here
+        if self.method.is_resumable:  # a resumed loop has sent only some of its rows from here
             evaluated = sum(p.rows for p in strategy.plugins if isinstance(p, KeepBest))
             counted = Passes(schedule.steps * schedule.batch_size, evaluated)
         passes = record.passes.setdefault(name, {})
@@ -204,12 +204,12 @@ class StreamRun:
                 self.reporter.task = name
                 saved, started = Counter(self.cache.saved), time.perf_counter()
                 base = setup.identity.fingerprint
-                problem = make_stream_task(
+                task = make_stream_task(
                     setup.model, setup.stream, label, base=base, seed=setup.seed
                 )
                 with in_task(name):
                     chosen[label] = choose(
-                        problem,
+                        task,
                         grid,
                         seed=setup.seed,
                         cache=self.cache,
@@ -222,7 +222,7 @@ class StreamRun:
                 record.seconds_saved[name] = {"choose": spared} if spared else {}
                 # The chosen one is counted where it is used.
                 others = (other for other in grid if other != chosen[label])
-                passes = total_passes(count_dense_passes(problem, other) for other in others)
+                passes = total_passes(count_dense_passes(task, other) for other in others)
                 record.passes[name] = {"choose": passes}
             self.record.schedules[name] = {
                 "steps": chosen[label].steps,
@@ -252,6 +252,7 @@ class StreamRun:
             checkpoints=self.checkpoints
             if self.method.is_resumable
             else NoCheckpoints(self.checkpoints.poll),
+            # Keys of stored files: "standing" is the run's state before the loop.
             extra_state=lambda: {"log": self.curves.position(), "standing": self.saved},
             on_entry=self._keep_entry,
             progress=self.reporter.phase,

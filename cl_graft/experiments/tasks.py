@@ -59,11 +59,13 @@ def load_tasks(stream: StreamSettings, *, seed: int) -> tuple[TextTask, ...]:
 def tasks_to_build_on(
     stream: StreamSettings, tasks: Sequence[TextTask]
 ) -> dict[int, tuple[str, ...]]:
-    """Return the names of the tasks that a task may build on, by task label, where it is said.
+    """Return the names of the tasks that a task may build on, by task label.
+
+    A task whose settings do not name them is missing.
 
     Args:
         stream: Settings of the stream.
-        tasks: Its tasks, as `load_tasks` returns them.
+        tasks: Tasks of the stream, as `load_tasks` returns them.
     """
     names = dict(zip(stream.tasks, (task.name for task in tasks), strict=False))
     return {

@@ -1,7 +1,7 @@
 """The time that a config's strategies will take, from steps that are measured on this machine.
 
 Each task of the config is loaded and encoded as a run does it. A few steps of dense training and of
-a region's training, and one batch of answers, are timed on the real model; the rest is counting.
+a region's training, and one batch of answers, are timed on the real model; the rest is computed.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _STEPS = 3
 
 @dataclass(frozen=True)
 class TaskTimes:
-    """Seconds that were measured on a task, and what they are multiplied with.
+    """Seconds that were measured on a task, and the counts that they are multiplied by.
 
     Attributes:
         task: Name of the task.
@@ -54,7 +54,7 @@ class TaskTimes:
         located_step: Seconds of a step of the dense run from which a region is found, in those
             layers that the region may reach.
         region_step: Seconds of a step that trains a region.
-        answer: Seconds a row that is answered.
+        answer: Seconds to answer a row.
         train: Number of training rows.
         dev: Number of dev rows.
         test: Number of test rows.
@@ -161,19 +161,19 @@ def add_up(config: ExperimentConfig, tasks: list[TaskTimes]) -> TimeEstimate:
         spent = _answer(tasks) if early != "never" else 0.0  # before the first task is learned
         for place, task in enumerate(tasks):
             schedule = task.schedule
-            looks = min(schedule.evaluations, schedule.steps) * task.dev * task.answer
+            dev_seconds = min(schedule.evaluations, schedule.steps) * task.dev * task.answer
             if needs_dense and not shared:
-                spent += schedule.steps * task.located_step + looks
+                spent += schedule.steps * task.located_step + dev_seconds
             if method.trains == "region":
                 if localizer.needs_gradients:
                     rows = own.grafting.mask_steps * min(own.grafting.mask_batch, task.train)
                     spent += rows * task.located_step / schedule.batch_size
                 if own.grafting.retrain:
-                    spent += schedule.steps * task.region_step + looks
+                    spent += schedule.steps * task.region_step + dev_seconds
             elif method.trains != "nothing":
                 times = {"task": 1, "tasks so far": place + 1, "all tasks": len(tasks)}
                 step = task.region_step if method.trains == "its own" else task.dense_step
-                spent += times[method.rows] * schedule.steps * step + looks
+                spent += times[method.rows] * schedule.steps * step + dev_seconds
             spent += _answer(tasks if early == "always" else tasks[: place + 1])
         shared = shared or needs_dense
         seconds[name] = spent

@@ -132,7 +132,7 @@ def write_summary(summary: ComparisonSummary, out: Path, *, whole: bool) -> None
 
 
 def _compared(scores: NormalizedScores | None) -> Callable[[RunResult], float | None]:
-    """Return what strategies are compared by."""
+    """Return the function of a run that gives the number by which strategies are compared."""
     return attrgetter("average_accuracy") if scores is None else scores.average
 
 
@@ -145,10 +145,10 @@ def _summarize_strategy(
     """Sum up the runs of a strategy.
 
     Args:
-        results: Its runs.
+        results: Runs of the strategy.
         first: First run of the comparison.
-        orders: Orders of the tasks, where there are several.
-        scores: Normalized scores where tasks have several metrics; else None.
+        orders: Orders of the tasks; empty if there is one order.
+        scores: Normalized scores, if tasks have several metrics; else None.
     """
 
     def spread(value: Callable[[RunResult], float | None]) -> Spread:

@@ -59,16 +59,16 @@ def compare(
 
     Args:
         config: The settings: a config, settings by part, or the path of a YAML file.
-        out: Gets ``<strategy>/seed<k>/`` for every run, ``cache/``, ``tuning/`` where values are
-            chosen, ``summary.json``, ``.md``, ``.csv`` and ``.tex``, ``frontier.png``, and
-            ``ranks.png`` from three strategies on. Of several comparisons, gets ``order<n>/``,
-            ``density=0.001/`` and the like for each, the cache and the summaries over all of them,
-            and ``sweep-<setting>.png``.
+        out: Folder, which gets ``<strategy>/seed<k>/`` for every run, ``cache/``, ``tuning/`` where
+            values are chosen, ``summary.json``, ``.md``, ``.csv`` and ``.tex``, ``frontier.png``,
+            and ``ranks.png`` from three strategies on. With several comparisons it gets
+            ``order<n>/``, ``density=0.001/`` and the like for each, the cache and the summaries
+            over all of them, and ``sweep-<setting>.png``.
         progress: Called after every step of every phase.
         started_by: Command that started it, for the results; None means this process's.
         stop: Asked after every step whether to stop.
-        engine: Does the jobs; None means one after another, here. An engine localizes the tasks
-            of grafting's runs first, each as a job of its own.
+        engine: Engine that does the jobs; None does them one after another in this process. An
+            engine localizes the tasks of grafting's runs first, each as a job of its own.
 
     Raises:
         InputError: If the folder holds a comparison with another config or with runs on another

@@ -310,7 +310,7 @@ def warn_of_large_density(density: float | Literal["auto"]) -> None:
 
 
 def warn_of_pitfalls(stream: StreamSettings) -> None:
-    """Say in the log what who uses a named stream should know."""
+    """Warn in the log of the known pitfalls of a named stream."""
     if stream.name is not None:
         for pitfall in find_stream(stream.name).pitfalls:
             logger.warning("stream %s: %s", stream.name, pitfall)

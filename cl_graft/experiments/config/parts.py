@@ -67,8 +67,8 @@ class ModelSettings:
     )
     precision: Literal["fp32", "bf16", "fp16"] = Field(
         default="fp32",
-        description="In which the model computes, in training and answers alike; its parameters "
-        "stay float32. fp16 scales the loss.",
+        description="Precision in which the model computes, in training and answers alike; its "
+        "parameters stay float32. fp16 scales the loss.",
     )
     gradient_checkpointing: bool = Field(
         default=False,

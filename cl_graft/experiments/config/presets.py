@@ -1,4 +1,4 @@
-"""Presets: partial configs under a name. Whatever a config says itself goes before them."""
+"""Presets: partial configs under a name. The settings that a config has itself override them."""
 
 from __future__ import annotations
 

@@ -89,9 +89,9 @@ def ray_pool(
     Args:
         address: Address of a cluster, such as ``"auto"`` or ``"10.0.0.1:6379"``; None starts one on
             this machine, which ends with the pool.
-        workers: For how many a cluster that is started here has cores; None means as many as the
-            machine has. Of another cluster's workers,
-            `cl_graft.experiments.engines.dispatch.PoolEngine` counts.
+        workers: Number of workers for which a cluster that is started here gets cores; None means
+            as many as fit on the machine. For other clusters it is unused:
+            `cl_graft.experiments.engines.dispatch.PoolEngine` limits their jobs.
         cpus: Cores a worker.
         gpus: GPUs a worker; a fraction lets workers share one.
 

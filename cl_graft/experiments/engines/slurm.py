@@ -96,7 +96,8 @@ def slurm_pool(
             in it until the end.
         cpus: Cores a job.
         gpus: GPUs a job.
-        parameters: More of submitit's, such as ``{"slurm_partition": "gpu", "timeout_min": 240}``.
+        parameters: Further parameters of submitit, such as
+            ``{"slurm_partition": "gpu", "timeout_min": 240}``.
         cluster: ``"slurm"``, or ``"local"`` for processes of this machine.
 
     Raises:

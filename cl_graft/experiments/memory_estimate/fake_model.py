@@ -107,7 +107,7 @@ class FakeModel:
         return Examples(TensorDataset(inputs, targets))
 
     def _answer(self, batch: Tensor) -> Tensor:
-        """Return logits; of texts without the answer that is learned, those of a decoder's step."""
+        """Return logits; for texts without their answer, those of one step of a decoder."""
         if not self.answer or bool((batch[:, 1] == ANSWER).any()):
             return self.model(batch, 0)
         return self._decode_last_token(batch)
@@ -115,8 +115,9 @@ class FakeModel:
     def _decode_last_token(self, batch: Tensor) -> Tensor:
         """Return the logits of a step that leaves keys and values of all tokens in the cache.
 
-        Decoding looks at numbers. Its fullest moment is its last step, when the cache is full; here
-        all tokens are read in one step, so that the step itself counts as more than it is.
+        Decoding depends on values, which fake tensors do not have. It takes most memory in its last
+        step, when the cache is full. Here all tokens are read in one step, so this step is counted
+        as larger than it is.
         """
         backbone: Any = self.model.backbone
         inputs = {"input_ids": batch[:, 0], "attention_mask": (batch[:, 1] != 0).long()}
@@ -140,7 +141,7 @@ class SpreadRegion(Region):
     """
 
     def __post_init__(self) -> None:
-        """Leave out the checks of numbers: there are none."""
+        """Skip the checks of coordinate numbers, which fake tensors do not have."""
 
     def by_parameter(self) -> Iterator[tuple[str, Tensor, slice]]:
         """Walk the parameters that the region touches, as `Region.by_parameter`."""

@@ -93,7 +93,7 @@ class Phase:
 
     Attributes:
         name: Name of the phase.
-        run: Runs it inside a tracker and returns the bytes that it keeps.
+        run: Function that runs it inside a tracker and returns the bytes that it keeps.
         rows: Field of `Workload` with the number of rows that it computes at a time.
         localizes: Whether it is a way to localize, of which a task needs one.
         instead: Alternative that takes less memory; empty if there is none.
