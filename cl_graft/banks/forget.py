@@ -157,30 +157,9 @@ def forget(
             _refuse_unfinished(where)
             announce = held.enter_context(track_change(where))
         bank = load_bank(where)
-        gone = tuple(place for place, entry in enumerate(bank.entries) if entry.task == task)
-        if not gone and not _find_traces(where, task) and not _holds_unlisted(where, task):
-            find_entry(bank, task)  # says that it is not there
+        report, left, later = _plan_removal(bank, where, task, done=not dry_run)
+        gone = report.positions
         first = gone[0] if gone else len(bank)
-        later = _find_dependents(bank, gone)
-        chose = _find_choices(bank, first, without={*gone, *later})
-        sized = _find_sized(bank, first, without={*gone, *later})
-        labels = _new_labels(bank, gone)
-        report = Forgotten(
-            bank=where,
-            task=task,
-            mode=bank.mode,
-            positions=gone,
-            exact=not chose and not sized,
-            done=not dry_run,
-            dependents=(),
-            labels={old: new for old, new in labels.items() if old != new},
-            chose=chose,
-            sized=sized,
-            traces=_find_traces(where, task),
-        )
-        left = bank.without(gone)
-        kept = tuple(replace(entry, label=labels[entry.label]) for entry in left.entries)
-        left = replace(left, entries=kept)
         if not later:
             if not dry_run:
                 replace_entries(left, where, first=first, announce=announce)
@@ -215,6 +194,41 @@ def forget(
             done=retrain and not dry_run,
             dependents=tuple(dependents),
         )
+
+
+def _plan_removal(
+    bank: GraftBank, where: Path, task: str, *, done: bool
+) -> tuple[Forgotten, GraftBank, tuple[int, ...]]:
+    """Return the report of a removal, the bank that is left, and the entries that build on it.
+
+    Raises:
+        InputError: If there is no such task.
+    """
+    gone = tuple(place for place, entry in enumerate(bank.entries) if entry.task == task)
+    traces = _find_traces(where, task)
+    if not gone and not traces and not _holds_unlisted(where, task):
+        find_entry(bank, task)  # says that it is not there
+    first = gone[0] if gone else len(bank)
+    later = _find_dependents(bank, gone)
+    chose = _find_choices(bank, first, without={*gone, *later})
+    sized = _find_sized(bank, first, without={*gone, *later})
+    labels = _new_labels(bank, gone)
+    report = Forgotten(
+        bank=where,
+        task=task,
+        mode=bank.mode,
+        positions=gone,
+        exact=not chose and not sized,
+        done=done,
+        dependents=(),
+        labels={old: new for old, new in labels.items() if old != new},
+        chose=chose,
+        sized=sized,
+        traces=traces,
+    )
+    left = bank.without(gone)
+    kept = tuple(replace(entry, label=labels[entry.label]) for entry in left.entries)
+    return report, replace(left, entries=kept), later
 
 
 def _count_changed(then: Tensor, now: Tensor) -> int:
