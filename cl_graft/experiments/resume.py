@@ -156,7 +156,7 @@ def _is_run(stored: Mapping[str, Any]) -> bool:
 
 
 def _in_place(folder: Path, stored: Mapping[str, Any]) -> Path:
-    """Return a run's folder as OUT/<strategy>/seed<k>, where it goes on."""
+    """Return a run's folder as OUT/<strategy>/seed<k>, from which it can be resumed."""
     for path in (folder, folder.resolve()):
         if path == folders.run_folder(path.parent.parent, stored["strategy"], stored["seed"]):
             return path

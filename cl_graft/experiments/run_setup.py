@@ -247,7 +247,7 @@ def load_stream(
     Args:
         config: The settings.
         tasks: The tasks, as `load_tasks` returns them.
-        cache: Keeps token ids.
+        cache: Cache of token ids; None keeps none.
 
     Raises:
         InputError: If the model cannot be used, or a task does not fit it.

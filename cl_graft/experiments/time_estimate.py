@@ -79,7 +79,7 @@ class TimeEstimate:
         strategies: Seconds of a run by strategy. A dense run that several strategies share counts
             with the first of them.
         runs: Runs of each strategy: seeds, times orders of the tasks.
-        tasks: What was measured.
+        tasks: Measurements of each task.
     """
 
     strategies: Mapping[str, float]

@@ -72,7 +72,7 @@ class GraftingSettings:
     head_refit_rows: int = Field(
         default=512,
         ge=0,
-        description="Training rows on which the head is fitted again, in closed form, to a region "
+        description="Training rows on which the head is fitted again, alone, to a region "
         "that keeps its dense values (`retrain` off); 0 keeps the head of the dense run.",
     )
     mask_steps: int = Field(

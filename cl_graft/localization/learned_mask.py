@@ -14,8 +14,8 @@ open; here the threshold moves so that a planned number is open after each step,
 whole budget k. What remains of S is A: deterministic, free of the scale of loss, model and task,
 with an exact budget, and ranking by it gives nested regions for all densities.
 
-Near the end a batch's gains move the threshold to and fro among coordinates that all but tie. So
-the ranking is by the mean of A over the second half of the steps (averaging of iterates, Polyak and
+Near the end, gains of single batches move the threshold back and forth among near ties. So the
+ranking is by the mean of A over the second half of the steps (averaging of iterates, Polyak and
 Juditsky, 1992, https://doi.org/10.1137/0330046): a gain of step t ≥ T/2 weighs (T − t)/(T − T/2).
 
 The model itself carries the base, so beside it no more is held than the tuned values and A. On

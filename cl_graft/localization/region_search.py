@@ -104,7 +104,7 @@ def find_region(
         most: Largest number of coordinates that the region may have, whatever the density says;
             None means no limit.
         dense: The dense run, if it was made already; None makes one where the localizer needs it.
-        cache: Keeps dense runs, heads and rankings.
+        cache: Cache of dense runs, heads and rankings.
         checkpoints: Checkpoints that an interrupted phase is resumed from.
         progress: Called while phases run.
         measure: Called with the losses and dev scores of phases.
@@ -184,9 +184,9 @@ def rank_task(
         depth: Number of coordinates to rank; None means all that may be chosen.
         least: Number of coordinates that a cached ranking must hold to be used; None means `depth`.
         owned: Number of coordinates of earlier tasks; there are as many more candidates.
-        cache: Keeps rankings that took gradients.
+        cache: Cache of rankings that took gradients.
         checkpoints: Checkpoints that an interrupted localization is resumed from.
-        counter: Counts the rows.
+        counter: Counter of the rows.
         progress: Called while the localizer runs.
         measure: Called with the losses of the steps.
     """

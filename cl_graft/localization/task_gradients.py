@@ -63,7 +63,7 @@ def localizer_inputs(
         task: The task, on a model at its base.
         settings: Rows of a step and of a micro-batch, number of steps, and the seed.
         dense: The dense run, or the head alone where a localizer does without.
-        counter: Counts the rows.
+        counter: Counter of the rows.
         checkpoint: Checkpoint that an interrupted localization is resumed from.
         progress: Called when a step begins.
         on_loss: Called with a step (from 1) and its loss, once its micro-batches were computed.

@@ -53,7 +53,7 @@ def decode(packed: Tensor, *, count: int, total: int) -> Tensor:
 
     Args:
         packed: uint8, 1-d.
-        count: How many numbers to expect.
+        count: Number of coordinates that were packed.
         total: U, the exclusive upper end.
 
     Returns:

@@ -73,7 +73,7 @@ def pack(
 
     Args:
         tensors: The tensors, by name.
-        content: What the header says of them; JSON values only.
+        content: Further keys of the header; JSON values only.
         format: Name of the format.
         version: Version of the format; None means `VERSION`.
 

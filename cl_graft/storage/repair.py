@@ -44,7 +44,7 @@ class Repaired:
         deleted: Files that killed writers left, by their names in the folder.
         removed: Files that were moved to `removed/`, by their names before.
         faults: Reasons why entries are no longer listed, a sentence each.
-        rebuilt: Whether `bank.json` was written anew.
+        rebuilt: Whether a new `bank.json` was written.
     """
 
     bank: Path

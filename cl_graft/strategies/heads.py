@@ -57,11 +57,11 @@ class Head:
     mask: str = ""
 
     def state(self) -> dict[str, Tensor]:
-        """Return the head's parameters, buffers and mask, as they stand."""
+        """Return the head's current parameters, buffers and mask."""
         return self.module.state_dict() | self._own_mask()
 
     def buffers(self) -> dict[str, Tensor]:
-        """Return the head's buffers and mask, as they stand."""
+        """Return the head's current buffers and mask."""
         return dict(self.module.named_buffers()) | self._own_mask()
 
     def owners(self) -> Iterator[tuple[str, nn.Module, str]]:

@@ -31,7 +31,7 @@ _PLACES = {"name_or_path", "training"}
 def describe_model(model: nn.Module, *, exclude: Iterable[str] = ()) -> list[Any]:
     """Describe what a model computes with its weights, as JSON.
 
-    Of every module its path, class, settings and the code of `forward`; not its weights.
+    It holds the path, class, settings and code of `forward` of every module, but no weights.
 
     Args:
         model: The model.

@@ -81,7 +81,7 @@ class GraftingPlugin(SupervisedPlugin, supports_distributed=True):
         metadata: Name, metric and further JSON values of tasks to record, by task label.
         identity: Description of the base for the bank; None fingerprints the model.
         keep: Function of a parameter's name that returns whether regions may contain the parameter.
-        cache: Cache of dense runs and rankings; None computes each anew.
+        cache: Cache of dense runs and rankings; None computes all of them.
         checkpoints: Checkpoints from which interrupted dense runs and localizations resume.
         dense: Dense runs that were made elsewhere, from the base, by task label; the others are
             made here.

@@ -18,8 +18,8 @@ _Plugin = TypeVar("_Plugin")
 def count_bytes(held: Any) -> int:
     """Return the bytes of all tensors in nested dictionaries, sequences, modules and data sets.
 
-    Of a module its parameters and buffers count. The bytes of a data set are those of its first row
-    times the number of rows.
+    A module counts with its parameters and buffers. A data set counts with the bytes of its first
+    row times the number of rows.
 
     Examples:
         >>> import torch

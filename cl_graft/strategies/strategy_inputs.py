@@ -64,8 +64,8 @@ class StrategyInputs:
         plugins: More plugins of every strategy's loop.
         metadata: Metadata of each task for the bank, by task label; None means name and metric.
         identity: The base's description for a bank; None means a fingerprint of the model.
-        bank: The bank that grafting goes on with; None starts an empty one.
-        cache: Cache of dense runs and rankings; None computes each anew.
+        bank: The bank that grafting extends; None starts an empty one.
+        cache: Cache of dense runs and rankings; None computes all of them.
         checkpoints: Checkpoints of phases that are interrupted; None keeps nothing.
         dense: Dense runs that were made elsewhere, from the base, by task label; methods that train
             regions make the others themselves.

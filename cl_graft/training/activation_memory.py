@@ -19,7 +19,7 @@ def activation_bytes(model: nn.Module, loss: Callable[[], Tensor]) -> int:
 
     Args:
         model: The model, in the mode in which it trains.
-        loss: Runs the forward pass and returns what the backward pass would start from.
+        loss: Function that runs the forward pass, and returns the loss to differentiate.
 
     Examples:
         >>> layer = nn.Linear(4, 2)

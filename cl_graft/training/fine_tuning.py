@@ -89,8 +89,8 @@ def fine_tune(
     Args:
         model: The model, put into train mode.
         parameters: Parameters to train, by name.
-        loss: Returns the mean loss of the batch of a step (from 0), or the terms of which it is the
-            sum, computed one by one.
+        loss: Function of a step, from 0, that returns the mean loss of its batch, or the terms of
+            this loss, which are computed one by one.
         settings: Schedule and optimiser.
         seed: Dropout at step t is a function of (seed, t).
         path: Whether to gather `FineTuned.path`, which takes two more copies of the parameters.

@@ -32,7 +32,7 @@ def _compute_below(layers: Layers, *, memory: int | None) -> AbstractContextMana
 
 @dataclass(frozen=True, eq=False)
 class LearnableTask:
-    """One task to learn on a model that stands at its base.
+    """One task to learn on a model that is at its base.
 
     Attributes:
         model: Module that holds the parameters under these names and that `forward` runs.

@@ -227,7 +227,7 @@ class _Deal(torch.autograd.Function):
 
 
 def _reaches_every_leaf(witness: Any) -> bool:
-    """Tell by a leaf that nobody asks for whether the backward pass goes to all leaves."""
+    """Tell whether a backward pass reaches all leaves, by a leaf that no caller asks for."""
     return torch._C._will_engine_execute_node(witness)
 
 

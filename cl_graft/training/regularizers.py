@@ -90,8 +90,8 @@ def mix_weights(
     Args:
         parameters: The model's, by name; those in `base` are mixed.
         base: Base values by name.
-        p: Chance of a weight to fall back, in [0, 1).
-        seed: Draws M, together with `step` and a parameter's name.
+        p: Probability that a weight is replaced, in [0, 1).
+        seed: Seed of M, which also depends on `step` and the parameter's name.
         step: Number of the training step.
 
     Raises:

@@ -3,8 +3,8 @@
 With `bytes_per_task`, strategies are made as large as that allows; with `tune`, their own settings
 are chosen before the first run. The runs share a cache, so independent fine-tuning costs nothing
 where grafting ran before. The same comparison into the same folder resumes: finished runs are read,
-and one that was stopped or killed goes on where it was. Seeds, strategies and values of a sweep can
-be added.
+and one that was stopped or killed resumes from its checkpoint. Seeds, strategies and values of a
+sweep can be added.
 """
 
 from __future__ import annotations

@@ -58,7 +58,7 @@ class FoundTask:
         others: Other columns that could hold the label, the likeliest first, with the number of
             their different values.
         kind: Kind of the task.
-        asks: What it asks, such as ``"3 classes"``.
+        asks: Description of its answers, such as ``"3 classes"``.
         labels: Number of training rows by label.
         rows: Number of rows by split, with those that were held out for test and dev.
         words: Largest number of words in 95 % of the texts, pairs together; of text to text

@@ -103,7 +103,7 @@ class ExperimentConfig:
     )
     output: OutputSettings = Field(
         default_factory=OutputSettings,
-        description="What is written while a run goes on; changes no bit of what comes out.",
+        description="Checkpoints that are written during a run; they change no bit of its results.",
     )
     preset: Literal["default", "paper", "fast"] = Field(
         default="default",

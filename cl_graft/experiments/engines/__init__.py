@@ -1,5 +1,5 @@
 """Engines: the runs of a comparison on many processes and machines at once.
 
-The machines share a folder, the comparison's. Everything that a run leaves is there, so a run
-whose process or machine died goes on where its last checkpoint was, on any other.
+The machines share the folder of the comparison. Everything that a run writes is there, so if its
+process or machine dies, the run resumes from its last checkpoint on any other machine.
 """

@@ -2,7 +2,7 @@
 
 Each run is a SLURM job of its own (https://github.com/facebookincubator/submitit): it waits in the
 queue as any other, and one that SLURM ends (time limit, preemption, a machine lost) is queued
-again and goes on where its last checkpoint was.
+again and resumes from its last checkpoint.
 """
 
 from __future__ import annotations
