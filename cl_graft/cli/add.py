@@ -50,10 +50,10 @@ def add_command(
 ) -> None:
     """Teach the next task to a bank. Earlier tasks keep every bit of their answers.
 
-    The bank, its base model and the new data are needed, nothing else. Settings that are not given
-    are those of the bank's own run. If the bank has a task of this name already, a new entry
-    answers it from now on, and the earlier entry stays as it is. If that task was learned before
-    from the same data with the same settings, nothing is done.
+    It needs the bank, its base model and the new data. Settings that are not given are those of the
+    bank's own run. If the bank has a task of this name already, a new entry answers it from now on,
+    and the earlier entry stays as it is. If the task was learned before from the same data with the
+    same settings, nothing is done.
 
     [b]Examples[/b]
 

@@ -47,13 +47,13 @@ __all__ = ["app", "main"]
 
 _HELP = """Teach a language model one text task after the other, and forget nothing.
 
-A pretrained model stays frozen. Every task leaves a [b]graft[/b]: the values of a tiny region of
-its weights. Grafts are kept in a [b]bank[/b], a small folder that answers every task with the bits
-it was learned with.
+The pretrained model stays frozen. Every task is stored as a [b]graft[/b]: new values for a small
+region of its weights. Grafts are kept in a [b]bank[/b], a folder that answers every task with the
+bits it was learned with.
 
 [b]Start here[/b]
 
-  cl-graft demo                          see it work, on built-in tasks
+  cl-graft demo                          see it work on built-in tasks
 
   cl-graft compare --tasks sentiment,topic --out first
 
@@ -66,14 +66,20 @@ it was learned with.
 
 _EPILOG = """[b]Exit codes[/b]: 0 success; 1 verify found a difference, doctor found a fault, or a
 run of a comparison failed; 2 the command cannot be carried out, and one sentence says why; 130 and
-143 stopped by Ctrl-C and SIGTERM: progress is saved, and one sentence says how to go on."""
+143 stopped by Ctrl-C and SIGTERM: progress is saved, and one sentence says how to continue."""
 
 _LONGEST = 2000
 
+
+def _join_lines(text: str | None) -> str:
+    """Return a text with one line per paragraph: the terminal breaks lines to its width."""
+    return re.sub(r"(?<!\n)\n(?!\n)", " ", inspect.cleandoc(text or ""))
+
+
 app = typer.Typer(
     name="cl-graft",
-    help=_HELP,
-    epilog=_EPILOG,
+    help=_join_lines(_HELP),
+    epilog=_join_lines(_EPILOG),
     no_args_is_help=True,
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
@@ -99,11 +105,6 @@ _COMMANDS = {
     "streams": streams_command,
     "localize": localize_command,
 }
-
-
-def _join_lines(text: str | None) -> str:
-    """Return a docstring with one line a paragraph: the terminal breaks lines to its width."""
-    return re.sub(r"(?<!\n)\n(?!\n)", " ", inspect.cleandoc(text or ""))
 
 
 for _name, _command in _COMMANDS.items():

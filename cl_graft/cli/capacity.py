@@ -27,9 +27,9 @@ def capacity_command(
     """Show how many more tasks a bank can take. The model is not loaded.
 
     The table has the size of each task's region, the coordinates of it that the task owns, and the
-    share that earlier tasks own. Below it stands at which task the accuracy is predicted to drop,
-    or why that is unknown. Scores are compared with independent fine-tuning where a comparison
-    that ran it lies around the bank, else with the task's own dense run.
+    share that earlier tasks own. Below it, the command says at which task accuracy is predicted to
+    drop, or why that is unknown. Scores are compared with those of independent fine-tuning if the
+    bank is in a comparison that ran it, otherwise with those of the task's own dense run.
 
     [b]Example[/b]: cl-graft capacity first/grafting/seed0/bank
     """

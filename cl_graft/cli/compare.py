@@ -45,7 +45,7 @@ def compare_command(
     chosen: Chosen,
     config: Annotated[
         Path | None,
-        typer.Argument(metavar="CONFIG.yaml", help="Settings; the options go before them."),
+        typer.Argument(metavar="CONFIG.yaml", help="Config file; options override it."),
     ] = None,
     sweep: Annotated[
         list[str] | None,
@@ -70,8 +70,8 @@ def compare_command(
 ) -> None:
     """Learn a stream with several strategies and seeds, and compare them.
 
-    Writes OUT/STRATEGY/seedN for each, and OUT/summary.md. What an option does not say is as in
-    the config file, or the default.
+    Each run is written to OUT/STRATEGY/seedN, and the comparison to OUT/summary.md. Settings
+    without an option are those of the config file, or the defaults.
 
     [b]Examples[/b]
 

@@ -31,8 +31,8 @@ def demo_command(
 
     Four ways to learn the same stream: [b]grafting[/b]; [b]naive[/b] fine-tuning, one task after
     the other; [b]lora[/b], an adapter of low rank for every task; and [b]independent[/b], a whole
-    model for every task. Then the bank that grafting left is verified. It takes a few minutes on
-    two cores and needs neither a GPU nor a model hub.
+    model for every task. Then the bank that grafting made is verified. The demo takes a few minutes
+    on two cores and needs neither a GPU nor a model hub.
 
     [b]Example[/b]: cl-graft demo --out first
     """

@@ -13,7 +13,7 @@ __all__ = ["doctor_command"]
 def doctor_command(as_json: AsJson = False) -> None:
     """Check Python, packages, devices, memory, disk, models and the hub.
 
-    Exit code 1 means that something is missing without which nothing works.
+    Exit code: 0 no fault; 1 something is missing or broken without which nothing works.
 
     [b]Example[/b]: cl-graft doctor
     """

@@ -26,14 +26,14 @@ __all__ = [
 ]
 
 _ENGINES = ("local", "ray", "slurm")
-_WHERE = "Where it computes"
+_WHERE = "Processes and machines"
 
 EngineName = Annotated[
     str,
     typer.Option(
         "--engine",
         metavar="|".join(_ENGINES),
-        help="local: one run after another, here; ray or slurm: many at once.",
+        help="local: one run after another, in this process; ray or slurm: several at once.",
         rich_help_panel=_WHERE,
     ),
 ]
@@ -41,7 +41,7 @@ Address = Annotated[
     str | None,
     typer.Option(
         metavar="HOST:PORT",
-        help="A Ray cluster, or auto; without it, one is started on this machine.",
+        help="A running Ray cluster, or auto to find it; without it, one is started here.",
         rich_help_panel=_WHERE,
     ),
 ]
@@ -49,23 +49,25 @@ Workers = Annotated[
     int | None,
     typer.Option(
         min=1,
-        help="Most runs at once. Default: as many as the cores and GPUs allow.",
+        help="Largest number of runs at once. Default: as many as the cores and GPUs allow.",
         rich_help_panel=_WHERE,
     ),
 ]
 CpusPerRun = Annotated[
-    int, typer.Option(min=1, help="Cores, and threads, of a run.", rich_help_panel=_WHERE)
+    int, typer.Option(min=1, help="Cores, and threads, per run.", rich_help_panel=_WHERE)
 ]
 GpusPerRun = Annotated[
     float,
-    typer.Option(min=0.0, help="GPUs of a run; on Ray, 0.5 shares one.", rich_help_panel=_WHERE),
+    typer.Option(
+        min=0.0, help="GPUs per run; with Ray, two runs of 0.5 share one.", rich_help_panel=_WHERE
+    ),
 ]
 EngineSets = Annotated[
     list[str] | None,
     typer.Option(
         "--engine-set",
         metavar="NAME=VALUE",
-        help="A parameter of submitit, as in slurm_partition=gpu; may be repeated.",
+        help="A parameter of submitit, such as slurm_partition=gpu; may be repeated.",
         rich_help_panel=_WHERE,
     ),
 ]

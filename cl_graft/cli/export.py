@@ -21,14 +21,17 @@ def export_command(
     task: Annotated[str, typer.Option(metavar="NAME", help="Which task to write.")],
     out: Annotated[Path, typer.Option(metavar="DIR", help="The folder to make.")],
     form: Annotated[
-        str, typer.Option("--format", metavar="hf|peft-shira|safetensors-overlay", help="As what.")
+        str,
+        typer.Option(
+            "--format", metavar="hf|peft-shira|safetensors-overlay", help="Format of the files."
+        ),
     ] = "hf",
     rest: Annotated[
         str,
         typer.Option(
             metavar="refuse|leave-out|copy",
-            help="What to do with coordinates that peft-shira cannot hold, which are in no matrix "
-            "of an nn.Linear: refuse, leave them out, or put whole copies of their modules beside.",
+            help="What to do with coordinates that peft-shira cannot hold, as they are in no matrix"
+            " of an nn.Linear: refuse, leave them out, or add whole copies of their modules.",
         ),
     ] = "refuse",
     model: MovedModel = None,
@@ -38,11 +41,11 @@ def export_command(
 ) -> None:
     """Write one task of a bank as files that transformers, PEFT or any other tool reads.
 
-    hf is a whole checkpoint; where transformers has no class for the head (as for the mean of all
-    tokens), that is the encoder and the head's weights. peft-shira is an adapter,
-    safetensors-overlay one file of flat numbers and values. A README in the folder has the lines
-    that load it and answer texts, without this package; what a format cannot hold is told in
-    numbers.
+    hf is a whole checkpoint. If transformers has no class for the head (as for the mean of all
+    tokens), the head's weights are in a file beside the encoder. peft-shira is an adapter of PEFT.
+    safetensors-overlay is one file of flat indices and values. A README in the folder has the code
+    that loads the task and answers texts without this package. If the format cannot hold some
+    weights, their number is printed.
 
     [b]Examples[/b]
 

@@ -31,10 +31,12 @@ def forget_command(
     task: Annotated[str, typer.Argument(metavar="TASK", help="The task to forget.")],
     retrain: Annotated[
         bool,
-        typer.Option("--retrain", help="Train what was trained on top of it again, from its data."),
+        typer.Option(
+            "--retrain", help="Train later tasks that build on it again, from their data."
+        ),
     ] = False,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Only say what would become of the bank.")
+        bool, typer.Option("--dry-run", help="Only say what would be done to the bank.")
     ] = False,
     data: Data = None,
     sets: Sets = None,
@@ -44,13 +46,14 @@ def forget_command(
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:
-    """Take a task out of a bank.
+    """Delete a task from a bank.
 
-    In isolated mode any task goes without a trace, in prefix mode the last one: file by file the
-    bank becomes the one that never saw the task. Other tasks of prefix mode have later ones on top.
-    Then nothing is changed unless these are trained again (--retrain); it is said how much their
-    answers would change without the task, on their recorded rows and, with --data, on their test
-    rows. The run's records and its cache, which tell of the task as well, are left, and named.
+    In isolated mode any task can be deleted, in prefix mode a task on which no later one builds,
+    such as the last: file by file the bank becomes the one that never saw the task. If later tasks
+    build on it, nothing is changed unless these are trained again (--retrain); the report says how
+    much their answers would change without the task, on their recorded rows and, with --data, on
+    their test rows. The run's results and its cache, which also hold data of the task, are not
+    deleted; the report names them.
 
     Exit code: 0 done, or a dry run; 2 nothing was changed.
 

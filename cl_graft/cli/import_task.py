@@ -55,11 +55,11 @@ def import_command(
     ] = None,
     template: Annotated[
         str | None,
-        typer.Option(metavar="TEXT", help="Template of a prompt: '{text} It was {mask}.'"),
+        typer.Option(metavar="TEXT", help="Template of the prompt, as '{text} It was {mask}.'"),
     ] = None,
     words: Annotated[
         str | None,
-        typer.Option(metavar="WORD,…", help="Words of a prompt, one a label."),
+        typer.Option(metavar="WORD,…", help="Label words of the prompt, one per label."),
     ] = None,
     pair: Annotated[
         bool | None,
@@ -67,21 +67,22 @@ def import_command(
     ] = None,
     max_length: Annotated[
         int | None,
-        typer.Option(metavar="TOKENS", help="Tokens a row, at most."),
+        typer.Option(metavar="TOKENS", help="Largest number of tokens per row."),
     ] = None,
     leave_out: Annotated[
         bool,
-        typer.Option("--leave-out", help="Leave out what was tuned and is not graftable."),
+        typer.Option("--leave-out", help="Leave out tuned weights that are not graftable."),
     ] = False,
     trust_remote_code: TrustRemoteCode = False,
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:
-    """Make a task of a bank of what another tool fine-tuned.
+    """Add to a bank what another tool fine-tuned, as a task.
 
-    Where the source moved the base becomes the region, its values the graft. Read are adapters of
-    PEFT (LoRA, SHiRA and any other that merges), files of composable-sft, checkpoints tuned from
-    the base, and what export wrote. Nothing in a file is ever run.
+    The coordinates at which the source differs from the base become the region, and the source's
+    values there the graft. The source is an adapter of PEFT (LoRA, SHiRA and any other that can be
+    merged), a file of composable-sft, a checkpoint tuned from the base, or what export wrote. No
+    code in a file is ever run.
 
     [b]Examples[/b]
 

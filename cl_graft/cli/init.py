@@ -18,7 +18,7 @@ def init_command(
     data: Annotated[
         Path,
         typer.Argument(
-            metavar="DATA", help="A folder with a file or a folder a task, or one such file."
+            metavar="DATA", help="A folder with one file or folder per task, or one such file."
         ),
     ],
     out: Annotated[Path, typer.Option(metavar="FILE", help="The config to write.")] = Path(

@@ -27,7 +27,7 @@ def inspect_command(
         bool,
         typer.Option(
             "--repair",
-            help="Delete leftovers of interrupted writes, and list the whole entries.",
+            help="Delete leftovers of interrupted writes, and list the entries that are whole.",
         ),
     ] = False,
     quiet: Quiet = False,
@@ -35,10 +35,10 @@ def inspect_command(
 ) -> None:
     """Show the tasks, regions and sizes of a bank. The model is not loaded.
 
-    With --repair, files that bank.json does not list are deleted. Where entries or bank.json are
-    damaged or missing, bank.json is written anew from the entries that are whole, and the files of
-    other entries are moved to removed/ in the bank. Afterwards the results of the bank's run name
-    the bank as it is.
+    With --repair, files that bank.json does not list are deleted. If entries or bank.json are
+    damaged or missing, bank.json is written again from the entries that are whole, and the files of
+    other entries are moved to removed/ in the bank. The results of the bank's run then name the
+    repaired bank.
 
     Exit code: 0 shown, or repaired; 1 repaired, but an entry is lost; 2 it cannot be read.
 

@@ -16,7 +16,9 @@ __all__ = ["localize_command"]
 @with_settings(without=("tasks",))
 def localize_command(
     chosen: Chosen,
-    task: Annotated[str, typer.Argument(metavar="TASK", help="As in --tasks of run.")],
+    task: Annotated[
+        str, typer.Argument(metavar="TASK", help="Name of a task, as in --tasks of run.")
+    ],
     out: Annotated[Path, typer.Option(metavar="DIR", help="Where to write.")] = Path("localized"),
     sets: Sets = None,
     quiet: Quiet = False,
@@ -24,9 +26,9 @@ def localize_command(
 ) -> None:
     """Fine-tune on one task and find the region that carries what was learned.
 
-    Into OUT go the graft, a file that [b]load_graft[/b] reads, all numbers, and pictures: the
-    score against the density, where the region lies, and calibration. The dense run is kept there,
-    so another density or localizer does not train again.
+    OUT holds the graft as a file that [b]load_graft[/b] reads, all numbers, and pictures: the
+    score against the density, where the region lies, and calibration. The dense run is cached
+    there, so that another density or localizer does not train again.
 
     [b]Examples[/b]
 

@@ -41,17 +41,17 @@ __all__ = [
     "with_settings",
 ]
 
-_LOOKS = "How it looks"
+_LOOKS = "Output"
 
 Bank = Annotated[Path, typer.Argument(metavar="BANK", help="A bank, or a run of grafting.")]
 Quiet = Annotated[
-    bool, typer.Option("--quiet", "-q", help="No progress, only results.", rich_help_panel=_LOOKS)
+    bool, typer.Option("--quiet", "-q", help="Show no progress.", rich_help_panel=_LOOKS)
 ]
 AsJson = Annotated[
     bool,
     typer.Option(
         "--json",
-        help="The result as one JSON document on stdout, nothing else there.",
+        help="Print the result as one JSON document on stdout, and nothing else there.",
         rich_help_panel=_LOOKS,
     ),
 ]
@@ -76,19 +76,19 @@ Resume = Annotated[
     Path | None,
     typer.Option(
         metavar="DIR",
-        help="Go on with what was stopped or killed there; settings are those it began with.",
+        help="Continue what was stopped or killed in this folder, with its own settings.",
     ),
 ]
 Data = Annotated[
     Path | None,
     typer.Option(
         metavar="DIR",
-        help="Folder of the data, with one folder or file a task.",
+        help="Folder of the data, with one folder or file per task.",
     ),
 ]
 Device = Annotated[
     str | None,
-    typer.Option(metavar="NAME", help="cpu, cuda, …"),
+    typer.Option(metavar="NAME", help="Device to compute on: cpu, cuda, …"),
 ]
 Text = Annotated[str | None, typer.Option(metavar="COLUMN", help="Column of the text.")]
 TextPair = Annotated[

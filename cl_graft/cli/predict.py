@@ -25,13 +25,13 @@ def predict_command(
     bank: Bank,
     texts: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[TEXT]...", help="Texts; none reads them from stdin."),
+        typer.Argument(metavar="[TEXT]...", help="Texts; if none are given, stdin is read."),
     ] = None,
     task: Annotated[
         str | None,
         typer.Option(
             metavar="NAME",
-            help="Which task answers, by name or by its entry's position. Rows of a file may name "
+            help="Task that answers, by name or by its entry's position. Rows of a file may name "
             "their own in a column 'task'.",
         ),
     ] = None,
@@ -43,12 +43,12 @@ def predict_command(
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="A text a line (.txt; a tab parts pairs), or a row (.csv, .tsv, .jsonl, "
-            ".json, .parquet); - is stdin.",
+            help="Texts, one per line (.txt; a tab between the texts of a pair) or per row (.csv, "
+            ".tsv, .jsonl, .json, .parquet); - is stdin.",
         ),
     ] = None,
     form: Annotated[
-        str, typer.Option("--format", metavar="txt|csv|tsv|jsonl", help="Of stdin.")
+        str, typer.Option("--format", metavar="txt|csv|tsv|jsonl", help="Format of stdin.")
     ] = "txt",
     text: Text = None,
     text_pair: TextPair = None,
@@ -61,22 +61,23 @@ def predict_command(
         bool,
         typer.Option(
             "--json",
-            help="A JSON object a line, a line a text, in their order.",
-            rich_help_panel="How it looks",
+            help="Print one line per text, a JSON object, in the order of the texts.",
+            rich_help_panel="Output",
         ),
     ] = False,
 ) -> None:
-    """Answer texts: a label each, and how sure it is; tags, numbers, or parts of a passage.
+    """Answer texts: with a label and its confidence, tags, a number, or text.
 
-    A question is a text, and its passage the second one; columns "question" and "context" are
-    found. Its answer has the places of its first character and of the one behind it. Words to tag
-    are parted by blanks; a row of JSON lines may hold them as a list, "tokens". Spans stand in
-    brackets before their type; --json has their places in the words, joined by blanks. A row may
-    hold chat "messages"; the answer is the next one.
+    For question answering, the text is the question and the second text its passage; a file has
+    columns "question" and "context". The answer is shown with its character span, the end
+    exclusive. For tagging, words are separated by blanks; a row of JSON lines may hold them as a
+    list, "tokens". Spans are shown in brackets, followed by their type; --json has their character
+    positions in the words joined by blanks. A row may hold chat "messages"; the answer is the next
+    message.
 
-    Confidence is calibrated with the temperature that was fitted on dev rows when the task was
-    learned; stderr (and each line of --json) says so, or that the bank holds none and it is the
-    model's plain softmax. Everything is read and checked before the first answer.
+    The confidence is calibrated with the temperature that was fitted on dev rows when the task was
+    learned. If the bank holds none, it is the model's plain softmax. Stderr (and each line of
+    --json) says which. Everything is read and checked before the first answer.
 
     [b]Examples[/b]
 

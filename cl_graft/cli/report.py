@@ -22,7 +22,7 @@ __all__ = ["report_command"]
 def report_command(
     runs: Annotated[
         list[Path],
-        typer.Argument(metavar="RUN...", help="Runs, or what compare was told to write to."),
+        typer.Argument(metavar="RUN...", help="Folders of runs or of comparisons."),
     ],
     out: Annotated[
         Path | None,
@@ -33,19 +33,22 @@ def report_command(
     ] = None,
     with_text: Annotated[
         bool,
-        typer.Option("--with-text", help="Show rows of the data: wrong ones, generated answers."),
+        typer.Option(
+            "--with-text", help="Show texts of the data: wrong rows and generated answers."
+        ),
     ] = False,
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:
     """Show runs as one page for a browser, and as figures and tables for a paper.
 
-    It is written into the run's folder, as report/, or to OUT. Its report.html holds all that it
-    shows and asks no network: what the runs say in a few sentences, the strategies side by side
-    with intervals and significance, R, curves along the stream, how each task is learned, errors
-    by label, calibration, where regions lie and overlap, costs, what each strategy is, and how to
-    run it again. A filter on it picks strategies and a seed. Its figures stand beside it as
-    PNG and SVG, its tables for LaTeX. Runs of several folders must be of the same tasks and model.
+    The report is written to report/ in the run's folder, or to OUT. Its page, report.html, is one
+    file that makes no requests to the network. It shows the results in a few sentences, the
+    strategies side by side with intervals and significance, R, curves along the stream, how each
+    task is learned, errors by label, calibration, where regions lie and overlap, costs, what each
+    strategy is, and how to run it again. A filter selects strategies and a seed. Figures are beside
+    the page as PNG and SVG, tables as CSV and LaTeX. Several folders must have the same tasks and
+    the same model.
 
     [b]Examples[/b]
 

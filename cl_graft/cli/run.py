@@ -28,13 +28,15 @@ __all__ = ["run_command"]
 def run_command(
     chosen: Chosen,
     config: Annotated[
-        Path | None, typer.Argument(metavar="CONFIG.yaml", help="The settings.")
+        Path | None, typer.Argument(metavar="CONFIG.yaml", help="Config file; options override it.")
     ] = None,
     strategy: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="Default: the first in the config."),
+        typer.Option(metavar="NAME", help="Strategy to run. Default: the first in the config."),
     ] = None,
-    seed: Annotated[int | None, typer.Option(help="Default: the first in the config.")] = None,
+    seed: Annotated[
+        int | None, typer.Option(help="Seed of the run. Default: the first in the config.")
+    ] = None,
     out: Annotated[Path, typer.Option(metavar="DIR", help="Where to write.")] = Path("runs"),
     resume: Resume = None,
     sets: Sets = None,
@@ -43,7 +45,8 @@ def run_command(
 ) -> None:
     """Learn a stream once: one strategy, one seed, into OUT/STRATEGY/seedN.
 
-    A run of the same config that was stopped or killed goes on; one that is finished is shown.
+    If a run of the same config was stopped or killed, it continues; if it is finished, its results
+    are shown.
 
     [b]Examples[/b]
 

@@ -16,11 +16,13 @@ __all__ = ["streams_command"]
 def streams_command(
     name: Annotated[
         str | None,
-        typer.Argument(metavar="NAME|FILE.yaml", help="Show this stream whole."),
+        typer.Argument(metavar="NAME|FILE.yaml", help="Show this stream in full."),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """List the named streams of run and compare, or show one of them whole.
+    """List the named streams of run and compare, or show one of them in full.
+
+    A stream is a list of tasks in their order, with the settings under which it was published.
 
     [b]Examples[/b]
 

@@ -31,10 +31,10 @@ def verify_command(
     """Prove that a bank answers every task with the bits that it was learned with.
 
     Each task is rebuilt from the base model and the bank alone. Its weights must have the recorded
-    hash, and the recorded batch must get the recorded logits: bit for bit where threads, device
-    and versions are the recorded ones, to a tolerance elsewhere. Files, settings, data and the
-    base's checkpoint are compared with their hashes, also of runs without a bank, and the bank
-    with the one that the run's results name.
+    hash, and the recorded batch must get the recorded logits: bit for bit if threads, device
+    and versions are the recorded ones, otherwise within a tolerance. Files, settings, data and the
+    base's checkpoint are compared with their hashes, also those of runs without a bank, and the
+    bank with the one that the run's results name.
 
     Exit code: 0 nothing differs; 1 something differs; 2 a file is damaged or cannot be read, or
     the base is another one.
