@@ -41,19 +41,19 @@ def plan_command(
         int | None,
         typer.Option(
             metavar="N",
-            help="Tasks of free text, with answers of at most N tokens, which are a part of "
-            "--max-length. Default: as the config's tasks of the kind text2text say.",
+            help="Plan tasks that generate text, with answers of at most N tokens, which are a "
+            "part of --max-length. Default: as the config's tasks of the kind text2text say.",
         ),
     ] = None,
     budget: Annotated[
         float,
-        typer.Option(metavar="SHARE", help="Of the weights that all tasks together may own."),
+        typer.Option(metavar="SHARE", help="Share of the weights that all tasks may own together."),
     ] = 1.0,
     memory: Annotated[
         str | None,
         typer.Option(
             metavar="SIZE",
-            help="Memory there is, as 24GiB: says which phases fit, and what to lower.",
+            help="Memory of the machine, such as 24GiB: which phases fit, and what to lower.",
         ),
     ] = None,
     measure_time: Annotated[
@@ -61,7 +61,7 @@ def plan_command(
         typer.Option(
             "--time",
             help="Also predict how long compare will take: load model and data of the config, "
-            "and time a few steps of each task here.",
+            "and time a few steps of each task on this machine.",
         ),
     ] = False,
     sets: Sets = None,
@@ -70,9 +70,9 @@ def plan_command(
 ) -> None:
     """Predict memory and disk from a model's config: no weights are loaded, no data is read.
 
-    Each phase of learning a task runs on a model that has shapes but no numbers, so what is counted
-    is what the code does. Works up to 70 B parameters on any machine. Given the config of a run, it
-    takes model and settings from there; what an option says goes before them.
+    Each phase of learning a task runs on a model that has shapes but no values, and the tensors
+    that it makes are counted. This works up to 70 B parameters on any machine. Given the config of
+    a run, plan takes model and settings from there; options override them.
 
     [b]Examples[/b]
 
