@@ -51,7 +51,7 @@ _READ = re.compile(
     r"(config|tokenizer|tokenizer_config|special_tokens_map|added_tokens|vocab)\.json"
     r"|(vocab|merges)\.txt|.+\.(safetensors|bin|model|py|index\.json)"
 )
-"""Files of a checkpoint that transformers reads, the code of its own included."""
+"""Files of a checkpoint that transformers reads, its Python code included."""
 
 
 @dataclass(frozen=True)

@@ -145,7 +145,7 @@ def _full_name(strategy: Any, name: str, phase: str, label: int) -> str:
 
 
 def describe_cost(strategy: Any, settings: GraftingSettings, *, rows: int) -> str:
-    """Describe the cost of a task beyond the strategy's own steps, in multiples of that of these.
+    """Describe the cost of a task beyond the strategy's own steps, in multiples of theirs.
 
     Args:
         strategy: The strategy, at the start of an experience.

@@ -1,7 +1,7 @@
 """TextBatches: a plugin that takes the batches of a text stream straight from its tensors.
 
 Avalanche's own loader fetches and stacks a batch row by row. The rows of a text stream are tensors
-in memory, so a batch is one indexing, and training batches can have rows of similar length.
+in memory, so a batch is indexed at once, and training batches can have rows of similar length.
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ __all__ = ["GraftingByDiscriminant"]
     adds=f"{ENTRY}; the mean features of its classes; the first task their covariance",
 )
 class GraftingByDiscriminant:
-    """Learn as grafting does, and pick the likeliest task, with features of normal distribution."""
+    """Learn as grafting does, and pick the likeliest task if features are normally distributed."""
 
     shrinkage: float = shrinkage_setting()
     depth: float = depth_setting(grid=(0.33, 1.0))
