@@ -39,7 +39,7 @@ class GraftingSettings:
         default=0.002,
         description="Share of the graftable coordinates in a task's region, in (0, 1]; 'auto' "
         "takes the smallest of `budgets` whose graft keeps `auto_share` of the dense score on dev, "
-        "each under a head fitted to it.",
+        "each scored with a head fitted to it.",
     )
     localizer: str | _Function = Field(
         default="learned_mask",
@@ -78,13 +78,13 @@ class GraftingSettings:
     mask_steps: int = Field(
         default=12, ge=1, description="Gradient batches that the localizer takes."
     )
-    mask_batch: int = Field(default=128, ge=1, description="Rows of such a batch.")
+    mask_batch: int = Field(default=128, ge=1, description="Rows of a gradient batch.")
     mask_candidates: int | None = Field(
         default=20,
         ge=1,
-        description="Let only the coordinates that moved most be chosen, this many times the "
+        description="Choose only among the coordinates that moved most, this many times the "
         "region's size (and as many more as earlier tasks own); null means all. Only for "
-        "localizers that can take some coordinates alone: learned_mask.",
+        "localizers that can score a part of the coordinates: learned_mask.",
     )
     micro_batch: int | None = Field(
         default=None,
@@ -94,8 +94,8 @@ class GraftingSettings:
     )
     avoid_owned: bool = Field(
         default=True,
-        description="Rank only the coordinates that no earlier task owns, so that late tasks keep "
-        "their whole budget; off, a region loses what earlier tasks own, as in the paper.",
+        description="Rank only the coordinates that no earlier task owns, so that later tasks keep "
+        "their whole budget. If off, a region loses what earlier tasks own, as in the paper.",
     )
     start: Literal["base", "tuned"] = Field(
         default="base",
@@ -104,13 +104,13 @@ class GraftingSettings:
     )
     retrain: bool = Field(
         default=True,
-        description="Train the region and the head; off, the region keeps the values of the dense "
-        "run.",
+        description="Train the region and the head. If off, the region keeps the values of the "
+        "dense run.",
     )
     dropout: bool = Field(
         default=True,
-        description="Let the model's dropout act while the region trains; so few weights overfit "
-        "little, and a step is cheaper without it.",
+        description="Use the model's dropout while the region trains. Few weights overfit little, "
+        "and a step is cheaper without dropout.",
     )
     evaluate_every: int = Field(
         default=0,
@@ -125,8 +125,8 @@ class GraftingSettings:
     )
     builds_on: Literal["all", "none", "dev"] = Field(
         default="all",
-        description="Earlier tasks whose values lie under a task's own in prefix mode: 'all', "
-        "'none', or what scores best on dev of all, none and single ones, under a fitted head.",
+        description="Earlier tasks on whose grafts a task trains in prefix mode: 'all', 'none', or "
+        "'dev', whichever of all, none and single ones scores best on dev with a fitted head.",
     )
     may_build_on: tuple[str, ...] | None = Field(
         default=None,
@@ -136,10 +136,10 @@ class GraftingSettings:
     )
     head_start: Literal["dense", "earlier", "fitted", "dev"] = Field(
         default="dense",
-        description="Where the head starts when a region trains: 'dense', at that of the dense run "
-        "(or its fit to the base); 'earlier', at that of the latest task with the same labels that "
-        "the task builds on; 'fitted', at one fitted to the features on top of the earlier tasks; "
-        "'dev', at whichever of these scores best on dev.",
+        description="Head from which region training starts: 'dense', that of the dense run "
+        "(or its fit to the base); 'earlier', that of the latest task with the same labels that "
+        "the task builds on; 'fitted', one fitted to the features on top of the earlier tasks; "
+        "'dev', whichever of these scores best on dev.",
     )
     auto_share: float = Field(
         default=0.98, gt=0, le=1, description="Share of the dense score that density 'auto' keeps."
@@ -152,8 +152,8 @@ class GraftingSettings:
     bank_bytes: int | None = Field(
         default=None,
         ge=1,
-        description="Most bytes of all entries of the bank together, such as 2MB. Each task has an "
-        "equal share, and what earlier tasks left of theirs: with density 'auto' hard tasks get "
+        description="Largest size of all entries of the bank together, such as 2MB. Each task has "
+        "an equal share, and what earlier tasks left of theirs: with density 'auto' hard tasks get "
         "more. null: no limit.",
     )
     bank_tasks: int | None = Field(
@@ -165,9 +165,7 @@ class GraftingSettings:
     keep_standalone: bool = Field(
         default=False, description="Also keep each task's whole region with its dense values."
     )
-    seed: int = Field(
-        default=0, exclude=True, description="Every random choice is a function of it."
-    )
+    seed: int = Field(default=0, exclude=True, description="Seed of all random choices.")
 
     @field_validator("density")
     @classmethod

@@ -59,7 +59,7 @@ class FineTuning:
         ge=1,
         description="Optimiser steps of each training of a task: dense, region, naive.",
     )
-    batch_size: int = Field(default=8, ge=1, description="Rows a step.")
+    batch_size: int = Field(default=8, ge=1, description="Rows per step.")
     lr: float = Field(
         default=DENSE_LR,
         gt=0,
@@ -77,8 +77,8 @@ class FineTuning:
     )
     decay: Literal["matrices", "all"] = Field(
         default="matrices",
-        description="What decays in dense runs: all but biases and LayerNorms, as in the paper's "
-        "code, or all, as in its text.",
+        description="Weights that decay in dense runs: all but biases and LayerNorms, as in the "
+        "paper's code, or all, as in its text.",
     )
     clip: float = Field(
         default=1.0,
@@ -97,7 +97,7 @@ class FineTuning:
         default=0.0,
         ge=0,
         lt=1,
-        description="Chance of a weight to fall back to the base in a step of a dense run.",
+        description="Probability that a weight returns to the base in a step of a dense run.",
     )
     micro_batch: int | None = Field(
         default=None,
@@ -108,11 +108,11 @@ class FineTuning:
     group_by_length: bool = Field(
         default=False,
         description="Make training batches of rows of similar length, which computes less padding "
-        "and shuffles less freely. Dev and test rows always go by length.",
+        "and shuffles less freely. Dev and test rows are always sorted by length.",
     )
     evaluations: int = Field(
         default=5,
         ge=0,
-        description="Evaluations on dev while a task trains, evenly spaced; the best point is "
-        "kept. 0 keeps the last.",
+        description="Number of evaluations on dev while a task trains, evenly spaced; the best "
+        "step is kept. 0 keeps the last step.",
     )

@@ -285,7 +285,7 @@ def _lines(
     yield f"# Use it: cl-graft compare {_plain(called)} --out first"
     yield ""
     yield "stream:"
-    yield "  # The folder of the tasks, as seen from where you call cl-graft."
+    yield "  # The folder of the tasks, relative to where you call cl-graft."
     yield f"  data: {_value(str(data))}"
     yield "  # The tasks in the order in which they are learned."
     yield "  tasks:"
@@ -293,7 +293,7 @@ def _lines(
         yield f"    - {_value(task.name)}"
     for name, reason in left_out.items():
         yield f"    # {_plain(name)} was left out: {_plain(reason)}"
-    yield "  # Where the texts and the labels stand."
+    yield "  # The columns of texts and labels."
     yield "  task_settings:"
     for task in tasks:
         yield from _task_lines(task)
@@ -301,7 +301,7 @@ def _lines(
     yield f"  shots: {_SHOTS}"
     yield "  # Classes with fewer rows give all that they have; error refuses them."
     yield "  shots_short: all"
-    yield f"  # Tokens a row; 95 % of the texts have at most {longest:,} words."
+    yield f"  # Tokens per row; 95 % of the texts have at most {longest:,} words."
     yield f"  max_length: {length}"
     if skipped := sum(task.skipped for task in tasks):
         yield f"  # Rows that cannot be used, {skipped:,} here, are left out; error refuses them."

@@ -55,7 +55,7 @@ class ModelSettings:
     )
     family: Family = Field(
         default="encoder",
-        description="How the model answers: an encoder with a head a task, a masked language "
+        description="How the model answers: an encoder with one head per task, a masked language "
         "model with label words, or a causal or an encoder-decoder one with label strings "
         "or free text.",
     )
@@ -138,7 +138,7 @@ class GraftingLoopSettings(GraftingSettings):
     evaluations: int | None = Field(
         default=None,
         ge=0,
-        description="Evaluations on dev while a region trains; null means as many as "
+        description="Number of evaluations on dev while a region trains; null takes "
         "`fine_tuning.evaluations`.",
     )
 
@@ -176,7 +176,7 @@ class TrainingSettings:
         description="Largest norm of a gradient in the loops of strategies; null means "
         "`fine_tuning.clip`.",
     )
-    eval_batch: int = Field(default=64, ge=1, description="Rows a batch in evaluation.")
+    eval_batch: int = Field(default=64, ge=1, description="Rows per batch in evaluation.")
 
 
 @settings_class
@@ -193,7 +193,7 @@ class ComparisonSettings:
         default_factory=lambda: ["grafting", "naive", "independent"],
         min_length=1,
         description="The strategies to run; 'all' means all that can run here and learn these "
-        "tasks but the ablations of grafting, which 'ablations' means.",
+        "tasks, without the ablations of grafting; 'ablations' means these.",
     )
     strategy_settings: dict[str, dict[str, float | int | str | bool]] = Field(
         default_factory=dict,
@@ -208,12 +208,12 @@ class ComparisonSettings:
         default_factory=dict,
         description="Compare with each of several values of a setting: "
         "{grafting.density: [0.0005, 0.002]}, or of a strategy's own: {ewc: {ewc_lambda: [1, 10]}}."
-        " Strategies about which it changes nothing run once.",
+        " Strategies that do not use the setting run once.",
     )
     orders: int | Literal["all"] = Field(
         default=1,
-        description="Orders of the tasks on which strategies are compared: the given one alone, "
-        "so many different ones, or 'all' (of up to five tasks).",
+        description="Number of task orders on which strategies are compared: 1 is the given order "
+        "alone, 'all' takes every order (of up to five tasks).",
     )
     tune: bool = Field(
         default=False,
@@ -223,8 +223,8 @@ class ComparisonSettings:
     bytes_per_task: int | None = Field(
         default=None,
         ge=1,
-        description="Make every strategy of a comparison as large as fits into this many bytes a "
-        "task, its head and indices counted, such as 100kB; null: as the settings say.",
+        description="Make every strategy of a comparison as large as fits into this many bytes per "
+        "task, such as 100kB, with head and indices; null: as the settings say.",
     )
 
     @field_validator("strategies", "seeds", mode="before")
@@ -314,7 +314,7 @@ class OutputSettings:
     checkpoint_seconds: float | None = Field(
         default=60.0,
         ge=0,
-        description="Seconds between checkpoints, from which a killed run goes on; more where "
+        description="Seconds between checkpoints, from which a killed run resumes; more if "
         "writing one takes over 1 % of that. null: none by time.",
     )
     checkpoint_steps: int | None = Field(

@@ -36,8 +36,8 @@ class TaskSettings:
     )
     where: dict[str, str] | None = Field(
         default=None,
-        description="Values by column, such as {domain: banking}: only rows that have them are "
-        "taken, and the task's labels are those that they have.",
+        description="Values by column, such as {domain: banking}: only rows with these values are "
+        "taken, and the labels of these rows are the task's labels.",
     )
     label_names: list[str] | None = Field(
         default=None, description="Label names in the order of the class ids."
@@ -49,36 +49,36 @@ class TaskSettings:
     kind: str | None = Field(
         default=None,
         description="Kind of the task: classification, regression, tagging, extractive_qa, "
-        "text2text, or a registered one; null means that whose columns the data have.",
+        "text2text, or a registered one; null means that the columns of the data decide.",
     )
     positive: str | None = Field(
         default=None,
-        description="The label of which f1 of two labels is the F1; null means the data's own or "
-        "the preset's, or else the second label.",
+        description="The positive label of the metric f1 with two labels; null takes that of the "
+        "data or the preset, or else the second label.",
     )
     template: str | None = Field(
         default=None,
-        description="Prompt of a task of text to text, with {input} and {instruction} in it.",
+        description="Prompt of a text-to-text task, with {input} and {instruction} in it.",
     )
     instruction: str | None = Field(
         default=None,
-        description="What every row of a task of text to text asks, in place of the data's own.",
+        description="Instruction of every row of a text-to-text task, in place of the data's own.",
     )
     input: list[str] | None = Field(
         default=None,
-        description="Input of text to text with columns in braces, such as 'sentence 1: {text}'; "
-        "of several a row takes the first whose columns it has. Null takes the data's own input, "
-        "or their texts.",
+        description="Template of a text-to-text input with columns in braces, such as 'sentence 1: "
+        "{text}'; of several, a row takes the first whose columns it has. null takes the data's "
+        "own input, or their texts.",
     )
     decoding: dict[str, Any] | None = Field(
         default=None,
-        description="How answers of text to text are decoded: beams, longest_answer (tokens), stop "
+        description="How text-to-text answers are decoded: beams, longest_answer (tokens), stop "
         "(texts that end an answer), cut (the side of a long text that is cut).",
     )
     encoding: str | None = Field(
         default=None,
-        description="Encoding of the task's text files, such as cp1252; null means UTF-8, or what "
-        "a file is found to be in.",
+        description="Encoding of the task's text files, such as cp1252; null means UTF-8, or "
+        "another one that is detected.",
     )
     builds_on: list[str] | None = Field(
         default=None,
@@ -114,8 +114,8 @@ class StreamSettings:
     name: str | None = Field(
         default=None,
         description="A published or registered stream (cl-graft streams lists them), or the YAML "
-        "file of one: its tasks and its protocol, where nothing else is set. `tasks` may then name "
-        "some of its tasks, or another order.",
+        "file of one. It sets the tasks and the settings of its protocol, unless they are set "
+        "here. `tasks` may then name some of its tasks, or another order.",
     )
     tasks: list[str] = Field(
         min_length=1,
@@ -125,45 +125,47 @@ class StreamSettings:
     )
     scenario: Literal["task", "domain", "class"] = Field(
         default="task",
-        description="'task': a head a task, picked by the task's label. 'domain': tasks with the "
-        "same labels, one head, no task label. 'class': the labels of all tasks in one head, no "
-        "task label.",
+        description="'task': one head per task, picked by the task's label. 'domain': tasks with "
+        "the same labels, one head, no task label. 'class': the labels of all tasks in one head, "
+        "no task label.",
     )
     classes_per_experience: int | None = Field(
         default=None,
         ge=1,
-        description="In the scenario 'class', split tasks into experiences of so many classes; "
+        description="In the scenario 'class', split tasks into experiences of this many classes; "
         "null: a task is one experience.",
     )
     data: Path | None = Field(
         default=None,
-        description="Folder that holds one folder or file a task; relative to where you are.",
+        description="Folder that holds one folder or file per task; relative to the current one.",
     )
     shots: int | None = Field(
         default=512,
         ge=1,
-        description="Training rows a class, or of a whole task that has no classes; null takes all "
-        "there are.",
+        description="Training rows per class, or of a whole task that has no classes; null takes "
+        "all.",
     )
     shots_short: Literal["error", "all"] = Field(
         default="all",
-        description="What to do with a class that has fewer rows than `shots`: take all, with a "
-        "note, or refuse.",
+        description="What to do with a class that has fewer rows than `shots`: take all its rows, "
+        "with a note, or stop with an error.",
     )
     data_seed: int | None = Field(
         default=None,
         ge=0,
         description="Seed of the samples of rows; null means the run's own seed.",
     )
-    max_train: int | None = Field(default=None, ge=1, description="Most training rows of a task.")
+    max_train: int | None = Field(
+        default=None, ge=1, description="Largest number of training rows of a task; null: all."
+    )
     max_dev: int | None = Field(
         default=256,
         ge=1,
-        description="Most dev rows of a task; null: all. Checkpoints, masks and budgets are chosen "
-        "on them, and evaluating many costs as much as training.",
+        description="Largest number of dev rows of a task; null: all. Checkpoints, masks and "
+        "budgets are chosen on them, and evaluating many costs as much as training.",
     )
     max_test: int | None = Field(
-        default=1000, ge=1, description="Most test rows of a task; null: all."
+        default=1000, ge=1, description="Largest number of test rows of a task; null: all."
     )
     evaluate_ahead: Literal["always", "once", "never"] = Field(
         default="always",
@@ -173,18 +175,20 @@ class StreamSettings:
         "scores), or 'never'.",
     )
     max_length: int | None = Field(
-        default=64, ge=4, description="Tokens a row; null means the largest that a task asks for."
+        default=64,
+        ge=4,
+        description="Tokens per row; null takes the largest number that one of the tasks asks for.",
     )
     on_bad_row: Literal["error", "skip"] = Field(
         default="error",
-        description="What to do with a row that cannot be used: refuse the file, or leave the row "
-        "out and count it in the results.",
+        description="What to do with a row that cannot be used: stop with an error, or leave the "
+        "row out and count it in the results.",
     )
     max_megabytes: int | None = Field(
         default=None,
         ge=1,
-        description="Most MB of a data file once unpacked, and 10,000 rows for each; null means "
-        "500.",
+        description="Largest size of a data file after unpacking, in MB; it may have 10,000 rows "
+        "for each MB. null means 500.",
     )
     task_settings: dict[str, TaskSettings] = Field(
         default_factory=dict, description="By task: columns, label names, metric, encoding."
