@@ -11,7 +11,7 @@ from cl_graft.data.columns import LabelledRows
 from cl_graft.data.record_files import Columns, Record, RecordFile
 from cl_graft.data.text_files import find_fault
 from cl_graft.errors import InputError, listed, nearest
-from cl_graft.kinds import KINDS, Kind, Row
+from cl_graft.kinds import KINDS, ColumnError, Kind, Row
 
 __all__ = ["choose_kind", "read_kind_rows"]
 
@@ -117,11 +117,8 @@ def _read(
             raise InputError(f"{record.place}: the text in column {columns[name]!r} {fault}")
     try:
         return kind.read(values, record.place), record.place
-    except InputError as error:
-        message = str(error)  # which has the first of a column's usual names
-    for name in values:
-        message = message.replace(f"column {name!r}", f"column {columns[name]!r}")
-    raise InputError(message)
+    except ColumnError as error:
+        raise InputError(error.rename(columns.get(error.column) or error.column)) from None
 
 
 def _has_no_answers(file: RecordFile, column: str | None) -> bool:

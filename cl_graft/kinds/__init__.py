@@ -4,7 +4,7 @@ from cl_graft.kinds.decoding import Decoding
 from cl_graft.kinds.kind import KINDS, Kind, find_kind, register_kind
 from cl_graft.kinds.prompt_encoding import label_token_ids
 from cl_graft.kinds.prompts import CAUSAL_PROMPTS, PROMPTS, Prompt
-from cl_graft.kinds.rows import Answer, EncodedRows, Row, Span
+from cl_graft.kinds.rows import Answer, ColumnError, EncodedRows, Row, Span
 from cl_graft.kinds.text_encoding import encode
 from cl_graft.kinds.text_task import TextTask
 
@@ -13,6 +13,7 @@ __all__ = [
     "KINDS",
     "PROMPTS",
     "Answer",
+    "ColumnError",
     "Decoding",
     "EncodedRows",
     "Kind",

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from cl_graft.errors import InputError, brief
+from cl_graft.errors import brief
 from cl_graft.kinds.messages import Message, read_messages
 from cl_graft.kinds.passage_answers import read_text
-from cl_graft.kinds.rows import Row
+from cl_graft.kinds.rows import ColumnError, Row
 
 __all__ = ["AnswerRow", "read_answer_row"]
 
@@ -87,10 +87,10 @@ def _read_targets(value: object, place: str) -> tuple[str, ...]:
     """
     found: list[Any] = list(value) if isinstance(value, list | tuple) else [value]
     if not found:
-        raise InputError(f"{place}: column 'target' holds no answer")
+        raise ColumnError(place, "target", "holds no answer")
     for number, one in enumerate(found, start=1):
         which = f"right answer {number} of {len(found)}" if len(found) > 1 else "the answer"
         if not isinstance(one, str) or not one.strip():
             what = "empty" if one is None or not str(one).strip() else f"no text: {brief(one)}"
-            raise InputError(f"{place}: {which} in column 'target' is {what}")
+            raise ColumnError(place, "target", f"is {what}", part=f"{which} in ")
     return tuple(found)

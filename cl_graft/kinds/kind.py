@@ -117,7 +117,8 @@ class Kind(ABC):
             place: File and line, for messages.
 
         Raises:
-            InputError: If something is wrong with it.
+            InputError: If something is wrong with it; a `ColumnError` is shown with the name that
+                the column has in the data.
         """
         raise NotImplementedError
 

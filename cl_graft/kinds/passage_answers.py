@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any
 
 from cl_graft.errors import InputError, brief
+from cl_graft.kinds.rows import ColumnError
 
 __all__ = ["check_answers", "read_answers", "read_text"]
 
@@ -35,7 +36,7 @@ def read_text(values: Mapping[str, object], column: str, place: str, *, empty: b
     if value is None and empty:
         return ""
     if not isinstance(value, str) or not (empty or value.strip()):
-        raise InputError(f"{place}: column {column!r} must hold a text, got {brief(value)}")
+        raise ColumnError(place, column, f"must hold a text, got {brief(value)}")
     return value
 
 

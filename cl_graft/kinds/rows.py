@@ -11,7 +11,32 @@ from torch import Tensor
 from cl_graft.errors import InputError
 from cl_graft.runtime.seeding import permutation
 
-__all__ = ["Answer", "EncodedRows", "Row", "Span", "limit_rows"]
+__all__ = ["Answer", "ColumnError", "EncodedRows", "Row", "Span", "limit_rows"]
+
+
+class ColumnError(InputError):
+    """A kind cannot use a value; the column has the kind's name for it, data may have another.
+
+    Attributes:
+        column: The kind's name of the column.
+    """
+
+    def __init__(self, place: str, column: str, fault: str, *, part: str = "") -> None:
+        """Make the sentence.
+
+        Args:
+            place: File and line.
+            column: The kind's name of the column.
+            fault: What is wrong with the value, such as ``"must hold a text, got 3"``.
+            part: What of the column, such as ``"the answer in "``.
+        """
+        self.column = column
+        self._words = f"{place}: {part}column ", f" {fault}"
+        super().__init__(self.rename(column))
+
+    def rename(self, column: str) -> str:
+        """Return the sentence with the column's name in the data."""
+        return repr(column).join(self._words)
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ from cl_graft.errors import DamagedFile, InputError, brief, listed, nearest
 from cl_graft.kinds.kind import Kind, register_kind
 from cl_graft.kinds.prompt_encoding import require_fast
 from cl_graft.kinds.prompts import Prompt
-from cl_graft.kinds.rows import Answer, EncodedRows, Row, Span
+from cl_graft.kinds.rows import Answer, ColumnError, EncodedRows, Row, Span
 from cl_graft.kinds.text_encoding import pad_inputs
 from cl_graft.kinds.text_task import TextTask
 from cl_graft.metrics.span_scores import list_tags
@@ -329,17 +329,21 @@ def _read_list(values: Mapping[str, object], column: str, place: str) -> list[st
     value = values.get(column)
     if isinstance(value, str):
         if (text := value.strip())[:1] == "[" and text[-1:] == "]" and text[1:2] in ("'", '"'):
-            raise InputError(
-                f"{place}: column {column!r} holds a list that was written as one text, {text[:40]}"
-                "; write it as a list of JSON, or its parts with blanks between them"
+            raise ColumnError(
+                place,
+                column,
+                f"holds a list that was written as one text, {text[:40]}; write it as a list of "
+                "JSON, or its parts with blanks between them",
             )
         return value.split()
     if not isinstance(value, list | tuple) or not all(isinstance(one, str) for one in value):
         numbers = isinstance(value, list | tuple) and all(type(one) is int for one in value)
         why = "; numbers have no names in this file, so write the names of the tags"
-        raise InputError(
-            f"{place}: column {column!r} must be a list of texts, or one text with blanks between "
-            f"them, got {brief(value)}{why if numbers and value else ''}"
+        raise ColumnError(
+            place,
+            column,
+            "must be a list of texts, or one text with blanks between them, got "
+            f"{brief(value)}{why if numbers and value else ''}",
         )
     return [str(one) for one in value]
 

@@ -221,6 +221,10 @@ def test_a_message_names_a_column_as_the_file_does(tmp_path):
     del asked[0]["context"]
     with pytest.raises(InputError, match=r"rows\.jsonl:1: column 'passage' must hold a text"):
         load_task(write(tmp_path / "rows.jsonl", asked))
+    # What a value says of columns is left as it is.
+    asked[0]["passage"] = ["column 'context'"]
+    with pytest.raises(InputError, match=r"column 'passage' must hold .*\[\"column 'context'\"\]"):
+        load_task(write(tmp_path / "rows.jsonl", asked))
 
 
 @pytest.mark.parametrize(
