@@ -272,7 +272,8 @@ class StreamRun:
             self.scores,
             self.bank,
             learned=learned,
-            other_scores=collect_other_scores(tasks, self.scores),
+            # Over all rows of all tasks, and read at the end alone.
+            other_scores=collect_other_scores(tasks, self.scores) if learned == len(tasks) else {},
         )
         draw_row(result, self.curves)
         answers = collect_answers(tasks, self.scores, ANSWERS.read(self.folder))
