@@ -144,9 +144,16 @@ def _train_region(fake: FakeModel, work: Workload, tracker: MemoryTracker) -> in
 
 
 def _two_steps(work: Workload) -> FineTuning:
-    """Return a schedule that evaluates after the first step, so that the second has a best one."""
+    """Return a schedule that evaluates after the first step, so that the second has a best one.
+
+    Of a batch in parts, two parts are as full as all: the second meets the gradients of the first.
+    """
+    parts = work.batch_size if work.micro_batch is None else 2 * work.micro_batch
     return FineTuning(
-        steps=2, batch_size=work.batch_size, micro_batch=work.micro_batch, evaluations=2
+        steps=2,
+        batch_size=min(work.batch_size, parts),
+        micro_batch=work.micro_batch,
+        evaluations=2,
     )
 
 
