@@ -15,6 +15,8 @@ from cl_graft.cli.progress import duration, show_progress
 from cl_graft.errors import InputError
 
 if TYPE_CHECKING:
+    from cl_graft.experiments.config import ExperimentConfig
+    from cl_graft.experiments.memory_estimate import Plan
     from cl_graft.experiments.time_estimate import TimeEstimate
 
 __all__ = ["plan_command"]
@@ -90,7 +92,7 @@ def plan_command(
     """
     from cl_graft.experiments.config import load_config
     from cl_graft.experiments.memory_estimate import make_plan
-    from cl_graft.runtime.byte_sizes import parse_bytes, readable_bytes
+    from cl_graft.runtime.byte_sizes import parse_bytes
 
     output = Output(quiet, as_json)
     file = Path(model) if Path(model).suffix in (".yaml", ".yml") else None
@@ -122,43 +124,50 @@ def plan_command(
             progress=progress.phase,
         )
     plan = replace(plan, time=estimate)
-    size = readable_bytes
+    output.result(plan, *_describe_plan(plan, config, budget=budget))
+
+
+def _describe_plan(plan: Plan, config: ExperimentConfig, *, budget: float) -> list[Any]:
+    """Return what is shown of a plan: the model, its phases, the disk, and the time."""
+    from cl_graft.runtime.byte_sizes import readable_bytes as size
+
     entry = plan.entry
     coordinate_bits = 8 * entry.indices / plan.region
     of_budget = "" if budget == 1 else f" {budget:g} of"
-    disk = (
+    return [
+        f"{plan.model} ({config.model.family}, {config.model.dtype}): {plan.parameters:,} "
+        f"parameters, {size(plan.model_bytes)}; {plan.graftable:,} graftable in "
+        f"{plan.graftable_tensors} tensors",
+        _make_phase_table(plan, precision=config.model.precision),
+        *(f"{phase.name}: {phase.advice}" for phase in plan.phases if phase.advice),
         f"A task: {plan.region:,} coordinates, {size(plan.entry_total)} on disk: values "
         f"{size(entry.values)}, indices {size(entry.indices)} ({coordinate_bits:.1f} bits each), "
         f"head {size(entry.head)}, recorded batch {size(entry.recorded_batch)}, "
-        f"the rest {size(entry.rest)}."
-    )
-    until_full = (
+        f"the rest {size(entry.rest)}.",
         f"{plan.tasks:,} tasks own{of_budget} all graftable coordinates; together "
-        f"{size(plan.tasks * plan.entry_total)} on disk. Serving holds {size(plan.serving)} a task."
-    )
+        f"{size(plan.tasks * plan.entry_total)} on disk. Serving holds {size(plan.serving)} a "
+        "task.",
+        *_describe_time(plan.time),
+    ]
+
+
+def _make_phase_table(plan: Plan, *, precision: str) -> Any:
+    from cl_graft.runtime.byte_sizes import readable_bytes as size
+
     rows = [
         (phase.name, size(plan.model_bytes), size(phase.kept), size(phase.step), size(phase.peak))
         + ((("yes" if phase.fits else "no"),) if plan.memory is not None else ())
         for phase in plan.phases
     ]
     columns = ("phase", "model", "kept beside it", "a step on top", "peak")
-    title = (
-        f"Memory, {plan.workload.batch_size} × {plan.workload.length} tokens a step, "
-        f"{config.model.precision}"
-        + (f", answers of {plan.answer_tokens}" if plan.answer_tokens else "")
-    )
     if plan.memory is not None:
         columns += (f"fits {size(plan.memory)}",)
-    output.result(
-        plan,
-        f"{plan.model} ({config.model.family}, {config.model.dtype}): {plan.parameters:,} "
-        f"parameters, {size(plan.model_bytes)}; {plan.graftable:,} graftable in "
-        f"{plan.graftable_tensors} tensors",
-        make_table(title, columns, rows),
-        *(f"{phase.name}: {phase.advice}" for phase in plan.phases if phase.advice),
-        disk,
-        until_full,
-        *_describe_time(plan.time),
+    answers = f", answers of {plan.answer_tokens}" if plan.answer_tokens else ""
+    return make_table(
+        f"Memory, {plan.workload.batch_size} × {plan.workload.length} tokens a step, "
+        f"{precision}{answers}",
+        columns,
+        rows,
     )
 
 

@@ -6,10 +6,11 @@ It is apart from runs, whose regions depend on the coordinates that earlier task
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -44,6 +45,9 @@ from cl_graft.strategies.heads import copy_head_state
 from cl_graft.training.dense_run import DenseRun, fine_tune_task
 from cl_graft.training.graft_retraining import train_region
 from cl_graft.training.linear_probe import fit_head
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 __all__ = [
     "DENSITIES",
@@ -164,7 +168,6 @@ def _localize(config: ExperimentConfig, out: Path) -> LocalizedTask:
         size / region.layout.total: single.score(single.answers(ranking.top(size), run))
         for size in sorted(sizes)
     }
-    shares = dict(_shares(region))
     with replace_parameters(single.task.head, run.head):
         head = copy_head_state(single.task.model, 0)
     plain = {method: found["score"] for method, found in scores.items()}
@@ -181,16 +184,30 @@ def _localize(config: ExperimentConfig, out: Path) -> LocalizedTask:
         "score by density": [list(point) for point in by_density.items()],
         "anatomy": [
             {"layer": int(layer), "kind": kind, "share": share}
-            for (layer, kind), share in shares.items()
+            for (layer, kind), share in _shares(region)
         ],
         "config": config.changed({"stream.data": None}).values(),
         "versions": versions(single.device),
         "machine": machine(single.device),
     }
     replace_file(out / "numbers.json", json.dumps(numbers, indent=1).encode())
-    line = Score(name, "fine-tuning", None, scores["fine-tuning"]["score"], 0.0)
-    points = [Score(name, "graft", x, y, 0.0) for x, y in by_density.items()]
-    figures = {
+    figures = _draw(name, region, fine_tuned=scores["fine-tuning"]["score"], grafts=by_density)
+    for method, logits in {"fine-tuning": tuned, "graft": kept}.items():
+        if (found := single.classes(logits)) is not None:
+            bins = reliability_bins(found[0].softmax(-1), found[1])
+            figures[f"reliability-{method}"] = reliability_diagram(bins, title=f"{name}: {method}")
+    for called, figure in figures.items():
+        replace_file(out / f"{called}.png", png(figure, dpi=120))
+    return LocalizedTask(name, len(region), region.density, scores, out)
+
+
+def _draw(
+    name: str, region: Region, *, fine_tuned: float, grafts: Mapping[float, float]
+) -> dict[str, Figure]:
+    """Return the figures `densities`, with scores of grafts by density, and `anatomy`."""
+    line = Score(name, "fine-tuning", None, fine_tuned, 0.0)
+    points = [Score(name, "graft", x, y, 0.0) for x, y in grafts.items()]
+    return {
         "densities": score_curves(
             [line, *points],
             title=f"Grafts of {name}",
@@ -201,7 +218,7 @@ def _localize(config: ExperimentConfig, out: Path) -> LocalizedTask:
         "anatomy": share_heatmaps(
             {
                 f"{len(region):,} coordinates, share in %": {
-                    (kind, layer): share for (layer, kind), share in shares.items()
+                    (kind, layer): share for (layer, kind), share in _shares(region)
                 }
             },
             title=f"Where the region of {name} lies",
@@ -209,13 +226,6 @@ def _localize(config: ExperimentConfig, out: Path) -> LocalizedTask:
             y_label="kind of parameter",
         ),
     }
-    for method, logits in {"fine-tuning": tuned, "graft": kept}.items():
-        if (found := single.classes(logits)) is not None:
-            bins = reliability_bins(found[0].softmax(-1), found[1])
-            figures[f"reliability-{method}"] = reliability_diagram(bins, title=f"{name}: {method}")
-    for called, figure in figures.items():
-        replace_file(out / f"{called}.png", png(figure, dpi=120))
-    return LocalizedTask(name, len(region), region.density, scores, out)
 
 
 class _SingleTask:

@@ -20,9 +20,7 @@ from cl_graft.experiments import folders
 from cl_graft.experiments.config import ExperimentConfig, make_config
 from cl_graft.experiments.disk_space import reserve_disk_space
 from cl_graft.experiments.memory_check import memory_note
-from cl_graft.experiments.run_checkpoint import (
-    find_checkpoint,
-)
+from cl_graft.experiments.run_checkpoint import find_checkpoint
 from cl_graft.experiments.run_curves import draw_config
 from cl_graft.experiments.run_setup import apply_fixed_settings, set_up
 from cl_graft.experiments.schedule import list_schedules
@@ -37,6 +35,7 @@ from cl_graft.runtime.signals import Stop
 from cl_graft.storage import explain_full_disk, only_writer
 from cl_graft.storage.cache_folder import DirectoryCache
 from cl_graft.storage.checkpoint_files import FileCheckpoints
+from cl_graft.strategies.method import Method
 from cl_graft.strategies.registry import find_strategy
 from cl_graft.strategies.tensorboard import OncePerStepTensorboardLogger
 
@@ -96,7 +95,6 @@ def run(
         )
     method = find_strategy(strategy)
     folder = run_folder(out, strategy, seed)
-    stop = stop or Stop()
     own = apply_fixed_settings(method, config)
     with only_writer(folder), folders.add_resume_hint(folder, config), explain_full_disk(folder):
         if (done := folders.finished(folder, config)) is not None:
@@ -108,57 +106,83 @@ def run(
             return done
         folders.refuse_links(folder)
         with folders.discard_empty_run(folder):
-            device = pick_device(config.model.device)
-            tasks = load_tasks(config.stream, seed=seed) if tasks is None else tasks
-            cache = DirectoryCache(Path(out) / folders.CACHE) if cache is None else cache
-            with in_phase("loading"):
-                setup = set_up(own, method, tasks, seed=seed, device=device, cache=cache)
-            grids = [list_schedules(own, encoded.task) for encoded in setup.stream.tasks]
-            reserve_disk_space(
+            result = _learn(
+                config,
+                own,
                 method,
-                setup.stream,
-                setup.model.task_model,
-                grafting=own.grafting,
-                schedules=grids,
+                load_tasks(config.stream, seed=seed) if tasks is None else tasks,
+                seed=seed,
                 folder=folder,
-                cache=cache,
+                cache=DirectoryCache(Path(out) / folders.CACHE) if cache is None else cache,
+                progress=progress,
+                stop=stop or Stop(),
+                started_by=started_by or command(),
+                tuning=tuning or {},
             )
-            begun = folders.read_config(folder) or {}
-            origin = {
-                "command": begun.get("command") or started_by or command(),
-                "processes": begun.get("processes", 0) + 1,
-                "tuning": begun.get("tuning") or dict(tuning or {}),
-            }
-            # The strategy's fixed settings follow from its name, so the record has the config.
-            setup.record.config = config.shared_values()
-            setup.record.command, setup.record.processes = origin["command"], origin["processes"]
-            setup.record.tuning = origin["tuning"]
-            checkpoints = FileCheckpoints(
-                folder / folders.CHECKPOINTS,
-                seconds=config.output.checkpoint_seconds,
-                steps=config.output.checkpoint_steps,
-                spare=cache.spare,
-                stop=stop,
-            )
-            resumed = find_checkpoint(folder, method, setup.record, checkpoints)
-            folders.write_config(config, folder, strategy=strategy, seed=seed, **origin)
-            curves = OncePerStepTensorboardLogger(
-                folders.curves_folder(folder), resume=resumed is not None
-            )
-            slow = explain_slow_precision(config.model.precision, device)
-            note = memory_note(setup.record.memory) + cut_note(setup.record.data)
-            note += f"; {slow}" if slow else ""
-            progress(Step("memory", 1, 1, "", strategy, seed, note))
-            try:
-                if resumed is None:
-                    draw_config(setup.record, curves)
-                run = StreamRun(
-                    own, method, setup, folder, cache, curves, progress, checkpoints, resumed
-                )
-                del resumed  # maybe as large as the model
-                with stop.saving():
-                    result = run.learn_stream()
-            finally:
-                curves.writer.close()
             folders.finish(folder)
             return result
+
+
+def _learn(
+    config: ExperimentConfig,
+    own: ExperimentConfig,
+    method: Method,
+    tasks: Sequence[TextTask],
+    *,
+    seed: int,
+    folder: Path,
+    cache: DirectoryCache,
+    progress: Progress,
+    stop: Stop,
+    started_by: str,
+    tuning: Mapping[str, Any],
+) -> RunResult:
+    """Learn a stream in a run's folder, from its latest checkpoint if there is one.
+
+    `own` is the config with the strategy's fixed settings. They follow from its name, so what is
+    written down is the config as it was given.
+    """
+    device = pick_device(config.model.device)
+    with in_phase("loading"):
+        setup = set_up(own, method, tasks, seed=seed, device=device, cache=cache)
+    reserve_disk_space(
+        method,
+        setup.stream,
+        setup.model.task_model,
+        grafting=own.grafting,
+        schedules=[list_schedules(own, encoded.task) for encoded in setup.stream.tasks],
+        folder=folder,
+        cache=cache,
+    )
+    begun = folders.read_config(folder) or {}
+    origin = {
+        "command": begun.get("command") or started_by,
+        "processes": begun.get("processes", 0) + 1,
+        "tuning": begun.get("tuning") or dict(tuning),
+    }
+    setup.record.config = config.shared_values()
+    setup.record.command, setup.record.processes = origin["command"], origin["processes"]
+    setup.record.tuning = origin["tuning"]
+    checkpoints = FileCheckpoints(
+        folder / folders.CHECKPOINTS,
+        seconds=config.output.checkpoint_seconds,
+        steps=config.output.checkpoint_steps,
+        spare=cache.spare,
+        stop=stop,
+    )
+    resumed = find_checkpoint(folder, method, setup.record, checkpoints)
+    folders.write_config(config, folder, strategy=method.name, seed=seed, **origin)
+    curves = OncePerStepTensorboardLogger(folders.curves_folder(folder), resume=resumed is not None)
+    slow = explain_slow_precision(config.model.precision, device)
+    note = memory_note(setup.record.memory) + cut_note(setup.record.data)
+    note += f"; {slow}" if slow else ""
+    progress(Step("memory", 1, 1, "", method.name, seed, note))
+    try:
+        if resumed is None:
+            draw_config(setup.record, curves)
+        run = StreamRun(own, method, setup, folder, cache, curves, progress, checkpoints, resumed)
+        del resumed  # maybe as large as the model
+        with stop.saving():
+            return run.learn_stream()
+    finally:
+        curves.writer.close()

@@ -116,45 +116,59 @@ class TaskTraining:
         self._base = extract(model, free)
         self._model = strategy.model
         self._head_before = snapshot(task.head)
-        starts_tuned = settings.start == "tuned" or not settings.retrain
-        if starts_tuned and found.dense.tuned:
-            write_(model, gather(found.dense.tuned, free))
-        copy_(task.head, found.dense.head)
+        self._start_(free, earlier_head)
+        self._until_closed = ExitStack()
+        # No open `with` block: one that is forgotten ends, and seeds, when memory is freed.
+        self._until_closed.callback(save_generators())
+        self._until_closed.enter_context(train_only(strategy.model))
+        self._set_dropout()
+        self._below = self._until_closed.enter_context(ExitStack())
+        self._freeze_below()
+        self._live = self._until_closed.enter_context(RegionParameters(model, free))
+        self._heads = HeldHeads(model, label, values=False)
+        self._optimizer = strategy.optimizer
+        self._groups = [list(group["params"]) for group in self._optimizer.param_groups]
+        self._enter_optimizer()
+        strategy.model.train()
+        self._seen = self._versions()
+        self._steps = 0
+        self._best: tuple[float, Tensor, dict[str, Tensor]] | None = None
+
+    def _start_(self, free: Region, earlier_head: Mapping[str, Tensor] | None) -> None:
+        """Write the values at which the region's free coordinates and the head begin."""
+        task, settings, dense = self._task, self._settings, self._found.dense
+        if (settings.start == "tuned" or not settings.retrain) and dense.tuned:
+            write_(self._unwrapped, gather(dense.tuned, free))
+        copy_(task.head, dense.head)
         if not settings.retrain:
             self._refit_head_()
         else:
             self.passes["region"] += start_head_(
                 task, settings, earlier=earlier_head, seed=self._seed
             )
-        self._until_closed = ExitStack()
-        # No open `with` block: one that is forgotten ends, and seeds, when memory is freed.
-        self._until_closed.callback(save_generators())
-        self._until_closed.enter_context(train_only(strategy.model))
+
+    def _set_dropout(self) -> None:
+        """Turn dropout off until the task is closed: everywhere, or below the layers that train."""
+        model, settings = self._unwrapped, self._settings
         if not settings.dropout:
-            self._until_closed.enter_context(dropout_off(strategy.model))
+            self._until_closed.enter_context(dropout_off(self._model))
         elif settings.layers != "all":
-            stack = find_block_stack(model, task.parameters)
+            stack = find_block_stack(model, self._task.parameters)
             upper = stack.blocks(model)[stack.first(settings.layers) :]
-            kept = [*upper, *(head.module for head in find_heads(model, label))]
-            self._until_closed.enter_context(dropout_off(strategy.model, but_in=kept))
-        self._below = self._until_closed.enter_context(ExitStack())
-        self._freeze_below()
-        self._live = self._until_closed.enter_context(RegionParameters(model, free))
-        self._heads = HeldHeads(model, label, values=False)
-        head_parameters = list(task.head.values())
-        for parameter in head_parameters:
+            kept = [*upper, *(head.module for head in find_heads(model, self.label))]
+            self._until_closed.enter_context(dropout_off(self._model, but_in=kept))
+
+    def _enter_optimizer(self) -> None:
+        """Give the optimiser the region, in its first group, and the head, in its last."""
+        head = list(self._task.head.values())
+        for parameter in head:
             parameter.requires_grad_(True)
-        self._optimizer = strategy.optimizer
-        self._groups = [list(group["params"]) for group in self._optimizer.param_groups]
-        for group in self._optimizer.param_groups:
+        groups = self._optimizer.param_groups
+        for group in groups:
             group["params"] = []
-        self._optimizer.param_groups[0]["params"] += [self._live.vector] if len(free) else []
-        self._optimizer.param_groups[-1]["params"] += head_parameters
+        groups[0]["params"] += [self._live.vector] if self._live.vector.numel() else []
+        groups[-1]["params"] += head
         self._optimizer.state = defaultdict(dict)
-        strategy.model.train()
-        self._seen = self._versions()
-        self._steps = 0
-        self._best: tuple[float, Tensor, dict[str, Tensor]] | None = None
 
     def seed(self, what: str, number: int) -> None:
         """Make torch's global generator a function of (seed, task, what, number)."""

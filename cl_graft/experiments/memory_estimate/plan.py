@@ -134,17 +134,16 @@ def make_plan(
     settings, grafting, length = config.model, config.grafting, config.stream.max_length
     if length is None:
         raise InputError("the config leaves max_length to the tasks: say it with --max-length")
-    if classes is not None and classes < 1:
-        raise InputError(f"classes must be at least 1, got {classes}")
     if not 0 < budget <= 1:
         raise InputError(f"budget must be in (0, 1], got {budget}")
+    classes = _count_classes(config) if classes is None else classes
+    if classes < 1:
+        raise InputError(f"classes must be at least 1, got {classes}")
     answer = _longest_answer(config, length) if answer_tokens is None else answer_tokens
     if not 0 <= answer < length:
         raise InputError(
             f"answers need 1 to {length - 1} of the {length} tokens of max_length, got {answer}"
         )
-    named = [len(own.label_names or ()) for own in config.stream.task_settings.values()]
-    classes = max([2, *named]) if classes is None else classes
     model_config = read_config(
         settings.name, family=settings.family, trust_remote_code=settings.trust_remote_code
     )
@@ -166,21 +165,15 @@ def make_plan(
     entry = entry_bytes(fake.model, fake.model.heads["0"], size=region, length=length)
     backbone = fake.model.backbone
     model_bytes = sum(t.nbytes for t in (*backbone.parameters(), *backbone.buffers()))
-    phases: list[PlannedPhase] = []
-    stored = _stored_states(config, fake, classes=classes)
-    for place, phase in enumerate(PHASES.values()):
-        if progress is not None:
-            progress(phase.name, place, len(PHASES))
-        with _errors_as_input_errors(model_config, fake):
-            found = measure_phase(phase, fake, work)
-            if phase.localizes or phase.name == "region training":
-                found = replace(found, kept=found.kept + stored)
-            peak = model_bytes + found.kept + found.step
-            planned = PlannedPhase(phase.name, found.kept, found.step, peak)
-            if memory is not None:
-                advice = advise(phase, fake, work, found, left=memory - model_bytes)
-                planned = replace(planned, fits=peak <= memory, advice=advice)
-        phases.append(planned)
+    with _errors_as_input_errors(model_config, fake):
+        phases = _plan_phases(
+            fake,
+            work,
+            stored=_stored_states(config, fake, classes=classes),
+            model_bytes=model_bytes,
+            memory=memory,
+            progress=progress,
+        )
     values = next(iter(graftable.values())).element_size()
     return Plan(
         model=settings.name,
@@ -195,9 +188,41 @@ def make_plan(
         entry=entry,
         entry_total=entry.total,
         serving=region * (8 + 2 * values),
-        phases=tuple(phases),
+        phases=phases,
         memory=memory,
     )
+
+
+def _count_classes(config: ExperimentConfig) -> int:
+    """Return the most classes that the config names of a task; 2 where it names none."""
+    named = [len(own.label_names or ()) for own in config.stream.task_settings.values()]
+    return max([2, *named])
+
+
+def _plan_phases(
+    fake: FakeModel,
+    work: Workload,
+    *,
+    stored: int,
+    model_bytes: int,
+    memory: int | None,
+    progress: Callable[[str, int, int], None] | None,
+) -> tuple[PlannedPhase, ...]:
+    """Measure every phase on a fake model, of which earlier tasks take `stored` bytes."""
+    phases: list[PlannedPhase] = []
+    for place, phase in enumerate(PHASES.values()):
+        if progress is not None:
+            progress(phase.name, place, len(PHASES))
+        found = measure_phase(phase, fake, work)
+        if phase.localizes or phase.name == "region training":
+            found = replace(found, kept=found.kept + stored)
+        peak = model_bytes + found.kept + found.step
+        planned = PlannedPhase(phase.name, found.kept, found.step, peak)
+        if memory is not None:
+            advice = advise(phase, fake, work, found, left=memory - model_bytes)
+            planned = replace(planned, fits=peak <= memory, advice=advice)
+        phases.append(planned)
+    return tuple(phases)
 
 
 def advise(phase: Phase, fake: FakeModel, work: Workload, found: PhaseMemory, *, left: int) -> str:
