@@ -122,7 +122,7 @@ def ray_pool(
                 "start one with: ray start --head"
             ) from None
     try:
-        _check_resources(ray.nodes(), cpus=cpus, gpus=gpus)
+        check_resources(ray.nodes(), cpus=cpus, gpus=gpus)
     except InputError:
         ray.shutdown()
         raise
@@ -141,8 +141,17 @@ def _check_address(address: str) -> None:
         socket.create_connection((host.strip("[]"), int(port)), timeout=_PATIENCE_SECONDS).close()
 
 
-def _check_resources(nodes: Sequence[dict[str, Any]], *, cpus: int, gpus: float) -> None:
-    """Make sure that some machine can hold a worker: Ray would wait for one for ever."""
+def check_resources(nodes: Sequence[dict[str, Any]], *, cpus: int, gpus: float) -> None:
+    """Make sure that some machine can hold a worker: Ray would wait for one for ever.
+
+    Args:
+        nodes: The machines of a cluster, as `ray.nodes` describes them.
+        cpus: Cores that a worker needs.
+        gpus: GPUs that a worker needs.
+
+    Raises:
+        InputError: If no machine has that.
+    """
     alive = [node["Resources"] for node in nodes if node["Alive"]]
     if any(node.get("CPU", 0) >= cpus and node.get("GPU", 0) >= gpus for node in alive):
         return

@@ -20,7 +20,7 @@ from cl_graft.experiments.comparison.compare import compare
 from cl_graft.experiments.comparison.jobs import Job
 from cl_graft.experiments.engines.dispatch import ATTEMPTS, PoolEngine
 from cl_graft.experiments.engines.message_board import MessageBoard
-from cl_graft.experiments.engines.ray import ray_pool
+from cl_graft.experiments.engines.ray import check_resources, ray_pool
 from cl_graft.experiments.engines.slurm import slurm_pool
 from cl_graft.runtime.progress import Step
 from cl_graft.runtime.signals import Stop, Stopped
@@ -67,10 +67,15 @@ def long_here(long, tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def on_ray():
-    """An engine of two workers, which import the package once."""
-    with closing(ray_pool(workers=2)) as pool:
-        yield PoolEngine(pool)
+def ray_workers(request):
+    """A cluster here, of two workers where a test does not say how many."""
+    with closing(ray_pool(workers=getattr(request, "param", 2))) as pool:
+        yield pool
+
+
+@pytest.fixture(scope="module")
+def on_ray(ray_workers):
+    return PoolEngine(ray_workers)
 
 
 def outcome(folder: Path):
@@ -94,6 +99,11 @@ def wait_for_worker(folder: Path, *, after: int | None = None) -> int:
     raise TimeoutError(f"nothing ran in {folder}")
 
 
+one_ray_worker = pytest.mark.parametrize("ray_workers", [1], indirect=True)
+"""Each worker imports the package, which takes longer than the runs."""
+
+
+@one_ray_worker
 def test_a_comparison_on_ray_ends_on_the_bits_of_one_here(settings, on_ray, tmp_path):
     config = config_with(settings | {"tune": True, "seeds": [0, 1]})
     here = compare(config, out=tmp_path / "here")
@@ -109,6 +119,15 @@ def test_a_comparison_on_ray_ends_on_the_bits_of_one_here(settings, on_ray, tmp_
         *("lwf, seed 0", "lwf, seed 1", "lwf, tuning", "naive, seed 0", "naive, seed 1"),
     ]
     assert over.index("lwf, tuning") < over.index("lwf, seed 0")
+
+
+@one_ray_worker
+def test_a_run_that_no_machine_of_a_cluster_can_hold_is_refused(ray_workers):
+    nodes = ray_workers.ray.nodes()
+    check_resources(nodes, cpus=1, gpus=0)
+    for needed in ({"cpus": 1, "gpus": 99}, {"cpus": 99, "gpus": 0}):
+        with pytest.raises(InputError, match=r"no machine .*there are: 1 CPUs, 0 GPUs"):
+            check_resources(nodes, **needed)
 
 
 @pytest.mark.slow
@@ -277,11 +296,10 @@ def test_a_parameter_that_submitit_does_not_know_is_named(tmp_path):
         (["--workers", "2"], "not an option of the engine 'local'"),
         (["--engine", "slurm"], "no SLURM here"),
         (["--engine", "ray", "--engine-set", "a=1"], "--engine-set"),
-        (
-            ["--engine", "ray", "--workers", "1", "--gpus-per-run", "99"],
-            "no machine of the cluster",
+        *slow(
+            (["--engine", "ray", "--gpus-per-run", "99"], "no machine of the cluster"),
+            (["--engine", "ray", "--address", "127.0.0.1:1"], "no Ray cluster answers"),
         ),
-        *slow((["--engine", "ray", "--address", "127.0.0.1:1"], "no Ray cluster answers")),
     ],
 )
 def test_the_command_line_refuses_what_an_engine_cannot_do(options, said, tiny_bert, tmp_path):
