@@ -75,7 +75,8 @@ def describe(value: Any, *, depth: int = 0) -> Any:
         return [inner(value.__func__), inner(value.__self__)]
     if inspect.isfunction(value):
         cells = [cell.cell_contents for cell in value.__closure__ or ()]
-        return [_name(value), _code(value.__code__), inner(value.__defaults__), inner(cells)]
+        code = _code(value.__code__, value.__doc__)
+        return [_name(value), code, inner(value.__defaults__), inner(cells)]
     if isinstance(value, Mapping):
         return sorted(([str(key), inner(held)] for key, held in value.items()), key=str)
     if isinstance(value, Set):
@@ -96,7 +97,7 @@ def _module(module: nn.Module) -> list[Any]:
         if isinstance(value, _PLAIN) and not name.startswith("_") and name not in aside
     }
     forward = inspect.unwrap(type(module).forward)
-    code = _code(forward.__code__) if inspect.isfunction(forward) else ""
+    code = _code(forward.__code__, forward.__doc__) if inspect.isfunction(forward) else ""
     return [_name(type(module)), module.extra_repr(), sorted(settings.items()), code]
 
 
@@ -108,15 +109,19 @@ def _name(value: Any) -> str:
     return f"{value.__module__}.{value.__qualname__}"
 
 
-def _code(code: CodeType) -> str:
-    """Hash what code does, whichever file and line it stands in."""
+def _code(code: CodeType, docstring: str | None = None) -> str:
+    """Hash what code does, whichever file and line it stands in, and whatever its docstring says.
+
+    The docstring of a function is the first constant of its code.
+    """
     constants = [
         _code(constant)
         if isinstance(constant, CodeType)
         else sorted(map(repr, constant))
         if isinstance(constant, frozenset)
         else repr(constant)
-        for constant in code.co_consts
+        for place, constant in enumerate(code.co_consts)
+        if place or constant != docstring
     ]
     text = json.dumps([code.co_code.hex(), code.co_names, code.co_varnames, constants])
     return hashlib.sha256(text.encode()).hexdigest()

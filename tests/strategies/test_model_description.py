@@ -103,6 +103,24 @@ def test_computations_are_told_apart_from_one_another():
     assert len({*identities.values(), make_task().identity}) == len(OTHERS) + 1
 
 
+def test_a_docstring_is_no_part_of_what_a_function_does():
+    def plain(outputs, targets):
+        """Subtract."""
+        return (outputs - targets, "a word")
+
+    def explained(outputs, targets):
+        """Return the difference."""
+        return (outputs - targets, "a word")
+
+    def other(outputs, targets):
+        """Subtract."""
+        return (outputs - targets, "another word")
+
+    for function in (explained, other):
+        function.__qualname__ = plain.__qualname__
+    assert describe(explained) == describe(plain) != describe(other)
+
+
 def test_the_same_computation_made_again_has_the_same_identity():
     for changes in (
         lambda: {},
