@@ -6,11 +6,14 @@ import pytest
 import torch
 from benchmark_scripts import run_script
 from papers import run_experiment
+from slow_cases import slow
 
 from cl_graft.models import load_model
 
 
-@pytest.mark.parametrize(("family", "called"), [("masked_lm", "masked"), ("causal_lm", "causal")])
+@pytest.mark.parametrize(
+    ("family", "called"), [("causal_lm", "causal"), *slow(("masked_lm", "masked"))]
+)
 def test_a_head_is_trained_once_and_the_checkpoint_answers_prompts(
     family, called, tiny_bert, tmp_path
 ):
@@ -33,7 +36,7 @@ def test_a_head_is_trained_once_and_the_checkpoint_answers_prompts(
     assert {row.method for row in outcome.rows} >= {"fine-tuning", "grafting"}
 
 
-@pytest.mark.parametrize("family", ["masked_lm", "causal_lm"])
+@pytest.mark.parametrize("family", ["masked_lm", *slow("causal_lm")])
 def test_training_lowers_the_perplexity_of_held_out_texts(family, tiny_bert, tmp_path):
     asked = ("--scale", "smoke", "--tasks", "sentiment", "--model", tiny_bert, "--family", family)
     found = []
