@@ -3,7 +3,7 @@
 The grafting paper reads a graft through the label words of its prompt, which no task changes. A
 head of a dense run fits all of the run's weights and not a graft of them, so what such a graft
 scores is lost by the head as much as by the region. Here every body gets a head of its own, fitted
-in closed form on the same rows: the base (the linear probe), the graft and the dense run.
+by L-BFGS to the same rows: the base (the linear probe), the graft and the dense run.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -45,9 +45,6 @@ from cl_graft.strategies.heads import copy_head_state
 from cl_graft.training.dense_run import DenseRun, fine_tune_task
 from cl_graft.training.graft_retraining import train_region
 from cl_graft.training.linear_probe import fit_head
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 __all__ = [
     "DENSITIES",
@@ -203,7 +200,7 @@ def _localize(config: ExperimentConfig, out: Path) -> LocalizedTask:
 
 def _draw(
     name: str, region: Region, *, fine_tuned: float, grafts: Mapping[float, float]
-) -> dict[str, Figure]:
+) -> dict[str, Any]:
     """Return the figures `densities`, with scores of grafts by density, and `anatomy`."""
     line = Score(name, "fine-tuning", None, fine_tuned, 0.0)
     points = [Score(name, "graft", x, y, 0.0) for x, y in grafts.items()]
@@ -277,7 +274,7 @@ class _SingleTask:
         return min(len(ranking.order), max(1, round(density * ranking.layout.total)))
 
     def fit_head(self, graft: Graft) -> dict[str, Tensor]:
-        """Fit a head to the base with a graft, in closed form."""
+        """Fit a head to the features of the base with a graft, by L-BFGS."""
         with grafted(self.task.model, graft):
             return fit_head(self.task, rows=self.settings.head_refit_rows, seed=self.seed)
 
