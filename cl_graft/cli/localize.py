@@ -13,7 +13,7 @@ from cl_graft.cli.output import Output, make_table, redirect_prints
 __all__ = ["localize_command"]
 
 
-@with_settings(without=("tasks",))
+@with_settings(without=("tasks", "scenario", "classes_per_experience", "mode", "mask_candidates"))
 def localize_command(
     chosen: Chosen,
     task: Annotated[

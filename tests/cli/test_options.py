@@ -11,7 +11,9 @@ COMMANDS = typer.main.get_command(app).commands  # type: ignore[attr-defined]
 ELSEWHERE = {
     "add": {"--stream", "--tasks"},
     "demo": {"--stream"},
-    "localize": {"--tasks"},
+    "localize": {
+        *("--tasks", "--scenario", "--classes-per-experience", "--mode", "--mask-candidates"),
+    },
     "plan": {"--stream", "--tasks", "--model"},
 }
 """Options that are arguments of these commands, have another name there, or name what they do not
