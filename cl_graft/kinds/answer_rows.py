@@ -92,5 +92,5 @@ def _read_targets(value: object, place: str) -> tuple[str, ...]:
         which = f"right answer {number} of {len(found)}" if len(found) > 1 else "the answer"
         if not isinstance(one, str) or not one.strip():
             what = "empty" if one is None or not str(one).strip() else f"no text: {brief(one)}"
-            raise ColumnError(place, "target", f"is {what}", part=f"{which} in ")
+            raise ColumnError(place, "target", f"is {what}", f"{which} in ")
     return tuple(found)

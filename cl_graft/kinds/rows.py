@@ -21,8 +21,8 @@ class ColumnError(InputError):
         column: The kind's name of the column.
     """
 
-    def __init__(self, place: str, column: str, fault: str, *, part: str = "") -> None:
-        """Make the sentence.
+    def __init__(self, place: str, column: str, fault: str, part: str = "") -> None:
+        """Make the error.
 
         Args:
             place: File and line.
@@ -30,13 +30,16 @@ class ColumnError(InputError):
             fault: What is wrong with the value, such as ``"must hold a text, got 3"``.
             part: What of the column, such as ``"the answer in "``.
         """
+        super().__init__(place, column, fault, part)  # so that it can be pickled
         self.column = column
-        self._words = f"{place}: {part}column ", f" {fault}"
-        super().__init__(self.rename(column))
+
+    def __str__(self) -> str:
+        return self.rename(self.column)
 
     def rename(self, column: str) -> str:
         """Return the sentence with the column's name in the data."""
-        return repr(column).join(self._words)
+        place, _, fault, part = self.args
+        return f"{place}: {part}column {column!r} {fault}"
 
 
 @dataclass(frozen=True, slots=True)

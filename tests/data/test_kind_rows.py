@@ -1,6 +1,7 @@
 """Data choose their kind by their columns, and faults of rows name file and line."""
 
 import json
+import pickle
 
 import datasets
 import pyarrow
@@ -9,6 +10,7 @@ import pytest
 
 from cl_graft import load_task
 from cl_graft.errors import InputError
+from cl_graft.kinds import ColumnError
 
 TAGGED = [
     {"tokens": ["Ada", "met", "Bob"], "tags": ["B-person", "O", "B-person"]},
@@ -225,6 +227,13 @@ def test_a_message_names_a_column_as_the_file_does(tmp_path):
     asked[0]["passage"] = ["column 'context'"]
     with pytest.raises(InputError, match=r"column 'passage' must hold .*\[\"column 'context'\"\]"):
         load_task(write(tmp_path / "rows.jsonl", asked))
+
+
+def test_an_error_of_a_column_says_the_same_in_another_process():
+    error = ColumnError("rows.jsonl:3", "target", "is empty", "the answer in ")
+    again = pickle.loads(pickle.dumps(error))
+    assert str(again) == str(error) == "rows.jsonl:3: the answer in column 'target' is empty"
+    assert again.rename("output") == "rows.jsonl:3: the answer in column 'output' is empty"
 
 
 @pytest.mark.parametrize(
