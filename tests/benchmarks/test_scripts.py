@@ -126,6 +126,7 @@ def test_a_seed_with_two_orders_counts_once_against_independent():
     assert line.startswith("| few | 60.5 ± 0.5 | 65.0 ± 0.0 | 75.0 ± 0.0 | +4.8 | +14.5 (")
 
 
+@pytest.mark.slow
 def test_every_training_is_answered_with_its_last_and_its_best_step(tiny_bert, tmp_path):
     sets = ["stream.tasks=[sentiment,topic]", f"model.name={tiny_bert}", "stream.max_length=24"]
     stored = run_twice("last_step", tmp_path, sets=sets)

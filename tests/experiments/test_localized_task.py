@@ -28,7 +28,7 @@ SETS = (
 )
 
 
-FAST = ("movement", "bias_only", "straight_through")
+FAST = ("movement", "straight_through")
 OF_EACH_KIND = {
     (
         row.needs_gradients,

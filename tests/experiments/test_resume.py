@@ -106,11 +106,11 @@ PLACES = [
     ("grafting", "localize", 4, "sentiment"),
     ("grafting", "train", 4, "sentiment"),
     ("naive", "train", 4, "sentiment"),
-    ("by AdamW", "train", 5, "topic"),
     ("grid", "choose", 2, "sentiment"),
     ("earlier tasks", "earlier", 1, "paraphrase"),
 ]
 MORE_PLACES = [
+    ("by AdamW", "train", 5, "topic"),
     ("lora", "train", 5, "topic"),
     ("ia3", "train", 5, "topic"),
     ("independent", "dense", 5, "topic"),
@@ -132,6 +132,7 @@ MORE_PLACES = [
 ]
 
 
+@pytest.mark.slow
 def test_the_dense_runs_of_merging_have_curves(undisturbed):
     points = undisturbed("merging_by_dare")[0]["points"]
     for tag in ("dense/loss/sentiment", "dense/loss/topic"):

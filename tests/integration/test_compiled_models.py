@@ -64,7 +64,7 @@ def test_only_whole_parts_of_a_name_are_left_out():
 
 
 @WAYS
-@pytest.mark.parametrize("learns", ["compiled", "plain"])
+@pytest.mark.parametrize("learns", ["plain", *slow("compiled")])
 def test_a_bank_of_one_opens_on_the_other(compiled, learns):
     make = {"compiled": lambda: compiled(mlp()), "plain": mlp}
     answers = {"compiled": "plain", "plain": "compiled"}[learns]

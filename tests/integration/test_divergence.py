@@ -31,9 +31,8 @@ class Poison(SupervisedPlugin):
 @pytest.mark.parametrize(
     ("value", "halves"),
     [
-        (float("nan"), False),
         (float("inf"), True),
-        *slow((float("nan"), True), (float("inf"), False)),
+        *slow((float("nan"), False), (float("nan"), True), (float("inf"), False)),
     ],
 )
 def test_region_training_stops_and_the_bank_keeps_what_it_had(tiny_bert, value, halves):

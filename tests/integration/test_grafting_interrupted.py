@@ -161,9 +161,13 @@ def test_early_stopping_within_an_epoch_goes_back_and_stops(tiny_bert):
 @pytest.mark.parametrize(
     ("hook", "call"),
     [
-        ("before_eval_iteration", 2),
         ("before_update", 2),
-        *slow(("after_eval_exp", 1), ("after_training_iteration", 3), ("after_training_epoch", 1)),
+        *slow(
+            ("before_eval_iteration", 2),
+            ("after_eval_exp", 1),
+            ("after_training_iteration", 3),
+            ("after_training_epoch", 1),
+        ),
     ],
 )
 def test_after_an_exception_everything_goes_on_as_if_the_call_had_never_come(

@@ -93,6 +93,7 @@ def test_the_same_weights_in_another_precision_are_another_base(tiny_bert):
     assert len(prints) == 3
 
 
+@pytest.mark.slow
 def test_every_strategy_runs_in_fp16_in_parts_and_with_checkpointing(tiny_bert, tmp_path):
     from cl_graft.experiments.comparison.compare import compare
 

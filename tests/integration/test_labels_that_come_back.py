@@ -186,7 +186,7 @@ def routed(folder, router):
     return made, strategy
 
 
-@pytest.mark.parametrize("kind", ["features", "answers"])
+@pytest.mark.parametrize("kind", ["features", *slow("answers")])
 def test_a_router_can_pick_each_entry_of_a_label(tiny_bert, kind):
     position = 0
 

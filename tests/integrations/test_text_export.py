@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from answer_data import answer_folder
 from integrations.readme import answered
-from slow_cases import slow_but
+from slow_cases import slow, slow_but
 from tiny_runs import QUICK, tiny_run
 
 from cl_graft.banks.open_bank import open_bank
@@ -29,7 +29,7 @@ def bank(request, tmp_path_factory) -> Path:
     return tiny_run(tmp_path_factory.mktemp("run"), model, names, **{**QUICK, **own})
 
 
-@pytest.mark.parametrize("format", ["hf", "safetensors-overlay"])
+@pytest.mark.parametrize("format", ["hf", *slow("safetensors-overlay")])
 def test_the_readme_gives_the_answers_of_the_bank(bank, tmp_path, format):
     opened = open_bank(bank)
     for task in opened.tasks:

@@ -26,7 +26,7 @@ NOT_AT_SMOKE_SCALE = (
 )
 FAST = (
     *("table1", "table3", "fig8", "theorem_d2", "majority_gain", "gradient_share", "head_refit"),
-    *("generation", "memorized", "sam_table4", "sam_fig3"),
+    *("generation", "sam_fig3"),
 )
 """One or two of each module; tests below and those of a module run table6, sam_table2 and more."""
 

@@ -38,6 +38,7 @@ def test_pairs_alternate_and_leave_out_the_warm_up():
     assert min(first + second) >= 0
 
 
+@pytest.mark.slow
 def test_pairs_apart_alternate_in_processes_of_their_own(tmp_path):
     notes = tmp_path / "notes"
     first, second = measure.pairs_apart(
