@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from cl_graft.strategies.plugin import GraftingPlugin
     from cl_graft.strategies.registry import register_strategy
     from cl_graft.strategies.stream_scores import StreamScores
-    from cl_graft.training.settings import FineTuning
+    from cl_graft.training.fine_tuning_settings import FineTuning
 
 __version__ = "0.1.0"
 
@@ -63,7 +63,7 @@ _HOMES = {
     "strategies.plugin": ("GraftingPlugin",),
     "strategies.registry": ("register_strategy",),
     "strategies.stream_scores": ("StreamScores",),
-    "training.settings": ("FineTuning",),
+    "training.fine_tuning_settings": ("FineTuning",),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 

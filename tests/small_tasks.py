@@ -18,8 +18,8 @@ from cl_graft.grafts.region import Layout, Region
 from cl_graft.localization.grafting_settings import GraftingSettings
 from cl_graft.runtime.seeding import generator, seeded
 from cl_graft.training.examples import Examples
+from cl_graft.training.fine_tuning_settings import FineTuning
 from cl_graft.training.learnable_task import LearnableTask
-from cl_graft.training.settings import FineTuning
 
 __all__ = ["FAST", "MemoryCache", "make_task", "moved_model", "nothing", "settings"]
 

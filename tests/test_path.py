@@ -10,7 +10,7 @@ from torch import nn
 from cl_graft.localization.region_search import find_region
 from cl_graft.training.dense_run import fine_tune_task
 from cl_graft.training.fine_tuning import fine_tune
-from cl_graft.training.settings import FineTuning
+from cl_graft.training.fine_tuning_settings import FineTuning
 
 DRAW = torch.Generator().manual_seed(3)
 INPUTS = torch.randn(64, 6, generator=DRAW)

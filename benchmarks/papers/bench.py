@@ -38,8 +38,8 @@ from cl_graft.storage.cache_folder import DirectoryCache
 from cl_graft.strategies import text_model
 from cl_graft.strategies.experience_tasks import make_stream_task
 from cl_graft.training.dense_run import DenseRun, fine_tune_task
+from cl_graft.training.fine_tuning_settings import FineTuning
 from cl_graft.training.learnable_task import LearnableTask
-from cl_graft.training.settings import FineTuning
 from papers.answers import Answers
 
 __all__ = ["Bench", "Outcome"]

@@ -29,10 +29,10 @@ from cl_graft.localization.paper_mask import paper_mask
 from cl_graft.runtime.seeding import derive, generator
 from cl_graft.training.dense_run import DenseRun
 from cl_graft.training.fine_tuning import backpropagate, fine_tune
+from cl_graft.training.fine_tuning_settings import FineTuning
 from cl_graft.training.passes import Passes
 from cl_graft.training.precision import loss_scale
 from cl_graft.training.region_parameters import RegionParameters
-from cl_graft.training.settings import FineTuning
 from papers.bench import Bench, Outcome
 from papers.measurements import Measurement
 from papers.measures import relative_gain

@@ -12,7 +12,7 @@ from cl_graft.errors import InputError
 from cl_graft.experiments.config import dotted
 from cl_graft.experiments.config.old_configs import from_flat
 from cl_graft.storage.files import replace_file
-from cl_graft.training.settings import FineTuning
+from cl_graft.training.fine_tuning_settings import FineTuning
 from papers.claims import View
 from papers.measurements import Measurement, Summary, summarize
 

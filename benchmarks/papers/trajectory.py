@@ -17,8 +17,8 @@ from torch import Tensor
 from cl_graft.grafts.model_state import preserve_modes
 from cl_graft.training.dense_run import DenseRun, fine_tune_task
 from cl_graft.training.examples import Examples
+from cl_graft.training.fine_tuning_settings import FineTuning
 from cl_graft.training.learnable_task import LearnableTask
-from cl_graft.training.settings import FineTuning
 
 __all__ = ["label_by_model", "walk_dense_run"]
 

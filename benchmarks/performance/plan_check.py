@@ -36,9 +36,9 @@ from cl_graft.models.heads import LabelStrings
 from cl_graft.models.load import build_backbone, read_config
 from cl_graft.training.dense_run import fine_tune_task
 from cl_graft.training.examples import Examples
+from cl_graft.training.fine_tuning_settings import FineTuning
 from cl_graft.training.learnable_task import LearnableTask
 from cl_graft.training.region_parameters import RegionParameters
-from cl_graft.training.settings import FineTuning
 
 MODELS: Mapping[str, tuple[str, dict[str, Any]]] = {
     "roberta": (

@@ -16,7 +16,7 @@ from cl_graft.runtime.batching import sort_by_length, text_lengths
 from cl_graft.runtime.seeding import seeded
 from cl_graft.strategies.benchmark import TextStream
 from cl_graft.training.activation_memory import activation_bytes
-from cl_graft.training.settings import FineTuning
+from cl_graft.training.fine_tuning_settings import FineTuning
 
 __all__ = ["measure_memory", "memory_note"]
 

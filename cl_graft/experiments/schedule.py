@@ -19,8 +19,8 @@ from cl_graft.experiments.config.presets import (
 from cl_graft.runtime.cache import Cache
 from cl_graft.runtime.checkpoints import Checkpoints
 from cl_graft.training.dense_run import DenseRun, Progress, fine_tune_task, ignore_progress
+from cl_graft.training.fine_tuning_settings import FineTuning
 from cl_graft.training.learnable_task import LearnableTask
-from cl_graft.training.settings import FineTuning
 
 if TYPE_CHECKING:
     from cl_graft.data import TextTask

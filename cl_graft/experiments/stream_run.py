@@ -56,8 +56,8 @@ from cl_graft.strategies.strategy_inputs import StrategyInputs
 from cl_graft.strategies.stream_scores import StreamScores
 from cl_graft.strategies.tensorboard import OncePerStepTensorboardLogger
 from cl_graft.training.dense_run import count_dense_passes
+from cl_graft.training.fine_tuning_settings import FineTuning
 from cl_graft.training.passes import Passes, total_passes
-from cl_graft.training.settings import FineTuning
 
 __all__ = ["StreamRun"]
 

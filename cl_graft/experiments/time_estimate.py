@@ -33,9 +33,9 @@ from cl_graft.strategies import text_model
 from cl_graft.strategies.experience_tasks import make_stream_task
 from cl_graft.strategies.registry import find_strategy
 from cl_graft.training.dense_run import fine_tune_task
+from cl_graft.training.fine_tuning_settings import FineTuning
 from cl_graft.training.graft_retraining import train_region
 from cl_graft.training.learnable_task import LearnableTask
-from cl_graft.training.settings import FineTuning
 
 __all__ = ["TaskTimes", "TimeEstimate", "add_up", "estimate_time"]
 

@@ -19,7 +19,7 @@ from cl_graft.kinds.rows import Answer, EncodedRows, Row
 from cl_graft.metrics.task_score import Scorer
 from cl_graft.models import TaskModel, make_head
 from cl_graft.runtime.registry import Registry
-from cl_graft.training.settings import DENSE_LR
+from cl_graft.training.learning_rates import DENSE_LR
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase as Tokenizer

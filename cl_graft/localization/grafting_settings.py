@@ -12,7 +12,7 @@ from cl_graft.grafts.blocks import Layers
 from cl_graft.localization.registry import Score, find_localizer
 from cl_graft.runtime.byte_sizes import parse_bytes
 from cl_graft.runtime.settings import settings_class
-from cl_graft.training.settings import FineTuning
+from cl_graft.training.fine_tuning_settings import FineTuning
 
 __all__ = ["GraftingSettings"]
 

@@ -20,7 +20,8 @@ from cl_graft.runtime.registry import Registry
 from cl_graft.strategies.loop.budgets import TaskSchedules
 from cl_graft.strategies.method import Family, Kinds, Method, Rows, Stored, Trained, Value, setting
 from cl_graft.strategies.strategy_inputs import StrategyInputs
-from cl_graft.training.settings import FineTuning, region_rate
+from cl_graft.training.fine_tuning_settings import FineTuning
+from cl_graft.training.learning_rates import region_rate
 
 __all__ = [
     "STRATEGIES",

@@ -32,8 +32,9 @@ from cl_graft.strategies.multi_head import MultiTaskText
 from cl_graft.strategies.stream_scores import StreamScores
 from cl_graft.strategies.task_training import TaskMetadata
 from cl_graft.training.dense_run import DenseRun
+from cl_graft.training.fine_tuning_settings import FineTuning
+from cl_graft.training.learning_rates import Optimizer
 from cl_graft.training.precision import loss_scale
-from cl_graft.training.settings import FineTuning, Optimizer
 
 __all__ = ["StrategyInputs"]
 

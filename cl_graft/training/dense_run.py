@@ -17,10 +17,10 @@ from cl_graft.runtime.cache import Cache, cache_key
 from cl_graft.runtime.checkpoints import NO_CHECKPOINT, Checkpoints
 from cl_graft.runtime.error_context import in_phase
 from cl_graft.runtime.seeding import derive
+from cl_graft.training.fine_tuning_settings import FineTuning
 from cl_graft.training.learnable_task import LearnableTask
 from cl_graft.training.passes import Passes
 from cl_graft.training.phase_points import PhasePoints
-from cl_graft.training.settings import FineTuning
 
 __all__ = [
     "DenseRun",

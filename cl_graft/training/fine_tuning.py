@@ -26,9 +26,9 @@ from cl_graft.runtime.checkpoints import (
     select_tensors,
 )
 from cl_graft.runtime.seeding import seeded
+from cl_graft.training.fine_tuning_settings import FineTuning
 from cl_graft.training.precision import LossScale
 from cl_graft.training.regularizers import mix_weights, shrink_movement_
-from cl_graft.training.settings import FineTuning
 from cl_graft.training.train_mode import freeze_statistics
 
 __all__ = [

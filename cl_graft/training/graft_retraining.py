@@ -17,9 +17,9 @@ from cl_graft.grafts.model_state import replace_parameters
 from cl_graft.grafts.region import Parameters, Region
 from cl_graft.runtime.error_context import in_phase
 from cl_graft.runtime.seeding import derive
+from cl_graft.training.fine_tuning_settings import FineTuning
 from cl_graft.training.learnable_task import LearnableTask
 from cl_graft.training.region_parameters import RegionParameters
-from cl_graft.training.settings import FineTuning
 
 __all__ = ["train_region"]
 

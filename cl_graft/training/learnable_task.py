@@ -18,8 +18,8 @@ from cl_graft.runtime.batching import BatchOrder
 from cl_graft.runtime.seeding import permutation
 from cl_graft.training.examples import Examples, compute_logits
 from cl_graft.training.fine_tuning import FineTuned, fine_tune
+from cl_graft.training.fine_tuning_settings import FineTuning
 from cl_graft.training.precision import loss_scale
-from cl_graft.training.settings import FineTuning
 
 __all__ = ["LearnableTask"]
 

@@ -17,7 +17,7 @@ from cl_graft.kinds.kind import KINDS
 from cl_graft.results.run_results import read_result
 from cl_graft.storage import load_bank
 from cl_graft.storage.cache_folder import DirectoryCache
-from cl_graft.training.settings import FineTuning
+from cl_graft.training.fine_tuning_settings import FineTuning
 
 
 def read_events(folder):

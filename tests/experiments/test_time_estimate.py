@@ -7,7 +7,7 @@ from configs import config_with
 
 from cl_graft.experiments import time_estimate
 from cl_graft.experiments.time_estimate import TaskTimes, add_up, estimate_time
-from cl_graft.training.settings import FineTuning
+from cl_graft.training.fine_tuning_settings import FineTuning
 
 
 def times(task: str) -> TaskTimes:

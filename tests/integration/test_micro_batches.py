@@ -13,8 +13,8 @@ from tiny_streams import learner, quick, quiet_evaluator, text_learner, vector_s
 from torch import nn
 
 from cl_graft.strategies import MicroBatches, ScaleLoss
+from cl_graft.training.fine_tuning_settings import FineTuning
 from cl_graft.training.precision import LossScale
-from cl_graft.training.settings import FineTuning
 
 
 class Seen(SupervisedPlugin, supports_distributed=False):

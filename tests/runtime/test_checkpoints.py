@@ -14,8 +14,8 @@ from cl_graft.runtime.batching import BatchOrder
 from cl_graft.runtime.checkpoints import NO_CHECKPOINT, load_optimizer_, optimizer_state
 from cl_graft.training.dense_run import fine_tune_task
 from cl_graft.training.fine_tuning import fine_tune
+from cl_graft.training.fine_tuning_settings import FineTuning
 from cl_graft.training.precision import LossScale
-from cl_graft.training.settings import FineTuning
 
 X = torch.randn(12, 4, generator=torch.Generator().manual_seed(1))
 Y = torch.arange(12) % 3

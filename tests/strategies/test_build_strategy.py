@@ -10,7 +10,7 @@ from cl_graft.strategies import text_model
 from cl_graft.strategies.benchmark import text_stream
 from cl_graft.strategies.registry import build_strategy
 from cl_graft.strategies.strategy_inputs import StrategyInputs
-from cl_graft.training.settings import FineTuning
+from cl_graft.training.fine_tuning_settings import FineTuning
 
 
 @pytest.fixture

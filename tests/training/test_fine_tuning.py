@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from cl_graft.errors import DivergedError
 from cl_graft.runtime.batching import BatchOrder
 from cl_graft.training.fine_tuning import FineTuned, fine_tune
-from cl_graft.training.settings import FineTuning
+from cl_graft.training.fine_tuning_settings import FineTuning
 from cl_graft.training.train_mode import freeze_statistics
 
 X = torch.randn(12, 4, generator=torch.Generator().manual_seed(1))

@@ -7,8 +7,8 @@ from small_tasks import make_task
 from cl_graft.errors import DivergedError
 from cl_graft.grafts.graft import gather, grafted, snapshot
 from cl_graft.grafts.region import Layout, Region
+from cl_graft.training.fine_tuning_settings import FineTuning
 from cl_graft.training.graft_retraining import train_region
-from cl_graft.training.settings import FineTuning
 
 
 def test_training_learns_inside_the_region_and_puts_the_model_back():

@@ -9,7 +9,7 @@ from cl_graft.grafts.graft import snapshot
 from cl_graft.runtime.seeding import seeded
 from cl_graft.training.dense_run import fine_tune_task
 from cl_graft.training.fine_tuning import fine_tune
-from cl_graft.training.settings import FineTuning
+from cl_graft.training.fine_tuning_settings import FineTuning
 
 WANTED = torch.tensor([0.8, -0.5, 0.05, -0.02, 0.0, 0.3])
 

@@ -41,7 +41,8 @@ from cl_graft.experiments.config.parts import (
 from cl_graft.experiments.config.presets import PRESETS
 from cl_graft.experiments.config.stream_settings import StreamSettings
 from cl_graft.runtime.settings import describe_faults, fields_of, join_few, settings_class
-from cl_graft.training.settings import FineTuning, Optimizer, region_rate
+from cl_graft.training.fine_tuning_settings import FineTuning
+from cl_graft.training.learning_rates import Optimizer, region_rate
 
 __all__ = [
     "RUN_CHOICES",

@@ -26,7 +26,8 @@ from cl_graft.kinds.prompts import Family
 from cl_graft.localization.grafting_settings import GraftingSettings
 from cl_graft.runtime.byte_sizes import parse_bytes
 from cl_graft.runtime.settings import fields_of, settings_class
-from cl_graft.training.settings import REGION_LR, FineTuning, Optimizer
+from cl_graft.training.fine_tuning_settings import FineTuning
+from cl_graft.training.learning_rates import REGION_LR, Optimizer
 
 __all__ = [
     "PARTS",

@@ -27,10 +27,10 @@ from cl_graft.localization.learned_mask import score_candidates_by_learned_mask
 from cl_graft.localization.localizer_inputs import LocalizerInputs, add_gradient_
 from cl_graft.localization.task_gradients import RowCounter, localizer_inputs
 from cl_graft.training.dense_run import DenseRun, fine_tune_task
+from cl_graft.training.fine_tuning_settings import FineTuning
 from cl_graft.training.graft_retraining import train_region
 from cl_graft.training.learnable_task import LearnableTask
 from cl_graft.training.passes import Passes
-from cl_graft.training.settings import FineTuning
 
 __all__ = ["PHASES", "Phase", "PhaseMemory", "Workload", "measure_phase"]
 

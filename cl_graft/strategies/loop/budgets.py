@@ -14,7 +14,7 @@ from torch import nn
 from cl_graft.runtime.seeding import derive, seed_generators
 from cl_graft.strategies.loop.best_step import KeepBest
 from cl_graft.training.examples import Examples
-from cl_graft.training.settings import FineTuning
+from cl_graft.training.fine_tuning_settings import FineTuning
 
 __all__ = ["ClipGradient", "LinearDecay", "SeededLoop", "StopAfter", "TaskSchedules"]
 

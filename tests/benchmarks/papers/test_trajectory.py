@@ -6,7 +6,7 @@ from small_tasks import make_task
 
 from cl_graft.grafts.graft import snapshot
 from cl_graft.training.dense_run import fine_tune_task
-from cl_graft.training.settings import FineTuning
+from cl_graft.training.fine_tuning_settings import FineTuning
 
 PLAN = FineTuning(steps=9, lr=0.3, evaluations=3)
 

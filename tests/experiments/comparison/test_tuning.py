@@ -21,7 +21,7 @@ from cl_graft.experiments.tasks import load_tasks
 from cl_graft.reporting.markdown import settings_at_edge
 from cl_graft.results.run_results import read_result
 from cl_graft.strategies.registry import STRATEGIES
-from cl_graft.training.settings import REGION_LR, region_rate
+from cl_graft.training.learning_rates import REGION_LR, region_rate
 
 
 @pytest.fixture

@@ -29,8 +29,8 @@ from cl_graft.models.load import read_config
 from cl_graft.models.text_generation import ANSWER as ANSWER_SEGMENT
 from cl_graft.models.text_generation import TextHead
 from cl_graft.training.fine_tuning import fine_tune
+from cl_graft.training.fine_tuning_settings import FineTuning
 from cl_graft.training.region_parameters import RegionParameters
-from cl_graft.training.settings import FineTuning
 
 MODELS = [
     ("tiny_bert", "encoder"),
