@@ -47,12 +47,15 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("runs/stream_cost"))
     parser.add_argument("--results", type=Path, default=RESULTS)
     parser.add_argument("--layers", type=int, default=3, help="upper layers of the limited runs")
+    parser.add_argument("--set", dest="sets", action="append", default=[], metavar="NAME=VALUE")
     parser.add_argument("--threads", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--shared", action="store_true", help="other work runs beside these seeds")
     given = parser.parse_args()
     torch.set_num_threads(given.threads)
-    values = {"stream.tasks": TASKS, **SCALES[given.scale]}
-    config = make_config(values, given.data, ["preset=fast", "grafting.density=0.003"])
+    # What is timed is one run each, at the default rates.
+    values = {"stream.tasks": TASKS, **SCALES[given.scale], "comparison.tune": False}
+    sets = ["preset=fast", "grafting.density=0.003", *given.sets]
+    config = make_config(values, given.data, sets)
     seeds = [int(seed) for seed in given.seeds.split(",")]
     about = {"threads": given.threads, "shared": given.shared, "layers": given.layers}
     for seed in seeds:
