@@ -135,54 +135,34 @@ def load_task(
     """
     name, data = str(name), None if data is None else Path(data)
     counts = {"shots": shots, "max_train": max_train, "max_dev": max_dev, "max_test": max_test}
-    for argument, count in {**counts, "data_seed": data_seed}.items():
-        if count is not None and type(count) is not int:
-            raise InputError(f"{argument} must be a whole number, got {count!r}")
-    if isinstance(label_names, str):
-        raise InputError(f"label_names must be a list of names, got the text {label_names!r}")
-    if kind is not None and not isinstance(kind, str):
-        raise InputError(f"kind must be the name of a kind of tasks, got {kind!r}")
+    _check_types({**counts, "data_seed": data_seed}, label_names, kind)
     if kind == "regression" and label_names is None:
         label_names = ()
-    columns = Columns(text=text, text_pair=text_pair, label=label)
     place = find_place(name, data)
     if place.generated is not None:
-        named = (label_names, encoding, where, instruction, input)
-        if columns != Columns() or any(one is not None for one in named):
+        named = (text, text_pair, label, label_names, encoding, where, instruction, input)
+        if any(one is not None for one in named):
             raise InputError(
                 f"{name!r} is generated: it has no columns, labels or encoding to name"
             )
-        if kind not in (None, "classification", Text2Text.name):
-            raise InputError(
-                f"{name!r} is generated: its kind is classification, or text2text, which answers "
-                f"with the names of its labels; got {kind!r}"
-            )
-        loaded = _generate(place.generated, shots, data_seed)
-        if kind == Text2Text.name:
-            loaded = _as_text_to_text(loaded)
+        loaded = _generate(place.generated, kind, shots, data_seed)
         preset, bad_rows = None, BadRows()
     else:
         changed = {"encoding": encoding, "max_megabytes": max_megabytes, "where": where}
         reading = Reading(**{key: value for key, value in changed.items() if value is not None})
         made = read_text_columns(name, kind, instruction, input, template)
+        columns = Columns(text=text, text_pair=text_pair, label=label)
         read = _read(place, columns, label_names, kind, reading, on_bad_row, made)
         loaded = _choose_rows(place, read, shots, data_seed, shots_short)
         preset, bad_rows = read.preset, read.bad_rows
 
-    names, loaded_kind = loaded.label_names, loaded.kind
-    pair = loaded.train[0].text_pair is not None
-    fallback: tuple[Prompt | None, Prompt | None] = (None, None)
-    if preset is not None or (place.generated and not loaded_kind and place.name in PROMPTS):
-        fallback = PROMPTS.get(place.name), CAUSAL_PROMPTS.get(place.name)
-    elif names and not loaded_kind:
-        fallback = default_prompts(names, pair=pair)
-    own_kind = KINDS.find(loaded_kind or ("classification" if names else "regression"))
+    names = loaded.label_names
+    own_kind = KINDS.find(loaded.kind or ("classification" if names else "regression"))
+    fallback = _choose_prompts(place, loaded, own_kind, has_preset=preset is not None)
     fields = dict(loaded.fields)
     if template is not None or decoding is not None:
         fields |= _read_answer_settings(name, own_kind, template, decoding)
         causal_prompt = fields.pop("causal_prompt", causal_prompt)
-    if fallback == (None, None):
-        fallback = own_kind.default_prompts(loaded.train)
     metric = metric or (preset.metric if preset else own_kind.metrics[0])
     if positive is None and metric == "f1" and len(names) == 2:
         positive = loaded.positive or (preset and preset.positive) or names[1]
@@ -211,6 +191,32 @@ def load_task(
         for note in notes:
             _logger.warning("task %s: %s", task.name, note)
     return replace(task, source={**task.source, **counts, "notes": [*bad_rows.sentences(), *notes]})
+
+
+def _check_types(
+    counts: Mapping[str, object], label_names: Sequence[str] | None, kind: str | None
+) -> None:
+    """Refuse values of a type that would be taken for something else."""
+    for argument, count in counts.items():
+        if count is not None and type(count) is not int:
+            raise InputError(f"{argument} must be a whole number, got {count!r}")
+    if isinstance(label_names, str):
+        raise InputError(f"label_names must be a list of names, got the text {label_names!r}")
+    if kind is not None and not isinstance(kind, str):
+        raise InputError(f"kind must be the name of a kind of tasks, got {kind!r}")
+
+
+def _choose_prompts(
+    place: TaskPlace, loaded: _Loaded, kind: Kind, *, has_preset: bool
+) -> tuple[Prompt | None, Prompt | None]:
+    """Return the masked and the causal prompt of a task whose caller names none."""
+    known: tuple[Prompt | None, Prompt | None] = (None, None)
+    if has_preset or (place.generated and not loaded.kind and place.name in PROMPTS):
+        known = PROMPTS.get(place.name), CAUSAL_PROMPTS.get(place.name)
+    elif loaded.label_names and not loaded.kind:
+        pair = loaded.train[0].text_pair is not None
+        known = default_prompts(loaded.label_names, pair=pair)
+    return kind.default_prompts(loaded.train) if known == (None, None) else known
 
 
 def _read_answer_settings(
@@ -308,12 +314,7 @@ def _choose_rows(
     try:
         train, dev, test, rule = _three_splits(rows, data_seed)
         chosen = few_shot(
-            train,
-            label_names=classes,
-            shots=shots,
-            data_seed=data_seed,
-            dev=dev,
-            short=shots_short,
+            train, label_names=classes, shots=shots, data_seed=data_seed, dev=dev, short=shots_short
         )
     except InputError as error:
         raise InputError(f"task {place.name!r}: {error}") from None
@@ -353,9 +354,14 @@ def _three_splits(
     return train, None, test, f"80/20 of all rows, by data seed {data_seed}"
 
 
-def _generate(task: GeneratedTask, shots: int | None, data_seed: int) -> _Loaded:
+def _generate(task: GeneratedTask, kind: str | None, shots: int | None, data_seed: int) -> _Loaded:
     from cl_graft.data.synthetic import draw
 
+    if kind not in (None, "classification", Text2Text.name):
+        raise InputError(
+            f"{task.name!r} is generated: its kind is classification, or text2text, which answers "
+            f"with the names of its labels; got {kind!r}"
+        )
     shots = _GENERATED_SHOTS if shots is None else shots
     if shots < 1:
         raise InputError(f"shots must be at least 1 row a class, got {shots}")
@@ -379,14 +385,11 @@ def _generate(task: GeneratedTask, shots: int | None, data_seed: int) -> _Loaded
         "data_seed": data_seed,
     }
     source = {"from": f"{GENERATED_PREFIX}{task.name}", "split": split}
-    return _Loaded(label_names=task.label_names, train=train, dev=dev, test=test, source=source)
-
-
-def _as_text_to_text(loaded: _Loaded) -> _Loaded:
-    names = loaded.label_names
-    splits = {name: getattr(loaded, name) for name in ("train", "dev", "test")}
-    rows = {name: answer_with_labels(own, names) for name, own in splits.items()}
-    return replace(loaded, label_names=(), kind=Text2Text.name, **rows)
+    rows = {"train": train, "dev": dev, "test": test}
+    if kind == Text2Text.name:
+        answered = {name: answer_with_labels(own, task.label_names) for name, own in rows.items()}
+        return _Loaded(label_names=(), source=source, kind=kind, **answered)
+    return _Loaded(label_names=task.label_names, source=source, **rows)
 
 
 @functools.cache
