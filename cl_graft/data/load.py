@@ -378,18 +378,18 @@ def _generate(task: GeneratedTask, kind: str | None, shots: int | None, data_see
         test = _draw_test(task)
     except ValueError as error:
         raise InputError(str(error)) from None
-    split = {
-        "train": f"{shots} rows a class",
-        "dev": f"{dev_rows} rows of their own",
-        "shots": shots,
-        "data_seed": data_seed,
-    }
+    drawn = {"shots": shots, "data_seed": data_seed}
+    split = {"train": f"{shots} rows a class", "dev": f"{dev_rows} rows of their own", **drawn}
     source = {"from": f"{GENERATED_PREFIX}{task.name}", "split": split}
-    rows = {"train": train, "dev": dev, "test": test}
-    if kind == Text2Text.name:
-        answered = {name: answer_with_labels(own, task.label_names) for name, own in rows.items()}
-        return _Loaded(label_names=(), source=source, kind=kind, **answered)
-    return _Loaded(label_names=task.label_names, source=source, **rows)
+    loaded = _Loaded(label_names=task.label_names, train=train, dev=dev, test=test, source=source)
+    return loaded if kind != Text2Text.name else _answer_with_names(loaded)
+
+
+def _answer_with_names(loaded: _Loaded) -> _Loaded:
+    splits = (loaded.train, loaded.dev, loaded.test)
+    train, dev, test = (answer_with_labels(rows, loaded.label_names) for rows in splits)
+    kind = Text2Text.name
+    return replace(loaded, label_names=(), kind=kind, train=train, dev=dev, test=test)
 
 
 @functools.cache
