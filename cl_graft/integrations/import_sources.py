@@ -33,7 +33,11 @@ from cl_graft.integrations.peft_adapter import (
     stored_parameters,
 )
 from cl_graft.integrations.sequence_classifier import head_from
-from cl_graft.integrations.token_layer import find_token_kind, read_token_layer
+from cl_graft.integrations.token_layer import (
+    find_token_kind,
+    read_label_names,
+    read_token_layer,
+)
 from cl_graft.models import Loaded, graftable_parameters, load_model
 from cl_graft.models.heads import PooledHead
 from cl_graft.models.quiet import quiet
@@ -325,10 +329,7 @@ def _tuned(
         )
     state = {name: tensor.detach().clone() for name, tensor in found.state_dict().items()}
     metadata = {"activation": found.activation} if isinstance(found, PooledHead) else {}
-    labels: Mapping[int, str] = cast(Any, classifier.config).id2label
-    names = tuple(labels[number] for number in sorted(labels))
-    has_names = not all(re.fullmatch(r"LABEL_\d+", name) for name in names)
-    return Tuned(tensors, state, metadata, names if has_names else ())
+    return Tuned(tensors, state, metadata, read_label_names(classifier))
 
 
 def _check_form(tensors: Mapping[str, Tensor], loaded: Loaded, source: Source) -> None:

@@ -21,7 +21,7 @@ from cl_graft.metrics.span_scores import list_tags
 from cl_graft.models import TaskModel
 from cl_graft.models.quiet import quiet
 
-__all__ = ["TokenLayer", "find_token_kind", "order_tags", "read_token_layer"]
+__all__ = ["TokenLayer", "find_token_kind", "order_tags", "read_label_names", "read_token_layer"]
 
 _PROBE = 12
 """Tokens of the row with which layer and model are compared."""
@@ -85,12 +85,10 @@ def read_token_layer(
         )
     part = "tags" if tags else "ends"
     head = {f"{part}.{name}": value.detach() for name, value in layers[0].named_parameters()}
-    names = tuple(whole.config.id2label[number] for number in sorted(whole.config.id2label))
-    has_names = tags and not all(re.fullmatch(r"LABEL_\d+", name) for name in names)
     return TokenLayer(
         dict(whole.base_model.named_parameters()),
         {name: value.clone() for name, value in head.items()},
-        names if has_names else (),
+        read_label_names(whole) if tags else (),
     )
 
 
@@ -108,6 +106,17 @@ def order_tags(names: Sequence[str]) -> list[int]:
             "the order of the logits with --labels (in Python label_names=...)"
         )
     return [list(names).index(name) for name in wanted]
+
+
+def read_label_names(model: Any) -> tuple[str, ...]:
+    """Return the names of a model's labels, by number; none if its config only numbers them.
+
+    Args:
+        model: A `PreTrainedModel`.
+    """
+    labels: Mapping[int, str] = model.config.id2label
+    names = tuple(labels[number] for number in sorted(labels))
+    return () if all(re.fullmatch(r"LABEL_\d+", name) for name in names) else names
 
 
 def _is_alone(whole: Any, layer: nn.Linear) -> bool:
