@@ -7,7 +7,7 @@ import json
 import os
 import shlex
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import asdict
 from pathlib import Path
@@ -51,7 +51,7 @@ SHOTS_128: dict[str, Any] = {
 
 def make_parser(
     description: str,
-    scales: Mapping[str, Any],
+    scales: Collection[str],
     *,
     seeds: bool = False,
     workers: bool = False,

@@ -14,7 +14,6 @@ independent fine-tuning in ``results/table4-cpu.json``, which has the same scale
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import platform
@@ -31,7 +30,7 @@ from cl_graft.experiments.config import ExperimentConfig
 from cl_graft.experiments.run import run, run_folder
 
 sys.path.append(str(Path(__file__).parents[1]))
-from scales import RESULTS, make_config
+from scales import RESULTS, make_config, make_parser
 from table4 import SCALES, TASKS
 
 STRATEGIES = ("naive", "grafting", "naive_upper", "grafting_upper")
@@ -40,14 +39,9 @@ STRATEGIES = ("naive", "grafting", "naive_upper", "grafting_upper")
 
 def main() -> None:
     """Run every seed that is not finished, then write."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--scale", choices=("cpu", "smoke"), default="cpu")
-    parser.add_argument("--seeds", default="0,1,2", help="by comma")
-    parser.add_argument("--data", type=Path, default=os.environ.get("CL_GRAFT_DATA"))
-    parser.add_argument("--out", type=Path, default=Path("runs/stream_cost"))
-    parser.add_argument("--results", type=Path, default=RESULTS)
+    parser = make_parser(str(__doc__).splitlines()[0], ("cpu", "smoke"), seeds=True)
+    parser.set_defaults(seeds="0,1,2", out=Path("runs/stream_cost"))
     parser.add_argument("--layers", type=int, default=3, help="upper layers of the limited runs")
-    parser.add_argument("--set", dest="sets", action="append", default=[], metavar="NAME=VALUE")
     parser.add_argument("--threads", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--shared", action="store_true", help="other work runs beside these seeds")
     given = parser.parse_args()
