@@ -110,7 +110,7 @@ def run(
                 config,
                 own,
                 method,
-                load_tasks(config.stream, seed=seed) if tasks is None else tasks,
+                tasks,
                 seed=seed,
                 folder=folder,
                 cache=DirectoryCache(Path(out) / folders.CACHE) if cache is None else cache,
@@ -127,7 +127,7 @@ def _learn(
     config: ExperimentConfig,
     own: ExperimentConfig,
     method: Method,
-    tasks: Sequence[TextTask],
+    tasks: Sequence[TextTask] | None,
     *,
     seed: int,
     folder: Path,
@@ -143,6 +143,7 @@ def _learn(
     written down is the config as it was given.
     """
     device = pick_device(config.model.device)
+    tasks = load_tasks(config.stream, seed=seed) if tasks is None else tasks
     with in_phase("loading"):
         setup = set_up(own, method, tasks, seed=seed, device=device, cache=cache)
     reserve_disk_space(

@@ -165,15 +165,15 @@ def make_plan(
     entry = entry_bytes(fake.model, fake.model.heads["0"], size=region, length=length)
     backbone = fake.model.backbone
     model_bytes = sum(t.nbytes for t in (*backbone.parameters(), *backbone.buffers()))
-    with _errors_as_input_errors(model_config, fake):
-        phases = _plan_phases(
-            fake,
-            work,
-            stored=_stored_states(config, fake, classes=classes),
-            model_bytes=model_bytes,
-            memory=memory,
-            progress=progress,
-        )
+    phases = _plan_phases(
+        fake,
+        work,
+        model_config,
+        stored=_stored_states(config, fake, classes=classes),
+        model_bytes=model_bytes,
+        memory=memory,
+        progress=progress,
+    )
     values = next(iter(graftable.values())).element_size()
     return Plan(
         model=settings.name,
@@ -202,6 +202,7 @@ def _count_classes(config: ExperimentConfig) -> int:
 def _plan_phases(
     fake: FakeModel,
     work: Workload,
+    model_config: PreTrainedConfig,
     *,
     stored: int,
     model_bytes: int,
@@ -213,14 +214,15 @@ def _plan_phases(
     for place, phase in enumerate(PHASES.values()):
         if progress is not None:
             progress(phase.name, place, len(PHASES))
-        found = measure_phase(phase, fake, work)
-        if phase.localizes or phase.name == "region training":
-            found = replace(found, kept=found.kept + stored)
-        peak = model_bytes + found.kept + found.step
-        planned = PlannedPhase(phase.name, found.kept, found.step, peak)
-        if memory is not None:
-            advice = advise(phase, fake, work, found, left=memory - model_bytes)
-            planned = replace(planned, fits=peak <= memory, advice=advice)
+        with _errors_as_input_errors(model_config, fake):
+            found = measure_phase(phase, fake, work)
+            if phase.localizes or phase.name == "region training":
+                found = replace(found, kept=found.kept + stored)
+            peak = model_bytes + found.kept + found.step
+            planned = PlannedPhase(phase.name, found.kept, found.step, peak)
+            if memory is not None:
+                advice = advise(phase, fake, work, found, left=memory - model_bytes)
+                planned = replace(planned, fits=peak <= memory, advice=advice)
         phases.append(planned)
     return tuple(phases)
 
