@@ -157,9 +157,9 @@ def forget(
             _refuse_unfinished(where)
             announce = held.enter_context(track_change(where))
         bank = load_bank(where)
-        report, left, later = _plan_removal(bank, where, task, done=not dry_run)
-        gone = report.positions
+        gone = tuple(place for place, entry in enumerate(bank.entries) if entry.task == task)
         first = gone[0] if gone else len(bank)
+        report, left, later = _plan_removal(bank, where, task, gone, first, done=not dry_run)
         if not later:
             if not dry_run:
                 replace_entries(left, where, first=first, announce=announce)
@@ -197,18 +197,16 @@ def forget(
 
 
 def _plan_removal(
-    bank: GraftBank, where: Path, task: str, *, done: bool
+    bank: GraftBank, where: Path, task: str, gone: tuple[int, ...], first: int, *, done: bool
 ) -> tuple[Forgotten, GraftBank, tuple[int, ...]]:
     """Return the report of a removal, the bank that is left, and the entries that build on it.
 
     Raises:
         InputError: If there is no such task.
     """
-    gone = tuple(place for place, entry in enumerate(bank.entries) if entry.task == task)
     traces = _find_traces(where, task)
     if not gone and not traces and not _holds_unlisted(where, task):
         find_entry(bank, task)  # says that it is not there
-    first = gone[0] if gone else len(bank)
     later = _find_dependents(bank, gone)
     chose = _find_choices(bank, first, without={*gone, *later})
     sized = _find_sized(bank, first, without={*gone, *later})
