@@ -50,7 +50,7 @@ FORMATS: Mapping[str, str] = MappingProxyType(
 """The formats, and what each is."""
 
 _CONVERSIONS = {"extractive_qa": as_question_answering, "tagging": as_token_classifier}
-"""What makes the model of transformers that answers an entry, by kind; others are classifiers."""
+"""Functions that make the model of transformers for an entry, by kind; others are classifiers."""
 
 
 @dataclass(frozen=True)

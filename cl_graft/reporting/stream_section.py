@@ -31,7 +31,7 @@ NOT_OURS = (
     "or test of this page. A method that is not told the task solves a harder problem than one "
     "that is."
 )
-"""What stands beside published results."""
+"""Remark that stands beside published results."""
 
 
 def named_stream(config: Mapping[str, Any]) -> Stream | None:

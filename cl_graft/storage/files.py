@@ -215,7 +215,7 @@ def replace_file(path: Path, data: bytes, *, spare: int = 0) -> None:
 
     Args:
         path: The file.
-        data: Its content.
+        data: New content of the whole file.
         spare: Bytes of the disk to leave free.
 
     Raises:

@@ -47,7 +47,7 @@ def open_training(
 
     Args:
         strategy: The strategy, at the start of the task's experience.
-        model: Its model, unwrapped.
+        model: Model of the strategy, without wrappers.
         switch: Switch of the bank on the model.
         task: The task.
         label: Label of the task.
