@@ -146,11 +146,11 @@ def to_rows(
             place, own, lambda d: Row(d.text, d.text_pair, labels.read(d.label, d.place))
         )
         bad.refuse_none_left(place, len(rows))
+        if not labels.names and split != "dev" and len(numbers := {row.label for row in rows}) == 1:
+            raise InputError(
+                f"{place}: all rows have the same number {numbers.pop()} in column {column!r}"
+            )
         splits[split] = tuple(rows)
-    if not labels.names and len(numbers := {row.label for row in splits["train"]}) == 1:
-        raise InputError(
-            f"{train}: all rows have the same number {numbers.pop()} in column {column!r}"
-        )
     return LabelledRows(splits, labels.names, found, hidden)
 
 

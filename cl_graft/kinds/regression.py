@@ -23,13 +23,23 @@ class Regression(OneLabel):
     dtype = torch.float32
 
     def check(self, task: TextTask) -> None:
-        """Check that there are no label names, and that labels are finite numbers."""
+        """Check that there are no label names, and that labels are finite numbers that differ.
+
+        A correlation has no value where all numbers are equal. Dev rows, which may be a handful
+        set aside, are not asked to differ.
+        """
         if task.label_names or task.positive is not None:
             raise InputError(
                 f"task {task.name!r} is a regression, so it has neither label names nor a positive "
                 f"label; got {list(task.label_names)}, {task.positive!r}"
             )
         check_labels(task, math.isfinite, "a finite number")
+        for split, rows in (("train", task.train), ("test", task.test)):
+            if len({row.label for row in rows}) == 1:
+                raise InputError(
+                    f"task {task.name!r}: the {len(rows):,} {split} row(s) all have the number "
+                    f"{rows[0].label}; a correlation needs two different numbers or more"
+                )
 
     def describe(self, task: TextTask) -> str:
         """Return the name of the kind."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 from answer_tasks import make_numbers, number_task, write_task
@@ -67,11 +69,18 @@ def test_a_number_that_is_none_is_named_by_file_and_line_or_skipped(tmp_path, va
     assert (kept.kind, len(kept.train)) == ("regression", 5)
 
 
-def test_one_number_alone_is_refused(tmp_path):
-    rows = [{**row, "label": 2.5} for row in make_numbers(12)]
-    folder = write_task(tmp_path / "cheer", {"train": rows[:6], "dev": rows[6:9], "test": rows[9:]})
-    with pytest.raises(InputError, match=r"train\.jsonl: all rows have the same number 2\.5 in"):
+@pytest.mark.parametrize("split", ["train", "test"])
+def test_a_split_with_one_number_alone_is_refused(tmp_path, split):
+    rows = make_numbers(12)
+    splits = {"train": rows[:6], "dev": rows[6:9], "test": rows[9:]}
+    splits[split] = [{**row, "label": 2.5} for row in splits[split]]
+    folder = write_task(tmp_path / "cheer", splits)
+    with pytest.raises(InputError, match=rf"{split}\.jsonl: all rows have the same number 2\.5 in"):
         load_task(folder, kind="regression")
+    task = number_task()
+    same = {split: tuple(replace(row, label=2.5) for row in task.splits[split])}
+    with pytest.raises(InputError, match=rf"'cheer': the \d+ {split} row\(s\) all have the number"):
+        replace(task, **same)
 
 
 def test_a_metric_of_classes_and_label_names_are_refused():
