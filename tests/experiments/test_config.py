@@ -92,11 +92,18 @@ def test_an_old_key_is_answered_also_inside_a_part_in_a_sweep_and_on_the_command
             config_with({"tasks": ["a"]} | values)
     with pytest.raises(InputError, match=r"^--set: 'region_lr' is now 'grafting\.lr'$"):
         load_config(None, ["stream.tasks=[a]", "region_lr=0.3"])
+    with pytest.raises(InputError, match=r"^--set: 'task_settings' is now 'stream\."):
+        load_config(None, ["stream.tasks=[a]", "task_settings.a.metric=f1"])
 
 
 def test_a_name_that_no_part_has_is_answered_with_the_nearest_of_all_parts():
     with pytest.raises(InputError, match=r"'densty'; did you mean 'grafting\.density'"):
         config_from({"stream": {"tasks": ["a"]}, "densty": 0.1})
+
+
+def test_a_name_that_a_run_sets_is_answered_with_the_setting_that_it_follows_from():
+    with pytest.raises(InputError, match=r"'seed'; did you mean 'comparison\.seeds'"):
+        config_from({"stream": {"tasks": ["a"]}, "seed": 0})
 
 
 def test_every_old_key_has_a_place_that_exists():

@@ -198,7 +198,7 @@ def config_from(
     origins = origins or {}
     misplaced: dict[str, list[str]] = {}
     for name, sentence in _misplaced(values):
-        misplaced.setdefault(origins.get(name, source), []).append(sentence)
+        misplaced.setdefault(_find_origin(name, origins) or source, []).append(sentence)
     if misplaced:
         faults = {origin: join_few(sentences) for origin, sentences in misplaced.items()}
         raise InputError("; ".join(f"{origin}: {fault}" for origin, fault in faults.items()))
@@ -208,6 +208,12 @@ def config_from(
         faults = describe_faults(error, ExperimentConfig, source=source, origins=origins)
         sentences = [f"{origin}: {fault}" for origin, fault in faults.items()]
         raise InputError("; ".join(sentences)) from None
+
+
+def _find_origin(name: str, origins: Mapping[str, str]) -> str | None:
+    """Return the origin of a key, or of the first setting that was given below it."""
+    below = (origins[given] for given in origins if f"{given}.".startswith(f"{name}."))
+    return next(below, None)
 
 
 def _filled(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -226,7 +232,7 @@ def _filled(values: Mapping[str, Any]) -> dict[str, Any]:
 def _misplaced(values: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """Yield the dotted names that are unknown or stand in a wrong place, with a sentence each."""
     short = {name: f"{part}.{name}" for part in PARTS for name in fields_of(PARTS[part])}
-    short |= MOVED
+    short |= {**_SET_BY_RUNS, **MOVED}
     for name, value in values.items():
         if name in PARTS and (isinstance(value, Mapping) or value is None):
             for field in value or {}:
