@@ -20,6 +20,8 @@ from slow_cases import slow
 
 from cl_graft.cli import app
 from cl_graft.experiments.config import config_from
+from cl_graft.experiments.config.parts import PARTS
+from cl_graft.runtime.settings import fields_of
 
 PAGES = pages()
 ELSEWHERE = {"docs/guides/transformers.md"}
@@ -111,6 +113,17 @@ def test_commands_named_in_the_text_of_a_page_exist():
         if not rest[-1:] or not rest[-1].startswith("-"):  # else a value of the option is left out
             left = command.make_context(name, list(rest), resilient_parsing=True).args
             assert not left, f"{span}: {left} is no argument"
+
+
+def test_settings_that_a_page_sets_on_the_command_line_exist():
+    for page in PAGES:
+        text = page.read_text(encoding="utf-8")
+        if "decisions" in page.parts:  # they quote scripts, which have settings of their own
+            continue
+        for part, field in re.findall(r"--set[ \n]+(\w+)\.?(\w*)[\w.]*=", text):
+            if (part, field) != ("part", "field"):  # the general form
+                assert part in PARTS, f"{name_of(page)}: --set {part}"
+                assert field in fields_of(PARTS[part]), f"{name_of(page)}: --set {part}.{field}"
 
 
 def test_targets_of_make_named_in_the_text_of_a_page_exist():
