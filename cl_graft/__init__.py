@@ -2,7 +2,7 @@
 
 A pretrained model stays frozen; every task of a stream leaves one graft, a tiny region of
 parameters and its values (Panigrahi et al., 2023, https://arxiv.org/abs/2302.06600). Public names
-load on first use: importing the package costs torch and neither Avalanche nor transformers.
+load on first use: importing the package imports neither torch, nor Avalanche, nor transformers.
 """
 
 from __future__ import annotations

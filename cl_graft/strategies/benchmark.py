@@ -84,7 +84,7 @@ def text_stream(
     Args:
         tasks: The tasks in the order of the stream.
         tokenizer: The model's tokenizer.
-        family: ``"encoder"``, ``"masked_lm"`` or ``"causal_lm"``.
+        family: ``"encoder"``, ``"masked_lm"``, ``"causal_lm"`` or ``"seq2seq_lm"``.
         max_length: Tokens a sample for all tasks; None means the largest of the tasks' own.
         first_label: Task label of the first task.
         one_head: Whether all tasks share one head; a task's classes are then those of its rows.
