@@ -86,6 +86,6 @@ def add_command(
         f"{added.owned:,} coordinates ({added.density:.3%}), "
         f"test {added.metric} {format_score(added.test)} on {added.test_rows} rows",
         *added.notes,
-        f"The {added.position} earlier entries were not touched; check with: "
-        f"cl-graft verify {added.bank}",
+        ("No entry was touched" if not added.new else "Earlier entries were not touched")
+        + f"; check with: cl-graft verify {added.bank}",
     )

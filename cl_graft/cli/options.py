@@ -41,18 +41,18 @@ __all__ = [
     "with_settings",
 ]
 
-_LOOKS = "Output"
+_OUTPUT = "Output"
 
 Bank = Annotated[Path, typer.Argument(metavar="BANK", help="A bank, or a run of grafting.")]
 Quiet = Annotated[
-    bool, typer.Option("--quiet", "-q", help="Show no progress.", rich_help_panel=_LOOKS)
+    bool, typer.Option("--quiet", "-q", help="Show no progress.", rich_help_panel=_OUTPUT)
 ]
 AsJson = Annotated[
     bool,
     typer.Option(
         "--json",
         help="Print the result as one JSON document on stdout, and nothing else there.",
-        rich_help_panel=_LOOKS,
+        rich_help_panel=_OUTPUT,
     ),
 ]
 Sets = Annotated[

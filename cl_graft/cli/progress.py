@@ -6,7 +6,6 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from rich.progress import (
     BarColumn,
@@ -20,23 +19,11 @@ from rich.progress import (
 
 from cl_graft.cli.output import Output
 from cl_graft.runtime.escaping import for_terminal
-
-if TYPE_CHECKING:
-    from cl_graft.runtime.progress import Step
+from cl_graft.runtime.progress import PHASE_NAMES, Step
 
 __all__ = ["Meter", "duration", "show_progress"]
 
 _LINE_EVERY_SECONDS = 10.0
-_PHASES = {
-    "earlier": "choice of earlier tasks",
-    "dense": "independent fine-tuning",
-    "choose": "independent fine-tuning (grid)",
-    "warm-up": "fit of the head",
-    "localize": "localization",
-    "train": "training",
-    "evaluate": "evaluation",
-    "reused": "was done before",
-}
 
 
 @dataclass
@@ -89,7 +76,7 @@ class Meter:
             self._end(step.job)
             self._tell(f"{step.job}: over")
         else:
-            phase = _PHASES.get(step.phase, step.phase)
+            phase = PHASE_NAMES.get(step.phase, step.phase)
             if step.task:  # untrained models are evaluated, too
                 self._learned.add((step.strategy, step.seed, step.task))
             shown = f"{name} · {step.task} · {phase}" if step.task else f"{name} {phase}"

@@ -8,7 +8,19 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-__all__ = ["Progress", "Step", "rename_steps", "silent"]
+__all__ = ["PHASE_NAMES", "Progress", "Step", "rename_steps", "silent"]
+
+PHASE_NAMES = {
+    "earlier": "choice of earlier tasks",
+    "dense": "dense run",
+    "choose": "dense runs of the grid",
+    "warm-up": "fit of the head",
+    "localize": "localization",
+    "train": "training",
+    "evaluate": "evaluation",
+    "reused": "was done before",
+}
+"""Phases as they are shown, by the name in steps and results."""
 
 
 @dataclass(frozen=True)

@@ -66,9 +66,9 @@ def test_a_comparison_shows_r_of_every_strategy_and_where_its_results_are(compar
 
 def test_long_phases_are_told_on_stderr_only(compared):
     _, told = compared
-    assert "[1/6] grafting seed 0 · sentiment · independent fine-tuning: 4/4" in told.err
+    assert "[1/6] grafting seed 0 · sentiment · dense run: 4/4" in told.err
     assert "[4/6] naive seed 0 · topic · training: 4/4" in told.err
-    assert "fine-tuning" not in told.out
+    assert "dense run" not in told.out
 
 
 def test_a_bar_with_the_time_left_is_shown_on_a_terminal(bank):

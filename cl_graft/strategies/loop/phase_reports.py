@@ -18,6 +18,7 @@ from avalanche.logging import TextLogger
 
 from cl_graft.localization import find_localizer
 from cl_graft.localization.grafting_settings import GraftingSettings
+from cl_graft.runtime.progress import PHASE_NAMES
 from cl_graft.training.dense_run import Progress, ignore_progress
 
 __all__ = ["PhaseReports", "TrainingReports", "describe_cost", "publish"]
@@ -25,12 +26,6 @@ __all__ = ["PhaseReports", "TrainingReports", "describe_cost", "publish"]
 logger = logging.getLogger(__name__)
 
 _SECONDS_APART = 10.0
-_NAMES = {
-    "earlier": "choice of earlier tasks",
-    "dense": "dense run",
-    "warm-up": "fit of the head",
-    "localize": "localization",
-}
 
 
 class PhaseReports:
@@ -65,7 +60,7 @@ class PhaseReports:
             self._reported_at = now
             loss = self._losses.get((phase, step))
             shown = "" if loss is None else f", loss {loss:.4g}"
-            self.say(f"{_NAMES.get(phase, phase)}: step {step} of {steps}{shown}")
+            self.say(f"{PHASE_NAMES.get(phase, phase)}: step {step} of {steps}{shown}")
 
     def measure(self, phase: str, name: str, step: int, value: float) -> None:
         """Publish a value of a phase to the strategy's loggers."""
