@@ -11,8 +11,8 @@ from pathlib import Path
 
 PACKAGE = Path(__file__).parents[1] / "cl_graft"
 
-# The rooms from the lowest to the highest: a module imports from its own room and those before it.
-ROOMS = (
+# The folders from the lowest to the highest: a module imports from its own and those before it.
+FOLDERS = (
     "errors",
     "runtime",
     "grafts",
@@ -34,7 +34,7 @@ ROOMS = (
     "cli",
 )
 
-# What a room or a module may import from outside the standard library.
+# What a folder or a module may import from outside the standard library.
 OUTSIDE: dict[str, set[str]] = {
     "errors": set(),
     "runtime": {"torch", "numpy", "pydantic"},
@@ -112,14 +112,14 @@ def imported_modules(name: str) -> Iterator[str]:
                 yield other
 
 
-def test_every_module_stands_in_a_room():
+def test_every_module_stands_in_a_folder_of_the_list():
     assert MODULES
-    assert {name for name in MODULES if name.split(".")[0] not in ROOMS} == set()
+    assert {name for name in MODULES if name.split(".")[0] not in FOLDERS} == set()
     assert {name for name in MODULES if longest_prefix(name, OUTSIDE) is None} == set()
 
 
 def test_imports_go_one_way():
-    place = {room: order for order, room in enumerate(ROOMS)}
+    place = {folder: order for order, folder in enumerate(FOLDERS)}
     upward = {
         (name, other)
         for name in MODULES
@@ -135,7 +135,7 @@ def test_no_folder_is_crowded():
     assert {folder: count for folder, count in counts.items() if count > LARGEST_FOLDER} == {}
 
 
-def test_a_module_imports_only_the_libraries_of_its_room():
+def test_a_module_imports_only_the_libraries_of_its_folder():
     for name in MODULES:
         unit = longest_prefix(name, OUTSIDE)
         assert unit is not None, name

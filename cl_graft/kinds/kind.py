@@ -1,6 +1,6 @@
 """Kinds of tasks: what a row of each holds, and how it is encoded, answered and scored.
 
-Each kind is one class in a file of this room; others are registered from outside.
+Each kind is one class in a file of this folder; others are registered from outside.
 """
 
 from __future__ import annotations

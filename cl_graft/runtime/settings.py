@@ -1,7 +1,8 @@
 """Settings as frozen data whose fields know their description, range and default.
 
 A class of settings is written once and read three times: as arguments in Python, as a part of an
-experiment's config, and as options of the command line. It stands here because every room has some.
+experiment's config, and as options of the command line. It stands here because every folder has
+some.
 """
 
 from __future__ import annotations
