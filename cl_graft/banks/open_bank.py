@@ -28,6 +28,7 @@ from cl_graft.kinds import Answer, EncodedRows, Prompt, Row, find_kind
 from cl_graft.kinds.answer_rows import AnswerRow
 from cl_graft.kinds.messages import read_chat
 from cl_graft.kinds.text2text import make_chat_row
+from cl_graft.kinds.text_task import MAX_LENGTH
 from cl_graft.models import Loaded, load_head, longest_row
 from cl_graft.models.shared_states import share_below
 from cl_graft.models.task_server import TaskServer
@@ -43,9 +44,6 @@ __all__ = ["Answer", "OpenBank", "Text", "open_bank", "recorded_device"]
 
 Text = str | tuple[str, str] | list[dict[str, str]]
 """A text, the two texts of a pair, or chat messages: a list of ``{"role", "content"}``."""
-
-_LENGTH = 128
-"""Tokens a row where an entry does not say."""
 
 logger = logging.getLogger(__name__)
 
@@ -274,7 +272,7 @@ class OpenBank:
         """Encode texts as an entry learned to read them; returns them beside their rows."""
         entry = self.bank.entries[position]
         metadata: Mapping[str, Any] = entry.metadata
-        length: int = metadata.get("max_length") or _LENGTH
+        length: int = metadata.get("max_length") or MAX_LENGTH
         prompt, kind = metadata.get("prompt"), find_kind(metadata)
         length = min(length, longest_row(self.loaded.model) or length)
         rows = [

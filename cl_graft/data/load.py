@@ -31,7 +31,7 @@ from cl_graft.kinds.kind import KINDS, Kind
 from cl_graft.kinds.prompts import CAUSAL_PROMPTS, PROMPTS, Prompt, default_prompts
 from cl_graft.kinds.rows import Row
 from cl_graft.kinds.text2text import Text2Text
-from cl_graft.kinds.text_task import TextTask
+from cl_graft.kinds.text_task import MAX_LENGTH, TextTask
 
 if TYPE_CHECKING:
     from cl_graft.data.synthetic import GeneratedTask
@@ -179,7 +179,7 @@ def load_task(
         positive=positive,
         prompt=prompt or fallback[0],
         causal_prompt=causal_prompt or fallback[1],
-        max_length=max_length or (preset.max_length if preset else 128),
+        max_length=max_length or (preset.max_length if preset else MAX_LENGTH),
         source={**loaded.source, **shown},
         kind=own_kind.name,
         **fields,

@@ -16,6 +16,7 @@ from typing import Any
 
 from cl_graft.data.record_files import Columns
 from cl_graft.errors import listed
+from cl_graft.kinds.text_task import MAX_LENGTH
 
 __all__ = ["PRESETS", "Preset"]
 
@@ -41,7 +42,7 @@ class Preset:
     columns: Columns
     metric: str = "accuracy"
     positive: str | None = None
-    max_length: int = 128
+    max_length: int = MAX_LENGTH
     hub: str | None = None
     aliases: Mapping[str, str] = field(default_factory=dict)
 

@@ -18,13 +18,11 @@ from cl_graft.integrations.text_answering import text_answering_code, text_askin
 from cl_graft.integrations.token_classifier import tagging_code
 from cl_graft.kinds.prompt_encoding import split_template
 from cl_graft.kinds.prompts import Family, Piece
+from cl_graft.kinds.text_task import MAX_LENGTH
 from cl_graft.models.load import AUTO_CLASSES
 from cl_graft.runtime.escaping import for_markdown, for_markdown_code, for_python
 
 __all__ = ["make_readme"]
-
-_LENGTH = 128
-"""Tokens a row where the bank records none."""
 
 _CLASSES = {
     "extractive_qa": "AutoModelForQuestionAnswering",
@@ -103,7 +101,7 @@ def make_readme(record: Mapping[str, Any], *, format: str) -> str:
         "",
         *_describe_answers(record, names),
         f"- Texts: {'pairs' if record.get('pair') else 'single'}; at most "
-        f"{record.get('max_length', 128)} tokens{' a window' if question else ''}.",
+        f"{record.get('max_length', MAX_LENGTH)} tokens{' a window' if question else ''}.",
     ]
     if "prompt" in record:
         lines.append(f"- Prompt: {for_markdown_code(record['prompt']['template'])}.")
@@ -205,14 +203,14 @@ def _load(record: Mapping[str, Any], auto: str, format: str) -> list[str]:
 def _answer(record: Mapping[str, Any], *, classifier: bool) -> list[str]:
     """Return the lines of `answer`."""
     if record.get("kind") == "extractive_qa":
-        return answering_code(record, length=record.get("max_length", _LENGTH))
+        return answering_code(record, length=record.get("max_length", MAX_LENGTH))
     if record.get("kind") == "tagging":
-        return tagging_code(record, length=record.get("max_length", _LENGTH))
+        return tagging_code(record, length=record.get("max_length", MAX_LENGTH))
     if record.get("kind") == "text2text":
         return text_answering_code(record)
     start = ["@torch.no_grad()", "def answer(text, pair=None):"]
     if record["family"] == "encoder":
-        length = for_python(record.get("max_length", _LENGTH))
+        length = for_python(record.get("max_length", MAX_LENGTH))
         start += [
             f'    cut = {{"truncation": "longest_first", "max_length": {length}}}',
             '    options = {"split_special_tokens": True, "return_tensors": "pt", **cut}',
@@ -281,7 +279,7 @@ def _asking_code(prompt: Prompt, record: Mapping[str, Any]) -> list[str]:
 
     They need `tokenizer`, and `unicodedata` to be imported.
     """
-    family, max_length = cast(Family, record["family"]), record.get("max_length", _LENGTH)
+    family, max_length = cast(Family, record["family"]), record.get("max_length", MAX_LENGTH)
     max_length -= record.get("longest", 0)
     halves = ", ".join(map(_half, split_template(prompt, family)))
     where = "before the mask, and behind it" if prompt.masked else "what is asked"

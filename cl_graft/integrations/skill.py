@@ -23,6 +23,7 @@ from cl_graft.grafts.hashing import hash_tensors
 from cl_graft.grafts.model_state import preserve_modes, replace_parameters, train_only
 from cl_graft.grafts.region import Layout, Parameters
 from cl_graft.localization import LocalizerInputs, find_localizer, localize
+from cl_graft.localization.grafting_settings import DEFAULT_DENSITY, GraftingSettings
 from cl_graft.localization.registry import Score
 from cl_graft.models.graftable import graftable_parameters
 from cl_graft.runtime.tensor_names import plain_name, tensors_by_name
@@ -31,9 +32,6 @@ __all__ = ["Skill", "localize_skill", "model_tensors"]
 
 _LARGE_REST = 1_000_000
 """Values outside of the graftable parameters above which a skill is larger than people expect."""
-
-_CANDIDATES = 20
-"""The learned mask looks at the coordinates that moved most, this many times the region's size."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,8 +84,8 @@ def localize_skill(
     batches: Sequence[Any] = (),
     loss: Callable[[nn.Module, Any], Tensor] | None = None,
     score: Callable[[nn.Module], float] | None = None,
-    density: float = 0.002,
-    localizer: str | Score = "learned_mask",
+    density: float = DEFAULT_DENSITY,
+    localizer: str | Score = GraftingSettings.localizer,
     exclude: Sequence[str] = ("heads",),
     keep: Callable[[str], bool] | None = None,
     seed: int = 0,
@@ -181,7 +179,7 @@ def localize_skill(
             train_score=measure,
             seed=seed,
         )
-        candidates = _CANDIDATES * k if _CANDIDATES * k < total else None
+        candidates = GraftingSettings(localizer=localizer).candidates(total, k=k)
         ranking = localize(
             inputs, localizer, k=k, steps=max(1, len(batches)), depth=k, candidates=candidates
         )

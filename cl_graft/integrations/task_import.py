@@ -33,6 +33,7 @@ from cl_graft.grafts.selection import top_k
 from cl_graft.integrations.import_sources import Source, Tuned, find_source, read_source
 from cl_graft.integrations.token_layer import order_tags
 from cl_graft.kinds.prompts import Family
+from cl_graft.kinds.text_task import MAX_LENGTH
 from cl_graft.models import Loaded, check_head, graftable_parameters, make_head
 from cl_graft.storage import append_entry
 from cl_graft.storage.bank_index import holds_no_bank_yet
@@ -143,7 +144,7 @@ def import_task(
             "label_names": list(names),
             "pair": bool(record.get("pair", False) if pair is None else pair),
             "prompt": prompt and {"template": prompt.template, "words": dict(prompt.words)},
-            "max_length": max_length or int(record.get("max_length", 128)),
+            "max_length": max_length or int(record.get("max_length", MAX_LENGTH)),
             **tuned.metadata,
             **_read_measures(record, whole=count == len(graft) and not left_out),
             "imported": {"kind": found.kind, "moved": count},

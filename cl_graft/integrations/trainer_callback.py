@@ -29,6 +29,7 @@ from cl_graft.integrations.skill import Skill, localize_skill, model_tensors
 from cl_graft.integrations.trainer_bank import TrainerBank, hash_model
 from cl_graft.kinds import TextTask
 from cl_graft.localization import find_localizer
+from cl_graft.localization.grafting_settings import DEFAULT_DENSITY, GraftingSettings
 from cl_graft.localization.registry import Score
 from cl_graft.strategies.benchmark import TextStream
 
@@ -82,9 +83,9 @@ class GraftCallback(TrainerCallback):
         self,
         base: PreTrainedModel,
         *,
-        batches: int = 12,
-        density: float = 0.002,
-        localizer: str | Score = "learned_mask",
+        batches: int = GraftingSettings.mask_steps,
+        density: float = DEFAULT_DENSITY,
+        localizer: str | Score = GraftingSettings.localizer,
         exclude: tuple[str, ...] = ("heads",),
         keep: Callable[[str], bool] | None = None,
         seed: int = 0,

@@ -2,7 +2,7 @@
 
 A task is plain frozen data. It knows nothing of tokenizers, models or continual learning; where its
 rows came from and how they were split is written down in `TextTask.source`. What depends on its
-kind is asked of its `Kind`, one file each in this room.
+kind is asked of its `Kind`, one file each in this folder.
 """
 
 from __future__ import annotations
@@ -21,7 +21,10 @@ from cl_graft.kinds.rows import Row, limit_rows
 from cl_graft.kinds.task_name import check_task_name
 from cl_graft.metrics.task_score import METRICS
 
-__all__ = ["TextTask"]
+__all__ = ["MAX_LENGTH", "TextTask"]
+
+MAX_LENGTH = 128
+"""Tokens a row where neither a task nor a setting says otherwise."""
 
 
 @dataclass(frozen=True)
@@ -70,7 +73,7 @@ class TextTask:
     positive: str | None = None
     prompt: Prompt | None = None
     causal_prompt: Prompt | None = None
-    max_length: int = 128
+    max_length: int = MAX_LENGTH
     source: Mapping[str, object] = field(default_factory=dict, hash=False)
     kind: str = ""
     intent_names: tuple[str, ...] = ()

@@ -14,7 +14,10 @@ from cl_graft.runtime.byte_sizes import parse_bytes
 from cl_graft.runtime.settings import settings_class
 from cl_graft.training.fine_tuning_settings import FineTuning
 
-__all__ = ["GraftingSettings"]
+__all__ = ["DEFAULT_DENSITY", "GraftingSettings"]
+
+DEFAULT_DENSITY = 0.002
+"""Share of the graftable coordinates in a region."""
 
 _ROWS_AT_ONCE = 32
 
@@ -36,7 +39,7 @@ class GraftingSettings:
     """Settings of how a task's region is found and trained."""
 
     density: float | Literal["auto"] = Field(
-        default=0.002,
+        default=DEFAULT_DENSITY,
         description="Share of the graftable coordinates in a task's region, in (0, 1]; 'auto' "
         "takes the smallest of `budgets` whose graft keeps `auto_share` of the dense score on dev, "
         "each scored with a head fitted to it.",

@@ -15,6 +15,7 @@ from cl_graft.errors import NotFinite
 from cl_graft.grafts.graft import gather
 from cl_graft.grafts.region import Layout, Parameters, Region
 from cl_graft.grafts.selection import refuse_nan, top_k
+from cl_graft.localization.grafting_settings import GraftingSettings
 from cl_graft.localization.localizer_inputs import LocalizerInputs
 from cl_graft.localization.movement import movement
 from cl_graft.localization.registry import Score, find_localizer
@@ -63,7 +64,7 @@ def localize(
     localizer: str | Score,
     *,
     k: int,
-    steps: int = 12,
+    steps: int = GraftingSettings.mask_steps,
     depth: int | None = None,
     candidates: int | None = None,
 ) -> Ranking:

@@ -14,8 +14,17 @@ from torch import Tensor
 
 from cl_graft.runtime.seeding import generator, permutation
 
-__all__ = ["WINDOW", "BatchOrder", "group_by_length", "sort_by_length", "text_lengths"]
+__all__ = [
+    "EVAL_BATCH",
+    "WINDOW",
+    "BatchOrder",
+    "group_by_length",
+    "sort_by_length",
+    "text_lengths",
+]
 
+EVAL_BATCH = 64
+"""Rows per batch in evaluation, where no setting says otherwise."""
 WINDOW = 16
 """Batches whose rows are exchanged when training batches are grouped by length."""
 

@@ -18,6 +18,7 @@ from avalanche.training.templates import SupervisedTemplate
 
 from cl_graft.grafts.bank import BaseIdentity, GraftBank
 from cl_graft.localization.grafting_settings import GraftingSettings
+from cl_graft.runtime.batching import EVAL_BATCH
 from cl_graft.runtime.cache import Cache
 from cl_graft.runtime.checkpoints import Checkpoints
 from cl_graft.strategies.bank_on_model import identify_model
@@ -85,9 +86,9 @@ class StrategyInputs:
     region_lr: float | None = None
     head_lr: float | None = None
     region_decay: bool = True
-    clip: float = 1.0
+    clip: float = FineTuning.clip
     seed: int = 0
-    eval_batch: int = 64
+    eval_batch: int = EVAL_BATCH
     device: torch.device | None = None
     evaluator: EvaluationPlugin | None = None
     plugins: Sequence[SupervisedPlugin] = ()

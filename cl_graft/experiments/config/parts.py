@@ -24,6 +24,7 @@ from cl_graft.experiments.config.stream_settings import (
 from cl_graft.kinds.kind import Kind
 from cl_graft.kinds.prompts import Family
 from cl_graft.localization.grafting_settings import GraftingSettings
+from cl_graft.runtime.batching import EVAL_BATCH
 from cl_graft.runtime.byte_sizes import parse_bytes
 from cl_graft.runtime.settings import fields_of, settings_class
 from cl_graft.training.fine_tuning_settings import FineTuning
@@ -177,7 +178,7 @@ class TrainingSettings:
         description="Largest norm of a gradient in the loops of strategies; null means "
         "`fine_tuning.clip`.",
     )
-    eval_batch: int = Field(default=64, ge=1, description="Rows per batch in evaluation.")
+    eval_batch: int = Field(default=EVAL_BATCH, ge=1, description="Rows per batch in evaluation.")
 
 
 @settings_class

@@ -18,6 +18,7 @@ from cl_graft.runtime.checkpoints import State
 from cl_graft.strategies.experience_tasks import ExperienceTasks
 from cl_graft.strategies.loop.phase_reports import publish
 from cl_graft.training.fine_tuning import beats, evaluated_steps
+from cl_graft.training.fine_tuning_settings import FineTuning
 
 __all__ = ["KeepBest"]
 
@@ -55,7 +56,7 @@ class KeepBest(SupervisedPlugin, supports_distributed=True):
     def __init__(
         self,
         steps: int,
-        evaluations: int = 5,
+        evaluations: int = FineTuning.evaluations,
         *,
         dev: Sequence[Any] | None = None,
         metrics: Mapping[int, str] | None = None,
