@@ -8,6 +8,7 @@ some.
 from __future__ import annotations
 
 import functools
+import inspect
 import math
 import reprlib
 from collections.abc import Mapping, Sequence
@@ -35,7 +36,8 @@ def settings_class(cls: type[_Settings]) -> type[_Settings]:
     """Make a class of settings: frozen, by keyword only, every value checked.
 
     Fields are declared with pydantic's `Field`: default, range and description. A wrong value
-    raises `InputError` with one sentence, also through `dataclasses.replace`.
+    raises `InputError` with one sentence, also through `dataclasses.replace`. The class's docstring
+    gets a section with the descriptions.
     """
     guard = field_validator("*", mode="before", check_fields=False)(_refuse_truth_values)
     setattr(cls, "_refuse_truth_values", guard)  # noqa: B010  pydantic collects it by name
@@ -53,6 +55,8 @@ def settings_class(cls: type[_Settings]) -> type[_Settings]:
             raise InputError("; ".join(faults)) from None
 
     checked.__init__ = initialize
+    text, examples, rest = inspect.cleandoc(cls.__doc__ or "").partition("\n\nExamples:")
+    checked.__doc__ = f"{text}\n\n{_describe_fields(checked)}{examples}{rest}"
     return checked
 
 
@@ -92,6 +96,12 @@ def join_few(sentences: Sequence[str]) -> str:
     more = len(sentences) - _MOST_FAULTS
     shown = "; ".join(sentences[:_MOST_FAULTS])
     return f"{shown}; and {more} more" if more > 0 else shown
+
+
+def _describe_fields(cls: type[Any]) -> str:
+    """Return the section of a docstring on the arguments of a class of settings."""
+    lines = [f"    {name}: {field.description}" for name, field in fields_of(cls).items()]
+    return "\n".join(["Args:", *lines])
 
 
 def _refuse_truth_values(cls: Any, value: Any, info: ValidationInfo) -> Any:
