@@ -12,8 +12,8 @@ the environment variable CL_GRAFT_DATA or ``--data``.
     python benchmarks/baselines.py --scale cpu --workers 2   # MiniLM, 128 shots, 3 seeds
     python benchmarks/baselines.py --scale smoke             # 16 shots, 4 steps: does it run?
 
-``--workers N`` computes N cells at once, on Ray (``pip install 'cl-graft[ray]'``).
-Every finished cell (a strategy with a seed) is a run and is not computed again, so an interrupted
+``--workers N`` computes N runs at once, on Ray (``pip install 'cl-graft[ray]'``).
+A finished run (a strategy with a seed) is not computed again, so an interrupted
 benchmark goes on where it stopped, and ``--seeds`` and ``--strategies`` can add to it.
 """
 
@@ -64,7 +64,7 @@ RATES = (0.05, 0.1, 0.2, 0.4)
 
 
 def main() -> None:
-    """Run the missing cells, and store the summary of all."""
+    """Run the missing runs, and store the summary of all."""
     parser = make_parser(str(__doc__).splitlines()[0], SCALES, seeds=True, workers=True)
     parser.add_argument("--strategies", help="by comma; default: all of the table")
     parser.add_argument("--matched", metavar="BYTES", help="at so many bytes a task, as in 150kB")

@@ -9,7 +9,7 @@ environment variable CL_GRAFT_DATA or ``--data``.
     python benchmarks/candidates.py --scale cpu      # MiniLM, SST-2 and AG News, on two cores
     python benchmarks/candidates.py --scale smoke    # 16 shots, 4 steps: does it run?
 
-Finished cells are files and are not computed again.
+Finished runs are files and are not computed again.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from pathlib import Path
 from statistics import mean
 from typing import Any
 
-from localizer_cells import Bench
+from localizer_runs import Bench
 from scales import (
     SMOKE,
     describe_run,
@@ -49,7 +49,7 @@ SCALES: dict[str, dict[str, Any]] = {
 
 
 def main() -> None:
-    """Run the missing cells, and write the summary of all."""
+    """Run the missing runs, and write the summary of all."""
     parser = make_parser("Mask learning on candidates.", SCALES)
     parser.add_argument(
         "--multiples",
@@ -61,17 +61,15 @@ def main() -> None:
     config = make_config(values, arguments.data, arguments.sets)
     arguments.out.mkdir(parents=True, exist_ok=True)
     multiples = [int(number) for number in arguments.multiples.split(",")]
-    cells = run_cells(config, arguments.out, multiples)
-    stored = {**describe_run("candidates.py", config, arguments), "cells": cells}
-    write_results("candidates", arguments, stored, format_table(cells, config.stream.tasks))
+    runs = run_all(config, arguments.out, multiples)
+    stored = {**describe_run("candidates.py", config, arguments), "cells": runs}
+    write_results("candidates", arguments, stored, format_table(runs, config.stream.tasks))
 
 
-def run_cells(
-    config: ExperimentConfig, out: Path, multiples: Sequence[int]
-) -> list[dict[str, Any]]:
-    """Return every cell: seed and multiple (None: all coordinates), computed or read."""
+def run_all(config: ExperimentConfig, out: Path, multiples: Sequence[int]) -> list[dict[str, Any]]:
+    """Return every run: seed and multiple (None: all coordinates), computed or read."""
     cache = DirectoryCache(out / "cache")
-    cells: list[dict[str, Any]] = []
+    runs: list[dict[str, Any]] = []
     for seed in config.comparison.seeds:
         bench: Bench | None = None
         for multiple in (None, *multiples):
@@ -87,38 +85,38 @@ def run_cells(
                 scratch = file.with_suffix(".part")
                 scratch.write_text(json.dumps(found, indent=1) + "\n")
                 scratch.replace(file)
-            cells.append(_with_overlap(json.loads(file.read_text()), cells))
-    return [{key: value for key, value in cell.items() if key != "regions"} for cell in cells]
+            runs.append(_with_overlap(json.loads(file.read_text()), runs))
+    return [{key: value for key, value in run.items() if key != "regions"} for run in runs]
 
 
-def format_table(cells: Sequence[Mapping[str, Any]], tasks: Sequence[str]) -> str:
+def format_table(runs: Sequence[Mapping[str, Any]], tasks: Sequence[str]) -> str:
     """Return the table in Markdown: means over seeds."""
     head = ["candidates", "task", "Jaccard with the dense region", "graft", "re-trained graft"]
     lines = [head, ["---", "---", *["---:"] * (len(head) - 2)]]
-    for multiple in dict.fromkeys(cell["multiple"] for cell in cells):
-        own = [cell for cell in cells if cell["multiple"] == multiple]
+    for multiple in dict.fromkeys(run["multiple"] for run in runs):
+        own = [run for run in runs if run["multiple"] == multiple]
         for task in tasks:
             lines.append(
                 [
                     "all" if multiple is None else f"{multiple} × the region",
                     task,
-                    f"{mean(cell['jaccard'][task] for cell in own):.3f}",
-                    f"{100 * mean(cell['scores']['graft'][task] for cell in own):.1f}",
-                    f"{100 * mean(cell['scores']['retrained'][task] for cell in own):.1f}",
+                    f"{mean(run['jaccard'][task] for run in own):.3f}",
+                    f"{100 * mean(run['scores']['graft'][task] for run in own):.1f}",
+                    f"{100 * mean(run['scores']['retrained'][task] for run in own):.1f}",
                 ]
             )
     text = "\n".join(f"| {' | '.join(line)} |" for line in lines)
-    seeds = len({cell["seed"] for cell in cells})
+    seeds = len({run["seed"] for run in runs})
     return f"{text}\n\nAccuracy in %; means over {seeds} seed(s).\n"
 
 
-def _with_overlap(cell: dict[str, Any], before: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Add the Jaccard index with the regions of the same seed's dense cell."""
-    dense = next((c for c in before if c["seed"] == cell["seed"]), cell)
-    cell["jaccard"] = {
-        task: _jaccard(found, dense["regions"][task]) for task, found in cell["regions"].items()
+def _with_overlap(run: dict[str, Any], before: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Add the Jaccard index with the regions of the same seed's dense run."""
+    dense = next((c for c in before if c["seed"] == run["seed"]), run)
+    run["jaccard"] = {
+        task: _jaccard(found, dense["regions"][task]) for task, found in run["regions"].items()
     }
-    return cell
+    return run
 
 
 def _jaccard(one: Sequence[int], other: Sequence[int]) -> float:

@@ -10,9 +10,9 @@ is found through the environment variable CL_GRAFT_DATA or ``--data``.
     python benchmarks/frontier.py --scale cpu        # MiniLM, 4 tasks, 3 seeds, on two cores
     python benchmarks/frontier.py --scale smoke      # 16 shots, 4 steps: does it run?
 
-Every finished cell (a localizer with a seed) is a file and is not computed again, so an interrupted
+A finished run (a localizer with a seed) is a file and is not computed again, so an interrupted
 benchmark goes on where it stopped; several processes may share OUT if each has its own ``--seeds``.
-The summary is made of all cells that are finished.
+The summary is made of all runs that are finished.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from pathlib import Path
 from statistics import mean, stdev
 from typing import Any
 
-from localizer_cells import Bench
+from localizer_runs import Bench
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from scales import (
@@ -82,21 +82,21 @@ MEASURES = {
 
 
 def main() -> None:
-    """Run the missing cells, and write the summary of all."""
+    """Run the missing runs, and write the summary of all."""
     parser = make_parser("Accuracy against passes, by localizer.", SCALES, seeds=True)
     parser.add_argument("--localizers", help="the variants to run; default: all")
     arguments = parse_options(parser, "frontier")
     values = {"stream.tasks": TASKS, **SCALES[arguments.scale]}
     config = make_config(values, arguments.data, arguments.sets)
     names = _chosen(arguments.localizers, parser)
-    run_cells(config, choose_seeds(arguments, config), names, arguments.out)
+    run_all(config, choose_seeds(arguments, config), names, arguments.out)
     write_summary(config, arguments)
 
 
-def run_cells(
+def run_all(
     config: ExperimentConfig, seeds: Sequence[int], names: Sequence[str], out: Path
 ) -> None:
-    """Compute every cell that has no file yet."""
+    """Compute every run that has no file yet."""
     cache = DirectoryCache(out / "cache")
     for seed in seeds:
         bench: Bench | None = None
@@ -106,7 +106,7 @@ def run_cells(
                 continue
             bench = bench or Bench(config, seed, cache)
             started = time.perf_counter()
-            found = bench.dense() if name == "dense" else bench.cell(VARIANTS[name] | _own(name))
+            found = bench.dense() if name == "dense" else bench.run(VARIANTS[name] | _own(name))
             found |= {"variant": name, "seed": seed, "seconds": time.perf_counter() - started}
             scratch = file.with_suffix(".part")
             scratch.write_text(json.dumps(found, indent=1) + "\n")
@@ -116,35 +116,35 @@ def run_cells(
 
 
 def write_summary(config: ExperimentConfig, arguments: argparse.Namespace) -> None:
-    """Write JSON, table and picture of all finished cells."""
-    cells = [json.loads(path.read_text()) for path in sorted(arguments.out.glob("*-seed*.json"))]
-    rows = summarize(cells)
-    stored = {**describe_run("frontier.py", config, arguments), "rows": rows, "cells": cells}
+    """Write JSON, table and picture of all finished runs."""
+    runs = [json.loads(path.read_text()) for path in sorted(arguments.out.glob("*-seed*.json"))]
+    rows = summarize(runs)
+    stored = {**describe_run("frontier.py", config, arguments), "rows": rows, "cells": runs}
     stem = write_results("frontier", arguments, stored, format_table(rows))
     draw_figure(rows).savefig(f"{stem}.png", dpi=150)
 
 
-def summarize(cells: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+def summarize(runs: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Return one row a variant: mean and spread over seeds, passes in multiples of the dense run's.
 
-    Seeds without a dense cell, and variants without a seed, are left out.
+    Seeds without a dense run, and variants without a seed, are left out.
     """
-    dense = {cell["seed"]: cell for cell in cells if cell["variant"] == "dense"}
+    dense = {run["seed"]: run for run in runs if run["variant"] == "dense"}
     rows: list[dict[str, Any]] = []
     for name in ("dense", *VARIANTS):
-        own = [c for c in cells if c["variant"] == name and c["seed"] in dense]
+        own = [c for c in runs if c["variant"] == name and c["seed"] in dense]
         if not own:
             continue
-        costs = [_costs(cell, dense[cell["seed"]]) for cell in own]
-        row: dict[str, Any] = {"variant": name, "seeds": sorted(cell["seed"] for cell in own)}
+        costs = [_costs(run, dense[run["seed"]]) for run in own]
+        row: dict[str, Any] = {"variant": name, "seeds": sorted(run["seed"] for run in own)}
         row["passes"] = {key: mean(cost[key] for cost in costs) for key in costs[0]}
         row["scores"] = {
-            measure: _spread([mean(cell["scores"][measure].values()) for cell in own])
+            measure: _spread([mean(run["scores"][measure].values()) for run in own])
             for measure in own[0]["scores"]
         }
         row["by_task"] = {
             measure: {
-                task: _spread([cell["scores"][measure][task] for cell in own])
+                task: _spread([run["scores"][measure][task] for run in own])
                 for task in own[0]["scores"][measure]
             }
             for measure in own[0]["scores"]
@@ -211,15 +211,15 @@ def draw_figure(rows: Sequence[Mapping[str, Any]]) -> Figure:
     return figure
 
 
-def _costs(cell: Mapping[str, Any], dense: Mapping[str, Any]) -> dict[str, float]:
+def _costs(run: Mapping[str, Any], dense: Mapping[str, Any]) -> dict[str, float]:
     """Return what each measure costs, in multiples of the dense run's passes."""
 
-    def weigh(phase: str, source: Mapping[str, Any] = cell) -> float:
+    def weigh(phase: str, source: Mapping[str, Any] = run) -> float:
         counted = [Passes(**phases.get(phase, {})) for phases in source["passes"].values()]
         return mean(p.forward_backward + p.forward / 3 for p in counted)
 
     unit = weigh("dense", dense)
-    if cell["variant"] == "dense":
+    if run["variant"] == "dense":
         return {"dense": 1.0}
     find = sum(weigh(phase) for phase in ("dense", "warm-up", "localize")) / unit
     trained = find + weigh("region") / unit

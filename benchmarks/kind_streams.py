@@ -3,7 +3,7 @@
 Before strategies are compared on a stream, each side's learning rate is chosen among three, four
 times apart, on dev rows of the first two tasks: the dense rate by independent fine-tuning, then the
 region's rate by grafting, whose dense runs have the dense rate. Naive fine-tuning has the dense
-rate, too. The results of all finished cells go with command, versions and machine to
+rate, too. The results of all finished runs go with command, versions and machine to
 ``benchmarks/results/kind_streams-<scale>.json`` and ``.md``. The data is found through the
 environment variable CL_GRAFT_DATA or ``--data``.
 
@@ -17,7 +17,7 @@ Grafting trains a task twice: the dense run that finds the region, and the regio
 the control to stored results: independent fine-tuning with twice the steps, its rate chosen from
 the same three.
 
-Every finished cell (a strategy with a seed on a stream) is a run and is not computed again, so an
+A finished run (a strategy with a seed on a stream) is not computed again, so an
 interrupted benchmark goes on where it stopped. All streams are done with the first seed before any
 is with the second.
 """
@@ -143,7 +143,7 @@ STEPS = {"long": 4}
 
 
 def main() -> None:
-    """Run the missing cells, seed by seed, and store the results after each stream."""
+    """Run the missing runs, seed by seed, and store the results after each stream."""
     parser = make_parser(str(__doc__).splitlines()[0], SCALES, seeds=True)
     parser.add_argument("--streams", default=",".join(STREAMS), help="by comma; default: all")
     parser.add_argument("--strategies", default=",".join(STRATEGIES), help="by comma; default: all")

@@ -189,15 +189,15 @@ def _naive(stream: Stream, choice: str, first: Mapping[str, torch.Tensor]) -> li
 
 def write_summary(config: ExperimentConfig, arguments: argparse.Namespace) -> None:
     """Write JSON and table of all finished seeds."""
-    cells = [json.loads(path.read_text()) for path in sorted(arguments.out.glob("seed*.json"))]
-    rows = [summarize(method, cells) for method in ("independent", "naive", "lora", "bitfit")]
-    stored = {**describe_run("last_step.py", config, arguments), "rows": rows, "cells": cells}
-    write_results("last_step", arguments, stored, format_table(rows, len(cells)))
+    runs = [json.loads(path.read_text()) for path in sorted(arguments.out.glob("seed*.json"))]
+    rows = [summarize(method, runs) for method in ("independent", "naive", "lora", "bitfit")]
+    stored = {**describe_run("last_step.py", config, arguments), "rows": rows, "cells": runs}
+    write_results("last_step", arguments, stored, format_table(rows, len(runs)))
 
 
-def summarize(method: str, cells: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def summarize(method: str, runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Return a method's average accuracy by choice and what choosing gained, over the seeds."""
-    by_seed = [{c: mean(cell["scores"][method][c]) for c in CHOICES} for cell in cells]
+    by_seed = [{c: mean(run["scores"][method][c]) for c in CHOICES} for run in runs]
     gains = [scores["best"] - scores["last"] for scores in by_seed]
     over = {choice: summarize_seeds([scores[choice] for scores in by_seed]) for choice in CHOICES}
     return {"method": method, **over, "gain": summarize_seeds(gains), "gains": gains}

@@ -12,8 +12,8 @@ and ``.md``. The data is found through the environment variable CL_GRAFT_DATA or
     python benchmarks/related_tasks.py --scale smoke              # does it run?
 
 Scores of a seed are averaged over its orders before seeds are: they share rows and base.
-``--workers N`` computes N cells at once, on Ray (``pip install 'cl-graft[ray]'``). Every finished
-cell is a run and is not computed again, so an interrupted benchmark goes on where it stopped.
+``--workers N`` computes N runs at once, on Ray (``pip install 'cl-graft[ray]'``). A finished
+run is not computed again, so an interrupted benchmark goes on where it stopped.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ PARTS: Mapping[str, dict[str, Any]] = {
 
 
 def main() -> None:
-    """Run the missing cells, stream by stream, and store the results after each."""
+    """Run the missing runs, stream by stream, and store the results after each."""
     parser = make_parser(str(__doc__).splitlines()[0], SCALES, seeds=True, workers=True)
     parser.add_argument("--streams", default=",".join(STREAMS), help="by comma; default: both")
     parser.add_argument("--rows", default=",".join(map(str, SIZES)), help="rows a class, by comma")

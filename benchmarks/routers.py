@@ -10,8 +10,8 @@ environment variable CL_GRAFT_DATA or ``--data``.
     python benchmarks/routers.py --scale cpu --workers 2    # MiniLM, 128 shots, 3 seeds
     python benchmarks/routers.py --scale smoke              # 16 shots, 4 steps: does it run?
 
-``--workers N`` computes N cells at once, on Ray (``pip install 'cl-graft[ray]'``).
-Every finished cell (a strategy with a seed) is a run and is not computed again, so an interrupted
+``--workers N`` computes N runs at once, on Ray (``pip install 'cl-graft[ray]'``).
+A finished run (a strategy with a seed) is not computed again, so an interrupted
 benchmark goes on where it stopped, and ``--seeds`` can add to it.
 """
 
@@ -64,7 +64,7 @@ COMPARISONS: dict[str, dict[str, Any]] = {
 
 
 def main() -> None:
-    """Run the missing cells, and write the summary of all."""
+    """Run the missing runs, and write the summary of all."""
     parser = make_parser("Grafting and merging without task ids.", SCALES, seeds=True, workers=True)
     parser.add_argument("--comparisons", default=",".join(COMPARISONS), help="default: all")
     arguments = parse_options(parser, "routers")
@@ -95,13 +95,13 @@ def summarize(results: Mapping[str, Sequence[RunResult]]) -> list[dict[str, Any]
     Shortfalls are those of seeds that the oracle has finished, too.
 
     Args:
-        results: The finished cells, by comparison.
+        results: The finished runs, by comparison.
     """
-    cells = [(kind, cell) for kind, done in results.items() for cell in done]
-    oracle = {cell.seed: cell.average_accuracy for _, cell in cells if cell.strategy == ORACLE}
+    runs = [(kind, run) for kind, done in results.items() for run in done]
+    oracle = {run.seed: run.average_accuracy for _, run in runs if run.strategy == ORACLE}
     rows: list[dict[str, Any]] = []
-    for kind, name in dict.fromkeys((kind, cell.strategy) for kind, cell in cells):
-        own = [cell for cell in results[kind] if cell.strategy == name]
+    for kind, name in dict.fromkeys((kind, run.strategy) for kind, run in runs):
+        own = [run for run in results[kind] if run.strategy == name]
         told = "nothing" if own[0].routed else "the task"
         rows.append(
             {

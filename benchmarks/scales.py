@@ -46,7 +46,7 @@ SHOTS_128: dict[str, Any] = {
     "grafting.mask_batch": 64,
     "comparison.seeds": [0, 1, 2],
 }
-"""Settings at which a cell of five tasks takes two to three minutes on one core."""
+"""Settings at which a run of five tasks takes two to three minutes on one core."""
 
 
 def make_parser(
@@ -62,7 +62,7 @@ def make_parser(
         description: What the benchmark shows.
         scales: The scales; ``"cpu"`` is the default.
         seeds: Whether some of a scale's seeds can be asked for.
-        workers: Whether cells can be computed side by side.
+        workers: Whether runs can be computed side by side.
     """
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--scale", choices=scales, default="cpu")
@@ -80,7 +80,7 @@ def make_parser(
             "--seeds", help="the seeds to run, such as 0,2; default: those of the scale"
         )
     if workers:
-        parser.add_argument("--workers", type=int, help="cells at once; default: one, without Ray")
+        parser.add_argument("--workers", type=int, help="runs at once; default: one, without Ray")
     return parser
 
 
@@ -168,7 +168,7 @@ def write_results(
 
 @contextmanager
 def open_engine(arguments: argparse.Namespace) -> Iterator[PoolEngine | None]:
-    """Open the engine that ``--workers`` asks for; None computes one cell after another."""
+    """Open the engine that ``--workers`` asks for; None computes one run after another."""
     if arguments.workers is None:
         yield None
         return

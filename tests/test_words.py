@@ -34,29 +34,15 @@ INSTEAD = {
 # What may stay: a reason, and the identifiers that it holds for.
 EXCEPTIONS: dict[str, tuple[str, ...]] = {
     "a cell of a table, a matrix or a heat map": (
-        *(
-            "Cell",
-            "_Cell",
-            "_cell",
-            "_cells",
-            "_draw_cells",
-            "_own_cell",
-            "cell",
-            "cells",
-            "paper_cells",
-        ),
-        *("table_cells", "_read_cell", "_any_rank_of_cells"),
+        *("Cell", "_Cell", "_cell", "_cells", "_draw_cells", "_own_cell", "cell", "cells"),
+        "table_cells",
     ),
-    "a cell of a benchmark's grid: one strategy, setting and seed": (
-        *("localizer_cells", "on_cell", "run_cells"),
+    "one sample of the data in an experiment of the papers, and a key of its stored files": (
+        *("_any_rank_of_cells", "_read_cell", "on_cell", "paper_cells"),
     ),
     "a machine on a network": ("_host", "host", "other_hosts"),
-    "a strategy of Avalanche that grafting is plugged into": ("test_grafting_hosts",),
     "what a check of files or of an installation found": (*("describe_findings", "findings"),),
     "a key of stored files": ("facts",),
-    "what files may claim in tests of hostile ones": (
-        *("_base_fact", "_fact", "hostile_facts", "test_torture_facts", "torture_facts"),
-    ),
     "a key of stored files and of older JSON": ("claimed", "lost"),
     "a name of transformers'": ("problem_type",),
     "free processors of a cluster, or free tokens of a row": ("room",),

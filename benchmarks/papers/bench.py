@@ -45,7 +45,7 @@ from papers.answers import Answers
 __all__ = ["Bench", "Outcome"]
 
 Outcome = tuple[dict[str, Tensor], dict[str, Any]]
-"""Tensors and JSON facts, as a cache keeps them."""
+"""Tensors and JSON values, as a cache keeps them."""
 
 
 class Bench:
@@ -203,7 +203,7 @@ class Bench:
         *,
         anew: bool = False,
     ) -> Outcome:
-        """Return tensors and JSON facts from the cache, or make them and keep them there.
+        """Return tensors and JSON values from the cache, or make them and keep them there.
 
         Args:
             phase: What they are the outcome of.

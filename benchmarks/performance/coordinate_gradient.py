@@ -50,11 +50,11 @@ def main() -> None:
         for shape in SHAPES
         for density in DENSITIES
     ]
-    facts = {"rows": given.rows, "threads": given.threads, "repeats": given.repeats}
+    settings = {"rows": given.rows, "threads": given.threads, "repeats": given.repeats}
     given.out.mkdir(parents=True, exist_ok=True)
-    text = json.dumps({**facts, "milliseconds": table}, indent=1)
+    text = json.dumps({**settings, "milliseconds": table}, indent=1)
     (given.out / "coordinate_gradient.json").write_text(text + "\n", encoding="utf-8")
-    page = render(table, facts)
+    page = render(table, settings)
     (given.out / "coordinate_gradient.md").write_text(page, encoding="utf-8")
     print(page)
 
@@ -108,11 +108,11 @@ def _run(gradient: Tensor, x: Tensor, where: Coordinates) -> Callable[[], Tensor
     return run
 
 
-def render(table: list[dict[str, object]], facts: dict[str, int]) -> str:
+def render(table: list[dict[str, object]], settings: dict[str, int]) -> str:
     """Return the table as Markdown, the fastest kernel in bold."""
     lines = [
-        f"Milliseconds for {facts['rows']} rows, fp32, {facts['threads']} CPU thread(s); medians "
-        f"of {facts['repeats']} alternating rounds.",
+        f"Milliseconds for {settings['rows']} rows, fp32, {settings['threads']} CPU thread(s); "
+        f"medians of {settings['repeats']} alternating rounds.",
         "",
         "| shape | coordinates | gather | sample | dense | picked |",
         "| --- | ---: | ---: | ---: | ---: | --- |",

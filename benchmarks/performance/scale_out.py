@@ -1,15 +1,15 @@
 """A sweep on Ray: the same bits as here, however many workers, and whatever is killed on the way.
 
-24 cells (four strategies, six seeds) are run by the engine of one process, by Ray with one and
+24 runs (four strategies, six seeds) are run by the engine of one process, by Ray with one and
 with two workers, and by a Ray cluster of three nodes on this machine, of which a worker process and
-a whole node are killed. Every cell of every way must end on the scores and on the hashes of the
-test logits that the first way ended on. Wall time is from the first cell's start to the summary,
-with Ray's own start beside it; all ways compute with one thread a cell, each with a cache of its
+a whole node are killed. Every run of every way must end on the scores and on the hashes of the
+test logits that the first way ended on. Wall time is from the first run's start to the summary,
+with Ray's own start beside it; all ways compute with one thread a run, each with a cache of its
 own. A second table is of one run alone: grafting on a stream of four tasks, whose dense runs and
 rankings workers make ahead, all at the same time.
 
-    python benchmarks/performance/scale_out.py --scale cpu    # MiniLM, 24 cells four times
-    python benchmarks/performance/scale_out.py --scale smoke  # 8 cells, a few steps: does it run?
+    python benchmarks/performance/scale_out.py --scale cpu    # MiniLM, 24 runs four times
+    python benchmarks/performance/scale_out.py --scale smoke  # 8 runs, a few steps: does it run?
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ SHARED = {
     "stream.max_test": 100,
     "fine_tuning.evaluations": 1,
     "model.precision": "bf16",
-    # A killed cell has something to go on with.
+    # A killed run has something to go on with.
     "output.checkpoint_seconds": 2,
 }
 SCALES: dict[str, dict[str, Any]] = {
@@ -69,11 +69,11 @@ ALONE = {
     "comparison.seeds": [0],
 }
 SAME = ("R", "ece", "logit_hashes", "bytes", "data_fingerprints")
-"""Values of a cell that must not depend on the way in which it was run."""
+"""Values of a run that must not depend on the way in which it was run."""
 
 
 def main() -> None:
-    """Run all ways, compare their cells, and store what they took."""
+    """Run all ways, compare their runs, and store what they took."""
     arguments = parse_options(make_parser(str(__doc__).splitlines()[0], SCALES), "scale_out")
     config = make_config(SCALES[arguments.scale], arguments.data, arguments.sets)
     torch.set_num_threads(1)
@@ -129,19 +129,19 @@ def on_ray(workers: int) -> str:
 
 
 def compare_results(rows: list[dict[str, Any]]) -> bool:
-    """Count for every way the cells that end as the first way's do; tell whether all do."""
-    expected = rows[0]["cells"]
+    """Count for every way the runs that end as the first way's do; tell whether all do."""
+    expected = rows[0]["runs"]
     for row in rows:
-        cells = row.pop("cells")
+        runs = row.pop("runs")
         row["of"] = len(expected)
-        row["equal"] = sum(cells.get(name) == value for name, value in expected.items())
+        row["equal"] = sum(runs.get(name) == value for name, value in expected.items())
     return all(row["equal"] == row["of"] for row in rows)
 
 
 def time_run(
     name: str, config: ExperimentConfig, out: Path, engine: Engine | None
 ) -> dict[str, Any]:
-    """Run the comparison, and return what it took and what its cells ended on."""
+    """Run the comparison, and return what it took and what its runs ended on."""
     started = time.perf_counter()
     done: Comparison = compare(config, out=out, engine=engine)
     seconds = time.perf_counter() - started
@@ -149,14 +149,14 @@ def time_run(
         "name": name,
         "seconds": seconds,
         "failed": len(done.failed),
-        "went_on": sum(cell.processes > 1 for cell in done.runs),
-        "cells": {f"{cell.strategy} {cell.seed}": ends(cell) for cell in done.runs},
+        "went_on": sum(run.processes > 1 for run in done.runs),
+        "runs": {f"{run.strategy} {run.seed}": ends(run) for run in done.runs},
     }
 
 
-def ends(cell: RunResult) -> dict[str, Any]:
-    """Return what a cell ended on."""
-    return {name: getattr(cell, name) for name in SAME}
+def ends(run: RunResult) -> dict[str, Any]:
+    """Return what a run ended on."""
+    return {name: getattr(run, name) for name in SAME}
 
 
 @contextmanager
@@ -176,7 +176,7 @@ def cluster() -> Iterator[tuple[str, list[Callable[[], None]]]]:
 
 
 def kill(out: Path, nodes: list[Callable[[], None]], lost: list[str]) -> None:
-    """Kill the process of the first cell that has a checkpoint, and then a node under work."""
+    """Kill the process of the first run that has a checkpoint, and then a node under work."""
     first = working_on(out, set())
     os.kill(first["pid"], signal.SIGKILL)
     lost.append(f"worker {first['run']}")

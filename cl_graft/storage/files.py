@@ -92,7 +92,7 @@ def pack(
     head["checksum"] = checksum(_bytes(held, head), start=_START, at=8)
     data = _bytes(held, head)
     if int.from_bytes(data[:8], "little") > _LARGEST_HEADER:
-        raise ValueError(f"facts of {int.from_bytes(data[:8], 'little')} bytes fit in no file")
+        raise ValueError(f"metadata of {int.from_bytes(data[:8], 'little')} bytes fit in no file")
     return data
 
 

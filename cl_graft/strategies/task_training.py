@@ -55,7 +55,7 @@ __all__ = ["TaskMetadata", "TaskTraining"]
 
 @dataclass(frozen=True)
 class TaskMetadata:
-    """Name, metric and further facts of a task that its entry records.
+    """Name, metric and further metadata of a task that its entry records.
 
     Attributes:
         name: Name of the task.

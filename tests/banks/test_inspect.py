@@ -22,11 +22,11 @@ def test_counts_are_those_of_the_bank(run):
     bank, found = load_bank(run / "bank"), inspect_bank(run)
     assert found.coordinates == bank.layout.total
     assert found.owned == sum(entry.owned for entry in found.entries) == len(bank.owned())
-    for entry, facts in zip(bank.entries, found.entries, strict=True):
-        assert (facts.task, facts.label) == (entry.task, entry.label)
-        assert (facts.region_size, facts.owned) == (len(entry.region), len(entry.owned))
-        assert facts.density == entry.region.density
-        assert facts.label_names == tuple(entry.metadata["label_names"])  # type: ignore[arg-type]
+    for entry, described in zip(bank.entries, found.entries, strict=True):
+        assert (described.task, described.label) == (entry.task, entry.label)
+        assert (described.region_size, described.owned) == (len(entry.region), len(entry.owned))
+        assert described.density == entry.region.density
+        assert described.label_names == tuple(entry.metadata["label_names"])  # type: ignore[arg-type]
 
 
 def test_what_a_task_lost_is_what_it_shares_with_earlier_ones(run):
@@ -40,9 +40,9 @@ def test_bytes_are_those_of_the_files(run):
     found = inspect_bank(run / "bank")
     files = [path for path in (run / "bank").rglob("*") if path.is_file()]
     assert found.bytes == sum(path.stat().st_size for path in files)
-    for facts in found.entries:
-        (file,) = (run / "bank" / "entries").glob(f"*-{facts.task}.safetensors")
-        assert facts.bytes == file.stat().st_size
+    for described in found.entries:
+        (file,) = (run / "bank" / "entries").glob(f"*-{described.task}.safetensors")
+        assert described.bytes == file.stat().st_size
 
 
 def test_no_base_is_needed(run, tmp_path, monkeypatch):

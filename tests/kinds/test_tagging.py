@@ -195,7 +195,7 @@ def test_a_word_of_which_the_tokenizer_leaves_nothing_has_no_place_and_is_answer
     assert (encoded.places or ())[0][1] == -1
     logits = torch.zeros(1, 16, 7)
     logits[..., 1] = 1
-    answer = TAGGING.answer(logits, encoded, [row], facts())[0]
+    answer = TAGGING.answer(logits, encoded, [row], make_metadata())[0]
     assert answer.tags == ("B-person", "O", "B-person")
 
 
@@ -212,7 +212,7 @@ def test_columns_are_of_the_first_token_that_covers_a_word():
     assert find_columns(["å", "c"], [(0, 0), (0, 1), (0, 1), (2, 3)]) == (1, 3)
 
 
-def facts(**changes) -> dict:
+def make_metadata(**changes) -> dict:
     return {
         "label_names": list(TASK.label_names), "intent_names": list(TASK.intent_names), **changes,
     }  # fmt: skip
@@ -226,7 +226,7 @@ def test_an_answer_names_tags_spans_with_their_characters_and_the_intent(wordpie
     logits[..., 0] = 0.0
     logits[0, 1, 1] = logits[0, 3, 4] = logits[0, 4, 4] = 2.0
     logits[0, 0, 5:] = torch.tensor([1.0, 1.0]) + torch.tensor([0.0, torch.log(torch.tensor(3.0))])
-    answer = TAGGING.answer(logits, encoded, [row], facts())[0]
+    answer = TAGGING.answer(logits, encoded, [row], make_metadata())[0]
     assert answer.tags == ("B-person", "O", "I-place", "I-place")
     # An I that follows no span of its type begins one.
     assert answer.spans == (Span(0, 4, "person", "Lily"), Span(9, 22, "place", "the president"))
@@ -236,14 +236,16 @@ def test_an_answer_names_tags_spans_with_their_characters_and_the_intent(wordpie
 
 def test_an_answer_without_intents_has_no_label_and_no_confidence(wordpiece):
     encoded = encode([ROWS[0]], wordpiece, task=None)
-    answer = TAGGING.answer(torch.zeros(1, 16, 5), encoded, ROWS[:1], facts(intent_names=[]))[0]
+    answer = TAGGING.answer(
+        torch.zeros(1, 16, 5), encoded, ROWS[:1], make_metadata(intent_names=[])
+    )[0]
     assert (answer.label, answer.confidence, answer.spans) == ("", None, ())
 
 
 def test_metadata_with_another_number_of_names_than_logits_are_damaged(wordpiece):
     encoded = encode([ROWS[0]], wordpiece, task=None)
     with pytest.raises(DamagedFile, match="names 5 tags and 2 intents, and has 6 logits"):
-        TAGGING.answer(torch.zeros(1, 16, 6), encoded, ROWS[:1], facts())
+        TAGGING.answer(torch.zeros(1, 16, 6), encoded, ROWS[:1], make_metadata())
 
 
 def test_a_pair_of_texts_cannot_be_tagged():

@@ -87,12 +87,12 @@ class Cases:
     failures: list[str] = field(default_factory=list)
     seen: str = ""
 
-    def check(self, name: str, told: Told | None = None, **facts: bool) -> None:
-        """Count a case, which survived if all facts hold."""
+    def check(self, name: str, told: Told | None = None, **expected: bool) -> None:
+        """Count a case, which survived if all that is expected holds."""
         self.count += 1
         if told is not None:
             self.told(told.sentence)
-        wrong = [fact.replace("_", " ") for fact, holds in facts.items() if not holds]
+        wrong = [name.replace("_", " ") for name, holds in expected.items() if not holds]
         if wrong:
             said = "" if told is None else f" (exit code {told.code}: {told.err[-400:]})"
             self.failures.append(self._without_places(f"{name}: not {', '.join(wrong)}{said}"))

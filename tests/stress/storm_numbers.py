@@ -72,17 +72,17 @@ def _strike(
     strategy = more[1] if more[:1] == ("--strategy",) else "grafting"
     folder = out / strategy / "seed0"
     grafting = strategy == "grafting"
-    facts = {
+    held = {
         "stopped": told.code == 2,
         "told_what_and_where": all(word in told.sentence.lower() for word in expected),
         "named_the_task": repr(TASKS[1]) in told.sentence,
         "kept_the_first_task": not grafting or readable(folder / "bank", 1 + (phase == "evaluate")),
     }
     again = tell("run", "--resume", folder)
-    facts["went_on"] = again.code == 0
+    held["went_on"] = again.code == 0
     if grafting:
-        facts["the_same_bits"] = bank_files(folder / "bank") == place.undisturbed(*more)
-    cases.check(f"{' '.join(more)} {phase}".strip(), told, **facts)
+        held["the_same_bits"] = bank_files(folder / "bank") == place.undisturbed(*more)
+    cases.check(f"{' '.join(more)} {phase}".strip(), told, **held)
 
 
 def _second_time(phase: str, step: int, trouble: Callable[[], None]) -> Callable[[str, int], None]:

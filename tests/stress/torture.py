@@ -30,7 +30,7 @@ PARTS = {
     "kills": "Runs killed at random moments, and resumed",
     "writes": "Commands killed at every call that changes a file",
     "files": "Mutated graft and bank files",
-    "facts": "Files with fitting checksums and hostile metadata",
+    "metadata": "Files with fitting checksums and hostile metadata",
     "inputs": "Malformed input files",
     "storms": "Two writers, full disks, clocks, NaN, memory",
     "long_life": "200 tasks, and a server's day",

@@ -6,9 +6,9 @@ import json
 import sys
 from pathlib import Path
 
-import hostile_facts
+import hostile_metadata
 import pytest
-import torture_facts
+import torture_metadata
 from benchmark_scripts import run_script
 from tiny_runs import tiny_run
 
@@ -20,7 +20,7 @@ from cl_graft.integrations import export_task
 from cl_graft.storage import load_bank
 from cl_graft.storage.hub import save_pretrained
 
-CASES = {f"{case.group}: {case.name}": case for case in hostile_facts.hostile_banks()}
+CASES = {f"{case.group}: {case.name}": case for case in hostile_metadata.hostile_banks()}
 _GROUPS = ("template", "label_names", "task", "base revision", "word")
 _TEXTS = ("python", "fence", "script", "latex", "formula", "link")
 WRITTEN = [
@@ -43,7 +43,7 @@ def exported(bank: Path, out: Path) -> str:
 
 
 def test_there_are_more_than_200_and_each_has_a_name_of_its_own():
-    assert len(CASES) == len(list(hostile_facts.hostile_banks())) > 200
+    assert len(CASES) == len(list(hostile_metadata.hostile_banks())) > 200
 
 
 def test_every_hostile_bank_is_read_as_text_or_refused_with_a_sentence(bank, tmp_path):
@@ -53,7 +53,7 @@ def test_every_hostile_bank_is_read_as_text_or_refused_with_a_sentence(bank, tmp
             continue
         place = tmp_path / str(number)
         try:
-            hostile_facts.save_unchecked(case.change(honest), place)
+            hostile_metadata.save_unchecked(case.change(honest), place)
         except (TypeError, ValueError, AttributeError):
             continue  # nobody can write that as a file
         try:
@@ -62,14 +62,14 @@ def test_every_hostile_bank_is_read_as_text_or_refused_with_a_sentence(bank, tmp
         except BankError as error:
             said.append(str(error))
     assert len(said) > 100
-    assert not torture_facts.acting_in("".join(said))
+    assert not torture_metadata.acting_in("".join(said))
 
 
 @pytest.mark.parametrize("name", WRITTEN)
 def test_no_text_of_a_bank_becomes_code_in_what_is_exported(bank, tmp_path, name):
     honest = load_bank(bank)
-    hostile_facts.save_unchecked(CASES[name].change(honest), tmp_path / "bank")
-    allowed = torture_facts.names_in(exported(bank, tmp_path / "honest"))
+    hostile_metadata.save_unchecked(CASES[name].change(honest), tmp_path / "bank")
+    allowed = torture_metadata.names_in(exported(bank, tmp_path / "honest"))
     save_pretrained(honest, tmp_path / "honest-card")
     card = (tmp_path / "honest-card" / "README.md").read_text(encoding="utf-8")
     try:
@@ -78,14 +78,14 @@ def test_no_text_of_a_bank_becomes_code_in_what_is_exported(bank, tmp_path, name
     except (BankError, InputError):
         assert not (tmp_path / "out").exists()
         return
-    assert not list(torture_facts.code_in(made, allowed, "README"))
+    assert not list(torture_metadata.code_in(made, allowed, "README"))
     written = (tmp_path / "card" / "README.md").read_text(encoding="utf-8")
-    assert not list(torture_facts.code_in(written, torture_facts.names_in(card), "card"))
+    assert not list(torture_metadata.code_in(written, torture_metadata.names_in(card), "card"))
 
 
 @pytest.mark.parametrize("name", [name for name in CASES if name.startswith("tensors: ")])
 def test_tensors_that_do_not_fit_the_model_are_refused_or_differ(bank, tmp_path, name):
-    hostile_facts.save_unchecked(CASES[name].change(load_bank(bank)), tmp_path / "bank")
+    hostile_metadata.save_unchecked(CASES[name].change(load_bank(bank)), tmp_path / "bank")
     try:
         report = verify(tmp_path / "bank")
         open_bank(tmp_path / "bank").predict(["It was a delight."], task=0)
@@ -97,6 +97,6 @@ def test_tensors_that_do_not_fit_the_model_are_refused_or_differ(bank, tmp_path,
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="children are forked")
 def test_the_part_runs_and_nothing_hostile_comes_through(tmp_path):
-    run_script("torture_facts.py", "--scale", "smoke", "--out", tmp_path)
-    found = json.loads((tmp_path / "facts.json").read_text(encoding="utf-8"))
+    run_script("torture_metadata.py", "--scale", "smoke", "--out", tmp_path)
+    found = json.loads((tmp_path / "metadata.json").read_text(encoding="utf-8"))
     assert all(row["survived"] == row["cases"] > 0 for row in found["rows"])

@@ -127,11 +127,11 @@ def hostile_banks() -> Iterator[HostileBank]:
     """Yield all cases, those of a group behind each other."""
     few = {name: TEXTS[name] for name in _FEW}
     for key in _NAMES:
-        yield from _each(f"base {key}", TEXTS | SHAPES | {"nan": NUMBERS["nan"]}, _base_fact(key))
+        yield from _each(f"base {key}", TEXTS | SHAPES | {"nan": NUMBERS["nan"]}, _change_base(key))
     for key in ("max_length", "seed", "trust_remote_code"):
-        yield from _each(f"base {key}", few | NUMBERS | SHAPES, _base_fact(key))
+        yield from _each(f"base {key}", few | NUMBERS | SHAPES, _change_base(key))
     for key in ("files", "settings", "mine"):
-        yield from _each(f"base {key}", few | SHAPES | DEEP, _base_fact(key))
+        yield from _each(f"base {key}", few | SHAPES | DEEP, _change_base(key))
     yield from _each("base file", TEXTS, lambda b, t: _base(b, metadata={"files": {t: "0" * 64}}))
     yield from _each("setting", few, lambda b, t: _base(b, metadata={"settings": {t: t}}))
     yield from _each("setting max_length", few | NUMBERS, lambda b, v: _setting(b, "max_length", v))
@@ -142,21 +142,23 @@ def hostile_banks() -> Iterator[HostileBank]:
     yield from _each("weights_sha256", few, lambda b, t: _entry(b, weights_sha256=t))
     yield from _each("builds_on", PLACES, lambda b, v: _entry(b, builds_on=v))
     for key in _ENTRY_NAMES:
-        yield from _each(f"entry {key}", few | SHAPES | DEEP, _fact(key))
+        yield from _each(f"entry {key}", few | SHAPES | DEEP, _change_entry(key))
     for key in ("max_length", "pair", "trained_dev", "rows"):
-        yield from _each(f"entry {key}", few | NUMBERS | SHAPES, _fact(key))
+        yield from _each(f"entry {key}", few | NUMBERS | SHAPES, _change_entry(key))
     yield from _each("label_names", TEXTS, lambda b, t: _with(b, label_names=[t, "b"]))
     yield from _each(
         "label_names", NUMBERS | SHAPES, lambda b, v: _with(b, label_names=v if v else [v, v])
     )
-    yield from _each("label_names", {"three": list("abc"), "many": ["x"] * 9}, _fact("label_names"))
+    yield from _each(
+        "label_names", {"three": list("abc"), "many": ["x"] * 9}, _change_entry("label_names")
+    )
     around = {f"{name}, with fields": f"{{text}} {text} {{mask}}" for name, text in TEXTS.items()}
     yield from _each("template", around | TEXTS, lambda b, t: _prompted(b, template=t))
     yield from _each("word", few, lambda b, t: _prompted(b, words={"negative": t, "positive": "x"}))
-    yield from _each("prompt", SHAPES | few, _fact("prompt"))
+    yield from _each("prompt", SHAPES | few, _change_entry("prompt"))
     for key in ("value", "rows", "ece_before"):
         yield from _each(f"temperature {key}", NUMBERS | few, _temperature(key))
-    yield from _each("temperature", SHAPES, _fact("temperature"))
+    yield from _each("temperature", SHAPES, _change_entry("temperature"))
     for key in ("threads", "device", "torch", "mine"):
         yield from _each(f"environment {key}", NUMBERS | few, _environment(key))
     yield from _tensors()
@@ -186,7 +188,7 @@ def _base(bank: GraftBank, **changes: Any) -> GraftBank:
     return replace(bank, base=replace(bank.base, metadata=metadata, **changes))
 
 
-def _base_fact(key: str) -> Callable[[GraftBank, Any], GraftBank]:
+def _change_base(key: str) -> Callable[[GraftBank, Any], GraftBank]:
     return lambda bank, value: _base(bank, metadata={key: value})
 
 
@@ -205,7 +207,7 @@ def _with(bank: GraftBank, **metadata: object) -> GraftBank:
     return _entry(bank, metadata={**bank.entries[-1].metadata, **metadata})
 
 
-def _fact(key: str) -> Callable[[GraftBank, Any], GraftBank]:
+def _change_entry(key: str) -> Callable[[GraftBank, Any], GraftBank]:
     return lambda bank, value: _with(bank, **{key: value})
 
 

@@ -1,9 +1,9 @@
-"""Torture, part `facts`: banks and results with fitting checksums and hostile metadata.
+"""Torture, part `metadata`: banks and results with fitting checksums and hostile metadata.
 
-    python tests/stress/torture_facts.py --scale smoke     # some cases: does it run?
-    python tests/stress/torture_facts.py --scale full      # all of them
+    python tests/stress/torture_metadata.py --scale smoke     # some cases: does it run?
+    python tests/stress/torture_metadata.py --scale full      # all of them
 
-Every hostile bank (see `hostile_facts`) goes through inspect, verify, predict, export in every
+Every hostile bank (see `hostile_metadata`) goes through inspect, verify, predict, export in every
 format and the model card; every hostile result through report. Each command runs in a process of
 its own and must answer, or end with one sentence: no traceback, no signal, no character that acts
 on a terminal. What is written must hold no more code, tags or commands than that of an honest bank.
@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import Any
 from unicodedata import category
 
-from hostile_facts import MARK, hostile_banks, hostile_results, save_unchecked
+from hostile_metadata import MARK, hostile_banks, hostile_results, save_unchecked
 from tiny_checkpoint import QUICK, tiny_checkpoint
 from torture_children import Told, prepare, tell
 from torture_report import Row, end_part, options
@@ -70,7 +70,7 @@ class Found:
 def main() -> None:
     given = options(__doc__ or "").parse_args()
     started = time.perf_counter()
-    place = given.out.resolve() / "facts"
+    place = given.out.resolve() / "metadata"
     place.mkdir(parents=True, exist_ok=True)
     prepare()
     import cl_graft.integrations
@@ -81,7 +81,7 @@ def main() -> None:
     rows = [banks(runs[family], family, EVERY[given.scale]) for family in FAMILIES]
     rows.append(results(runs["encoder"], EVERY[given.scale]))
     seconds = time.perf_counter() - started
-    end_part(given.out, "facts", [row.row for row in rows], seconds, scale=given.scale)
+    end_part(given.out, "metadata", [row.row for row in rows], seconds, scale=given.scale)
 
 
 def learned(place: Path, model: Path, family: str) -> Path:

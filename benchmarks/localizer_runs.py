@@ -1,4 +1,4 @@
-"""Cells of a benchmark of localizers: the tasks of one seed, learned in several ways."""
+"""Runs of a benchmark of localizers: the tasks of one seed, learned in several ways."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ __all__ = ["Bench", "Learned"]
 
 
 class Bench:
-    """The stream of one seed, on a base that every cell copies."""
+    """The stream of one seed, on a base that every run copies."""
 
     def __init__(self, config: ExperimentConfig, seed: int, cache: DirectoryCache) -> None:
         self.config, self.seed, self.cache = config, seed, cache
@@ -51,7 +51,7 @@ class Bench:
             passes[name] = {"dense": asdict(run.passes)}
         return {"scores": {"dense": scores}, "passes": passes}
 
-    def cell(self, settings: Mapping[str, Any]) -> dict[str, Any]:
+    def run(self, settings: Mapping[str, Any]) -> dict[str, Any]:
         """Score the grafts of one localizer: as they are, re-trained alone, and in the stream."""
         continual, first = self._learn(settings, "prefix", range(len(self.tasks)))
         # Alone on the base, the first task is what it is in the stream.
