@@ -65,7 +65,7 @@ lint: $(STAMP)
 	$(BIN)/pyright
 
 docs: $(STAMP)
-	$(BIN)/python -m sphinx -W --keep-going -q -b html docs docs/_build/html
+	$(BIN)/python -m sphinx -j auto -W --keep-going -q -b html docs docs/_build/html
 
 notebooks: $(STAMP)
 	$(BIN)/jupyter-execute --inplace docs/examples/*.ipynb
