@@ -87,12 +87,12 @@ class Check:
     """One phase of one model, in bytes.
 
     Attributes:
-        model: The model.
-        phase: The phase, as `plan` names it.
-        weights: Of the model.
-        predicted: Beyond the model.
-        measured: Beyond the model, where freed blocks go back to the system.
-        default: Beyond the model, with malloc as it is by default.
+        model: Name of the model.
+        phase: Name of the phase, as `plan` has it.
+        weights: Bytes of the model.
+        predicted: Bytes beside the model that the plan says.
+        measured: Bytes beside the model, where freed blocks go back to the system.
+        default: Bytes beside the model, with malloc as it is by default.
     """
 
     model: str
@@ -104,17 +104,17 @@ class Check:
 
     @property
     def error(self) -> float:
-        """Of the predicted peak of the process above its imports."""
+        """Relative error of the peak of the process above its imports."""
         return (self.predicted - self.measured) / (self.weights + self.measured)
 
     @property
     def error_beyond(self) -> float:
-        """Of what the phase takes beside the model."""
+        """Relative error of what the phase takes beside the model."""
         return (self.predicted - self.measured) / self.measured
 
     @property
     def holds(self) -> bool:
-        """Whether the issue's bar holds for the peak of the process."""
+        """Whether the error of the peak is within the bar of the model."""
         return abs(self.error) <= BARS.get(self.model, OTHER_BAR)
 
 
