@@ -82,10 +82,10 @@ def main() -> None:
         "comparison.bytes_per_task": arguments.matched,
     }
     config = make_config(values, arguments.data, arguments.sets)
-    config = config.changed({"comparison.seeds": choose_seeds(arguments, config)})
+    config = config.with_values({"comparison.seeds": choose_seeds(arguments, config)})
     shared = {} if arguments.untuned else shared_rate(config, arguments.out / "shared")
     if shared:
-        config = config.changed({"fine_tuning.lr": shared["lr"]})
+        config = config.with_values({"fine_tuning.lr": shared["lr"]})
     with open_engine(arguments) as engine:
         done = compare(config, out=arguments.out / name, engine=engine)
     for failure in done.failed:
@@ -111,7 +111,7 @@ def shared_rate(config: ExperimentConfig, out: Path) -> dict[str, Any]:
     scores: dict[float, float | None] = {}
     for lr in RATES:
         result = run(
-            config.changed(
+            config.with_values(
                 {"fine_tuning.lr": lr, "comparison.tune": False, "comparison.bytes_per_task": None}
             ),
             strategy="independent",

@@ -88,7 +88,7 @@ def main() -> None:
     arguments = parse_options(parser, "frontier")
     values = {"stream.tasks": TASKS, **SCALES[arguments.scale]}
     config = make_config(values, arguments.data, arguments.sets)
-    names = _chosen(arguments.localizers, parser)
+    names = _choose_variants(arguments.localizers, parser)
     run_all(config, choose_seeds(arguments, config), names, arguments.out)
     write_summary(config, arguments)
 
@@ -236,7 +236,7 @@ def _own(name: str) -> dict[str, Any]:
     return {} if "grafting.localizer" in VARIANTS[name] else {"grafting.localizer": name}
 
 
-def _chosen(text: str | None, parser: argparse.ArgumentParser) -> list[str]:
+def _choose_variants(text: str | None, parser: argparse.ArgumentParser) -> list[str]:
     wanted = list(VARIANTS) if text is None else [name.strip() for name in text.split(";")]
     unknown = [name for name in wanted if name not in VARIANTS]
     if unknown:

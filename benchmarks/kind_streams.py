@@ -157,7 +157,7 @@ def main() -> None:
     seeds = choose_seeds(arguments, next(iter(configs.values())))
     for number in range(1, len(seeds) + 1):
         for name, config in configs.items():
-            own = config.changed({"comparison.seeds": list(seeds[:number])})
+            own = config.with_values({"comparison.seeds": list(seeds[:number])})
             if arguments.longer:
                 if name not in found:
                     raise SystemExit(f"{kept} holds no results of {name}; run it without --longer")
@@ -186,7 +186,7 @@ def run_stream(config: ExperimentConfig, out: Path) -> dict[str, Any]:
     rates: dict[str, Any] = {}
     for strategy, (setting, values) in RATES.items():
         rates[strategy] = choose_rate(config, strategy, setting, values, out)
-        config = config.changed({setting: rates[strategy]["chosen"]})
+        config = config.with_values({setting: rates[strategy]["chosen"]})
     runs = make_runs(config, out / "runs")
     return {"config": stored_settings(config), "rates": rates, **describe_scores(runs)}
 
@@ -213,14 +213,14 @@ def run_longer(config: ExperimentConfig, found: dict[str, Any], out: Path) -> No
     """Add independent fine-tuning with twice the steps to what results keep of a stream."""
     setting, values = RATES["independent"]
     out = out / "longer"
-    config = config.changed(
+    config = config.with_values(
         {
             "fine_tuning.steps": 2 * config.fine_tuning.steps,
             "comparison.strategies": ["independent"],
         }
     )
     rate = choose_rate(config, "independent", setting, values, out)
-    runs = make_runs(config.changed({setting: rate["chosen"]}), out / "runs")
+    runs = make_runs(config.with_values({setting: rate["chosen"]}), out / "runs")
     ends = {int(k): v for k, v in found["strategies"]["independent"]["scores"].items()}
     found["rates"][LONGER] = rate
     found["strategies"][LONGER] = describe_runs(runs, ends)
@@ -252,7 +252,7 @@ def choose_rate(
     for value in values:
         try:
             result = run(
-                config.changed({setting: value, "comparison.seeds": [TUNING_SEED]}),
+                config.with_values({setting: value, "comparison.seeds": [TUNING_SEED]}),
                 strategy=strategy,
                 seed=TUNING_SEED,
                 out=out / "rates" / f"{strategy}-{value}",
@@ -289,14 +289,16 @@ def describe_runs(runs: Sequence[RunResult], independent: Mapping[int, Scores]) 
         "scores": {str(one.seed): list(one.R[-1]) for one in runs},
         "other_scores": {str(one.seed): one.other_scores for one in runs if one.other_scores},
         "share_of_independent": summarize_seeds(
-            share_of(one.R[-1], independent[one.seed]) for one in runs if one.seed in independent
+            compute_share(one.R[-1], independent[one.seed])
+            for one in runs
+            if one.seed in independent
         ),
         "most_forgetting": max(lost(one) for one in runs),
-        "minutes": fmean(sum(map(seconds_of, one.seconds.values())) for one in runs) / 60,
+        "minutes": fmean(sum(map(add_seconds, one.seconds.values())) for one in runs) / 60,
     }
 
 
-def share_of(scores: Scores, independent: Scores) -> float | None:
+def compute_share(scores: Scores, independent: Scores) -> float | None:
     """Return the mean over tasks of the share of independent's score; None if all its are 0."""
     pairs = zip(scores, independent, strict=True)
     shares = [own / other for own, other in pairs if own is not None and other]
@@ -310,7 +312,7 @@ def lost(result: RunResult) -> float:
     return max(float(first or 0) - float(last or 0) for first, last in ends)
 
 
-def seconds_of(phases: Mapping[str, float]) -> float:
+def add_seconds(phases: Mapping[str, float]) -> float:
     """Return the seconds of all phases of a task."""
     return sum(phases.values())
 
@@ -343,7 +345,7 @@ def share_of_longer(rows: Mapping[str, Any]) -> dict[str, Any]:
     """Return grafting's share of independent fine-tuning with twice the steps, over seeds."""
     longer = rows.get(LONGER, {}).get("scores", {})
     own = rows["grafting"]["scores"]
-    return summarize_seeds(share_of(own[seed], longer[seed]) for seed in longer if seed in own)
+    return summarize_seeds(compute_share(own[seed], longer[seed]) for seed in longer if seed in own)
 
 
 def write_scores(found: Mapping[str, Any], strategy: str) -> str:

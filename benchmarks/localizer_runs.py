@@ -87,7 +87,7 @@ class Bench:
         from avalanche.logging import BaseLogger
         from avalanche.training.plugins import EvaluationPlugin
 
-        config = self.config.changed({**settings, "grafting.mode": mode})
+        config = self.config.with_values({**settings, "grafting.mode": mode})
         dense = {label: make_schedule(config, task) for label, task in enumerate(self.tasks)}
         model = self._model()
         strategy: Any = build_strategy(

@@ -100,12 +100,12 @@ def main() -> None:
         if str(seed) in own:
             continue
         if strategy not in chosen:
-            tuning = tune(tuned_on.changed(rate), strategy, out=arguments.out, cache=cache)
+            tuning = tune(tuned_on.with_values(rate), strategy, out=arguments.out, cache=cache)
             chosen[strategy] = asdict(tuning)
             keep(stored, arguments)
         values = chosen[strategy]["chosen"]
         config = with_values(
-            order_config(order, arguments).changed(rate), find_strategy(strategy), values
+            order_config(order, arguments).with_values(rate), find_strategy(strategy), values
         )
         out = arguments.out / f"order{order}"
         own[str(seed)] = summarize_run(

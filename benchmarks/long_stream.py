@@ -30,7 +30,7 @@ import torch
 
 from cl_graft.banks.capacity import measure_capacity
 from cl_graft.banks.verify import verify
-from cl_graft.experiments.config import ExperimentConfig, config_from, nested, override_
+from cl_graft.experiments.config import ExperimentConfig, config_from, override_, to_nested
 from cl_graft.experiments.run import run, run_folder
 from cl_graft.results.run_results import RunResult
 from cl_graft.runtime.progress import Step
@@ -96,7 +96,7 @@ def main() -> None:
     torch.set_num_threads(given.threads)
     out = given.out or Path("runs") / f"long_stream-{given.scale}"
     config = make_config(given.scale, out, given.sets)
-    result = learned(config, out)
+    result = learn(config, out)
     stored = summary(config, result, out)
     sets = [part for text in given.sets for part in ("--set", text)]
     words = ["python", "benchmarks/long_stream.py", "--scale", given.scale, *sets]
@@ -113,13 +113,13 @@ def make_config(scale: str, out: Path, sets: Sequence[str]) -> ExperimentConfig:
     """Return the settings of a scale; its model is made where it is missing."""
     model = roberta_base_shape(out) if scale == "cpu" else tiny_checkpoint(out)
     values: dict[str, Any] = {**COMMON, **SCALES[scale], "model.name": str(model)}
-    settings = nested(values)
+    settings = to_nested(values)
     for override in sets:
         override_(settings, override)
     return config_from(settings)
 
 
-def learned(config: ExperimentConfig, out: Path) -> RunResult:
+def learn(config: ExperimentConfig, out: Path) -> RunResult:
     """Run the stream, or the rest of it, and note after every task what the process holds."""
     notes = out / "memory.jsonl"
 
@@ -196,7 +196,7 @@ def summary(config: ExperimentConfig, result: RunResult, out: Path) -> dict[str,
             <= FLAT,
             "bank below 10 MB": size < MOST_BYTES,
         },
-        "config": config.changed({"model.name": "made here"}).shared_values(),
+        "config": config.with_values({"model.name": "made here"}).shared_values(),
         "versions": result.versions,
         "machine": result.machine,
     }

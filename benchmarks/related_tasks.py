@@ -107,15 +107,15 @@ def stream_config(name: str, rows: int, arguments: argparse.Namespace) -> Experi
     """Return the config of a stream with so many rows a class, without chosen rates."""
     values = {"stream.name": name, **SIZES[rows], **SCALES[arguments.scale]}
     config = make_config(values, arguments.data, arguments.sets)
-    return config.changed({"comparison.seeds": choose_seeds(arguments, config)})
+    return config.with_values({"comparison.seeds": choose_seeds(arguments, config)})
 
 
 def run_stream(config: ExperimentConfig, out: Path, engine: Engine | None) -> dict[str, Any]:
     """Choose the rates of a stream, run what is left of it, and return what results keep."""
     dense = shared_rate(config, out / "dense")
-    config = config.changed({"fine_tuning.lr": dense["lr"]})
+    config = config.with_values({"fine_tuning.lr": dense["lr"]})
     region = tune(
-        config.changed({"grafting.builds_on": "none", "comparison.tune": True}),
+        config.with_values({"grafting.builds_on": "none", "comparison.tune": True}),
         "grafting",
         out=out,
         cache=DirectoryCache(out / "dense" / CACHE),
@@ -123,7 +123,9 @@ def run_stream(config: ExperimentConfig, out: Path, engine: Engine | None) -> di
     runs: dict[str, list[RunResult]] = {}
     for part, settings in PARTS.items():
         place = out / part.replace(" ", "_")
-        runs[part] = make_runs(config.changed({**settings, **region.chosen}), place, engine=engine)
+        runs[part] = make_runs(
+            config.with_values({**settings, **region.chosen}), place, engine=engine
+        )
     return {
         "tasks": list(config.stream.tasks),
         "shots": config.stream.shots,

@@ -29,7 +29,7 @@ from torch import Tensor, nn
 
 from cl_graft.banks.open_bank import OpenBank, open_bank
 from cl_graft.data import encode
-from cl_graft.experiments.config import ExperimentConfig, config_from, nested
+from cl_graft.experiments.config import ExperimentConfig, config_from, to_nested
 from cl_graft.experiments.run import run, run_folder
 from cl_graft.experiments.tasks import load_tasks
 from cl_graft.grafts.bank import GraftBank
@@ -96,14 +96,16 @@ def main() -> None:
             "model.name": model,
             "model.device": "cpu",
         }
-        config = config_from(nested({**SCALES[asked.scale], **values, "stream.max_length": LENGTH}))
+        config = config_from(
+            to_nested({**SCALES[asked.scale], **values, "stream.max_length": LENGTH})
+        )
         lines = measure(config, Path(folder))
     name = "reproducibility" if asked.scale == "cpu" else f"reproducibility-{asked.scale}"
     command = shlex.join(["python", "benchmarks/reproducibility.py", *sys.argv[1:]])
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     stored = {
         "lines": [asdict(line) for line in lines],
-        "config": config.changed({"model.name": "tiny" if smoke else model}).shared_values(),
+        "config": config.with_values({"model.name": "tiny" if smoke else model}).shared_values(),
         "versions": versions(device),
         "machine": machine(device),
         "command": command,

@@ -75,8 +75,10 @@ def main() -> None:
         for name in arguments.comparisons.split(","):
             config = make_config({**values, **COMPARISONS[name]}, arguments.data, arguments.sets)
             if "mrpc" in config.stream.tasks:  # F1 in its preset, but averages are of one metric
-                config = config.changed({"stream.task_settings": {"mrpc": {"metric": "accuracy"}}})
-            config = config.changed({"comparison.seeds": choose_seeds(arguments, config)})
+                config = config.with_values(
+                    {"stream.task_settings": {"mrpc": {"metric": "accuracy"}}}
+                )
+            config = config.with_values({"comparison.seeds": choose_seeds(arguments, config)})
             done = compare(config, out=arguments.out / name.replace(" ", "_"), engine=engine)
             results[name] = list(done.runs)
             summaries[name] = json.loads((done.out / "summary.json").read_text())

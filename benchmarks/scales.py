@@ -108,7 +108,7 @@ def make_config(
 def stored_config(config: ExperimentConfig) -> dict[str, Any]:
     """Return a config as results keep it, without this machine's folder of data."""
     data = "$CL_GRAFT_DATA" if config.stream.data else None
-    return config.changed({"stream.data": data}).values()
+    return config.with_values({"stream.data": data}).values()
 
 
 def format_command(script: str) -> str:

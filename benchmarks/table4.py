@@ -75,10 +75,10 @@ def main() -> None:
     )
     shared = shared_rate(config, arguments.out / "shared") if config.comparison.tune else {}
     if shared:
-        config = config.changed({"fine_tuning.lr": shared["lr"]})
+        config = config.with_values({"fine_tuning.lr": shared["lr"]})
     name = "table4"
     if arguments.density is not None:
-        config = config.changed({"grafting.density": arguments.density})
+        config = config.with_values({"grafting.density": arguments.density})
         name = f"table4-{arguments.density:g}"
     out = arguments.out / name
     with open_engine(arguments) as engine:

@@ -29,7 +29,7 @@ __all__ = [
     "a_or_an",
     "find",
     "first_line",
-    "listed",
+    "join_names",
     "nearest",
 ]
 
@@ -162,11 +162,11 @@ def first_line(error: BaseException) -> str:
     return (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".")
 
 
-def listed(names: Iterable[str]) -> str:
+def join_names(names: Iterable[str]) -> str:
     """Join names with commas; of very many, only the first.
 
     Examples:
-        >>> listed(["topic", "sentiment"])
+        >>> join_names(["topic", "sentiment"])
         'topic, sentiment'
     """
     known = list(names)
@@ -189,5 +189,5 @@ def nearest(name: str, known: Iterable[str]) -> str:
     close = get_close_matches(name, names[:1000], n=1, cutoff=0.5)
     hint = f"did you mean {close[0]!r}?" if close else ""
     if len(names) <= _FEW:
-        return f"{hint} Known: {listed(names)}".strip()
+        return f"{hint} Known: {join_names(names)}".strip()
     return hint or f"Known: {', '.join(names[:_FEW])}, … ({len(names):,} in all)"

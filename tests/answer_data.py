@@ -23,7 +23,7 @@ def answer_folder(path: Path, form: str, *, train: int = 16, dev: int = 4, test:
         train: Training rows; `dev` and `test` likewise.
     """
     path.mkdir(parents=True, exist_ok=True)
-    make = _FORMS[form]
+    make = _ROWS[form]
     for seed, (split, rows) in enumerate((("train", train), ("dev", dev), ("test", test))):
         draw = random.Random(seed)
         lines = [json.dumps(make(*draw.sample(_WORDS, 2))) for _ in range(rows)]
@@ -48,7 +48,7 @@ def _messages(first: str, second: str) -> dict[str, Any]:
     return {"messages": [{"role": role, "content": content} for role, content in said]}
 
 
-_FORMS: dict[str, Callable[[str, str], dict[str, Any]]] = {
+_ROWS: dict[str, Callable[[str, str], dict[str, Any]]] = {
     "instruction": _instruction,
     "input": _input,
     "messages": _messages,

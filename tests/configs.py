@@ -24,9 +24,9 @@ def places(values: Mapping[str, Any]) -> dict[str, Any]:
 
 def settings(values: Mapping[str, Any] | None = None, **more: Any) -> dict[str, Any]:
     """Return settings by part, as a config file holds them."""
-    from cl_graft.experiments.config import nested
+    from cl_graft.experiments.config import to_nested
 
-    return nested(places({**(values or {}), **more}))
+    return to_nested(places({**(values or {}), **more}))
 
 
 def config_with(values: Mapping[str, Any] | None = None, **more: Any) -> Any:
@@ -38,7 +38,7 @@ def config_with(values: Mapping[str, Any] | None = None, **more: Any) -> Any:
 
 def changed(before: Any, values: Mapping[str, Any] | None = None, **more: Any) -> Any:
     """Return a config with other values."""
-    return before.changed(places({**(values or {}), **more}))
+    return before.with_values(places({**(values or {}), **more}))
 
 
 def sets(values: Mapping[str, Any]) -> list[str]:
@@ -54,7 +54,7 @@ def _place(name: str) -> str:
 
 def _parts_with(name: str) -> Iterator[str]:
     from cl_graft.experiments.config.parts import PARTS
-    from cl_graft.runtime.settings import fields_of
+    from cl_graft.runtime.settings import list_fields
 
-    found = (part for part, cls in PARTS.items() if name in fields_of(cls))
+    found = (part for part, cls in PARTS.items() if name in list_fields(cls))
     return (f"{part}.{name}" for part in found)

@@ -1,6 +1,7 @@
 """Identifiers use the field's words: those that this package once had of its own stay away.
 
-Run as a script, this file prints every identifier that holds such a word, with its reason.
+Functions are verbs: no bare participle, such as `formed`, and no `..._of`. Run as a script, this
+file prints every identifier that holds a word with a better one, with its reason.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ INSTEAD = {
     **dict.fromkeys(("claimed", "lost", "refill", "refilled", "told"), "owned, free, known"),
     **dict.fromkeys(("among", "inside", "posed", "posing"), "localizer inputs, ranking, budget"),
     **dict.fromkeys(("warm", "warmed", "warmup"), "head fit"),
+    **dict.fromkeys(("twin", "twins"), "fine-tuned"),
     **dict.fromkeys(("standing", "shelf", "seal", "sealed", "seals"), "checkpoint, cache, hash"),
     **dict.fromkeys(("cell", "cells", "forms", "formed", "material"), "run, comparison"),
     **dict.fromkeys(("finding", "findings"), "result"),
@@ -34,7 +36,7 @@ INSTEAD = {
 # What may stay: a reason, and the identifiers that it holds for.
 EXCEPTIONS: dict[str, tuple[str, ...]] = {
     "a cell of a table, a matrix or a heat map": (
-        *("Cell", "_Cell", "_cell", "_cells", "_draw_cells", "_own_cell", "cell", "cells"),
+        *("Cell", "_CELL", "_Cell", "_cell", "_cells", "_draw_cells", "_own_cell", "cell", "cells"),
         "table_cells",
     ),
     "one sample of the data in an experiment of the papers, and a key of its stored files": (
@@ -52,9 +54,18 @@ EXCEPTIONS: dict[str, tuple[str, ...]] = {
     ),
     "ordinary: what somebody is told": ("Told", "_told", "_when_told", "told"),
     "ordinary: an array that is formed": ("formed",),
-    "a benchmark's calls before it measures": ("_warmed_up", "warm_up"),
+    "a benchmark's calls before it measures": ("warm_up",),
+    "steps in which a learning rate rises": ("WARM_UP",),
     "a process that has imported the package already": ("run_warm", "warm_processes"),
 }
+
+
+# Functions that are no verbs.
+NO_VERBS: dict[str, tuple[str, ...]] = {
+    "regions of a bank, which read as its set algebra does": ("owned", "covered"),
+    "a row of a table": ("_of",),
+}
+_PARTICIPLE = re.compile(r"_*(?:[a-z]+[^e]ed|made|told|held|found|kept|drawn|known|shown|given)")
 
 
 def split(identifier: str) -> list[str]:
@@ -63,7 +74,7 @@ def split(identifier: str) -> list[str]:
 
 
 def identifiers(path: Path) -> Iterator[str]:
-    """Yield the names of a module, of its functions, classes, parameters, and attributes."""
+    """Yield the names of a module, its functions, classes, parameters, attributes and variables."""
     yield path.stem
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
@@ -77,6 +88,8 @@ def identifiers(path: Path) -> Iterator[str]:
             yield node.arg
         elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
             yield node.attr
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            yield node.id
 
 
 def find() -> dict[str, set[str]]:
@@ -88,6 +101,22 @@ def find() -> dict[str, set[str]]:
                 if INSTEAD.keys() & split(identifier):
                     found.setdefault(identifier, set()).add(str(path.relative_to(ROOT)))
     return found
+
+
+def functions_that_are_no_verbs(path: Path) -> Iterator[str]:
+    """Yield a module's functions that are called by a bare participle or end in `_of`.
+
+    Properties, context managers, what is registered by its name, and what tells yes or no is left
+    out.
+    """
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.FunctionDef):
+            decorators = " ".join(map(ast.unparse, node.decorator_list))
+            returned = ast.unparse(node.returns) if node.returns else ""
+            if re.search(r"property|contextmanager|register_", decorators) or returned == "bool":
+                continue
+            if _PARTICIPLE.fullmatch(node.name) or node.name.endswith("_of"):
+                yield node.name
 
 
 def reasons() -> dict[str, str]:
@@ -103,6 +132,18 @@ def test_no_identifier_holds_a_word_that_has_a_better_one():
         if name not in allowed
     }
     assert new == {}
+
+
+def test_functions_are_verbs():
+    allowed = {name for names in NO_VERBS.values() for name in names}
+    found = {
+        f"{path.relative_to(ROOT)}: {name}"
+        for folder in ("cl_graft", "benchmarks")
+        for path in sorted((ROOT / folder).rglob("*.py"))
+        for name in functions_that_are_no_verbs(path)
+        if name not in allowed
+    }
+    assert found == set()
 
 
 def test_names_are_split_into_words():

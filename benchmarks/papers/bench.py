@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from cl_graft.errors import InputError, listed
+from cl_graft.errors import InputError, join_names
 from cl_graft.experiments.bank_metadata import base_identity
 from cl_graft.experiments.config import ExperimentConfig
 from cl_graft.experiments.localized_task import refuse_stream_settings
@@ -79,7 +79,7 @@ class Bench:
         kinds: Sequence[str] = ("classification",),
     ) -> None:
         refuse_stream_settings(config)
-        self.config = config.changed({"stream.data_seed": data_seed})
+        self.config = config.with_values({"stream.data_seed": data_seed})
         self.seed, self.cell, self._cache = config.comparison.seeds[0], cell, cache
         self.device = pick_device(config.model.device)
         tasks = load_tasks(self.config.stream, seed=self.seed)
@@ -87,7 +87,7 @@ class Bench:
             if task.kind not in kinds:
                 raise InputError(
                     f"task {task.name!r} is a {task.kind.replace('_', ' ')} task; this experiment "
-                    f"runs tasks of {listed(kinds)}"
+                    f"runs tasks of {join_names(kinds)}"
                 )
         loaded, self.stream = load_stream(self.config, tasks, cache=cache)
         self.identity = base_identity(loaded, self.config, seed=self.seed)

@@ -33,7 +33,7 @@ __all__ = [
     "kinds",
     "layers",
     "lottery_tickets",
-    "memorized",
+    "memorize",
     "optimizers",
     "regions_by_density",
     "top_probabilities",
@@ -75,7 +75,7 @@ def calibrated_grafts(bench: Bench) -> Iterator[Measurement]:
         yield Measurement(name, "grafting", "agreement", agreement(graft.logits, tuned.logits))
 
 
-def memorized(bench: Bench) -> Iterator[Measurement]:
+def memorize(bench: Bench) -> Iterator[Measurement]:
     """The same, and how well fine-tuning knows its training rows."""
     yield from calibrated_grafts(bench)
     for label, name in enumerate(bench.names):
@@ -103,7 +103,7 @@ def regions_by_density(bench: Bench) -> Iterator[Measurement]:
     for label in range(len(bench.names)):
         for localizer in (str(bench.config.grafting.localizer), "movement", "random"):
             yield from _swept(bench, label, localizer, method=localizer)
-        yield _tuned(bench, label, "fine-tuning")
+        yield _score_dense_run(bench, label, "fine-tuning")
 
 
 def bias_grafts(bench: Bench) -> Iterator[Measurement]:
@@ -116,7 +116,7 @@ def bias_grafts(bench: Bench) -> Iterator[Measurement]:
         yield from _swept(
             bench, label, str(bench.config.grafting.localizer), method="biases only", without=others
         )
-        yield _tuned(bench, label, "fine-tuning")
+        yield _score_dense_run(bench, label, "fine-tuning")
 
 
 def lottery_tickets(bench: Bench) -> Iterator[Measurement]:
@@ -159,7 +159,7 @@ def optimizers(bench: Bench) -> Iterator[Measurement]:
             yield from _swept(
                 bench, label, str(bench.config.grafting.localizer), method=method, **changes
             )
-            yield _tuned(bench, label, f"{method}: fine-tuning", **changes)
+            yield _score_dense_run(bench, label, f"{method}: fine-tuning", **changes)
         constant = bench.tuned_answers(label, bench.dense(label)).best_constant
         yield Measurement(name, "best constant answer", "score", constant)
 
@@ -293,7 +293,7 @@ def _swept(
         yield Measurement(name, method, "score", answers.score, size / bench.layout.total)
 
 
-def _tuned(bench: Bench, label: int, method: str, **changes: Any) -> Measurement:
+def _score_dense_run(bench: Bench, label: int, method: str, **changes: Any) -> Measurement:
     """Score the whole dense run, at density 1."""
     answers = bench.tuned_answers(label, bench.dense(label, **changes))
     return Measurement(bench.names[label], method, "score", answers.score, 1.0)

@@ -134,7 +134,7 @@ class _Learned:
             group = union([self.regions[label] for label in members], layout=self.bench.layout)
             called = " ∪ ".join(names[label] for label in members)
             yield from self._gains(self.run, group, called)
-            purified = _purified(self.bench, self.schedule, self.run, group, members, self.heads)
+            purified = _purify(self.bench, self.schedule, self.run, group, members, self.heads)
             yield from self._gains(purified, group, f"{called}, purified")
 
     def _gains(self, run: DenseRun, region: Region, method: str) -> Iterator[Measurement]:
@@ -169,7 +169,7 @@ def grow_region(bench: Bench, label: int, dense: DenseRun, *, base: float) -> Re
     task, localizer = bench.task(label), str(bench.config.grafting.localizer)
     k, steps = bench.size(bench.density), bench.config.grafting.mask_steps
 
-    def published() -> Outcome:
+    def train_published() -> Outcome:
         with bench.open_inputs(label, localizer, dense, task) as inputs:
             gates = paper_mask(inputs, k=k, steps=steps, base_density=base)
         return {"index": top_k(gates, k).index}, {}
@@ -180,7 +180,7 @@ def grow_region(bench: Bench, label: int, dense: DenseRun, *, base: float) -> Re
         return {"index": open_gates(gains, started, k=k).index}, {}
 
     if localizer == "paper_mask":
-        found, own = published, {"published": repr(base)}
+        found, own = train_published, {"published": repr(base)}
     else:
         count = bench.size(base)
         started = bench.ranking(label, "movement", k=count, dense=dense, depth=count).top(count)
@@ -231,12 +231,12 @@ def _joint(bench: Bench, schedule: FineTuning) -> tuple[DenseRun, list[dict[str,
     }
     together = {**shared, **heads}
 
-    def learned() -> Outcome:
+    def learn() -> Outcome:
         with preserve_parameters(together) as before:
             fine_tune(
                 first.model,
                 together,
-                loss=_mixed(bench, schedule),
+                loss=_mix_tasks(bench, schedule),
                 settings=schedule,
                 seed=bench.seed,
                 anchor={name: before[name] for name in shared},
@@ -245,13 +245,13 @@ def _joint(bench: Bench, schedule: FineTuning) -> tuple[DenseRun, list[dict[str,
             return {parameter_names[name]: value for name, value in snapshot(together).items()}, {}
 
     identity = "|".join(task.identity for task in tasks)
-    kept, _ = bench.get_or_make("joint", identity, asdict(schedule), learned)
+    kept, _ = bench.get_or_make("joint", identity, asdict(schedule), learn)
     found = {name: kept[parameter_names[name]].to(bench.device) for name in together}
     run = DenseRun({name: found[name] for name in shared}, {}, None, Passes())
     return run, [{name: found[name] for name in task.head} for task in tasks]
 
 
-def _mixed(bench: Bench, schedule: FineTuning) -> Callable[[int], Tensor | Iterable[Tensor]]:
+def _mix_tasks(bench: Bench, schedule: FineTuning) -> Callable[[int], Tensor | Iterable[Tensor]]:
     """Return the loss of a step: of a batch of a random task."""
     seed = derive(bench.seed, "multi-task")
     losses = _losses(bench, range(len(bench.names)), schedule, seed)
@@ -270,7 +270,7 @@ def _losses(
     return [bench.task(label).training_loss(schedule, seed=derive(seed, label)) for label in labels]
 
 
-def _purified(
+def _purify(
     bench: Bench,
     schedule: FineTuning,
     run: DenseRun,

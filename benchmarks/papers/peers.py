@@ -184,13 +184,13 @@ def train_peer(
     settings = replace(bench.schedule(label), **plan)
     seed = derive(bench.seed, task.content, "peer", f"{settings.lr:g}")
 
-    def made() -> Outcome:
+    def make() -> Outcome:
         with preserve_parameters(parts):
             found = task.fine_tune(parts, settings, seed=seed, phase="training")
         return task.to_cache(found.tensors), {"dev": found.dev}
 
     recipe = {**asdict(settings), "size": size, "what": what}
-    kept, _ = bench.get_or_make("peer", task.identity, recipe, made, anew=anew)
+    kept, _ = bench.get_or_make("peer", task.identity, recipe, make, anew=anew)
     with replace_parameters(parts, task.from_cache(kept, parts)):
         yield own
 

@@ -54,9 +54,9 @@ def against_random(bench: Bench) -> Iterator[Measurement]:
         yield Measurement(name, "fine-tuning", "score", bench.tuned_answers(label, run).score)
         for localizer in LOCALIZERS:
             for density in bench.config.grafting.budgets:
-                region, rows = _found(bench, label, localizer, density, run)
+                region, rows = _find(bench, label, localizer, density, run)
                 yield Measurement(name, localizer, "rows before training", rows, density)
-                yield from _chosen(bench, label, localizer, density, region)
+                yield from _train_at_best_rate(bench, label, localizer, density, region)
 
 
 def gradient_shares(bench: Bench) -> Iterator[Measurement]:
@@ -124,7 +124,7 @@ def differences_from_random(
                 yield Measurement(task, method, "p corrected", p_holm, x)
 
 
-def _found(
+def _find(
     bench: Bench, label: int, localizer: str, density: float, run: DenseRun
 ) -> tuple[Region, int]:
     """Return a region of a localizer, and the rows forward and backward that found it."""
@@ -155,7 +155,7 @@ def _energy(values: Parameters) -> float:
     return sum(float(tensor.double().square().sum()) for tensor in values.values())
 
 
-def _chosen(
+def _train_at_best_rate(
     bench: Bench, label: int, method: str, density: float, region: Region
 ) -> Iterator[Measurement]:
     """Train a region at every rate, and read it at the one that dev chooses."""

@@ -31,7 +31,7 @@ _COMMON_RATES = (0.1, 0.3)
 
 _ON_DEV = attrgetter("dev")
 
-_WARM_UP = 512
+_HEAD_ROWS = 512
 
 
 def region_rates(bench: Bench) -> Iterator[Measurement]:
@@ -54,7 +54,7 @@ def region_rates(bench: Bench) -> Iterator[Measurement]:
         ):
             regions[localizer] = bench.region(label, run, localizer=localizer)
         regions["base_gradient"] = bench.region(
-            label, _warmed_up(bench, label), localizer="base_gradient"
+            label, _fit_head(bench, label), localizer="base_gradient"
         )
         for localizer, region in regions.items():
             graft = bench.graft_answers(label, bench.cut(run, region), run.head)
@@ -126,8 +126,8 @@ def _over_rates(bench: Bench, label: int, method: str, region: Region) -> Iterat
     yield Measurement(name, method, "ECE at the rate that dev chooses", best.ece)
 
 
-def _warmed_up(bench: Bench, label: int) -> DenseRun:
+def _fit_head(bench: Bench, label: int) -> DenseRun:
     """Return what stands in for a dense run: a head fitted to the base."""
     task = bench.task(label)
-    head = fit_head(task, rows=_WARM_UP, seed=bench.seed)
+    head = fit_head(task, rows=_HEAD_ROWS, seed=bench.seed)
     return DenseRun({}, head, None, Passes())

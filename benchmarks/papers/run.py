@@ -19,7 +19,7 @@ from scales import stored_config
 
 import cl_graft
 from cl_graft.errors import InputError, find
-from cl_graft.experiments.config import ExperimentConfig, config_from, nested, override_
+from cl_graft.experiments.config import ExperimentConfig, config_from, override_, to_nested
 from cl_graft.figures.style import png
 from cl_graft.localization import find_localizer
 from cl_graft.metrics.statistics import LEAST_SAMPLES
@@ -72,10 +72,10 @@ def experiment_config(
     if scale == "smoke":
         values |= {"stream.shots": given["stream.shots"]}
     values |= {"cpu": experiment.cpu, "paper": experiment.paper}.get(scale, {})
-    values["stream.tasks"] = list(experiment.asked(scale))
+    values["stream.tasks"] = list(experiment.list_tasks(scale))
     if data is not None:
         values["stream.data"] = str(data)
-    settings = nested(values)
+    settings = to_nested(values)
     for override in sets:
         override_(settings, override)
     return config_from(settings, source=f"experiment {experiment.name}")
@@ -118,7 +118,7 @@ def run_experiment(
             f"{LEAST_SAMPLES} or more, as in --seeds 0,1,2"
         )
     folder, kept = out / name, out / (experiment.cells or name)
-    settings = config.changed({"comparison.strategies": ["grafting"]}).values()
+    settings = config.with_values({"comparison.strategies": ["grafting"]}).values()
     own: dict[str, Any] = {"version": cl_graft.__version__, "config": settings}
     cells: list[_Cell] = []
     for place, seed in enumerate(seeds):
@@ -167,7 +167,7 @@ def _bench(
 ) -> Bench:
     """Return the bench of a cell, with what differs between cells drawn by `seed`."""
     if experiment.varies == "seed":
-        config = config.changed({"comparison.seeds": [seed]})
+        config = config.with_values({"comparison.seeds": [seed]})
     return Bench(
         config,
         data_seed=seed if experiment.varies == "sample" else 0,
@@ -205,7 +205,7 @@ def _write_results(
         "cells": drawn,
         "seconds": [cell.seconds for cell in cells],
         "rows": [asdict(row) for row in rows],
-        "config": stored_config(config.changed({"model.name": _short_name(config.model.name)})),
+        "config": stored_config(config.with_values({"model.name": _short_name(config.model.name)})),
         "versions": versions(device),
         "machine": machine(device),
     }

@@ -77,7 +77,7 @@ def methods(bench: Bench) -> Iterator[Measurement]:
     What looks at a dense run takes the time of one, too.
     """
     for label, name in enumerate(bench.names):
-        for method, (score, seconds) in _measured(bench, label, anew=True).items():
+        for method, (score, seconds) in _measure(bench, label, anew=True).items():
             yield Measurement(name, method, "score", score)
             yield Measurement(name, method, "seconds", seconds)
         yield Measurement(name, "MixOut", MIXED_LATE, _mixed_late(bench, label).score)
@@ -89,7 +89,7 @@ def perturbed_data(bench: Bench) -> Iterator[Measurement]:
         rows = len(bench.task(label).train)
         kept = without_a_share(rows, share=0.1, seed=derive(bench.cell, name))
         with bench.fewer_rows(label, kept):
-            for method, (score, _) in _measured(bench, label, anew=False).items():
+            for method, (score, _) in _measure(bench, label, anew=False).items():
                 yield Measurement(name, method, "score", score)
 
 
@@ -101,7 +101,7 @@ def projections(bench: Bench) -> Iterator[Measurement]:
     back to the base. The loss at the start is read, too, to which the paper sees it go back.
     """
     for label in range(len(bench.names)):
-        yield from _projected(bench, label)
+        yield from _project(bench, label)
 
 
 def sparsities(bench: Bench) -> Iterator[Measurement]:
@@ -185,7 +185,7 @@ def differences(
         yield Measurement(task, pair, "mean difference", gap)
 
 
-def _measured(bench: Bench, label: int, *, anew: bool) -> dict[str, tuple[float, float]]:
+def _measure(bench: Bench, label: int, *, anew: bool) -> dict[str, tuple[float, float]]:
     """Return score and seconds of every method, full tuning first.
 
     Seconds say something only where everything is made `anew`, whatever the cache holds. They are
@@ -204,7 +204,7 @@ def _measured(bench: Bench, label: int, *, anew: bool) -> dict[str, tuple[float,
     return {method: found[method] for method in (_FULL, *_OTHERS)}
 
 
-def _projected(bench: Bench, label: int) -> list[Measurement]:
+def _project(bench: Bench, label: int) -> list[Measurement]:
     task, schedule, name = bench.task(label), bench.schedule(label), bench.names[label]
     base, k = snapshot(task.parameters), bench.size(bench.density)
     read: list[Measurement] = []
@@ -240,7 +240,7 @@ def _one(bench: Bench, label: int, method: str, *, size: int | None, anew: bool)
         peer, _ = INSERTED[method]
         with train_peer(bench, label, peer, size=size, plan=_plan(bench, label), anew=anew) as own:
             return own.answers(label)
-    region = bench.biases(label) if method == "BitFit" else _chosen(bench, label, method, anew=anew)
+    region = bench.biases(label) if method == "BitFit" else _choose(bench, label, method, anew=anew)
     found = retrain_region(bench, label, region, anew=anew, **_plan(bench, label))
     return bench.graft_answers(label, *found)
 
@@ -257,7 +257,7 @@ def _mixed_late(bench: Bench, label: int) -> Answers:
         return bench.answers(label)
 
 
-def _chosen(bench: Bench, label: int, method: str, *, anew: bool) -> Region:
+def _choose(bench: Bench, label: int, method: str, *, anew: bool) -> Region:
     row = find_localizer(METHODS[method])
     run = bench.dense(label) if row.needs_dense_run else _at_base(bench, label)
     return bench.region(label, run, localizer=row.name, anew=anew)

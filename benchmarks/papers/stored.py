@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from cl_graft.errors import InputError
-from cl_graft.experiments.config import dotted
+from cl_graft.experiments.config import to_dotted
 from cl_graft.experiments.config.old_configs import from_flat
 from cl_graft.storage.files import replace_file
 from cl_graft.training.fine_tuning_settings import FineTuning
@@ -129,7 +129,7 @@ def read_stored(file: Path | str) -> Stored:
             source=values["source"],
             command=values["command"],
             scale=values["scale"],
-            config=dotted(from_flat(values["config"])),
+            config=to_dotted(from_flat(values["config"])),
             cells=values["cells"],
             seconds=values.get("seconds", ()),
             rows=rows,
@@ -158,7 +158,7 @@ def read_stream(file: Path | str) -> Stored:
             source="Panigrahi et al., 2023, Table 4",
             command=values["command"],
             scale=file.stem.rpartition("-")[2],
-            config=dotted(from_flat(values["config"])),
+            config=to_dotted(from_flat(values["config"])),
             cells=f"seeds {', '.join(map(str, values['seeds']))}",
             rows=summarize([list(_of_stream(values["strategies"]))]),
             versions=values["versions"],

@@ -165,11 +165,11 @@ def _find_groups(bench: Bench, label: int) -> list[_Group]:
             "the domain work of clinc150"
         )
 
-    def group_of(row: Row) -> str | None:
+    def find_group(row: Row) -> str | None:
         return of_label.get(task.label_names[int(row.label)]) or find_sentiment_kind(row.text)
 
     own = {
-        split: [group_of(rows[place]) for place in encoded.rows[split].tolist()]
+        split: [find_group(rows[place]) for place in encoded.rows[split].tolist()]
         for split, rows in (("train", task.train), ("test", task.test))
     }
     groups = []

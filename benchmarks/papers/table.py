@@ -151,7 +151,7 @@ class Experiment:
         Callable[[Sequence[Sequence[Measurement]], Sequence[Summary]], Iterator[Measurement]] | None
     ) = None
 
-    def asked(self, scale: str) -> tuple[str, ...]:
+    def list_tasks(self, scale: str) -> tuple[str, ...]:
         """Return the tasks of a scale."""
         at_paper = self.paper_tasks or self.tasks
         return {"smoke": self.built_in, "paper": at_paper}.get(scale, self.tasks)
@@ -354,7 +354,7 @@ _ROWS = (
         source="this project", measure="score, head fitted", **_OF_KINDS, **_DENSITY),
     _of("generation", "Do skills of a language model that writes its answers localize?",
         other_kinds.localize_text, source="this project", **_OF_TEXT, **_DENSITY),
-    _of("memorized", "Calibration once fine-tuning knows its rows", grafts.memorized, _THIRTEEN,
+    _of("memorized", "Calibration once fine-tuning knows its rows", grafts.memorize, _THIRTEEN,
         source="this project", settings={**_STANDARD, "stream.shots": 64}, measure="ECE"),
     _of("sam_table1", "Ways to choose what trains", sam.methods, _SAM,
         shown=("score", sam.MIXED_LATE), **_IN_SAM),

@@ -58,13 +58,13 @@ def label_by_model(task: LearnableTask, *, batch: int = 64) -> LearnableTask:
     """Return a task whose labels, in train and dev, are what the model answers as it is now."""
     return replace(
         task,
-        train=_relabelled(task, task.train, batch),
-        dev=_relabelled(task, task.dev, batch),
+        train=_relabel(task, task.train, batch),
+        dev=_relabel(task, task.dev, batch),
         content=f"{task.content}, labelled by a model",
     )
 
 
-def _relabelled(task: LearnableTask, examples: Examples, batch: int) -> Examples:
+def _relabel(task: LearnableTask, examples: Examples, batch: int) -> Examples:
     inputs: list[Tensor] = []
     labels: list[Tensor] = []
     with torch.no_grad():

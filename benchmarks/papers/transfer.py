@@ -132,11 +132,11 @@ def more_rows(bench: Bench) -> Iterator[Measurement]:
 def core_skills(bench: Bench) -> Iterator[Measurement]:
     """Follow regions, found at an intermediate checkpoint, through the run (Fig. 15)."""
     for label in range(len(bench.names)):
-        yield from _followed(bench, label)
+        yield from _follow(bench, label)
 
 
-def _followed(bench: Bench, label: int) -> Iterator[Measurement]:
-    name, task, seen = bench.names[label], bench.task(label), _walked(bench, label)
+def _follow(bench: Bench, label: int) -> Iterator[Measurement]:
+    name, task, seen = bench.names[label], bench.task(label), _walk(bench, label)
     gaps = {step: _gap(bench, label, at) for step, at in seen.items()}
     checkpoint = find_parting(gaps, apart=_APART)
     run = seen[checkpoint]
@@ -155,7 +155,7 @@ def _followed(bench: Bench, label: int) -> Iterator[Measurement]:
             yield Measurement(name, method, "score", alone, float(step))
 
 
-def _walked(bench: Bench, label: int) -> dict[int, DenseRun]:
+def _walk(bench: Bench, label: int) -> dict[int, DenseRun]:
     """Return what a run was at eight steps, evenly spaced."""
     task, schedule = bench.task(label), bench.schedule(label)
     seen: dict[int, DenseRun] = {}
@@ -224,11 +224,11 @@ def elsewhere(
         name = f"{bench.names[source]} → {bench.names[target]}"
         yield Measurement(name, method, "score in distribution", bench.answers(source).score, x)
         answers = bench.answers(target, through=source)
-        seen = _translated(bench, source, target, answers)
+        seen = _translate(bench, source, target, answers)
         yield Measurement(name, method, "accuracy out of distribution", seen, x)
 
 
-def _translated(bench: Bench, source: int, target: int, answers: Answers) -> float:
+def _translate(bench: Bench, source: int, target: int, answers: Answers) -> float:
     """Return the accuracy on the rows whose label the first task knows."""
     first, second = (bench.stream.tasks[place].task for place in (source, target))
     names, others = list(first.label_names), second.label_names

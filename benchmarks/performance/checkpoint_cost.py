@@ -23,7 +23,7 @@ from typing import Any
 import torch
 from measure import pairs
 
-from cl_graft.experiments.config import config_from, nested
+from cl_graft.experiments.config import config_from, to_nested
 from cl_graft.experiments.run import run
 from cl_graft.storage.checkpoint_files import FileCheckpoints
 
@@ -85,7 +85,7 @@ def measure(strategy: str, given: argparse.Namespace) -> dict[str, Any]:
 
     def learn(steps: int | None) -> None:
         upkeep = {"output.checkpoint_seconds": None, "output.checkpoint_steps": steps}
-        config = config_from(nested({**base, **upkeep}))
+        config = config_from(to_nested({**base, **upkeep}))
         with tempfile.TemporaryDirectory() as out:
             run(config, strategy=strategy, seed=0, out=out)
 

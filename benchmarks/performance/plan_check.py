@@ -118,7 +118,7 @@ class Check:
         return abs(self.error) <= BARS.get(self.model, OTHER_BAR)
 
 
-def task_of(folder: Path, *, batch: int, length: int) -> LearnableTask:
+def make_task(folder: Path, *, batch: int, length: int) -> LearnableTask:
     """Make a model with random weights, and random texts, one of them shorter than the others."""
     torch.manual_seed(0)
     name = folder.name
@@ -152,7 +152,7 @@ def task_of(folder: Path, *, batch: int, length: int) -> LearnableTask:
 
 
 def dense(folder: Path, optimizer: Literal["sgd", "adamw"], path: bool) -> Callable[[], None]:
-    task = task_of(folder, batch=BATCH, length=LENGTH)
+    task = make_task(folder, batch=BATCH, length=LENGTH)
     schedule = FineTuning(
         steps=4,
         batch_size=BATCH,
@@ -168,7 +168,7 @@ def dense(folder: Path, optimizer: Literal["sgd", "adamw"], path: bool) -> Calla
 
 
 def localization(folder: Path, localizer: str, candidates: bool) -> Callable[[], None]:
-    task = task_of(folder, batch=LOCALIZED, length=LENGTH)
+    task = make_task(folder, batch=LOCALIZED, length=LENGTH)
     layout = Layout.of(task.parameters)
     k = max(1, round(DENSITY * layout.total))
     generator = torch.Generator().manual_seed(0)
@@ -204,7 +204,7 @@ def localization(folder: Path, localizer: str, candidates: bool) -> Callable[[],
 
 
 def region(folder: Path) -> Callable[[], None]:
-    task = task_of(folder, batch=BATCH, length=LENGTH)
+    task = make_task(folder, batch=BATCH, length=LENGTH)
     layout = Layout.of(task.parameters)
     k = max(1, round(DENSITY * layout.total))
     spread = torch.randperm(layout.total, generator=torch.Generator().manual_seed(0))[:k]
@@ -230,7 +230,7 @@ def region(folder: Path) -> Callable[[], None]:
 
 
 def evaluation(folder: Path) -> Callable[[], None]:
-    task = task_of(folder, batch=EVAL_BATCH, length=LENGTH)
+    task = make_task(folder, batch=EVAL_BATCH, length=LENGTH)
 
     def run() -> None:
         with torch.no_grad():

@@ -59,7 +59,7 @@ def measure(shape: Shape, *, rounds: int) -> dict[str, dict[str, float]]:
     seen: dict[str, list[dict[str, float]]] = {name: [] for name in PROFILED}
     for _ in range(rounds):
         for name, step in steps.items():
-            seen[name].append(_profiled(step))
+            seen[name].append(_profile(step))
     return {
         name: {
             operator: statistics.median(times.get(operator, 0.0) for times in taken)
@@ -69,7 +69,7 @@ def measure(shape: Shape, *, rounds: int) -> dict[str, dict[str, float]]:
     }
 
 
-def _profiled(step: Step) -> dict[str, float]:
+def _profile(step: Step) -> dict[str, float]:
     with profile(activities=[ProfilerActivity.CPU]) as found:
         step()
     return {event.key: event.self_cpu_time_total / 1000 for event in found.key_averages()}

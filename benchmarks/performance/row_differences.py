@@ -44,7 +44,7 @@ def main() -> None:
     lines = [HEAD, ["---", *["---:"] * (len(HEAD) - 1)]]
     for dtype in (torch.float32, torch.bfloat16):
         for tasks in map(int, given.tasks.split(",")):
-            model, switch = grafted(tasks, dtype)
+            model, switch = make_bank(tasks, dtype)
             for tokens in map(int, given.tokens.split(",")):
                 lines.append(row(model, switch, tasks, tokens, given.rounds))
     table = "".join(f"| {' | '.join(line)} |\n" for line in lines)
@@ -57,7 +57,7 @@ def main() -> None:
     sys.stdout.write(table)
 
 
-def grafted(tasks: int, dtype: torch.dtype) -> tuple[nn.Module, Switch]:
+def make_bank(tasks: int, dtype: torch.dtype) -> tuple[nn.Module, Switch]:
     """Make a matrix, and a bank of tasks that change other coordinates of it each."""
     model = nn.Sequential(nn.Linear(INPUTS, OUTPUTS)).to(dtype).eval()
     layout = Layout.of({"0.weight": model.get_parameter("0.weight")})

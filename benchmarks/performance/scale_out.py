@@ -33,7 +33,7 @@ from ray.cluster_utils import Cluster
 
 from cl_graft.experiments.comparison.compare import compare
 from cl_graft.experiments.comparison.jobs import Engine
-from cl_graft.experiments.config import ExperimentConfig, dotted
+from cl_graft.experiments.config import ExperimentConfig, to_dotted
 from cl_graft.experiments.config.old_configs import from_flat
 from cl_graft.experiments.engines.dispatch import PoolEngine
 from cl_graft.experiments.engines.ray import ray_pool
@@ -200,7 +200,7 @@ def working_on(out: Path, but: set[str]) -> dict[str, Any]:
 
 def render(stored: dict[str, Any]) -> str:
     """Return the table as Markdown."""
-    config = dotted(from_flat(stored["config"]))
+    config = to_dotted(from_flat(stored["config"]))
     lines = [
         *table(stored["rows"]),
         "",

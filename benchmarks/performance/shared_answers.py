@@ -111,7 +111,7 @@ def measure(name: str, layers: Layers, tokens: int, repeats: int) -> dict[str, A
         ):
             model(x, task)
 
-    def mixed(x: Tensor, *, shared: bool) -> None:
+    def mix(x: Tensor, *, shared: bool) -> None:
         begin = mock.patch.object(shared_states._SharedStates, "begin", return_value=False)
         with nullcontext() if shared else begin:
             server.answer(x.expand(TASKS, -1, -1), list(range(TASKS)))
@@ -121,8 +121,8 @@ def measure(name: str, layers: Layers, tokens: int, repeats: int) -> dict[str, A
             ask(x, task, shared=shared)
 
     ways: dict[str, Callable[[Tensor], None]] = {
-        "mixed": lambda x: mixed(x, shared=True),
-        "mixed, not shared": lambda x: mixed(x, shared=False),
+        "mixed": lambda x: mix(x, shared=True),
+        "mixed, not shared": lambda x: mix(x, shared=False),
         "one by one": lambda x: each(x, shared=True),
         "one by one, not shared": lambda x: each(x, shared=False),
     }

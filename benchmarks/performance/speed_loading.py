@@ -68,10 +68,10 @@ def _in_a_process(
 ) -> tuple[float, float]:
     """Return the seconds that what `prepare` returns takes in a fresh process, and once more."""
     threads = torch.get_num_threads()
-    return peak_memory(_timed, prepare, folder, threads=threads, allocator="default").result
+    return peak_memory(_time_both, prepare, folder, threads=threads, allocator="default").result
 
 
-def _timed(
+def _time_both(
     prepare: Callable[[Path], Callable[[], object]], folder: Path
 ) -> Callable[[], tuple[float, float]]:
     run = prepare(folder)
@@ -91,17 +91,17 @@ def _bank(folder: Path) -> Callable[[], object]:
 
 def _read_model(folder: Path) -> Callable[[], None]:
     config = AutoConfig.from_pretrained(folder / "model")
-    _made(config)
+    _make(config)
 
     def load() -> None:
-        made = _made(config).to_empty(device="cpu")
+        made = _make(config).to_empty(device="cpu")
         made.load_state_dict(load_file(folder / "model" / "model.safetensors"), strict=False)
 
     return load
 
 
 def _map_model(folder: Path) -> Callable[[], None]:
-    _made(AutoConfig.from_pretrained(folder / "model"))
+    _make(AutoConfig.from_pretrained(folder / "model"))
 
     def load() -> None:
         made = AutoModel.from_pretrained(folder / "model", add_pooling_layer=False)
@@ -111,6 +111,6 @@ def _map_model(folder: Path) -> Callable[[], None]:
     return load
 
 
-def _made(config: Any) -> Any:
+def _make(config: Any) -> Any:
     with torch.device("meta"):
         return AutoModel.from_config(config, add_pooling_layer=False)

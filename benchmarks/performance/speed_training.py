@@ -125,7 +125,7 @@ def _optimizer(kind: str, parameters: list[Any]) -> torch.optim.Optimizer:
     return torch.optim.SGD(parameters, lr=1e-3)
 
 
-def _trained(shape: Shape, model: nn.Module, optimizer: str) -> Step:
+def _make_step(shape: Shape, model: nn.Module, optimizer: str) -> Step:
     """Return a step of whatever of a model requires gradients."""
     loss = shape.compute_loss(model)
     steps = _optimizer(optimizer, [p for p in model.parameters() if p.requires_grad])
@@ -140,7 +140,7 @@ def _trained(shape: Shape, model: nn.Module, optimizer: str) -> Step:
 
 def full_step(shape: Shape, optimizer: str) -> Step:
     """Train every block parameter and the head."""
-    return _trained(shape, shape.model(), optimizer)
+    return _make_step(shape, shape.model(), optimizer)
 
 
 def region_step(shape: Shape, optimizer: str) -> Step:
@@ -169,7 +169,7 @@ def limit(shape: Shape, optimizer: str) -> Step:
         return output.requires_grad_()
 
     model.get_submodule("encoder.embeddings").register_forward_hook(ask)
-    return _trained(shape, model, optimizer)
+    return _make_step(shape, model, optimizer)
 
 
 def lora_r1_all_linear_step(shape: Shape, optimizer: str) -> Step:
@@ -201,7 +201,7 @@ def _peft(shape: Shape, optimizer: str, config: Any) -> Step:
     model.encoder.requires_grad_(False)
     model.encoder = get_peft_model(model.encoder, config)
     model.head = head
-    return _trained(shape, model, optimizer)
+    return _make_step(shape, model, optimizer)
 
 
 VARIANTS: dict[str, Callable[[Shape, str], Step]] = {

@@ -53,7 +53,7 @@ def main() -> None:
     seeds = [int(seed) for seed in given.seeds.split(",")]
     about = {"threads": given.threads, "shared": given.shared, "layers": given.layers}
     for seed in seeds:
-        finished(config, seed, given.out, about)
+        finish(config, seed, given.out, about)
     paths = sorted(given.out.glob("seed*.json"))
     cells = {int(path.stem.removeprefix("seed")): json.loads(path.read_text()) for path in paths}
     stored = summary(cells, config, given.scale)
@@ -64,7 +64,7 @@ def main() -> None:
     sys.stdout.write(render(stored))
 
 
-def finished(config: ExperimentConfig, seed: int, out: Path, about: dict[str, Any]) -> None:
+def finish(config: ExperimentConfig, seed: int, out: Path, about: dict[str, Any]) -> None:
     """Run a seed that is not on disk yet, every strategy, and write what it took."""
     path = out / f"seed{seed}.json"
     if path.exists():
@@ -94,8 +94,8 @@ def finished(config: ExperimentConfig, seed: int, out: Path, about: dict[str, An
 def limit(config: ExperimentConfig, strategy: str, layers: int) -> ExperimentConfig:
     """Return the config of a strategy that trains upper layers alone."""
     if strategy == "naive":
-        return config.changed({"comparison.strategy_settings": {"naive": {"layers": layers}}})
-    return config.changed({"grafting.layers": layers})
+        return config.with_values({"comparison.strategy_settings": {"naive": {"layers": layers}}})
+    return config.with_values({"grafting.layers": layers})
 
 
 def summary(

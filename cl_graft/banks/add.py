@@ -19,7 +19,7 @@ from cl_graft.errors import InputError, nearest
 from cl_graft.experiments.bank_metadata import is_recorded, restore_config, task_metadata
 from cl_graft.experiments.config import (
     ExperimentConfig,
-    merged,
+    merge_configs,
     override_,
     warn_of_large_density,
 )
@@ -206,7 +206,7 @@ def _config(
         origins[text.partition("=")[0].strip()] = "--set"
     if columns:
         read = {"stream": {"task_settings": {task: dict(columns)}}}
-        values = merged(read, values)
+        values = merge_configs(read, values)
     under = _take_builds_on(values, task, bank)
     config = restore_config(bank.base, tasks=[task], settings=values, origins=origins)
     warn_of_large_density(config.grafting.density)

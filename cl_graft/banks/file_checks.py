@@ -14,7 +14,7 @@ import torch
 
 from cl_graft.errors import InputError
 from cl_graft.experiments.bank_metadata import checkpoint_files
-from cl_graft.experiments.config import ExperimentConfig, config_from, dotted, merged
+from cl_graft.experiments.config import ExperimentConfig, config_from, merge_configs, to_dotted
 from cl_graft.experiments.config.old_configs import from_flat
 from cl_graft.experiments.folders import CONFIG, read_config, select_settings
 from cl_graft.experiments.tasks import load_tasks
@@ -85,7 +85,7 @@ def check_run(
     config = read_config(run)
     yield from check_files(run, recorded or {}, complete=result.complete)
     if config is not None and result.config:
-        shared, own = dotted(select_settings(config)), dotted(from_flat(result.config))
+        shared, own = to_dotted(select_settings(config)), to_dotted(from_flat(result.config))
         other = [name for name in own if shared.get(name) != own[name]]
         detail = f"of {RESULTS} and {CONFIG} differ in {', '.join(other)}" if other else ""
         yield Check("settings", "differs" if other else "same", detail)
@@ -106,7 +106,9 @@ def read_run_config(run: Path, result: RunResult) -> ExperimentConfig:
         InputError: If there is none, or this package does not know it.
     """
     values: Mapping[str, Any] = result.config or read_config(run) or {}
-    settings = merged(from_flat(select_settings(values)), {"comparison": {"seeds": [result.seed]}})
+    settings = merge_configs(
+        from_flat(select_settings(values)), {"comparison": {"seeds": [result.seed]}}
+    )
     return config_from(settings, source=f"{run}: the run's config")
 
 

@@ -290,7 +290,7 @@ class OpenBank:
             self.loaded.tokenizer,
             family=self.loaded.model.family,
             prompt=Prompt(prompt["template"], prompt["words"]) if prompt else None,
-            max_length=max(1, length - kind.reserved(entry.head)),
+            max_length=max(1, length - kind.count_reserved(entry.head)),
         )
         if encoded.cut and position not in self._cut:
             self._cut.add(position)

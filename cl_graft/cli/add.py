@@ -62,7 +62,7 @@ def add_command(
       cl-graft add my_bank --data tickets.csv --task tickets --text body --label queue
     """
     from cl_graft.banks.add import add_task
-    from cl_graft.experiments.config import nested
+    from cl_graft.experiments.config import to_nested
 
     output = Output(quiet, as_json)
     columns = drop_unset(text=text, text_pair=text_pair, label=label)
@@ -72,7 +72,7 @@ def add_command(
             task,
             model=model,
             columns=columns,
-            settings=nested(to_plain(chosen.values)),
+            settings=to_nested(to_plain(chosen.values)),
             sets=sets or (),
             options=chosen.options,
             device=device,

@@ -21,7 +21,7 @@ import typer
 from cl_graft.errors import InputError
 from cl_graft.experiments.config import ExperimentConfig
 from cl_graft.experiments.config.parts import PARTS
-from cl_graft.runtime.settings import fields_of
+from cl_graft.runtime.settings import list_fields
 
 __all__ = [
     "COMPARED",
@@ -235,7 +235,7 @@ def _options(
             if name not in without:
                 part, dot, field = place.rpartition(".")
                 yield _option(
-                    name, fields_of(PARTS[part] if dot else ExperimentConfig)[field], panel
+                    name, list_fields(PARTS[part] if dot else ExperimentConfig)[field], panel
                 )
 
 
@@ -243,7 +243,7 @@ def _option(name: str, field: Any, panel: str) -> inspect.Parameter:
     # A size may be given with its unit.
     kind, metavar = (str, "BYTES") if name == "bytes_per_task" else _kind(field.annotation)
     default = None if field.is_required() else field.get_default(call_default_factory=True)
-    shown = "" if default in (None, False, [], {}) else f" Default: {_shown(default)}."
+    shown = "" if default in (None, False, [], {}) else f" Default: {_show_default(default)}."
     option = typer.Option(
         _flag(name),
         metavar=None if kind is bool else metavar,
@@ -280,7 +280,7 @@ def _flag(name: str) -> str:
     return f"--{name.replace('_', '-')}"
 
 
-def _shown(default: object) -> str:
+def _show_default(default: object) -> str:
     if isinstance(default, list):
         return ",".join(map(str, default))
     return default if isinstance(default, str) else json.dumps(default)

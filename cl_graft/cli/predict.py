@@ -11,7 +11,7 @@ import typer
 
 from cl_graft.cli.options import Bank, Device, MovedModel, Quiet, Text, TextPair, TrustRemoteCode
 from cl_graft.cli.output import Output, redirect_prints, to_json_text
-from cl_graft.errors import InputError, listed
+from cl_graft.errors import InputError, join_names
 from cl_graft.runtime.escaping import for_terminal
 
 if TYPE_CHECKING:
@@ -125,7 +125,7 @@ def predict_command(
             asked = parse_texts(read, form, task=task, columns=columns)
     except NoTask as error:
         names = dict.fromkeys(entry.task for entry in held.entries)
-        raise InputError(f"{error}; the bank holds {listed(names)}") from None
+        raise InputError(f"{error}; the bank holds {join_names(names)}") from None
     # Before the model is loaded, which takes longer.
     asked = leave_instructions(held, asked)
     check_texts(held, asked)

@@ -22,7 +22,7 @@ from cl_graft.data.labels import (
 from cl_graft.data.presets import Preset
 from cl_graft.data.record_files import Columns, Record, RecordFile
 from cl_graft.data.text_files import find_fault
-from cl_graft.errors import InputError, listed, nearest
+from cl_graft.errors import InputError, join_names, nearest
 from cl_graft.kinds import KINDS
 from cl_graft.kinds.rows import Row
 
@@ -199,8 +199,8 @@ def _find_columns(file: RecordFile, asked: Columns, preset: Preset | None) -> Co
     label = next((name for name in labels if name in file.columns), None)
     if label is None:
         raise InputError(
-            f"{file.place}: no label column found among {listed(file.columns)}; say which one it "
-            f"is, or call it {LABEL_COLUMNS[0]!r}{_note_on_kinds(file)}{file.note_on_lists}"
+            f"{file.place}: no label column found among {join_names(file.columns)}; say which one "
+            f"it is, or call it {LABEL_COLUMNS[0]!r}{_note_on_kinds(file)}{file.note_on_lists}"
         )
     return Columns(text=text, text_pair=text_pair, label=label)
 
@@ -214,8 +214,8 @@ def _find_first_pair(
                 return text, None
             return text, text_pair
     raise InputError(
-        f"{file.place}: no text column found among {listed(file.columns) or 'none'}; say which one "
-        f"it is, or call it 'text'{_note_on_kinds(file)}{file.note_on_lists}"
+        f"{file.place}: no text column found among {join_names(file.columns) or 'none'}; say which "
+        f"one it is, or call it 'text'{_note_on_kinds(file)}{file.note_on_lists}"
     )
 
 

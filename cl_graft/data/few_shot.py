@@ -10,7 +10,7 @@ data seed has nothing to do with the seed of a model; a smaller k is a part of a
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from cl_graft.errors import InputError, listed
+from cl_graft.errors import InputError, join_names
 from cl_graft.kinds.rows import Row
 from cl_graft.runtime.seeding import permutation
 
@@ -115,7 +115,7 @@ def few_shot(
         rule["dev"] = "5% of the training rows"
         note = f"dev is 5% of the training rows, since {note}" if note else ""
     few = [f"{n} {len(o)}".strip() for n, o in classes.items() if len(o) < (shots or 0)]
-    short_of = f"fewer than {shots} rows, all of which serve: {listed(few)}" if few else ""
+    short_of = f"fewer than {shots} rows, all of which serve: {join_names(few)}" if few else ""
     note = "; ".join(filter(None, (short_of, note, _name_missing(dev_rows, label_names))))
     if note:
         rule["note"] = note
@@ -202,7 +202,7 @@ def _choose_own_dev(
 def _name_missing(dev: Sequence[Row], label_names: Sequence[str]) -> str:
     """Name the classes that dev lacks: of one training row, or absent from the data's own dev."""
     lacking = [name for name, count in _count_rows(dev, label_names).items() if not count]
-    return f"dev has no row of {listed(lacking)}" if lacking else ""
+    return f"dev has no row of {join_names(lacking)}" if lacking else ""
 
 
 def _hold_out_dev(classes: Mapping[str, Sequence[int]], train: set[int]) -> set[int]:

@@ -88,14 +88,14 @@ def read_hub_dataset(
         except HfHubHTTPError as error:
             raise InputError(
                 f"the hub gives no data set {name!r} ({first_line(error)}); "
-                f"it may be misspelt, or private. {_LOCAL_FORMS}"
+                f"it may be misspelt, or private. {_OWN_DATA}"
             ) from None
         except ValueError as error:
             raise InputError(f"{name!r} is no name of a hub data set ({error})") from None
         except Exception as error:  # the HTTP client's own errors, which differ between versions
             raise InputError(
                 f"data set {name!r}: the Hugging Face hub cannot be reached ({error}). "
-                f"{_LOCAL_FORMS} If it is in the hub's local cache, set HF_HUB_OFFLINE=1."
+                f"{_OWN_DATA} If it is in the hub's local cache, set HF_HUB_OFFLINE=1."
             ) from None
     _logger.info("loading %s from the hub", name)
     try:
@@ -105,7 +105,7 @@ def read_hub_dataset(
     return _read_splits(loaded, name if config is None else f"{name}:{config}", reading)
 
 
-_LOCAL_FORMS = (
+_OWN_DATA = (
     f"Local data is read from a file ({', '.join(SUFFIXES)}), a folder with train and test files, "
     "or a data set saved with save_to_disk."
 )

@@ -10,7 +10,7 @@ from cl_graft.data.bad_rows import BadRows
 from cl_graft.data.columns import LabelledRows
 from cl_graft.data.record_files import Columns, Record, RecordFile
 from cl_graft.data.text_files import find_fault
-from cl_graft.errors import InputError, listed, nearest
+from cl_graft.errors import InputError, join_names, nearest
 from cl_graft.kinds import KINDS, ColumnError, Kind, Row
 
 __all__ = ["choose_kind", "read_kind_rows"]
@@ -31,8 +31,8 @@ def choose_kind(file: RecordFile, named: str | None) -> Kind | None:
         missing = [usual for usual in kind.columns.values() if _find(file, usual) is None]
         if missing and _choose_columns(kind, file) is None:
             raise InputError(
-                f"{file.place}: a task of kind {named!r} needs a column {listed(missing[0])}, "
-                f"found are {listed(file.columns) or 'none'}{file.note_on_lists}"
+                f"{file.place}: a task of kind {named!r} needs a column {join_names(missing[0])}, "
+                f"found are {join_names(file.columns) or 'none'}{file.note_on_lists}"
             )
         return kind if kind.columns else None
     for kind in KINDS.values():

@@ -15,7 +15,7 @@ from types import MappingProxyType
 from typing import Any
 
 from cl_graft.data.record_files import Columns
-from cl_graft.errors import listed
+from cl_graft.errors import join_names
 from cl_graft.kinds.text_task import MAX_LENGTH
 
 __all__ = ["PRESETS", "Preset"]
@@ -63,8 +63,8 @@ class Preset:
             return f"it has {count[self.pair]}, but these data {count[pair]}"
         if set(label_names) != set(self.label_names):
             return (
-                f"it has the labels {listed(self.label_names) or '(numbers)'}, but these data "
-                f"{listed(label_names) or '(numbers)'}"
+                f"it has the labels {join_names(self.label_names) or '(numbers)'}, but these data "
+                f"{join_names(label_names) or '(numbers)'}"
             )
         return ""
 

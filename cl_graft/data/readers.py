@@ -30,7 +30,7 @@ from cl_graft.data.record_files import (
 )
 from cl_graft.data.text_columns import TextColumns, lacks_columns
 from cl_graft.data.text_files import Reading
-from cl_graft.errors import InputError, listed, nearest
+from cl_graft.errors import InputError, join_names, nearest
 from cl_graft.kinds.text2text import Text2Text
 
 __all__ = ["explain_missing", "has_rows", "read_once", "read_rows", "read_train_records"]
@@ -103,7 +103,7 @@ def read_rows(
     if own is not None and not plain:
         raise InputError(
             f"a task of kind {own.name!r} is read from columns of usual names, such as "
-            f"{listed(own.columns)}; text, text_pair and label name those of other kinds"
+            f"{join_names(own.columns)}; text, text_pair and label name those of other kinds"
         )
     if own is not None:
         names = {"label_names": label_names, "span_types": span_types}

@@ -17,7 +17,7 @@ from cl_graft.data.bad_rows import BadRows
 from cl_graft.data.columns import LABEL_COLUMNS, find_texts
 from cl_graft.data.labels import read_label_name, whole_number
 from cl_graft.data.record_files import Columns, Record, RecordFile
-from cl_graft.errors import InputError, listed, nearest
+from cl_graft.errors import InputError, join_names, nearest
 from cl_graft.kinds.answer_rows import AnswerRow
 from cl_graft.kinds.rows import Row
 from cl_graft.kinds.text2text import Text2Text
@@ -76,8 +76,8 @@ class TextColumns:
         target = columns.label or _find(train, (*_USUAL[_TARGET], *LABEL_COLUMNS))
         if target is None:
             raise InputError(
-                f"{train.place}: no column of answers found among {listed(train.columns)}; call it "
-                f"{_TARGET!r}, or say with label which one it is"
+                f"{train.place}: no column of answers found among {join_names(train.columns)}; "
+                f"call it {_TARGET!r}, or say with label which one it is"
             )
         there = {text: set(_find_fields(text)) <= set(train.columns) for text in inputs}
         unknown = () if any(there.values()) else chain(*map(_find_fields, inputs))

@@ -57,17 +57,17 @@ def read_yaml(text: str, *, place: str) -> Any:
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         line = f":{mark.line + 1}" if mark is not None else ""
-        problem = " ".join((error.problem or str(error)).split())
-        tab = " (indent with spaces, not tabs)" if "\\t" in problem else ""
-        raise InputError(f"{place}{line}: not a YAML file: {problem}{tab}") from None
+        fault = " ".join((error.problem or str(error)).split())
+        tab = " (indent with spaces, not tabs)" if "\\t" in fault else ""
+        raise InputError(f"{place}{line}: not a YAML file: {fault}{tab}") from None
     except yaml.reader.ReaderError as error:
         line = text.count("\n", 0, error.position) + 1
         raise InputError(
             f"{place}:{line}: not a YAML file: the character U+{_code(error):04X} has no place here"
         ) from None
     except (yaml.YAMLError, ValueError, RecursionError) as error:
-        problem = " ".join(str(error).split())
-        raise InputError(f"{place}: not a YAML file: {problem}") from None
+        fault = " ".join(str(error).split())
+        raise InputError(f"{place}: not a YAML file: {fault}") from None
 
 
 class _Loader(yaml.SafeLoader):

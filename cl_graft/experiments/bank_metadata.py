@@ -15,7 +15,7 @@ from torch import Tensor
 from cl_graft.data import Prompt, TextTask
 from cl_graft.data.encoded_task import serialize_tokenizer
 from cl_graft.errors import InputError
-from cl_graft.experiments.config import ExperimentConfig, config_from, merged
+from cl_graft.experiments.config import ExperimentConfig, config_from, merge_configs
 from cl_graft.experiments.config.old_configs import from_flat
 from cl_graft.experiments.config.parts import ModelSettings
 from cl_graft.grafts.bank import BaseIdentity
@@ -197,7 +197,7 @@ def restore_config(
         "model": {"name": base.model},
         "comparison": {"strategies": ["grafting"], "seeds": [base.metadata.get("seed", 0)]},
     }
-    values = merged(merged(stored_settings(base), own), settings or {})
+    values = merge_configs(merge_configs(stored_settings(base), own), settings or {})
     return config_from(values, source="the bank's settings", origins=origins)
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from cl_graft.errors import BankError, CannotWrite, DivergedError, InputError, OutOfMemory
-from cl_graft.experiments.config import RUN_CHOICES, ExperimentConfig, config_from, dotted
+from cl_graft.experiments.config import RUN_CHOICES, ExperimentConfig, config_from, to_dotted
 from cl_graft.experiments.config.old_configs import from_flat
 from cl_graft.experiments.config.stream_settings import TaskSettings
 from cl_graft.results.run_results import BANK, BESIDE, RESULTS, RunResult, read_result
@@ -49,9 +49,9 @@ __all__ = [
     "differences",
     "discard_empty_run",
     "drop_comparison",
+    "find_finished",
     "find_run_of_bank",
     "finish",
-    "finished",
     "is_run",
     "lock_bank",
     "move_curves",
@@ -182,10 +182,10 @@ def differences(stored: Mapping[str, Any], config: ExperimentConfig) -> list[str
     Returns:
         Sentences such as ``"stream.shots 512 there, 64 here"``.
     """
-    now = dotted(config.shared_values())
+    now = to_dotted(config.shared_values())
     # Settings that were added after the config was stored had the values that are defaults now.
-    defaults = dotted(config_from({"stream": {"tasks": config.stream.tasks}}).shared_values())
-    there = {**defaults, **dotted(select_settings(stored))}
+    defaults = to_dotted(config_from({"stream": {"tasks": config.stream.tasks}}).shared_values())
+    there = {**defaults, **to_dotted(select_settings(stored))}
     plain = asdict(TaskSettings())
     own = there["stream.task_settings"]
     there["stream.task_settings"] = {name: {**plain, **own[name]} for name in own}
@@ -202,7 +202,7 @@ def differences(stored: Mapping[str, Any], config: ExperimentConfig) -> list[str
     ]
 
 
-def finished(folder: Path, config: ExperimentConfig) -> RunResult | None:
+def find_finished(folder: Path, config: ExperimentConfig) -> RunResult | None:
     """Return the results of a run with this config that is complete; None if there is none.
 
     Raises:

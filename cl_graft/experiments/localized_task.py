@@ -17,7 +17,7 @@ from torch import Tensor
 
 from cl_graft.errors import InputError
 from cl_graft.experiments.bank_metadata import base_identity
-from cl_graft.experiments.config import ExperimentConfig, config_from, dotted
+from cl_graft.experiments.config import ExperimentConfig, config_from, to_dotted
 from cl_graft.experiments.run_setup import load_stream
 from cl_graft.experiments.schedule import choose, list_schedules, train_candidates
 from cl_graft.experiments.tasks import load_tasks
@@ -100,7 +100,7 @@ def refuse_stream_settings(config: ExperimentConfig) -> None:
         InputError: If one of them is not as its preset has it.
     """
     preset = config_from({"stream": {"tasks": config.stream.tasks}, "preset": config.preset})
-    own, plain = dotted(config.values()), dotted(preset.values())
+    own, plain = to_dotted(config.values()), to_dotted(preset.values())
     for name in _STREAM_SETTINGS:
         if own[name] != plain[name]:
             raise InputError(
@@ -183,7 +183,7 @@ def _localize(config: ExperimentConfig, out: Path) -> LocalizedTask:
             {"layer": int(layer), "kind": kind, "share": share}
             for (layer, kind), share in _shares(region)
         ],
-        "config": config.changed({"stream.data": None}).values(),
+        "config": config.with_values({"stream.data": None}).values(),
         "versions": versions(single.device),
         "machine": machine(single.device),
     }
@@ -230,7 +230,7 @@ class _SingleTask:
 
     def __init__(self, config: ExperimentConfig, cache: DirectoryCache) -> None:
         self.seed, self._cache = config.comparison.seeds[0], cache
-        self.config = config.changed({"stream.tasks": config.stream.tasks[:1]})
+        self.config = config.with_values({"stream.tasks": config.stream.tasks[:1]})
         self.device = pick_device(config.model.device)
         tasks = load_tasks(self.config.stream, seed=self.seed)
         loaded, stream = load_stream(self.config, tasks, cache=cache)
@@ -284,7 +284,7 @@ class _SingleTask:
         plan = config.region_schedule(self.schedule, coordinates=len(region))
         rates = {plan.lr, *(REGION_RATES[plan.optimizer] if config.training.grid else ())}
 
-        def trained(lr: float) -> tuple[Graft, dict[str, Tensor]]:
+        def train(lr: float) -> tuple[Graft, dict[str, Tensor]]:
             return train_region(
                 self.task,
                 region,
@@ -299,7 +299,7 @@ class _SingleTask:
             with self.with_graft(*found):
                 return self.score(self.logits("valid"), split="valid")
 
-        return max((found for _, found in train_candidates(sorted(rates), trained)), key=dev)
+        return max((found for _, found in train_candidates(sorted(rates), train)), key=dev)
 
     @contextmanager
     def with_graft(self, graft: Graft, head: Parameters) -> Iterator[None]:

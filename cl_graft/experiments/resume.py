@@ -17,7 +17,7 @@ from typing import Any
 from cl_graft.errors import InputError
 from cl_graft.experiments import folders
 from cl_graft.experiments.comparison.compare import compare
-from cl_graft.experiments.config import ExperimentConfig, config_from, merged
+from cl_graft.experiments.config import ExperimentConfig, config_from, merge_configs
 from cl_graft.experiments.run import run
 from cl_graft.results.comparison import Comparison
 from cl_graft.results.run_results import RESULTS, RunResult, read_result
@@ -118,7 +118,7 @@ def stored_config(folder: Path, *, trust_remote_code: bool = False) -> Experimen
         )
     if _is_run(stored):
         own = {"strategies": [stored["strategy"]], "seeds": [stored["seed"]]}
-        settings = merged(settings, {"comparison": own})
+        settings = merge_configs(settings, {"comparison": own})
     return config_from(settings, source=str(folder / folders.CONFIG))
 
 

@@ -97,7 +97,7 @@ def run(
     folder = run_folder(out, strategy, seed)
     own = apply_fixed_settings(method, config)
     with only_writer(folder), folders.add_resume_hint(folder, config), explain_full_disk(folder):
-        if (done := folders.finished(folder, config)) is not None:
+        if (done := folders.find_finished(folder, config)) is not None:
             now = load_tasks(config.stream, seed=seed) if tasks is None else tasks
             refuse_other_data(done, now)
             folders.delete_leftovers(folder)

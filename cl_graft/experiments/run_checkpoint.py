@@ -150,7 +150,7 @@ def checkpoint_values(
     """Return the values of a `RunCheckpoint`; they do not change while the run continues."""
     return {
         "learned": learned,
-        "measured": deepcopy(record.measured()),
+        "measured": deepcopy(record.collect()),
         "scores": scores.state(),
         "clock": read_clock(strategy),
         "log": log,

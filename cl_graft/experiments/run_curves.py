@@ -9,7 +9,7 @@ from typing import Any
 
 from avalanche.logging import BaseLogger
 
-from cl_graft.experiments.config import dotted
+from cl_graft.experiments.config import to_dotted
 from cl_graft.experiments.run_record import RunRecord, bin_confidences
 from cl_graft.figures.heatmaps import overlap_heatmap, r_matrix_heatmap
 from cl_graft.figures.reliability import reliability_diagram
@@ -156,7 +156,7 @@ def draw_pictures(
 def draw_hparams(result: RunResult, curves: OncePerStepTensorboardLogger) -> None:
     """Make settings and headline measures of a run its row of TensorBoard's page HParams."""
     parts = {name: own for name, own in result.config.items() if name not in _NOT_OF_A_RUN}
-    config = dotted(parts)
+    config = to_dotted(parts)
     density = config.pop("grafting.density", None)
     said = {"strategy": result.strategy, "seed": result.seed, **config, **result.settings}
     settings = {

@@ -78,7 +78,7 @@ class RunRecord:
         }
         return {own.name: getattr(self, own.name) for own in fields(self)} | {"passes": passes}
 
-    def measured(self) -> dict[str, Any]:
+    def collect(self) -> dict[str, Any]:
         """Return what was measured so far, as JSON can hold it."""
         values = self.values()
         return {name: values[name] for name in ("bytes", "seconds", "seconds_saved", "passes")}
@@ -124,7 +124,7 @@ def make_result(
             }
             for j, name in enumerate(names)
         },
-        routed=scores.routed(learned),
+        routed=scores.share_routed(learned),
         reliability=_reliability(scores, names),
     )
 

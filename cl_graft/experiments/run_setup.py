@@ -10,7 +10,7 @@ from typing import Any, Literal
 import torch
 
 from cl_graft.data import TextTask
-from cl_graft.errors import InputError, listed
+from cl_graft.errors import InputError, join_names
 from cl_graft.experiments.bank_metadata import (
     BASE_HASHES,
     base_identity,
@@ -212,8 +212,8 @@ def keep_able_strategies(config: ExperimentConfig) -> ExperimentConfig:
         raise InputError(next(iter(faults.values())))
     if left_out := [name for name in asked.strategies if name in faults]:
         reason = faults[left_out[0]]
-        logger.warning("left out, as they cannot run here: %s; %s", listed(left_out), reason)
-    return config.changed({"comparison.strategies": kept})
+        logger.warning("left out, as they cannot run here: %s; %s", join_names(left_out), reason)
+    return config.with_values({"comparison.strategies": kept})
 
 
 def apply_fixed_settings(method: Method, config: ExperimentConfig) -> ExperimentConfig:
@@ -222,7 +222,7 @@ def apply_fixed_settings(method: Method, config: ExperimentConfig) -> Experiment
     Raises:
         InputError: If these do not fit the other settings.
     """
-    return config.changed(method.fixed_config) if method.fixed_config else config
+    return config.with_values(method.fixed_config) if method.fixed_config else config
 
 
 def when_asked_early(

@@ -21,7 +21,7 @@ _MARKERS = {
 }
 """Marker, colour and face of each kind."""
 
-_ROOM = 0.15
+_MARGIN = 0.15
 """Share of the picture's width that stays free for names at its right."""
 
 _BESIDE = 0.1
@@ -99,7 +99,7 @@ def memory_frontier(
     first, last = (math.log10(end(places.values())) for end in (min, max))
     beside = max(0.05 * (last - first), _BESIDE)
     first, last = first - beside, last + beside
-    axes.set_xlim(10**first, 10 ** (last + _ROOM * (last - first)))
+    axes.set_xlim(10**first, 10 ** (last + _MARGIN * (last - first)))
     _draw_points(axes, places, points)
     if front := on_frontier({n: p for n, p in points.items() if p.kind == "forgets nothing"}):
         xs = [places[name] for name in front]

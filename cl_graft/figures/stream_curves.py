@@ -48,7 +48,7 @@ class Curve:
         """Lowest and highest value; None where fewer than two runs have one."""
         return [
             (min(known), max(known)) if len(known) > 1 else None
-            for known in map(_known, self._places())
+            for known in map(_drop_missing, self._places())
         ]
 
     def _places(self) -> list[tuple[float | None, ...]]:
@@ -137,11 +137,11 @@ def write_plain_ticks(axes: Axes) -> None:
 
 def mean_known(values: Sequence[float | None]) -> float | None:
     """Return the mean of the values that there are; None without any."""
-    known = _known(values)
+    known = _drop_missing(values)
     return mean(known) if known else None
 
 
-def _known(values: Sequence[float | None]) -> list[float]:
+def _drop_missing(values: Sequence[float | None]) -> list[float]:
     return [value for value in values if value is not None]
 
 

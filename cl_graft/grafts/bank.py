@@ -224,7 +224,7 @@ class GraftBank:
         """
         if entry.owned_before.layout != self.layout:
             raise ValueError(f"entry {entry.task!r} belongs to a model with other parameters")
-        entry = self.placed(entry)
+        entry = self.place(entry)
         under = entry.builds_on
         below = self._builds_on_by_mode(len(self)) if under is None else under
         if below and len(taken := entry.owned.region & self.owned(of=below)):
@@ -327,7 +327,7 @@ class GraftBank:
             entry = self.entries[place]
             if entry.builds_on is not None:
                 under = tuple(number[below] for below in entry.builds_on if below in number)
-                entry = bank.placed(replace(entry, builds_on=under))
+                entry = bank.place(replace(entry, builds_on=under))
             bank = replace(bank, entries=(*bank.entries, entry))
         return bank
 
@@ -339,7 +339,7 @@ class GraftBank:
     def _builds_on_by_mode(self, position: int) -> tuple[int, ...]:
         return tuple(range(position)) if self.mode == "prefix" else ()
 
-    def placed(self, entry: Entry) -> Entry:
+    def place(self, entry: Entry) -> Entry:
         """Return an entry as the next one, which says what it builds on only where it must.
 
         Raises:

@@ -55,7 +55,7 @@ def check_base(model: nn.Module, bank: GraftBank, base: BaseIdentity | None = No
     if recorded == found or (not recorded and fingerprint_weights(found) == base.fingerprint):
         return found
     fits = _gives_latest_answer(model, bank)
-    carried = _carried(model, bank)
+    carried = _find_carried(model, bank)
     enough = fits is None or (fits and "family" in base.metadata)
     if not recorded and carried is None and enough:
         return found if fits else ""
@@ -123,7 +123,7 @@ class TensorVersions:
         return [tensor._version for tensor in self._counted]
 
 
-def _carried(model: nn.Module, bank: GraftBank) -> int | None:
+def _find_carried(model: nn.Module, bank: GraftBank) -> int | None:
     """Return the latest entry whose values all stand in the model; None if there is none."""
     for position in reversed(range(len(bank))):
         owned = bank.entries[position].owned

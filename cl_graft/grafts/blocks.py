@@ -41,7 +41,7 @@ class BlockStack:
         """Return the blocks of the model, from the bottom."""
         return list(modules_by_path(model)[self.path].children())
 
-    def number_of(self, name: str) -> int:
+    def find_number(self, name: str) -> int:
         """Return the number of the block that a parameter of this name lies in."""
         return int(name[len(self.path) + 1 :].partition(".")[0])
 
@@ -105,7 +105,7 @@ def select_upper(
         return dict(parameters)
     stack = find_block_stack(model, parameters)
     first = stack.first(layers)
-    found = {name: value for name, value in parameters.items() if stack.number_of(name) >= first}
+    found = {name: value for name, value in parameters.items() if stack.find_number(name) >= first}
     if not found:
         raise InputError(f"nothing that may be grafted lies in the upper {layers} blocks")
     return found

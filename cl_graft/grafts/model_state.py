@@ -117,11 +117,13 @@ def without_nested_tensors(model: nn.Module) -> Iterator[None]:
     with ExitStack() as block:
         for module in model.modules():
             if isinstance(module, nn.TransformerEncoder) and module.use_nested_tensor:
-                block.enter_context(override_forward(module, _padded(current_forward(module))))
+                block.enter_context(
+                    override_forward(module, _keep_padding(current_forward(module)))
+                )
         yield
 
 
-def _padded(own: Callable[..., Tensor]) -> Callable[..., Tensor]:
+def _keep_padding(own: Callable[..., Tensor]) -> Callable[..., Tensor]:
     def forward(encoder: nn.TransformerEncoder, *args: Any, **settings: Any) -> Tensor:
         if not torch.is_grad_enabled() or not any(p.requires_grad for p in encoder.parameters()):
             return own(*args, **settings)

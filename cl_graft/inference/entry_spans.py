@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from cl_graft.grafts.bank import GraftBank
 
-__all__ = ["Span", "Spans", "answer_spans", "apart", "spans_of", "subtract"]
+__all__ = ["Span", "Spans", "answer_spans", "apart", "subtract", "to_spans"]
 
 Span = tuple[int, int]
 """Entries of a bank, from and to (exclusive)."""
@@ -19,11 +19,11 @@ Spans = tuple[Span, ...]
 """Runs of entries, ascending; between two of them lies at least one entry."""
 
 
-def spans_of(positions: Sequence[int]) -> Spans:
+def to_spans(positions: Sequence[int]) -> Spans:
     """Return ascending positions as spans.
 
     Examples:
-        >>> spans_of([0, 1, 2, 5])
+        >>> to_spans([0, 1, 2, 5])
         ((0, 3), (5, 6))
     """
     spans: list[Span] = []
@@ -41,7 +41,7 @@ def answer_spans(bank: GraftBank, position: int | None) -> Spans:
         return ()
     if bank.entries[position].builds_on is None:  # in one step, however long the prefix
         return ((0 if bank.mode == "prefix" else position, position + 1),)
-    return spans_of((*bank.builds_on(position), position))
+    return to_spans((*bank.builds_on(position), position))
 
 
 def subtract(spans: Spans, others: Spans) -> Spans:

@@ -20,7 +20,7 @@ from cl_graft.grafts.bank import BaseIdentity, Entry, GraftBank, check_builds_on
 from cl_graft.grafts.base_check import TensorVersions, check_base
 from cl_graft.grafts.graft import Graft, extract, write_
 from cl_graft.grafts.hashing import model_sha256
-from cl_graft.inference.entry_spans import Spans, answer_spans, apart, spans_of, subtract
+from cl_graft.inference.entry_spans import Spans, answer_spans, apart, subtract, to_spans
 from cl_graft.inference.entry_writes import EntryWrites
 
 __all__ = ["Switch"]
@@ -133,7 +133,7 @@ class Switch:
         """
         check_builds_on(entries, len(self.bank))
         self._check_model()
-        spans = spans_of(entries)
+        spans = to_spans(entries)
         last = entries[-1] if entries else None
         same = answer_spans(self.bank, last) == spans and last not in self.dropped
         self._move(spans, last if same else None)

@@ -86,7 +86,7 @@ def describe_task(bank: GraftBank, position: int) -> dict[str, Any]:
             "model": base.model,
             "dtype": base.dtype,
             "fingerprint": base.fingerprint,
-            **_given(base.metadata, "revision", "weights_sha256", "precision"),
+            **_select_given(base.metadata, "revision", "weights_sha256", "precision"),
         },
         "written_by": f"cl_graft {cl_graft.__version__}",
     }
@@ -110,7 +110,7 @@ def _label_tokens(entry: Entry) -> list[list[int]]:
     return [row[:length] for row, length in zip(ids.tolist(), lengths, strict=True)]
 
 
-def _given(metadata: Mapping[str, object], *keys: str) -> dict[str, object]:
+def _select_given(metadata: Mapping[str, object], *keys: str) -> dict[str, object]:
     return {key: metadata[key] for key in keys if metadata.get(key) is not None}
 
 

@@ -168,7 +168,7 @@ def read_source(source: Source, loaded: Loaded, *, trust_remote_code: bool = Fal
         overlay = read_overlay(source.path)
         whole = copy.deepcopy(loaded.model.backbone)
         _change(whole, overlay.changes, source, add=False)
-        return _tuned(whole, loaded, source, head=overlay.head)
+        return _read_tuned(whole, loaded, source, head=overlay.head)
     tuning = read_sparse_tuning(source.path)
     whole = _model_with([*tuning.changes, *tuning.head], loaded, source)
     _change(whole, tuning.changes, source, add=True)
@@ -180,7 +180,7 @@ def read_source(source: Source, loaded: Loaded, *, trust_remote_code: bool = Fal
                 f"{tuple(parameter.shape)}"
             )
         parameter.copy_(value)
-    return _tuned(whole, loaded, source)
+    return _read_tuned(whole, loaded, source)
 
 
 def _read_checkpoint(source: Source, loaded: Loaded, *, trust_remote_code: bool) -> Tuned:
@@ -194,7 +194,7 @@ def _read_checkpoint(source: Source, loaded: Loaded, *, trust_remote_code: bool)
                 )
         except Exception as error:
             raise InputError(f"{source.path} cannot be read: {first_line(error)}") from error
-        return _tuned(whole.eval(), loaded, source)
+        return _read_tuned(whole.eval(), loaded, source)
     other = load_model(
         str(source.path),
         family=loaded.model.family,
@@ -202,7 +202,7 @@ def _read_checkpoint(source: Source, loaded: Loaded, *, trust_remote_code: bool)
         dtype=str(_dtype(loaded)).removeprefix("torch."),
         trust_remote_code=trust_remote_code,
     )
-    return _tuned(other.model.backbone, loaded, source, head=_head_file(source.path))
+    return _read_tuned(other.model.backbone, loaded, source, head=_head_file(source.path))
 
 
 def _read_token_checkpoint(source: Source, loaded: Loaded, *, trust_remote_code: bool) -> Tuned:
@@ -223,7 +223,7 @@ def _read_adapter(source: Source, loaded: Loaded) -> Tuned:
     held = read_adapter(source.path)
     whole = _model_with(adapted_modules(held), loaded, source, modules=True)
     merge_adapter(whole, source.path, held, name=loaded.name)
-    return _tuned(whole, loaded, source, head=_head_file(source.path))
+    return _read_tuned(whole, loaded, source, head=_head_file(source.path))
 
 
 def _model_with(
@@ -304,7 +304,7 @@ def _change(
         flat[place] = flat[place] + now if add else now
 
 
-def _tuned(
+def _read_tuned(
     whole: nn.Module, loaded: Loaded, source: Source, *, head: Mapping[str, Tensor] | None = None
 ) -> Tuned:
     """Read backbone and head off a tuned model of transformers.

@@ -21,7 +21,7 @@ from cl_graft.banks.add import choose_label
 from cl_graft.banks.bank_of_run import find_bank_folder, track_change
 from cl_graft.banks.open_bank import open_bank
 from cl_graft.data import Prompt, label_token_ids
-from cl_graft.errors import InputError, listed
+from cl_graft.errors import InputError, join_names
 from cl_graft.experiments.bank_metadata import base_identity, load_base_model
 from cl_graft.experiments.config import config_from
 from cl_graft.experiments.folders import lock_bank
@@ -293,7 +293,7 @@ def _count_left_out(loaded: Loaded, tuned: Tuned, *, allowed: bool, path: Path) 
     if counts and not allowed:
         raise InputError(
             f"{path} moved {sum(counts.values()):,} elements that no graft holds "
-            f"({listed(counts)}), as only the model's blocks are graftable; --leave-out (in "
+            f"({join_names(counts)}), as only the model's blocks are graftable; --leave-out (in "
             "Python leave_out=True) imports it without them, and it will answer otherwise"
         )
     return counts

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from cl_graft.errors import InputError, first_line, listed
+from cl_graft.errors import InputError, first_line, join_names
 from cl_graft.integrations.whole_models import classifier_layers
 from cl_graft.metrics.span_scores import list_tags
 from cl_graft.models import TaskModel
@@ -102,8 +102,8 @@ def order_tags(names: Sequence[str]) -> list[int]:
     wanted = list_tags(types)
     if sorted(names) != sorted(wanted) or not types:
         raise InputError(
-            f"the tags must be 'O', and B- and I- of each type, got {listed(names)}; name them in "
-            "the order of the logits with --labels (in Python label_names=...)"
+            f"the tags must be 'O', and B- and I- of each type, got {join_names(names)}; name them "
+            "in the order of the logits with --labels (in Python label_names=...)"
         )
     return [list(names).index(name) for name in wanted]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from cl_graft.errors import InputError, listed
+from cl_graft.errors import InputError, join_names
 from cl_graft.kinds.kind import register_kind
 from cl_graft.kinds.one_label import OneLabel, check_labels
 from cl_graft.kinds.text_task import TextTask
@@ -39,7 +39,7 @@ class Classification(OneLabel):
             raise InputError(
                 f"task {task.name!r}: positive {task.positive!r} is for the metric 'f1' of two "
                 f"labels, and one of them; the metric is {task.metric!r}, the labels are "
-                f"{listed(names)}"
+                f"{join_names(names)}"
             )
         check_labels(
             task,

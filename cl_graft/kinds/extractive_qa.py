@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from cl_graft.errors import InputError, listed
+from cl_graft.errors import InputError, join_names
 from cl_graft.kinds.kind import Kind, register_kind
 from cl_graft.kinds.passage_answers import check_answers, read_answers, read_text
 from cl_graft.kinds.prompt_encoding import require_fast
@@ -119,7 +119,7 @@ class ExtractiveQA(Kind):
         if names := declared.get("label_names"):
             raise InputError(
                 f"extractive QA answers with parts of passages and has no label names, got "
-                f"{listed(names)}"
+                f"{join_names(names)}"
             )
         return {split: [row for row, _ in own] for split, own in drafts.items()}, {}
 

@@ -226,7 +226,7 @@ class Kind(ABC):
             return None
         return label_token_ids(tokenizer, prompt, task.label_names, family=family)
 
-    def reserved(self, head: Mapping[str, Tensor]) -> int:
+    def count_reserved(self, head: Mapping[str, Tensor]) -> int:
         """Return how many tokens of a row an entry keeps free for its answer.
 
         Args:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from cl_graft.errors import DamagedFile, InputError, brief, listed, nearest
+from cl_graft.errors import DamagedFile, InputError, brief, join_names, nearest
 from cl_graft.kinds.kind import Kind, register_kind
 from cl_graft.kinds.prompt_encoding import require_fast
 from cl_graft.kinds.prompts import Prompt
@@ -84,13 +84,13 @@ class Tagging(Kind):
         if not types or task.label_names != list_tags(types) or len(set(types)) != len(types):
             raise InputError(
                 f"task {task.name!r}: the label names of a tagging task are 'O', then B- and I- of "
-                f"each span type, got {listed(task.label_names)}"
+                f"each span type, got {join_names(task.label_names)}"
             )
         tags, intents = len(task.label_names), len(task.intent_names)
         if len(set(task.intent_names)) < intents:
             raise InputError(
                 f"task {task.name!r} needs different names of intents, got "
-                f"{listed(task.intent_names)}"
+                f"{join_names(task.intent_names)}"
             )
         if task.metric == "intent_accuracy" and not intents:
             raise InputError(f"task {task.name!r} has no intents, so no intent_accuracy")
@@ -149,8 +149,8 @@ class Tagging(Kind):
         intents = sorted({intent for _, _, intent in train if intent is not None})
         if declared.get("label_names") and not intents:
             raise InputError(
-                f"label names {listed(declared['label_names'])} are those of intents here, and the "
-                "training rows have none; types of spans are declared as span_types"
+                f"label names {join_names(declared['label_names'])} are those of intents here, and "
+                "the training rows have none; types of spans are declared as span_types"
             )
         intents = list(declared.get("label_names") or intents)
         names = list_tags(types)

@@ -189,7 +189,7 @@ class Text2Text(Kind):
         longest = measure_answers(task, tokenizer, family, max_length)
         return stops, (longest, task.decoding.beams)
 
-    def reserved(self, head: Mapping[str, Tensor]) -> int:
+    def count_reserved(self, head: Mapping[str, Tensor]) -> int:
         """Return the tokens of the longest answer."""
         return int(head["limits"][0])
 

@@ -388,11 +388,11 @@ class _CountedCheckpoint:
         return saved
 
     def offer(self, state: Callable[[], State], *, last: bool = False) -> None:
-        def counted() -> State:
+        def count() -> State:
             tensors, values = state()
             return tensors, {**values, "passes": asdict(self._counter.passes)}
 
-        self._inner.offer(counted, last=last)
+        self._inner.offer(count, last=last)
 
 
 def _narrow(order: Tensor) -> Tensor:

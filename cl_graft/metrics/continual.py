@@ -56,7 +56,7 @@ def average_accuracy(R: ScoreMatrix, *, tasks: Collection[int] | None = None) ->
         >>> average_accuracy([[0.9, None], [0.7, 0.8]])
         0.75
     """
-    size = _checked_size(R)
+    size = _check_size(R)
     return _mean(R[size - 1][j] for j in _places(tasks, range(size)))
 
 
@@ -81,7 +81,7 @@ def backward_transfer(R: ScoreMatrix, *, tasks: Collection[int] | None = None) -
         >>> backward_transfer([[0.75, None], [0.5, 0.9]])
         -0.25
     """
-    size = _checked_size(R)
+    size = _check_size(R)
     return _mean(_difference(R[size - 1][j], R[j][j]) for j in _places(tasks, range(size - 1)))
 
 
@@ -113,7 +113,7 @@ def forward_transfer(
         >>> forward_transfer([[0.9, 0.75], [0.7, 0.8]], baseline=[0.5, 0.5])
         0.25
     """
-    size = _checked_size(R)
+    size = _check_size(R)
     if baseline is None:
         return None
     if len(baseline) != size:
@@ -147,7 +147,7 @@ def forgetting(R: ScoreMatrix, *, tasks: Collection[int] | None = None) -> float
         >>> forgetting([[0.75, None], [0.5, 0.9]])
         0.25
     """
-    size = _checked_size(R)
+    size = _check_size(R)
     return _mean(
         _difference(_best(R[i][j] for i in range(j, size - 1)), R[size - 1][j])
         for j in _places(tasks, range(size - 1))
@@ -173,7 +173,7 @@ def accuracy_over_stream(R: ScoreMatrix, *, tasks: Collection[int] | None = None
         >>> accuracy_over_stream([[0.75, None], [0.5, 1.0]])
         0.75
     """
-    size = _checked_size(R)
+    size = _check_size(R)
     return _mean(R[i][j] for i in range(size) for j in _places(tasks, range(i + 1)))
 
 
@@ -199,7 +199,7 @@ def backward_transfer_over_stream(
         >>> backward_transfer_over_stream([[1.0, None, None], [0.5, 1.0, None], [0.5, 0.5, 1.0]])
         -0.5
     """
-    size = _checked_size(R)
+    size = _check_size(R)
     return _mean(
         _difference(R[i][j], R[j][j]) for i in range(size) for j in _places(tasks, range(i))
     )
@@ -228,7 +228,7 @@ def forward_transfer_over_stream(
         >>> forward_transfer_over_stream([[1.0, 0.5, 0.25], [0.9, 1.0, 0.75], [0.8, 0.9, 1.0]])
         0.5
     """
-    size = _checked_size(R)
+    size = _check_size(R)
     return _mean(R[i][j] for i in range(size) for j in _places(tasks, range(i + 1, size)))
 
 
@@ -260,7 +260,7 @@ def gain_over_isolated(
         >>> gain_over_isolated([[0.9, None], [0.9, 0.75]], isolated=[0.9, 0.5])
         0.25
     """
-    size = _checked_size(R)
+    size = _check_size(R)
     if len(isolated) != size:
         raise ValueError(
             f"isolated must hold one score an experience: expected {size}, got {len(isolated)}"
@@ -269,7 +269,7 @@ def gain_over_isolated(
     return _mean(_difference(R[j][j], isolated[j]) for j in _places(tasks, range(1, size)))
 
 
-def _checked_size(R: ScoreMatrix) -> int:
+def _check_size(R: ScoreMatrix) -> int:
     size = len(R)
     for i, row in enumerate(R):
         if len(row) != size:

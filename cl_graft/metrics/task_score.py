@@ -285,7 +285,7 @@ def _f1(logits: Tensor, labels: Tensor, classes: int) -> float:
     from torchmetrics.functional.classification import multiclass_f1_score
 
     _check_classes(labels, classes)
-    predicted = _predicted(logits, classes)
+    predicted = _predict(logits, classes)
     if classes == 2:
         return _binary_f1(predicted, labels, positive=1)
     by_class = multiclass_f1_score(predicted, labels, num_classes=classes + 1, average="none")
@@ -298,7 +298,7 @@ def _f1_of_class_0(logits: Tensor, labels: Tensor, classes: int) -> float:
     _check_classes(labels, classes)
     if classes != 2:
         raise ValueError(f"the F1 of class 0 is of two classes, got {classes}; use 'f1'")
-    return _binary_f1(_predicted(logits, classes), labels, positive=0)
+    return _binary_f1(_predict(logits, classes), labels, positive=0)
 
 
 def _binary_f1(predicted: Tensor, labels: Tensor, *, positive: int) -> float:
@@ -312,13 +312,13 @@ def _matthews(logits: Tensor, labels: Tensor, classes: int) -> float:
     from torchmetrics.functional.classification import multiclass_matthews_corrcoef
 
     _check_classes(labels, classes)
-    predicted = _predicted(logits, classes)
+    predicted = _predict(logits, classes)
     if predicted.unique().numel() == 1 or labels.unique().numel() == 1:
         return 0.0
     return float(multiclass_matthews_corrcoef(predicted, labels, num_classes=classes + 1))
 
 
-def _predicted(logits: Tensor, classes: int) -> Tensor:
+def _predict(logits: Tensor, classes: int) -> Tensor:
     """Return predictions, those of other tasks as one class more, which no row has."""
     return logits.argmax(dim=1).clamp(max=classes)
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from cl_graft.errors import InputError, first_line, listed
+from cl_graft.errors import InputError, first_line, join_names
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -53,7 +53,7 @@ def find_gguf(path: Path, *, name: str) -> Path | None:
     files = [path] if path.is_file() else sorted(path.iterdir())
     found = [each for each in files if each.suffix.lower() == GGUF]
     if len(found) > 1:
-        names = listed([each.name for each in found])
+        names = join_names([each.name for each in found])
         raise InputError(f"{name!r} has {len(found)} GGUF files ({names}); name one of them")
     if not found:
         return None
@@ -94,7 +94,7 @@ def count_tensors(path: Path, *, name: str) -> int:
     if version not in _VERSIONS:
         raise InputError(
             f"{name!r} is a GGUF file of version {version}, expected one of "
-            f"{listed(map(str, _VERSIONS))}; big-endian files cannot be read"
+            f"{join_names(map(str, _VERSIONS))}; big-endian files cannot be read"
         )
     if not 0 < tensors * _LEAST_BYTES_OF_A_TENSOR < size:
         raise InputError(

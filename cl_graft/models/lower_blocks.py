@@ -87,12 +87,12 @@ class LowerBlocks:
         above = [f"{stack.path}.{number}" for number in range(first, stack.size)]
         self._outside = ("heads", *above)
         self._versions = TensorVersions(model, exclude=self._outside)
-        self._precision = _precision_of(model)
+        self._precision = _find_precision(model)
         self._kind: type = Tensor
 
     def changed(self, model: nn.Module) -> bool:
         """Tell whether the weights below, or the precision, may be others than when last asked."""
-        before, self._precision = self._precision, _precision_of(model)
+        before, self._precision = self._precision, _find_precision(model)
         if not self._versions.changed():
             return self._precision != before
         if self._versions.moved():
@@ -108,7 +108,7 @@ class LowerBlocks:
         above = tuple(f"{path}." for path in self._outside)
         tensors = tensors_by_name(model)
         sha256 = hash_tensors({n: t for n, t in tensors.items() if not n.startswith(above)})
-        return sha256, *_precision_of(model)
+        return sha256, *_find_precision(model)
 
     def compute(self, ids: Tensor, segments: Tensor, run: Run) -> Tensor:
         """Run the lower blocks alone; return their states, (n, L, width)."""
@@ -145,17 +145,17 @@ class LowerBlocks:
         """
         with torch.no_grad(), preserve_modes(model):
             model.eval()
-            plain = _states_of(_run_to(self._top, ids, segments, run))
+            plain = _select_states(_run_to(self._top, ids, segments, run))
             with self.in_place(states):
-                other = _states_of(_run_to(self._top, ids, segments, run))
+                other = _select_states(_run_to(self._top, ids, segments, run))
         return torch.equal(plain, other)
 
     def _read(self, output: Any) -> Tensor:
         self._kind = type(output)
-        return _states_of(output).detach()
+        return _select_states(output).detach()
 
 
-def _precision_of(model: nn.Module) -> tuple[object, ...]:
+def _find_precision(model: nn.Module) -> tuple[object, ...]:
     """Return in which precision a model computes now, by its own setting and by autocast."""
     first = next(model.parameters(), None)
     kind = "cpu" if first is None else first.device.type
@@ -199,6 +199,6 @@ def _run_to(block: nn.Module, ids: Tensor, segments: Tensor, run: Run) -> Any:
     raise InputError("the model does not call its blocks one by one; use layers='all'")
 
 
-def _states_of(output: Any) -> Tensor:
+def _select_states(output: Any) -> Tensor:
     """Return the states, (n, L, width), in what a block returns."""
     return output if isinstance(output, Tensor) else output[0]

@@ -152,7 +152,7 @@ def _lowest_block(bank: GraftBank, stack: BlockStack) -> int:
     starts = bank.layout.starts
     firsts = {int(entry.owned.region.index[0]) for entry in bank.entries if len(entry.owned)}
     names = {bank.layout.names[bisect_right(starts, first) - 1] for first in firsts}
-    return min((stack.number_of(name) for name in names), default=0)
+    return min((stack.find_number(name) for name in names), default=0)
 
 
 _SHARED: WeakKeyDictionary[nn.Module, _SharedStates] = WeakKeyDictionary()

@@ -49,7 +49,7 @@ def _counts(data: ReportData) -> Table:
             Cell(task),
             _count(_right_then(found), len(found.shown)),
             _count(sum(one.is_right for one in found.shown), len(found.shown)),
-            _count(_changed(found), len(found.shown)),
+            _count(_count_changed(found), len(found.shown)),
             Cell(f"{'all' if found.same else 'not all'} of {found.rows}"),
         )
         for strategy, tasks in data.answers.items()
@@ -94,7 +94,7 @@ def _right_then(found: TaskAnswers) -> int | None:
     )
 
 
-def _changed(found: TaskAnswers) -> int | None:
+def _count_changed(found: TaskAnswers) -> int | None:
     def differs(one: ShownAnswer) -> bool:
         return one.learned != one.now
 

@@ -20,7 +20,7 @@ from cl_graft.reporting.measure_columns import (
 from cl_graft.results.comparison import ComparisonSummary, StrategySummary
 from cl_graft.results.formatting import latex_table
 from cl_graft.results.measures import measure_name, tasks_by_metric
-from cl_graft.results.run_results import method_of
+from cl_graft.results.run_results import find_method_name
 from cl_graft.results.strategy_statistics import Ranks, Spread
 from cl_graft.runtime.escaping import for_latex
 from cl_graft.storage.files import replace_file
@@ -68,7 +68,7 @@ def comparison_csv(summary: ComparisonSummary) -> str:
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(["strategy", "measure", "mean", "sd", "low", "high", "n"])
     for name, row in summary.strategies.items():
-        stated = _stated(summary, row) | {cost: getattr(row, cost) for cost in _COSTS}
+        stated = _name_measures(summary, row) | {cost: getattr(row, cost) for cost in _COSTS}
         stated |= {f"final {task}": spread for task, spread in row.final.items()}
         stated |= {f"other {metric}": spread for metric, spread in row.other_metrics.items()}
         for measure, spread in stated.items():
@@ -178,14 +178,14 @@ def find_tradeoffs(summary: ComparisonSummary) -> dict[str, Tradeoff]:
             row.bytes_per_task.mean or 0.0,
             forgets=any(one.forgetting.mean for one in (row, *row.by_metric.values())),
             # Behind a name there may stand where it was run, or with what: "ewc (first)".
-            bound=(found := STRATEGIES.get(method_of(name))) is not None and found.is_bound,
+            bound=(found := STRATEGIES.get(find_method_name(name))) is not None and found.is_bound,
         )
         for name, row in summary.strategies.items()
         if row.overall.mean is not None
     }
 
 
-def _stated(summary: ComparisonSummary, row: StrategySummary) -> dict[str, Spread]:
+def _name_measures(summary: ComparisonSummary, row: StrategySummary) -> dict[str, Spread]:
     """Return the measures of a strategy by their names in files."""
     if row.by_metric:
         found = {

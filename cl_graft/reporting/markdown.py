@@ -130,7 +130,7 @@ def write_comparison_summary(summary: ComparisonSummary, folder: Path) -> None:
                   "wrong. The other strategies are given the task, and answer among its labels. "
                   "*Passes a text* go forward to answer it."]  # fmt: skip
     lines += _by_metric(summary) + _other_metrics(summary) + _by_order(summary) + _budget(summary)
-    lines += _differences(summary) + _tuned(summary) + stream_section(summary.config)
+    lines += _differences(summary) + _describe_tuning(summary) + stream_section(summary.config)
     if summary.failed:
         lines += ["", "## Not finished", ""]
         lines += _items(
@@ -242,7 +242,7 @@ def _budget(summary: ComparisonSummary) -> list[str]:
     return lines
 
 
-def _tuned(summary: ComparisonSummary) -> list[str]:
+def _describe_tuning(summary: ComparisonSummary) -> list[str]:
     """Say which values were chosen of each strategy's grid."""
     tuned = {name: row.tuning for name, row in summary.strategies.items() if row.tuning}
     if not tuned:

@@ -187,7 +187,7 @@ def _stream(data: ReportData) -> Section | None:
         "named-stream",
         f"The stream {config['stream']['name']}",
         (NOT_OURS,) if published else (),
-        (("published", tables.published(published)),) if published else (),
+        (("published", tables.show_published(published)),) if published else (),
         lines=tuple(stream_notes(stream, config["stream"])),
     )
 

@@ -99,7 +99,7 @@ def list_changes(stream: Stream, settings: Mapping[str, Any]) -> list[str]:
     elif tasks != own:
         changes.append("another order of the tasks")
     return changes + [
-        f"{key} {_shown(settings[key])} in place of {_shown(value)}"
+        f"{key} {_show_value(settings[key])} in place of {_show_value(value)}"
         for key, value in stream.settings.items()
         if key not in ("data", "task_settings") and settings.get(key, value) != value
     ]
@@ -113,5 +113,5 @@ def _score(result: PublishedResult) -> str:
     return "; ".join(part for part in (average, tasks) if part)
 
 
-def _shown(value: object) -> str:
+def _show_value(value: object) -> str:
     return "all" if value is None else str(value)

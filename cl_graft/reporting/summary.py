@@ -92,7 +92,9 @@ def summarize(
         seeds=sorted({result.seed for result in results}),
         strategies=strategies,
         differences=compare_with(
-            "grafting" if "grafting" in names else names[0], results, measure=_compared(scores)
+            "grafting" if "grafting" in names else names[0],
+            results,
+            measure=_choose_measure(scores),
         ),
         ranks=rank_strategies(results),
         orders=[list(order) for order in orders],
@@ -131,7 +133,7 @@ def write_summary(summary: ComparisonSummary, out: Path, *, whole: bool) -> None
             draw_sweep(summary, out)
 
 
-def _compared(scores: NormalizedScores | None) -> Callable[[RunResult], float | None]:
+def _choose_measure(scores: NormalizedScores | None) -> Callable[[RunResult], float | None]:
     """Return the function of a run that gives the number by which strategies are compared."""
     return attrgetter("average_accuracy") if scores is None else scores.average
 
@@ -157,7 +159,7 @@ def _summarize_strategy(
     def of_metric(name: str, metric: str | None = None) -> Spread:
         return spread(partial(measure, name=name, metric=metric))
 
-    compared = _compared(scores)
+    compared = _choose_measure(scores)
     metrics = {} if scores is None else tasks_by_metric(first.metrics)
     kinds = [one.name for one in fields(MetricSummary)]
     return StrategySummary(

@@ -19,7 +19,7 @@ from cl_graft.reporting.report_data import ReportData
 from cl_graft.reporting.stream_section import PUBLISHED_COLUMNS, published_rows
 from cl_graft.results.comparison import StrategySummary
 from cl_graft.results.formatting import latex_table, points
-from cl_graft.results.run_results import RunResult, method_of
+from cl_graft.results.run_results import RunResult, find_method_name
 from cl_graft.results.strategy_statistics import Difference, Spread
 from cl_graft.runtime.escaping import for_csv, for_latex, for_terminal
 from cl_graft.strategies.registry import STRATEGIES
@@ -35,7 +35,7 @@ __all__ = [
     "latex",
     "matrix",
     "other_metrics",
-    "published",
+    "show_published",
     "strategies",
     "write_interval",
 ]
@@ -116,7 +116,7 @@ def comparison(data: ReportData) -> Table:
     if against:
         columns.append((f"{reference} is better by", [_difference(against.get(n)) for n in rows]))
         columns.append(("p", [_sure(against.get(n)) for n in rows]))
-    columns.append(("same bits at the end", [_kept(data.results(name)) for name in rows]))
+    columns.append(("same bits at the end", [_count_kept(data.results(name)) for name in rows]))
     for task in tasks:
         columns.append((task, _column([row.final[task] for row in rows.values()], best=max)))
     caption = "Scores at the end, in points"
@@ -196,7 +196,7 @@ def matrix(
     return Table(caption, (corner, *names), rows, sortable=False, strategy=strategy)
 
 
-def published(results: Sequence[PublishedResult]) -> Table:
+def show_published(results: Sequence[PublishedResult]) -> Table:
     """Show what others published on the stream, as they report it."""
     rows = tuple(tuple(map(Cell, row)) for row in published_rows(results))
     caption = "Published by others, with other models: no result of these runs"
@@ -208,7 +208,7 @@ def strategies(data: ReportData) -> Table:
     rows = []
     for name in data.strategies:
         first = data.results(name)[0]
-        row = STRATEGIES.get(method_of(name))
+        row = STRATEGIES.get(find_method_name(name))
         own = ", ".join(f"{key} {value}" for key, value in first.settings.items())
         chosen = first.tuning.get("chosen", {})
         tuned = ", ".join(f"{key} {value}" for key, value in chosen.items())
@@ -315,7 +315,7 @@ def _sure(test: Difference | None) -> Cell:
     return Cell(f"{test.p_holm:.2g}, {said}", test.p_holm)
 
 
-def _kept(results: Sequence[RunResult]) -> Cell:
+def _count_kept(results: Sequence[RunResult]) -> Cell:
     same, count = count_same_bits(results)
     return Cell(f"{same} of {count}", same / count if count else None)
 

@@ -13,7 +13,7 @@ from cl_graft.metrics.statistics import LEAST_SAMPLES
 from cl_graft.reporting.measure_columns import average_columns, measure_columns
 from cl_graft.reporting.report_data import ReportData
 from cl_graft.reporting.tables import count_same_bits, write_interval
-from cl_graft.results.run_results import method_of
+from cl_graft.results.run_results import find_method_name
 from cl_graft.results.strategy_statistics import Spread
 from cl_graft.runtime.byte_sizes import decimal_bytes
 from cl_graft.strategies.registry import STRATEGIES
@@ -32,15 +32,16 @@ def write_verdict(data: ReportData) -> list[str]:
     """
     names = data.strategies
     own, others = names[0], names[1:]
-    alone = next((name for name in others if method_of(name) == "independent"), None)
-    rival = next((name for name in others if method_of(name) == "naive"), None)
+    alone = next((name for name in others if find_method_name(name) == "independent"), None)
+    rival = next((name for name in others if find_method_name(name) == "naive"), None)
     rival = rival or next(
-        (n for n in others if not _is_bound(n) and method_of(n) != method_of(own)), None
+        (n for n in others if not _is_bound(n) and find_method_name(n) != find_method_name(own)),
+        None,
     )
     shown = [name for name in (own, rival, alone) if name is not None]
     found = [
         *_forgetting(data, own, rival),
-        _bytes(data, [n for n in shown if method_of(n) != "naive" or n == own]),
+        _bytes(data, [n for n in shown if find_method_name(n) != "naive" or n == own]),
         _time(data, own, rival or alone),
         *_scores(data, shown),
         _same_bits(data, own),
@@ -117,14 +118,14 @@ def _certainty(data: ReportData, own: str, other: str | None) -> str:
 
 def _choice(data: ReportData, names: Sequence[str]) -> str:
     """Say that the best of several variants of a method is named, where there are several."""
-    methods = [method_of(name) for name in data.strategies]
-    if all(methods.count(method_of(name)) == 1 for name in names):
+    methods = [find_method_name(name) for name in data.strategies]
+    if all(methods.count(find_method_name(name)) == 1 for name in names):
         return ""
     return "Of several variants of a method, the one with the highest score on test rows is named."
 
 
 def _is_bound(name: str) -> bool:
-    return (found := STRATEGIES.get(method_of(name))) is not None and found.is_bound
+    return (found := STRATEGIES.get(find_method_name(name))) is not None and found.is_bound
 
 
 def _points(spread: Spread) -> str:

@@ -84,14 +84,14 @@ def _rows_by_metric(runs: Sequence[RunResult], strategies: Sequence[str]) -> lis
 def _costs(runs: Sequence[RunResult]) -> list[str]:
     """Write the bytes and the seconds of a task, in the mean over tasks."""
 
-    def added(run: RunResult) -> float | None:
+    def count_bytes(run: RunResult) -> float | None:
         return fmean(run.bytes.values()) if run.bytes else None
 
     def seconds(run: RunResult) -> float | None:
         return run.total_seconds / len(run.seconds) if run.seconds else None
 
     return [
-        spread_text(spread_over_seeds(seed_means(runs, added)), scale=1, digits=0),
+        spread_text(spread_over_seeds(seed_means(runs, count_bytes)), scale=1, digits=0),
         spread_text(spread_over_seeds(seed_means(runs, seconds)), scale=1),
     ]
 

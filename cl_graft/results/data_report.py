@@ -45,13 +45,13 @@ def data_lines(data: Mapping[str, Mapping[str, Any]]) -> list[str]:
 
 def source_notes(source: Mapping[str, Any]) -> list[str]:
     """Say what a reader should know of a task's rows, from its `TextTask.source`."""
-    said = list(source["notes"]) if "notes" in source else _counted(source)
+    said = list(source["notes"]) if "notes" in source else _describe_counts(source)
     if "f1_of" in source:
         said.append(f"its F1 is that of the label {source['f1_of']!r}")
     return said
 
 
-def _counted(source: Mapping[str, Any]) -> list[str]:
+def _describe_counts(source: Mapping[str, Any]) -> list[str]:
     """Say what results of version 0.1.0 count without a sentence on it."""
     left_out = source.get("left_out", {}).items()
     said = [f"{entry['rows']:,} rows of {file} left out" for file, entry in left_out]

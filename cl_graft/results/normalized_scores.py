@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from cl_graft.metrics.by_metric import LEAST_REFERENCE, average_share, too_small
 from cl_graft.results.formatting import points
 from cl_graft.results.measures import count_tasks
-from cl_graft.results.run_results import RunResult, method_of
+from cl_graft.results.run_results import RunResult, find_method_name
 
 __all__ = ["Normalization", "NormalizedScores", "normalization_text", "normalize"]
 
@@ -89,8 +89,8 @@ def normalize(runs: Sequence[RunResult]) -> NormalizedScores:
     Args:
         runs: Finished runs of the same tasks.
     """
-    references = [run for run in runs if run.R and method_of(run.strategy) == _REFERENCE]
-    others = [run for run in runs if method_of(run.strategy) != _REFERENCE]
+    references = [run for run in runs if run.R and find_method_name(run.strategy) == _REFERENCE]
+    others = [run for run in runs if find_method_name(run.strategy) != _REFERENCE]
     known = [
         {task: score for task, score in _last_scores(run).items() if score is not None}
         for run in references

@@ -44,8 +44,8 @@ __all__ = [
     "Matrix",
     "RunResult",
     "command",
+    "find_method_name",
     "machine",
-    "method_of",
     "read_bank_record",
     "read_hashes",
     "read_result",
@@ -342,7 +342,7 @@ def machine(device: torch.device) -> dict[str, Any]:
     }
 
 
-def method_of(strategy: str) -> str:
+def find_method_name(strategy: str) -> str:
     """Return the method of a strategy; behind it may stand where or with what it was run."""
     return strategy.split(" ")[0]
 

@@ -119,7 +119,7 @@ def optimizer_state(optimizer: torch.optim.Optimizer) -> State:
     """Return the state of an optimiser; its parameters are named by their positions."""
     tensors: dict[str, Tensor] = {}
     numbers: dict[str, Any] = {}
-    for place, parameter in enumerate(_held(optimizer)):
+    for place, parameter in enumerate(_list_parameters(optimizer)):
         for name, value in optimizer.state.get(parameter, {}).items():
             if isinstance(value, Tensor):
                 tensors[f"{place}/{name}"] = value
@@ -132,7 +132,7 @@ def load_optimizer_(
     optimizer: torch.optim.Optimizer, tensors: Mapping[str, Tensor], values: Mapping[str, Any]
 ) -> None:
     """Load what `optimizer_state` returned of an optimiser with the same parameters."""
-    held = _held(optimizer)
+    held = _list_parameters(optimizer)
     for key, value in {**tensors, **values["numbers"]}.items():
         place, name = key.split("/", 1)
         parameter = held[int(place)]
@@ -143,5 +143,5 @@ def load_optimizer_(
         group["lr"] = lr
 
 
-def _held(optimizer: torch.optim.Optimizer) -> list[Tensor]:
+def _list_parameters(optimizer: torch.optim.Optimizer) -> list[Tensor]:
     return [parameter for group in optimizer.param_groups for parameter in group["params"]]

@@ -20,7 +20,7 @@ from pydantic.fields import FieldInfo
 
 from cl_graft.errors import InputError, nearest
 
-__all__ = ["describe_faults", "fields_of", "join_few", "settings_class"]
+__all__ = ["describe_faults", "join_few", "list_fields", "settings_class"]
 
 _MOST_FAULTS = 5
 _LARGEST_FLOAT = 1e18
@@ -60,7 +60,7 @@ def settings_class(cls: type[_Settings]) -> type[_Settings]:
     return checked
 
 
-def fields_of(cls: type[Any]) -> Mapping[str, FieldInfo]:
+def list_fields(cls: type[Any]) -> Mapping[str, FieldInfo]:
     """Return the fields of a class of settings by name; others than settings have none."""
     return getattr(cls, "__pydantic_fields__", {})
 
@@ -100,13 +100,13 @@ def join_few(sentences: Sequence[str]) -> str:
 
 def _describe_fields(cls: type[Any]) -> str:
     """Return the section of a docstring on the arguments of a class of settings."""
-    lines = [f"    {name}: {field.description}" for name, field in fields_of(cls).items()]
+    lines = [f"    {name}: {field.description}" for name, field in list_fields(cls).items()]
     return "\n".join(["Args:", *lines])
 
 
 def _refuse_truth_values(cls: Any, value: Any, info: ValidationInfo) -> Any:
     # pydantic would read true as 1.
-    field = fields_of(cls).get(info.field_name or "")
+    field = list_fields(cls).get(info.field_name or "")
     if isinstance(value, bool) and field is not None and field.annotation is not bool:
         raise ValueError(f"got {value}; YAML reads yes, no, on and off so, unless quoted")
     return value
@@ -133,7 +133,7 @@ def _sentence(fault: Mapping[str, Any], place: Sequence[str], cls: type[Any]) ->
     owner, shown = _owner(place, cls)
     if kind in ("extra_forbidden", "unexpected_keyword_argument"):
         name = ".".join([*shown, place[-1]])
-        return f"unknown key {name!r}; {nearest(place[-1], fields_of(owner))}"
+        return f"unknown key {name!r}; {nearest(place[-1], list_fields(owner))}"
     if kind == "missing":
         return f"{'.'.join(place)!r} is missing"
     message = str(fault["msg"]).removeprefix("Value error, ")
@@ -154,7 +154,7 @@ def _owner(place: Sequence[str], cls: type[Any]) -> tuple[type[Any], list[str]]:
     """
     owner, shown, keyed = cls, [], False
     for part in place:
-        field = fields_of(owner).get(part)
+        field = list_fields(owner).get(part)
         if keyed or part.isdigit():
             shown.append(part)
             keyed = False
@@ -168,9 +168,9 @@ def _owner(place: Sequence[str], cls: type[Any]) -> tuple[type[Any], list[str]]:
 
 def _inner(annotation: Any) -> type[Any] | None:
     """Return the class of settings that an annotation names, alone or as the values of a dict."""
-    if fields_of(annotation):
+    if list_fields(annotation):
         return annotation
-    return next((a for a in getattr(annotation, "__args__", ()) if fields_of(a)), None)
+    return next((a for a in getattr(annotation, "__args__", ()) if list_fields(a)), None)
 
 
 def _split(expected: str) -> list[str]:

@@ -162,8 +162,8 @@ def write_entries(
     records = [*kept, *map(list_entry, entries, files)]
     listed = {name for record in records for name in list_files(record)}
     # Without base.json there never was a bank: a killed writer left what is there.
-    index_lost = (folder / DESCRIPTION).exists() and not (folder / INDEX).exists()
-    if index_lost and (lost := list_unlisted(folder, listed)):
+    without_index = (folder / DESCRIPTION).exists() and not (folder / INDEX).exists()
+    if without_index and (lost := list_unlisted(folder, listed)):
         raise BankError(
             f"{folder} holds {lost[0]}, but no {INDEX} that lists it; was the index of a bank "
             f"deleted? cl-graft inspect {folder} --repair makes it again; or choose another folder"

@@ -177,7 +177,7 @@ def write_index(bank: GraftBank, records: Sequence[Mapping[str, Any]], folder: P
     }
     subsets = any("builds_on" in record for record in records)
     version = BUILDS_ON_VERSION if subsets else VERSION
-    parts = {"format": to_json(_FORMAT), **_described(bank), **listed}
+    parts = {"format": to_json(_FORMAT), **_describe_bank(bank), **listed}
     data = _with_checksum(parts, version=version)
     if len(data) > _LARGEST_INDEX:
         raise BankError(f"a bank's {INDEX} holds {_LARGEST_INDEX} bytes at most, got {len(data)}")
@@ -188,12 +188,12 @@ def write_index(bank: GraftBank, records: Sequence[Mapping[str, Any]], folder: P
 
 def write_description(bank: GraftBank, folder: Path) -> None:
     """Write `base.json`, unless it is there."""
-    parts = {"format": to_json(_BASE_FORMAT), **_described(bank)}
+    parts = {"format": to_json(_BASE_FORMAT), **_describe_bank(bank)}
     data = _with_checksum(parts, version=VERSION)
     write_once(folder / DESCRIPTION, data)
 
 
-def _described(bank: GraftBank) -> dict[str, str]:
+def _describe_bank(bank: GraftBank) -> dict[str, str]:
     """Return the description of a bank without its entries, as JSON by key."""
     return {
         "mode": to_json(bank.mode),
@@ -207,10 +207,10 @@ def _with_checksum(parts: Mapping[str, str], *, version: int) -> bytes:
     head = {"format": parts["format"], "version": to_json(version), **parts}
     lines = "".join(f",\n{to_json(key)}: {value}" for key, value in head.items())
 
-    def filled(digits: str) -> bytes:
+    def fill_in(digits: str) -> bytes:
         return b"%s%s%s" % (JSON_START, digits.encode(), f'"{lines}}}'.encode())
 
-    return filled(checksum(filled(BLANK), start=JSON_START))
+    return fill_in(checksum(fill_in(BLANK), start=JSON_START))
 
 
 def list_sha256(records: Sequence[Mapping[str, Any]]) -> str:

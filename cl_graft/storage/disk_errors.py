@@ -23,7 +23,7 @@ _FULL = {
     errno.EFBIG: "the file would be larger than this process may write (ulimit -f)",
     errno.EROFS: "the file system is read-only",
 }
-_ROOM = {errno.ENOSPC, errno.EDQUOT}
+_DISK_FULL = {errno.ENOSPC, errno.EDQUOT}
 _DENIED = {
     errno.EACCES: "permission is denied",
     errno.EPERM: "that is not permitted",
@@ -101,7 +101,7 @@ def _describe_error(number: int, path: Path, size: int | None) -> CannotWrite:
     free = free_bytes(path)
     amounts = [
         *([f"{size:,} bytes are needed"] if size is not None else []),
-        *([f"{free:,} bytes are free"] if free is not None and number in _ROOM else []),
+        *([f"{free:,} bytes are free"] if free is not None and number in _DISK_FULL else []),
     ]
     where = f" ({', '.join(amounts)})" if amounts else ""
     explained = CannotWrite(f"cannot write {path}: {reason}{where}; what was saved before is whole")

@@ -117,7 +117,7 @@ def unpack(
     header, head = _header(data, size=len(data), format=format, name=name)
     has_checksum = head["version"] > 1
     if has_checksum and not known and not has_right_checksum(data, start=_START, at=8):
-        what = _altered(data, header, head)
+        what = _describe_damage(data, header, head)
         raise DamagedFile(f"{name} is altered: {what} does not match its checksum")
     try:
         tensors = load(data)
@@ -294,7 +294,7 @@ def _rows(header: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in header.items() if key != "__metadata__"}
 
 
-def _altered(data: bytes, header: Mapping[str, Any], head: Mapping[str, Any]) -> str:
+def _describe_damage(data: bytes, header: Mapping[str, Any], head: Mapping[str, Any]) -> str:
     """Say which part of a damaged file does not match, as far as its header can be believed."""
     with suppress(KeyError, TypeError, ValueError):
         body = memoryview(data)[8 + int.from_bytes(data[:8], "little") :]

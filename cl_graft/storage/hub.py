@@ -73,7 +73,7 @@ def save_pretrained(
         BankError: If the folder holds another bank.
     """
     folder = Path(folder)
-    shared = _shared(bank, base_model, recorded_rows=recorded_rows)
+    shared = _strip_for_hub(bank, base_model, recorded_rows=recorded_rows)
     folder.mkdir(parents=True, exist_ok=True)
     save_bank(shared, folder)
     card = model_card(shared, name=name or folder.absolute().name, license=license)
@@ -223,7 +223,7 @@ def from_pretrained(
     )
 
 
-def _shared(bank: GraftBank, base_model: str | None, *, recorded_rows: bool) -> GraftBank:
+def _strip_for_hub(bank: GraftBank, base_model: str | None, *, recorded_rows: bool) -> GraftBank:
     """Return the bank with the base's public name, and without recorded batches if so asked."""
     base = replace(bank.base, model=base_model or bank.base.model)
     entries = bank.entries

@@ -194,12 +194,14 @@ def _refuse_or_take_over(folder: Path, owner: _Owner | None) -> None:
     if (owner.host, owner.machine) != (_host(), _machine()):
         raise _in_use(folder, owner)
     logger.warning(
-        "%s: taking over from %s, which ended without giving the folder back", folder, _named(owner)
+        "%s: taking over from %s, which ended without giving the folder back",
+        folder,
+        _name_owner(owner),
     )
 
 
 def _in_use(folder: Path, owner: _Owner | None) -> InUse:
-    who = "another process" if owner is None else f"{_named(owner)}{_age(owner)}"
+    who = "another process" if owner is None else f"{_name_owner(owner)}{_age(owner)}"
     hint = "wait for it, or stop it"
     if owner is not None and (owner.host, owner.machine) != (_host(), _machine()):
         files = f"{folder / OWNER} and {folder / LOCK}"
@@ -207,7 +209,7 @@ def _in_use(folder: Path, owner: _Owner | None) -> InUse:
     return InUse(f"{folder} is in use by {who}; {hint}")
 
 
-def _named(owner: _Owner) -> str:
+def _name_owner(owner: _Owner) -> str:
     command = f" ({owner.command})" if owner.command else ""
     return f"process {owner.pid} on {owner.host}{command}"
 

@@ -263,9 +263,9 @@ def _check(schema: type[BaseModel], record: Mapping[str, object]) -> None:
         schema.model_validate(json.loads(json.dumps(record)))
     except ValidationError as error:
         fault = error.errors(include_url=False)[0]
-        place = ".".join(_shown(str(part)) for part in fault["loc"])
+        place = ".".join(_show_key(str(part)) for part in fault["loc"])
         message = str(fault["msg"]).removeprefix("Value error, ")
-        raise ValueError(f"{place}: {message}, got {_shortened(fault['input'])}") from None
+        raise ValueError(f"{place}: {message}, got {_shorten(fault['input'])}") from None
 
 
 def _check_size(value: object) -> None:
@@ -300,12 +300,12 @@ def _list_parts(value: object) -> list[Any]:
     return []
 
 
-def _shown(key: str) -> str:
+def _show_key(key: str) -> str:
     """Return a key as a message can hold it: keys come from the file, too."""
     return key if key.isprintable() and len(key) <= 80 else ascii(key[:80])
 
 
-def _shortened(value: object) -> str:
+def _shorten(value: object) -> str:
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)
     text = repr(value) if isinstance(value, str | int | float | bool) else type(value).__name__

@@ -97,7 +97,7 @@ def _repair(folder: Path) -> Repaired:
         raise
     except BankError:
         return _rebuild(folder)
-    slots = list(_listed(index["entries"], folder, bank))
+    slots = list(_list_slots(index["entries"], folder, bank))
     if all(slot.entry is not None for slot in slots):
         write_description(bank, folder)
         listed = {name for slot in slots for name in list_files(slot.record)}
@@ -112,7 +112,7 @@ def _rebuild(folder: Path) -> Repaired:
     names = list_unlisted(folder, ())
     if (folder / INDEX).is_file():
         names.append(INDEX)
-    return _list_whole(folder, bank, list(_found(names, folder, bank)), old=names)
+    return _list_whole(folder, bank, list(_find_slots(names, folder, bank)), old=names)
 
 
 def _list_whole(
@@ -160,7 +160,9 @@ def _list_whole(
     )
 
 
-def _listed(records: Iterable[Mapping[str, Any]], folder: Path, bank: GraftBank) -> Iterator[_Slot]:
+def _list_slots(
+    records: Iterable[Mapping[str, Any]], folder: Path, bank: GraftBank
+) -> Iterator[_Slot]:
     """Yield the entries that `bank.json` lists."""
     for position, record in enumerate(records):
         try:
@@ -171,7 +173,7 @@ def _listed(records: Iterable[Mapping[str, Any]], folder: Path, bank: GraftBank)
             yield _Slot(position, record, None, f"entry {position}: {error}")
 
 
-def _found(names: Sequence[str], folder: Path, bank: GraftBank) -> Iterator[_Slot]:
+def _find_slots(names: Sequence[str], folder: Path, bank: GraftBank) -> Iterator[_Slot]:
     """Yield the entries whose files are whole, by their place in the bank, then the other files.
 
     Raises:

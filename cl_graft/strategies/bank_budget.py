@@ -131,4 +131,4 @@ def _bytes_of_one_coordinate(
         metadata=metadata,
         builds_on=builds_on,
     )
-    return len(pack_entry(bank.placed(entry), bank, position=len(bank))) + _METADATA_BYTES
+    return len(pack_entry(bank.place(entry), bank, position=len(bank))) + _METADATA_BYTES

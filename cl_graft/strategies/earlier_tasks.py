@@ -98,7 +98,7 @@ def choose_earlier(
         DivergedError: If a feature is NaN or infinite.
     """
     bank = switch.bank
-    allowed = _allowed(bank, settings, names)
+    allowed = _find_allowed(bank, settings, names)
     can_choose = settings.builds_on == "dev" and (task.head_module is not None or not task.head)
     if bank.mode == "isolated" or settings.builds_on == "none" or not allowed:
         return EarlierTasks(())
@@ -148,7 +148,9 @@ def list_candidates(
     return sorted(found, key=lambda under: (len(under), under), reverse=True)
 
 
-def _allowed(bank: GraftBank, settings: GraftingSettings, names: Iterable[str]) -> tuple[int, ...]:
+def _find_allowed(
+    bank: GraftBank, settings: GraftingSettings, names: Iterable[str]
+) -> tuple[int, ...]:
     """Return the positions of the entries that a task may build on, and of those under them."""
     wanted = settings.may_build_on
     if wanted is None:

@@ -133,7 +133,7 @@ def copy_head_state(model: nn.Module, label: int) -> dict[str, Tensor]:
     """
     return {
         f"{prefix}{name}": tensor.detach().cpu().clone()
-        for prefix, head in _numbered(find_heads(model, label))
+        for prefix, head in _prefix_names(find_heads(model, label))
         for name, tensor in head.state().items()
     }
 
@@ -153,7 +153,7 @@ def load_head_(model: nn.Module, entry: Entry, *, classes: int = 0) -> None:
         WrongArchitecture: If the stored head has another number of inputs than the model's.
     """
     _make_missing_(model, entry)
-    for head, kept in _kept(model, entry):
+    for head, kept in _find_kept(model, entry):
         for name, owner, own in head.owners():
             if name in kept:
                 _put_(owner, own, kept[name], least=classes)
@@ -164,7 +164,7 @@ def load_head_(model: nn.Module, entry: Entry, *, classes: int = 0) -> None:
 
 def open_heads_(model: nn.Module, bank: GraftBank) -> None:
     """Load the latest head of every task of a bank; a head that tasks share stays as it is."""
-    shared = {id(head) for _, head in _shared(model)}
+    shared = {id(head) for _, head in _list_shared(model)}
     latest = {entry.label: entry for entry in bank.entries}
     for entry in latest.values():
         _make_missing_(model, entry)
@@ -219,7 +219,7 @@ class FirstValues:
             model: The model, grown for the task.
             bank: Bank of the earlier tasks, whose units stay active, as in Avalanche.
         """
-        for path, classifier in _shared(model):
+        for path, classifier in _list_shared(model):
             for name, parameter in classifier.named_parameters():
                 first = self._values.get(f"{path}.{name}")
                 with torch.no_grad():
@@ -229,7 +229,7 @@ class FirstValues:
                 if first is None or len(first) < len(parameter):
                     self._values[f"{path}.{name}"] = parameter.detach().clone()
             for entry in bank.entries if bank is not None else ():
-                for head, kept in _kept(model, entry):
+                for head, kept in _find_kept(model, entry):
                     if head.module is classifier and "active_units" in kept:
                         _unite_(classifier.active_units, kept["active_units"])
 
@@ -251,7 +251,7 @@ def _prefixes(paths: Iterable[str]) -> tuple[str, ...]:
     return tuple(f"{path}." if path else "" for path in paths)
 
 
-def _shared(model: nn.Module) -> Iterator[tuple[str, IncrementalClassifier]]:
+def _list_shared(model: nn.Module) -> Iterator[tuple[str, IncrementalClassifier]]:
     if isinstance(model, TaskModel):
         return
     for path, classifier in _classifiers(model):
@@ -259,14 +259,14 @@ def _shared(model: nn.Module) -> Iterator[tuple[str, IncrementalClassifier]]:
             yield path, classifier
 
 
-def _numbered(heads: list[Head]) -> list[tuple[str, Head]]:
+def _prefix_names(heads: list[Head]) -> list[tuple[str, Head]]:
     """Return heads with the prefix of their names in a state; it is empty for a single head."""
     return [(f"{place}." if len(heads) > 1 else "", head) for place, head in enumerate(heads)]
 
 
-def _kept(model: nn.Module, entry: Entry) -> Iterator[tuple[Head, Mapping[str, Tensor]]]:
+def _find_kept(model: nn.Module, entry: Entry) -> Iterator[tuple[Head, Mapping[str, Tensor]]]:
     """Yield the heads of an entry's task, and what the entry kept of each."""
-    for prefix, head in _numbered(find_heads(model, entry.label)):
+    for prefix, head in _prefix_names(find_heads(model, entry.label)):
         kept = {
             name.removeprefix(prefix): tensor
             for name, tensor in entry.head.items()

@@ -83,7 +83,7 @@ def describe(value: Any, *, depth: int = 0) -> Any:
         return sorted((inner(held) for held in value), key=str)
     if isinstance(value, list | tuple):
         return [inner(held) for held in value]
-    return [_name(value if inspect.isclass(value) else type(value)), inner(_held(value))]
+    return [_name(value if inspect.isclass(value) else type(value)), inner(_list_attributes(value))]
 
 
 def _module(module: nn.Module) -> list[Any]:
@@ -101,7 +101,7 @@ def _module(module: nn.Module) -> list[Any]:
     return [_name(type(module)), module.extra_repr(), sorted(settings.items()), code]
 
 
-def _held(value: Any) -> dict[str, Any]:
+def _list_attributes(value: Any) -> dict[str, Any]:
     return {} if inspect.isclass(value) else dict(getattr(value, "__dict__", {}))
 
 

@@ -147,7 +147,7 @@ class StreamScores(PluginMetric[ScoreMatrix]):
         """Return the calibration errors, cells as in `R`; None for regression, too."""
         return self._matrix("ece", size)
 
-    def routed(self, size: int) -> list[list[float | None]] | None:
+    def share_routed(self, size: int) -> list[list[float | None]] | None:
         """Return the shares of rows that their own task answered, cells as in `R`.
 
         None if the strategy was given the task labels.
@@ -278,7 +278,7 @@ class StreamScores(PluginMetric[ScoreMatrix]):
 
     def after_eval(self, strategy: Any) -> list[MetricValue]:
         """Summarise the row of R, if it is complete."""
-        if self._training or self._repeated() is not None:
+        if self._training or self._find_repeated() is not None:
             return []
         if any((self._row, j) not in self._cells["scores"] for j in self.order):
             return []
@@ -319,7 +319,7 @@ class StreamScores(PluginMetric[ScoreMatrix]):
         """Row of what is measured now."""
         return len(self.order) - 1
 
-    def _repeated(self) -> int | None:
+    def _find_repeated(self) -> int | None:
         """Return an experience that was trained twice; None if there is none."""
         return next((j for j, times in Counter(self.order).items() if times > 1), None)
 
@@ -330,7 +330,7 @@ class StreamScores(PluginMetric[ScoreMatrix]):
         return [*trained, *left][:size]
 
     def _matrix(self, kind: str, size: int) -> list[list[float | None]]:
-        repeated = self._repeated()
+        repeated = self._find_repeated()
         if repeated is not None:
             raise ValueError(
                 f"experience {repeated} was trained more than once (in the order {self.order}), "

@@ -125,14 +125,14 @@ class ExperienceEntries:
     def add(self, experience: Any, *, label: int, position: int) -> None:
         """Remember that an experience was learned into the entry at a position."""
         key = int(experience.current_experience), label
-        self._known(experience)[key] = position
+        self._find_known(experience)[key] = position
         self._latest[key] = position
 
     def find(self, experience: Any, *, label: int) -> int | None:
         """Return the position of the entry; None if the experience was not learned."""
-        return self._known(experience).get((int(experience.current_experience), label))
+        return self._find_known(experience).get((int(experience.current_experience), label))
 
-    def _known(self, experience: Any) -> _Known:
+    def _find_known(self, experience: Any) -> _Known:
         benchmark = getattr(experience.origin_stream, "benchmark", None)
         if benchmark is None:
             return self._latest

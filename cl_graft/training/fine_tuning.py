@@ -129,9 +129,9 @@ def fine_tune(
     path_sum = _PathSum(parameters) if path else None
     linear_decay = settings.optimizer == "adamw" if linear_decay is None else linear_decay
 
-    def diverged(what: str, step: int) -> DivergedError:
+    def make_error(what: str, step: int) -> DivergedError:
         lr = settings.lr * (1 - (step - 1) / settings.steps) if linear_decay else settings.lr
-        return _diverged(what, step, phase, lr)
+        return _make_diverged(what, step, phase, lr)
 
     left = checkpoint.load()
     if left is not None:
@@ -147,7 +147,7 @@ def fine_tune(
             with seeded(seed, "dropout", step), mixed if settings.mixout else nullcontext():
                 losses.append(backpropagate(loss(step), scale))
             if not math.isfinite(losses[-1]):
-                raise diverged(f"the loss is {losses[-1]}", step + 1)
+                raise make_error(f"the loss is {losses[-1]}", step + 1)
             if scale is None or scale.unscale_(parameters.values()):
                 _move(optimizer, parameters, anchor, settings, path_sum)
             if linear_decay:
@@ -161,7 +161,7 @@ def fine_tune(
                 try:
                     score = dev_score()
                 except NotFinite as error:
-                    raise diverged(str(error), step + 1) from error
+                    raise make_error(str(error), step + 1) from error
                 if on_evaluation:
                     on_evaluation(step + 1, score)
                 if best is None or best.dev is None or beats(score, best.dev):
@@ -171,7 +171,7 @@ def fine_tune(
         gathered = path_sum.total if path_sum is not None else {}
         best = FineTuned(snapshot(parameters), settings.steps, None, path=gathered)
     if not all(bool(tensor.isfinite().all()) for tensor in best.tensors.values()):
-        raise diverged("weights are NaN or infinite", best.step)
+        raise make_error("weights are NaN or infinite", best.step)
     return replace(best, losses=losses)
 
 
@@ -185,7 +185,7 @@ def beats(score: float, best: float) -> bool:
     return math.isnan(best) or score >= best
 
 
-def _diverged(what: str, step: int, phase: str, lr: float) -> DivergedError:
+def _make_diverged(what: str, step: int, phase: str, lr: float) -> DivergedError:
     cause = (
         "no step was taken yet, so the base or the data are not finite"
         if step == 1 and what.startswith("the loss")

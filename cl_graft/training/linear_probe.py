@@ -120,7 +120,7 @@ def _fit(
             losses[place] += fit.loss(values, [part]) * (len(part) / len(task.dev))
             answers[place].append(fit.answer(values, part))
     best = min(range(len(fitted)), key=losses.__getitem__)
-    return fit.named(fitted[best]), torch.cat(answers[best]), torch.cat(targets)
+    return fit.name_values(fitted[best]), torch.cat(answers[best]), torch.cat(targets)
 
 
 class DevScores(NamedTuple):
@@ -330,7 +330,7 @@ class _Fit:
         with torch.no_grad():
             return functional_call(self._head, dict(values), rows.inputs).float()
 
-    def named(self, values: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    def name_values(self, values: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Return values under the task's names and in its dtypes; the first ones if not finite."""
         own = {id(parameter): name for name, parameter in self._task.head.items()}
         found = snapshot(self._task.head)

@@ -63,8 +63,8 @@ class _WithPoints:
         return None if saved is None else (saved[0], self._points.replay(dict(saved[1])))
 
     def offer(self, state: Callable[[], State], *, last: bool = False) -> None:
-        def joined() -> State:
+        def join() -> State:
             tensors, values = state()
             return tensors, self._points.join(values)
 
-        self._inner.offer(joined, last=last)
+        self._inner.offer(join, last=last)

@@ -56,17 +56,17 @@ def config() -> str:
     from cl_graft.experiments.config import ExperimentConfig
     from cl_graft.experiments.config.parts import PARTS
     from cl_graft.experiments.config.stream_settings import TaskSettings
-    from cl_graft.runtime.settings import fields_of
+    from cl_graft.runtime.settings import list_fields
 
-    own = fields_of(ExperimentConfig)
+    own = list_fields(ExperimentConfig)
     sections = [fields_table({name: own[name] for name in own if name not in PARTS})]
     for part, cls in PARTS.items():
         sections.append(f"## `{part}`\n\n{own[part].description}")
         sections.append(
-            fields_table({n: field for n, field in fields_of(cls).items() if not field.exclude})
+            fields_table({n: field for n, field in list_fields(cls).items() if not field.exclude})
         )
     sections.append("### Settings of one task\n\nThe fields of each value of `task_settings`.")
-    sections.append(fields_table(fields_of(TaskSettings)))
+    sections.append(fields_table(list_fields(TaskSettings)))
     return "\n\n".join(sections)
 
 

@@ -150,13 +150,13 @@ def test_order_and_labels_do_not_depend_on_the_batches(opened, batch_size):
 
 def test_forms_of_a_file_and_of_stdin_ask_the_same(there):
     csv = "sentence1,sentence2\nA man.,He is here.\n"
-    forms = {
+    ways = {
         "csv": csv.encode(),
         "tsv": csv.replace(",", "\t").encode(),
         "jsonl": b'{"sentence1": "A man.", "sentence2": "He is here."}\n',
         "txt": b"\nA man.\tHe is here.\r\n",
     }
-    for form, data in forms.items():
+    for form, data in ways.items():
         path = there / f"pairs.{form}"
         path.write_bytes(data)
         (one,) = read_texts(path, task="answers")

@@ -26,11 +26,11 @@ main()
 @pytest.fixture(scope="module")
 def found() -> dict[str, dict[str, str]]:
     findings = json.loads(printed_by(WITHOUT_A_HUB))
-    return {finding["subject"]: finding for finding in findings}
+    return {check["subject"]: check for check in findings}
 
 
 def test_a_sound_installation_has_no_fault(found):
-    assert {finding["state"] for finding in found.values()} <= {"ok", "note"}
+    assert {check["state"] for check in found.values()} <= {"ok", "note"}
     assert found["torch"]["state"] == "ok"
     assert "threads" in found["processor"]["found"]
 
@@ -42,7 +42,7 @@ def test_a_silent_hub_is_a_note_with_its_remedy(found):
 
 
 def test_what_is_not_ok_has_a_remedy(found):
-    assert all(finding["remedy"] for finding in found.values() if finding["state"] != "ok")
+    assert all(check["remedy"] for check in found.values() if check["state"] != "ok")
 
 
 def test_a_package_that_is_too_old_is_a_fault(tmp_path, monkeypatch):

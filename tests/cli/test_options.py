@@ -5,7 +5,7 @@ import typer
 
 from cl_graft.cli import app
 from cl_graft.experiments.config.parts import PARTS
-from cl_graft.runtime.settings import fields_of
+from cl_graft.runtime.settings import list_fields
 
 COMMANDS = typer.main.get_command(app).commands  # type: ignore[attr-defined]
 ELSEWHERE = {
@@ -39,5 +39,5 @@ def test_every_command_that_trains_has_the_options_of_run(command):
 
 def test_an_option_says_what_the_setting_says():
     said = options_of("run")["--density"]
-    field = fields_of(PARTS["grafting"])["density"]
+    field = list_fields(PARTS["grafting"])["density"]
     assert said == f"{field.description} Default: {field.default}."

@@ -11,7 +11,7 @@ import pytest
 from docs.test_reference import load_extension
 
 import cl_graft
-from cl_graft.runtime.settings import fields_of
+from cl_graft.runtime.settings import list_fields
 
 MODULES = [
     name for names in load_extension("documented_modules").MODULES.values() for name in names
@@ -71,8 +71,8 @@ def test_every_public_name_of_a_module_is_documented():
 def test_the_arguments_that_a_docstring_lists_are_those_of_the_function_or_class():
     for full, thing in public_things_of_all_modules():
         said = inspect.getdoc(thing) or ""
-        if "\nArgs:\n" not in said or (inspect.isclass(thing) and not fields_of(thing)):
-            assert not fields_of(thing), full
+        if "\nArgs:\n" not in said or (inspect.isclass(thing) and not list_fields(thing)):
+            assert not list_fields(thing), full
             continue
         listed = said.split("\nArgs:\n")[1].split("\n\n")[0]
         for argument in inspect.signature(thing).parameters:

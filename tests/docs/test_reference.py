@@ -10,7 +10,7 @@ from docs.pages import DOCS, name_of, pages
 
 import cl_graft
 from cl_graft.experiments.config.parts import PARTS
-from cl_graft.runtime.settings import fields_of
+from cl_graft.runtime.settings import list_fields
 
 
 def load_extension(name: str) -> ModuleType:
@@ -60,7 +60,7 @@ def test_an_unknown_section_is_refused():
 def test_every_field_of_the_config_is_described_and_listed(part):
     listed = extension.config()
     assert f"## `{part}`" in listed
-    for name, field in fields_of(PARTS[part]).items():
+    for name, field in list_fields(PARTS[part]).items():
         assert field.description, name
         assert (f"| `{name}` |" in listed) or field.exclude
 

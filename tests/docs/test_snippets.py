@@ -21,7 +21,7 @@ from slow_cases import slow
 from cl_graft.cli import app
 from cl_graft.experiments.config import config_from
 from cl_graft.experiments.config.parts import PARTS
-from cl_graft.runtime.settings import fields_of
+from cl_graft.runtime.settings import list_fields
 
 PAGES = pages()
 ELSEWHERE = {"docs/guides/transformers.md"}
@@ -123,7 +123,7 @@ def test_settings_that_a_page_sets_on_the_command_line_exist():
         for part, field in re.findall(r"--set[ \n]+(\w+)\.?(\w*)[\w.]*=", text):
             if (part, field) != ("part", "field"):  # the general form
                 assert part in PARTS, f"{name_of(page)}: --set {part}"
-                assert field in fields_of(PARTS[part]), f"{name_of(page)}: --set {part}.{field}"
+                assert field in list_fields(PARTS[part]), f"{name_of(page)}: --set {part}.{field}"
 
 
 def test_targets_of_make_named_in_the_text_of_a_page_exist():

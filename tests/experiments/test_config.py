@@ -5,13 +5,13 @@ from configs import config_with, settings
 
 from cl_graft import compare, run
 from cl_graft.errors import InputError
-from cl_graft.experiments.config import config_from, dotted, load_config, make_config, nested
+from cl_graft.experiments.config import config_from, load_config, make_config, to_dotted, to_nested
 from cl_graft.experiments.config.old_configs import MOVED, from_flat
 from cl_graft.experiments.config.parts import PARTS
 from cl_graft.experiments.config.stream_settings import TaskSettings
 from cl_graft.kinds.kind import KINDS
 from cl_graft.localization.grafting_settings import GraftingSettings
-from cl_graft.runtime.settings import fields_of
+from cl_graft.runtime.settings import list_fields
 
 
 @pytest.mark.parametrize(
@@ -109,7 +109,7 @@ def test_a_name_that_a_run_sets_is_answered_with_the_setting_that_it_follows_fro
 def test_every_old_key_has_a_place_that_exists():
     for old, place in MOVED.items():
         part, _, name = place.partition(".")
-        assert name in fields_of(PARTS[part]), old
+        assert name in list_fields(PARTS[part]), old
 
 
 def test_a_stored_flat_config_is_read_as_the_same_settings():
@@ -132,12 +132,12 @@ def test_a_stored_flat_config_is_read_as_the_same_settings():
 def test_settings_with_parts_are_left_as_they_are():
     stored = config_with({"tasks": ["a"]}).values()
     assert from_flat(stored) == stored
-    assert nested(dotted(stored)) == stored
+    assert to_nested(to_dotted(stored)) == stored
 
 
 def test_every_field_is_described_and_only_tasks_has_no_default():
     for part, cls in {**PARTS, "task": TaskSettings}.items():
-        for name, described in fields_of(cls).items():
+        for name, described in list_fields(cls).items():
             assert described.description, (part, name)
             assert described.is_required() == (name == "tasks")
 
@@ -145,7 +145,7 @@ def test_every_field_is_described_and_only_tasks_has_no_default():
 def test_defaults_are_those_of_the_library():
     config = config_with({"tasks": ["a"]})
     library = GraftingSettings(fine_tuning=config.fine_tuning.of_kind(KINDS.find("classification")))
-    for name in fields_of(GraftingSettings):
+    for name in list_fields(GraftingSettings):
         assert getattr(config.grafting, name) == getattr(library, name)
 
 

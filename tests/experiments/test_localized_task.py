@@ -110,7 +110,7 @@ def test_a_localizer_of_each_kind_localizes_a_task(localizer, tiny_bert, several
 @pytest.mark.usefixtures("blank_pictures")
 def test_a_density_is_found_on_dev(tiny_bert, tmp_path):
     config = config_of(tiny_bert, "grafting.localizer=movement")
-    found = localize_task(config.changed({"grafting.density": "auto"}), out=tmp_path)
+    found = localize_task(config.with_values({"grafting.density": "auto"}), out=tmp_path)
     budgets = GraftingSettings().budgets
     bench = Bench(config, data_seed=0, cache=DirectoryCache(tmp_path / "cache"))
     run = bench.dense(0)

@@ -27,7 +27,7 @@ SIZE = 171
     ],
 )
 def test_the_family_says_the_optimizer_where_none_is_given(tiny_config, family, given, optimizer):
-    config = tiny_config.changed({"model.family": family, "grafting.optimizer": given})
+    config = tiny_config.with_values({"model.family": family, "grafting.optimizer": given})
     assert config.region_optimizer == optimizer
     schedule = config.region_schedule(config.fine_tuning, coordinates=10_000)
     assert (schedule.optimizer, schedule.lr) == (optimizer, 0.3 if optimizer == "sgd" else 0.005)

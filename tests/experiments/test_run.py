@@ -40,7 +40,7 @@ def test_the_bank_of_a_run_holds_what_going_on_needs(comparison, tiny_config):
         assert len(entry.metadata["label_names"]) == entry.head["bias"].numel()
     again = restore_config(bank.base, tasks=tiny_config.stream.tasks)
     ignored = {"comparison.strategies": ["grafting"], "model.device": "cpu"}
-    assert again.changed(ignored) == tiny_config.changed(ignored)
+    assert again.with_values(ignored) == tiny_config.with_values(ignored)
 
 
 def test_curves_have_one_point_a_step(comparison, tiny_config):
@@ -221,7 +221,7 @@ def test_dense_runs_take_the_rate_of_a_tasks_kind_where_none_is_given(tmp_path):
     rates = {task.kind: make_schedule(config, task).lr for task in tasks}
     assert rates == {kind: KINDS.find(kind).dense_lr for kind in KINDS_OF_TASKS}
     assert rates["tagging"] > rates["classification"] == FineTuning().lr
-    given = config.changed({"fine_tuning.lr": 0.1})
+    given = config.with_values({"fine_tuning.lr": 0.1})
     assert {make_schedule(given, task).lr for task in tasks} == {0.1}
 
 

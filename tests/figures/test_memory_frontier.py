@@ -23,8 +23,8 @@ POINTS = {
 def test_on_the_frontier_is_what_none_matches_with_fewer_bytes():
     lasting = {name: POINTS[name] for name in ("large", "small", "beaten")}
     assert on_frontier(lasting) == ["small", "large"]
-    twin = Tradeoff(0.85, None, 1e4, forgets=False)
-    assert set(on_frontier({"one": twin, "other": twin})) == {"one", "other"}
+    equal = Tradeoff(0.85, None, 1e4, forgets=False)
+    assert set(on_frontier({"one": equal, "other": equal})) == {"one", "other"}
 
 
 def test_every_method_is_drawn_and_named_and_the_frontier_leaves_out_bounds_and_the_forgetful():

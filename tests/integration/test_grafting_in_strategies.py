@@ -205,15 +205,15 @@ def test_a_copy_of_the_plugin_goes_on_in_another_strategy_with_the_same_bits():
     benchmark = vector_stream(labels=[0, 1, 2])
     run = learner(mlp(), benchmark)
     run.strategy.train(list(run.train_stream)[:2])
-    twin = copy.deepcopy(run.plugin)
-    assert twin.bank.entries[0].owned.same_bits(run.plugin.bank.entries[0].owned)
+    copied = copy.deepcopy(run.plugin)
+    assert copied.bank.entries[0].owned.same_bits(run.plugin.bank.entries[0].owned)
     other = learner(mlp(), benchmark)
-    other.strategy.plugins[0] = twin
-    other.plugin = twin
+    other.strategy.plugins[0] = copied
+    other.plugin = copied
     run.strategy.train(run.train_stream[2])
     other.strategy.train(other.train_stream[2])
     assert other.hashes() == run.hashes()
-    assert len(twin.bank) == len(run.plugin.bank) == 3
+    assert len(copied.bank) == len(run.plugin.bank) == 3
 
 
 def test_a_copy_of_the_plugin_refuses_a_model_that_is_not_its_base():

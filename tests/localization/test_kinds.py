@@ -95,12 +95,12 @@ def test_rows_that_are_asked_one_by_one_answer_where_they_have_a_target(learned)
 
 def test_drawn_labels_of_several_answers_give_the_expected_fisher_information():
     logits = torch.randn(2, 3, generator=generator(0, "logits")).requires_grad_()
-    squares = torch.zeros(2, 3)
+    squared = torch.zeros(2, 3)
     for number in range(1500):
         loss = drawn_loss(logits, generator(0, "draw", number))
-        squares += torch.autograd.grad(loss, logits)[0] ** 2
+        squared += torch.autograd.grad(loss, logits)[0] ** 2
     shares = F.softmax(logits.detach(), -1)
-    assert torch.allclose(squares / 1500, shares * (1 - shares), atol=0.03)
+    assert torch.allclose(squared / 1500, shares * (1 - shares), atol=0.03)
 
 
 def test_a_row_without_answers_draws_nothing():

@@ -303,12 +303,12 @@ def test_fisher_is_the_sum_of_squared_gradients_of_the_micro_batches():
     inputs, _ = planted_inputs()
     found = fisher(inputs, k=1, steps=3)
     for place, (name, value) in enumerate(found.items()):
-        squares = torch.zeros_like(value)
+        squared = torch.zeros_like(value)
         for step in range(3):
             for part in inputs.losses(step):
                 gradients = torch.autograd.grad(part() / 2, list(inputs.parameters.values()))
-                squares += gradients[place] ** 2
-        torch.testing.assert_close(value, squares, msg=name)
+                squared += gradients[place] ** 2
+        torch.testing.assert_close(value, squared, msg=name)
 
 
 @pytest.mark.parametrize(

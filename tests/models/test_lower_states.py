@@ -147,9 +147,9 @@ def test_a_copy_of_the_model_has_its_blocks(tiny_bert):
         plain = model(x, 0)
         with freeze_below(model, 1, memory=2**20):
             model(x, 0)
-            twin = copy.deepcopy(model)
-            assert torch.equal(twin(x, 0), plain)
-            assert find_lower_part(twin) is None
+            copied = copy.deepcopy(model)
+            assert torch.equal(copied(x, 0), plain)
+            assert find_lower_part(copied) is None
 
 
 def test_all_layers_have_nothing_below(tiny_bert):

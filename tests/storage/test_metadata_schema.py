@@ -30,7 +30,7 @@ from cl_graft.strategies import TaskMetadata
 from cl_graft.training.precision import PRECISIONS
 
 SHA = "0" * 64
-BASE_FACTS: list[tuple[str, object]] = [
+BASE_METADATA: list[tuple[str, object]] = [
     ("family", "encoder\n# "),
     ("family", 3),
     ("pooling", "max"),
@@ -52,7 +52,7 @@ BASE_FACTS: list[tuple[str, object]] = [
     ("mine", "\ud800"),
     ("mine", 10**40),
 ]
-ENTRY_FACTS: list[tuple[str, object]] = [
+ENTRY_METADATA: list[tuple[str, object]] = [
     ("label_names", "no, yes"),
     ("label_names", ["no", 1]),
     ("label_names", ["no", "no"]),
@@ -102,7 +102,7 @@ def of_entry(**changes: Any) -> GraftBank:
     return replace(bank, entries=(replace(bank.entries[0], **changes),))
 
 
-@pytest.mark.parametrize(("key", "value"), BASE_FACTS)
+@pytest.mark.parametrize(("key", "value"), BASE_METADATA)
 def test_metadata_of_a_base_that_none_has_are_refused(tmp_path, key, value):
     bank = of_base(**{key: value})
     with pytest.raises(DamagedFile, match="is damaged"):
@@ -111,7 +111,7 @@ def test_metadata_of_a_base_that_none_has_are_refused(tmp_path, key, value):
         save_bank(bank, tmp_path / "own")
 
 
-@pytest.mark.parametrize(("key", "value"), ENTRY_FACTS)
+@pytest.mark.parametrize(("key", "value"), ENTRY_METADATA)
 def test_metadata_of_an_entry_that_none_has_are_refused(tmp_path, key, value):
     bank = of_entry(metadata={key: value})
     with pytest.raises(DamagedFile, match=key):

@@ -110,7 +110,7 @@ def test_wsn_chooses_the_scores_that_are_largest_in_absolute_value(kept_strategy
             one.scores.mul_(torch.where(torch.arange(one.scores.shape[1]) % 2 == 0, -1.0, 1.0))
         left = one.scores.detach().abs()
         cut = left.flatten().sort(descending=True).values[round(0.5 * left.numel()) - 1]
-        assert torch.equal(one.chosen(), left >= cut)
+        assert torch.equal(one.choose(), left >= cut)
 
 
 def test_a_choice_by_absolute_value_hands_its_gradient_to_the_scores_with_their_sign():

@@ -102,7 +102,7 @@ def scores_of_a_rule(kept_strategy, rule):
 
 def test_a_router_that_is_always_right_gives_the_scores_of_grafting(kept_strategy, small_runs):
     right = scores_of_a_rule(kept_strategy, lambda own, labels: own)
-    assert right.routed(2)[-1] == [1.0, 1.0]
+    assert right.share_routed(2)[-1] == [1.0, 1.0]
     assert right.R(2)[-1] == pytest.approx(small_runs("grafting").R[-1])
 
 
@@ -111,7 +111,7 @@ def test_a_router_that_is_always_wrong_gives_0(kept_strategy):
         return next((label for label in labels if label != own), own)
 
     wrong = scores_of_a_rule(kept_strategy, other)
-    assert wrong.routed(2)[-1] == [0.0, 0.0]
+    assert wrong.share_routed(2)[-1] == [0.0, 0.0]
     assert wrong.R(2)[-1] == [0.0, 0.0]
 
 

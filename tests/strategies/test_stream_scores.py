@@ -216,7 +216,7 @@ def test_what_another_task_answers_is_wrong_and_counts_in_calibration():
     for experience in benchmark.streams["train"]:
         strategy.train(experience, eval_streams=[])
         strategy.eval(benchmark.streams["test"])
-    routed = scores.routed(2)
+    routed = scores.share_routed(2)
     for j, experience in enumerate(benchmark.streams["test"]):
         rows = len(experience.dataset)
         here = torch.cat(
@@ -234,13 +234,13 @@ def test_what_another_task_answers_is_wrong_and_counts_in_calibration():
         assert scores.ece(2)[1][j] == ece(logits.double().softmax(1), targets)
     again = StreamScores()
     again.load_state_(scores.state())
-    assert again.routed(2) == routed
+    assert again.share_routed(2) == routed
 
 
 def test_without_a_router_no_share_is_stated():
     scores = StreamScores()
     run(scores)
-    assert scores.routed(3) is None
+    assert scores.share_routed(3) is None
 
 
 def trained_in(order, *, scores=None, evaluate=None, labels=(0, 1, 2)):

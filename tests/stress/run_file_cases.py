@@ -16,7 +16,7 @@ from cl_graft.banks.file_checks import check_checkpoint, check_files
 from cl_graft.banks.verify import verify
 from cl_graft.errors import InputError
 from cl_graft.experiments.bank_metadata import checkpoint_files
-from cl_graft.experiments.config import config_from, nested
+from cl_graft.experiments.config import config_from, to_nested
 from cl_graft.experiments.folders import read_config
 from cl_graft.experiments.run import run, run_folder
 from cl_graft.results.run_results import read_hashes, read_result
@@ -51,7 +51,7 @@ def flips_of_a_run(
     """
     model = tiny_checkpoint(folder)
     config = config_from(
-        nested({**QUICK, "model.name": str(model), "stream.tasks": ["sentiment", "topic"]})
+        to_nested({**QUICK, "model.name": str(model), "stream.tasks": ["sentiment", "topic"]})
     )
     run(config, strategy="grafting", seed=0, out=folder / "out")
     original = run_folder(folder / "out", "grafting", 0)

@@ -13,7 +13,7 @@ from torture_children import Told, tell
 from torture_report import Row
 
 from cl_graft.errors import BankError, InputError
-from cl_graft.experiments.config import nested
+from cl_graft.experiments.config import to_nested
 from cl_graft.storage import load_bank
 
 __all__ = ["TASKS", "Cases", "Place", "bank_files", "readable"]
@@ -48,7 +48,7 @@ class Place:
         """The config of a run."""
         path = self.folder / "stream.yaml"
         if not path.is_file():
-            path.write_text(json.dumps(nested({**_SETTINGS, "model.name": str(self.model)})))
+            path.write_text(json.dumps(to_nested({**_SETTINGS, "model.name": str(self.model)})))
         return path
 
     def fresh(self, name: str) -> Path:

@@ -34,7 +34,7 @@ from tiny_checkpoint import tiny_checkpoint
 from torture_children import Told, prepare, start, tell
 from torture_report import Row, end_part, options
 
-from cl_graft.experiments.config import nested
+from cl_graft.experiments.config import to_nested
 
 KINDS = ("grafting", "naive", "independent", "compare")
 KILLS = {"smoke": 3, "full": 110}
@@ -122,7 +122,7 @@ def main() -> None:
     place.mkdir(parents=True, exist_ok=True)
     config = place / "stream.yaml"
     values = {**SETTINGS, "model.name": str(tiny_checkpoint(place).resolve())}
-    config.write_text(json.dumps(nested(values)))
+    config.write_text(json.dumps(to_nested(values)))
     kept = place / f"cases-{given.scale}-{given.seed}.jsonl"
     cases = read_cases(kept)
     seconds = sum(case["seconds"] for case in cases)

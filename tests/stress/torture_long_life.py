@@ -25,7 +25,7 @@ from tiny_checkpoint import tiny_checkpoint
 from torture_report import Row, end_part, options
 
 from cl_graft.banks.open_bank import open_bank
-from cl_graft.experiments.config import config_from, nested
+from cl_graft.experiments.config import config_from, to_nested
 from cl_graft.experiments.run import run, run_folder
 from cl_graft.runtime.progress import Step
 from cl_graft.storage import load_bank
@@ -112,7 +112,7 @@ def stream(folder: Path, *, tasks: int) -> list[str]:
 def live(folder: Path, *, tasks: int) -> Life:
     """Learn a stream, and look after every task."""
     config = config_from(
-        nested(
+        to_nested(
             {
                 "stream.tasks": stream(folder, tasks=tasks),
                 "model.name": str(tiny_checkpoint(folder)),

@@ -33,7 +33,7 @@ from torture_children import Told, prepare, tell
 from torture_report import Row, end_part, options
 
 from cl_graft.errors import BankError, InputError
-from cl_graft.experiments.config import nested
+from cl_graft.experiments.config import to_nested
 from cl_graft.grafts.bank import GraftBank
 from cl_graft.storage import load_bank
 from cl_graft.storage.checksums import dump_with_checksum, load_with_checksum
@@ -45,7 +45,7 @@ SECONDS = 60.0
 """A command may take."""
 FAMILIES = {"encoder": ["topic", "sentiment"], "masked_lm": ["sentiment"]}
 """The tasks that each learns."""
-FORMS = ("hf", "safetensors-overlay", "peft-shira")
+EXPORTS = ("hf", "safetensors-overlay", "peft-shira")
 _BLOCK = re.compile(r"^```python\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 _PAPER = "(https://arxiv.org/abs/2302.06600)"
 _SPAN = re.compile(r"(`+)(?!`).*?(?<!`)\1(?!`)")
@@ -94,7 +94,7 @@ def learned(place: Path, model: Path, family: str) -> Path:
             "model.name": str(model),
             "model.family": family,
         }
-        config.write_text(json.dumps(nested({**QUICK, **own})))
+        config.write_text(json.dumps(to_nested({**QUICK, **own})))
         out = ("--out", place / family)
         told = tell("run", config, "--strategy", "grafting", *out)
         if told.code:
@@ -109,7 +109,7 @@ def banks(run: Path, family: str, every: int) -> Found:
     with tempfile.TemporaryDirectory() as folder:
         clean = Looks(Path(folder) / "clean")
         save_unchecked(honest, clean.bank)
-        allowed = {form: names_in(clean.readme(form)) for form in FORMS}
+        allowed = {form: names_in(clean.readme(form)) for form in EXPORTS}
         allowed["card"] = names_in(clean.card())
         for number, case in enumerate(hostile_banks()):
             if number % every:
@@ -181,7 +181,7 @@ class Looks:
             asked = asked[:4]  # no such word can be typed
         for words in asked:
             yield from faults_of(words, self.told(*words))
-        for form in FORMS if len(asked) > 4 else ():
+        for form in EXPORTS if len(asked) > 4 else ():
             text = self.readme(form)
             yield from faults_of(("export", form), self.last)
             yield from code_in(text, allowed[form], f"README of {form}")
@@ -189,7 +189,7 @@ class Looks:
         yield from faults_of(("card",), self.last)
         yield from code_in(text, allowed["card"], "card")
         made = {path.name for path in self.place.iterdir()}
-        if strange := made - {"bank", "bank.safetensors", "card", *FORMS}:
+        if strange := made - {"bank", "bank.safetensors", "card", *EXPORTS}:
             yield f"wrote {sorted(strange)}"
 
 

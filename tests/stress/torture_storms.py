@@ -25,15 +25,15 @@ from tiny_checkpoint import tiny_checkpoint
 from torture_children import prepare
 from torture_report import Row, end_part, options
 
-_INSIDE = "CL_GRAFT_TORTURE_MOUNTS"
+_MOUNTS = "CL_GRAFT_TORTURE_MOUNTS"
 
 
 def main() -> None:
     """Let every storm come, one after the other."""
     given = options(__doc__ or "").parse_args()
-    if _INSIDE not in os.environ:
+    if _MOUNTS not in os.environ:
         mounts = may_mount()
-        os.environ[_INSIDE] = str(int(mounts))
+        os.environ[_MOUNTS] = str(int(mounts))
         if mounts:  # in a mount namespace of its own
             os.execvp("unshare", ["unshare", "--mount", sys.executable, *sys.argv])
     started = time.monotonic()
@@ -43,7 +43,7 @@ def main() -> None:
         os.chmod(folder, 0o755)
         place = Place(Path(folder), tiny_checkpoint(Path(folder)))
         rows = [storm() for storm in _storms(place, full=full)]
-    mounts = os.environ[_INSIDE] == "1"
+    mounts = os.environ[_MOUNTS] == "1"
     seconds = time.monotonic() - started
     end_part(given.out, "storms", rows, seconds, scale=given.scale, mounts=mounts)
 
@@ -55,7 +55,7 @@ def _storms(place: Place, *, full: bool) -> list[Callable[[], Row]]:
             lambda: readers(place, entries=20),
             lambda: denied(place),
         ]
-    mounts = [full_at_the_start, full_later, read_only] if os.environ[_INSIDE] == "1" else []
+    mounts = [full_at_the_start, full_later, read_only] if os.environ[_MOUNTS] == "1" else []
     return [
         lambda: two_writers(place, rounds=3),
         lambda: dead_owners(place, rounds=6),

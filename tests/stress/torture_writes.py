@@ -32,7 +32,7 @@ from torture_kills import SETTINGS, check, comparable, look_through
 from torture_report import Row, end_part, options
 from write_points import Counter, trap
 
-from cl_graft.experiments.config import nested
+from cl_graft.experiments.config import to_nested
 
 LIMIT = {"smoke": 12, "full": None}
 """Calls of a command at which it is killed, evenly spread; None means all."""
@@ -212,7 +212,7 @@ def torture(command: Command, place: Path, model: Path, limit: int | None) -> Fo
     before, work = place / "before", place / "work"
     before.mkdir(parents=True)
     shutil.copytree(model, before / "tiny_bert")
-    (before / "stream.yaml").write_text(json.dumps(nested({**QUICK, "model.name": "tiny_bert"})))
+    (before / "stream.yaml").write_text(json.dumps(to_nested({**QUICK, "model.name": "tiny_bert"})))
     if command.begin is not None:
         # Where it will stand, as files name places.
         shutil.copytree(before, work)

@@ -25,19 +25,19 @@ def head_loss(task, values, rows=range(150)):
 
 def test_a_warm_head_fits_better_than_the_first_one():
     task = make_task()
-    warm = fit_head(task, rows=150, seed=0)
-    assert head_loss(task, warm) < 0.9 * head_loss(task, task.head)
+    fitted = fit_head(task, rows=150, seed=0)
+    assert head_loss(task, fitted) < 0.9 * head_loss(task, task.head)
 
 
 def test_a_warm_head_is_where_the_penalised_loss_is_flat():
     task = make_task()
-    warm = fit_head(task, rows=150, seed=0)
+    fitted = fit_head(task, rows=150, seed=0)
     task.model.eval()
     inputs, targets = task.train.batch(range(150))
     with torch.no_grad():
         features = task.model.get_submodule("body")(inputs)
-    weight = warm["head.weight"].requires_grad_()
-    loss = nn.functional.cross_entropy(features @ weight.T + warm["head.bias"], targets)
+    weight = fitted["head.weight"].requires_grad_()
+    loss = nn.functional.cross_entropy(features @ weight.T + fitted["head.bias"], targets)
     (gradient,) = torch.autograd.grad(loss, [weight])
     scale = features.square().sum(1).mean()
     left = [(gradient + ridge * scale * weight).abs().max() for ridge in RIDGES]
@@ -92,8 +92,8 @@ def test_a_head_in_half_precision_stays_in_half_precision():
             task.model.get_submodule("body")(x).bfloat16()
         ).float(),
     )
-    warm = fit_head(task, rows=150, seed=0)
-    assert all(value.dtype == torch.bfloat16 for value in warm.values())
+    fitted = fit_head(task, rows=150, seed=0)
+    assert all(value.dtype == torch.bfloat16 for value in fitted.values())
 
 
 @pytest.mark.parametrize("missing", [{"head": {}}, {"head_module": None}])
@@ -102,9 +102,9 @@ def test_without_a_head_of_its_own_nothing_is_computed(missing):
         raise AssertionError("the model was asked")
 
     task = replace(make_task(), forward=refuse, **missing)
-    warm = fit_head(task, rows=64, seed=0)
-    assert warm.keys() == task.head.keys()
-    assert all(torch.equal(value, task.head[name]) for name, value in warm.items())
+    fitted = fit_head(task, rows=64, seed=0)
+    assert fitted.keys() == task.head.keys()
+    assert all(torch.equal(value, task.head[name]) for name, value in fitted.items())
 
 
 def test_a_head_that_is_called_twice_a_batch_is_refused():

@@ -74,7 +74,7 @@ def resize_strategy(config: ExperimentConfig, strategy: str, size: Size) -> Expe
     """Return the config under which a sized strategy is compared."""
     values = {} if size.value is None else {size.setting: size.value}
     own = with_values(config, find_strategy(strategy), values)
-    return own.changed(
+    return own.with_values(
         {"comparison.tune": config.comparison.tune, "comparison.bytes_per_task": None}
     )
 

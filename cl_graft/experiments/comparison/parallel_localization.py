@@ -59,7 +59,7 @@ def localize_ahead(jobs: Sequence[Job], tasks: int) -> list[Job]:
                         replace(
                             job,
                             strategy=strategy,
-                            config=own.changed({"comparison.tune": False}),
+                            config=own.with_values({"comparison.tune": False}),
                             ahead=task,
                             needs=_names(dense[task : task + 1]),
                         )

@@ -139,7 +139,7 @@ def find_runs_to_do(
             to_choose = replace(run, seed=None)
             run = replace(run, needs=frozenset({to_choose.name}))
             jobs += [run] if to_choose in jobs else [to_choose, run]
-        elif result := folders.finished(run.folder, apply_tuning(settings, strategy, choice)):
+        elif result := folders.find_finished(run.folder, apply_tuning(settings, strategy, choice)):
             refuse_other_data(result, tasks[config.stream.sample_seed(seed)])
             done[strategy, seed] = result
         else:

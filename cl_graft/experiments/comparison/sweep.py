@@ -116,14 +116,14 @@ def expand_sweep(config: ExperimentConfig) -> list[SingleComparison]:
     parts: list[SingleComparison] = []
     for values, strategies in _swept(config):
         for order, tasks in orders:
-            own = _config_at(config, values).changed(
+            own = _config_at(config, values).with_values(
                 {
                     **{f"stream.{name}": v for name, v in config.stream.in_order(tasks).items()},
                     "comparison.strategies": strategies,
                 }
             )
             # As the config reads them: 1e-3 may have come as text.
-            known = {_shown(name): _value_in(own, name) for name in values}
+            known = {_shorten_name(name): _value_in(own, name) for name in values}
             said = [f"{name}={'null' if v is None else v}" for name, v in known.items()]
             said += [] if order is None else [f"{_ORDER}{order}"]
             name = ",".join(said) or (_UNSWEPT if config.comparison.sweep else "")
@@ -176,7 +176,7 @@ def _concerns(name: str, row: Method) -> bool:
 
 
 def _config_at(config: ExperimentConfig, values: Mapping[str, Value | None]) -> ExperimentConfig:
-    settings = config.changed({"comparison.sweep": {}, "comparison.orders": 1}).values()
+    settings = config.with_values({"comparison.sweep": {}, "comparison.orders": 1}).values()
     for name, value in values.items():
         own = name if name in sweepable() else f"comparison.strategy_settings.{name}"
         put_(settings, own, value)
@@ -191,7 +191,7 @@ def _value_in(config: ExperimentConfig, name: str) -> Value | None:
     return config.comparison.strategy_settings[owner][setting]
 
 
-def _shown(name: str) -> str:
+def _shorten_name(name: str) -> str:
     """Return a setting's name without its part, where no other part has one of that name."""
     short = name.rpartition(".")[-1]
     alike = [known for known in sweepable() if known.rpartition(".")[-1] == short]

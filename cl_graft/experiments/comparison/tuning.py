@@ -126,7 +126,7 @@ def with_values(
     settings = dict(config.comparison.strategy_settings)
     if own:
         settings[method.name] = {**settings.get(method.name, {}), **own}
-    return config.changed(
+    return config.with_values(
         {**fields, "comparison.strategy_settings": settings, "comparison.tune": False}
     )
 

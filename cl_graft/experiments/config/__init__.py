@@ -1,6 +1,12 @@
 """The config of an experiment: its parts, how a YAML file becomes one, and the presets."""
 
-from cl_graft.experiments.config.dotted_names import dotted, merged, nested, override_, put_
+from cl_graft.experiments.config.dotted_names import (
+    merge_configs,
+    override_,
+    put_,
+    to_dotted,
+    to_nested,
+)
 from cl_graft.experiments.config.experiment_config import (
     RUN_CHOICES,
     ExperimentConfig,
@@ -16,12 +22,12 @@ __all__ = [
     "RUN_CHOICES",
     "ExperimentConfig",
     "config_from",
-    "dotted",
     "load_config",
     "make_config",
-    "merged",
-    "nested",
+    "merge_configs",
     "override_",
     "put_",
+    "to_dotted",
+    "to_nested",
     "warn_of_large_density",
 ]

@@ -8,12 +8,12 @@ from typing import Any
 from cl_graft.data.yaml_files import read_yaml
 from cl_graft.errors import InputError
 from cl_graft.experiments.config.parts import PARTS
-from cl_graft.runtime.settings import fields_of
+from cl_graft.runtime.settings import list_fields
 
-__all__ = ["describe_part", "dotted", "merged", "nested", "override_", "put_"]
+__all__ = ["describe_part", "merge_configs", "override_", "put_", "to_dotted", "to_nested"]
 
 
-def dotted(values: Mapping[str, Any]) -> dict[str, Any]:
+def to_dotted(values: Mapping[str, Any]) -> dict[str, Any]:
     """Return the settings of parts by dotted name, such as ``"stream.shots"``."""
     flat: dict[str, Any] = {}
     for part, own in values.items():
@@ -24,7 +24,7 @@ def dotted(values: Mapping[str, Any]) -> dict[str, Any]:
     return flat
 
 
-def nested(values: Mapping[str, Any]) -> dict[str, Any]:
+def to_nested(values: Mapping[str, Any]) -> dict[str, Any]:
     """Return by part the settings that are given by dotted name."""
     found: dict[str, Any] = {}
     for name, value in values.items():
@@ -32,7 +32,7 @@ def nested(values: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
-def merged(under: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
+def merge_configs(under: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
     """Return two partial configs as one, in which `over` overrides `under`."""
     both = dict(under) | dict(over)
     for part in PARTS:
@@ -76,5 +76,5 @@ def put_(values: dict[str, Any], name: str, value: Any, *, source: str = "") -> 
 
 def describe_part(name: str, value: object) -> str:
     """Say that a part of the config was given as something that is not a mapping."""
-    known = ", ".join(fields_of(PARTS[name]))
+    known = ", ".join(list_fields(PARTS[name]))
     return f"{name!r} is a part with settings of its own ({known}), got {value!r}"

@@ -27,7 +27,7 @@ from cl_graft.kinds.rows import Row
 from cl_graft.kinds.task_name import check_task_name
 from cl_graft.kinds.text2text import Text2Text
 from cl_graft.results.data_report import source_notes
-from cl_graft.runtime.settings import fields_of
+from cl_graft.runtime.settings import list_fields
 
 __all__ = ["Draft", "FoundTask", "draft_config"]
 
@@ -280,7 +280,7 @@ def _lines(
     """Yield the lines of the config."""
     longest = max(task.words for task in tasks)
     length = next((n for n in _LENGTHS if n >= _TOKENS_A_WORD * longest), _LENGTHS[-1])
-    stream, model = fields_of(PARTS["stream"]), fields_of(PARTS["model"])
+    stream, model = list_fields(PARTS["stream"]), list_fields(PARTS["model"])
     yield "# What to learn, with what, and how; a setting that is not here has its default."
     yield f"# Use it: cl-graft compare {_plain(called)} --out first"
     yield ""
@@ -326,7 +326,7 @@ def _lines(
     for part, names in _SHOWN_DEFAULTS.items():
         yield f"# {part}:"
         for name in names:
-            field = fields_of(PARTS[part])[name]
+            field = list_fields(PARTS[part])[name]
             yield f"#   {name}: {json.dumps(field.default)}  # {field.description}"
 
 

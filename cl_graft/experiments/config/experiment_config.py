@@ -22,11 +22,11 @@ from cl_graft.data.yaml_files import read_yaml_file
 from cl_graft.errors import InputError, nearest
 from cl_graft.experiments.config.dotted_names import (
     describe_part,
-    dotted,
-    merged,
-    nested,
+    merge_configs,
     override_,
     put_,
+    to_dotted,
+    to_nested,
 )
 from cl_graft.experiments.config.old_configs import MOVED
 from cl_graft.experiments.config.parts import (
@@ -40,7 +40,7 @@ from cl_graft.experiments.config.parts import (
 )
 from cl_graft.experiments.config.presets import PRESETS
 from cl_graft.experiments.config.stream_settings import StreamSettings
-from cl_graft.runtime.settings import describe_faults, fields_of, join_few, settings_class
+from cl_graft.runtime.settings import describe_faults, join_few, list_fields, settings_class
 from cl_graft.training.fine_tuning_settings import FineTuning
 from cl_graft.training.learning_rates import Optimizer, region_rate
 
@@ -157,7 +157,7 @@ class ExperimentConfig:
         lr = region_rate(optimizer, coordinates, given=self.grafting.lr)
         return replace(dense, optimizer=optimizer, lr=lr, weight_decay=0.0)
 
-    def changed(self, values: Mapping[str, Any]) -> ExperimentConfig:
+    def with_values(self, values: Mapping[str, Any]) -> ExperimentConfig:
         """Return the config with other values, by dotted name as in ``{"stream.shots": 64}``.
 
         Raises:
@@ -176,8 +176,8 @@ class ExperimentConfig:
 
     def shared_values(self) -> dict[str, Any]:
         """Return the settings that all runs of a comparison share, as JSON can hold them."""
-        values = dotted(self.values())
-        return nested({name: value for name, value in values.items() if name not in RUN_CHOICES})
+        values = to_dotted(self.values())
+        return to_nested({name: value for name, value in values.items() if name not in RUN_CHOICES})
 
 
 def config_from(
@@ -197,13 +197,13 @@ def config_from(
     """
     origins = origins or {}
     misplaced: dict[str, list[str]] = {}
-    for name, sentence in _misplaced(values):
+    for name, sentence in _find_misplaced(values):
         misplaced.setdefault(_find_origin(name, origins) or source, []).append(sentence)
     if misplaced:
         faults = {origin: join_few(sentences) for origin, sentences in misplaced.items()}
         raise InputError("; ".join(f"{origin}: {fault}" for origin, fault in faults.items()))
     try:
-        return TypeAdapter(ExperimentConfig).validate_python(_filled(values))
+        return TypeAdapter(ExperimentConfig).validate_python(_fill_in(values))
     except ValidationError as error:
         faults = describe_faults(error, ExperimentConfig, source=source, origins=origins)
         sentences = [f"{origin}: {fault}" for origin, fault in faults.items()]
@@ -216,22 +216,22 @@ def _find_origin(name: str, origins: Mapping[str, str]) -> str | None:
     return next(below, None)
 
 
-def _filled(values: Mapping[str, Any]) -> dict[str, Any]:
+def _fill_in(values: Mapping[str, Any]) -> dict[str, Any]:
     """Return settings, completed by those of their preset."""
     name = values.get("preset")
     preset = PRESETS.get(name, {}) if isinstance(name, str) else {}
-    filled = merged(preset, values)
+    filled = merge_configs(preset, values)
     own = values.get("fine_tuning")
     if preset and isinstance(own, Mapping) and "steps" in own:
         filled["training"] = {"paper_steps": False, **dict(values.get("training", {}))}
-        filled = merged(preset, filled)
+        filled = merge_configs(preset, filled)
     filled = {part: {} if own is None and part in PARTS else own for part, own in filled.items()}
     return {"stream": {}, **filled}
 
 
-def _misplaced(values: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+def _find_misplaced(values: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """Yield the dotted names that are unknown or stand in a wrong place, with a sentence each."""
-    short = {name: f"{part}.{name}" for part in PARTS for name in fields_of(PARTS[part])}
+    short = {name: f"{part}.{name}" for part in PARTS for name in list_fields(PARTS[part])}
     short |= {**_SET_BY_RUNS, **MOVED}
     for name, value in values.items():
         if name in PARTS and (isinstance(value, Mapping) or value is None):
@@ -239,13 +239,13 @@ def _misplaced(values: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
                 place = f"{name}.{field}"
                 if name == "grafting" and field in _SET_BY_RUNS:
                     yield place, f"{place!r} is set by {_SET_BY_RUNS[field]!r}"
-                elif field in MOVED and field not in fields_of(PARTS[name]):
+                elif field in MOVED and field not in list_fields(PARTS[name]):
                     yield place, f"{place!r} is now {MOVED[field]!r}"
         elif name in MOVED:
             yield name, f"{name!r} is now {MOVED[name]!r}"
         elif name in PARTS:
             yield name, describe_part(name, value)
-        elif name not in fields_of(ExperimentConfig):
+        elif name not in list_fields(ExperimentConfig):
             near = get_close_matches(str(name), short, n=1)
             hint = f"did you mean {short[near[0]]!r}?" if near else nearest(str(name), PARTS)
             yield name, f"unknown key {name!r}; {hint}"
@@ -280,7 +280,7 @@ def load_config(
         override_(values, override)
         origins[override.partition("=")[0].strip()] = "--set"
     source = str(path) if path is not None else "settings"
-    config = config_from(merged(under or {}, values), source=source, origins=origins)
+    config = config_from(merge_configs(under or {}, values), source=source, origins=origins)
     warn_of_large_density(config.grafting.density)
     warn_of_pitfalls(config.stream)
     return config

@@ -13,30 +13,30 @@ from typing import Any
 __all__ = ["MOVED", "from_flat"]
 
 
-def _moved(part: str, *same: str, **renamed: str) -> dict[str, str]:
+def _move(part: str, *same: str, **renamed: str) -> dict[str, str]:
     return {old: f"{part}.{new}" for old, new in {**{n: n for n in same}, **renamed}.items()}
 
 
 MOVED: Mapping[str, str] = MappingProxyType(
     {
-        **_moved("stream", "tasks", "scenario", "classes_per_experience", "data", "shots"),
-        **_moved("stream", "shots_short", "data_seed", "max_train", "max_dev", "max_test"),
-        **_moved("stream", "max_length", "on_bad_row", "max_megabytes", "task_settings"),
-        **_moved("model", "family", "pooling", "dtype", "precision", "gradient_checkpointing"),
-        **_moved("model", "trust_remote_code", "device", model="name"),
-        **_moved("fine_tuning", "steps", "batch_size", "micro_batch", "lr", "weight_decay", "clip"),
-        **_moved("fine_tuning", "group_by_length", "evaluations", dense_optimizer="optimizer"),
-        **_moved("fine_tuning", dense_decay="decay", dense_clip="clip", dense_l1="l1"),
-        **_moved("fine_tuning", dense_mixout="mixout"),
-        **_moved("grafting", "density", "localizer", "mask_steps", "mask_batch", "mask_candidates"),
-        **_moved("grafting", "retrain", "mode", "keep_standalone", warmup_rows="head_fit_rows"),
-        **_moved("grafting", refill="avoid_owned", region_start="start", region_dropout="dropout"),
-        **_moved("grafting", region_lr="lr", region_decay="lr_decay"),
-        **_moved("grafting", region_evaluations="evaluations"),
-        **_moved("training", "grid", "eval_batch"),
-        **_moved("comparison", "strategies", "strategy_settings", "seeds", "sweep", "orders"),
-        **_moved("comparison", "tune", "bytes_per_task"),
-        **_moved("output", "checkpoint_seconds", "checkpoint_steps"),
+        **_move("stream", "tasks", "scenario", "classes_per_experience", "data", "shots"),
+        **_move("stream", "shots_short", "data_seed", "max_train", "max_dev", "max_test"),
+        **_move("stream", "max_length", "on_bad_row", "max_megabytes", "task_settings"),
+        **_move("model", "family", "pooling", "dtype", "precision", "gradient_checkpointing"),
+        **_move("model", "trust_remote_code", "device", model="name"),
+        **_move("fine_tuning", "steps", "batch_size", "micro_batch", "lr", "weight_decay", "clip"),
+        **_move("fine_tuning", "group_by_length", "evaluations", dense_optimizer="optimizer"),
+        **_move("fine_tuning", dense_decay="decay", dense_clip="clip", dense_l1="l1"),
+        **_move("fine_tuning", dense_mixout="mixout"),
+        **_move("grafting", "density", "localizer", "mask_steps", "mask_batch", "mask_candidates"),
+        **_move("grafting", "retrain", "mode", "keep_standalone", warmup_rows="head_fit_rows"),
+        **_move("grafting", refill="avoid_owned", region_start="start", region_dropout="dropout"),
+        **_move("grafting", region_lr="lr", region_decay="lr_decay"),
+        **_move("grafting", region_evaluations="evaluations"),
+        **_move("training", "grid", "eval_batch"),
+        **_move("comparison", "strategies", "strategy_settings", "seeds", "sweep", "orders"),
+        **_move("comparison", "tune", "bytes_per_task"),
+        **_move("output", "checkpoint_seconds", "checkpoint_steps"),
     }
 )
 """Dotted name of each setting, by its name in flat configs."""

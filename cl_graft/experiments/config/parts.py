@@ -26,7 +26,7 @@ from cl_graft.kinds.prompts import Family
 from cl_graft.localization.grafting_settings import GraftingSettings
 from cl_graft.runtime.batching import EVAL_BATCH
 from cl_graft.runtime.byte_sizes import parse_bytes
-from cl_graft.runtime.settings import fields_of, settings_class
+from cl_graft.runtime.settings import list_fields, settings_class
 from cl_graft.training.fine_tuning_settings import FineTuning
 from cl_graft.training.learning_rates import REGION_LR, Optimizer
 
@@ -357,7 +357,7 @@ def sweepable() -> list[str]:
     return [
         f"{part}.{name}"
         for part, cls in PARTS.items()
-        for name, field in fields_of(cls).items()
+        for name, field in list_fields(cls).items()
         if part not in ("comparison", "output")
         and not field.exclude
         and f"{part}.{name}" not in _FIXED

@@ -176,7 +176,7 @@ def _score_by_base_gradient(fake: FakeModel, work: Workload, tracker: MemoryTrac
     def score(inputs: LocalizerInputs) -> Mapping[str, Tensor]:
         return base_gradient(inputs, k=work.region, steps=1)
 
-    return _localize(fake, work, tracker, score, ranked=_ranked(fake, work))
+    return _localize(fake, work, tracker, score, ranked=_count_ranked(fake, work))
 
 
 def _score_by_learned_mask(fake: FakeModel, work: Workload, tracker: MemoryTracker) -> int:
@@ -188,7 +188,7 @@ def _score_by_learned_mask(fake: FakeModel, work: Workload, tracker: MemoryTrack
         return gain
 
     tuned = snapshot(fake.parameters)
-    return _localize(fake, work, tracker, score, tuned=tuned, ranked=_ranked(fake, work))
+    return _localize(fake, work, tracker, score, tuned=tuned, ranked=_count_ranked(fake, work))
 
 
 def _score_candidates(fake: FakeModel, work: Workload, tracker: MemoryTracker) -> int:
@@ -201,7 +201,7 @@ def _score_candidates(fake: FakeModel, work: Workload, tracker: MemoryTracker) -
     return _localize(fake, work, tracker, score, tuned=tuned, ranked=work.candidates)
 
 
-def _ranked(fake: FakeModel, work: Workload) -> int:
+def _count_ranked(fake: FakeModel, work: Workload) -> int:
     """Return how many coordinates a localizer ranks that scores all of them."""
     return max(20 * work.region, round(_RANKED * sum(p.numel() for p in fake.parameters.values())))
 

@@ -54,7 +54,7 @@ MERGES: Mapping[str, Merge] = MappingProxyType(
             ),
             Merge(
                 "task_arithmetic",
-                rules.summed,
+                rules.add_up,
                 "Ilharco et al., 2023, https://arxiv.org/abs/2212.04089",
             ),
             Merge("ties", rules.ties, "Yadav et al., 2023, https://arxiv.org/abs/2306.01708"),

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from cl_graft.grafts.merging.task_vectors import TaskVectors
 
-__all__ = ["average", "consensus", "dare", "localize_and_stitch", "magmax", "summed", "ties"]
+__all__ = ["add_up", "average", "consensus", "dare", "localize_and_stitch", "magmax", "ties"]
 
 
 def average(vectors: TaskVectors) -> Tensor:
@@ -23,7 +23,7 @@ def average(vectors: TaskVectors) -> Tensor:
     return vectors.deltas.mean(0)
 
 
-def summed(vectors: TaskVectors) -> Tensor:
+def add_up(vectors: TaskVectors) -> Tensor:
     """Add all vectors up: task arithmetic (Ilharco et al., 2023, https://arxiv.org/abs/2212.04089)."""
     return vectors.deltas.sum(0)
 

@@ -69,7 +69,7 @@ class Resuming(SupervisedPlugin, supports_distributed=False):
         if left is None:
             return
         tensors, values = left
-        held = {str(place): tensor for place, tensor in enumerate(_held(strategy))}
+        held = {str(place): tensor for place, tensor in enumerate(_list_trained(strategy))}
         copy_(held, select_tensors(tensors, "held"))
         load_optimizer_(
             strategy.optimizer, select_tensors(tensors, "optimizer"), values["optimizer"]
@@ -117,7 +117,7 @@ class Resuming(SupervisedPlugin, supports_distributed=False):
         moments, rates = optimizer_state(strategy.optimizer)
         plugins = {place: plugin.loop_state() for place, plugin in _resumable(strategy)}
         tensors = join_tensors(
-            held={str(place): tensor for place, tensor in enumerate(_held(strategy))},
+            held={str(place): tensor for place, tensor in enumerate(_list_trained(strategy))},
             optimizer=moments,
             **{place: state[0] for place, state in plugins.items()},
         )
@@ -147,7 +147,7 @@ def make_loop_key(learned: int) -> str:
     return f"{LOOP}-{learned}"
 
 
-def _held(strategy: Any) -> list[torch.Tensor]:
+def _list_trained(strategy: Any) -> list[torch.Tensor]:
     """Return the values that the optimiser trains."""
     return [p.detach() for group in strategy.optimizer.param_groups for p in group["params"]]
 

@@ -16,7 +16,7 @@ from papers.pages import FOLDER, claims_page, read_results, table_page, tables_p
 from papers.stored import Stored, read_stored, store
 
 from cl_graft.errors import InputError
-from cl_graft.experiments.config import dotted
+from cl_graft.experiments.config import to_dotted
 
 ROOT = Path(__file__).parents[3]
 RESULTS = ROOT / "benchmarks" / "results"
@@ -180,7 +180,7 @@ def test_a_stored_result_was_run_with_what_its_command_asks_for_now(file):
     config = experiment_config(
         EXPERIMENTS[stored["experiment"]], stored["scale"], data=found["stream.data"], sets=sets
     )
-    asked = _without_unset(dotted(config.values()))
+    asked = _without_unset(to_dotted(config.values()))
     others = {
         name: (value, asked.get(name))
         for name, value in _without_unset(found).items()

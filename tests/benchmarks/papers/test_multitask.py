@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 import torch
-from papers.multitask import _joint, _learn_all, _purified, _scores, grow_region
+from papers.multitask import _joint, _learn_all, _purify, _scores, grow_region
 from slow_cases import slow
 from smoke_benches import smoke_bench
 
@@ -36,7 +36,7 @@ def test_purifying_a_union_lowers_its_tasks_losses_and_moves_nothing_else(
                     total += float(task_loss(answers.logits, answers.targets))
         return total
 
-    purified = _purified(bench, schedule, run, group, labels, heads)
+    purified = _purify(bench, schedule, run, group, labels, heads)
     assert loss(purified) < loss(run)
     after = dict(bench.model.named_parameters())
     assert all(torch.equal(value, after[name]) for name, value in before.items())

@@ -64,7 +64,7 @@ def test_a_bank_is_weighed_and_read(apart, serving, shape, monkeypatch):
     if not apart:  # processes of their own import torch and transformers each
         monkeypatch.setattr(
             "speed_loading._in_a_process",
-            lambda prepare, folder: speed_loading._timed(prepare, folder)(),
+            lambda prepare, folder: speed_loading._time_both(prepare, folder)(),
         )
     found = speed_loading.loading(shape, repeats=1, tasks=3)
     for key in ("load_bank_3_tasks/load_model", "load_bank_3_tasks/map_model, once more"):

@@ -15,7 +15,7 @@ from cl_graft.experiments.comparison.tuning import (
     use_dev_as_test,
     with_values,
 )
-from cl_graft.experiments.config import dotted
+from cl_graft.experiments.config import to_dotted
 from cl_graft.experiments.run import run
 from cl_graft.experiments.tasks import load_tasks
 from cl_graft.reporting.markdown import settings_at_edge
@@ -34,7 +34,7 @@ def config(tiny_config):
 
 def test_a_grid_names_settings_or_fields_and_holds_their_defaults():
     plain = config_with({"tasks": ["sentiment"]})
-    fields = {**dotted(plain.values()), "grafting.lr": REGION_LR}
+    fields = {**to_dotted(plain.values()), "grafting.lr": REGION_LR}
     for row in STRATEGIES.values():
         own = row.check_settings({})
         for name, values in row.grid.items():
@@ -79,7 +79,7 @@ def test_what_the_config_gives_is_not_tuned(tiny_config):
 
 @pytest.mark.parametrize(("optimizer", "size"), [("sgd", 1), ("adamw", 4_000), ("adamw", 400_000)])
 def test_the_grid_of_regions_has_the_rates_of_their_optimizer(tiny_config, optimizer, size):
-    config = tiny_config.changed({"grafting.optimizer": optimizer})
+    config = tiny_config.with_values({"grafting.optimizer": optimizer})
     grid, _ = list_candidates(STRATEGIES["grafting"], config)
     assert min(grid["grafting.lr"]) <= region_rate(optimizer, size) <= max(grid["grafting.lr"])
 

@@ -110,7 +110,7 @@ def texts() -> torch.Tensor:
 
 
 @pytest.fixture(params=[("tiny_bert", "encoder"), ("tiny_gpt2", "causal_lm")], ids=str)
-def twins(request) -> tuple[TaskModel, FakeModel]:
+def real_and_fake(request) -> tuple[TaskModel, FakeModel]:
     """A loaded model and the fake model of its config, each with a head."""
     fixture, family = request.param
     folder = request.getfixturevalue(fixture)
@@ -124,9 +124,9 @@ def tensors_of(model: nn.Module) -> list[torch.Tensor]:
     return [*model.parameters(), *model.buffers()]
 
 
-def test_fake_fine_tuning_takes_what_real_fine_tuning_takes(twins):
+def test_fake_fine_tuning_takes_what_real_fine_tuning_takes(real_and_fake):
     peaks = []
-    for model in (twins[0], twins[1].model):
+    for model in (real_and_fake[0], real_and_fake[1].model):
         gc.collect()
         with MemoryTracker(tensors_of(model)) as tracker:
             fine_tune(
@@ -141,8 +141,8 @@ def test_fake_fine_tuning_takes_what_real_fine_tuning_takes(twins):
 
 
 @pytest.mark.parametrize("size", [5000, *slow(500)])
-def test_a_step_of_a_fake_region_takes_what_a_real_one_takes(twins, size):
-    real, fake = twins
+def test_a_step_of_a_fake_region_takes_what_a_real_one_takes(real_and_fake, size):
+    real, fake = real_and_fake
     layout = Layout.of(graftable_parameters(real))
     drawn = torch.randperm(layout.total, generator=torch.Generator().manual_seed(0))
     opened = {
@@ -245,7 +245,7 @@ small = config_from({"stream": {"tasks": ["any"]}, "model": {"name": sys.argv[2]
 large = {"model.name": sys.argv[1], "model.family": "causal_lm", "model.dtype": "bfloat16"}
 make_plan(small)
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-plan = make_plan(small.changed(large))
+plan = make_plan(small.with_values(large))
 grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
 print(json.dumps({"parameters": plan.parameters, "bytes": plan.model_bytes, "grown": grown * 1024}))
 """

@@ -235,7 +235,7 @@ def test_beside_grafting_it_is_refused_as_regions_choose_by_themselves():
         run.strategy.train(run.train_stream[0])
 
 
-FORMS = {
+SCENARIOS = {
     "domain": {"tasks": ["shared-0-4", "shared-0-5"], "scenario": "domain"},
     "class": {"scenario": "class", "classes_per_experience": 3},
 }
@@ -247,7 +247,7 @@ FORMS = {
         ("naive", "class"),
         ("lwf", "domain"),
         *slow(("naive", "domain"), ("lwf", "class")),
-        *slow(*itertools.product(("joint", "der"), FORMS)),
+        *slow(*itertools.product(("joint", "der"), SCENARIOS)),
     ],
 )
 def test_streams_without_task_labels_choose_on_dev_rows_of_their_experiences(
@@ -255,7 +255,7 @@ def test_streams_without_task_labels_choose_on_dev_rows_of_their_experiences(
 ):
     found = []
     strategy = kept_strategy(
-        name, before=lambda s: found.extend(watched(s)), run_settings=SETTINGS | FORMS[form]
+        name, before=lambda s: found.extend(watched(s)), run_settings=SETTINGS | SCENARIOS[form]
     )
     steps, end = found
     chosen = find_plugin(strategy, KeepBest).chosen

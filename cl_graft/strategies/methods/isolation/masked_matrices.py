@@ -64,15 +64,15 @@ class ChosenWeights(nn.Module):
         if self.fixed is not None:
             return weight * self.fixed
         # The difference is exactly 0, and hands the gradient of the mask to the scores.
-        ranked = self._ranked()
-        return weight * (self.chosen().to(weight.dtype) + (ranked - ranked.detach()))
+        ranked = self._rank()
+        return weight * (self.choose().to(weight.dtype) + (ranked - ranked.detach()))
 
     @torch.no_grad()
-    def chosen(self) -> Tensor:
+    def choose(self) -> Tensor:
         """Return the rule's mask."""
-        return self.rule(self._ranked())
+        return self.rule(self._rank())
 
-    def _ranked(self) -> Tensor:
+    def _rank(self) -> Tensor:
         return self.scores.abs() if self.absolute else self.scores
 
 
@@ -122,7 +122,7 @@ class MaskedMatrices(SupervisedPlugin, supports_distributed=False):
         strategy.optimizer.state.clear()
         model = unwrap_model(strategy.model)
         trained: dict[str, nn.Parameter] = {}
-        for name, chosen, weight in _parametrized(model):
+        for name, chosen, weight in _find_parametrized(model):
             chosen.fixed = None
             trained[f"{name} scores"] = chosen.scores
             if self.trains_weights:
@@ -134,15 +134,15 @@ class MaskedMatrices(SupervisedPlugin, supports_distributed=False):
     def after_backward(self, strategy: Any, **kwargs: Any) -> None:
         """Zero the gradients of the weights that an earlier task has chosen."""
         if self.trains_weights and self._taken:
-            for name, _, weight in _parametrized(unwrap_model(strategy.model)):
+            for name, _, weight in _find_parametrized(unwrap_model(strategy.model)):
                 if weight.grad is not None:
                     weight.grad[self._taken[name]] = 0.0
 
     def after_training_exp(self, strategy: Any, **kwargs: Any) -> None:
         """Keep the task's masks."""
         own: dict[str, Tensor] = {}
-        for name, chosen, _ in _parametrized(unwrap_model(strategy.model)):
-            mask = chosen.chosen()
+        for name, chosen, _ in _find_parametrized(unwrap_model(strategy.model)):
+            mask = chosen.choose()
             own[name] = pack_bits(mask)
             if self.trains_weights:
                 self.scores[name] = chosen.scores
@@ -152,12 +152,12 @@ class MaskedMatrices(SupervisedPlugin, supports_distributed=False):
     def before_eval_exp(self, strategy: Any, **kwargs: Any) -> None:
         """Answer with the task's masks; an unlearned task is answered with the current ones."""
         own = self.masks.get(int(strategy.experience.task_label))
-        for name, chosen, weight in _parametrized(unwrap_model(strategy.model)):
+        for name, chosen, weight in _find_parametrized(unwrap_model(strategy.model)):
             chosen.fixed = None if own is None else unpack_bits(own[name], weight)
 
     def after_eval_exp(self, strategy: Any, **kwargs: Any) -> None:
         """Choose by scores again."""
-        for _, chosen, _ in _parametrized(unwrap_model(strategy.model)):
+        for _, chosen, _ in _find_parametrized(unwrap_model(strategy.model)):
             chosen.fixed = None
 
 
@@ -199,7 +199,7 @@ def find_matrices(model: TaskModel) -> list[tuple[str, nn.Parameter]]:
     ]
 
 
-def _parametrized(model: nn.Module) -> Iterator[tuple[str, ChosenWeights, nn.Parameter]]:
+def _find_parametrized(model: nn.Module) -> Iterator[tuple[str, ChosenWeights, nn.Parameter]]:
     """Yield path, choice and underlying weights of every matrix."""
     for name, module in model.named_modules():
         if isinstance(module, nn.utils.parametrize.ParametrizationList):
