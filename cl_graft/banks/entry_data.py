@@ -1,7 +1,7 @@
 """The data of a bank's entries: found again after a run, and what is done with them.
 
-They are read as the entry's run read them, and refused if they are others than those that the entry
-was trained on.
+They are read in the way in which the entry's run read them, and refused if they differ from those
+that the entry was trained on.
 """
 
 from __future__ import annotations

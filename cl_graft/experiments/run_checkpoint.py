@@ -36,7 +36,7 @@ class RunCheckpoint:
 
     Attributes:
         learned: Number of tasks that are learned and measured.
-        measured: Measurements so far, see `RunRecord.measured`.
+        measured: Measurements so far, see `RunRecord.collect`.
         scores: Scores so far, see `StreamScores.state`.
         clock: Counters of the strategy.
         log: Position in the log, see `OncePerStepTensorboardLogger.position`.

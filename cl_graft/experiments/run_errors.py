@@ -1,4 +1,4 @@
-"""Right and wrong answers of a run on each task, after each task: counts, and numbers."""
+"""Right and wrong answers of a run, counted for each task after each, or the numbers answered."""
 
 from __future__ import annotations
 

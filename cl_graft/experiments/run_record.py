@@ -84,7 +84,7 @@ class RunRecord:
         return {name: values[name] for name in ("bytes", "seconds", "seconds_saved", "passes")}
 
     def resume(self, measured: Mapping[str, Any]) -> RunRecord:
-        """Return the record of a run that continues after what `measured` returned."""
+        """Return the record of a run that continues after what `collect` returned."""
         passes = {
             name: {phase: Passes(**rows) for phase, rows in phases.items()}
             for name, phases in measured["passes"].items()

@@ -78,7 +78,7 @@ class LowerBlocks:
     Args:
         model: The model.
         stack: List of the model's blocks.
-        first: The block, from 1.
+        first: Number of that block, from 1.
     """
 
     def __init__(self, model: nn.Module, stack: BlockStack, first: int) -> None:

@@ -157,7 +157,7 @@ def measure_title(name: str, metric: str, *, tasks: int | None = None) -> str:
 
 
 def overall_title(metrics: Mapping[str, str]) -> str:
-    """Return the name of what strategies are compared by.
+    """Return the name of the measure by which strategies are compared.
 
     Args:
         metrics: The metric of each task.

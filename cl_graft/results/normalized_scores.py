@@ -21,7 +21,7 @@ _REFERENCE = "independent"
 
 @dataclass(frozen=True)
 class Normalization:
-    """What a normalized average is a mean of.
+    """The reference of a normalized average, and the tasks that it is a mean over.
 
     Attributes:
         reference: Strategy whose scores the others are shares of.

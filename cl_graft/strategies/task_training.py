@@ -228,7 +228,7 @@ class TaskTraining:
         self._suspended = True
 
     def restore(self) -> None:
-        """Carry the earlier entries, the live region and head, also if Avalanche grew that."""
+        """Carry the earlier entries, the live region and head, also if Avalanche grew the head."""
         self._heads.put_back_()
         if self._suspended:
             self.switch.carry_entries(self._builds_on)
