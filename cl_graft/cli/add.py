@@ -25,7 +25,9 @@ from cl_graft.cli.progress import show_progress
 __all__ = ["add_command"]
 
 
-@with_settings(without=("stream", "tasks", "model", "device", "trust_remote_code"))
+@with_settings(
+    without=("stream", "tasks", "model", "device", "trust_remote_code", "mode"), defaults=False
+)
 def add_command(
     chosen: Chosen,
     bank: Bank,

@@ -178,13 +178,17 @@ class Chosen:
 
 
 def with_settings(
-    *, without: tuple[str, ...] = (), more: Mapping[str, Mapping[str, str]] | None = None
+    *,
+    without: tuple[str, ...] = (),
+    more: Mapping[str, Mapping[str, str]] | None = None,
+    defaults: bool = True,
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Give a command the options of the frequent settings, as its argument `chosen`.
 
     Args:
         without: Options that the command says otherwise or does not read.
         more: Further ones by panel.
+        defaults: Whether a setting that is not given has its default.
     """
     panels = {**_SHARED, **(more or {})}
     places = {
@@ -195,7 +199,9 @@ def with_settings(
         signature = inspect.signature(command, eval_str=True)
         parameters: list[inspect.Parameter] = []
         for parameter in signature.parameters.values():
-            made = _options(panels, without) if parameter.name == "chosen" else [parameter]
+            made = (
+                _options(panels, without, defaults) if parameter.name == "chosen" else [parameter]
+            )
             parameters += made
 
         @functools.wraps(command)
@@ -227,22 +233,25 @@ def refuse_others(config: Path | None, sets: list[str] | None, others: object) -
 
 
 def _options(
-    panels: Mapping[str, Mapping[str, str]], without: tuple[str, ...]
+    panels: Mapping[str, Mapping[str, str]], without: tuple[str, ...], defaults: bool
 ) -> Iterator[inspect.Parameter]:
     """Yield a parameter for each setting, as typer reads it."""
     for panel, own in panels.items():
         for name, place in own.items():
             if name not in without:
                 part, dot, field = place.rpartition(".")
-                yield _option(
-                    name, list_fields(PARTS[part] if dot else ExperimentConfig)[field], panel
-                )
+                described = list_fields(PARTS[part] if dot else ExperimentConfig)[field]
+                yield _option(name, described, panel, defaults)
 
 
-def _option(name: str, field: Any, panel: str) -> inspect.Parameter:
+def _option(name: str, field: Any, panel: str, defaults: bool) -> inspect.Parameter:
     # A size may be given with its unit.
     kind, metavar = (str, "BYTES") if name == "bytes_per_task" else _kind(field.annotation)
-    default = None if field.is_required() else field.get_default(call_default_factory=True)
+    default = (
+        None
+        if field.is_required() or not defaults
+        else field.get_default(call_default_factory=True)
+    )
     shown = "" if default in (None, False, [], {}) else f" Default: {_show_default(default)}."
     option = typer.Option(
         _flag(name),

@@ -9,7 +9,7 @@ from cl_graft.runtime.settings import list_fields
 
 COMMANDS = typer.main.get_command(app).commands  # type: ignore[attr-defined]
 ELSEWHERE = {
-    "add": {"--stream", "--tasks"},
+    "add": {"--stream", "--tasks", "--mode"},
     "demo": {"--stream"},
     "localize": {
         *("--tasks", "--scenario", "--classes-per-experience", "--mode", "--mask-candidates"),
@@ -17,7 +17,7 @@ ELSEWHERE = {
     "plan": {"--stream", "--tasks", "--model"},
 }
 """Options that are arguments of these commands, have another name there, or name what they do not
-take: one more task, the demo's own stream, sizes alone."""
+take: one more task in the bank's own mode, the demo's own stream, sizes alone."""
 
 
 def options_of(command: str) -> dict[str, str]:
@@ -41,3 +41,7 @@ def test_an_option_says_what_the_setting_says():
     said = options_of("run")["--density"]
     field = list_fields(PARTS["grafting"])["density"]
     assert said == f"{field.description} Default: {field.default}."
+
+
+def test_add_tells_no_default_as_its_settings_are_those_of_the_bank():
+    assert not [option for option, said in options_of("add").items() if "Default:" in said]
