@@ -313,7 +313,8 @@ class Comparison:
 
     def __repr__(self) -> str:
         failed = f", {len(self.failed)} failed" if self.failed else ""
-        return f"Comparison({str(self.out)!r}, {len(self.runs)} runs{failed})"
+        runs = "1 run" if len(self.runs) == 1 else f"{len(self.runs)} runs"
+        return f"Comparison({str(self.out)!r}, {runs}{failed})"
 
     def _repr_html_(self) -> str:
         """Return the table of the strategies for a notebook."""
