@@ -7,7 +7,7 @@ import pytest
 import torch
 from slow_cases import slow
 
-MODULES = ("speed_loading", "speed_text", "speed_serving", "speed_training", "measure")
+MODULES = ("speed_loading", "speed_text", "speed_serving", "speed_training")
 
 
 @pytest.fixture
