@@ -141,7 +141,7 @@ def make_plain(model: PreTrainedModel, make: Callable[..., Any]) -> PreTrainedMo
         make: Makes a model of a config.
     """
     config: Any = copy.deepcopy(model.config)
-    del config.quantization_config
+    vars(config).pop("quantization_config", None)
     with torch.random.fork_rng(devices=[]):  # a fresh model draws its first weights
         plain = make(config)
     plain.load_state_dict(model.state_dict())
