@@ -19,7 +19,11 @@ OLD = Path(__file__).parent / "fixtures" / "old_run"
 
 def test_its_results_and_settings_are_read():
     (run,) = find_runs([OLD])
-    assert (run.result.strategy, run.result.seed, list(run.result.tasks)) == ("naive", 0, ["sentiment", "topic"])
+    assert (run.result.strategy, run.result.seed, list(run.result.tasks)) == (
+        "naive",
+        0,
+        ["sentiment", "topic"],
+    )
     assert run.result.R == [[0.4, None], [0.4, 0.4]]
     config = read_run_config(run.folder, run.result)
     assert (config.stream.shots, config.stream.max_length) == (8, 24)
