@@ -20,7 +20,7 @@ from pydantic.fields import FieldInfo
 
 from cl_graft.errors import InputError, nearest
 
-__all__ = ["describe_faults", "join_few", "list_fields", "settings_class"]
+__all__ = ["describe_faults", "find_origin", "join_few", "list_fields", "settings_class"]
 
 _MOST_FAULTS = 5
 _LARGEST_FLOAT = 1e18
@@ -86,7 +86,7 @@ def describe_faults(
     faults: dict[str, dict[str, None]] = {}
     for fault in error.errors(include_url=False):
         place = tuple(str(part) for part in fault["loc"])
-        origin = _origin(".".join(place), origins or {}) or source
+        origin = find_origin(".".join(place), origins or {}) or source
         faults.setdefault(origin, {})[_sentence(fault, place, cls)] = None
     return {origin: join_few([*sentences]) for origin, sentences in faults.items()}
 
@@ -122,10 +122,14 @@ def _refuse_huge_numbers(value: Any) -> Any:
     return value
 
 
-def _origin(place: str, origins: Mapping[str, str]) -> str | None:
-    """Return the origin of the value at a place: of the longest dotted name that leads there."""
+def find_origin(place: str, origins: Mapping[str, str]) -> str | None:
+    """Return the origin of the value at a place, None if it has none.
+
+    It is that of the longest dotted name that leads there, else of the first name below the place.
+    """
     own = [name for name in origins if f"{place}.".startswith(f"{name}.")]
-    return origins[max(own, key=len)] if own else None
+    below = [name for name in origins if name.startswith(f"{place}.")]
+    return origins[max(own, key=len)] if own else origins[below[0]] if below else None
 
 
 def _sentence(fault: Mapping[str, Any], place: Sequence[str], cls: type[Any]) -> str:

@@ -94,6 +94,8 @@ def test_an_old_key_is_answered_also_inside_a_part_in_a_sweep_and_on_the_command
         load_config(None, ["stream.tasks=[a]", "region_lr=0.3"])
     with pytest.raises(InputError, match=r"^--set: 'task_settings' is now 'stream\."):
         load_config(None, ["stream.tasks=[a]", "task_settings.a.metric=f1"])
+    with pytest.raises(InputError, match=r"^--set: 'grafting\.seed' is set by"):
+        load_config(None, ["stream.tasks=[a]", "grafting={seed: 1}"])
 
 
 def test_a_name_that_no_part_has_is_answered_with_the_nearest_of_all_parts():

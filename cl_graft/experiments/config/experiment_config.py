@@ -40,7 +40,13 @@ from cl_graft.experiments.config.parts import (
 )
 from cl_graft.experiments.config.presets import PRESETS
 from cl_graft.experiments.config.stream_settings import StreamSettings
-from cl_graft.runtime.settings import describe_faults, join_few, list_fields, settings_class
+from cl_graft.runtime.settings import (
+    describe_faults,
+    find_origin,
+    join_few,
+    list_fields,
+    settings_class,
+)
 from cl_graft.training.fine_tuning_settings import FineTuning
 from cl_graft.training.learning_rates import Optimizer, region_rate
 
@@ -198,7 +204,7 @@ def config_from(
     origins = origins or {}
     misplaced: dict[str, list[str]] = {}
     for name, sentence in _find_misplaced(values):
-        misplaced.setdefault(_find_origin(name, origins) or source, []).append(sentence)
+        misplaced.setdefault(find_origin(name, origins) or source, []).append(sentence)
     if misplaced:
         faults = {origin: join_few(sentences) for origin, sentences in misplaced.items()}
         raise InputError("; ".join(f"{origin}: {fault}" for origin, fault in faults.items()))
@@ -208,12 +214,6 @@ def config_from(
         faults = describe_faults(error, ExperimentConfig, source=source, origins=origins)
         sentences = [f"{origin}: {fault}" for origin, fault in faults.items()]
         raise InputError("; ".join(sentences)) from None
-
-
-def _find_origin(name: str, origins: Mapping[str, str]) -> str | None:
-    """Return the origin of a key, or of the first setting that was given below it."""
-    below = (origins[given] for given in origins if f"{given}.".startswith(f"{name}."))
-    return next(below, None)
 
 
 def _fill_in(values: Mapping[str, Any]) -> dict[str, Any]:
