@@ -26,16 +26,13 @@ extensions = [
     "sphinx_copybutton",
     "from_the_package",
     "example_notebooks",
+    "run_notebooks",
 ]
 exclude_patterns = ["_build", "ISSUE_TEMPLATE"]
 source_suffix = {".md": "myst-nb", ".ipynb": "myst-nb"}
 myst_heading_anchors = 3
 
-# Notebooks run anew, so that what a page shows is what the package does.
-nb_execution_mode = "force"
-nb_execution_in_temp = False
-nb_execution_raise_on_error = True
-nb_execution_timeout = 600
+nb_execution_mode = "off"  # run_notebooks runs them
 nb_merge_streams = True
 
 html_theme = "furo"

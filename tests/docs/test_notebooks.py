@@ -3,8 +3,11 @@
 import json
 import re
 
+import nbformat
 import pytest
 from docs.pages import DOCS
+from docs.test_reference import load_extension
+from nbclient.exceptions import CellExecutionError
 
 NOTEBOOKS = sorted((DOCS / "examples").glob("*.ipynb"))
 
@@ -41,3 +44,22 @@ def test_a_notebook_is_small_and_names_no_path_of_a_machine(path):
     text = path.read_text(encoding="utf-8")
     assert len(text) < 500_000
     assert not re.search(r"(?<![\w.])/(root|work|tmp|home)/", text)
+
+
+def stored(path, source):
+    """A notebook of one cell, which says "stale"."""
+    said = nbformat.v4.new_output("stream", text="stale")
+    cell = nbformat.v4.new_code_cell(source, outputs=[said], execution_count=1)
+    nbformat.write(nbformat.v4.new_notebook(cells=[cell]), path)
+    return path
+
+
+@pytest.mark.slow  # every build of the documentation shows it, too
+def test_a_page_shows_a_new_run_in_the_notebook_s_folder_and_no_failed_one(tmp_path):
+    run_notebook = load_extension("run_notebooks").run_notebook
+    (tmp_path / "rows.txt").write_text("fresh")
+    path = stored(tmp_path / "good.ipynb", "print(open('rows.txt').read())")
+    assert "fresh" in run_notebook(path)
+    assert "stale" not in run_notebook(path)
+    with pytest.raises(CellExecutionError, match="no such row"):
+        run_notebook(stored(tmp_path / "bad.ipynb", "raise KeyError('no such row')"))
