@@ -1,9 +1,11 @@
 """Configs: what is unknown is named, what is out of range is refused, the rest has one default."""
 
+import inspect
+
 import pytest
 from configs import config_with, settings
 
-from cl_graft import compare, run
+from cl_graft import compare, load_model, load_task, run
 from cl_graft.errors import InputError
 from cl_graft.experiments.config import config_from, load_config, make_config, to_dotted, to_nested
 from cl_graft.experiments.config.old_configs import MOVED, from_flat
@@ -277,3 +279,17 @@ def test_a_list_in_place_of_a_part_is_told_as_such(tmp_path, sets):
     path.write_text("stream: [mine]\n")
     with pytest.raises(InputError, match=r"'stream' is a part with settings of its own .*mine"):
         load_config(path, sets)
+
+
+@pytest.mark.parametrize(
+    ("function", "part", "names"),
+    [
+        (load_model, "model", ["family", "pooling", "dtype", "precision", "trust_remote_code"]),
+        (load_task, "stream", ["shots_short", "on_bad_row", "max_megabytes", "max_train"]),
+    ],
+)
+def test_a_setting_has_the_default_of_the_function_that_takes_it(function, part, names):
+    parameters = inspect.signature(function).parameters
+    config = config_from({"stream": {"tasks": ["topic"]}})
+    for name in names:
+        assert parameters[name].default == getattr(getattr(config, part), name), name
