@@ -22,7 +22,7 @@ from cl_graft.data.task_place import find_place
 from cl_graft.errors import InputError
 from cl_graft.experiments.bank_metadata import restore_config
 from cl_graft.experiments.config import ExperimentConfig, override_
-from cl_graft.experiments.folders import find_run_of_bank, read_config, select_settings
+from cl_graft.experiments.folders import find_run_of_bank, read_config_file, select_settings
 from cl_graft.experiments.tasks import load_tasks
 from cl_graft.grafts.bank import Entry, GraftBank
 from cl_graft.localization.grafting_settings import GraftingSettings
@@ -69,7 +69,7 @@ def find_data(
         InputError: If they cannot be found, or are others.
     """
     run = find_run_of_bank(where)
-    stored = select_settings((run and read_config(run)) or {})
+    stored = select_settings((run and read_config_file(run)) or {})
     stream = stored.get("stream", {})
     place = Path(data) if data is not None else stream.get("data") and Path(stream["data"])
     own: Mapping[str, Any] = stream.get("task_settings", {})

@@ -16,7 +16,7 @@ from cl_graft.errors import InputError
 from cl_graft.experiments.bank_metadata import checkpoint_files
 from cl_graft.experiments.config import ExperimentConfig, config_from, merge_configs, to_dotted
 from cl_graft.experiments.config.old_configs import from_flat
-from cl_graft.experiments.folders import CONFIG, read_config, select_settings
+from cl_graft.experiments.folders import CONFIG, read_config_file, select_settings
 from cl_graft.experiments.tasks import load_tasks
 from cl_graft.grafts.hashing import file_sha256
 from cl_graft.results.run_results import RESULTS, RunResult, read_hashes, versions
@@ -82,7 +82,7 @@ def check_run(
     """
     recorded = read_hashes(run)
     yield Check(RESULTS, "same" if recorded is not None else "not recorded")
-    config = read_config(run)
+    config = read_config_file(run)
     yield from check_files(run, recorded or {}, complete=result.complete)
     if config is not None and result.config:
         shared, own = to_dotted(select_settings(config)), to_dotted(from_flat(result.config))
@@ -105,7 +105,7 @@ def read_run_config(run: Path, result: RunResult) -> ExperimentConfig:
     Raises:
         InputError: If there is none, or this package does not know it.
     """
-    values: Mapping[str, Any] = result.config or read_config(run) or {}
+    values: Mapping[str, Any] = result.config or read_config_file(run) or {}
     settings = merge_configs(
         from_flat(select_settings(values)), {"comparison": {"seeds": [result.seed]}}
     )

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from cl_graft.data.record_files import SUFFIXES, Record, RecordFile, collect_records
-from cl_graft.data.text_files import Reading, check_rows, check_size
+from cl_graft.data.text_files import Reading, check_row_count, check_size
 from cl_graft.errors import InputError, first_line
 from cl_graft.kinds.kind import KINDS
 
@@ -127,7 +127,7 @@ def _read_records(table: Any, place: str, reading: Reading) -> RecordFile:
     import datasets
 
     check_size(place, table.data.nbytes, reading)
-    check_rows(place, len(table), reading)
+    check_row_count(place, len(table), reading)
     class_names = {
         column: tuple(feature.names)
         for column, feature in table.features.items()

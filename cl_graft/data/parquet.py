@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from cl_graft.data.text_files import Reading, check_rows, check_size
+from cl_graft.data.text_files import Reading, check_row_count, check_size
 from cl_graft.errors import InputError, first_line
 
 __all__ = ["class_names", "read_parquet"]
@@ -52,7 +52,7 @@ def read_parquet(
     doubled = sorted({name for name in names if names.count(name) > 1})
     if doubled:
         raise InputError(f"{path}: there are several columns called {doubled[0]!r}")
-    check_rows(str(path), rows, reading)
+    check_row_count(str(path), rows, reading)
     check_size(str(path), declared, reading, unpacked=True)
     metadata = (schema.metadata or {}).get(b"huggingface", b"{}")
     # An extension type is read as its storage, with every value built at once.

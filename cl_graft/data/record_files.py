@@ -26,7 +26,7 @@ from cl_graft.data.json_text import (
     refuse_damaged,
 )
 from cl_graft.data.parquet import read_parquet
-from cl_graft.data.text_files import Reading, check_rows, find_lines, read_text
+from cl_graft.data.text_files import Reading, check_row_count, find_lines, read_text
 from cl_graft.errors import InputError
 
 __all__ = [
@@ -247,7 +247,7 @@ def collect_records(place: str, records: Iterable[Record], reading: Reading) -> 
     for record in records:
         gathered.append(record)
         memory += _measure_memory(record.values)
-        check_rows(place, len(gathered), reading)
+        check_row_count(place, len(gathered), reading)
         if memory > _MEMORY_A_BYTE * reading.most_bytes:
             raise InputError(
                 f"{place}: its rows take more than {_MEMORY_A_BYTE * reading.max_megabytes:,} MB "

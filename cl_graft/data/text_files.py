@@ -21,7 +21,7 @@ __all__ = [
     "MAX_LINE",
     "MEGABYTE",
     "Reading",
-    "check_rows",
+    "check_row_count",
     "check_size",
     "decode",
     "detect_encoding",
@@ -189,7 +189,7 @@ def check_size(place: str, size: int, reading: Reading, *, unpacked: bool = Fals
         )
 
 
-def check_rows(place: str, count: int, reading: Reading) -> None:
+def check_row_count(place: str, count: int, reading: Reading) -> None:
     """Refuse more rows than may be read of one file.
 
     Raises:

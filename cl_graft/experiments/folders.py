@@ -55,13 +55,13 @@ __all__ = [
     "is_run",
     "lock_bank",
     "move_curves",
-    "read_config",
+    "read_config_file",
     "refuse_links",
     "resume_command",
     "run_folder",
     "select_settings",
     "write_comparison",
-    "write_config",
+    "write_config_file",
 ]
 
 CONFIG, CACHE = "config.json", "cache"
@@ -108,7 +108,7 @@ def find_run_of_bank(bank: Path) -> Path | None:
 def is_run(folder: Path) -> bool:
     """Tell whether a folder holds the config of a run."""
     try:
-        return {"strategy", "seed"} <= set(read_config(folder) or {})
+        return {"strategy", "seed"} <= set(read_config_file(folder) or {})
     except (BankError, InputError):
         return False
 
@@ -135,7 +135,7 @@ def delete_leftovers(folder: Path) -> None:
                 pass  # takes over the lock of a killed writer, and releases it
 
 
-def write_config(config: ExperimentConfig, folder: Path, **more: Any) -> None:
+def write_config_file(config: ExperimentConfig, folder: Path, **more: Any) -> None:
     """Write the resolved config of a run into its folder, with more fields such as its seed."""
     _write(config.shared_values(), folder, **more)
 
@@ -150,8 +150,8 @@ def write_comparison(config: ExperimentConfig, out: Path, *, started_by: str) ->
     _write(config.values(), out, command=started_by)
 
 
-def read_config(folder: Path) -> dict[str, Any] | None:
-    """Return what `write_config` wrote, or None; the settings of earlier versions by part.
+def read_config_file(folder: Path) -> dict[str, Any] | None:
+    """Return what `write_config_file` wrote, or None; the settings of earlier versions by part.
 
     Raises:
         InputError: If the file is there but not ours.
@@ -172,7 +172,7 @@ def read_config(folder: Path) -> dict[str, Any] | None:
 
 
 def select_settings(stored: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings in what `read_config` returned, without the fields of the run."""
+    """Return the settings in what `read_config_file` returned, without the fields of the run."""
     return {name: value for name, value in stored.items() if name not in _BESIDE}
 
 
@@ -210,7 +210,7 @@ def find_finished(folder: Path, config: ExperimentConfig) -> RunResult | None:
     """
     if not folder.exists() or (folder.is_dir() and not _content(folder)):
         return None
-    stored = read_config(folder) if folder.is_dir() else None
+    stored = read_config_file(folder) if folder.is_dir() else None
     if stored is None:
         raise InputError(f"{folder} holds no run of this package; choose another output folder")
     if other := differences(stored, config):
@@ -368,7 +368,7 @@ def check_out(out: Path, config: ExperimentConfig) -> None:
         return
     if not out.is_dir():
         raise InputError(f"{out} is a file; choose another output folder")
-    stored = read_config(out)
+    stored = read_config_file(out)
     if stored is not None:
         other = differences(stored, config)
         swept = stored.get("comparison", {}).get("sweep", {})

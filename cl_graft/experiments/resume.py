@@ -90,7 +90,7 @@ def stored_comparison(
     Raises:
         InputError: If there is none; see `stored_config`.
     """
-    stored = folders.read_config(Path(out)) or {}
+    stored = folders.read_config_file(Path(out)) or {}
     if not {"strategies", "seeds"} <= set(stored.get("comparison", {})):
         other = "a run: cl-graft run --resume goes on with it" if _is_run(stored) else "none"
         raise InputError(f"{out} should hold a comparison to go on with, but holds {other}")
@@ -105,7 +105,7 @@ def stored_config(folder: Path, *, trust_remote_code: bool = False) -> Experimen
         InputError: If there is none, this version does not know its settings, or it wants code to
             run that the caller does not trust.
     """
-    stored = folders.read_config(folder)
+    stored = folders.read_config_file(folder)
     if stored is None:
         raise InputError(f"{folder} holds no {folders.CONFIG}")
     settings = folders.select_settings(stored)
@@ -129,7 +129,7 @@ def find_run(place: Path | str) -> Path:
         InputError: If there is none, or there are several.
     """
     place = Path(place)
-    stored = folders.read_config(place)
+    stored = folders.read_config_file(place)
     if stored is not None and _is_run(stored):
         return _in_place(place, stored)
     if stored is not None:

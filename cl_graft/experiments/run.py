@@ -155,7 +155,7 @@ def _learn(
         folder=folder,
         cache=cache,
     )
-    begun = folders.read_config(folder) or {}
+    begun = folders.read_config_file(folder) or {}
     origin = {
         "command": begun.get("command") or started_by,
         "processes": begun.get("processes", 0) + 1,
@@ -172,7 +172,7 @@ def _learn(
         stop=stop,
     )
     resumed = find_checkpoint(folder, method, setup.record, checkpoints)
-    folders.write_config(config, folder, strategy=method.name, seed=seed, **origin)
+    folders.write_config_file(config, folder, strategy=method.name, seed=seed, **origin)
     curves = OncePerStepTensorboardLogger(folders.curves_folder(folder), resume=resumed is not None)
     slow = explain_slow_precision(config.model.precision, device)
     note = memory_note(setup.record.memory) + cut_note(setup.record.data)

@@ -26,7 +26,7 @@ from cl_graft.experiments.tasks import load_tasks
 from cl_graft.grafts.graft import snapshot
 from cl_graft.grafts.region import Layout, Region
 from cl_graft.localization import find_localizer
-from cl_graft.localization.upper_blocks import freeze_below, restrict
+from cl_graft.localization.upper_blocks import freeze_lower_blocks, restrict
 from cl_graft.runtime.devices import pick_device
 from cl_graft.runtime.seeding import permutation
 from cl_graft.strategies import text_model
@@ -37,7 +37,7 @@ from cl_graft.training.fine_tuning_settings import FineTuning
 from cl_graft.training.graft_retraining import train_region
 from cl_graft.training.learnable_task import LearnableTask
 
-__all__ = ["TaskTimes", "TimeEstimate", "add_up", "estimate_time"]
+__all__ = ["TaskTimes", "TimeEstimate", "add_up_times", "estimate_time"]
 
 _STEPS = 3
 """Steps that are timed; one before them is not."""
@@ -125,7 +125,7 @@ def estimate_time(
         batch = inputs[:: max(1, len(inputs) // config.training.eval_batch)]
         batch = batch[: config.training.eval_batch]
         dense_step = located_step = _time_dense_step(task, schedule, seed)
-        with freeze_below(task, grafting):
+        with freeze_lower_blocks(task, grafting):
             if grafting.layers != "all":
                 located_step = _time_dense_step(restrict(task, grafting), schedule, seed)
             region_step = _time_region_step(restrict(task, grafting), schedule, config, seed)
@@ -142,10 +142,10 @@ def estimate_time(
                 test=len(inputs),
             )
         )
-    return add_up(config, found)
+    return add_up_times(config, found)
 
 
-def add_up(config: ExperimentConfig, tasks: list[TaskTimes]) -> TimeEstimate:
+def add_up_times(config: ExperimentConfig, tasks: list[TaskTimes]) -> TimeEstimate:
     """Add up what strategies will take, from the seconds that were measured on each task."""
     asked = config.comparison
     shared = False

@@ -38,7 +38,7 @@ from cl_graft.models import Loaded, check_head, graftable_parameters, make_head
 from cl_graft.storage import append_entry
 from cl_graft.storage.bank_index import holds_no_bank_yet
 from cl_graft.storage.metadata_schema import check_name
-from cl_graft.storage.serialization import check_base
+from cl_graft.storage.serialization import check_fingerprint
 
 __all__ = ["Imported", "import_task"]
 
@@ -123,7 +123,7 @@ def import_task(
     folder, held, loaded = _open_or_begin(
         Path(bank), found, task, base=base, family=family, trust_remote_code=trust_remote_code
     )
-    check_base(held.base, record.get("base", {}).get("fingerprint"), name=str(folder))
+    check_fingerprint(held.base, record.get("base", {}).get("fingerprint"), name=str(folder))
     tuned = read_source(found, loaded, trust_remote_code=trust_remote_code)
     graft, count = _make_graft(loaded, tuned, density=density, path=found.path)
     left_out = _count_left_out(loaded, tuned, allowed=leave_out, path=found.path)

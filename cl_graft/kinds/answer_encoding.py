@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from cl_graft.kinds.prompts import Prompt
     from cl_graft.kinds.text_task import TextTask
 
-__all__ = ["encode_answers", "encode_asked", "find_stops", "measure_answers", "read_text"]
+__all__ = ["decode_answer", "encode_answers", "encode_asked", "find_stops", "measure_answers"]
 
 
 def encode_asked(
@@ -145,14 +145,14 @@ def find_stops(tokenizer: Tokenizer, prompt: Prompt | None, stop: Sequence[str])
     return tuple(dict.fromkeys(stops))
 
 
-def read_text(ids: Sequence[int], tokenizer: Any, stop: Sequence[str]) -> str:
+def decode_answer(ids: Sequence[int], tokenizer: Any, stop: Sequence[str]) -> str:
     """Return the text of an answer's token ids, up to the first text that ends it.
 
     Examples:
         >>> class Letters:
         ...     def decode(self, ids, **options):
         ...         return "".join(chr(96 + number) for number in ids)
-        >>> read_text([1, 2, 3, 26, 4], Letters(), stop=["z"])
+        >>> decode_answer([1, 2, 3, 26, 4], Letters(), stop=["z"])
         'abc'
     """
     text: str = tokenizer.decode(list(ids), skip_special_tokens=True)

@@ -8,7 +8,7 @@ from typing import Any
 
 from cl_graft.errors import brief
 from cl_graft.kinds.messages import Message, read_messages
-from cl_graft.kinds.passage_answers import read_text
+from cl_graft.kinds.passage_answers import read_text_value
 from cl_graft.kinds.rows import ColumnError, Row
 
 __all__ = ["AnswerRow", "read_answer_row"]
@@ -65,9 +65,9 @@ def read_answer_row(values: Mapping[str, object], place: str) -> AnswerRow:
         )
     pair = None
     if "instruction" in values:
-        pair = read_text(values, "instruction", place, empty=True)
+        pair = read_text_value(values, "instruction", place, empty=True)
     alone = bool(pair and pair.strip())  # an instruction may be all that is asked
-    text = read_text(values, "input", place, empty=alone)
+    text = read_text_value(values, "input", place, empty=alone)
     return AnswerRow(text, pair, 0, _read_targets(values.get("target"), place), group, place=place)
 
 

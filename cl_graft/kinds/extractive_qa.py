@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from cl_graft.errors import InputError, join_names
 from cl_graft.kinds.kind import Kind, register_kind
-from cl_graft.kinds.passage_answers import check_answers, read_answers, read_text
+from cl_graft.kinds.passage_answers import check_answers, read_answers, read_text_value
 from cl_graft.kinds.prompt_encoding import require_fast
 from cl_graft.kinds.prompts import Prompt
 from cl_graft.kinds.rows import Answer, EncodedRows, Row, Span
@@ -103,7 +103,9 @@ class ExtractiveQA(Kind):
 
     def read(self, values: Mapping[str, object], place: str) -> object:
         """Return the row; answers are a list of ``{"text", "start"}``, or as SQuAD has them."""
-        question, passage = (read_text(values, name, place) for name in ("question", "context"))
+        question, passage = (
+            read_text_value(values, name, place) for name in ("question", "context")
+        )
         answers = read_answers(values.get("answers"), place)
         check_answers(passage, answers, place)
         return QuestionRow(question, passage, 0, answers)

@@ -11,7 +11,7 @@ from typing import Any
 from cl_graft.errors import InputError, brief
 from cl_graft.kinds.rows import ColumnError
 
-__all__ = ["check_answers", "read_answers", "read_text"]
+__all__ = ["check_answers", "read_answers", "read_text_value"]
 
 _SPELLINGS: tuple[tuple[Callable[[str], str], str], ...] = (
     (str.casefold, "capital letters"),
@@ -20,7 +20,9 @@ _SPELLINGS: tuple[tuple[Callable[[str], str], str], ...] = (
 )
 
 
-def read_text(values: Mapping[str, object], column: str, place: str, *, empty: bool = False) -> str:
+def read_text_value(
+    values: Mapping[str, object], column: str, place: str, *, empty: bool = False
+) -> str:
     """Read a text, such as a question or a passage.
 
     Args:

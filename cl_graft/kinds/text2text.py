@@ -18,11 +18,11 @@ from torch import Tensor, nn
 
 from cl_graft.errors import InputError
 from cl_graft.kinds.answer_encoding import (
+    decode_answer,
     encode_answers,
     encode_asked,
     find_stops,
     measure_answers,
-    read_text,
 )
 from cl_graft.kinds.answer_rows import AnswerRow, read_answer_row
 from cl_graft.kinds.decoding import Decoding
@@ -279,7 +279,7 @@ class Text2Text(Kind):
     ) -> list[Answer]:
         """Return the decoded texts."""
         stop = Decoding.of(metadata.get("decoding") or {}).stop
-        texts = [read_text(ids, encoded.tokenizer, stop) for ids in split_generated(outputs)]
+        texts = [decode_answer(ids, encoded.tokenizer, stop) for ids in split_generated(outputs)]
         return [Answer(text, {}) for text in texts]
 
 
@@ -322,7 +322,7 @@ class _TextScorer:
 
     def read(self, outputs: Tensor) -> list[str]:
         """Return the answers that decoded outputs, (n, 2G), hold."""
-        return [read_text(ids, self.tokenizer, self.stop) for ids in split_generated(outputs)]
+        return [decode_answer(ids, self.tokenizer, self.stop) for ids in split_generated(outputs)]
 
     def compare(
         self, outputs: Tensor, targets: Tensor, *, most: int | None = None

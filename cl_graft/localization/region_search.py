@@ -33,7 +33,7 @@ from cl_graft.localization.registry import Localizer, find_localizer
 from cl_graft.localization.task_gradients import RowCounter, localizer_inputs
 from cl_graft.localization.upper_blocks import (
     allowed_coordinates,
-    freeze_below,
+    freeze_lower_blocks,
     number_in,
     restrict,
 )
@@ -144,7 +144,7 @@ def find_region(
             progress=progress,
             measure=measure,
         )
-        with _name_localizer(localizer.name), freeze_below(task, settings):
+        with _name_localizer(localizer.name), freeze_lower_blocks(task, settings):
             region, graft_dev = _cut_region(
                 task, settings, dense, ranking, k=k, without=passed_over, counter=counter
             )
@@ -214,7 +214,7 @@ def rank_task(
     )
     with (
         _name_localizer(localizer.name),
-        freeze_below(task, settings),
+        freeze_lower_blocks(task, settings),
         localizer_inputs(
             restrict(task, settings),
             settings,
@@ -289,7 +289,7 @@ def _run_or_fit_head(
     if found is not None:
         head = task.from_cache(found[0], task.head)
     else:
-        with in_phase("fit of the head"), freeze_below(task, settings):
+        with in_phase("fit of the head"), freeze_lower_blocks(task, settings):
             seed = derive(settings.seed, task.content, "warm-up")
             head = fit_head(task, rows=settings.head_fit_rows, seed=seed)
         if cache is not None:

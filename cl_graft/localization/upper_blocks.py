@@ -14,7 +14,7 @@ from cl_graft.localization.grafting_settings import GraftingSettings
 from cl_graft.localization.registry import find_localizer
 from cl_graft.training.learnable_task import LearnableTask
 
-__all__ = ["allowed_coordinates", "freeze_below", "number_in", "restrict"]
+__all__ = ["allowed_coordinates", "freeze_lower_blocks", "number_in", "restrict"]
 
 
 def restrict(task: LearnableTask, settings: GraftingSettings) -> LearnableTask:
@@ -27,7 +27,9 @@ def restrict(task: LearnableTask, settings: GraftingSettings) -> LearnableTask:
     return replace(task, parameters=select_upper(task.model, task.parameters, settings.layers))
 
 
-def freeze_below(task: LearnableTask, settings: GraftingSettings) -> AbstractContextManager[object]:
+def freeze_lower_blocks(
+    task: LearnableTask, settings: GraftingSettings
+) -> AbstractContextManager[object]:
     """Return a context in which the states below `settings.layers` are treated as constant."""
     if settings.layers == "all":
         return nullcontext()

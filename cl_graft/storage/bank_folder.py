@@ -29,7 +29,7 @@ from cl_graft.storage.bank_index import (
     list_unlisted,
     read_description,
     read_index,
-    refuse_links,
+    refuse_linked_folders,
     write_index,
     write_once,
 )
@@ -37,7 +37,7 @@ from cl_graft.storage.entry_file import pack_entry, unpack_entry
 from cl_graft.storage.files import report_damage, sync_folder
 from cl_graft.storage.graft_file import StoredGraft, pack_graft, unpack_graft
 from cl_graft.storage.locks import only_writer
-from cl_graft.storage.serialization import check_base, check_layout, part
+from cl_graft.storage.serialization import check_fingerprint, check_layout, part
 
 __all__ = [
     "append_entry",
@@ -156,7 +156,7 @@ def write_entries(
         BankError: If the folder holds entries of another bank, whose `bank.json` is lost.
     """
     folder = Path(folder)
-    refuse_links(folder)
+    refuse_linked_folders(folder)
     entries = bank.entries[len(kept) :]
     files = [_files(bank, place) for place in range(len(kept), len(bank))]
     records = [*kept, *map(list_entry, entries, files)]
@@ -210,7 +210,7 @@ def load_bank(
     folder = Path(folder)
     index, bank = read_index(folder)
     check_layout(bank.layout, layout, name=str(folder))
-    check_base(bank.base, expect, name=str(folder))
+    check_fingerprint(bank.base, expect, name=str(folder))
     try:
         with report_damage(str(folder / INDEX)):
             if (folder / DESCRIPTION).is_file():
@@ -233,7 +233,7 @@ def _records(folder: Path, bank: GraftBank) -> list[dict[str, Any]]:
         return []
     index, held = read_index(folder)
     check_layout(held.layout, bank.layout, name=str(folder))
-    check_base(held.base, bank.base.fingerprint, name=str(folder))
+    check_fingerprint(held.base, bank.base.fingerprint, name=str(folder))
     if held.mode != bank.mode:
         raise BankError(f"{folder} holds a bank in {held.mode} mode, this one is {bank.mode}")
     return index["entries"]

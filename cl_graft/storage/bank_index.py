@@ -49,7 +49,7 @@ __all__ = [
     "list_unlisted",
     "read_description",
     "read_index",
-    "refuse_links",
+    "refuse_linked_folders",
     "staged_folder",
     "write_description",
     "write_index",
@@ -273,7 +273,7 @@ def delete_unlisted(folder: Path, listed: Container[str]) -> list[str]:
         folder: The bank's folder.
         listed: The files that its `bank.json` lists, by their names there.
     """
-    refuse_links(folder)
+    refuse_linked_folders(folder)
     left = delete_partial_files([path for kind in KINDS for path in (folder / kind).glob("*")])
     for name in list_unlisted(folder, listed):
         with explain_write_errors(folder / name):
@@ -310,7 +310,7 @@ def _is_of_a_bank(path: Path) -> bool:
     return is_partial(path) or FILE.fullmatch(f"{path.parent.name}/{path.name}") is not None
 
 
-def refuse_links(folder: Path) -> None:
+def refuse_linked_folders(folder: Path) -> None:
     """Refuse to write to a bank whose folders of files are links: files elsewhere would be deleted.
 
     Raises:

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-__all__ = ["decode", "encode", "packed_size"]
+__all__ = ["pack_indices", "packed_size", "unpack_indices"]
 
 _FIELD = 56
 """Bits of a number that always fit into eight bytes, whichever bit of the first it begins at."""
@@ -25,7 +25,7 @@ def packed_size(count: int, total: int) -> int:
     return _bytes(count * low_bits) + _bytes(places)
 
 
-def encode(index: Tensor, *, total: int) -> Tensor:
+def pack_indices(index: Tensor, *, total: int) -> Tensor:
     """Pack sorted, unique numbers in [0, `total`).
 
     Args:
@@ -46,8 +46,8 @@ def encode(index: Tensor, *, total: int) -> Tensor:
     return torch.from_numpy(np.concatenate(parts))
 
 
-def decode(packed: Tensor, *, count: int, total: int) -> Tensor:
-    """Unpack what `encode` packed.
+def unpack_indices(packed: Tensor, *, count: int, total: int) -> Tensor:
+    """Unpack what `pack_indices` packed.
 
     Nothing is allocated before the length of `packed` has been checked against `count`.
 

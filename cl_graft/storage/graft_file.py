@@ -19,8 +19,8 @@ from cl_graft.storage.files import pack, read_file, replace_file, report_damage,
 from cl_graft.storage.metadata_schema import check_task_metadata
 from cl_graft.storage.serialization import (
     base_record,
-    check_base,
     check_dtype,
+    check_fingerprint,
     check_layout,
     head_record,
     layout_record,
@@ -118,7 +118,7 @@ def unpack_graft(
         base = read_base(part(head, "base", dict))
         found = read_layout(part(head, "layout", dict))
     check_layout(found, layout, name=name)
-    check_base(base, expect, name=name)
+    check_fingerprint(base, expect, name=name)
     with report_damage(name):
         region = read_region(part(head, "count", int), "graft", tensors, layout or found)
         graft = Graft(region, tensors["graft.values"])

@@ -23,7 +23,7 @@ from cl_graft.storage.bank_index import (
     list_unlisted,
     read_description,
     read_index,
-    refuse_links,
+    refuse_linked_folders,
     write_description,
 )
 from cl_graft.storage.entry_file import ENTRY_FORMAT, read_place, unpack_entry
@@ -90,7 +90,7 @@ def repair_bank(folder: Path | str) -> Repaired:
 
 def _repair(folder: Path) -> Repaired:
     """Repair a bank; the caller holds the folder's lock."""
-    refuse_links(folder)
+    refuse_linked_folders(folder)
     try:
         index, bank = read_index(folder)
     except FutureVersion:

@@ -21,14 +21,14 @@ from cl_graft.grafts.bank import BaseIdentity, RecordedBatch
 from cl_graft.grafts.graft import Graft
 from cl_graft.grafts.region import Layout, Region
 from cl_graft.runtime.escaping import control_in
-from cl_graft.storage.elias_fano import decode, encode
+from cl_graft.storage.elias_fano import pack_indices, unpack_indices
 from cl_graft.storage.files import to_json
 from cl_graft.storage.metadata_schema import check_base_metadata, check_environment
 
 __all__ = [
     "base_record",
-    "check_base",
     "check_dtype",
+    "check_fingerprint",
     "check_layout",
     "head_record",
     "layout_record",
@@ -55,13 +55,13 @@ _MOST_DIMENSIONS = 64
 
 def region_record(region: Region, key: str, tensors: dict[str, Tensor]) -> int:
     """Return the number of coordinates; the packed index is tensor ``key.index``."""
-    tensors[f"{key}.index"] = encode(region.index, total=region.layout.total)
+    tensors[f"{key}.index"] = pack_indices(region.index, total=region.layout.total)
     return len(region)
 
 
 def read_region(count: int, key: str, tensors: Mapping[str, Tensor], layout: Layout) -> Region:
     """Read a region of `layout` that `region_record` wrote."""
-    index = decode(tensors[f"{key}.index"], count=int(count), total=layout.total)
+    index = unpack_indices(tensors[f"{key}.index"], count=int(count), total=layout.total)
     return Region(layout, index)
 
 
@@ -193,7 +193,7 @@ def check_layout(found: Layout, expected: Layout | None, *, name: str) -> None:
     )
 
 
-def check_base(found: BaseIdentity, expected: str | None, *, name: str) -> None:
+def check_fingerprint(found: BaseIdentity, expected: str | None, *, name: str) -> None:
     """Refuse a file of another base model.
 
     Raises:

@@ -28,7 +28,7 @@ from cl_graft.inference.task_switch import Switch
 from cl_graft.localization import find_localizer
 from cl_graft.localization.grafting_settings import GraftingSettings
 from cl_graft.localization.region_search import FoundRegion
-from cl_graft.localization.upper_blocks import freeze_below
+from cl_graft.localization.upper_blocks import freeze_lower_blocks
 from cl_graft.metrics import fit_temperature
 from cl_graft.runtime.checkpoints import State, join_tensors, select_tensors
 from cl_graft.runtime.seeding import derive, save_generators, seed_generators
@@ -306,13 +306,13 @@ class TaskTraining:
 
     def _freeze_below(self) -> None:
         """Take what lies below the region's layers for constant, until `_below` is closed."""
-        self._below.enter_context(freeze_below(self._task, self._settings))
+        self._below.enter_context(freeze_lower_blocks(self._task, self._settings))
 
     def _refit_head_(self) -> None:
         """Fit the head to the region's dense values: that of the dense run fits all of them."""
         rows = self._settings.head_refit_rows
         if rows and self._task.head:
-            with freeze_below(self._task, self._settings):
+            with freeze_lower_blocks(self._task, self._settings):
                 head = fit_head(self._task, rows=rows, seed=self._seed)
             copy_(self._task.head, head)
             self.passes["region"] += count_fit_passes(self._task, rows=rows)

@@ -6,7 +6,7 @@ import pytest
 from configs import config_with
 
 from cl_graft.experiments import time_estimate
-from cl_graft.experiments.time_estimate import TaskTimes, add_up, estimate_time
+from cl_graft.experiments.time_estimate import TaskTimes, add_up_times, estimate_time
 from cl_graft.training.fine_tuning_settings import FineTuning
 
 
@@ -18,7 +18,7 @@ def times(task: str) -> TaskTimes:
 
 def estimate(*strategies: str, **settings):
     config = config_with({"tasks": ["a", "b"], "strategies": list(strategies), **settings})
-    return add_up(config, [times("a"), times("b")])
+    return add_up_times(config, [times("a"), times("b")])
 
 
 def test_each_strategy_takes_its_own_steps_and_answers_the_tasks_so_far():

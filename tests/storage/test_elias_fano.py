@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from region_strategies import quick
 
 from cl_graft.grafts.region import Layout, Region
-from cl_graft.storage.elias_fano import decode, encode, packed_size
+from cl_graft.storage.elias_fano import pack_indices, packed_size, unpack_indices
 
 
 @quick
@@ -21,9 +21,9 @@ def test_packed_coordinates_come_back_and_have_the_stated_size(data: st.DataObje
     total = data.draw(st.integers(0, 300) | st.integers(2**20, 2**62))
     numbers = data.draw(st.sets(st.integers(0, total - 1), max_size=60)) if total else set()
     index = torch.tensor(sorted(numbers), dtype=torch.int64)
-    packed = encode(index, total=total)
+    packed = pack_indices(index, total=total)
     assert len(packed) == packed_size(len(index), total)
-    assert torch.equal(decode(packed, count=len(index), total=total), index)
+    assert torch.equal(unpack_indices(packed, count=len(index), total=total), index)
     if numbers:
         bound = len(index) * (3 + max(0.0, math.log2(total / len(index)))) + 16
         assert 8 * len(packed) <= bound
@@ -31,9 +31,9 @@ def test_packed_coordinates_come_back_and_have_the_stated_size(data: st.DataObje
 
 def test_the_full_region_takes_about_two_bits_a_coordinate() -> None:
     index = torch.arange(100_000)
-    packed = encode(index, total=100_000)
+    packed = pack_indices(index, total=100_000)
     assert len(packed) <= 25_001
-    assert torch.equal(decode(packed, count=100_000, total=100_000), index)
+    assert torch.equal(unpack_indices(packed, count=100_000, total=100_000), index)
 
 
 @quick
@@ -42,11 +42,11 @@ def test_damaged_coordinates_decode_to_an_error_or_to_a_valid_region(data: st.Da
     total = data.draw(st.integers(1, 5000))
     numbers = data.draw(st.sets(st.integers(0, total - 1), min_size=1, max_size=40))
     index = torch.tensor(sorted(numbers))
-    packed = encode(index, total=total)
+    packed = pack_indices(index, total=total)
     bit = data.draw(st.integers(0, 8 * len(packed) - 1))
     packed[bit // 8] ^= 1 << (bit % 8)
     with suppress(ValueError):
-        decoded = decode(packed, count=len(index), total=total)
+        decoded = unpack_indices(packed, count=len(index), total=total)
         assert len(Region(Layout(("a",), ((total,),)), decoded)) == len(index)
         assert not torch.equal(decoded, index)
 
@@ -57,11 +57,11 @@ def test_damaged_coordinates_decode_to_an_error_or_to_a_valid_region(data: st.Da
 def test_sizes_that_the_data_does_not_bear_out_are_refused_before_allocation(
     count: int, total: int
 ) -> None:
-    packed = encode(torch.tensor([1, 50, 99]), total=100)
+    packed = pack_indices(torch.tensor([1, 50, 99]), total=100)
     with pytest.raises(ValueError, match="coordinates"):
-        decode(packed, count=count, total=total)
+        unpack_indices(packed, count=count, total=total)
 
 
 def test_packed_coordinates_of_another_type_are_refused() -> None:
     with pytest.raises(ValueError, match="1-d uint8"):
-        decode(torch.zeros(3), count=1, total=5)
+        unpack_indices(torch.zeros(3), count=1, total=5)

@@ -26,7 +26,7 @@ from cl_graft.grafts.graft import Graft
 from cl_graft.grafts.region import Layout
 from cl_graft.storage import StoredGraft, load_bank, load_graft, save_bank, save_graft
 from cl_graft.storage.checksums import dump_with_checksum
-from cl_graft.storage.elias_fano import encode
+from cl_graft.storage.elias_fano import pack_indices
 from cl_graft.storage.files import pack, replace_file
 
 
@@ -271,7 +271,7 @@ def test_a_graft_with_a_false_count_is_refused(tmp_path: Path, count: object) ->
         "layout": {"names": list(LAYOUT.names), "shapes": [list(s) for s in LAYOUT.shapes]},
         "facts": {},
     }
-    index = encode(region.index, total=LAYOUT.total)
+    index = pack_indices(region.index, total=LAYOUT.total)
     tensors = {"graft.index": index, "graft.values": torch.ones(9)}
     path = tmp_path / "graft.safetensors"
     replace_file(path, pack(tensors, {**content, "count": 9}, format="cl-graft-graft"))

@@ -17,7 +17,7 @@ from cl_graft.banks.verify import verify
 from cl_graft.errors import InputError
 from cl_graft.experiments.bank_metadata import checkpoint_files
 from cl_graft.experiments.config import config_from, to_nested
-from cl_graft.experiments.folders import read_config
+from cl_graft.experiments.folders import read_config_file
 from cl_graft.experiments.run import run, run_folder
 from cl_graft.results.run_results import read_hashes, read_result
 
@@ -88,7 +88,7 @@ def flips_of_a_run(
 def _result_flips(files: dict[str, bytes], bits: Sequence[Bit], work: Path) -> Case:
     def check() -> list[str]:
         result = read_result(work)
-        read_config(work)
+        read_config_file(work)
         checks = check_files(work, read_hashes(work) or {}, complete=result.complete)
         return [check.what for check in checks if check.outcome != "same"]
 

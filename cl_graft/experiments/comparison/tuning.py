@@ -39,7 +39,7 @@ __all__ = [
     "TUNING_SEED",
     "Tuning",
     "best",
-    "list_candidates",
+    "list_grid",
     "runs_to_choose",
     "score_candidates",
     "stored_tuning",
@@ -79,7 +79,7 @@ class Tuning:
     chosen: Mapping[str, Value] = field(default_factory=dict)
 
 
-def list_candidates(
+def list_grid(
     method: Method, config: ExperimentConfig
 ) -> tuple[dict[str, tuple[Value, ...]], list[dict[str, Value]]]:
     """Return the part of a strategy's grid that is to be tuned, and all combinations of it.
@@ -93,7 +93,7 @@ def list_candidates(
         >>> from cl_graft.experiments.config import make_config
         >>> from cl_graft.strategies.registry import STRATEGIES
         >>> config = make_config({"stream": {"tasks": ["topic"]}})
-        >>> grid, candidates = list_candidates(STRATEGIES["ewc"], config)
+        >>> grid, candidates = list_grid(STRATEGIES["ewc"], config)
         >>> grid
         {'ewc_lambda': (1.0, 10.0, 100.0, 1000.0, 10000.0)}
         >>> candidates[0]
@@ -227,7 +227,7 @@ def tune(
     if found is not None:
         return found
     method, folder = find_strategy(strategy), _folder(out, strategy)
-    grid, candidates = list_candidates(method, config)
+    grid, candidates = list_grid(method, config)
     tasks = use_dev_as_test(load_tasks(config.stream, seed=TUNING_SEED))
     results: list[RunResult | None] = []
     for values in candidates:
@@ -277,7 +277,7 @@ def stored_tuning(config: ExperimentConfig, strategy: str, *, out: Path | str) -
         BankError: If it is altered, or a newer package wrote it.
     """
     out = Path(out)
-    if not config.comparison.tune or not list_candidates(find_strategy(strategy), config)[1]:
+    if not config.comparison.tune or not list_grid(find_strategy(strategy), config)[1]:
         return Tuning()
     path = _folder(out, strategy) / _CHOSEN
     if not path.is_file():
@@ -306,7 +306,7 @@ def runs_to_choose(config: ExperimentConfig) -> int:
         if config.comparison.tune
         else []
     )
-    return sum(len(list_candidates(method, config)[1]) for method in rows)
+    return sum(len(list_grid(method, config)[1]) for method in rows)
 
 
 def _folder(out: Path, strategy: str) -> Path:

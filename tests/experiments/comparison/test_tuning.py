@@ -11,7 +11,7 @@ from cl_graft.experiments.comparison import tuning
 from cl_graft.experiments.comparison.compare import compare
 from cl_graft.experiments.comparison.tuning import (
     best,
-    list_candidates,
+    list_grid,
     use_dev_as_test,
     with_values,
 )
@@ -71,16 +71,16 @@ def test_the_best_is_the_first_of_the_highest():
 def test_what_the_config_gives_is_not_tuned(tiny_config):
     given = {"der": {"alpha": 0.2}, "ewc": {"ewc_lambda": 3.0}}
     config = changed(tiny_config, {"strategy_settings": given})
-    grid, candidates = list_candidates(STRATEGIES["der"], config)
+    grid, candidates = list_grid(STRATEGIES["der"], config)
     assert grid == {"beta": (0.5, 1.0)}
     assert candidates == [{"beta": 0.5}, {"beta": 1.0}]
-    assert list_candidates(STRATEGIES["ewc"], config)[1] == []
+    assert list_grid(STRATEGIES["ewc"], config)[1] == []
 
 
 @pytest.mark.parametrize(("optimizer", "size"), [("sgd", 1), ("adamw", 4_000), ("adamw", 400_000)])
 def test_the_grid_of_regions_has_the_rates_of_their_optimizer(tiny_config, optimizer, size):
     config = tiny_config.with_values({"grafting.optimizer": optimizer})
-    grid, _ = list_candidates(STRATEGIES["grafting"], config)
+    grid, _ = list_grid(STRATEGIES["grafting"], config)
     assert min(grid["grafting.lr"]) <= region_rate(optimizer, size) <= max(grid["grafting.lr"])
 
 

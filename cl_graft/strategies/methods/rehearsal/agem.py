@@ -8,7 +8,10 @@ from avalanche.training.templates import SupervisedTemplate
 from cl_graft.strategies import StrategyInputs, count_stored, register_strategy, setting
 from cl_graft.strategies.method import StreamShape
 from cl_graft.strategies.methods.rehearsal.head_gradients import HeadGradients
-from cl_graft.strategies.methods.rehearsal.row_buffers import check_batch, rows_per_task_setting
+from cl_graft.strategies.methods.rehearsal.row_buffers import (
+    check_batch_size,
+    rows_per_task_setting,
+)
 
 __all__ = ["AGEM", "AGEMOnHeads"]
 
@@ -42,7 +45,7 @@ class AGEM:
         self._refuse_small(shape.tasks)
 
     def _refuse_small(self, tasks: int) -> None:
-        check_batch("agem", "sample_size", rows=self.sample_size, tasks=tasks - 1)
+        check_batch_size("agem", "sample_size", rows=self.sample_size, tasks=tasks - 1)
 
     def task_bytes(self, shape: StreamShape) -> float:
         """Return the bytes of the rows kept of a task."""

@@ -7,7 +7,7 @@ from avalanche.training.templates import SupervisedTemplate
 
 from cl_graft.strategies import StrategyInputs, count_stored, register_strategy, setting
 from cl_graft.strategies.method import StreamShape
-from cl_graft.strategies.methods.rehearsal.row_buffers import check_batch
+from cl_graft.strategies.methods.rehearsal.row_buffers import check_batch_size
 
 __all__ = ["GDumb"]
 
@@ -29,10 +29,10 @@ class GDumb:
 
     def check_stream(self, shape: StreamShape) -> None:
         """Refuse batches with fewer rows than there are tasks."""
-        check_batch("gdumb", "batch_size", rows=shape.batch_size, tasks=shape.tasks)
+        check_batch_size("gdumb", "batch_size", rows=shape.batch_size, tasks=shape.tasks)
 
     def build(self, inputs: StrategyInputs) -> SupervisedTemplate:
         """Return Naive with Avalanche's `GDumbPlugin`."""
         rows, tasks = inputs.first_schedule.batch_size, len(inputs.stream.tasks)
-        check_batch("gdumb", "batch_size", rows=rows, tasks=tasks)
+        check_batch_size("gdumb", "batch_size", rows=rows, tasks=tasks)
         return inputs.naive(GDumbPlugin(mem_size=self.mem_size))

@@ -9,7 +9,7 @@ from cl_graft.strategies.method import StreamShape, setting
 
 __all__ = [
     "batch_setting",
-    "check_batch",
+    "check_batch_size",
     "count_shared_row_bytes",
     "memory_setting",
     "rows_per_task_setting",
@@ -36,7 +36,7 @@ def count_shared_row_bytes(shape: StreamShape, rows: int) -> float:
     return rows * shape.row_bytes / shape.tasks
 
 
-def check_batch(method: str, setting_name: str, *, rows: int, tasks: int) -> None:
+def check_batch_size(method: str, setting_name: str, *, rows: int, tasks: int) -> None:
     """Refuse a batch size below the number of tasks, for methods that take rows of each.
 
     Raises:
