@@ -43,7 +43,7 @@ OUTSIDE: dict[str, set[str]] = {
     "training": {"torch", "pydantic"},
     "localization": {"torch", "pydantic", "pydantic_core"},
     "inference": {"torch"},
-    "models": {"torch", "huggingface_hub", "safetensors", "transformers"},
+    "models": {"torch", "huggingface_hub", "packaging", "safetensors", "transformers"},
     "data": {
         *("torch", "datasets", "huggingface_hub", "pandas", "pyarrow", "pydantic", "transformers"),
         "yaml",

@@ -13,10 +13,12 @@ import importlib.util
 import io
 import struct
 from collections.abc import Callable, Iterator
+from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
+from packaging.version import Version
 
 from cl_graft.errors import InputError, first_line, join_names
 
@@ -32,6 +34,8 @@ _MAGIC = b"GGUF"
 _VERSIONS = (2, 3)
 _HEADER = struct.Struct("<4sIQQ")
 _LEAST_BYTES_OF_A_TENSOR = 24
+_OLDEST_TRANSFORMERS = "5.6"
+"""Older ones make a model with fewer embeddings than its tokenizer has tokens."""
 
 
 def find_gguf(path: Path, *, name: str) -> Path | None:
@@ -45,8 +49,8 @@ def find_gguf(path: Path, *, name: str) -> Path | None:
         The file, whose header was checked; None if the path names none.
 
     Raises:
-        InputError: If a folder has several, the file is no GGUF file, or the package gguf is
-            missing.
+        InputError: If a folder has several, the file is no GGUF file, the package gguf is
+            missing, or transformers is too old.
     """
     if (path / "config.json").is_file():
         return None
@@ -62,6 +66,11 @@ def find_gguf(path: Path, *, name: str) -> Path | None:
         raise InputError(
             f"{name!r} is a GGUF file, and the package gguf, which reads them, is not installed: "
             "pip install 'cl-graft[gguf]'"
+        )
+    if Version(version("transformers")) < Version(_OLDEST_TRANSFORMERS):
+        raise InputError(
+            f"{name!r} is a GGUF file, which transformers reads from {_OLDEST_TRANSFORMERS} on, "
+            f"and {version('transformers')} is installed: pip install 'cl-graft[gguf]'"
         )
     return found[0]
 

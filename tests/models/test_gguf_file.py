@@ -157,3 +157,8 @@ def test_several_files_in_a_folder_are_named(written, tmp_path):
 def test_without_the_package_it_says_what_to_install(written, monkeypatch):
     monkeypatch.setattr(gguf_file.importlib.util, "find_spec", lambda name: None)
     refused(str(written[0]), r"pip install 'cl-graft\[gguf\]'")
+
+
+def test_under_an_older_transformers_it_says_which_one_reads_it(written, monkeypatch):
+    monkeypatch.setattr(gguf_file, "version", lambda name: "5.5.4")
+    refused(str(written[0]), r"transformers reads from 5\.6 on, and 5\.5\.4 is installed")
