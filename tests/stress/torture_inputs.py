@@ -11,6 +11,7 @@ must come out in the results with the right counts.
 
 from __future__ import annotations
 
+import codecs
 import hashlib
 import json
 import os
@@ -203,6 +204,7 @@ def _limited(*, nobody: bool) -> Callable[[], None]:
         resource.setrlimit(resource.RLIMIT_AS, (most, most))
         resource.setrlimit(resource.RLIMIT_CPU, (int(4 * MOST_SECONDS), int(5 * MOST_SECONDS)))
         if nobody and os.geteuid() == 0:
+            codecs.lookup("utf-8-sig")  # Python's own files may be closed to the user nobody
             os.setuid(NOBODY)
 
     return first

@@ -143,12 +143,12 @@ def judge(life: Life, *, patience: float = 1.0) -> list[Row]:
     """
     most_memory, most_time = _MEMORY_A_TASK * patience, _SLOWER * patience
     tasks = len(life.memory)
-    first = tasks // 4  # libraries load, caches fill, the allocator grows
+    first = tasks // 4  # libraries load and open fonts, caches fill, the allocator grows
     memory = slope(life.memory[first:])
     few = max(3, tasks // 10)
     early = statistics.median(life.steps[1 : 1 + few])
     late = statistics.median(life.steps[-few:])
-    most = max(life.files[1:]) - min(life.files[1:])
+    files, threads = life.files[first:], life.threads[first:]
     return [
         _row(
             f"memory over {tasks} tasks",
@@ -158,8 +158,8 @@ def judge(life: Life, *, patience: float = 1.0) -> list[Row]:
         ),
         _row(
             f"open files and threads over {tasks} tasks",
-            most == 0 and max(life.threads[1:]) == min(life.threads[1:]),
-            f"{_span(life.files[1:])} files, {_span(life.threads[1:])} threads",
+            max(files) == min(files) and max(threads) == min(threads),
+            f"{_span(files)} files, {_span(threads)} threads",
         ),
         _row(
             f"step time over {tasks} tasks",
