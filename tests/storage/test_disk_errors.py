@@ -5,15 +5,20 @@ from __future__ import annotations
 import errno
 import os
 import resource
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 from stored_banks import LAYOUT, bank_of, content, entry_of, same_bank, sample
 
 from cl_graft.errors import CannotWrite, InputError
-from cl_graft.storage import append_entry, explain_full_disk, free_bytes, load_bank, save_bank
+from cl_graft.storage import (
+    append_entry,
+    explain_full_disk,
+    free_bytes,
+    load_bank,
+    only_writer,
+    save_bank,
+)
 from cl_graft.storage.files import replace_file
 
 REASONS = {
@@ -93,21 +98,15 @@ def test_a_bank_that_may_not_grow_on_keeps_what_it_has(tmp_path: Path) -> None:
 
 
 def test_a_full_disk_takes_no_lock_and_leaves_none(tmp_path: Path) -> None:
-    script = """
-import resource, sys
-from cl_graft.errors import CannotWrite
-from cl_graft.storage import only_writer
-resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
-try:
-    with only_writer(sys.argv[1]):
-        sys.exit(3)
-except CannotWrite as error:
-    sys.exit(0 if ".cl-graft.lock" in str(error) else 4)
-"""
-    answer = subprocess.run(
-        [sys.executable, "-c", script, str(tmp_path / "run")],
-        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
-        check=False,
-    )
-    assert answer.returncode == 0
+    child = os.fork()
+    if child == 0:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
+        try:
+            with only_writer(tmp_path / "run"):
+                os._exit(3)
+        except CannotWrite as error:
+            os._exit(0 if ".cl-graft.lock" in str(error) else 4)
+        finally:
+            os._exit(5)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
     assert not (tmp_path / "run").exists()

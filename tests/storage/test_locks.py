@@ -9,8 +9,6 @@ import logging
 import os
 import signal
 import socket
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -28,41 +26,46 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:flock not supported on this filesystem"),
 ]
 
-_HOLD = """
-import errno, fcntl, sys
-from cl_graft.storage import only_writer
-def no_flock(*_):
-    raise OSError(errno.ENOSYS, "")
-if sys.argv[2] == "without":
-    fcntl.flock = no_flock
-with only_writer(sys.argv[1]):
-    print("held", flush=True)
-    sys.stdin.readline()
-"""
+
+class Holder:
+    """A child of this process that holds a folder."""
+
+    def __init__(self, pid: int, release: int) -> None:
+        self.pid, self._release = pid, release
+
+    def end(self, *, kill: bool = False) -> None:
+        """Let it go on to its end, or kill it, and wait until it is gone."""
+        if kill:
+            os.kill(self.pid, signal.SIGKILL)
+        else:
+            os.write(self._release, b"x")
+        os.waitpid(self.pid, 0)
+        self.pid = 0
 
 
 @contextmanager
-def holder(folder: Path, *, flock: bool = True) -> Iterator[subprocess.Popen[str]]:
-    """Another process that holds a folder until a line comes, with flock or without."""
-    root = Path(__file__).parents[2]
-    process = subprocess.Popen(
-        [sys.executable, "-c", _HOLD, str(folder), "with" if flock else "without"],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-        env={**os.environ, "PYTHONPATH": str(root)},
-    )
-    assert process.stdout is not None
-    assert process.stdin is not None
+def holder(folder: Path) -> Iterator[Holder]:
+    """Another process that holds a folder until it is ended."""
+    held, release = os.pipe(), os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        os.close(release[1])
+        try:
+            with only_writer(folder):
+                os.write(held[1], b"x")
+                os.read(release[0], 1)
+        finally:
+            os._exit(0)
+    os.close(held[1])
+    child = Holder(pid, release[1])
     try:
-        assert process.stdout.readline() == "held\n"
-        yield process
+        assert os.read(held[0], 1) == b"x"
+        yield child
     finally:
-        if process.poll() is None:
-            process.kill()
-        process.wait()
-        process.stdin.close()
-        process.stdout.close()
+        if child.pid:
+            child.end(kill=True)
+        for end in (held[0], *release):
+            os.close(end)
 
 
 def left_behind(folder: Path, **changed: Any) -> None:
@@ -94,10 +97,7 @@ def test_the_second_process_stops_and_is_told_who_the_first_is(tmp_path: Path) -
         assert str(folder) in text
         assert " since " in text
         assert "second" in text
-        assert first.stdin is not None
-        first.stdin.write("\n")
-        first.stdin.flush()
-        first.wait(timeout=20)
+        first.end()
         with only_writer(folder):
             assert json.loads((folder / OWNER).read_text())["pid"] == os.getpid()
 
@@ -106,12 +106,12 @@ def test_the_lock_of_a_killed_process_is_taken_over_with_a_word(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     with holder(tmp_path) as first:
-        first.send_signal(signal.SIGKILL)
-        first.wait()
+        pid = first.pid
+        first.end(kill=True)
     assert (tmp_path / LOCK).is_file()
     with caplog.at_level(logging.WARNING), only_writer(tmp_path):
         pass
-    assert f"taking over from process {first.pid} on " in caplog.text
+    assert f"taking over from process {pid} on " in caplog.text
     assert not (tmp_path / LOCK).exists()
 
 
@@ -164,11 +164,10 @@ def test_without_flock_a_living_writer_keeps_others_out_and_a_dead_one_does_not(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     break_flock(monkeypatch)
-    with holder(tmp_path, flock=False) as first:
+    with holder(tmp_path) as first:
         with pytest.raises(InUse, match=f"process {first.pid} on "), only_writer(tmp_path):
             pass
-        first.send_signal(signal.SIGKILL)
-        first.wait()
+        first.end(kill=True)
     assert (tmp_path / LOCK).is_file()
     with only_writer(tmp_path):
         assert json.loads((tmp_path / OWNER).read_text())["pid"] == os.getpid()

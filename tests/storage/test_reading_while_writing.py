@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
+import signal
 import time
 from pathlib import Path
 
@@ -15,20 +14,11 @@ from cl_graft.errors import ForeignFile, InUse
 from cl_graft.grafts.bank import GraftBank
 from cl_graft.storage import LOCK, OWNER, append_entry, load_bank, only_writer
 
-ROOT = Path(__file__).parents[2]
 ENTRIES = 40
-
-_WRITE = """
-import sys
-from test_reading_while_writing import growing
-from cl_graft.storage import append_entry
-for bank in growing():
-    append_entry(bank, sys.argv[1])
-"""
 
 
 def growing() -> list[GraftBank]:
-    """The same banks in every process, each one entry longer than the one before."""
+    """Banks, each one entry longer than the one before."""
     whole = bank_of(tasks=1)
     banks = [GraftBank(whole.layout, whole.base).append(whole.entries[0])]
     while len(banks) < ENTRIES:
@@ -40,15 +30,22 @@ def growing() -> list[GraftBank]:
 
 def test_a_reader_sees_the_old_or_the_new_bank(tmp_path: Path) -> None:
     folder, expected = tmp_path / "bank", growing()
-    paths = [str(ROOT), str(ROOT / "tests"), str(ROOT / "tests" / "storage")]
-    writer = subprocess.Popen(
-        [sys.executable, "-c", _WRITE, str(folder)],
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
-    )
+    writer = os.fork()
+    if writer == 0:
+        try:
+            for bank in expected:
+                append_entry(bank, folder)
+            os._exit(0)
+        finally:
+            os._exit(1)
+    code: int | None = None
     seen: list[int] = []
     try:
-        while writer.poll() is None or not seen or seen[-1] < ENTRIES:
-            assert writer.poll() in (None, 0)
+        while code is None or not seen or seen[-1] < ENTRIES:
+            if code is None:
+                ended, status = os.waitpid(writer, os.WNOHANG)
+                code = os.waitstatus_to_exitcode(status) if ended else None
+            assert code in (None, 0)
             if not folder.exists():
                 time.sleep(0.01)
                 continue
@@ -60,8 +57,9 @@ def test_a_reader_sees_the_old_or_the_new_bank(tmp_path: Path) -> None:
             seen.append(len(bank))
             assert same_bank(bank, expected[len(bank) - 1])
     finally:
-        writer.kill()
-        writer.wait()
+        if code is None:
+            os.kill(writer, signal.SIGKILL)
+            os.waitpid(writer, 0)
     assert seen == sorted(seen)
     assert len(set(seen)) > 3  # they did run side by side
 
