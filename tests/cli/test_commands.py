@@ -107,7 +107,7 @@ def session(
     lines = [f"{['wet', 'fine'][n % 2]} day {n},{['rain', 'sun'][n % 2]}" for n in range(60)]
     (there / "tickets.csv").write_text("\n".join(["body,queue", *lines]) + "\n")
     stream = settings_by_part({
-        "tasks": ["sentiment", "topic"], "model": str(tiny_bert), "shots": 8, "steps": 4,
+        "tasks": ["topic"], "model": str(tiny_bert), "shots": 8, "steps": 4,
         "max_length": 24, "max_test": 20, "evaluations": 1, "device": "cpu",
         "strategies": ["naive", "grafting"], "seeds": [3, 4],
     })  # fmt: skip
@@ -115,7 +115,7 @@ def session(
     config.write_text(yaml.safe_dump(stream))
     small = sets({
         "model": tiny_bert, "steps": 3, "shots": 8, "max_test": 20, "tasks": "sentiment,topic",
-        "mask_steps": 2, "mask_batch": 16, "device": "cpu",
+        "mask_steps": 2, "mask_batch": 16, "max_length": 24, "evaluations": 1, "device": "cpu",
     })  # fmt: skip
     (there / "mixed.csv").write_text("text,task\nIt rains.,topic\nIt was dull.,sentiment\n")
     commands: dict[str, list[object]] = {

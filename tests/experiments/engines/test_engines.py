@@ -105,7 +105,8 @@ one_ray_worker = pytest.mark.parametrize("ray_workers", [1], indirect=True)
 
 @one_ray_worker
 def test_a_comparison_on_ray_ends_on_the_bits_of_one_here(settings, on_ray, tmp_path):
-    config = config_with(settings | {"tune": True, "seeds": [0, 1]})
+    few = {"steps": 2, "checkpoint_steps": None}
+    config = config_with(settings | few | {"tune": True, "seeds": [0, 1]})
     here = compare(config, out=tmp_path / "here")
     seen: list[Step] = []
     there = compare(config, out=tmp_path / "there", engine=on_ray, progress=seen.append)
