@@ -22,6 +22,8 @@ LONG = (
     "rank_strategies, any pair of 5 strategies, 10 tasks, 3 seeds, 2 orders of each",
     "rank_strategies, a method suits all 5 tasks of a stream alike, 22 strategies, 3 seeds",
     "compare_with, any of 21 strategies, 3 seeds",
+    "spearman, 5 independent pairs",
+    "spearman, 10 independent pairs",
     "critical_difference, 22 strategies, 5 tasks × 3 seeds counted as 15 tasks",
 )
 """Checks that take seconds, beside quicker ones of the same statistics."""

@@ -5,6 +5,7 @@ import math
 import pytest
 import torch
 from configs import changed
+from slow_cases import slow
 
 from cl_graft.banks.verify import verify
 from cl_graft.experiments.run import run
@@ -36,9 +37,11 @@ def test_the_family_says_the_optimizer_where_none_is_given(tiny_config, family, 
 @pytest.mark.parametrize(
     ("settings", "kind", "rate"),
     [
-        ({}, torch.optim.SGD, 0.3),
         ({"grafting.optimizer": "adamw"}, torch.optim.AdamW, 0.5 / math.sqrt(SIZE)),
-        ({"grafting.optimizer": "adamw", "grafting.lr": 0.01}, torch.optim.AdamW, 0.01),
+        *slow(
+            ({}, torch.optim.SGD, 0.3),
+            ({"grafting.optimizer": "adamw", "grafting.lr": 0.01}, torch.optim.AdamW, 0.01),
+        ),
     ],
 )
 def test_a_run_trains_regions_by_the_optimizer_of_the_config(

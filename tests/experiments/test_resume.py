@@ -102,14 +102,14 @@ def interrupted(tmp_path, undisturbed):
 
 
 PLACES = [
-    ("grafting", "dense", 8, "topic"),
-    ("grafting", "localize", 4, "sentiment"),
     ("grafting", "train", 4, "sentiment"),
     ("naive", "train", 4, "sentiment"),
     ("grid", "choose", 2, "sentiment"),
     ("earlier tasks", "earlier", 1, "paraphrase"),
 ]
 MORE_PLACES = [
+    ("grafting", "dense", 8, "topic"),
+    ("grafting", "localize", 4, "sentiment"),
     ("by AdamW", "train", 5, "topic"),
     ("lora", "train", 5, "topic"),
     ("ia3", "train", 5, "topic"),

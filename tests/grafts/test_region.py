@@ -7,6 +7,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from region_strategies import layouts, quick, regions
+from slow_cases import slow
 
 from cl_graft.grafts.region import Layout, Region, overlap_matrix, union
 from cl_graft.grafts.selection import top_k
@@ -186,7 +187,7 @@ def test_the_union_refuses_a_region_of_another_model() -> None:
         union([Region.full(LAYOUT), other], layout=LAYOUT)
 
 
-@pytest.mark.parametrize("kind", ["smooth", "ties", "zeros", "one parameter", "periodic"])
+@pytest.mark.parametrize("kind", ["smooth", "ties", "zeros", *slow("one parameter", "periodic")])
 def test_top_k_of_many_scores_is_that_of_a_sort(kind: str) -> None:
     draw = torch.Generator().manual_seed(0)
     sizes = {"a": (1000, 700), "b": (700,), "c": (900, 500)}

@@ -4,12 +4,13 @@ import json
 
 import pytest
 from papers.transfer import elsewhere, find_parting, near, pairs
+from slow_cases import slow
 from smoke_benches import smoke_bench
 
 from cl_graft.grafts.region import Region
 
 
-@pytest.mark.parametrize("second", [("good", "bad"), ("good", "neither", "bad")])
+@pytest.mark.parametrize("second", [("good", "neither", "bad"), *slow((("good", "bad"),))])
 def test_labels_elsewhere_are_compared_by_name_in_whatever_order_they_stand(
     second, tiny_bert, tmp_path
 ):
