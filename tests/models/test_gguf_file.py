@@ -12,8 +12,10 @@ from gguf_models import write_llama
 from small_runs import Runs
 from tiny_runs import cl_graft
 
+from cl_graft.cli.plan import plan_command
 from cl_graft.errors import InputError
 from cl_graft.experiments.bank_metadata import base_hashes, checkpoint_files
+from cl_graft.experiments.memory_estimate.phases import PHASES
 from cl_graft.models import gguf_file, load_model
 from cl_graft.models.load import read_config
 
@@ -140,12 +142,13 @@ def test_a_bank_on_it_opens_in_another_process_with_the_same_bits(written, tmp_p
     assert first.code == 0
 
 
-def test_memory_can_be_planned_for_it(tmp_path):
+def test_memory_can_be_planned_for_it(tmp_path, monkeypatch, capsys):
     path = tmp_path / "tiny.gguf"
-    write_llama(path, tmp_path / "tokenizer", layers=1)  # each layer takes seconds
-    told = cl_graft("plan", path, "--family", "causal_lm", "--max-length", "32")
-    assert told.code == 0, told.err
-    assert "tiny.gguf (causal_lm, float32)" in told.out
+    write_llama(path, tmp_path / "tokenizer", layers=1)  # each layer takes seconds, and each phase
+    some = {name: PHASES[name] for name in ("region training", "evaluation")}
+    monkeypatch.setattr("cl_graft.experiments.memory_estimate.plan.PHASES", some)
+    plan_command(model=str(path), family="causal_lm", max_length=32)
+    assert "tiny.gguf (causal_lm, float32)" in capsys.readouterr().out
 
 
 def test_several_files_in_a_folder_are_named(written, tmp_path):
