@@ -22,7 +22,7 @@ from cl_graft.models import (
 )
 from cl_graft.storage.files import report_damage
 
-__all__ = ["check_hashes", "check_model", "load_base"]
+__all__ = ["check_bank_model", "check_hashes", "load_base"]
 
 
 def load_base(
@@ -56,7 +56,7 @@ def load_base(
     )
 
 
-def check_model(bank: GraftBank, loaded: Loaded, *, name: str) -> None:
+def check_bank_model(bank: GraftBank, loaded: Loaded, *, name: str) -> None:
     """Refuse a model that a bank was not made on, or cannot be answered with.
 
     Args:

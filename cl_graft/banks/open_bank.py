@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from cl_graft.banks.bank_base import check_model, load_base
+from cl_graft.banks.bank_base import check_bank_model, load_base
 from cl_graft.banks.bank_of_run import find_bank_folder
 from cl_graft.banks.input_texts import InputText, check_texts
 from cl_graft.errors import InputError
@@ -338,7 +338,7 @@ def open_bank(
     where = find_bank_folder(folder)
     bank = load_bank(where)
     loaded = load_base(bank.base, model=model, trust_remote_code=trust_remote_code)
-    check_model(bank, loaded, name=str(where))
+    check_bank_model(bank, loaded, name=str(where))
     loaded.model.to(device).eval()
     return OpenBank(where, loaded, Switch(loaded.model, bank), model, trust_remote_code)
 

@@ -15,7 +15,7 @@ from torch import nn
 from transformers import PreTrainedModel
 
 from cl_graft.banks.add import choose_label
-from cl_graft.banks.bank_base import check_model
+from cl_graft.banks.bank_base import check_bank_model
 from cl_graft.banks.bank_of_run import find_bank_folder, track_change
 from cl_graft.banks.learn_entry import learn_entry
 from cl_graft.banks.open_bank import open_bank
@@ -162,7 +162,7 @@ class TrainerBank:
         with lock_bank(self.folder), track_change(self.folder) as announce, in_task(task.name):
             if not holds_no_bank_yet(self.folder):
                 self._bank = load_bank(self.folder)
-            check_model(self._bank, self._loaded, name=str(self.folder))
+            check_bank_model(self._bank, self._loaded, name=str(self.folder))
             trained = {"fine_tuning": {"steps": max(1, steps), "batch_size": batch_size}}
             settings = {**self._settings, **trained}
             config = restore_config(self._bank.base, tasks=[task.name], settings=settings)
