@@ -143,16 +143,17 @@ def add_task(
         metadata = task_metadata(text_task, config, seed=seed, may_build_on=under, targets=targets)
         known = [p for p, entry in enumerate(bank.entries) if entry.task == text_task.name]
         new = not (known and is_recorded(metadata, by=bank.entries[known[-1]].metadata))
+        position = len(bank) if new else known[-1]
+        seconds: Mapping[str, float] = {}
         with in_task(text_task.name):
             if new:
                 reporter = ProgressReporter(progress, strategy="grafting", seed=seed)
                 reporter.task = text_task.name
-                bounded = replace(config, grafting=replace(config.grafting, **(budget or {})))
                 plugin, test = learn_entry(
                     opened.loaded,
                     bank,
                     stream,
-                    bounded,
+                    replace(config, grafting=replace(config.grafting, **(budget or {}))),
                     where,
                     metadata,
                     seed=seed,
@@ -160,10 +161,8 @@ def add_task(
                     reporter=reporter,
                     under=under,
                 )
-                bank, position = cast(GraftBank, plugin.bank), len(bank)
-                seconds = plugin.seconds[label]
+                bank, seconds = cast(GraftBank, plugin.bank), plugin.seconds[label]
             else:
-                position, seconds = known[-1], {}
                 test = score_test_rows(
                     lambda rows: opened.logits(rows, position),
                     stream,

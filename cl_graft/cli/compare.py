@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Annotated
@@ -100,7 +101,6 @@ def compare_command(
         make_score_table,
         to_json_content,
     )
-    from cl_graft.experiments.config import load_config
     from cl_graft.experiments.resume import stored_comparison
 
     output = Output(quiet, as_json)
@@ -110,15 +110,7 @@ def compare_command(
         out = resume
         settings, started_by = stored_comparison(out, trust_remote_code=trusted)
     else:
-        swept = [_sweep_to_set(text) for text in sweep or ()]
-        swept_origins = dict.fromkeys([text.partition("=")[0] for text in swept], "--sweep")
-        settings = load_config(
-            config,
-            [*swept, *(sets or ())],
-            options=chosen.values,
-            origins={**chosen.options, **swept_origins},
-        )
-        started_by = None
+        settings, started_by = _load_settings(config, chosen, sweep or (), sets or ()), None
     with open_engine(
         engine, out, address=address, workers=workers, cpus=cpus_per_run, gpus=gpus_per_run,
         parameters=engine_set,
@@ -177,6 +169,22 @@ def run_comparison(
             stop=stop,
             engine=engine,
         )
+
+
+def _load_settings(
+    config: Path | None, chosen: Chosen, sweep: Sequence[str], sets: Sequence[str]
+) -> ExperimentConfig:
+    """Return the config as options, ``--sweep`` and ``--set`` change it."""
+    from cl_graft.experiments.config import load_config
+
+    swept = [_sweep_to_set(text) for text in sweep]
+    origins = dict.fromkeys([text.partition("=")[0] for text in swept], "--sweep")
+    return load_config(
+        config,
+        [*swept, *sets],
+        options=chosen.values,
+        origins={**chosen.options, **origins},
+    )
 
 
 def _sweep_to_set(text: str) -> str:

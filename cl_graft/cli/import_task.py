@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from cl_graft.cli.options import AsJson, Quiet, TrustRemoteCode
 from cl_graft.cli.output import Output, redirect_prints
 from cl_graft.errors import InputError
+
+if TYPE_CHECKING:
+    from cl_graft.data import Prompt
+    from cl_graft.integrations.task_import import Imported
 
 __all__ = ["import_command"]
 
@@ -90,19 +95,10 @@ def import_command(
 
       cl-graft import tuned --bank my_bank --task reviews --density 0.002
     """
-    from cl_graft.data import Prompt
     from cl_graft.integrations import import_task
-    from cl_graft.integrations.export_record import format_counts
 
     output, names = Output(quiet, as_json), _parts(labels)
-    prompt = None
-    if template is not None:
-        said = _parts(words)
-        if not names or len(said) != len(names):
-            raise InputError(
-                f"a template needs --labels and as many --words, got {len(names)} and {len(said)}"
-            )
-        prompt = Prompt(template, dict(zip(names, said, strict=True)))
+    prompt = None if template is None else _make_prompt(template, names, _parts(words))
     with redirect_prints():
         imported = import_task(
             source,
@@ -118,15 +114,32 @@ def import_command(
             leave_out=leave_out,
             trust_remote_code=trust_remote_code,
         )
-    shown = [
+    output.result(imported, *_describe(imported))
+
+
+def _make_prompt(template: str, names: Sequence[str], words: Sequence[str]) -> Prompt:
+    from cl_graft.data import Prompt
+
+    if not names or len(words) != len(names):
+        raise InputError(
+            f"a template needs --labels and as many --words, got {len(names)} and {len(words)}"
+        )
+    return Prompt(template, dict(zip(names, words, strict=True)))
+
+
+def _describe(imported: Imported) -> list[str]:
+    """Say which entry was made, and what of the source it does not hold."""
+    from cl_graft.integrations.export_record import format_counts
+
+    lines = [
         f"{imported.bank}: entry {imported.position}, task {imported.task!r}, from a "
         f"{imported.kind}: {imported.coordinates:,} of {imported.moved:,} coordinates that moved "
         f"({imported.density:.4%} of the model's)"
         f"{'' if imported.new else ', which was there already'}"
     ]
     if imported.left_out:
-        shown.append(f"LEFT OUT, so answers differ: {format_counts(imported.left_out)}")
-    output.result(imported, *shown)
+        lines.append(f"LEFT OUT, so answers differ: {format_counts(imported.left_out)}")
+    return lines
 
 
 def _parts(text: str | None) -> list[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -11,6 +11,7 @@ from cl_graft.cli.options import AsJson, Quiet
 from cl_graft.cli.output import Output, format_score, make_table
 
 if TYPE_CHECKING:
+    from cl_graft.banks.inspect import Inspection
     from cl_graft.storage.repair import Repaired
 
 __all__ = ["inspect_command"]
@@ -67,7 +68,12 @@ def inspect_command(
             f"base {graft.model} ({graft.fingerprint[:12]}…)",
         )
         return
-    found = inspect_bank(path)
+    bank = inspect_bank(path)
+    output.result(bank, *_describe_bank(bank))
+
+
+def _describe_bank(found: Inspection) -> list[Any]:
+    """Return a bank's base and size, the table of its entries, and how much these overlap."""
     rows = [
         (
             entry.position,
@@ -100,14 +106,14 @@ def inspect_command(
         for entry, row in zip(found.entries, found.overlap, strict=True)
     ]
     names = [entry.task for entry in found.entries]
-    shown: list[object] = [
+    shown: list[Any] = [
         f"base {found.model} ({found.fingerprint[:12]}…, {found.dtype}), {found.mode} mode",
         f"{found.owned:,} of {found.coordinates:,} coordinates owned, {found.bytes:,} bytes",
         make_table(str(found.bank), columns, rows),
     ]
     if len(names) > 1:
         shown.append(make_table("|γ row ∩ γ column| / |γ column|", ("", *names), overlap))
-    output.result(found, *shown)
+    return shown
 
 
 def _describe_repair(found: Repaired) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -17,6 +18,7 @@ from cl_graft.runtime.escaping import for_terminal
 if TYPE_CHECKING:
     from cl_graft.banks.input_texts import InputText
     from cl_graft.banks.open_bank import Answer
+    from cl_graft.data.record_files import Columns
 
 __all__ = ["predict_command"]
 
@@ -90,14 +92,7 @@ def predict_command(
       head -3 reviews.txt | cl-graft predict my_bank --task sentiment
     """
     from cl_graft.banks.bank_of_run import find_bank_folder
-    from cl_graft.banks.input_texts import (
-        NoTask,
-        check_texts,
-        leave_instructions,
-        name_texts,
-        parse_texts,
-        read_texts,
-    )
+    from cl_graft.banks.input_texts import NoTask, check_texts, leave_instructions
     from cl_graft.banks.open_bank import open_bank
     from cl_graft.banks.predict import list_calibration_notes, list_entry_notes, predict
     from cl_graft.data.record_files import Columns
@@ -110,19 +105,9 @@ def predict_command(
     where = find_bank_folder(bank)
     held = load_bank(where)
     try:
-        if texts:
-            asked = name_texts(texts, task=task, pairs=pair or ())
-        elif pair:
-            raise InputError("--pair goes with texts on the command line")
-        elif file is not None and str(file) != "-":
-            asked = read_texts(file, task=task, columns=columns)
-        elif task is None and form == "txt":  # before anybody types
-            raise NoTask("say which task is to answer, with --task")
-        else:
-            if sys.stdin.isatty():
-                output.note("a text a line; Ctrl-D ends")
-            read = sys.stdin.buffer.read()
-            asked = parse_texts(read, form, task=task, columns=columns)
+        asked = _read_input(
+            texts or (), pair or (), file, form, task=task, columns=columns, output=output
+        )
     except NoTask as error:
         names = dict.fromkeys(entry.task for entry in held.entries)
         raise InputError(f"{error}; the bank holds {join_names(names)}") from None
@@ -148,6 +133,32 @@ def predict_command(
         else:
             line = _to_line(one, answer, mixed=len(tasks) > 1)
         sys.stdout.write(f"{line}\n")
+
+
+def _read_input(
+    texts: Sequence[str],
+    pairs: Sequence[str],
+    file: Path | None,
+    form: str,
+    *,
+    task: str | None,
+    columns: Columns,
+    output: Output,
+) -> list[InputText]:
+    """Return the texts of the command line, of a file, or of stdin."""
+    from cl_graft.banks.input_texts import NoTask, name_texts, parse_texts, read_texts
+
+    if texts:
+        return name_texts(texts, task=task, pairs=pairs)
+    if pairs:
+        raise InputError("--pair goes with texts on the command line")
+    if file is not None and str(file) != "-":
+        return read_texts(file, task=task, columns=columns)
+    if task is None and form == "txt":  # before anybody types
+        raise NoTask("say which task is to answer, with --task")
+    if sys.stdin.isatty():
+        output.note("a text a line; Ctrl-D ends")
+    return parse_texts(sys.stdin.buffer.read(), form, task=task, columns=columns)
 
 
 def _to_content(asked: InputText, answer: Answer) -> dict[str, Any]:

@@ -120,7 +120,6 @@ def to_rows(
         for split, file in files.items()
         if split not in hidden
     }
-    train = files["train"].place
     if label_names is None:
         label_names = files["train"].class_names.get(column)
     spellings: Mapping[str, str] = {}
@@ -130,14 +129,9 @@ def to_rows(
         spellings = preset.aliases
     declared = label_names is not None
     if label_names is None:
-        drafts["train"] = bad.read_each(
-            train,
-            drafts["train"],
-            lambda draft: replace(draft, label=read_label_name(draft.label, draft.place)),
+        drafts["train"], label_names = _collect_names(
+            drafts["train"], bad, place=files["train"].place, column=column
         )
-        bad.refuse_none_left(train, len(drafts["train"]))
-        names = [str(draft.label) for draft in drafts["train"]]
-        label_names = collect_class_names(names, place=train, column=column)
     labels = read_labels(label_names, spellings, declared=declared)
     splits: dict[str, tuple[Row, ...]] = {}
     for split, own in drafts.items():
@@ -162,6 +156,20 @@ class _Draft:
     text_pair: str | None
     label: object
     place: str
+
+
+def _collect_names(
+    drafts: Sequence[_Draft], bad: BadRows, *, place: str, column: str
+) -> tuple[list[_Draft], Sequence[str]]:
+    """Return training rows whose labels are read as names, and the names of the classes."""
+    named = bad.read_each(
+        place,
+        drafts,
+        lambda draft: replace(draft, label=read_label_name(draft.label, draft.place)),
+    )
+    bad.refuse_none_left(place, len(named))
+    names = [str(draft.label) for draft in named]
+    return named, collect_class_names(names, place=place, column=column)
 
 
 def find_texts(

@@ -89,15 +89,14 @@ def few_shot(
     rule |= {"shots": shots, "data_seed": data_seed, "shots_short": short}
 
     held = _hold_out_dev(classes, set(train))
-    dev_rows: list[Row] = []
+    dev_rows: Sequence[Row] = ()
     note = ""
     if dev is not None:
         dev_rows, note = _choose_own_dev(dev, label_names, shots, data_seed)
         rule["dev"] = "the data's own dev split"
     elif shots is not None:
-        left = [min(shots, len(order) - min(shots, len(order))) for order in classes.values()]
-        most = min(left)
-        if most * len(left) < len(held):
+        most = min(min(shots, max(0, len(order) - shots)) for order in classes.values())
+        if most * len(classes) < len(held):
             note = f"beside those that train, the smallest class has {most} more rows"
         else:
             chosen = sorted(i for order in classes.values() for i in order[shots : shots + most])
@@ -114,10 +113,8 @@ def few_shot(
         train = [index for index in train if index not in held]
         rule["dev"] = "5% of the training rows"
         note = f"dev is 5% of the training rows, since {note}" if note else ""
-    few = [f"{n} {len(o)}".strip() for n, o in classes.items() if len(o) < (shots or 0)]
-    short_of = f"fewer than {shots} rows, all of which serve: {join_names(few)}" if few else ""
-    note = "; ".join(filter(None, (short_of, note, _name_missing(dev_rows, label_names))))
-    if note:
+    notes = (_name_short(classes, shots or 0), note, _name_missing(dev_rows, label_names))
+    if note := "; ".join(filter(None, notes)):
         rule["note"] = note
 
     train_rows = tuple(rows[index] for index in train)
@@ -197,6 +194,12 @@ def _choose_own_dev(
         return [], f"all rows of the data's own dev split are of the class {present[0]!r}"
     chosen = sorted(index for order in classes.values() for index in order[:shots])
     return [dev[index] for index in chosen], ""
+
+
+def _name_short(classes: Mapping[str, Sequence[int]], shots: int) -> str:
+    """Name the classes with fewer rows than were asked for."""
+    few = [f"{n} {len(order)}".strip() for n, order in classes.items() if len(order) < shots]
+    return f"fewer than {shots} rows, all of which serve: {join_names(few)}" if few else ""
 
 
 def _name_missing(dev: Sequence[Row], label_names: Sequence[str]) -> str:

@@ -165,28 +165,14 @@ def _localize(config: ExperimentConfig, out: Path) -> LocalizedTask:
         size / region.layout.total: single.score(single.answers(ranking.top(size), run))
         for size in sorted(sizes)
     }
-    with replace_parameters(single.task.head, run.head):
-        head = copy_head_state(single.task.model, 0)
     plain = {method: found["score"] for method, found in scores.items()}
     metadata = {"labels": list(single.label_names), "scores": plain}
     save_graft(
-        StoredGraft(graft, single.identity, name, head=head, metadata=metadata),
+        StoredGraft(graft, single.identity, name, head=single.copy_head(run), metadata=metadata),
         out / "graft.safetensors",
     )
-    numbers = {
-        "task": name,
-        "coordinates": len(region),
-        "density": region.density,
-        "scores": scores,
-        "score by density": [list(point) for point in by_density.items()],
-        "anatomy": [
-            {"layer": int(layer), "kind": kind, "share": share}
-            for (layer, kind), share in _shares(region)
-        ],
-        "config": config.with_values({"stream.data": None}).values(),
-        "versions": versions(single.device),
-        "machine": machine(single.device),
-    }
+    numbers = {**single.describe(region), "scores": scores}
+    numbers["score by density"] = [list(point) for point in by_density.items()]
     replace_file(out / "numbers.json", json.dumps(numbers, indent=1).encode())
     figures = _draw(name, region, fine_tuned=scores["fine-tuning"]["score"], grafts=by_density)
     for method, logits in {"fine-tuning": tuned, "graft": kept}.items():
@@ -277,6 +263,26 @@ class _SingleTask:
         """Fit a head to the features of the base with a graft, by L-BFGS."""
         with grafted(self.task.model, graft):
             return fit_head(self.task, rows=self.settings.head_refit_rows, seed=self.seed)
+
+    def copy_head(self, run: DenseRun) -> dict[str, Tensor]:
+        """Return the state of the dense run's head as banks store heads."""
+        with replace_parameters(self.task.head, run.head):
+            return copy_head_state(self.task.model, 0)
+
+    def describe(self, region: Region) -> dict[str, Any]:
+        """Return what the numbers of a region belong to, as JSON values."""
+        return {
+            "task": self.name,
+            "coordinates": len(region),
+            "density": region.density,
+            "anatomy": [
+                {"layer": int(layer), "kind": kind, "share": share}
+                for (layer, kind), share in _shares(region)
+            ],
+            "config": self.config.with_values({"stream.data": None}).values(),
+            "versions": versions(self.device),
+            "machine": machine(self.device),
+        }
 
     def retrain(self, region: Region) -> tuple[Graft, dict[str, Tensor]]:
         """Train the region again from the base, at the rate that dev chooses."""

@@ -131,25 +131,16 @@ def import_task(
         prompt = Prompt(record["prompt"]["template"], record["prompt"]["words"])
     names = tuple(label_names) or tuple(record.get("label_names", ())) or tuned.label_names
     names, head = _make_head(loaded, tuned, prompt, names, path=found.path)
-    with grafted(loaded.model, graft):
-        weights = hash_tensors(find_parameters(loaded.model, held.layout))
-    entry = Entry(
-        task=task,
-        label=choose_label(held, task, names),
-        owned=graft,
-        owned_before=Region.empty(held.layout),
-        head=head,
-        weights_sha256=weights,
-        metadata={
-            "label_names": list(names),
-            "pair": bool(record.get("pair", False) if pair is None else pair),
-            "prompt": prompt and {"template": prompt.template, "words": dict(prompt.words)},
-            "max_length": max_length or int(record.get("max_length", MAX_LENGTH)),
-            **tuned.metadata,
-            **_read_measures(record, whole=count == len(graft) and not left_out),
-            "imported": {"kind": found.kind, "moved": count},
-        },
-    )
+    metadata = {
+        "label_names": list(names),
+        "pair": bool(record.get("pair", False) if pair is None else pair),
+        "prompt": prompt and {"template": prompt.template, "words": dict(prompt.words)},
+        "max_length": max_length or int(record.get("max_length", MAX_LENGTH)),
+        **tuned.metadata,
+        **_read_measures(record, whole=count == len(graft) and not left_out),
+        "imported": {"kind": found.kind, "moved": count},
+    }
+    entry = _make_entry(loaded, held, task, graft, head=head, metadata=metadata)
     position = held.find(label=entry.label)
     new = position is None or not _is_same(entry, held.entries[position])
     # Also where nothing is new: a call that was killed may have left its results unsettled.
@@ -169,6 +160,29 @@ def import_task(
         density=graft.region.density,
         left_out=left_out,
         new=new,
+    )
+
+
+def _make_entry(
+    loaded: Loaded,
+    bank: GraftBank,
+    task: str,
+    graft: Graft,
+    *,
+    head: Mapping[str, Tensor],
+    metadata: Mapping[str, Any],
+) -> Entry:
+    """Make the entry of a graft on the bare base."""
+    with grafted(loaded.model, graft):
+        weights = hash_tensors(find_parameters(loaded.model, bank.layout))
+    return Entry(
+        task=task,
+        label=choose_label(bank, task, metadata["label_names"]),
+        owned=graft,
+        owned_before=Region.empty(bank.layout),
+        head=head,
+        weights_sha256=weights,
+        metadata=metadata,
     )
 
 
