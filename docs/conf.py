@@ -27,6 +27,7 @@ extensions = [
     "from_the_package",
     "example_notebooks",
     "run_notebooks",
+    "collapsed_navigation",
 ]
 exclude_patterns = ["_build", "ISSUE_TEMPLATE"]
 source_suffix = {".md": "myst-nb", ".ipynb": "myst-nb"}
