@@ -208,7 +208,7 @@ def _find_columns(file: RecordFile, asked: Columns, preset: Preset | None) -> Co
     if label is None:
         raise InputError(
             f"{file.place}: no label column found among {join_names(file.columns)}; say which one "
-            f"it is, or call it {LABEL_COLUMNS[0]!r}{_note_on_kinds(file)}{file.note_on_lists}"
+            f"it is, or call it {LABEL_COLUMNS[0]!r}{_note_on_kinds(file)}{file.note_on_unread}"
         )
     return Columns(text=text, text_pair=text_pair, label=label)
 
@@ -223,7 +223,7 @@ def _find_first_pair(
             return text, text_pair
     raise InputError(
         f"{file.place}: no text column found among {join_names(file.columns) or 'none'}; say which "
-        f"one it is, or call it 'text'{_note_on_kinds(file)}{file.note_on_lists}"
+        f"one it is, or call it 'text'{_note_on_kinds(file)}{file.note_on_unread}"
     )
 
 

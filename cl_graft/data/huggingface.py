@@ -5,10 +5,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from cl_graft.data.parquet import name_listed_classes
 from cl_graft.data.record_files import SUFFIXES, Record, RecordFile, collect_records
 from cl_graft.data.text_files import Reading, check_row_count, check_size
 from cl_graft.errors import InputError, first_line
-from cl_graft.kinds.kind import KINDS
+from cl_graft.kinds.kind import find_kind_columns
 
 # The datasets library takes most of a second to import, so each function imports it when called.
 
@@ -133,7 +134,7 @@ def _read_records(table: Any, place: str, reading: Reading) -> RecordFile:
         for column, feature in table.features.items()
         if isinstance(feature, datasets.ClassLabel)
     }
-    held = {name for kind in KINDS.values() for name in kind.find_columns(table.features)}
+    held = find_kind_columns(table.features)
     read = [
         column
         for column, feature in table.features.items()
@@ -149,13 +150,16 @@ def _read_records(table: Any, place: str, reading: Reading) -> RecordFile:
         table.data.validate(full=True)
         rows = enumerate(table.select_columns(read), start=1)
         records = collect_records(
-            place, (Record(_name_classes(v, tags), f"{place}: row {n}") for n, v in rows), reading
+            place,
+            (Record(name_listed_classes(v, tags), f"{place}: row {n}") for n, v in rows),
+            reading,
         )
     except InputError:
         raise
     except Exception as error:  # whatever reading or decoding a column raises
         raise InputError(f"{place}: the rows cannot be read ({first_line(error)})") from None
-    return RecordFile(place, tuple(read), records, class_names)
+    passed_over = tuple(column for column in table.features if column not in read)
+    return RecordFile(place, tuple(read), records, class_names, passed_over)
 
 
 def _is_plain(feature: Any) -> bool:
@@ -169,13 +173,3 @@ def _is_plain(feature: Any) -> bool:
     if isinstance(feature, datasets.Value | datasets.ClassLabel):
         return True
     return isinstance(feature, datasets.List | datasets.LargeList) and _is_plain(feature.feature)
-
-
-def _name_classes(values: Mapping[str, Any], tags: Mapping[str, tuple[str, ...]]) -> dict[str, Any]:
-    """Put names in place of class ids in the lists of a row; what is no class id is left."""
-    named = dict(values)
-    for column, names in tags.items():
-        if isinstance(found := values.get(column), list):
-            known = range(len(names))
-            named[column] = [names[one] if one in known else one for one in found]
-    return named

@@ -32,7 +32,7 @@ def choose_kind(file: RecordFile, named: str | None) -> Kind | None:
         if missing and _choose_columns(kind, file) is None:
             raise InputError(
                 f"{file.place}: a task of kind {named!r} needs a column {join_names(missing[0])}, "
-                f"found are {join_names(file.columns) or 'none'}{file.note_on_lists}"
+                f"found are {join_names(file.columns) or 'none'}{file.note_on_unread}"
             )
         return kind if kind.columns else None
     for kind in KINDS.values():

@@ -8,30 +8,48 @@ from the lengths of their values.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from cl_graft.data.text_files import Reading, check_row_count, check_size
 from cl_graft.errors import InputError, first_line
+from cl_graft.kinds.kind import find_kind_columns
 
-__all__ = ["class_names", "read_parquet"]
+__all__ = ["Table", "name_listed_classes", "read_class_names", "read_parquet"]
 
 _ROWS_AT_A_TIME = 1000
 _MOST_FIXED_BYTES = 64
+_BYTES_A_VALUE = 8
+"""Bytes in memory of a value in a list, at least."""
 
 
-def read_parquet(
-    path: Path, reading: Reading
-) -> tuple[tuple[str, ...], Iterator[dict[str, Any]], dict[str, tuple[str, ...]]]:
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A parquet file that is open.
+
+    Attributes:
+        columns: Names of the columns that are read.
+        rows: Its rows, read as they are asked for.
+        class_names: Declared label names by column.
+        passed_over: Names of the other columns.
+    """
+
+    columns: tuple[str, ...]
+    rows: Iterator[dict[str, Any]]
+    class_names: Mapping[str, tuple[str, ...]]
+    passed_over: tuple[str, ...]
+
+
+def read_parquet(path: Path, reading: Reading) -> Table:
     """Open a parquet file.
 
-    Columns of lists, of records, of extension types, or of values of one large size are passed
-    over: they hold neither texts nor labels, and a few rows of them can fill the memory.
-
-    Returns:
-        The names of its columns; its rows, read as they are asked for; declared label names by
-        column.
+    Columns of lists and records are read where a kind of tasks has columns of these names; class
+    ids in a list, such as tags, are read as their names. Other columns of them, of extension types,
+    or of values of one large size are passed over: they hold neither texts nor labels, and a few
+    rows of them can fill the memory.
 
     Raises:
         InputError: Here or while rows are read, if the file is damaged or too large.
@@ -43,8 +61,9 @@ def read_parquet(
 
     try:
         with pyarrow.parquet.ParquetFile(str(path)) as file:
-            schema, flat, texts = file.schema_arrow, *_find_columns(file)
-            rows, declared = file.metadata.num_rows, _read_declared_size(file.metadata, flat)
+            schema, leaves = file.schema_arrow, _find_leaves(file)
+            rows, declared = file.metadata.num_rows, _read_declared_size(file.metadata, leaves)
+        texts = [leaf.path for leaf in leaves if leaf.is_text]
         file = pyarrow.parquet.ParquetFile(str(path), read_dictionary=texts)
     except (pyarrow.ArrowException, OSError, ValueError) as error:
         raise _make_error(path, error) from None
@@ -57,17 +76,37 @@ def read_parquet(
     metadata = (schema.metadata or {}).get(b"huggingface", b"{}")
     # An extension type is read as its storage, with every value built at once.
     types = dict(zip(names, file.schema_arrow.types, strict=True))
-    flat = [n for n in flat if n not in texts or pyarrow.types.is_dictionary(types[n])]
-    return tuple(flat), _read_rows(path, file, flat, reading), class_names(metadata)
+    texts = {leaf.column for leaf in leaves if leaf.is_text and not leaf.is_inner}
+    read = tuple(
+        name
+        for name in dict.fromkeys(leaf.column for leaf in leaves)
+        if name not in texts or pyarrow.types.is_dictionary(types[name])
+    )
+    found = _read_rows(path, file, list(read), reading)
+    if tags := read_class_names(metadata, inside=True):
+        found = (name_listed_classes(row, tags) for row in found)
+    return Table(
+        read, found, read_class_names(metadata), tuple(name for name in names if name not in read)
+    )
 
 
-def class_names(metadata: bytes) -> dict[str, tuple[str, ...]]:
-    """Read the label names that the datasets library writes into a parquet file's schema."""
+def read_class_names(metadata: bytes, *, inside: bool = False) -> dict[str, tuple[str, ...]]:
+    """Read the label names that the datasets library writes into a parquet file's schema.
+
+    Args:
+        metadata: What the schema holds under "huggingface".
+        inside: Whether those of class ids in lists are asked for.
+    """
     try:
         features = json.loads(metadata).get("info", {}).get("features", {})
+        found = {
+            column: feature.get("feature") if inside else feature
+            for column, feature in features.items()
+            if isinstance(feature, dict)
+        }
         return {
             column: tuple(feature["names"])
-            for column, feature in features.items()
+            for column, feature in found.items()
             if isinstance(feature, dict) and feature.get("_type") == "ClassLabel"
         }
     except (ValueError, AttributeError, KeyError, TypeError, RecursionError):
@@ -75,26 +114,89 @@ def class_names(metadata: bytes) -> dict[str, tuple[str, ...]]:
         return {}
 
 
-def _find_columns(file: Any) -> tuple[list[str], list[str]]:
-    """Return the columns of single values, and those of them that are texts or bytes."""
-    flat, texts = [], []
-    for number in range(len(file.schema)):
-        column = file.schema.column(number)
-        if column.max_repetition_level or column.path != column.name:
-            continue
-        if column.physical_type == "FIXED_LEN_BYTE_ARRAY" and column.length > _MOST_FIXED_BYTES:
-            continue
-        flat.append(column.name)
-        if column.physical_type == "BYTE_ARRAY":
-            texts.append(column.name)
-    return flat, texts
+def name_listed_classes(
+    values: Mapping[str, Any], names: Mapping[str, tuple[str, ...]]
+) -> dict[str, Any]:
+    """Put names in place of class ids in the lists of a row; what is no class id is left.
+
+    Args:
+        values: The row.
+        names: Names of the classes by column.
+    """
+    named = dict(values)
+    for column, own in names.items():
+        if isinstance(found := values.get(column), list):
+            known = range(len(own))
+            named[column] = [own[one] if one in known else one for one in found]
+    return named
 
 
-def _read_declared_size(metadata: Any, flat: list[str]) -> int:
-    """Return how many bytes columns have unpacked, dictionaries counted once, as the file says."""
+@dataclass(frozen=True, slots=True)
+class _Leaf:
+    """Values as the file stores them: a column, or a part of one of lists or records."""
+
+    column: str
+    path: str
+    is_text: bool
+    is_inner: bool
+
+
+def _find_leaves(file: Any) -> list[_Leaf]:
+    """Return what is to be read: single values, and lists and records that a kind of tasks has."""
+    held = find_kind_columns(file.schema_arrow.names)
+    leaves, number = [], 0
+    for field in file.schema_arrow:
+        count = _count_leaves(field.type)
+        parts = [file.schema.column(number + place) for place in range(count)]
+        number += count
+        inner = count != 1 or parts[0].max_repetition_level or parts[0].path != parts[0].name
+        if inner and not (field.name in held and _is_plain(field.type)):
+            continue
+        if any(
+            part.physical_type == "FIXED_LEN_BYTE_ARRAY" and part.length > _MOST_FIXED_BYTES
+            for part in parts
+        ):
+            continue
+        leaves += [
+            _Leaf(field.name, part.path, part.physical_type == "BYTE_ARRAY", bool(inner))
+            for part in parts
+        ]
+    return leaves
+
+
+def _count_leaves(kind: Any) -> int:
+    kind = getattr(kind, "storage_type", kind)
+    if not kind.num_fields:
+        return 1
+    return sum(_count_leaves(kind.field(place).type) for place in range(kind.num_fields))
+
+
+def _is_plain(kind: Any) -> bool:
+    """Whether a type is made of lists, records, texts and numbers."""
+    import pyarrow.types as types
+
+    if types.is_list(kind) or types.is_large_list(kind):
+        return _is_plain(kind.value_type)
+    if types.is_struct(kind):
+        return all(_is_plain(kind.field(place).type) for place in range(kind.num_fields))
+    single = types.is_string, types.is_large_string, types.is_dictionary, types.is_primitive
+    return any(is_one(kind) for is_one in single)
+
+
+def _read_declared_size(metadata: Any, leaves: list[_Leaf]) -> int:
+    """Return how many bytes columns have unpacked, dictionaries counted once, as the file says.
+
+    A value in a list counts as one in memory does: a file can hold a million equal ones in a few
+    bytes.
+    """
+    inner = {leaf.path: leaf.is_inner for leaf in leaves}
     groups = (metadata.row_group(number) for number in range(metadata.num_row_groups))
     columns = (group.column(number) for group in groups for number in range(group.num_columns))
-    return sum(c.total_uncompressed_size for c in columns if c.path_in_schema in flat)
+    return sum(
+        c.total_uncompressed_size + inner[c.path_in_schema] * _BYTES_A_VALUE * c.num_values
+        for c in columns
+        if c.path_in_schema in inner
+    )
 
 
 def _measure(column: Any) -> int:
@@ -102,6 +204,10 @@ def _measure(column: Any) -> int:
     import pyarrow
     import pyarrow.compute
 
+    if pyarrow.types.is_struct(column.type):
+        return sum(map(_measure, column.flatten()))
+    if pyarrow.types.is_list(column.type) or pyarrow.types.is_large_list(column.type):
+        return _BYTES_A_VALUE * len(column) + _measure(column.flatten())
     if not pyarrow.types.is_dictionary(column.type):
         return column.nbytes
     if pyarrow.types.is_primitive(column.type.value_type):
@@ -118,7 +224,11 @@ def _read_rows(
 
     size = 0
     with file:
-        batches = file.iter_batches(batch_size=_ROWS_AT_A_TIME, columns=flat)
+        # Each group of rows has its own dictionaries, and lists cannot be read from two at once.
+        batches = chain.from_iterable(
+            file.iter_batches(batch_size=_ROWS_AT_A_TIME, row_groups=[group], columns=flat)
+            for group in range(file.num_row_groups)
+        )
         while True:
             try:
                 batch = next(batches, None)

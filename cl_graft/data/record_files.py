@@ -27,7 +27,7 @@ from cl_graft.data.json_text import (
 )
 from cl_graft.data.parquet import read_parquet
 from cl_graft.data.text_files import Reading, check_row_count, find_lines, read_text
-from cl_graft.errors import InputError
+from cl_graft.errors import InputError, join_names
 
 __all__ = [
     "SUFFIXES",
@@ -96,19 +96,24 @@ class RecordFile:
         records: The records.
         class_names: Declared label names by column, which parquet files of the datasets library
             carry.
+        passed_over: Names of further columns, which hold other things than texts and labels.
     """
 
     place: str
     columns: tuple[str, ...]
     records: tuple[Record, ...]
     class_names: Mapping[str, tuple[str, ...]]
+    passed_over: tuple[str, ...] = ()
 
     @property
-    def note_on_lists(self) -> str:
-        """End of a sentence on a missing column: what formats of files pass over."""
-        if not self.place.endswith(".parquet"):
+    def note_on_unread(self) -> str:
+        """End of a sentence on a missing column: which columns were not read."""
+        if not self.passed_over:
             return ""
-        return "; lists and records of parquet are not read, write them as JSON lines"
+        return (
+            f"; not read are {join_names(self.passed_over)}, as lists and records are read under "
+            "the usual names of their kind alone"
+        )
 
 
 def strip_suffix(name: str) -> str | None:
@@ -178,12 +183,13 @@ def read_records(
     if kind != "parquet":
         text = read_text(path, reading, escape=bad.skip, notes=bad.notes)
         return parse_records(text, kind, place=path, reading=reading, bad_rows=bad)
-    columns, rows, class_names = read_parquet(path, reading)
-    numbered = enumerate(rows, start=1)
+    table = read_parquet(path, reading)
+    numbered = enumerate(table.rows, start=1)
     records = collect_records(
         str(path), (Record(v, f"{path}: row {n}") for n, v in numbered), reading
     )
-    return _make_record_file(path, columns, records, class_names, bad)
+    _refuse_no_records(path, records, bad)
+    return RecordFile(str(path), table.columns, records, table.class_names, table.passed_over)
 
 
 def parse_records(
@@ -217,23 +223,17 @@ def parse_records(
         columns = tuple(dict.fromkeys(name for record in records for name in record.values))
     else:
         columns, records = _read_table(place, text, kind, reading, bad)
-    return _make_record_file(place, columns, records, {}, bad)
+    _refuse_no_records(place, records, bad)
+    return RecordFile(str(place), columns, records, {})
 
 
-def _make_record_file(
-    path: Path,
-    columns: tuple[str, ...],
-    records: tuple[Record, ...],
-    class_names: Mapping[str, tuple[str, ...]],
-    bad: BadRows,
-) -> RecordFile:
+def _refuse_no_records(path: Path, records: tuple[Record, ...], bad: BadRows) -> None:
     """Refuse a file without rows."""
     if not records and str(path) not in bad.counts:
         table = path.name.lower().removesuffix(".gz").endswith((".csv", ".tsv"))
         header = "a header but " if table else ""
         raise InputError(f"{path}: the file has {header}no rows")
     bad.refuse_none_left(str(path), len(records))
-    return RecordFile(str(path), columns, records, class_names)
 
 
 def collect_records(place: str, records: Iterable[Record], reading: Reading) -> tuple[Record, ...]:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from cl_graft.kinds.text_task import TextTask
 
-__all__ = ["KINDS", "Kind", "find_kind", "register_kind"]
+__all__ = ["KINDS", "Kind", "find_kind", "find_kind_columns", "register_kind"]
 
 
 class Kind(ABC):
@@ -325,6 +325,16 @@ def find_kind(metadata: Mapping[str, object]) -> Kind:
     """
     plain = "regression" if metadata.get("label_names") == [] else "classification"
     return KINDS.find(str(metadata.get("kind") or plain))
+
+
+def find_kind_columns(names: Collection[str]) -> set[str]:
+    """Return the usual names of columns of all kinds whose columns are among the names of data's.
+
+    Examples:
+        >>> sorted(find_kind_columns(["messages", "text"]))
+        ['conversation', 'conversations', 'messages']
+    """
+    return {name for kind in KINDS.values() for name in kind.find_columns(names)}
 
 
 def register_kind(kind: type[Kind]) -> type[Kind]:

@@ -133,13 +133,63 @@ def test_label_names_that_nothing_is_named_by_are_refused(tmp_path):
         load_task(asked, label_names=["yes", "no"])
 
 
-@pytest.mark.parametrize("rows", [TAGGED, ASKED])
-@pytest.mark.parametrize("named", [True, False])
-def test_a_column_of_lists_that_a_kind_lacks_in_parquet_is_told(tmp_path, rows, named):
-    parquet.write_table(pyarrow.Table.from_pylist(rows), tmp_path / "rows.parquet")
-    kind = ("tagging" if rows is TAGGED else "extractive_qa") if named else None
-    with pytest.raises(InputError, match="lists and records of parquet are not read"):
-        load_task(str(tmp_path / "rows.parquet"), kind=kind)
+@pytest.mark.parametrize("name", ["rows.parquet", "saved"])
+@pytest.mark.parametrize("kind", ["tagging", None])
+def test_a_column_of_lists_under_another_name_is_told(tmp_path, name, kind):
+    rows = [{"text": "a", "words_of_it": row["tokens"]} for row in TAGGED]
+    if name == "saved":
+        datasets.Dataset.from_list(rows).save_to_disk(tmp_path / name)
+    else:
+        parquet.write_table(pyarrow.Table.from_pylist(rows), tmp_path / name)
+    with pytest.raises(InputError, match="; not read are words_of_it, as lists and records are"):
+        load_task(str(tmp_path / name), kind=kind)
+
+
+CHATS = [
+    {"messages": [{"role": "user", "content": f"Say {n}"}, {"role": "assistant", "content": "b"}]}
+    for n in range(4)
+]
+
+
+@pytest.mark.parametrize("rows", [TAGGED, ASKED, CHATS])
+@pytest.mark.parametrize("by_datasets", [True, False])
+def test_lists_and_records_of_parquet_are_read_as_those_of_json_lines(tmp_path, rows, by_datasets):
+    for folder in ("lines", "tables"):
+        (tmp_path / folder).mkdir()
+    for split, own in {"train": rows * 5, "test": [*rows, *rows[:1]]}.items():
+        write(tmp_path / "lines" / f"{split}.jsonl", own, times=1)
+        path = tmp_path / "tables" / f"{split}.parquet"
+        if by_datasets:
+            datasets.Dataset.from_list(own).to_parquet(path)
+        else:
+            parquet.write_table(pyarrow.Table.from_pylist(own), path, row_group_size=7)
+    lines = load_task(str(tmp_path / "lines"), warn=False)
+    tables = load_task(str(tmp_path / "tables"), warn=False)
+    assert (tables.kind, tables.label_names) == (lines.kind, lines.label_names)
+    assert tables.train == lines.train
+    assert tables.test == lines.test
+
+
+def test_words_of_parquet_that_outgrow_their_dictionary_are_read(tmp_path):
+    # A writer gives up its dictionary in the midst of a column once this is full.
+    words = [["same", f"{n:0300d}"] for n in range(6000)]
+    rows = [{"tokens": found, "tags": ["O", "B-number"]} for found in words]
+    path = tmp_path / "rows.parquet"
+    parquet.write_table(pyarrow.Table.from_pylist(rows), path, dictionary_pagesize_limit=50_000)
+    read = load_task(str(path), shots=None, max_test=10, warn=False).train
+    assert {row.text for row in read} <= {" ".join(found) for found in words}
+    assert len({row.text for row in read}) == len(read) > 4000
+
+
+def test_numbered_tags_of_parquet_have_the_names_that_the_data_declare(tmp_path):
+    names = datasets.ClassLabel(names=["O", "B-person", "I-person"])
+    types = {"tokens": datasets.List(datasets.Value("string")), "ner_tags": datasets.List(names)}
+    rows = {"tokens": [["Ada", "in", str(n)] for n in range(9)], "ner_tags": [[1, 0, 0]] * 9}
+    saved = datasets.Dataset.from_dict(rows, features=datasets.Features(types))
+    saved.to_parquet(tmp_path / "rows.parquet")
+    task = load_task(str(tmp_path / "rows.parquet"), warn=False)
+    assert (task.kind, task.label_names) == ("tagging", ("O", "B-person", "I-person"))
+    assert all(row.tags == (1, 0, 0) for row in task.train)
 
 
 def test_saved_data_sets_hold_words_with_named_or_numbered_tags_and_answers_in_passages(tmp_path):
@@ -249,10 +299,3 @@ def test_the_one_column_that_a_kind_lacks_is_named(tmp_path, rows, kind, column)
 def test_rows_of_one_text_alone_leave_no_test_rows_and_the_task_is_named(tmp_path):
     with pytest.raises(InputError, match=r"task 'rows': the data have no dev and no test split"):
         load_task(write(tmp_path / "rows.jsonl", ASKED), warn=False)
-
-
-def test_lists_of_parquet_are_said_to_be_none_that_are_read(tmp_path):
-    rows = {"messages": [[{"role": "user", "content": "a"}]] * 3}
-    parquet.write_table(pyarrow.table(rows), tmp_path / "chats.parquet")
-    with pytest.raises(InputError, match="lists and records of parquet are not read"):
-        load_task(str(tmp_path / "chats.parquet"))

@@ -85,6 +85,47 @@ def test_parquet_of_large_plain_values_is_refused_by_what_it_declares(tmp_path):
         read_records(path, reading=SMALL)
 
 
+NESTED = {
+    "words": {"tokens": [[LONG, "b"]] * 99, "tags": [["O", "O"]] * 99},
+    "tags": {"tokens": [["a"]] * 1000, "tags": pa.array([[0] * 9000] * 1000, pa.list_(pa.int8()))},
+    "empty words": {"tokens": [[""] * 9000] * 1000, "tags": [["O"]] * 1000},
+    "answers": {
+        "question": ["a"] * 99,
+        "context": ["b"] * 99,
+        "answers": [{"text": [LONG], "answer_start": [0]}] * 99,
+    },
+    "messages": {"messages": [[{"role": "user", "content": LONG}]] * 99},
+    "lists in lists": {"messages": [[[[0] * 900] * 100] * 4] * 10},
+}
+"""Columns of kinds of tasks, whose repeated values a file stores once."""
+
+
+@pytest.mark.parametrize("case", NESTED)
+def test_lists_of_parquet_count_as_often_as_rows_have_their_values(tmp_path, case):
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.table(NESTED[case]), path, compression="zstd")
+    assert path.stat().st_size < 200_000
+    with little_memory(), pytest.raises(InputError, match="larger than 2 MB when unpacked"):
+        read_records(path, reading=SMALL)
+
+
+def test_lists_of_extension_types_and_maps_of_parquet_are_passed_over(tmp_path):
+    path = tmp_path / "a.parquet"
+    with suppress(pa.ArrowKeyError):  # this type is registered already
+        pa.register_extension_type(Wrapped())
+    wrapped = pa.ExtensionArray.from_storage(Wrapped(), pa.array([f'"{LONG}"'] * 300))
+    offsets = pa.array(range(301), pa.int32())
+    table = {
+        "tokens": pa.ListArray.from_arrays(offsets, wrapped),
+        "tags": pa.array([[("a", 1)]] * 300, pa.map_(pa.string(), pa.int8())),
+        "text": ["a"] * 300,
+    }
+    pq.write_table(pa.table(table), path, compression="zstd")
+    with little_memory():
+        read = read_records(path, reading=SMALL)
+    assert (read.columns, read.passed_over) == (("text",), ("tokens", "tags"))
+
+
 def test_lists_and_large_fixed_values_of_parquet_are_passed_over(tmp_path):
     path = tmp_path / "a.parquet"
     table = pa.table(
