@@ -110,7 +110,7 @@ def name_texts(
 def read_texts(
     path: Path | str, *, task: str | None = None, columns: Columns | None = None
 ) -> list[InputText]:
-    """Read texts from a file: each line of a `.txt`, else each row of a table or of JSON lines.
+    """Read texts from a file: each line of a `.txt`, else each row of a table.
 
     A row may hold a list of words, `tokens`, in place of a text: they are joined by blanks. Or it
     holds chat `messages`, whose last one is to be answered; an answer behind it is left out.
@@ -134,7 +134,7 @@ def read_texts(
     if path.is_file() and strip_suffix(path.name) is None:
         raise InputError(explain_unread_kind(path, (".txt", *SUFFIXES)))
     bad = BadRows()
-    records = read_records(path, bad_rows=bad)
+    records = read_records(path, reading=Reading(labelled=False), bad_rows=bad)
     bad.warn()
     return _from_records(records, task, columns or Columns())
 
@@ -234,7 +234,7 @@ def _from_records(file: RecordFile, task: str | None, columns: Columns) -> list[
     others = [
         record
         for record, chat in zip(file.records, chats, strict=True)
-        if chat is None and (words is None or record.values.get(words) is None)
+        if chat is None and (words is None or record.values.get(words) in (None, ""))
     ]
     text, pair = _find_texts(file, columns, others[0]) if others else (None, None)
     found: list[InputText] = []
@@ -248,7 +248,9 @@ def _from_records(file: RecordFile, task: str | None, columns: Columns) -> list[
             continue
         first, second = _join_words(record, words), _text(record, pair) if pair else None
         if not first and text:
-            own = (text, pair) if text in record.values else _find_own(file, record, columns)
+            own = (text, pair)
+            if record.values.get(text) in (None, ""):
+                own = _find_own(file, record, columns) or own
             first, second = (_text(record, column) if column else None for column in own)
             instructed = own[1] in _INSTRUCTIONS and own[1] != columns.text_pair
         found.append(InputText(first or "", second, task_name, record.place, instructed))
@@ -294,13 +296,13 @@ def _find_chat(record: Record) -> object:
     return next(lists, None)
 
 
-def _find_own(file: RecordFile, record: Record, columns: Columns) -> tuple[str | None, str | None]:
-    """Find the text columns of a row of JSON lines that has not those of the file."""
+def _find_own(file: RecordFile, record: Record, columns: Columns) -> tuple[str, str | None] | None:
+    """Find the text columns of a row that holds nothing in those of the file."""
+    filled = tuple(name for name, value in record.values.items() if value not in (None, ""))
     try:
-        own = replace(file, columns=tuple(record.values), records=(record,))
-        return _find_texts(own, columns, record)
+        return _find_texts(replace(file, columns=filled, records=(record,)), columns, record)
     except InputError:
-        return None, None
+        return None
 
 
 def _join_words(record: Record, column: str | None) -> str | None:

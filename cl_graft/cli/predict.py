@@ -72,10 +72,10 @@ def predict_command(
 
     For question answering, the text is the question and the second text its passage; a file has
     columns "question" and "context". The answer is shown with its character span, the end
-    exclusive. For tagging, words are separated by blanks; a row of JSON lines may hold them as a
-    list, "tokens". Spans are shown in brackets, followed by their type; --json has their character
-    positions in the words joined by blanks. A row may hold chat "messages"; the answer is the next
-    message.
+    exclusive. For tagging, words are separated by blanks; a row of JSON lines or parquet may hold
+    them as a list, "tokens". Spans are shown in brackets, followed by their type; --json has their
+    character positions in the words joined by blanks. A row may hold chat "messages"; the answer is
+    the next message.
 
     The confidence is calibrated with the temperature that was fitted on dev rows when the task was
     learned. If the bank holds none, it is the model's plain softmax. Stderr (and each line of

@@ -61,7 +61,7 @@ def read_parquet(path: Path, reading: Reading) -> Table:
 
     try:
         with pyarrow.parquet.ParquetFile(str(path)) as file:
-            schema, leaves = file.schema_arrow, _find_leaves(file)
+            schema, leaves = file.schema_arrow, _find_leaves(file, reading)
             rows, declared = file.metadata.num_rows, _read_declared_size(file.metadata, leaves)
         texts = [leaf.path for leaf in leaves if leaf.is_text]
         file = pyarrow.parquet.ParquetFile(str(path), read_dictionary=texts)
@@ -141,9 +141,9 @@ class _Leaf:
     is_inner: bool
 
 
-def _find_leaves(file: Any) -> list[_Leaf]:
+def _find_leaves(file: Any, reading: Reading) -> list[_Leaf]:
     """Return what is to be read: single values, and lists and records that a kind of tasks has."""
-    held = find_kind_columns(file.schema_arrow.names)
+    held = find_kind_columns(file.schema_arrow.names, labelled=reading.labelled)
     leaves, number = [], 0
     for field in file.schema_arrow:
         count = _count_leaves(field.type)

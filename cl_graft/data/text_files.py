@@ -89,6 +89,7 @@ class Reading:
         max_megabytes: Largest size of a file once unpacked, in MB (1,000,000 bytes). It may have
             10,000 rows for each of them.
         where: Values by column, as texts: only rows that have them are taken. Empty takes all.
+        labelled: Whether rows hold what is to be learned, or texts to be answered.
 
     Raises:
         InputError: If Python knows no such encoding of text, or the limit is below 1.
@@ -97,6 +98,7 @@ class Reading:
     encoding: str | None = None
     max_megabytes: int = 500
     where: Mapping[str, str] = field(default_factory=dict)
+    labelled: bool = True
 
     def __post_init__(self) -> None:
         try:

@@ -98,12 +98,21 @@ class Kind(ABC):
     def count_outputs(self, task: TextTask) -> int:
         """Return the size of the last axis of a task's outputs: classes; 1 for a number."""
 
-    def find_columns(self, names: Collection[str]) -> list[str]:
-        """Return the usual names of the kind's columns, where data with such names are of it."""
+    def find_columns(self, names: Collection[str], *, labelled: bool = True) -> list[str]:
+        """Return the usual names of the kind's columns, where data with such names are of it.
+
+        Args:
+            names: Names of the data's columns.
+            labelled: Whether the column with what is to be learned is among them.
+        """
         return [
             name
             for columns in (self.columns, *self.other_columns)
-            if all(any(one in names for one in usual) for usual in columns.values())
+            if all(
+                any(one in names for one in usual)
+                or (column == self.target_column and not labelled)
+                for column, usual in columns.items()
+            )
             for usual in columns.values()
             for name in usual
         ]
@@ -327,14 +336,15 @@ def find_kind(metadata: Mapping[str, object]) -> Kind:
     return KINDS.find(str(metadata.get("kind") or plain))
 
 
-def find_kind_columns(names: Collection[str]) -> set[str]:
-    """Return the usual names of columns of all kinds whose columns are among the names of data's.
+def find_kind_columns(names: Collection[str], *, labelled: bool = True) -> set[str]:
+    """Return the usual names of columns of all kinds that data may be of, see `Kind.find_columns`.
 
     Examples:
         >>> sorted(find_kind_columns(["messages", "text"]))
         ['conversation', 'conversations', 'messages']
     """
-    return {name for kind in KINDS.values() for name in kind.find_columns(names)}
+    kinds = KINDS.values()
+    return {name for kind in kinds for name in kind.find_columns(names, labelled=labelled)}
 
 
 def register_kind(kind: type[Kind]) -> type[Kind]:

@@ -1,5 +1,6 @@
 """Texts from anywhere are answered in their order, with the bits that `verify` proves."""
 
+import csv
 import json
 import re
 from dataclasses import replace
@@ -7,6 +8,8 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
+import pyarrow
+import pyarrow.parquet
 import pytest
 import torch
 from tiny_runs import tiny_run
@@ -121,15 +124,26 @@ def test_a_row_without_messages_in_a_file_of_messages_alone_is_named(cell, shown
         parse_texts(table.encode(), "csv")
 
 
-def test_rows_of_one_file_may_have_the_columns_of_their_own_kinds(there):
-    file = there / "kinds.jsonl"
+@pytest.mark.parametrize("form", ["jsonl", "parquet", "csv"])
+def test_rows_of_one_file_may_have_the_columns_of_their_own_kinds(there, form):
+    file = there / f"kinds.{form}"
     rows = [
-        {"task": "names", "tokens": ["Ada", "sings"], "id": 1},
+        {"task": "names", "tokens": "Ada sings" if form == "csv" else ["Ada", "sings"], "id": 1},
         {"task": "places", "question": "Where?", "context": "In the park."},
         {"task": "cheer", "text": "It was warm."},
         {"task": "cheer", "id": 4},
     ]
-    file.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    columns = dict.fromkeys(name for row in rows for name in row)
+    if form == "parquet":
+        table = pyarrow.table({name: [row.get(name) for row in rows] for name in columns})
+        pyarrow.parquet.write_table(table, file)
+    elif form == "csv":
+        with file.open("w", newline="") as opened:
+            writer = csv.DictWriter(opened, columns)
+            writer.writeheader()
+            writer.writerows(rows)
+    else:
+        file.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
     assert [(one.text, one.pair) for one in read_texts(file)] == [
         ("Ada sings", None),
         ("Where?", "In the park."),
