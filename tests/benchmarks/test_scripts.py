@@ -204,14 +204,16 @@ def test_baselines_leave_a_table_its_latex_and_csv_and_pictures(
 
 def test_baselines_store_the_summary_of_their_comparison(tiny_bert, data_dir, tmp_path):
     asked = ("--untuned", "--strategies", "naive")
-    _, stored = run_smoke("baselines", tmp_path, *asked, sets=[f"model.name={tiny_bert}"])
+    sets = [f"model.name={tiny_bert}", "stream.tasks=[qnli,mrpc]"]
+    _, stored = run_smoke("baselines", tmp_path, *asked, sets=sets)
     assert stored["shared"] == {}
     assert "naive" in json.dumps(stored["strategies"])
 
 
 def test_routers_store_a_row_a_strategy_and_their_comparisons(tiny_bert, data_dir, tmp_path):
     asked = ("--comparisons", "routers")
-    _, stored = run_smoke("routers", tmp_path, *asked, sets=[f"model.name={tiny_bert}"])
+    sets = [f"model.name={tiny_bert}", "stream.tasks=[qnli,mrpc]"]
+    _, stored = run_smoke("routers", tmp_path, *asked, sets=sets)
     assert list(stored["comparisons"]) == ["routers"]
     assert len(stored["rows"]) == len(stored["comparisons"]["routers"]["strategies"])
 

@@ -93,6 +93,7 @@ def test_there_are_many_kinds_each_with_a_name_of_its_own():
     assert sum(case.code == 2 for case in every) >= 60
 
 
+@pytest.mark.slow
 def test_the_part_runs_through_the_command_line_and_writes_what_it_found(tmp_path):
     run_script("torture_inputs.py", "--scale", "smoke", "--out", tmp_path)
     found = json.loads((tmp_path / "inputs.json").read_text())
