@@ -14,6 +14,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
+from cl_graft.data.parquet_footer import DeclaredSize, read_declared_sizes
 from cl_graft.data.text_files import Reading, check_row_count, check_size
 from cl_graft.errors import InputError, first_line
 from cl_graft.kinds.kind import find_kind_columns
@@ -62,7 +63,7 @@ def read_parquet(path: Path, reading: Reading) -> Table:
     try:
         with pyarrow.parquet.ParquetFile(str(path)) as file:
             schema, leaves = file.schema_arrow, _find_leaves(file, reading)
-            rows, declared = file.metadata.num_rows, _read_declared_size(file.metadata, leaves)
+            rows, declared = file.metadata.num_rows, _read_declared_size(path, leaves)
         texts = [leaf.path for leaf in leaves if leaf.is_text]
         file = pyarrow.parquet.ParquetFile(str(path), read_dictionary=texts)
     except (pyarrow.ArrowException, OSError, ValueError) as error:
@@ -183,20 +184,15 @@ def _is_plain(kind: Any) -> bool:
     return any(is_one(kind) for is_one in single)
 
 
-def _read_declared_size(metadata: Any, leaves: list[_Leaf]) -> int:
+def _read_declared_size(path: Path, leaves: list[_Leaf]) -> int:
     """Return how many bytes columns have unpacked, dictionaries counted once, as the file says.
 
     A value in a list counts as one in memory does: a file can hold a million equal ones in a few
     bytes.
     """
-    inner = {leaf.path: leaf.is_inner for leaf in leaves}
-    groups = (metadata.row_group(number) for number in range(metadata.num_row_groups))
-    columns = (group.column(number) for group in groups for number in range(group.num_columns))
-    return sum(
-        c.total_uncompressed_size + inner[c.path_in_schema] * _BYTES_A_VALUE * c.num_values
-        for c in columns
-        if c.path_in_schema in inner
-    )
+    sizes = read_declared_sizes(path)
+    found = [(sizes.get(leaf.path, DeclaredSize()), leaf.is_inner) for leaf in leaves]
+    return sum(size.unpacked_bytes + inner * _BYTES_A_VALUE * size.values for size, inner in found)
 
 
 def _measure(column: Any) -> int:
