@@ -36,7 +36,7 @@ def read_saved_dataset(path: Path, *, reading: Reading) -> dict[str, RecordFile]
     import datasets
 
     for file in sorted(path.rglob("*.arrow")):
-        _refuse_dictionaries(file)
+        _check_arrow_file(file)
     try:
         loaded = datasets.load_from_disk(str(path))
     except Exception as error:  # the library raises whatever its files' parsers raise
@@ -46,19 +46,30 @@ def read_saved_dataset(path: Path, *, reading: Reading) -> dict[str, RecordFile]
     return _read_splits(loaded, str(path), reading)
 
 
-def _refuse_dictionaries(file: Path) -> None:
-    """Refuse what the library does not write, and would unpack before anybody sees its size.
+def _check_arrow_file(file: Path) -> None:
+    """Refuse damage that would end the process, and values that the library would unpack.
 
     Raises:
-        InputError: If a column's values stand in a dictionary, or another form of repetition.
+        InputError: If the file is damaged, or a column's values stand in a dictionary or another
+            form of repetition, which the library does not write.
     """
     import pyarrow
 
     try:
         with pyarrow.memory_map(str(file)) as source:
-            types = pyarrow.ipc.open_stream(source).schema.types
+            _refuse_repetition(file, pyarrow.ipc.open_stream(source).schema.types)
+            source.seek(0)
+            for batch in pyarrow.ipc.open_stream(source):
+                batch.validate(full=True)
+    except InputError:
+        raise
     except (pyarrow.ArrowException, OSError, ValueError) as error:
         raise InputError(f"{file}: not an intact Arrow file ({first_line(error)})") from None
+
+
+def _refuse_repetition(file: Path, types: list[Any]) -> None:
+    import pyarrow
+
     while types:
         kind = types.pop()
         if pyarrow.types.is_dictionary(kind) or pyarrow.types.is_run_end_encoded(kind):
@@ -127,6 +138,10 @@ def _read_records(table: Any, place: str, reading: Reading) -> RecordFile:
     """
     import datasets
 
+    try:
+        table.data.validate(full=True)  # the size of a damaged one cannot be asked
+    except Exception as error:  # whatever decoding a column raises
+        raise InputError(f"{place}: the rows cannot be read ({first_line(error)})") from None
     check_size(place, table.data.nbytes, reading)
     check_row_count(place, len(table), reading)
     class_names = {
@@ -147,7 +162,6 @@ def _read_records(table: Any, place: str, reading: Reading) -> RecordFile:
         if isinstance(getattr(table.features[column], "feature", None), datasets.ClassLabel)
     }
     try:
-        table.data.validate(full=True)
         rows = enumerate(table.select_columns(read), start=1)
         records = collect_records(
             place,

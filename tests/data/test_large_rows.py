@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
 import datasets
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -204,18 +205,21 @@ def test_columns_of_a_saved_data_set_that_are_no_single_values_are_passed_over(t
         read_rows(tmp_path / "saved", columns=Columns(label="words"))
 
 
-def test_a_saved_data_set_whose_offsets_lead_nowhere_is_an_error(tmp_path):
+@pytest.mark.parametrize("last", [2_000_000_000, -2_000_000_000, 2])
+@pytest.mark.parametrize("column", [0, 1])
+def test_a_saved_data_set_whose_offsets_lead_nowhere_is_an_error(tmp_path, column, last):
     datasets.disable_progress_bars()
-    path = tmp_path / "saved"
-    datasets.Dataset.from_dict({"text": ["a"] * 3, "label": [0, 1, 0]}).save_to_disk(path)
-    (file,) = path.glob("*.arrow")
-    offsets = pa.py_buffer(b"".join(n.to_bytes(4, "little") for n in (0, 1, 2_000_000_000, 3)))
-    text = pa.StringArray.from_buffers(3, offsets, pa.py_buffer(b"abc"))
-    table = pa.table({"text": text, "label": [0, 1, 0]})
-    with pa.OSFile(str(file), "wb") as sink, pa.ipc.new_stream(sink, table.schema) as writer:
-        writer.write_table(table)
-    with pytest.raises(InputError, match=r"saved\[train\]: the rows cannot be read"):
-        read_rows(path)
+    columns = {"text": list("abc"), "tags": [["x"], ["y"], ["z"]], "label": [0, 1, 0]}
+    datasets.Dataset.from_dict(columns).save_to_disk(tmp_path / "saved")
+    (file,) = (tmp_path / "saved").glob("*.arrow")
+    offsets = np.array([0, 1, 2, 3], "<i4").tobytes()
+    parts = file.read_bytes().split(offsets)
+    assert len(parts) == 4  # of the texts, of the lists, and of what is in them
+    wrong = [offsets] * 3
+    wrong[column] = np.array([0, 1, 4, last], "<i4").tobytes()
+    file.write_bytes(b"".join(part + own for part, own in zip(parts, [*wrong, b""], strict=True)))
+    with pytest.raises(InputError, match=r"\.arrow: not an intact Arrow file"):
+        read_rows(tmp_path / "saved")
 
 
 def test_rows_are_counted_as_the_memory_that_they_take(tmp_path):
