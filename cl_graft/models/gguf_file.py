@@ -113,7 +113,7 @@ def count_tensors(path: Path, *, name: str) -> int:
     return tensors
 
 
-def make_gguf_error(name: str, path: Path, error: Exception) -> InputError:
+def make_gguf_error(name: str, path: Path, error: BaseException) -> InputError:
     """Say in one sentence what transformers found wrong with a GGUF file.
 
     Args:

@@ -358,8 +358,13 @@ def _read_tokenizer(name: str, source: _Source, options: dict[str, Any]) -> PreT
 
     try:
         tokenizer = AutoTokenizer.from_pretrained(source.name, **options)
-    except Exception as error:
-        raise _make_error(name, "tokenizer", error, source) from error
+        for pair in (None, ["another"]):  # some damage is met only here
+            tokenizer(["a text"], pair)
+    except BaseException as error:
+        # What the tokenizers library, written in Rust, raises for a fault of its own is another.
+        if isinstance(error, Exception) or type(error).__name__ == "PanicException":
+            raise _make_error(name, "tokenizer", error, source) from error
+        raise
     if len(tokenizer) <= len(tokenizer.all_special_ids):
         # Without its files, several tokenizer classes come up silently with special tokens alone.
         raise InputError(
@@ -370,7 +375,7 @@ def _read_tokenizer(name: str, source: _Source, options: dict[str, Any]) -> PreT
 
 
 def _make_error(
-    name: str, part: str, error: Exception, source: _Source | None = None
+    name: str, part: str, error: BaseException, source: _Source | None = None
 ) -> InputError:
     if source is not None and source.gguf:
         return make_gguf_error(name, source.gguf, error)

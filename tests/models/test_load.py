@@ -115,6 +115,16 @@ def test_folders_that_hold_no_checkpoint_are_refused_in_one_sentence(tiny_bert, 
         load_model(str(folder))
 
 
+@pytest.mark.parametrize("texts", ["single", "pair"])
+def test_a_tokenizer_that_fails_at_its_first_text_is_refused(tiny_bert, tmp_path, texts):
+    folder = copied(tiny_bert, tmp_path)
+    rules = json.loads((folder / "tokenizer.json").read_text())
+    rules["post_processor"][texts][-1]["SpecialToken"]["id"] = "[END]"
+    (folder / "tokenizer.json").write_text(json.dumps(rules))
+    with pytest.raises(InputError, match="tokenizer"):
+        load_model(str(folder))
+
+
 def test_damaged_or_missing_weights_are_refused(tiny_bert, tmp_path):
     folder = copied(tiny_bert, tmp_path)
     weights = folder / "model.safetensors"
