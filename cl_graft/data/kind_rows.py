@@ -31,7 +31,7 @@ def choose_kind(file: RecordFile, named: str | None) -> Kind | None:
         missing = [usual for usual in kind.columns.values() if _find(file, usual) is None]
         if missing and _choose_columns(kind, file) is None:
             raise InputError(
-                f"{file.place}: a task of kind {named!r} needs a column {join_names(missing[0])}, "
+                f"{file.place}: a task of kind {named!r} needs a column {' or '.join(missing[0])}, "
                 f"found are {join_names(file.columns) or 'none'}{file.note_on_unread}"
             )
         return kind if kind.columns else None

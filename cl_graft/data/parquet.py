@@ -19,7 +19,7 @@ from cl_graft.data.text_files import Reading, check_row_count, check_size
 from cl_graft.errors import InputError, first_line
 from cl_graft.kinds.kind import find_kind_columns
 
-__all__ = ["Table", "name_listed_classes", "read_class_names", "read_parquet"]
+__all__ = ["ParquetTable", "name_listed_classes", "read_class_names", "read_parquet"]
 
 _ROWS_AT_A_TIME = 1000
 _MOST_FIXED_BYTES = 64
@@ -28,7 +28,7 @@ _BYTES_A_VALUE = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class ParquetTable:
     """A parquet file that is open.
 
     Attributes:
@@ -44,7 +44,7 @@ class Table:
     passed_over: tuple[str, ...]
 
 
-def read_parquet(path: Path, reading: Reading) -> Table:
+def read_parquet(path: Path, reading: Reading) -> ParquetTable:
     """Open a parquet file.
 
     Columns of lists and records are read where a kind of tasks has columns of these names; class
@@ -86,7 +86,7 @@ def read_parquet(path: Path, reading: Reading) -> Table:
     found = _read_rows(path, file, list(read), reading)
     if tags := read_class_names(metadata, inside=True):
         found = (name_listed_classes(row, tags) for row in found)
-    return Table(
+    return ParquetTable(
         read, found, read_class_names(metadata), tuple(name for name in names if name not in read)
     )
 
