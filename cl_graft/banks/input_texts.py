@@ -234,7 +234,7 @@ def _from_records(file: RecordFile, task: str | None, columns: Columns) -> list[
     others = [
         record
         for record, chat in zip(file.records, chats, strict=True)
-        if chat is None and (words is None or record.values.get(words) in (None, ""))
+        if chat is None and (words is None or _is_empty(record.values.get(words)))
     ]
     text, pair = _find_texts(file, columns, others[0]) if others else (None, None)
     found: list[InputText] = []
@@ -249,7 +249,7 @@ def _from_records(file: RecordFile, task: str | None, columns: Columns) -> list[
         first, second = _join_words(record, words), _text(record, pair) if pair else None
         if not first and text:
             own = (text, pair)
-            if record.values.get(text) in (None, ""):
+            if _is_empty(record.values.get(text)):
                 own = _find_own(file, record, columns) or own
             first, second = (_text(record, column) if column else None for column in own)
             instructed = own[1] in _INSTRUCTIONS and own[1] != columns.text_pair
@@ -298,7 +298,7 @@ def _find_chat(record: Record) -> object:
 
 def _find_own(file: RecordFile, record: Record, columns: Columns) -> tuple[str, str | None] | None:
     """Find the text columns of a row that holds nothing in those of the file."""
-    filled = tuple(name for name, value in record.values.items() if value not in (None, ""))
+    filled = tuple(name for name, value in record.values.items() if not _is_empty(value))
     try:
         return _find_texts(replace(file, columns=filled, records=(record,)), columns, record)
     except InputError:
@@ -324,13 +324,17 @@ def _join_words(record: Record, column: str | None) -> str | None:
 def _text(record: Record, column: str) -> str | None:
     """Return what a column holds; None where it is empty, as a second text may be."""
     value = record.values.get(column)
-    if value is None or (isinstance(value, float) and math.isnan(value)) or value == "":
+    if _is_empty(value):
         return None
     if not isinstance(value, str):
         raise InputError(
             f"{record.place}: column {column!r} must hold text, got {type(value).__name__}"
         )
     return value
+
+
+def _is_empty(value: object) -> bool:
+    return value is None or (isinstance(value, float) and math.isnan(value)) or value == ""
 
 
 def _refuse_row(record: Record) -> str:

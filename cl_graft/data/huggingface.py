@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from cl_graft.data.parquet import name_listed_classes
+from cl_graft.data.labels import name_listed_classes
 from cl_graft.data.record_files import SUFFIXES, Record, RecordFile, collect_records
 from cl_graft.data.text_files import Reading, check_row_count, check_size
 from cl_graft.errors import InputError, first_line
@@ -57,9 +57,9 @@ def _check_arrow_file(file: Path) -> None:
 
     try:
         with pyarrow.memory_map(str(file)) as source:
-            _refuse_repetition(file, pyarrow.ipc.open_stream(source).schema.types)
-            source.seek(0)
-            for batch in pyarrow.ipc.open_stream(source):
+            stream = pyarrow.ipc.open_stream(source)
+            _refuse_repetition(file, stream.schema.types)
+            for batch in stream:
                 batch.validate(full=True)
     except InputError:
         raise
@@ -114,7 +114,15 @@ def read_hub_dataset(
         loaded = datasets.load_dataset(name, config)
     except Exception as error:  # as above: no common base class
         raise InputError(f"hub data set {name!r} cannot be loaded ({first_line(error)})") from None
-    return _read_splits(loaded, name if config is None else f"{name}:{config}", reading)
+    place = name if config is None else f"{name}:{config}"
+    for split, table in _by_split(loaded).items():
+        try:
+            table.data.validate(full=True)  # the cached copy; saved data sets are checked by file
+        except Exception as error:  # whatever decoding a column raises
+            raise InputError(
+                f"{place}[{split}]: the rows cannot be read ({first_line(error)})"
+            ) from None
+    return _read_splits(loaded, place, reading)
 
 
 _OWN_DATA = (
@@ -124,10 +132,14 @@ _OWN_DATA = (
 
 
 def _read_splits(loaded: Any, place: str, reading: Reading) -> dict[str, RecordFile]:
-    tables: Mapping[str, Any] = loaded if isinstance(loaded, Mapping) else {"train": loaded}
     return {
-        split: _read_records(table, f"{place}[{split}]", reading) for split, table in tables.items()
+        split: _read_records(table, f"{place}[{split}]", reading)
+        for split, table in _by_split(loaded).items()
     }
+
+
+def _by_split(loaded: Any) -> Mapping[str, Any]:
+    return loaded if isinstance(loaded, Mapping) else {"train": loaded}
 
 
 def _read_records(table: Any, place: str, reading: Reading) -> RecordFile:
@@ -138,10 +150,6 @@ def _read_records(table: Any, place: str, reading: Reading) -> RecordFile:
     """
     import datasets
 
-    try:
-        table.data.validate(full=True)  # the size of a damaged one cannot be asked
-    except Exception as error:  # whatever decoding a column raises
-        raise InputError(f"{place}: the rows cannot be read ({first_line(error)})") from None
     check_size(place, table.data.nbytes, reading)
     check_row_count(place, len(table), reading)
     class_names = {

@@ -11,11 +11,19 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from cl_graft.errors import InputError, nearest
 from cl_graft.runtime.escaping import control_in
 
-__all__ = ["Labels", "collect_class_names", "has_no_label", "read_label_name", "read_labels"]
+__all__ = [
+    "Labels",
+    "collect_class_names",
+    "has_no_label",
+    "name_listed_classes",
+    "read_label_name",
+    "read_labels",
+]
 
 _logger = logging.getLogger(__name__)
 
@@ -161,6 +169,23 @@ def collect_class_names(labels: Sequence[str], *, place: str, column: str) -> tu
     numeric = all(whole_number(name) is not None for name in distinct)
     # Numbers sort as numbers: 2 before 10.
     return tuple(sorted(distinct, key=int) if numeric else sorted(distinct))
+
+
+def name_listed_classes(
+    values: Mapping[str, Any], names: Mapping[str, tuple[str, ...]]
+) -> dict[str, Any]:
+    """Put names in place of class ids in the lists of a row; what is no class id is left.
+
+    Args:
+        values: The row.
+        names: Names of the classes by column.
+    """
+    named = dict(values)
+    for column, own in names.items():
+        if isinstance(found := values.get(column), list):
+            known = range(len(own))
+            named[column] = [own[one] if one in known else one for one in found]
+    return named
 
 
 def has_no_label(value: object) -> bool:

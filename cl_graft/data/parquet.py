@@ -14,16 +14,17 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
+from cl_graft.data.labels import name_listed_classes
 from cl_graft.data.parquet_footer import DeclaredSize, read_declared_sizes
 from cl_graft.data.text_files import Reading, check_row_count, check_size
 from cl_graft.errors import InputError, first_line
 from cl_graft.kinds.kind import find_kind_columns
 
-__all__ = ["ParquetTable", "name_listed_classes", "read_class_names", "read_parquet"]
+__all__ = ["ParquetTable", "read_class_names", "read_parquet"]
 
 _ROWS_AT_A_TIME = 1000
 _MOST_FIXED_BYTES = 64
-_BYTES_A_VALUE = 8
+_BYTES_A_LISTED_VALUE = 8
 """Bytes in memory of a value in a list, at least."""
 
 
@@ -33,7 +34,7 @@ class ParquetTable:
 
     Attributes:
         columns: Names of the columns that are read.
-        rows: Its rows, read as they are asked for.
+        rows: Iterator over its rows, which reads the file in batches.
         class_names: Declared label names by column.
         passed_over: Names of the other columns.
     """
@@ -64,8 +65,8 @@ def read_parquet(path: Path, reading: Reading) -> ParquetTable:
         with pyarrow.parquet.ParquetFile(str(path)) as file:
             schema, leaves = file.schema_arrow, _find_leaves(file, reading)
             rows, declared = file.metadata.num_rows, _read_declared_size(path, leaves)
-        texts = [leaf.path for leaf in leaves if leaf.is_text]
-        file = pyarrow.parquet.ParquetFile(str(path), read_dictionary=texts)
+        paths = [leaf.path for leaf in leaves if leaf.is_text]
+        file = pyarrow.parquet.ParquetFile(str(path), read_dictionary=paths)
     except (pyarrow.ArrowException, OSError, ValueError) as error:
         raise _make_error(path, error) from None
     names = tuple(schema.names)
@@ -113,23 +114,6 @@ def read_class_names(metadata: bytes, *, inside: bool = False) -> dict[str, tupl
     except (ValueError, AttributeError, KeyError, TypeError, RecursionError):
         # Foreign metadata under the same key is no reason to refuse the table.
         return {}
-
-
-def name_listed_classes(
-    values: Mapping[str, Any], names: Mapping[str, tuple[str, ...]]
-) -> dict[str, Any]:
-    """Put names in place of class ids in the lists of a row; what is no class id is left.
-
-    Args:
-        values: The row.
-        names: Names of the classes by column.
-    """
-    named = dict(values)
-    for column, own in names.items():
-        if isinstance(found := values.get(column), list):
-            known = range(len(own))
-            named[column] = [own[one] if one in known else one for one in found]
-    return named
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,8 +175,11 @@ def _read_declared_size(path: Path, leaves: list[_Leaf]) -> int:
     bytes.
     """
     sizes = read_declared_sizes(path)
-    found = [(sizes.get(leaf.path, DeclaredSize()), leaf.is_inner) for leaf in leaves]
-    return sum(size.unpacked_bytes + inner * _BYTES_A_VALUE * size.values for size, inner in found)
+    whole = 0
+    for leaf in leaves:
+        size = sizes.get(leaf.path, DeclaredSize())
+        whole += size.unpacked_bytes + leaf.is_inner * _BYTES_A_LISTED_VALUE * size.values
+    return whole
 
 
 def _measure(column: Any) -> int:
@@ -203,7 +190,7 @@ def _measure(column: Any) -> int:
     if pyarrow.types.is_struct(column.type):
         return sum(map(_measure, column.flatten()))
     if pyarrow.types.is_list(column.type) or pyarrow.types.is_large_list(column.type):
-        return _BYTES_A_VALUE * len(column) + _measure(column.flatten())
+        return _BYTES_A_LISTED_VALUE * len(column) + _measure(column.flatten())
     if not pyarrow.types.is_dictionary(column.type):
         return column.nbytes
     if pyarrow.types.is_primitive(column.type.value_type):

@@ -62,26 +62,30 @@ def read_declared_sizes(path: Path) -> dict[str, DeclaredSize]:
     found: dict[str, DeclaredSize] = {}
     for group in _list(footer, _ROW_GROUPS):
         for chunk in _list(group, _COLUMNS):
-            about = chunk.get(_METADATA) if isinstance(chunk, Mapping) else None
-            if not isinstance(about, Mapping):
-                raise ValueError("a column without metadata")
-            unpacked, values = about.get(_UNPACKED_BYTES), about.get(_VALUES)
-            if (
-                not (isinstance(unpacked, int) and isinstance(values, int))
-                or min(unpacked, values) < 0
-            ):
-                raise ValueError("a column without a size")
+            about = _get(chunk, _METADATA)
             parts = [part for part in _list(about, _PATH) if isinstance(part, bytes)]
             name = b".".join(parts).decode()
             before = found.get(name, DeclaredSize())
-            found[name] = DeclaredSize(before.unpacked_bytes + unpacked, before.values + values)
+            found[name] = DeclaredSize(
+                before.unpacked_bytes + _count(about, _UNPACKED_BYTES),
+                before.values + _count(about, _VALUES),
+            )
     return found
 
 
+def _get(struct: object, field: int) -> Any:
+    return struct.get(field) if isinstance(struct, Mapping) else None
+
+
 def _list(struct: object, field: int) -> list[Any]:
-    value = struct.get(field) if isinstance(struct, Mapping) else None
-    if not isinstance(value, list):
+    if not isinstance(value := _get(struct, field), list):
         raise ValueError(f"field {field} is no list")
+    return value
+
+
+def _count(struct: object, field: int) -> int:
+    if not isinstance(value := _get(struct, field), int) or value < 0:
+        raise ValueError(f"field {field} is no size")
     return value
 
 
