@@ -88,7 +88,9 @@ Data = Annotated[
 ]
 Device = Annotated[
     str | None,
-    typer.Option(metavar="NAME", help="Device to compute on: cpu, cuda, …"),
+    typer.Option(
+        metavar="NAME", help="Device to compute on: cpu, cuda, or auto (a GPU if there is one)."
+    ),
 ]
 Text = Annotated[str | None, typer.Option(metavar="COLUMN", help="Column of the text.")]
 TextPair = Annotated[

@@ -1,4 +1,4 @@
-"""The command `predict`: a label and a confidence for each text."""
+"""The command `predict`: the answers of a bank to texts."""
 
 from __future__ import annotations
 

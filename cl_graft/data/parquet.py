@@ -1,8 +1,9 @@
 """Rows of parquet files, measured before they are built: a small file can hold very large rows.
 
 A value that repeats stands once in a file's dictionary, and some bytes say that a million rows have
-it. So columns of text stay dictionaries while they are read, and the size of the rows is added up
-from the lengths of their values.
+it. So sizes are checked twice: when the file is opened, those of its footer, where a dictionary
+counts once; and for each batch of rows, before Python values are built of it, the lengths of its
+values, each as often as rows have it. Until then columns of text stay dictionaries.
 """
 
 from __future__ import annotations
@@ -48,10 +49,10 @@ class ParquetTable:
 def read_parquet(path: Path, reading: Reading) -> ParquetTable:
     """Open a parquet file.
 
-    Columns of lists and records are read where a kind of tasks has columns of these names; class
-    ids in a list, such as tags, are read as their names. Other columns of them, of extension types,
-    or of values of one large size are passed over: they hold neither texts nor labels, and a few
-    rows of them can fill the memory.
+    Read are columns of single values, and those of lists and records whose names a kind of tasks
+    has, such as "tokens"; class ids in a list, such as tags, are read as their names. Passed over
+    are other lists and records, texts of an extension type, and values of a fixed size above 64
+    bytes: they hold neither texts nor labels, and a few rows of them can fill the memory.
 
     Raises:
         InputError: Here or while rows are read, if the file is damaged or too large.
@@ -118,7 +119,7 @@ def read_class_names(metadata: bytes, *, inside: bool = False) -> dict[str, tupl
 
 @dataclass(frozen=True, slots=True)
 class _Leaf:
-    """Values as the file stores them: a column, or a part of one of lists or records."""
+    """A leaf column in parquet's sense: single values, or one field inside lists or records."""
 
     column: str
     path: str
@@ -171,8 +172,8 @@ def _is_plain(kind: Any) -> bool:
 def _read_declared_size(path: Path, leaves: list[_Leaf]) -> int:
     """Return how many bytes columns have unpacked, dictionaries counted once, as the file says.
 
-    A value in a list counts as one in memory does: a file can hold a million equal ones in a few
-    bytes.
+    Each value in a list adds what it takes in memory at least, as a file can hold a million equal
+    ones in a few bytes.
     """
     sizes = read_declared_sizes(path)
     whole = 0
@@ -201,7 +202,7 @@ def _measure(column: Any) -> int:
 
 
 def _read_rows(
-    path: Path, file: Any, flat: list[str], reading: Reading
+    path: Path, file: Any, columns: list[str], reading: Reading
 ) -> Iterator[dict[str, Any]]:
     import pyarrow
 
@@ -209,7 +210,7 @@ def _read_rows(
     with file:
         # Each group of rows has its own dictionaries, and lists cannot be read from two at once.
         batches = chain.from_iterable(
-            file.iter_batches(batch_size=_ROWS_AT_A_TIME, row_groups=[group], columns=flat)
+            file.iter_batches(batch_size=_ROWS_AT_A_TIME, row_groups=[group], columns=columns)
             for group in range(file.num_row_groups)
         )
         while True:
