@@ -35,7 +35,7 @@ __all__ = [
     "InputText",
     "NoTask",
     "check_texts",
-    "leave_instructions",
+    "drop_instructions",
     "name_texts",
     "parse_texts",
     "read_texts",
@@ -172,7 +172,7 @@ def parse_texts(
     return _from_records(parse_records(text, kind, place=Path(place)), task, columns or Columns())
 
 
-def leave_instructions(bank: GraftBank, texts: Sequence[InputText]) -> list[InputText]:
+def drop_instructions(bank: GraftBank, texts: Sequence[InputText]) -> list[InputText]:
     """Return texts without the instructions of rows whose tasks hold one for all their rows."""
     pairs = {entry.task: entry.metadata.get("pair") for entry in bank.entries}
     return [
@@ -246,7 +246,9 @@ def _from_records(file: RecordFile, task: str | None, columns: Columns) -> list[
             last = messages[-1].content
             found.append(InputText(last, None, task_name, record.place, messages=messages))
             continue
-        first, second = _join_words(record, words), _text(record, pair) if pair else None
+        first = _join_words(record, words)
+        # A second text beside words belongs to rows of other tasks, unless its column was named.
+        second = _text(record, pair) if first and pair and columns.text_pair else None
         if not first and text:
             own = (text, pair)
             if _is_empty(record.values.get(text)):

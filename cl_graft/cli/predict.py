@@ -92,7 +92,7 @@ def predict_command(
       head -3 reviews.txt | cl-graft predict my_bank --task sentiment
     """
     from cl_graft.banks.bank_of_run import find_bank_folder
-    from cl_graft.banks.input_texts import NoTask, check_texts, leave_instructions
+    from cl_graft.banks.input_texts import NoTask, check_texts, drop_instructions
     from cl_graft.banks.open_bank import open_bank
     from cl_graft.banks.predict import list_calibration_notes, list_entry_notes, predict
     from cl_graft.data.record_files import Columns
@@ -112,7 +112,7 @@ def predict_command(
         names = dict.fromkeys(entry.task for entry in held.entries)
         raise InputError(f"{error}; the bank holds {join_names(names)}") from None
     # Before the model is loaded, which takes longer.
-    asked = leave_instructions(held, asked)
+    asked = drop_instructions(held, asked)
     check_texts(held, asked)
     with redirect_prints():
         opened = open_bank(

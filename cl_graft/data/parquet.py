@@ -1,9 +1,11 @@
 """Rows of parquet files, measured before they are built: a small file can hold very large rows.
 
 A value that repeats stands once in a file's dictionary, and some bytes say that a million rows have
-it. So sizes are checked twice: when the file is opened, those of its footer, where a dictionary
+it. So sizes are checked twice: when the file is opened, those of its pages, where a dictionary
 counts once; and for each batch of rows, before Python values are built of it, the lengths of its
-values, each as often as rows have it. Until then columns of text stay dictionaries.
+values, each as often as rows have it. Until then columns of text stay dictionaries. Where texts are
+stored by what they share with the text before, pyarrow can make no dictionary; a batch has fewer
+rows then.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from cl_graft.data.labels import name_listed_classes
-from cl_graft.data.parquet_footer import DeclaredSize, read_declared_sizes
+from cl_graft.data.parquet_sizes import ColumnSize, read_column_sizes
 from cl_graft.data.text_files import Reading, check_row_count, check_size
 from cl_graft.errors import InputError, first_line
 from cl_graft.kinds.kind import find_kind_columns
@@ -65,8 +67,11 @@ def read_parquet(path: Path, reading: Reading) -> ParquetTable:
     try:
         with pyarrow.parquet.ParquetFile(str(path)) as file:
             schema, leaves = file.schema_arrow, _find_leaves(file, reading)
-            rows, declared = file.metadata.num_rows, _read_declared_size(path, leaves)
-        paths = [leaf.path for leaf in leaves if leaf.is_text]
+            rows = file.metadata.num_rows
+        sizes = read_column_sizes(path, {leaf.path for leaf in leaves})
+        texts = [leaf for leaf in leaves if leaf.is_text]
+        whole = [leaf for leaf in texts if sizes[leaf.path].shares_prefixes]
+        paths = [leaf.path for leaf in texts if leaf not in whole]
         file = pyarrow.parquet.ParquetFile(str(path), read_dictionary=paths)
     except (pyarrow.ArrowException, OSError, ValueError) as error:
         raise _make_error(path, error) from None
@@ -75,17 +80,19 @@ def read_parquet(path: Path, reading: Reading) -> ParquetTable:
     if doubled:
         raise InputError(f"{path}: there are several columns called {doubled[0]!r}")
     check_row_count(str(path), rows, reading)
-    check_size(str(path), declared, reading, unpacked=True)
+    check_size(str(path), _measure_pages(path, leaves, sizes, rows), reading, unpacked=True)
+    longest = max((sizes[leaf.path].largest_page for leaf in whole), default=0)
     metadata = (schema.metadata or {}).get(b"huggingface", b"{}")
     # An extension type is read as its storage, with every value built at once.
     types = dict(zip(names, file.schema_arrow.types, strict=True))
-    texts = {leaf.column for leaf in leaves if leaf.is_text and not leaf.is_inner}
+    single = {leaf.column for leaf in texts if not leaf.is_inner}
     read = tuple(
         name
         for name in dict.fromkeys(leaf.column for leaf in leaves)
-        if name not in texts or pyarrow.types.is_dictionary(types[name])
+        if name not in single or _is_text(types[name])
     )
-    found = _read_rows(path, file, list(read), reading)
+    at_once = min(_ROWS_AT_A_TIME, reading.most_bytes // max(1, longest))
+    found = _read_rows(path, file, list(read), reading, max(1, at_once))
     if tags := read_class_names(metadata, inside=True):
         found = (name_listed_classes(row, tags) for row in found)
     return ParquetTable(
@@ -169,17 +176,39 @@ def _is_plain(kind: Any) -> bool:
     return any(is_one(kind) for is_one in single)
 
 
-def _read_declared_size(path: Path, leaves: list[_Leaf]) -> int:
-    """Return how many bytes columns have unpacked, dictionaries counted once, as the file says.
+def _is_text(kind: Any) -> bool:
+    """Whether a type is one of texts, or of a dictionary of texts."""
+    import pyarrow.types as types
+
+    return any(
+        is_one(kind)
+        for is_one in (
+            *(types.is_dictionary, types.is_string, types.is_large_string),
+            *(types.is_binary, types.is_large_binary),
+        )
+    )
+
+
+def _measure_pages(
+    path: Path, leaves: list[_Leaf], sizes: Mapping[str, ColumnSize], rows: int
+) -> int:
+    """Return how many bytes columns have unpacked, dictionaries counted once.
 
     Each value in a list adds what it takes in memory at least, as a file can hold a million equal
     ones in a few bytes.
     """
-    sizes = read_declared_sizes(path)
     whole = 0
     for leaf in leaves:
-        size = sizes.get(leaf.path, DeclaredSize())
+        size = sizes[leaf.path]
         whole += size.unpacked_bytes + leaf.is_inner * _BYTES_A_LISTED_VALUE * size.values
+        if not leaf.is_inner and size.values > rows:
+            raise _make_error(path, f"{size.values} values in {rows} rows of {leaf.column!r}")
+        if leaf.is_inner and size.shares_prefixes:
+            raise InputError(
+                f"{path}: column {leaf.column!r} has lists of texts in parquet's encoding "
+                "DELTA_BYTE_ARRAY, whose size cannot be told before they are read; write the file "
+                "with another encoding (pyarrow's default is one)"
+            )
     return whole
 
 
@@ -202,7 +231,7 @@ def _measure(column: Any) -> int:
 
 
 def _read_rows(
-    path: Path, file: Any, columns: list[str], reading: Reading
+    path: Path, file: Any, columns: list[str], reading: Reading, rows_at_a_time: int
 ) -> Iterator[dict[str, Any]]:
     import pyarrow
 
@@ -210,7 +239,7 @@ def _read_rows(
     with file:
         # Each group of rows has its own dictionaries, and lists cannot be read from two at once.
         batches = chain.from_iterable(
-            file.iter_batches(batch_size=_ROWS_AT_A_TIME, row_groups=[group], columns=columns)
+            file.iter_batches(batch_size=rows_at_a_time, row_groups=[group], columns=columns)
             for group in range(file.num_row_groups)
         )
         while True:
@@ -219,12 +248,34 @@ def _read_rows(
                 if batch is None:
                     return
                 size += sum(_measure(column) for column in batch.columns)
-                rows = batch.to_pylist() if size <= reading.most_bytes else []
+                rows = _build_rows(batch) if size <= reading.most_bytes else []
             except (pyarrow.ArrowException, OSError, ValueError, OverflowError) as error:
                 raise _make_error(path, error) from None
             check_size(str(path), size, reading, unpacked=True)
             yield from rows
 
 
-def _make_error(path: Path, error: Exception) -> InputError:
-    return InputError(f"{path}: not an intact parquet file ({first_line(error)})")
+def _build_rows(batch: Any) -> list[dict[str, Any]]:
+    names, columns = batch.schema.names, [_build_values(column) for column in batch.columns]
+    return [
+        {name: column[row] for name, column in zip(names, columns, strict=True)}
+        for row in range(batch.num_rows)
+    ]
+
+
+def _build_values(column: Any) -> list[Any]:
+    """Build a column's Python values, numbers where they are dates or times that Python has not."""
+    import pyarrow.types as types
+
+    try:
+        return column.to_pylist()
+    except (ValueError, OverflowError, LookupError):
+        if not types.is_temporal(column.type):
+            raise
+        number = "int32" if column.type.bit_width == 32 else "int64"
+        return column.view(number).to_pylist()
+
+
+def _make_error(path: Path, error: Exception | str) -> InputError:
+    told = error if isinstance(error, str) else first_line(error)
+    return InputError(f"{path}: not an intact parquet file ({told})")

@@ -18,7 +18,7 @@ from cl_graft import InputError, load_bank, save_bank
 from cl_graft.banks.file_checks import read_run_config
 from cl_graft.banks.input_texts import (
     InputText,
-    leave_instructions,
+    drop_instructions,
     name_texts,
     parse_texts,
     read_texts,
@@ -93,9 +93,9 @@ def test_rows_of_text_to_text_are_asked_as_they_were_learned():
     assert [(one.text, one.pair) for one in found] == [("a", "Say it."), ("b", None), ("c", None)]
     for asks, left in ((True, "Say it."), (False, None)):
         bank = SimpleNamespace(entries=[SimpleNamespace(task="own", metadata={"pair": asks})])
-        assert leave_instructions(cast(Any, bank), found)[0].pair == left
+        assert drop_instructions(cast(Any, bank), found)[0].pair == left
     named = parse_texts(lines, "jsonl", task="own", columns=Columns(text_pair="instruction"))
-    assert leave_instructions(cast(Any, bank), named)[0].pair == "Say it."
+    assert drop_instructions(cast(Any, bank), named)[0].pair == "Say it."
 
 
 CHAT = '[{"role": "user", "content": "Hi"}]'
@@ -150,6 +150,18 @@ def test_rows_of_one_file_may_have_the_columns_of_their_own_kinds(there, form):
         ("It was warm.", None),
         ("", None),
     ]
+
+
+def test_words_have_no_second_text_of_other_kinds_of_rows():
+    lines = [
+        {"tokens": ["Ada", "sings"], "instruction": "Say it."},
+        {"input": "Hi", "instruction": "b"},
+    ]
+    table = "".join(f"{json.dumps(line)}\n" for line in lines).encode()
+    found = parse_texts(table, "jsonl", task="a")
+    assert [(one.text, one.pair) for one in found] == [("Ada sings", None), ("Hi", "b")]
+    found = parse_texts(table, "jsonl", task="a", columns=Columns(text_pair="instruction"))
+    assert [(one.text, one.pair) for one in found] == [("Ada sings", "Say it."), ("Hi", "b")]
 
 
 @pytest.mark.parametrize("batch_size", [1, 2, 7])

@@ -110,6 +110,71 @@ def test_lists_of_parquet_count_as_often_as_rows_have_their_values(tmp_path, cas
         read_records(path, reading=SMALL)
 
 
+def write_lie(path, table: pa.Table, size: str, **options) -> None:
+    """Write a parquet file whose footer says 1 where it should say a size of the first column."""
+    plain = {"use_dictionary": False, "write_statistics": False, "store_schema": False, **options}
+    pq.write_table(table, path, compression="zstd", **plain)
+    told = getattr(pq.read_metadata(path).row_group(0).column(0), size)
+    whole = path.read_bytes()
+    start = len(whole) - 8 - int.from_bytes(whole[-8:-4], "little")
+    groups = range(7, 64, 7)
+    length = next(at for at in groups if 2 * told < 1 << at) // 7
+    right = bytes((2 * told >> 7 * n & 127) | (n < length - 1) * 128 for n in range(length))
+    wrong = b"\x82" + b"\x80" * (length - 2) + b"\0"
+    assert whole.count(right, start) >= 1
+    path.write_bytes(whole[:start] + whole[start:].replace(right, wrong))
+
+
+def test_a_parquet_footer_that_lies_about_its_values_is_found_out(tmp_path):
+    count = 6_000_000
+    ends = pa.array([0, count], pa.int32())
+    zeros = pa.ListArray.from_arrays(ends, pa.array(np.zeros(count, "i8")))
+    table = pa.table({"tags": zeros, "tokens": [["a"]]})
+    options = {"data_page_size": 1 << 30, "use_dictionary": True}
+    write_lie(tmp_path / "a.parquet", table, "num_values", **options)
+    with little_memory(), pytest.raises(InputError, match="larger than 2 MB when unpacked"):
+        read_records(tmp_path / "a.parquet", reading=SMALL)
+
+
+def test_a_parquet_footer_that_lies_about_its_rows_is_found_out(tmp_path):
+    nothing = pa.table({"text": pa.nulls(6_000_000, pa.string())})
+    options = {"data_page_size": 1 << 30, "row_group_size": 6_000_000}
+    write_lie(tmp_path / "a.parquet", nothing, "num_values", **options)
+    with little_memory(), pytest.raises(InputError, match="values in 1 rows of 'text'"):
+        read_records(tmp_path / "a.parquet", reading=SMALL)
+
+
+def test_a_parquet_footer_that_lies_about_its_bytes_is_found_out(tmp_path):
+    table = pa.table({"text": ["a" * 80_000_000]})
+    write_lie(tmp_path / "a.parquet", table, "total_uncompressed_size")
+    with little_memory(), pytest.raises(InputError, match="larger than 2 MB when unpacked"):
+        read_records(tmp_path / "a.parquet", reading=SMALL)
+
+
+def write_shared_prefixes(path, table: pa.Table, *columns: str) -> None:
+    encodings = dict.fromkeys(columns, "DELTA_BYTE_ARRAY")
+    options = {"use_dictionary": False, "compression": "zstd", "write_statistics": False}
+    pq.write_table(table, path, column_encoding=encodings, **options)
+
+
+def test_texts_of_parquet_stored_by_shared_prefixes_are_read_and_counted(tmp_path):
+    path = tmp_path / "a.parquet"
+    texts = [None, *(f"the same {n}" for n in range(2999))]
+    write_shared_prefixes(path, pa.table({"text": texts}), "text")
+    assert [record.values["text"] for record in read_records(path).records] == texts
+    write_shared_prefixes(path, pa.table({"text": [f"{LONG}{n}" for n in range(500)]}), "text")
+    assert path.stat().st_size < 2000
+    with little_memory(), pytest.raises(InputError, match="larger than 2 MB when unpacked"):
+        read_records(path, reading=SMALL)
+
+
+def test_lists_of_parquet_stored_by_shared_prefixes_are_refused(tmp_path):
+    table = pa.table({"tokens": [["a", "b"]], "tags": [["O", "O"]]})
+    write_shared_prefixes(tmp_path / "a.parquet", table, "tokens.list.element")
+    with pytest.raises(InputError, match=r"column 'tokens' has lists .*DELTA_BYTE_ARRAY"):
+        read_records(tmp_path / "a.parquet")
+
+
 def test_lists_of_extension_types_and_maps_of_parquet_are_passed_over(tmp_path):
     path = tmp_path / "a.parquet"
     with suppress(pa.ArrowKeyError):  # this type is registered already
