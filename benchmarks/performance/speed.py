@@ -192,20 +192,22 @@ def main() -> None:
             stored[key] = statistics.median(raw)
             stored[f"{key}/raw"] = raw
         if group != "stream":
-            stored[f"machine/{group}"] = machine(run)
+            stored[f"machine/{group}"] = machine(run, group)
         given.results.mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps(stored, indent=1) + "\n", encoding="utf-8")
         path.with_suffix(".md").write_text(render(stored), encoding="utf-8")
     sys.stdout.write(render(stored))
 
 
-def machine(run: Run) -> str:
-    """Say where and how the values were measured."""
+def machine(run: Run, group: str) -> str:
+    """Say where and how the values of a group were measured."""
     shape = run.shape
+    texts = " and ".join(one.name for one in TEXT_SHAPES)
+    models = texts if group.startswith("text") else f"RoBERTa {shape.name}"
     where = torch.cuda.get_device_name() if shape.device == "cuda" else platform.machine()
     return (
         f"{where}, {os.cpu_count()} cores, {run.threads} threads, torch {torch.__version__}, "
-        f"RoBERTa {shape.name} with random weights, batch {shape.rows} × {shape.tokens} tokens, "
+        f"{models} with random weights, batch {shape.rows} × {shape.tokens} tokens, "
         f"{'bf16 autocast' if shape.autocast else 'fp32'}, region of {shape.coordinates:,}"
     )
 
