@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from cl_graft.data.bad_rows import BadRows
-from cl_graft.data.columns import find_texts
+from cl_graft.data.columns import find_texts, require_text
 from cl_graft.data.record_files import (
     SUFFIXES,
     Columns,
@@ -124,6 +124,8 @@ def read_texts(
         InputError: With file and line, if something is wrong with it.
     """
     path = Path(path)
+    if path.is_dir():
+        raise InputError(f"{path}: a folder; give a file of texts")
     if path.name.lower().endswith((".txt", ".txt.gz")):
         if not path.is_file():
             raise InputError(f"{path}: there is no such file")
@@ -328,11 +330,7 @@ def _text(record: Record, column: str) -> str | None:
     value = record.values.get(column)
     if _is_empty(value):
         return None
-    if not isinstance(value, str):
-        raise InputError(
-            f"{record.place}: column {column!r} must hold text, got {type(value).__name__}"
-        )
-    return value
+    return require_text(record, column, value)
 
 
 def _is_empty(value: object) -> bool:

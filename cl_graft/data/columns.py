@@ -26,7 +26,7 @@ from cl_graft.errors import InputError, join_names, nearest
 from cl_graft.kinds import KINDS
 from cl_graft.kinds.rows import Row
 
-__all__ = ["LABEL_COLUMNS", "LabelledRows", "find_texts", "to_rows"]
+__all__ = ["LABEL_COLUMNS", "LabelledRows", "find_texts", "require_text", "to_rows"]
 
 _TEXTS: tuple[tuple[str, str | None], ...] = (
     ("text", "text_pair"),
@@ -269,6 +269,20 @@ def _fits(declared: Sequence[str] | None, drafts: Sequence[_Draft], preset: Pres
     return len(seen) >= len(preset.label_names) and others * 20 <= len(drafts)
 
 
+def require_text(record: Record, column: str, value: object) -> str:
+    """Return a value of a record if it is text.
+
+    Raises:
+        InputError: If it is none.
+    """
+    if not isinstance(value, str):
+        hint = "; its column is binary, so write it as text" if isinstance(value, bytes) else ""
+        raise InputError(
+            f"{record.place}: column {column!r} must hold text, got {type(value).__name__}{hint}"
+        )
+    return value
+
+
 def _read_value(record: Record, column: str) -> object:
     if column not in record.values:
         raise InputError(
@@ -283,11 +297,7 @@ def _read_value(record: Record, column: str) -> object:
 
 
 def _read_text(record: Record, column: str) -> str:
-    value = _read_value(record, column)
-    if not isinstance(value, str):
-        raise InputError(
-            f"{record.place}: column {column!r} must hold text, got {type(value).__name__}"
-        )
+    value = require_text(record, column, _read_value(record, column))
     if fault := find_fault(value):
         raise InputError(f"{record.place}: the text in column {column!r} {fault}")
     return value

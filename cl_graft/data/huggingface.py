@@ -1,7 +1,10 @@
 """Data sets of the Hugging Face library: saved with `save_to_disk`, or on the hub by name."""
 
+import json
 import logging
+import struct
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +38,7 @@ def read_saved_dataset(path: Path, *, reading: Reading) -> dict[str, RecordFile]
     """
     import datasets
 
-    for file in sorted(path.rglob("*.arrow")):
+    for file in _list_arrow_files(path):
         _check_arrow_file(file)
     try:
         loaded = datasets.load_from_disk(str(path))
@@ -46,25 +49,71 @@ def read_saved_dataset(path: Path, *, reading: Reading) -> dict[str, RecordFile]
     return _read_splits(loaded, str(path), reading)
 
 
+def _list_arrow_files(path: Path) -> list[Path]:
+    """List the files that hold a saved data set's rows; other files may lie beside them.
+
+    Raises:
+        InputError: If a split has none, which the datasets library writes but cannot read.
+    """
+    found = []
+    for state in sorted(path.rglob("state.json")):
+        held = None
+        # What is wrong with it, load_from_disk says.
+        with suppress(ValueError, OSError, LookupError, TypeError, AttributeError):
+            held = json.loads(state.read_text(encoding="utf-8"))["_data_files"]
+            found += [state.parent / str(one["filename"]) for one in held]
+        if held == []:
+            raise InputError(f"{state.parent}: the split has no rows; save the data set without it")
+    return [file for file in found if file.is_file()]
+
+
 def _check_arrow_file(file: Path) -> None:
     """Refuse damage that would end the process, and values that the library would unpack.
 
     Raises:
-        InputError: If the file is damaged, or a column's values stand in a dictionary or another
-            form of repetition, which the library does not write.
+        InputError: If the file is damaged, or if it is packed, or a column's values stand in a
+            dictionary or another form of repetition, none of which the library writes.
     """
     import pyarrow
 
     try:
         with pyarrow.memory_map(str(file)) as source:
+            for message in pyarrow.ipc.MessageReader.open_stream(source):
+                if message.type == "record batch" and _is_packed(message.metadata.to_pybytes()):
+                    raise InputError(
+                        f"{file}: packed rows, which the datasets library does not write; save "
+                        "them without compression"
+                    )
+            source.seek(0)
             stream = pyarrow.ipc.open_stream(source)
             _refuse_repetition(file, stream.schema.types)
             for batch in stream:
                 batch.validate(full=True)
     except InputError:
         raise
-    except (pyarrow.ArrowException, OSError, ValueError) as error:
+    except (pyarrow.ArrowException, OSError, ValueError, struct.error) as error:
         raise InputError(f"{file}: not an intact Arrow file ({first_line(error)})") from None
+
+
+def _is_packed(metadata: bytes) -> bool:
+    """Whether the rows of an Arrow message are compressed, by its flatbuffer.
+
+    Source: https://github.com/apache/arrow/blob/main/format/Message.fbs
+    """
+
+    def find_field(table: int, number: int) -> int | None:
+        layout = table - struct.unpack_from("<i", metadata, table)[0]
+        at = 4 + 2 * number
+        if at >= struct.unpack_from("<H", metadata, layout)[0]:
+            return None
+        offset = struct.unpack_from("<H", metadata, layout + at)[0]
+        return table + offset if offset else None
+
+    def follow(place: int) -> int:
+        return place + struct.unpack_from("<I", metadata, place)[0]
+
+    header = find_field(follow(0), 2)
+    return header is not None and find_field(follow(header), 3) is not None
 
 
 def _refuse_repetition(file: Path, types: list[Any]) -> None:
@@ -72,7 +121,12 @@ def _refuse_repetition(file: Path, types: list[Any]) -> None:
 
     while types:
         kind = types.pop()
-        if pyarrow.types.is_dictionary(kind) or pyarrow.types.is_run_end_encoded(kind):
+        types_of_repetition = (
+            *(pyarrow.types.is_dictionary, pyarrow.types.is_run_end_encoded),
+            *(pyarrow.types.is_string_view, pyarrow.types.is_binary_view),
+            *(pyarrow.types.is_list_view, pyarrow.types.is_large_list_view),
+        )
+        if any(is_one(kind) for is_one in types_of_repetition):
             raise InputError(
                 f"{file}: a column of the type {kind}, which the datasets library does not write; "
                 "save its values themselves"
@@ -139,7 +193,9 @@ def _read_splits(loaded: Any, place: str, reading: Reading) -> dict[str, RecordF
 
 
 def _by_split(loaded: Any) -> Mapping[str, Any]:
-    return loaded if isinstance(loaded, Mapping) else {"train": loaded}
+    """Return the tables of a data set by split, their rows as Python values."""
+    tables = loaded if isinstance(loaded, Mapping) else {"train": loaded}
+    return {split: table.with_format(None) for split, table in tables.items()}
 
 
 def _read_records(table: Any, place: str, reading: Reading) -> RecordFile:

@@ -11,6 +11,7 @@ rows then.
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import chain
@@ -18,7 +19,8 @@ from pathlib import Path
 from typing import Any
 
 from cl_graft.data.labels import name_listed_classes
-from cl_graft.data.parquet_sizes import ColumnSize, read_column_sizes
+from cl_graft.data.parquet_lengths import check_lengths
+from cl_graft.data.parquet_sizes import ColumnSize, Levels, read_column_sizes
 from cl_graft.data.text_files import Reading, check_row_count, check_size
 from cl_graft.errors import InputError, first_line
 from cl_graft.kinds.kind import find_kind_columns
@@ -27,6 +29,8 @@ __all__ = ["ParquetTable", "read_class_names", "read_parquet"]
 
 _ROWS_AT_A_TIME = 1000
 _MOST_FIXED_BYTES = 64
+_FIXED_BYTES = {"BYTE_ARRAY": 0, "BOOLEAN": 1, "INT32": 4, "FLOAT": 4, "INT96": 12}
+_FIXED_BYTES |= {"INT64": 8, "DOUBLE": 8}
 _BYTES_A_LISTED_VALUE = 8
 """Bytes in memory of a value in a list, at least."""
 
@@ -67,37 +71,40 @@ def read_parquet(path: Path, reading: Reading) -> ParquetTable:
     try:
         with pyarrow.parquet.ParquetFile(str(path)) as file:
             schema, leaves = file.schema_arrow, _find_leaves(file, reading)
-            rows = file.metadata.num_rows
-        sizes = read_column_sizes(path, {leaf.path for leaf in leaves})
+            rows, columns = file.metadata.num_rows, len(file.schema)
+        names = tuple(schema.names)
+        if doubled := sorted(name for name, count in Counter(names).items() if count > 1):
+            raise InputError(f"{path}: there are several columns called {doubled[0]!r}")
+        check_row_count(str(path), rows, reading)
+        levels = {leaf.place: leaf.levels for leaf in leaves}
+        sizes = read_column_sizes(path, columns=columns, levels=levels)
+        check_size(str(path), _measure_pages(path, leaves, sizes), reading, unpacked=True)
+        for place, size in sizes.items():
+            check_lengths(path, size.pages_with_lengths, levels[place])
         texts = [leaf for leaf in leaves if leaf.is_text]
-        whole = [leaf for leaf in texts if sizes[leaf.path].shares_prefixes]
-        paths = [leaf.path for leaf in texts if leaf not in whole]
-        file = pyarrow.parquet.ParquetFile(str(path), read_dictionary=paths)
+        dictionaries = [leaf.path for leaf in texts if not sizes[leaf.place].pages_with_lengths]
+        file = pyarrow.parquet.ParquetFile(str(path), read_dictionary=dictionaries)
+    except InputError:
+        raise
     except (pyarrow.ArrowException, OSError, ValueError) as error:
         raise _make_error(path, error) from None
-    names = tuple(schema.names)
-    doubled = sorted({name for name in names if names.count(name) > 1})
-    if doubled:
-        raise InputError(f"{path}: there are several columns called {doubled[0]!r}")
-    check_row_count(str(path), rows, reading)
-    check_size(str(path), _measure_pages(path, leaves, sizes, rows), reading, unpacked=True)
-    longest = max((sizes[leaf.path].largest_page for leaf in whole), default=0)
     metadata = (schema.metadata or {}).get(b"huggingface", b"{}")
     # An extension type is read as its storage, with every value built at once.
     types = dict(zip(names, file.schema_arrow.types, strict=True))
     single = {leaf.column for leaf in texts if not leaf.is_inner}
-    read = tuple(
-        name
-        for name in dict.fromkeys(leaf.column for leaf in leaves)
-        if name not in single or _is_text(types[name])
-    )
-    at_once = min(_ROWS_AT_A_TIME, reading.most_bytes // max(1, longest))
-    found = _read_rows(path, file, list(read), reading, max(1, at_once))
+    read = {
+        leaf.column: None
+        for leaf in leaves
+        if leaf.column not in single or _is_text(types[leaf.column])
+    }
+    longest = sum(_measure_longest_value(leaf, sizes[leaf.place]) for leaf in leaves)
+    at_once = max(1, min(_ROWS_AT_A_TIME, reading.most_bytes // max(1, longest)))
+    places = [leaf.place for leaf in leaves if leaf.column in read]
+    found = _read_rows(path, file, places, reading, at_once)
     if tags := read_class_names(metadata, inside=True):
         found = (name_listed_classes(row, tags) for row in found)
-    return ParquetTable(
-        read, found, read_class_names(metadata), tuple(name for name in names if name not in read)
-    )
+    passed_over = tuple(name for name in names if name not in read)
+    return ParquetTable(tuple(read), found, read_class_names(metadata), passed_over)
 
 
 def read_class_names(metadata: bytes, *, inside: bool = False) -> dict[str, tuple[str, ...]]:
@@ -130,8 +137,12 @@ class _Leaf:
 
     column: str
     path: str
+    place: int
+    levels: Levels
     is_text: bool
     is_inner: bool
+    fixed_bytes: int
+    """Bytes of a value, where all have as many; 0 for texts."""
 
 
 def _find_leaves(file: Any, reading: Reading) -> list[_Leaf]:
@@ -140,19 +151,27 @@ def _find_leaves(file: Any, reading: Reading) -> list[_Leaf]:
     leaves, number = [], 0
     for field in file.schema_arrow:
         count = _count_leaves(field.type)
-        parts = [file.schema.column(number + place) for place in range(count)]
-        number += count
-        inner = count != 1 or parts[0].max_repetition_level or parts[0].path != parts[0].name
+        parts = {place: file.schema.column(place) for place in range(number, number + count)}
+        number, first = number + count, parts[number]
+        inner = count != 1 or first.max_repetition_level or first.path != first.name
         if inner and not (field.name in held and _is_plain(field.type)):
             continue
         if any(
             part.physical_type == "FIXED_LEN_BYTE_ARRAY" and part.length > _MOST_FIXED_BYTES
-            for part in parts
+            for part in parts.values()
         ):
             continue
         leaves += [
-            _Leaf(field.name, part.path, part.physical_type == "BYTE_ARRAY", bool(inner))
-            for part in parts
+            _Leaf(
+                column=field.name,
+                path=part.path,
+                place=place,
+                levels=Levels(part.max_repetition_level, part.max_definition_level),
+                is_text=part.physical_type == "BYTE_ARRAY",
+                is_inner=bool(inner),
+                fixed_bytes=_FIXED_BYTES.get(part.physical_type, part.length or 0),
+            )
+            for place, part in parts.items()
         ]
     return leaves
 
@@ -189,9 +208,12 @@ def _is_text(kind: Any) -> bool:
     )
 
 
-def _measure_pages(
-    path: Path, leaves: list[_Leaf], sizes: Mapping[str, ColumnSize], rows: int
-) -> int:
+def _measure_longest_value(leaf: _Leaf, size: ColumnSize) -> int:
+    """Return how many bytes a row's value may take in memory before it is counted."""
+    return size.largest_page if size.pages_with_lengths else leaf.fixed_bytes
+
+
+def _measure_pages(path: Path, leaves: list[_Leaf], sizes: Mapping[int, ColumnSize]) -> int:
     """Return how many bytes columns have unpacked, dictionaries counted once.
 
     Each value in a list adds what it takes in memory at least, as a file can hold a million equal
@@ -199,15 +221,14 @@ def _measure_pages(
     """
     whole = 0
     for leaf in leaves:
-        size = sizes[leaf.path]
+        size = sizes[leaf.place]
         whole += size.unpacked_bytes + leaf.is_inner * _BYTES_A_LISTED_VALUE * size.values
-        if not leaf.is_inner and size.values > rows:
-            raise _make_error(path, f"{size.values} values in {rows} rows of {leaf.column!r}")
-        if leaf.is_inner and size.shares_prefixes:
+        measured = sum(page.values for page in size.pages_with_lengths)
+        if leaf.is_inner and (size.shares_prefixes or 0 < measured < size.values):
             raise InputError(
                 f"{path}: column {leaf.column!r} has lists of texts in parquet's encoding "
-                "DELTA_BYTE_ARRAY, whose size cannot be told before they are read; write the file "
-                "with another encoding (pyarrow's default is one)"
+                "DELTA_BYTE_ARRAY, or in several, so that their size cannot be told before they "
+                "are read; write the file with another encoding (pyarrow's default is one)"
             )
     return whole
 
@@ -231,15 +252,16 @@ def _measure(column: Any) -> int:
 
 
 def _read_rows(
-    path: Path, file: Any, columns: list[str], reading: Reading, rows_at_a_time: int
+    path: Path, file: Any, places: list[int], reading: Reading, rows_at_a_time: int
 ) -> Iterator[dict[str, Any]]:
     import pyarrow
 
     size = 0
     with file:
         # Each group of rows has its own dictionaries, and lists cannot be read from two at once.
+        # Columns are asked for by place, as a name with dots may be that of several.
         batches = chain.from_iterable(
-            file.iter_batches(batch_size=rows_at_a_time, row_groups=[group], columns=columns)
+            file.reader.iter_batches(rows_at_a_time, row_groups=[group], column_indices=places)
             for group in range(file.num_row_groups)
         )
         while True:
@@ -276,6 +298,5 @@ def _build_values(column: Any) -> list[Any]:
         return column.view(number).to_pylist()
 
 
-def _make_error(path: Path, error: Exception | str) -> InputError:
-    told = error if isinstance(error, str) else first_line(error)
-    return InputError(f"{path}: not an intact parquet file ({told})")
+def _make_error(path: Path, error: Exception) -> InputError:
+    return InputError(f"{path}: not an intact parquet file ({first_line(error)})")

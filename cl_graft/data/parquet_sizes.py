@@ -2,218 +2,206 @@
 
 A file tells them in its footer, too, but pyarrow builds what the pages hold and not what the footer
 promises. Where a footer is damaged, pyarrow even ends the process instead of raising an error
-(pyarrow 26: ``RowGroupMetaData.column`` on sizes that do not fit together). So both are read here;
-they are written in Thrift's compact protocol (https://parquet.apache.org/docs/file-format).
+(pyarrow 26: ``RowGroupMetaData.column`` on sizes that do not fit together). So both are read here,
+as strictly as possible: what pyarrow might read in another way is an error.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
-__all__ = ["ColumnSize", "read_column_sizes"]
+from cl_graft.data.thrift import Struct, read_struct
+
+__all__ = ["ColumnSize", "Levels", "Page", "read_column_sizes"]
 
 _MAGIC = b"PAR1"
-_DEEPEST = 16
 _HEADER_BYTES = (1 << 12, 1 << 16, 1 << 20, 1 << 24)
 """How many bytes are tried for the header of a page, which holds statistics of any length."""
+_VALUES_IN_HEADER = 1000
+"""How many values the header of a page may have; the format knows some dozens."""
+_SPARE_PAGES = 1000
+"""How many pages a column may have in a group of rows beyond one for each of its values."""
 
-# Numbers of fields in parquet.thrift: of the footer, of a chunk of a column, of a page.
-_ROW_GROUPS, _COLUMNS, _METADATA = 4, 1, 3
-_PATH, _VALUES, _DATA_PLACE, _DICTIONARY_PLACE = 3, 5, 9, 11
-_PAGE_TYPE, _UNPACKED, _PACKED, _VALUES_IN_PAGE = 1, 2, 3, 1
+# Numbers of fields in parquet.thrift.
+_ROWS, _ROW_GROUPS = 3, 4  # of the footer
+_CHUNKS, _ROWS_OF_GROUP = 1, 3
+_METADATA = 3  # of a chunk of a column
+_CODEC, _VALUES, _DATA_PLACE, _DICTIONARY_PLACE = 4, 5, 9, 11
+_PAGE_TYPE, _UNPACKED, _PACKED = 1, 2, 3
 _DATA_PAGES = {0: (5, 2), 3: (8, 4)}
 """Types of pages with data: the field that describes the data, and in it that of the encoding."""
-_SHARED_PREFIXES = 7
-"""The encoding DELTA_BYTE_ARRAY."""
+_VALUES_IN_PAGE = 1
 
-# Types of Thrift's compact protocol.
-_TRUE, _FALSE, _BYTE, _INTEGERS, _DOUBLE, _BINARY = 1, 2, 3, (4, 5, 6), 7, 8
-_LISTS, _MAP, _STRUCT = (9, 10), 11, 12
+_TEXTS_BY_LENGTH, _TEXTS_BY_PREFIX = 6, 7
+"""The encodings DELTA_LENGTH_BYTE_ARRAY and DELTA_BYTE_ARRAY."""
+
+
+@dataclass(frozen=True, slots=True)
+class Levels:
+    """The levels of a leaf column: how deep its values lie in lists, and in what may be missing."""
+
+    repetition: int
+    definition: int
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """A page of a column.
+
+    Attributes:
+        place: Position of its body in the file.
+        packed: Bytes of its body.
+        unpacked: Bytes of its body once unpacked.
+        codec: Number of the codec that packed it.
+        values: Number of its values; 0 if it is one of a dictionary.
+        encoding: Number of the encoding of its values.
+        data: What its header says of its values.
+        version: Version of its header, 1 or 2.
+    """
+
+    place: int
+    packed: int
+    unpacked: int
+    codec: int
+    values: int = 0
+    encoding: int = 0
+    data: Struct = field(default_factory=Struct)
+    version: int = 1
+
+    @property
+    def shares_prefixes(self) -> bool:
+        """Whether it stores of a text what the text before does not begin with."""
+        return self.encoding == _TEXTS_BY_PREFIX
+
+    @property
+    def has_lengths(self) -> bool:
+        """Whether its texts stand behind a list of their lengths, of which pyarrow counts them."""
+        return self.encoding in (_TEXTS_BY_LENGTH, _TEXTS_BY_PREFIX)
 
 
 @dataclass(frozen=True, slots=True)
 class ColumnSize:
-    """The size of a column in all groups of rows.
+    """The size of a leaf column in all groups of rows.
 
     Attributes:
         unpacked_bytes: Bytes of its pages once unpacked, values of a dictionary counted once.
         values: Number of its values, those in lists counted each.
         largest_page: Bytes of its largest page once unpacked. No value is longer.
-        shares_prefixes: Whether a page stores of a value what the value before does not begin
-            with, so that values may have more bytes together than their page.
+        shares_prefixes: Whether a page shares prefixes, so that its values may have more bytes
+            together than it has.
+        pages_with_lengths: Its pages whose texts stand behind their lengths.
     """
 
     unpacked_bytes: int = 0
     values: int = 0
     largest_page: int = 0
     shares_prefixes: bool = False
+    pages_with_lengths: tuple[Page, ...] = ()
 
 
-def read_column_sizes(path: Path, columns: Collection[str]) -> dict[str, ColumnSize]:
-    """Read the sizes of columns of a file.
+def read_column_sizes(
+    path: Path, *, columns: int, levels: Mapping[int, Levels]
+) -> dict[int, ColumnSize]:
+    """Read the sizes of leaf columns of a file.
 
     Args:
         path: The file.
-        columns: Paths of columns in its schema, their parts joined by dots.
+        columns: Number of leaf columns in its schema.
+        levels: Levels of those that are asked for, by their place in the schema.
 
     Returns:
-        Sizes by such a path.
+        Sizes by place.
 
     Raises:
-        ValueError: If the footer or the header of a page is damaged.
+        ValueError: If the footer or the header of a page is damaged, or says what cannot be.
         OSError: If the file cannot be read.
     """
-    found = dict.fromkeys(columns, ColumnSize())
+    found = dict.fromkeys(levels, ColumnSize())
     with path.open("rb") as file:
-        whole = file.seek(0, 2)
-        tail = _read_at(file, max(0, whole - 8), 8)
-        length = int.from_bytes(tail[:4], "little")
-        if tail[4:] != _MAGIC or length + 8 > whole:
-            raise ValueError("no footer of a parquet file")
-        footer = _Compact(_read_at(file, whole - 8 - length, length)).read_struct()
-        for group in _list(footer, _ROW_GROUPS):
-            for chunk in _list(group, _COLUMNS):
-                about = _get(chunk, _METADATA)
-                parts = [part for part in _list(about, _PATH) if isinstance(part, bytes)]
-                name = b".".join(parts).decode()
-                if name in found:
-                    for page in _read_pages(file, about):
-                        found[name] = _add(found[name], page)
+        left = whole = file.seek(0, 2)
+        footer = _read_footer(file, whole)
+        counted = 0
+        for group in footer.structs(_ROW_GROUPS):
+            rows, chunks = group.count(_ROWS_OF_GROUP), group.structs(_CHUNKS)
+            if len(chunks) != columns:
+                raise ValueError(f"a group of rows has {len(chunks)} columns, not {columns}")
+            for place, own in levels.items():
+                pages = []
+                for page, length in _read_pages(file, chunks[place].struct(_METADATA)):
+                    left -= length
+                    if left < 0:
+                        raise ValueError(f"pages of more than the file's {whole} bytes")
+                    pages.append(page)
+                values = sum(page.values for page in pages)
+                if values < rows or (values > rows and not own.repetition):
+                    raise ValueError(f"{values} values in {rows} rows")
+                found[place] = _add(found[place], pages, values)
+            counted += rows
+        if counted != (rows := footer.count(_ROWS)):
+            raise ValueError(f"{counted} rows in its groups, {rows} in the file")
     return found
 
 
-def _read_pages(file: BinaryIO, chunk: object) -> Iterator[ColumnSize]:
-    """Read the sizes of a chunk's pages, as many as its values take."""
-    place, dictionary = _count(chunk, _DATA_PLACE), _get(chunk, _DICTIONARY_PLACE)
-    if isinstance(dictionary, int) and 0 < dictionary < place:
-        place = dictionary
-    values, expected = 0, _count(chunk, _VALUES)
+def _read_footer(file: BinaryIO, whole: int) -> Struct:
+    tail = _read_at(file, max(0, whole - 8), 8)
+    length = int.from_bytes(tail[:4], "little")
+    if tail[4:] != _MAGIC or length + 8 > whole:
+        raise ValueError("no footer of a parquet file")
+    return read_struct(_read_at(file, whole - 8 - length, length))[0]
+
+
+def _read_pages(file: BinaryIO, chunk: Struct) -> Iterator[tuple[Page, int]]:
+    """Read a chunk's pages, as many as its values take, each with its bytes in the file."""
+    place, codec = chunk.count(_DATA_PLACE), chunk.count(_CODEC, bits=32)
+    if _DICTIONARY_PLACE in chunk and 0 < (start := chunk.count(_DICTIONARY_PLACE)) < place:
+        place = start
+    values, expected = 0, chunk.count(_VALUES)
+    most = expected + _SPARE_PAGES
     while values < expected:
         header, length = _read_header(file, place)
-        unpacked, page = _count(header, _UNPACKED), ColumnSize()
-        if (kind := _get(header, _PAGE_TYPE)) in _DATA_PAGES:
-            field, encoding = _DATA_PAGES[kind]
-            data = _get(header, field)
-            shares = _get(data, encoding) == _SHARED_PREFIXES
-            page = ColumnSize(values=_count(data, _VALUES_IN_PAGE), shares_prefixes=shares)
-        yield replace(page, unpacked_bytes=unpacked, largest_page=unpacked)
-        values += page.values
-        place += length + _count(header, _PACKED)
+        body = place + length
+        unpacked, packed = (header.count(number, bits=32) for number in (_UNPACKED, _PACKED))
+        page = Page(body, packed, unpacked, codec)
+        if (kind := header.count(_PAGE_TYPE, bits=32)) in _DATA_PAGES:
+            about, encoding = _DATA_PAGES[kind]
+            data = header.struct(about)
+            page = replace(
+                page,
+                values=data.count(_VALUES_IN_PAGE, bits=32),
+                encoding=data.count(encoding, bits=32),
+                data=data,
+                version=1 if kind == 0 else 2,
+            )
+        yield page, length + packed
+        values, place, most = values + page.values, body + packed, most - 1
+        if most < 0:
+            raise ValueError(f"more than {expected + _SPARE_PAGES} pages for {expected} values")
 
 
-def _read_header(file: BinaryIO, place: int) -> tuple[dict[int, Any], int]:
+def _read_header(file: BinaryIO, place: int) -> tuple[Struct, int]:
     for most in _HEADER_BYTES:
         data = _read_at(file, place, most)
-        reader = _Compact(data)
         try:
-            return reader.read_struct(), reader.place
+            return read_struct(data, most_values=_VALUES_IN_HEADER)
         except ValueError:
             if len(data) < most or most == _HEADER_BYTES[-1]:
                 raise
     raise AssertionError  # the last round returns or raises
 
 
-def _add(size: ColumnSize, page: ColumnSize) -> ColumnSize:
+def _add(size: ColumnSize, pages: list[Page], values: int) -> ColumnSize:
     return ColumnSize(
-        size.unpacked_bytes + page.unpacked_bytes,
-        size.values + page.values,
-        max(size.largest_page, page.largest_page),
-        size.shares_prefixes or page.shares_prefixes,
+        size.unpacked_bytes + sum(page.unpacked for page in pages),
+        size.values + values,
+        max([size.largest_page, *(page.unpacked for page in pages)]),
+        size.shares_prefixes or any(page.shares_prefixes for page in pages),
+        size.pages_with_lengths + tuple(page for page in pages if page.has_lengths),
     )
 
 
 def _read_at(file: BinaryIO, place: int, count: int) -> bytes:
     file.seek(place)
     return file.read(count)
-
-
-def _get(struct: object, field: int) -> Any:
-    return struct.get(field) if isinstance(struct, Mapping) else None
-
-
-def _list(struct: object, field: int) -> list[Any]:
-    if not isinstance(value := _get(struct, field), list):
-        raise ValueError(f"field {field} is no list")
-    return value
-
-
-def _count(struct: object, field: int) -> int:
-    if not isinstance(value := _get(struct, field), int) or value < 0:
-        raise ValueError(f"field {field} is no size")
-    return value
-
-
-class _Compact:
-    """A reader of Thrift's compact protocol; fields of structs by number."""
-
-    def __init__(self, data: bytes) -> None:
-        self._data, self.place = data, 0
-
-    def read_struct(self, depth: int = 0) -> dict[int, Any]:
-        fields: dict[int, Any] = {}
-        number = 0
-        while header := self._take(1)[0]:
-            number = number + (header >> 4) if header >> 4 else self._read_integer()
-            fields[number] = self._read(header & 15, depth)
-        return fields
-
-    def _read(self, kind: int, depth: int, *, in_list: bool = False) -> Any:
-        if depth > _DEEPEST:
-            raise ValueError("values too deep in each other")
-        if kind in (_TRUE, _FALSE):
-            return self._take(1)[0] == _TRUE if in_list else kind == _TRUE
-        if kind == _BYTE:
-            return self._take(1)[0]
-        if kind in _INTEGERS:
-            return self._read_integer()
-        if kind == _DOUBLE:
-            return self._take(8)
-        if kind == _BINARY:
-            return self._take(self._read_size())
-        if kind == _STRUCT:
-            return self.read_struct(depth + 1)
-        if kind in _LISTS:
-            header = self._take(1)[0]
-            size = header >> 4 if header >> 4 < 15 else self._read_size()
-            return [self._read(header & 15, depth + 1, in_list=True) for _ in range(size)]
-        if kind == _MAP:
-            size = self._read_size()
-            kinds = self._take(1)[0] if size else 0
-            return [
-                self._read(one, depth + 1, in_list=True)
-                for _ in range(size)
-                for one in (kinds >> 4, kinds & 15)
-            ]
-        raise ValueError(f"no type {kind}")
-
-    def _read_size(self) -> int:
-        """Read the number of bytes, or of elements, of what follows: at least a byte each."""
-        size = self._read_unsigned()
-        if size > len(self._data) - self.place:
-            raise ValueError("the footer or a page ends too early")
-        return size
-
-    def _read_integer(self) -> int:
-        folded = self._read_unsigned()
-        return (folded >> 1) ^ -(folded & 1)
-
-    def _read_unsigned(self) -> int:
-        value, shift = 0, 0
-        while True:
-            byte = self._take(1)[0]
-            value |= (byte & 127) << shift
-            if byte < 128:
-                return value
-            shift += 7
-            if shift > 63:
-                raise ValueError("a number of more than 64 bits")
-
-    def _take(self, count: int) -> bytes:
-        taken = self._data[self.place : self.place + count]
-        if len(taken) < count:
-            raise ValueError("the footer or a page ends too early")
-        self.place += count
-        return taken

@@ -152,6 +152,15 @@ def test_rows_of_one_file_may_have_the_columns_of_their_own_kinds(there, form):
     ]
 
 
+def test_a_folder_and_a_binary_column_are_told(tmp_path):
+    with pytest.raises(InputError, match="a folder; give a file"):
+        read_texts(tmp_path, task="a")
+    table = pyarrow.table({"text": [b"a"]})
+    pyarrow.parquet.write_table(table, tmp_path / "a.parquet")
+    with pytest.raises(InputError, match=r"got bytes; its column is binary"):
+        read_texts(tmp_path / "a.parquet", task="a")
+
+
 def test_words_have_no_second_text_of_other_kinds_of_rows():
     lines = [
         {"tokens": ["Ada", "sings"], "instruction": "Say it."},

@@ -140,7 +140,7 @@ def test_a_parquet_footer_that_lies_about_its_rows_is_found_out(tmp_path):
     nothing = pa.table({"text": pa.nulls(6_000_000, pa.string())})
     options = {"data_page_size": 1 << 30, "row_group_size": 6_000_000}
     write_lie(tmp_path / "a.parquet", nothing, "num_values", **options)
-    with little_memory(), pytest.raises(InputError, match="values in 1 rows of 'text'"):
+    with little_memory(), pytest.raises(InputError, match="values in 1 rows"):
         read_records(tmp_path / "a.parquet", reading=SMALL)
 
 
@@ -165,6 +165,26 @@ def test_texts_of_parquet_stored_by_shared_prefixes_are_read_and_counted(tmp_pat
     write_shared_prefixes(path, pa.table({"text": [f"{LONG}{n}" for n in range(500)]}), "text")
     assert path.stat().st_size < 2000
     with little_memory(), pytest.raises(InputError, match="larger than 2 MB when unpacked"):
+        read_records(path, reading=SMALL)
+
+
+def test_many_columns_of_shared_prefixes_are_counted_together(tmp_path):
+    path = tmp_path / "a.parquet"
+    columns = {f"c{n}": [f"{LONG[:40_000]}{k}" for k in range(30)] for n in range(40)}
+    write_shared_prefixes(path, pa.table(columns), *columns)
+    assert path.stat().st_size < 100_000
+    with little_memory(), pytest.raises(InputError, match="larger than 2 MB when unpacked"):
+        read_records(path, reading=SMALL)
+
+
+def test_many_columns_of_fixed_bytes_are_counted_together(tmp_path):
+    path = tmp_path / "a.parquet"
+    columns = {f"c{n}": pa.array([b"a" * 64] * 1000, pa.binary(64)) for n in range(800)}
+    pq.write_table(pa.table(columns), path, compression="zstd")
+    with (
+        little_memory(40_000_000),
+        pytest.raises(InputError, match="larger than 2 MB when unpacked"),
+    ):
         read_records(path, reading=SMALL)
 
 
@@ -258,6 +278,42 @@ def test_a_saved_data_set_with_a_dictionary_is_refused_before_it_is_unpacked(tmp
         writer.write_table(table)
     with little_memory(), pytest.raises(InputError, match="the datasets library does not write"):
         read_rows(path, reading=SMALL)
+
+
+def test_a_saved_data_set_of_packed_rows_is_refused_before_they_are_unpacked(tmp_path):
+    datasets.disable_progress_bars()
+    path = tmp_path / "saved"
+    table = pa.table({"text": ["a" * 90_000] * 2000, "label": [0, 1] * 1000})
+    datasets.Dataset.from_dict({"text": ["a"] * 2, "label": [0, 1]}).save_to_disk(path)
+    (file,) = path.glob("*.arrow")
+    options = pa.ipc.IpcWriteOptions(compression="zstd")
+    with (
+        pa.OSFile(str(file), "wb") as sink,
+        pa.ipc.new_stream(sink, table.schema, options=options) as writer,
+    ):
+        writer.write_table(table)
+    assert file.stat().st_size < 100_000
+    with little_memory(), pytest.raises(InputError, match=r"\.arrow: packed rows"):
+        read_rows(path, reading=SMALL)
+
+
+@pytest.mark.parametrize("format_name", ["numpy", "torch", "pandas", "arrow"])
+def test_a_saved_data_set_is_read_whatever_format_it_was_given(tmp_path, format_name):
+    datasets.disable_progress_bars()
+    saved = datasets.Dataset.from_dict({"text": ["a", "b"] * 20, "label": [0, 1] * 20})
+    saved.with_format(format_name, columns=["label"]).save_to_disk(tmp_path / "saved")
+    (tmp_path / "saved" / "beside.arrow").write_bytes(b"of another program")
+    read = read_rows(tmp_path / "saved")
+    assert [row.text for row in read.splits["train"]] == ["a", "b"] * 20
+
+
+def test_a_saved_split_without_rows_is_named(tmp_path):
+    datasets.disable_progress_bars()
+    saved = datasets.Dataset.from_dict({"text": ["a", "b"] * 20, "label": [0, 1] * 20})
+    splits = datasets.DatasetDict(train=saved, test=saved.select([]))
+    splits.save_to_disk(tmp_path / "saved")
+    with pytest.raises(InputError, match="test: the split has no rows"):
+        read_rows(tmp_path / "saved")
 
 
 def test_columns_of_a_saved_data_set_that_are_no_single_values_are_passed_over(tmp_path):
