@@ -278,7 +278,12 @@ def _read_rows(
 
 
 def _build_rows(batch: Any) -> list[dict[str, Any]]:
-    names, columns = batch.schema.names, [_build_values(column) for column in batch.columns]
+    names, columns = batch.schema.names, []
+    for name, column in zip(names, batch.columns, strict=True):
+        try:
+            columns.append(_build_values(column))
+        except UnicodeDecodeError as error:
+            raise ValueError(f"column {name!r} holds a text that is not UTF-8: {error}") from None
     return [
         {name: column[row] for name, column in zip(names, columns, strict=True)}
         for row in range(batch.num_rows)

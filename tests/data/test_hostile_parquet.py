@@ -185,6 +185,13 @@ def test_more_lengths_than_values_are_refused(path, encoding, which):
         read_records(path, reading=SMALL)
 
 
+def test_a_text_that_is_not_utf_8_names_its_column(path):
+    pq.write_table(pa.table({"text": ["aé", "b"], "label": [0, 1]}), path, **PLAIN)
+    path.write_bytes(path.read_bytes().replace("aé".encode(), b"a\xff\xff"))
+    with pytest.raises(InputError, match="column 'text' holds a text that is not UTF-8"):
+        read_records(path)
+
+
 def test_a_name_with_dots_is_one_column(path):
     inner = pa.array([{"a": ["x"]}] * 2)
     table = pa.table({"text.a": ["one", "two"], "text": inner, "label": [0, 1], "label.b": inner})
