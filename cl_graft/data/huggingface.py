@@ -119,14 +119,14 @@ def _is_packed(metadata: bytes) -> bool:
 def _refuse_repetition(file: Path, types: list[Any]) -> None:
     import pyarrow
 
+    repeating = (
+        *(pyarrow.types.is_dictionary, pyarrow.types.is_run_end_encoded),
+        *(pyarrow.types.is_string_view, pyarrow.types.is_binary_view),
+        *(pyarrow.types.is_list_view, pyarrow.types.is_large_list_view),
+    )
     while types:
         kind = types.pop()
-        types_of_repetition = (
-            *(pyarrow.types.is_dictionary, pyarrow.types.is_run_end_encoded),
-            *(pyarrow.types.is_string_view, pyarrow.types.is_binary_view),
-            *(pyarrow.types.is_list_view, pyarrow.types.is_large_list_view),
-        )
-        if any(is_one(kind) for is_one in types_of_repetition):
+        if any(is_one(kind) for is_one in repeating):
             raise InputError(
                 f"{file}: a column of the type {kind}, which the datasets library does not write; "
                 "save its values themselves"

@@ -29,8 +29,10 @@ __all__ = ["ParquetTable", "read_class_names", "read_parquet"]
 
 _ROWS_AT_A_TIME = 1000
 _MOST_FIXED_BYTES = 64
-_FIXED_BYTES = {"BYTE_ARRAY": 0, "BOOLEAN": 1, "INT32": 4, "FLOAT": 4, "INT96": 12}
-_FIXED_BYTES |= {"INT64": 8, "DOUBLE": 8}
+_FIXED_BYTES = {
+    **{"BYTE_ARRAY": 0, "BOOLEAN": 1, "INT32": 4, "FLOAT": 4},
+    **{"INT64": 8, "DOUBLE": 8, "INT96": 12},
+}
 _BYTES_A_LISTED_VALUE = 8
 """Bytes in memory of a value in a list, at least."""
 
@@ -78,9 +80,11 @@ def read_parquet(path: Path, reading: Reading) -> ParquetTable:
         check_row_count(str(path), rows, reading)
         levels = {leaf.place: leaf.levels for leaf in leaves}
         sizes = read_column_sizes(path, columns=columns, levels=levels)
-        check_size(str(path), _measure_pages(path, leaves, sizes), reading, unpacked=True)
+        _refuse_unmeasured_lists(path, leaves, sizes)
+        check_size(str(path), _measure_pages(leaves, sizes), reading, unpacked=True)
         for place, size in sizes.items():
-            check_lengths(path, size.pages_with_lengths, levels[place])
+            if size.pages_with_lengths:
+                check_lengths(path, size.pages_with_lengths, levels[place])
         texts = [leaf for leaf in leaves if leaf.is_text]
         dictionaries = [leaf.path for leaf in texts if not sizes[leaf.place].pages_with_lengths]
         file = pyarrow.parquet.ParquetFile(str(path), read_dictionary=dictionaries)
@@ -213,7 +217,7 @@ def _measure_longest_value(leaf: _Leaf, size: ColumnSize) -> int:
     return size.largest_page if size.pages_with_lengths else leaf.fixed_bytes
 
 
-def _measure_pages(path: Path, leaves: list[_Leaf], sizes: Mapping[int, ColumnSize]) -> int:
+def _measure_pages(leaves: list[_Leaf], sizes: Mapping[int, ColumnSize]) -> int:
     """Return how many bytes columns have unpacked, dictionaries counted once.
 
     Each value in a list adds what it takes in memory at least, as a file can hold a million equal
@@ -223,6 +227,19 @@ def _measure_pages(path: Path, leaves: list[_Leaf], sizes: Mapping[int, ColumnSi
     for leaf in leaves:
         size = sizes[leaf.place]
         whole += size.unpacked_bytes + leaf.is_inner * _BYTES_A_LISTED_VALUE * size.values
+    return whole
+
+
+def _refuse_unmeasured_lists(
+    path: Path, leaves: list[_Leaf], sizes: Mapping[int, ColumnSize]
+) -> None:
+    """Refuse lists of texts whose size shows only once they are read.
+
+    Raises:
+        InputError: If there are any.
+    """
+    for leaf in leaves:
+        size = sizes[leaf.place]
         measured = sum(page.values for page in size.pages_with_lengths)
         if leaf.is_inner and (size.shares_prefixes or 0 < measured < size.values):
             raise InputError(
@@ -230,7 +247,6 @@ def _measure_pages(path: Path, leaves: list[_Leaf], sizes: Mapping[int, ColumnSi
                 "DELTA_BYTE_ARRAY, or in several, so that their size cannot be told before they "
                 "are read; write the file with another encoding (pyarrow's default is one)"
             )
-    return whole
 
 
 def _measure(column: Any) -> int:

@@ -9,6 +9,7 @@ as strictly as possible: what pyarrow might read in another way is an error.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import BinaryIO
@@ -19,11 +20,11 @@ __all__ = ["ColumnSize", "Levels", "Page", "read_column_sizes"]
 
 _MAGIC = b"PAR1"
 _HEADER_BYTES = (1 << 12, 1 << 16, 1 << 20, 1 << 24)
-"""How many bytes are tried for the header of a page, which holds statistics of any length."""
+"""Bytes that are tried for the header of a page, which holds statistics of any length."""
 _VALUES_IN_HEADER = 1000
-"""How many values the header of a page may have; the format knows some dozens."""
+"""Most values in the header of a page; the format knows some dozens."""
 _SPARE_PAGES = 1000
-"""How many pages a column may have in a group of rows beyond one for each of its values."""
+"""Pages that a column may have in a group of rows beyond one for each of its values."""
 
 # Numbers of fields in parquet.thrift.
 _ROWS, _ROW_GROUPS = 3, 4  # of the footer
@@ -54,6 +55,7 @@ class Page:
     Attributes:
         place: Position of its body in the file.
         packed: Bytes of its body.
+        in_file: Bytes of its header and body.
         unpacked: Bytes of its body once unpacked.
         codec: Number of the codec that packed it.
         values: Number of its values; 0 if it is one of a dictionary.
@@ -64,6 +66,7 @@ class Page:
 
     place: int
     packed: int
+    in_file: int
     unpacked: int
     codec: int
     values: int = 0
@@ -73,12 +76,12 @@ class Page:
 
     @property
     def shares_prefixes(self) -> bool:
-        """Whether it stores of a text what the text before does not begin with."""
+        """Whether it stores only the end of a text that begins as the text before does."""
         return self.encoding == _TEXTS_BY_PREFIX
 
     @property
     def has_lengths(self) -> bool:
-        """Whether its texts stand behind a list of their lengths, of which pyarrow counts them."""
+        """Whether it has a list of lengths before its texts, which pyarrow counts anew."""
         return self.encoding in (_TEXTS_BY_LENGTH, _TEXTS_BY_PREFIX)
 
 
@@ -90,16 +93,18 @@ class ColumnSize:
         unpacked_bytes: Bytes of its pages once unpacked, values of a dictionary counted once.
         values: Number of its values, those in lists counted each.
         largest_page: Bytes of its largest page once unpacked. No value is longer.
-        shares_prefixes: Whether a page shares prefixes, so that its values may have more bytes
-            together than it has.
-        pages_with_lengths: Its pages whose texts stand behind their lengths.
+        pages_with_lengths: Those of its pages that have a list of lengths before their texts.
     """
 
     unpacked_bytes: int = 0
     values: int = 0
     largest_page: int = 0
-    shares_prefixes: bool = False
     pages_with_lengths: tuple[Page, ...] = ()
+
+    @property
+    def shares_prefixes(self) -> bool:
+        """Whether a page shares prefixes, so that its values may have more bytes than it has."""
+        return any(page.shares_prefixes for page in self.pages_with_lengths)
 
 
 def read_column_sizes(
@@ -129,12 +134,10 @@ def read_column_sizes(
             if len(chunks) != columns:
                 raise ValueError(f"a group of rows has {len(chunks)} columns, not {columns}")
             for place, own in levels.items():
-                pages = []
-                for page, length in _read_pages(file, chunks[place].struct(_METADATA)):
-                    left -= length
-                    if left < 0:
-                        raise ValueError(f"pages of more than the file's {whole} bytes")
-                    pages.append(page)
+                pages = list(_read_pages(file, chunks[place].struct(_METADATA)))
+                left -= sum(page.in_file for page in pages)
+                if left < 0:
+                    raise ValueError(f"pages of more than the file's {whole} bytes")
                 values = sum(page.values for page in pages)
                 if values < rows or (values > rows and not own.repetition):
                     raise ValueError(f"{values} values in {rows} rows")
@@ -153,8 +156,8 @@ def _read_footer(file: BinaryIO, whole: int) -> Struct:
     return read_struct(_read_at(file, whole - 8 - length, length))[0]
 
 
-def _read_pages(file: BinaryIO, chunk: Struct) -> Iterator[tuple[Page, int]]:
-    """Read a chunk's pages, as many as its values take, each with its bytes in the file."""
+def _read_pages(file: BinaryIO, chunk: Struct) -> Iterator[Page]:
+    """Read a chunk's pages, as many as its values take."""
     place, codec = chunk.count(_DATA_PLACE), chunk.count(_CODEC, bits=32)
     if _DICTIONARY_PLACE in chunk and 0 < (start := chunk.count(_DICTIONARY_PLACE)) < place:
         place = start
@@ -164,7 +167,7 @@ def _read_pages(file: BinaryIO, chunk: Struct) -> Iterator[tuple[Page, int]]:
         header, length = _read_header(file, place)
         body = place + length
         unpacked, packed = (header.count(number, bits=32) for number in (_UNPACKED, _PACKED))
-        page = Page(body, packed, unpacked, codec)
+        page = Page(body, packed, length + packed, unpacked, codec)
         if (kind := header.count(_PAGE_TYPE, bits=32)) in _DATA_PAGES:
             about, encoding = _DATA_PAGES[kind]
             data = header.struct(about)
@@ -175,21 +178,18 @@ def _read_pages(file: BinaryIO, chunk: Struct) -> Iterator[tuple[Page, int]]:
                 data=data,
                 version=1 if kind == 0 else 2,
             )
-        yield page, length + packed
+        yield page
         values, place, most = values + page.values, body + packed, most - 1
         if most < 0:
             raise ValueError(f"more than {expected + _SPARE_PAGES} pages for {expected} values")
 
 
 def _read_header(file: BinaryIO, place: int) -> tuple[Struct, int]:
-    for most in _HEADER_BYTES:
-        data = _read_at(file, place, most)
-        try:
-            return read_struct(data, most_values=_VALUES_IN_HEADER)
-        except ValueError:
-            if len(data) < most or most == _HEADER_BYTES[-1]:
-                raise
-    raise AssertionError  # the last round returns or raises
+    *first, last = _HEADER_BYTES
+    for most in first:
+        with suppress(ValueError):  # it may be longer
+            return read_struct(_read_at(file, place, most), most_values=_VALUES_IN_HEADER)
+    return read_struct(_read_at(file, place, last), most_values=_VALUES_IN_HEADER)
 
 
 def _add(size: ColumnSize, pages: list[Page], values: int) -> ColumnSize:
@@ -197,7 +197,6 @@ def _add(size: ColumnSize, pages: list[Page], values: int) -> ColumnSize:
         size.unpacked_bytes + sum(page.unpacked for page in pages),
         size.values + values,
         max([size.largest_page, *(page.unpacked for page in pages)]),
-        size.shares_prefixes or any(page.shares_prefixes for page in pages),
         size.pages_with_lengths + tuple(page for page in pages if page.has_lengths),
     )
 

@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from parquet_footers import I64, read_footer, write_footer
 
 from cl_graft.data.readers import read_rows
 from cl_graft.data.record_files import Columns, read_records
@@ -20,6 +21,8 @@ from cl_graft.errors import InputError
 
 SMALL = Reading(max_megabytes=2)
 LONG = "a" * 900_000
+VALUES, UNPACKED_BYTES = 5, 6
+"""Fields of a column in the footer of a parquet file."""
 
 
 @contextmanager
@@ -110,19 +113,15 @@ def test_lists_of_parquet_count_as_often_as_rows_have_their_values(tmp_path, cas
         read_records(path, reading=SMALL)
 
 
-def write_lie(path, table: pa.Table, size: str, **options) -> None:
-    """Write a parquet file whose footer says 1 where it should say a size of the first column."""
+def write_lie(path, table: pa.Table, number: int, **options) -> None:
+    """Write a parquet file whose footer says 1 in a field of the first column, and of its rows."""
     plain = {"use_dictionary": False, "write_statistics": False, "store_schema": False, **options}
     pq.write_table(table, path, compression="zstd", **plain)
-    told = getattr(pq.read_metadata(path).row_group(0).column(0), size)
-    whole = path.read_bytes()
-    start = len(whole) - 8 - int.from_bytes(whole[-8:-4], "little")
-    groups = range(7, 64, 7)
-    length = next(at for at in groups if 2 * told < 1 << at) // 7
-    right = bytes((2 * told >> 7 * n & 127) | (n < length - 1) * 128 for n in range(length))
-    wrong = b"\x82" + b"\x80" * (length - 2) + b"\0"
-    assert whole.count(right, start) >= 1
-    path.write_bytes(whole[:start] + whole[start:].replace(right, wrong))
+    footer = read_footer(path)
+    (group,) = footer.structs(4)
+    footer[3] = group[3] = I64, 1
+    group.structs(1)[0].struct(3)[number] = I64, 1
+    write_footer(path, footer)
 
 
 def test_a_parquet_footer_that_lies_about_its_values_is_found_out(tmp_path):
@@ -131,7 +130,7 @@ def test_a_parquet_footer_that_lies_about_its_values_is_found_out(tmp_path):
     zeros = pa.ListArray.from_arrays(ends, pa.array(np.zeros(count, "i8")))
     table = pa.table({"tags": zeros, "tokens": [["a"]]})
     options = {"data_page_size": 1 << 30, "use_dictionary": True}
-    write_lie(tmp_path / "a.parquet", table, "num_values", **options)
+    write_lie(tmp_path / "a.parquet", table, VALUES, **options)
     with little_memory(), pytest.raises(InputError, match="larger than 2 MB when unpacked"):
         read_records(tmp_path / "a.parquet", reading=SMALL)
 
@@ -139,14 +138,14 @@ def test_a_parquet_footer_that_lies_about_its_values_is_found_out(tmp_path):
 def test_a_parquet_footer_that_lies_about_its_rows_is_found_out(tmp_path):
     nothing = pa.table({"text": pa.nulls(6_000_000, pa.string())})
     options = {"data_page_size": 1 << 30, "row_group_size": 6_000_000}
-    write_lie(tmp_path / "a.parquet", nothing, "num_values", **options)
+    write_lie(tmp_path / "a.parquet", nothing, VALUES, **options)
     with little_memory(), pytest.raises(InputError, match="values in 1 rows"):
         read_records(tmp_path / "a.parquet", reading=SMALL)
 
 
 def test_a_parquet_footer_that_lies_about_its_bytes_is_found_out(tmp_path):
     table = pa.table({"text": ["a" * 80_000_000]})
-    write_lie(tmp_path / "a.parquet", table, "total_uncompressed_size")
+    write_lie(tmp_path / "a.parquet", table, UNPACKED_BYTES)
     with little_memory(), pytest.raises(InputError, match="larger than 2 MB when unpacked"):
         read_records(tmp_path / "a.parquet", reading=SMALL)
 
