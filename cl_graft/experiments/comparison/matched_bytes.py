@@ -98,7 +98,8 @@ def _size(
     if not name or own.get(name):
         value, within = int(own.get(name, 0)), int(method.task_bytes(shape, own)) + heads
         if within > budget:
-            raise InputError(f"a task adds {within:,} bytes, and that is not for us to set")
+            why = f"with the {name} that the config sets" if value else "and it has no size to set"
+            raise InputError(f"a task adds {within:,} bytes, {why}")
         return Size(name, value or None, within)
     least = next(int(setting.least or 1) for setting in method.settings if setting.is_size)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -25,6 +26,8 @@ from cl_graft.results.comparison import Budget, Comparison, ComparisonSummary, F
 from cl_graft.results.run_results import RunResult
 
 __all__ = ["ComparisonRuns", "find_runs_to_do", "refuse_another_base"]
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass
@@ -119,11 +122,11 @@ def find_runs_to_do(
         return load_base_model(config.model)
 
     budget: Budget | None = None
-    if config.comparison.bytes_per_task is not None:
-        sizes, unmet = sizes_within(
-            config.comparison.bytes_per_task, config, base(), next(iter(tasks.values()))
-        )
-        budget = Budget(config.comparison.bytes_per_task, sizes, unmet)
+    if (limit := config.comparison.bytes_per_task) is not None:
+        sizes, unmet = sizes_within(limit, config, base(), next(iter(tasks.values())))
+        budget = Budget(limit, sizes, unmet)
+        for name, reason in unmet.items():
+            logger.warning("%s is left out at %s bytes a task: %s", name, f"{limit:,}", reason)
     own = {
         name: resize_strategy(config, name, budget.sizes[name] if budget else Size())
         for name in config.comparison.strategies

@@ -80,14 +80,28 @@ def test_what_is_too_large_at_its_smallest_says_how_large_that_is(fits):
     for name in ("grafting", "lora"):
         assert unmet[name].startswith("at its smallest a task adds ")
     for name in ("wsn", "packnet"):
-        assert "and that is not for us to set" in unmet[name]
+        assert unmet[name].endswith("bytes, and it has no size to set")
 
 
 def test_a_size_that_the_config_gives_stays(fits):
     given = {"adapters": {"size": 2}, "lora": {"rank": 500}}
     sizes, unmet = fits(BUDGET, strategy_settings=given)
     assert sizes["adapters"].value == 2
-    assert "not for us to set" in unmet["lora"]
+    assert unmet["lora"].endswith("bytes, with the rank that the config sets")
+
+
+def test_what_is_left_out_is_told_before_the_first_run(tmp_path, config, caplog):
+    equal = changed(config, {"strategies": ["adapters", "ewc"], "bytes_per_task": BUDGET})
+    told = []
+
+    def stop_at_once(step):
+        told.extend(record.getMessage() for record in caplog.records)
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        compare(equal, out=tmp_path, progress=stop_at_once)
+    left_out = [line.partition(":")[0] for line in told if "left out" in line]
+    assert left_out == ["ewc is left out at 12,000 bytes a task"]
 
 
 def test_where_nothing_fits_that_is_an_error(fits):
