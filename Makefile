@@ -10,7 +10,7 @@ PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest
 MEETING_LIBRARIES ?= tests/models tests/storage tests/data tests/metrics tests/integration tests/experiments tests/cli tests/reporting
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test test-slow golden lint docs torture smollm2 bench-table4 bench-speed bench-stream bench-frontier bench-localizers bench-sub-skills bench-kinds bench-generation bench-kind-streams bench-related bench-long15 bench-routers bench-baselines results notebooks oldest newest release-check clean
+.PHONY: help venv demo test test-slow golden lint docs torture smollm2 bench-table4 bench-speed bench-stream bench-frontier bench-localizers bench-sub-skills bench-kinds bench-generation bench-kind-streams bench-related bench-long15 bench-routers bench-baselines bench-matched results notebooks oldest newest release-check clean
 
 help:
 	@echo "make demo          watch an encoder learn a stream of text tasks and forget nothing"
@@ -37,6 +37,7 @@ help:
 	@echo "make bench-related  streams of related tasks against a model of its own for each (needs CL_GRAFT_DATA)"
 	@echo "make bench-long15  Long-15 in three orders, all sides tuned alike; hours a seed (needs CL_GRAFT_DATA)"
 	@echo "make bench-baselines  the table of baselines on five tasks (needs CL_GRAFT_DATA)"
+	@echo "make bench-matched  grafting beside a rival of its bytes, at six sizes (needs CL_GRAFT_DATA)"
 	@echo "make bench-routers  grafting and merging without task ids (needs CL_GRAFT_DATA)"
 	@echo "make results       the papers' tables and claims, from the stored numbers alone"
 	@echo "make venv          the environment that all of these use, .venv"
@@ -137,6 +138,13 @@ bench-long15: $(STAMP)
 bench-baselines: $(STAMP)
 	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[peft]'
 	OMP_NUM_THREADS=1 $(BIN)/python -W ignore benchmarks/baselines.py --workers $(WORKERS)
+
+# Each rival with the bytes a task that it needs.
+MATCHED := 20kB:prompt_tuning,grafting_random 71kB:ia3 90kB:adapters 108kB:bitfit 150kB:grafting_random 175kB:lora
+bench-matched: $(STAMP)
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[peft]'
+	set -e; for pair in $(MATCHED); do OMP_NUM_THREADS=1 $(BIN)/python -W ignore benchmarks/baselines.py --workers $(WORKERS) \
+	  --matched $${pair%%:*} --strategies independent,grafting,$${pair#*:} --set model.precision=fp32; done
 
 bench-routers: $(STAMP)
 	OMP_NUM_THREADS=1 $(BIN)/python -W ignore benchmarks/routers.py --workers $(WORKERS)
