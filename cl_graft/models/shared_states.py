@@ -8,7 +8,6 @@ again, bit for bit: the batch is the same, and so are the weights below.
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -148,11 +147,12 @@ def _find_stack(model: nn.Module) -> BlockStack | None:
 
 
 def _lowest_block(bank: GraftBank, stack: BlockStack) -> int:
-    """Return the lowest block that an entry touches: the one of its first coordinate."""
-    starts = bank.layout.starts
-    firsts = {int(entry.owned.region.index[0]) for entry in bank.entries if len(entry.owned)}
-    names = {bank.layout.names[bisect_right(starts, first) - 1] for first in firsts}
-    return min((stack.find_number(name) for name in names), default=0)
+    """Return the lowest block that an entry touches."""
+    starts, touched = torch.tensor(bank.layout.starts), set[int]()
+    for entry in bank.entries:
+        counts = torch.searchsorted(entry.owned.region.index, starts).diff()
+        touched |= {*counts.nonzero().flatten().tolist()}
+    return min((stack.find_number(bank.layout.names[place]) for place in touched), default=0)
 
 
 _SHARED: WeakKeyDictionary[nn.Module, _SharedStates] = WeakKeyDictionary()

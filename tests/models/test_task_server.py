@@ -42,11 +42,14 @@ def _server(
     *,
     one_token: bool = False,
     layers: Layers = "all",
+    backwards: bool = False,
 ) -> tuple[TaskServer, Tensor]:
     """A model, a bank of three tasks with heads of different widths, and a batch of six rows."""
     loaded = load_model(str(request.getfixturevalue(f"tiny_{kind}")), family=family)
     model, tokenizer = loaded.model, loaded.tokenizer
     layout = Layout.of(graftable_parameters(model))
+    if backwards:
+        layout = Layout(layout.names[::-1], layout.shapes[::-1])
     bank = GraftBank(layout, BaseIdentity("f" * 64, kind, "float32"))
     draw = torch.Generator().manual_seed(0)
     touched = select_upper(model, graftable_parameters(model), layers)
@@ -212,8 +215,9 @@ def test_a_batch_asked_of_task_after_task_passes_the_lower_block_once_to_the_sam
             assert torch.equal(model(x, 1), moved)
 
 
-def test_entries_that_touch_the_first_block_share_nothing(request):
-    server, x = _server(request, "bert", "encoder")
+@pytest.mark.parametrize("backwards", [False, True])
+def test_entries_that_touch_the_first_block_share_nothing(request, backwards):
+    server, x = _server(request, "bert", "encoder", backwards=backwards)
     model = server.switch.model.eval()
     with share_below(model, server.switch.bank, rows=True):
         assert find_lower_part(model) is None
