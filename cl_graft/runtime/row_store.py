@@ -22,6 +22,9 @@ logger = logging.getLogger(__name__)
 _CHUNK = 32 * 2**20
 """Bytes that are asked for at a time."""
 
+_LEFT_FREE = 2**27
+"""Bytes that are left free on the disk, for checkpoints and entries."""
+
 
 class _Chunk:
     """Some memory or a file, filled with tensors one behind the other.
@@ -55,7 +58,7 @@ class RowStore:
 
     Files lie in the folder of the system's temporary files (`tempfile`). They have no name where
     the system allows that, so nothing is left of them after the process, however it ends. Where the
-    disk is full, no more is stored.
+    disk is nearly full, no more is stored.
 
     Args:
         memory: Bytes in memory, at least 0.
@@ -93,7 +96,7 @@ class RowStore:
         return chunk.tensor[start : start + size.numel()].view(size)
 
     def put(self, key: Hashable, tensor: Tensor) -> None:
-        """Copy a tensor into the store, unless it holds the key or the disk is full."""
+        """Copy a tensor into the store, unless it holds the key or the disk is nearly full."""
         if key in self._places:
             return
         chunk = next((chunk for chunk in reversed(self._chunks[-2:]) if chunk.fits(tensor)), None)
@@ -117,7 +120,7 @@ class RowStore:
         self._is_full = False
 
     def _add_chunk(self, tensor: Tensor) -> _Chunk | None:
-        """Return a new chunk with room for a tensor; None where the disk is full."""
+        """Return a new chunk with room for a tensor; None where the disk is nearly full."""
         if self._is_full:
             return None
         size = max(_CHUNK, tensor.nbytes)
@@ -147,17 +150,21 @@ class RowStore:
             finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
         self._files += 1
         path = self._folder / str(self._files)
-        with path.open(
-            "wb"
-        ) as file:  # written, as a file with holes ends the process on full disks
-            for _ in range(-(-count * dtype.itemsize // 2**20)):
-                file.write(bytes(2**20))
-        mapped = torch.from_file(str(path), shared=True, size=count, dtype=dtype)
+        size = count * dtype.itemsize
+        left = shutil.disk_usage(self._folder).free - size
+        if left < _LEFT_FREE:
+            raise OSError(f"the disk of {self._folder.parent} is nearly full")
         try:
-            path.unlink()
-        except OSError:
-            logger.debug("%s is deleted with its folder", path)
-        return mapped
+            # Written, as a file with holes ends the process on full disks.
+            with path.open("wb") as file:
+                for _ in range(-(-size // 2**20)):
+                    file.write(bytes(2**20))
+            return torch.from_file(str(path), shared=True, size=count, dtype=dtype)
+        finally:
+            try:
+                path.unlink()
+            except OSError:
+                logger.debug("%s is deleted with its folder", path)
 
     def _bytes(self, *, in_file: bool) -> int:
         return sum(chunk.tensor.nbytes for chunk in self._chunks if chunk.in_file == in_file)

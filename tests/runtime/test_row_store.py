@@ -1,7 +1,9 @@
 """The store of states: bounded in memory, in files past the bound, old before new."""
 
+import shutil
 import tempfile
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -71,3 +73,25 @@ def test_where_the_disk_is_full_no_more_is_stored(monkeypatch, caplog):
     store.clear()
     fill(store, 0, 3)
     assert len(store) == 3
+
+
+def test_room_is_left_on_the_disk(monkeypatch, caplog):
+    monkeypatch.setattr(shutil, "disk_usage", lambda place: SimpleNamespace(free=2**27))
+    store = RowStore(memory=4000)
+    fill(store, 0, 9)
+    assert len(store) == 4
+    assert "is nearly full" in caplog.text
+
+
+def test_a_file_that_could_not_be_written_does_not_stay(tmp_path, caplog):
+    resource = pytest.importorskip("resource", reason="limits of files are POSIX's")
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    store = RowStore(memory=4000)
+    try:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (2**19, hard))  # a file has 2**20 at least
+        fill(store, 0, 9)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert len(store) == 4
+    assert "not stored" in caplog.text
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
