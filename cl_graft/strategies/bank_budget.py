@@ -89,9 +89,10 @@ def coordinates_within(
 
     if size(1) > share:
         raise InputError(
-            f"bank_bytes={settings.bank_bytes:,} for {tasks} tasks leaves {max(0, share):,} bytes "
-            f"to task {name!r}, but its head, its recorded batch and its names alone take "
-            f"{size(1):,}; raise bank_bytes, or lower bank_tasks"
+            f"bank_bytes={settings.bank_bytes:,}, of which {len(bank)} earlier tasks take {used:,} "
+            f"and {later} later ones are to have a share, leaves {max(0, share):,} bytes to task "
+            f"{name!r}, but its head, its recorded batch and its names alone take {size(1):,}; "
+            + ("raise bank_bytes, or lower bank_tasks" if later else "raise bank_bytes")
         )
     return largest_within(share, size, least=1, most=total)
 

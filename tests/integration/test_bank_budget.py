@@ -56,9 +56,21 @@ def test_what_an_easy_task_leaves_goes_to_the_next(tiny_bert):
 
 def test_a_budget_that_holds_no_coordinate_is_refused_before_anything_is_trained(tiny_bert):
     run = text_learner(tiny_bert, settings=quick(bank_bytes=2_000, bank_tasks=20))
-    with pytest.raises(InputError, match=r"bank_bytes=2,000 for 20 tasks leaves 100 bytes to .*"):
+    with pytest.raises(InputError, match=r"bank_bytes=2,000, .* leaves 100 bytes to .*") as told:
         run.strategy.train(run.train_stream[0])
+    assert "0 earlier tasks take 0 and 19 later ones" in str(told.value)
+    assert str(told.value).endswith("raise bank_bytes, or lower bank_tasks")
     assert not run.plugin.bank.entries
+
+
+def test_a_budget_that_earlier_tasks_filled_says_so(tiny_bert):
+    run = text_learner(tiny_bert, settings=quick(density=1.0, bank_bytes=20_000, bank_tasks=1))
+    run.strategy.train(run.train_stream[0])
+    with pytest.raises(
+        InputError, match=r"of which 1 earlier tasks take 1\d,\d+ and 0 later"
+    ) as told:
+        run.strategy.train(run.train_stream[1])
+    assert str(told.value).endswith("raise bank_bytes")
 
 
 def test_models_without_text_have_budgets_too(tmp_path):
