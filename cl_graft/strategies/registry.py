@@ -14,14 +14,12 @@ from typing import Any, TypeVar, dataclass_transform
 from avalanche.training.templates import SupervisedTemplate
 
 from cl_graft.errors import InputError
-from cl_graft.grafts.region import Layout
-from cl_graft.models import graftable_parameters
 from cl_graft.runtime.registry import Registry
 from cl_graft.strategies.loop.budgets import TaskSchedules
 from cl_graft.strategies.method import Family, Kinds, Method, Rows, Stored, Trained, Value, setting
 from cl_graft.strategies.strategy_inputs import StrategyInputs
 from cl_graft.training.fine_tuning_settings import FineTuning
-from cl_graft.training.learning_rates import region_rate
+from cl_graft.training.learning_rates import REGION_LR
 
 __all__ = [
     "STRATEGIES",
@@ -179,15 +177,10 @@ def make_loop_schedules(
     """
     dense = inputs.dense_runs
     if method.trains == "region":
-        total = Layout.of(graftable_parameters(inputs.model.task_model)).total
-        sizes = {label: own.coordinates(total) for label, own in inputs.grafting_settings.items()}
-        rates = {
-            label: region_rate(inputs.region_optimizer, size, given=inputs.region_lr)
-            for label, size in sizes.items()
-        }
+        # By AdamW the default rate follows from the region's size, once known: `RegionRate`.
+        lr = inputs.region_lr or REGION_LR
         return {
-            label: replace(schedule, lr=rates[label], weight_decay=0.0)
-            for label, schedule in dense.items()
+            label: replace(schedule, lr=lr, weight_decay=0.0) for label, schedule in dense.items()
         }
     steps = [schedule.steps for schedule in dense.values()]
     counts = {

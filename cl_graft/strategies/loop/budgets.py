@@ -15,8 +15,9 @@ from cl_graft.runtime.seeding import derive, seed_generators
 from cl_graft.strategies.loop.best_step import KeepBest
 from cl_graft.training.examples import Examples
 from cl_graft.training.fine_tuning_settings import FineTuning
+from cl_graft.training.learning_rates import region_rate
 
-__all__ = ["ClipGradient", "LinearDecay", "SeededLoop", "StopAfter", "TaskSchedules"]
+__all__ = ["ClipGradient", "LinearDecay", "RegionRate", "SeededLoop", "StopAfter", "TaskSchedules"]
 
 
 class StopAfter(SupervisedPlugin, supports_distributed=True):
@@ -169,14 +170,48 @@ class TaskSchedules(StopAfter, supports_distributed=True):
         self.steps = schedule.steps
         strategy.train_mb_size = schedule.batch_size
         strategy.train_epochs = math.ceil(schedule.steps / batches)
-        groups = strategy.optimizer.param_groups
-        rates = [schedule.lr] * len(groups)
-        if len(groups) > 1 and self.head_lr is not None:
-            rates[-1] = self.head_lr
-        for group, lr in zip(groups, rates, strict=True):
-            group["lr"] = lr
         for plugin in strategy.plugins:
             if isinstance(plugin, LinearDecay):
-                plugin.lr, plugin.steps = rates, schedule.steps
+                plugin.steps = schedule.steps
             elif isinstance(plugin, KeepBest):
                 plugin.steps, plugin.evaluations = schedule.steps, schedule.evaluations
+        set_rates_(strategy, schedule.lr, head_lr=self.head_lr)
+
+
+class RegionRate(SupervisedPlugin, supports_distributed=True):
+    """Train every region by AdamW at the learning rate that suits its size.
+
+    Runs at: before_training_epoch, when the optimiser has the region in its first group.
+
+    Args:
+        head_lr: Learning rate of the head, the last group, > 0; None means that of the region.
+    """
+
+    def __init__(self, *, head_lr: float | None = None) -> None:
+        super().__init__()
+        self.head_lr = head_lr
+
+    def before_training_epoch(self, strategy: Any, **kwargs: Any) -> None:
+        """Set the rates."""
+        region = strategy.optimizer.param_groups[0]["params"]
+        lr = region_rate("adamw", sum(vector.numel() for vector in region))
+        set_rates_(strategy, lr, head_lr=self.head_lr)
+
+
+def set_rates_(strategy: Any, lr: float, *, head_lr: float | None = None) -> None:
+    """Set the learning rate of a strategy's optimiser, and from where `LinearDecay` starts.
+
+    Args:
+        strategy: The strategy.
+        lr: Learning rate, > 0.
+        head_lr: Learning rate of the last group where there are more than one; None means `lr`.
+    """
+    groups = strategy.optimizer.param_groups
+    rates = [lr] * len(groups)
+    if len(groups) > 1 and head_lr is not None:
+        rates[-1] = head_lr
+    for group, rate in zip(groups, rates, strict=True):
+        group["lr"] = rate
+    for plugin in strategy.plugins:
+        if isinstance(plugin, LinearDecay):
+            plugin.lr = rates
