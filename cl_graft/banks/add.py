@@ -16,7 +16,12 @@ from cl_graft.banks.bank_of_run import find_bank_folder, track_change
 from cl_graft.banks.learn_entry import learn_entry, score_test_rows
 from cl_graft.banks.open_bank import open_bank
 from cl_graft.errors import InputError, nearest
-from cl_graft.experiments.bank_metadata import is_recorded, restore_config, task_metadata
+from cl_graft.experiments.bank_metadata import (
+    is_recorded,
+    list_own_settings,
+    restore_config,
+    task_metadata,
+)
 from cl_graft.experiments.config import (
     ExperimentConfig,
     merge_configs,
@@ -144,6 +149,8 @@ def add_task(
         known = [p for p, entry in enumerate(bank.entries) if entry.task == text_task.name]
         new = not (known and is_recorded(metadata, by=bank.entries[known[-1]].metadata))
         position = len(bank) if new else known[-1]
+        if own := list_own_settings(bank.base, config):
+            metadata = replace(metadata, metadata={**metadata.metadata, "settings": own})
         seconds: Mapping[str, float] = {}
         with in_task(text_task.name):
             if new:

@@ -21,7 +21,7 @@ from cl_graft.data.encoded_task import encode_task
 from cl_graft.data.task_place import find_place
 from cl_graft.errors import InputError
 from cl_graft.experiments.bank_metadata import restore_config
-from cl_graft.experiments.config import ExperimentConfig, override_
+from cl_graft.experiments.config import ExperimentConfig, merge_configs, override_
 from cl_graft.experiments.folders import find_run_of_bank, read_config_file, select_settings
 from cl_graft.experiments.tasks import load_tasks
 from cl_graft.grafts.bank import Entry, GraftBank
@@ -86,7 +86,8 @@ def find_data(
     drawn["max_length"] = entry.metadata.get("max_length")
     if name in own:
         drawn["task_settings"] = {name: dict(own[name])}
-    settings: dict[str, Any] = {"stream": drawn}
+    settings = merge_configs(entry.metadata.get("settings") or {}, {"stream": drawn})
+    drawn = settings["stream"]
     values = deepcopy(settings)
     left = {one.task for one in bank.entries} - {without}  # the run may name what went before
     if (named := own.get(name, {}).get("builds_on")) is not None:

@@ -26,7 +26,7 @@ from cl_graft.experiments.folders import (
     find_run_of_bank,
     lock_bank,
 )
-from cl_graft.grafts.bank import GraftBank, find_entry
+from cl_graft.grafts.bank import Entry, GraftBank, find_entry
 from cl_graft.inference.task_switch import Switch
 from cl_graft.metrics import score
 from cl_graft.models.text_generation import compare_generated, is_text_head
@@ -130,11 +130,12 @@ def forget(
     Args:
         folder: The bank, or the run that holds it.
         task: The task's name.
-        retrain: Whether to train the entries that build on it again, with the bank's settings.
+        retrain: Whether to train the entries that build on it again, each with the settings with
+            which it was learned.
         dry_run: Whether to change nothing.
         data: Folder of the data of later tasks, to score them as well; where a run stands beside
             the bank, `retrain` finds them without.
-        sets: Settings of re-training that differ from the bank's, as in ``"steps=200"``.
+        sets: Settings of re-training that differ from those, as in ``"steps=200"``.
         model: Folder or hub name of the base, if it is no longer the one that the bank recorded.
         device: Device to compute on; None means the kind of device that the bank recorded, or the
             CPU if that is not here.
@@ -318,15 +319,19 @@ def _find_choices(bank: GraftBank, first: int, *, without: Collection[int]) -> t
 def _find_sized(bank: GraftBank, first: int, *, without: Collection[int]) -> tuple[str, ...]:
     """Return the tasks of the entries whose size a budget for the bank decided.
 
-    Where the budget says for how many tasks it is, those before entry `first` have the same share
-    without it.
+    The bank's settings give it, or those with which the task was added. Where the budget says for
+    how many tasks it is, those before entry `first` have the same share without it.
     """
-    grafting = stored_settings(bank.base).get("grafting", {})
-    if first == len(bank) or not grafting.get("bank_bytes"):
+    if first == len(bank):
         return ()
-    start = first + 1 if grafting.get("bank_tasks") else 0
-    kept = [place for place in range(start, len(bank)) if place not in without]
-    return tuple(bank.entries[place].task for place in kept)
+    usual = stored_settings(bank.base).get("grafting", {})
+
+    def is_sized(place: int, entry: Entry) -> bool:
+        own = {**usual, **entry.metadata.get("settings", {}).get("grafting", {})}
+        start = first + 1 if own.get("bank_tasks") else 0
+        return bool(own.get("bank_bytes")) and place >= start and place not in without
+
+    return tuple(entry.task for place, entry in enumerate(bank.entries) if is_sized(place, entry))
 
 
 def _refuse_unfinished(where: Path) -> None:

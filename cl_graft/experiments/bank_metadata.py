@@ -15,7 +15,13 @@ from torch import Tensor
 from cl_graft.data import Prompt, TextTask
 from cl_graft.data.encoded_task import serialize_tokenizer
 from cl_graft.errors import InputError
-from cl_graft.experiments.config import ExperimentConfig, config_from, merge_configs
+from cl_graft.experiments.config import (
+    ExperimentConfig,
+    config_from,
+    merge_configs,
+    to_dotted,
+    to_nested,
+)
 from cl_graft.experiments.config.old_configs import from_flat
 from cl_graft.experiments.config.parts import ModelSettings
 from cl_graft.grafts.bank import BaseIdentity
@@ -33,6 +39,7 @@ __all__ = [
     "base_identity",
     "checkpoint_files",
     "is_recorded",
+    "list_own_settings",
     "load_base_model",
     "restore_config",
     "stored_settings",
@@ -199,6 +206,23 @@ def restore_config(
     }
     values = merge_configs(merge_configs(stored_settings(base), own), settings or {})
     return config_from(values, source="the bank's settings", origins=origins)
+
+
+def list_own_settings(base: BaseIdentity, config: ExperimentConfig) -> dict[str, Any]:
+    """Return the settings of learning in which a config differs from a bank's, by part.
+
+    Rows a class and tokens a row are left out, as `task_metadata` records them by themselves.
+
+    Args:
+        base: Description of the base, as `base_identity` made it.
+        config: Settings with which a task is learned.
+    """
+    usual = to_dotted(_learning_settings(restore_config(base, tasks=config.stream.tasks)))
+    own = to_dotted(_learning_settings(config))
+    elsewhere = ("stream.shots", "stream.max_length")
+    return to_nested(
+        {name: own[name] for name in own if own[name] != usual[name] and name not in elsewhere}
+    )
 
 
 def task_metadata(

@@ -99,6 +99,28 @@ def test_what_stands_on_a_task_is_trained_again_to_the_bits_of_a_bank_that_never
     assert verify(run).ok
 
 
+def test_a_task_that_was_added_with_its_own_settings_is_trained_again_with_them(copied, learn):
+    own = ["grafting.density=0.05", "grafting.localizer=lift", "fine_tuning.steps=3"]
+    run = copied("prefix", TASKS[:2])
+    added = add_task(run, "urgency", sets=own)
+    report = forget(run, "topic", retrain=True)
+    assert (report.exact, report.done) == (True, True)
+    entry = load_bank(run / "bank").entries[-1]
+    assert (entry.size, entry.metadata["localizer"]) == (added.region_size, "lift")
+    assert entry.metadata["settings"]["fine_tuning"] == {"steps": 3}
+    never = shutil.copytree(learn(TASKS[:1], "prefix"), run.parent / "seed1")
+    add_task(never, "urgency", sets=own)
+    assert file_hashes(run / "bank") == file_hashes(never / "bank")
+    assert not add_task(never, "urgency", sets=own).new
+
+
+def test_a_task_that_was_added_with_a_budget_is_named_beside_a_forgotten_one(copied):
+    run = copied("isolated", TASKS[:2])
+    add_task(run, "urgency", sets=["grafting.bank_bytes=60000", "grafting.density=0.5"])
+    report = forget(run, "topic")
+    assert (report.exact, report.done, report.sized) == (False, True, ("urgency",))
+
+
 def test_what_was_learned_on_a_cpu_is_trained_again_there_beside_a_gpu(copied, learn, monkeypatch):
     run = copied("prefix")
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
