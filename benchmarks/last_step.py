@@ -205,12 +205,14 @@ def summarize(method: str, runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 def format_table(rows: Sequence[Mapping[str, Any]], seeds: int) -> str:
     """Return the table in Markdown."""
-    lines = [["method", "last step", "best of five", "gain", "gain of each seed"]]
-    lines.append(["---", *["---:"] * 4])
+    head = ["method", "last step", "best of five", "gain", "95 % interval", "gain of each seed"]
+    lines = [head, ["---", *["---:"] * 5]]
     for row in rows:
         numbers = [spread_text(Spread(**row[kind]), scale=1) for kind in (*CHOICES, "gain")]
         each = ", ".join(f"{gain:z.1f}" for gain in row["gains"])
-        lines.append([row["method"], *numbers, each])
+        interval = row["gain"]["interval"]
+        within = "–" if interval is None else " to ".join(f"{end:z.1f}" for end in interval)
+        lines.append([row["method"], *numbers, within, each])
     text = "\n".join(f"| {' | '.join(line)} |" for line in lines)
     return (
         f"{text}\n\nAverage accuracy over the tasks at the end in %, mean ± sd over {seeds} seeds; "

@@ -168,10 +168,15 @@ def _judge_own(name: str, results: Mapping[str, Stored]) -> dict[Claim, Verdict]
 def _count_verdicts(found: Iterable[Verdict]) -> str:
     found = list(found)
     counts = Counter(str(verdict) for verdict in found)
-    split = sum(verdict.alone is not None and len(set(verdict.alone)) > 1 for verdict in found)
+    by_seed = [verdict for verdict in found if verdict.alone is not None]
+    alike = Counter(str(verdict) for verdict in by_seed if len(set(verdict.alone or ())) == 1)
+    ran = counts.total() - counts["not run here"]
     return (
-        f"{counts.total()} claims: {counts['holds']} hold, {counts['does not hold']} do not; "
-        f"not run here: {counts['not run here']}. On {split} the seeds disagree."
+        f"{counts.total()} claims: {counts['holds']} hold, {alike['holds']} of them with every "
+        f"seed by itself; {counts['does not hold']} do not, {alike['does not hold']} of them with "
+        f"every seed by itself; not run here: {counts['not run here']}. On "
+        f"{len(by_seed) - alike.total()} the seeds disagree, and {ran - len(by_seed)} have no "
+        "verdict by seed."
     )
 
 
@@ -187,7 +192,8 @@ def _row(claim: Claim, verdict: Verdict, results: Mapping[str, Stored]) -> Seque
     ours = "–" if verdict.holds is None else verdict.ours
     told = f"not run here: {verdict.ours}" if verdict.holds is None else f"**{verdict}**"
     if verdict.alone is not None:
-        told += f", {verdict.alone[0]} of {verdict.alone[1]} seeds"
+        alike, seeds = verdict.alone
+        told += f"{',' if alike == seeds else ' in the mean, and in'} {alike} of {seeds} seeds"
     settings = dict.fromkeys(result.setting for result in ran) if verdict.holds is not None else ()
     used = "; beside ".join(settings) or "–"
     return f"{claim.text} ({place})", claim.paper, str(claim.rule), ours, used, told
