@@ -37,8 +37,9 @@ def load_base(
     family = base.metadata.get("family")
     if not isinstance(family, str):
         raise InputError(
-            "the bank does not record its model's family: it was made in Python around a model of "
-            "one's own, so rebuild that model in Python and use cl_graft.load_bank"
+            "the bank does not record how its base is loaded: it was made in Python, by a plugin "
+            "without `identity` and `metadata`; make its model in Python as it was made then, and "
+            "open the bank with cl_graft.load_bank"
         )
     if base.metadata.get("trust_remote_code") and not trust_remote_code:
         raise InputError(
