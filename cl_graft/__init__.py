@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from cl_graft.errors import BankError, InputError
     from cl_graft.experiments.comparison.compare import compare
     from cl_graft.experiments.run import run
+    from cl_graft.experiments.stream_record import record_stream
     from cl_graft.grafts.bank import GraftBank
     from cl_graft.grafts.graft import Graft, grafted
     from cl_graft.grafts.region import Region
@@ -47,6 +48,7 @@ _HOMES = {
     "errors": ("BankError", "InputError"),
     "experiments.comparison.compare": ("compare",),
     "experiments.run": ("run",),
+    "experiments.stream_record": ("record_stream",),
     "grafts.bank": ("GraftBank",),
     "grafts.graft": ("Graft", "grafted"),
     "grafts.region": ("Region",),
@@ -88,6 +90,7 @@ __all__ = [
     "load_task",
     "localize_skill",
     "open_bank",
+    "record_stream",
     "register_localizer",
     "register_metric",
     "register_strategy",

@@ -38,8 +38,8 @@ def load_base(
     if not isinstance(family, str):
         raise InputError(
             "the bank does not record how its base is loaded: it was made in Python, by a plugin "
-            "without `identity` and `metadata`; make its model in Python as it was made then, and "
-            "open the bank with cl_graft.load_bank"
+            "without what cl_graft.record_stream gives; make its model in Python as it was made "
+            "then, and open the bank with cl_graft.load_bank"
         )
     if base.metadata.get("trust_remote_code") and not trust_remote_code:
         raise InputError(

@@ -88,7 +88,9 @@ class Kind(ABC):
 
     def describe_entry(self, metadata: Mapping[str, Any]) -> str:
         """Return what an entry of a bank answers, such as the names of its labels."""
-        return ", ".join(map(str, metadata.get("label_names") or ())) or "number"
+        if (names := metadata.get("label_names")) is None:
+            return "not recorded"
+        return ", ".join(map(str, names)) or "number"
 
     def reported_metrics(self, task: TextTask) -> tuple[str, ...]:
         """Return the metrics by which results state a task's score at the end, beside its own."""

@@ -1,0 +1,71 @@
+"""What the bank of an Avalanche program records of its base and tasks, so that commands open it."""
+
+from __future__ import annotations
+
+from typing import TypedDict
+
+from cl_graft.experiments.bank_metadata import base_identity, task_metadata
+from cl_graft.experiments.config import config_from
+from cl_graft.grafts.bank import BaseIdentity
+from cl_graft.models import Loaded
+from cl_graft.strategies import TaskMetadata
+from cl_graft.strategies.benchmark import TextStream
+
+__all__ = ["StreamRecord", "record_stream"]
+
+
+class StreamRecord(TypedDict):
+    """Two arguments of `GraftingPlugin`: the base, and the tasks by task label."""
+
+    identity: BaseIdentity
+    metadata: dict[int, TaskMetadata]
+
+
+def record_stream(loaded: Loaded, stream: TextStream, *, seed: int = 0) -> StreamRecord:
+    """Describe base and tasks for a bank, as runs do.
+
+    Then `open_bank`, `verify` and the commands `predict`, `verify` and `add` load the base by
+    themselves, and know the labels of the tasks. For example::
+
+        plugin = cg.GraftingPlugin(settings, **cg.record_stream(loaded, stream))
+
+    Args:
+        loaded: The model at its base, as `load_model` returned it.
+        stream: The tasks, encoded for it.
+        seed: Seed with which later tasks are added to the bank.
+
+    Returns:
+        The arguments. Later tasks are added with the default settings, unless others are given,
+        as the settings of a program are not recorded.
+
+    Raises:
+        InputError: If no bank can record it, as a folder whose name holds control characters.
+    """
+    model = loaded.model
+    length = stream.tasks[0].splits["train"][0].shape[-1]
+    config = config_from(
+        {
+            "model": {
+                "name": loaded.name,
+                "family": model.family,
+                "pooling": model.pooling,
+                "precision": model.precision,
+                "dtype": str(next(model.parameters()).dtype).removeprefix("torch."),
+                "trust_remote_code": any(
+                    type(part).__module__.startswith("transformers_modules")
+                    for part in model.modules()
+                ),
+            },
+            "stream": {"tasks": stream.names, "max_length": length},
+        },
+        source="the stream",
+    )
+    return {
+        "identity": base_identity(loaded, config, seed=seed),
+        "metadata": {
+            stream.first_label + place: task_metadata(
+                encoded.task, config, seed=seed, targets=encoded.splits["train"][1]
+            )
+            for place, encoded in enumerate(stream.tasks)
+        },
+    }
