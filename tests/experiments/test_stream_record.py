@@ -21,6 +21,7 @@ def learn(loaded, stream, folder, **record):
     )
     for experience in stream.benchmark.train_stream:
         strategy.train(experience)
+    assert strategy.bank is not None
     cg.save_bank(strategy.bank, folder)
 
 
@@ -65,7 +66,8 @@ def test_the_base_is_loaded_as_the_program_loaded_it(prepared):
 
 
 def test_without_the_record_a_command_says_what_is_missing(prepared, tmp_path):
-    learn(*prepared("encoder"), tmp_path / "bank")
+    loaded, stream = prepared("encoder")
+    learn(loaded, stream, tmp_path / "bank")
     verified, shown = cl_graft_each([["verify", tmp_path / "bank"], ["inspect", tmp_path / "bank"]])
     assert verified.code == 2
     assert "without what cl_graft.record_stream gives" in verified.err.replace("\n", " ")
