@@ -89,10 +89,10 @@ def coordinates_within(
 
     if size(1) > share:
         raise InputError(
-            f"bank_bytes={settings.bank_bytes:,}, of which {len(bank)} earlier tasks take {used:,} "
-            f"and {later} later ones are to have a share, leaves {max(0, share):,} bytes to task "
-            f"{name!r}, but its head, its recorded batch and its names alone take {size(1):,}; "
-            + ("raise bank_bytes, or lower bank_tasks" if later else "raise bank_bytes")
+            f"task {name!r} needs {size(1):,} bytes for its head, its recorded batch and its names "
+            f"alone, and {max(0, share):,} are left for it: of bank_bytes="
+            f"{settings.bank_bytes:,} earlier tasks take {used:,} ({len(bank)}), and later ones "
+            f"have a share ({later}); raise bank_bytes{', or lower bank_tasks' if later else ''}"
         )
     return largest_within(share, size, least=1, most=total)
 

@@ -15,7 +15,7 @@ from avalanche.training.templates import SupervisedTemplate
 
 from cl_graft.errors import InputError
 from cl_graft.runtime.registry import Registry
-from cl_graft.strategies.loop.budgets import TaskSchedules
+from cl_graft.strategies.loop.budgets import RegionRate, TaskSchedules
 from cl_graft.strategies.method import Family, Kinds, Method, Rows, Stored, Trained, Value, setting
 from cl_graft.strategies.strategy_inputs import StrategyInputs
 from cl_graft.training.fine_tuning_settings import FineTuning
@@ -162,7 +162,14 @@ def build_strategy(name: str, inputs: StrategyInputs, **settings: Value) -> Supe
         raise InputError(f"strategy {name!r} is not available: {method.unavailable}")
     method.check_tasks([encoded.task for encoded in inputs.stream.tasks])
     schedules = TaskSchedules(make_loop_schedules(method, inputs, settings), head_lr=inputs.head_lr)
-    return method.build(replace(inputs, plugins=(schedules, *inputs.plugins)), settings)
+    rates = [RegionRate(head_lr=inputs.head_lr)] if _rate_by_size(method, inputs) else []
+    return method.build(replace(inputs, plugins=(schedules, *rates, *inputs.plugins)), settings)
+
+
+def _rate_by_size(method: Method, inputs: StrategyInputs) -> bool:
+    """Tell whether the learning rate of a region follows from its size."""
+    is_adamw = inputs.region_optimizer == "adamw"
+    return method.trains == "region" and is_adamw and inputs.region_lr is None
 
 
 def make_loop_schedules(
@@ -174,10 +181,13 @@ def make_loop_schedules(
         method: The method; see `Method.trains` and `Method.rows`.
         inputs: Inputs of the strategy.
         settings: The method's own settings; a learning rate among them replaces that of `inputs`.
+
+    Returns:
+        The schedules. The rate of a region that AdamW trains at its default is set later, when its
+        size is known, by `RegionRate`.
     """
     dense = inputs.dense_runs
     if method.trains == "region":
-        # By AdamW the default rate follows from the region's size, once known: `RegionRate`.
         lr = inputs.region_lr or REGION_LR
         return {
             label: replace(schedule, lr=lr, weight_decay=0.0) for label, schedule in dense.items()

@@ -1,6 +1,7 @@
 """A region trains by the optimiser of the config, at its rate, in runs and in `localize`."""
 
 import math
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -11,6 +12,7 @@ from slow_cases import slow
 from cl_graft import load_bank
 from cl_graft.banks.verify import verify
 from cl_graft.experiments.run import run
+from cl_graft.strategies.loop.budgets import RegionRate
 from cl_graft.strategies.methods.grafting.grafting import Grafting
 
 
@@ -32,17 +34,17 @@ def test_the_family_says_the_optimizer_where_none_is_given(tiny_config, family, 
     assert (schedule.optimizer, schedule.lr) == (optimizer, 0.3 if optimizer == "sgd" else 0.005)
 
 
-class FirstRates(SupervisedPlugin):
-    """Note the optimiser, and the rates of region and head in the first step of each task."""
+class Rates(SupervisedPlugin):
+    """Note the optimiser, and the rates of region and head in every step."""
 
     def __init__(self):
         super().__init__()
         self.found = []
 
     def before_update(self, strategy, **kwargs):
-        if strategy.clock.train_exp_iterations == 0:
-            kind = type(strategy.optimizer)
-            self.found.append((kind, *(group["lr"] for group in strategy.optimizer.param_groups)))
+        kind, step = type(strategy.optimizer), strategy.clock.train_exp_iterations
+        rates = (group["lr"] for group in strategy.optimizer.param_groups)
+        self.found.append((kind, step, *rates))
 
 
 def by_size(size):
@@ -69,7 +71,7 @@ def by_size(size):
 def test_a_run_trains_regions_by_the_optimizer_of_the_config(
     tiny_config, tmp_path, monkeypatch, settings, kind, rate
 ):
-    rates, build = FirstRates(), Grafting.build
+    rates, build = Rates(), Grafting.build
 
     def watch(self, inputs):
         strategy = build(self, inputs)
@@ -84,6 +86,22 @@ def test_a_run_trains_regions_by_the_optimizer_of_the_config(
     result = run(config, strategy="grafting", seed=0, out=tmp_path)
     folder = tmp_path / "grafting" / "seed0"
     sizes = [entry.size for entry in load_bank(folder / "bank").entries]
-    assert rates.found == [(kind, rate(size), 0.02) for size in sizes]
+    left = [1 - step / config.fine_tuning.steps for step in range(config.fine_tuning.steps)]
+    if not config.grafting.lr_decay:
+        left = [1.0] * len(left)
+    assert rates.found == [
+        (kind, step, pytest.approx(rate(size) * part), pytest.approx(0.02 * part))
+        for size in sizes
+        for step, part in enumerate(left)
+    ]
     assert result.forgetting == 0.0
     assert verify(folder).ok
+
+
+@pytest.mark.parametrize(("region", "of_head"), [(10_000, 0.005), (0, 0.05), (16, 0.05)])
+def test_a_head_beside_a_small_region_does_not_get_its_large_rate(region, of_head):
+    groups = [[torch.zeros(region)] if region else [], [torch.zeros(100)]]
+    optimizer = SimpleNamespace(param_groups=[{"params": group} for group in groups])
+    RegionRate().before_training_epoch(SimpleNamespace(optimizer=optimizer, plugins=[]))
+    assert optimizer.param_groups[0]["lr"] == by_size(max(1, region))
+    assert optimizer.param_groups[1]["lr"] == of_head

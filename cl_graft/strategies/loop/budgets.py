@@ -184,7 +184,8 @@ class RegionRate(SupervisedPlugin, supports_distributed=True):
     Runs at: before_training_epoch, when the optimiser has the region in its first group.
 
     Args:
-        head_lr: Learning rate of the head, the last group, > 0; None means that of the region.
+        head_lr: Learning rate of the head, the last group, > 0; None means that of the region, or
+            that of a region of the head's size if that is lower.
     """
 
     def __init__(self, *, head_lr: float | None = None) -> None:
@@ -193,9 +194,10 @@ class RegionRate(SupervisedPlugin, supports_distributed=True):
 
     def before_training_epoch(self, strategy: Any, **kwargs: Any) -> None:
         """Set the rates."""
-        region = strategy.optimizer.param_groups[0]["params"]
-        lr = region_rate("adamw", sum(vector.numel() for vector in region))
-        set_rates_(strategy, lr, head_lr=self.head_lr)
+        groups = [group["params"] for group in strategy.optimizer.param_groups]
+        sizes = [sum(tensor.numel() for tensor in group) for group in groups]
+        lr, of_head = region_rate("adamw", sizes[0]), region_rate("adamw", sizes[-1])
+        set_rates_(strategy, lr, head_lr=self.head_lr or min(lr, of_head))
 
 
 def set_rates_(strategy: Any, lr: float, *, head_lr: float | None = None) -> None:
