@@ -131,7 +131,7 @@ class RowStore:
         in_file = self.bytes_in_memory + size > self._memory
         try:
             room = self._map_file(count, tensor.dtype) if in_file else tensor.new_empty(count)
-        except OSError as error:
+        except (OSError, RuntimeError) as error:  # torch's own where a file cannot be mapped
             logger.warning("states are computed again from here on, not stored: %s", error)
             self._is_full = True
             return None
@@ -162,7 +162,7 @@ class RowStore:
             return torch.from_file(str(path), shared=True, size=count, dtype=dtype)
         finally:
             try:
-                path.unlink()
+                path.unlink(missing_ok=True)
             except OSError:
                 logger.debug("%s is deleted with its folder", path)
 

@@ -121,7 +121,7 @@ def _what_tasks_build_on(bank: GraftBank) -> list[str]:
 def _row(entry: Entry) -> str:
     metadata = entry.metadata
     names = metadata.get("label_names")
-    labels = ", ".join(map(str, names)) if isinstance(names, list) and names else "a number"
+    labels = "not recorded" if names is None else ", ".join(map(str, names)) or "a number"
     cells = [
         entry.task,
         labels,
