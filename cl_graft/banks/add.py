@@ -18,7 +18,7 @@ from cl_graft.banks.open_bank import open_bank
 from cl_graft.errors import InputError, nearest
 from cl_graft.experiments.bank_metadata import (
     is_recorded,
-    list_own_settings,
+    record_own_settings,
     restore_config,
     task_metadata,
 )
@@ -149,8 +149,7 @@ def add_task(
         known = [p for p, entry in enumerate(bank.entries) if entry.task == text_task.name]
         new = not (known and is_recorded(metadata, by=bank.entries[known[-1]].metadata))
         position = len(bank) if new else known[-1]
-        if own := list_own_settings(bank.base, config):
-            metadata = replace(metadata, metadata={**metadata.metadata, "settings": own})
+        metadata = record_own_settings(metadata, bank.base, config, seed=seed)
         seconds: Mapping[str, float] = {}
         with in_task(text_task.name):
             if new:
@@ -214,6 +213,7 @@ def _config(
         read = {"stream": {"task_settings": {task: dict(columns)}}}
         values = merge_configs(read, values)
     under = _take_builds_on(values, task, bank)
+    values = merge_configs({"grafting": {"mode": bank.mode}}, values)
     config = restore_config(bank.base, tasks=[task], settings=values, origins=origins)
     warn_of_large_density(config.grafting.density)
     if config.grafting.mode != bank.mode:

@@ -20,7 +20,7 @@ from cl_graft.data import TextTask
 from cl_graft.data.encoded_task import encode_task
 from cl_graft.data.task_place import find_place
 from cl_graft.errors import InputError
-from cl_graft.experiments.bank_metadata import restore_config
+from cl_graft.experiments.bank_metadata import read_own_settings, restore_config, task_metadata
 from cl_graft.experiments.config import ExperimentConfig, merge_configs, override_
 from cl_graft.experiments.folders import find_run_of_bank, read_config_file, select_settings
 from cl_graft.experiments.tasks import load_tasks
@@ -34,6 +34,9 @@ from cl_graft.storage.bank_index import staged_folder
 from cl_graft.storage.entry_file import pack_entry
 
 __all__ = ["EntryData", "encode_test_rows", "find_data", "train_again"]
+
+_READ = ("data_fingerprint", "metric", "prompt", "decoding", "chat")
+"""Metadata of an entry that tell how its rows were read."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,7 +89,7 @@ def find_data(
     drawn["max_length"] = entry.metadata.get("max_length")
     if name in own:
         drawn["task_settings"] = {name: dict(own[name])}
-    settings = merge_configs(entry.metadata.get("settings") or {}, {"stream": drawn})
+    settings = merge_configs(read_own_settings(entry.metadata), {"stream": drawn})
     drawn = settings["stream"]
     values = deepcopy(settings)
     left = {one.task for one in bank.entries} - {without}  # the run may name what went before
@@ -103,10 +106,15 @@ def find_data(
         own_settings = drawn.setdefault("task_settings", {}).setdefault(name, {})
         own_settings["builds_on"] = [one for one in names if one in left]
     task = load_tasks(config.stream, seed=config.comparison.seeds[0])[0]
-    if entry.metadata.get("data_fingerprint", task.fingerprint) != task.fingerprint:
+    described = task_metadata(task, config, seed=config.comparison.seeds[0])
+    now = {"metric": described.metric, **described.metadata}
+    if others := [
+        name for name in _READ if entry.metadata.get(name, now.get(name)) != now.get(name)
+    ]:
         raise InputError(
             f"the data found for {entry.task!r} are not those that it was trained on: other rows, "
-            "other labels, or other settings of how they are drawn (--data, --set)"
+            "other labels, or other settings of how they are drawn and read (--data, --set); "
+            f"of what the bank records, these differ: {', '.join(others)}"
         )
     return EntryData(name, settings, config, task)
 
@@ -145,7 +153,8 @@ def train_again(
             if one is None:
                 append_entry(load_bank(staged).append(left.entries[place]), staged)
             else:
-                budget = _budget_within(left, data, place, one.config.grafting)
+                own = "bank_bytes" in one.settings.get("grafting", {})
+                budget = {} if own else _budget_within(left, data, place, one.config.grafting)
                 added = add_task(staged, one.name, settings=one.settings, budget=budget, **options)
                 scores.append(added.test)
         again = load_bank(staged)

@@ -20,7 +20,7 @@ from cl_graft.banks.bank_of_run import find_bank_folder, track_change
 from cl_graft.banks.entry_data import EntryData, encode_test_rows, find_data, train_again
 from cl_graft.banks.open_bank import OpenBank, open_bank, recorded_device
 from cl_graft.errors import BankError, InputError
-from cl_graft.experiments.bank_metadata import stored_settings
+from cl_graft.experiments.bank_metadata import read_own_settings, stored_settings
 from cl_graft.experiments.folders import (
     CACHE,
     find_run_of_bank,
@@ -82,8 +82,9 @@ class Forgotten:
         positions: Positions of the task's entries; empty if the task was forgotten before.
         exact: Whether the bank, now or after re-training, is to the bit one that never saw the
             task. Re-training gives these bits where threads, versions and machine are the same.
-            Where `chose` names an entry it is not known: the choice could be another. Where
-            `sized` does it is not: the budget would be shared out otherwise.
+            It is not known where the settings of an entry are not recorded (an Avalanche program
+            made it), nor where `chose` names one: the choice could be another. Where `sized` does
+            it is not: the budget would be shared out otherwise.
         done: Whether the bank was changed.
         dependents: Entries that were trained on top of the task.
         labels: Task labels that moved, new ones by old ones: labels have no gaps.
@@ -189,9 +190,10 @@ def forget(
             )
             pairs = zip(dependents, scores, strict=True)
             dependents = [replace(one, retrained=value) for one, value in pairs]
+        known = all("settings_sha256" in bank.entries[place].metadata for place in later)
         return replace(
             report,
-            exact=retrain and report.exact,
+            exact=retrain and report.exact and known,
             done=retrain and not dry_run,
             dependents=tuple(dependents),
         )
@@ -319,16 +321,18 @@ def _find_choices(bank: GraftBank, first: int, *, without: Collection[int]) -> t
 def _find_sized(bank: GraftBank, first: int, *, without: Collection[int]) -> tuple[str, ...]:
     """Return the tasks of the entries whose size a budget for the bank decided.
 
-    The bank's settings give it, or those with which the task was added. Where the budget says for
-    how many tasks it is, those before entry `first` have the same share without it.
+    The bank's settings give it, or those with which the task was added. Where it was added with
+    one, or the budget says for how many tasks it is, those before entry `first` have the same
+    share without it.
     """
     if first == len(bank):
         return ()
     usual = stored_settings(bank.base).get("grafting", {})
 
     def is_sized(place: int, entry: Entry) -> bool:
-        own = {**usual, **entry.metadata.get("settings", {}).get("grafting", {})}
-        start = first + 1 if own.get("bank_tasks") else 0
+        added = read_own_settings(entry.metadata).get("grafting", {})
+        own = {**usual, **added}
+        start = first + 1 if own.get("bank_tasks") or "bank_bytes" in added else 0
         return bool(own.get("bank_bytes")) and place >= start and place not in without
 
     return tuple(entry.task for place, entry in enumerate(bank.entries) if is_sized(place, entry))

@@ -6,7 +6,8 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from copy import deepcopy
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -39,8 +40,9 @@ __all__ = [
     "base_identity",
     "checkpoint_files",
     "is_recorded",
-    "list_own_settings",
     "load_base_model",
+    "read_own_settings",
+    "record_own_settings",
     "restore_config",
     "stored_settings",
     "task_metadata",
@@ -208,21 +210,41 @@ def restore_config(
     return config_from(values, source="the bank's settings", origins=origins)
 
 
-def list_own_settings(base: BaseIdentity, config: ExperimentConfig) -> dict[str, Any]:
-    """Return the settings of learning in which a config differs from a bank's, by part.
+def record_own_settings(
+    task: TaskMetadata, base: BaseIdentity, config: ExperimentConfig, *, seed: int
+) -> TaskMetadata:
+    """Add the settings of learning in which a task's config differs from its bank's, by part.
 
-    Rows a class and tokens a row are left out, as `task_metadata` records them by themselves.
+    Left out are rows a class and tokens a row, which `task_metadata` records by themselves, and how
+    the rows are read, as that belongs to where the data are.
 
     Args:
+        task: Metadata of the task.
         base: Description of the base, as `base_identity` made it.
-        config: Settings with which a task is learned.
+        config: Settings with which the task is learned.
+        seed: Seed with which it is learned.
     """
-    usual = to_dotted(_learning_settings(restore_config(base, tasks=config.stream.tasks)))
-    own = to_dotted(_learning_settings(config))
+    usual, own = to_dotted(stored_settings(base)), to_dotted(_learning_settings(config))
     elsewhere = ("stream.shots", "stream.max_length")
-    return to_nested(
-        {name: own[name] for name in own if own[name] != usual[name] and name not in elsewhere}
-    )
+    found = {
+        name: value
+        for name, value in own.items()
+        if name not in elsewhere and (name not in usual or usual[name] != value)
+    }
+    if seed != base.metadata.get("seed", 0):
+        found["comparison.seeds"] = [seed]
+    if not found:
+        return task
+    return replace(task, metadata={**task.metadata, "settings": to_nested(found)})
+
+
+def read_own_settings(metadata: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what `record_own_settings` recorded in an entry, to be changed at will; {} if nothing.
+
+    Args:
+        metadata: Metadata of the entry.
+    """
+    return deepcopy(dict(metadata.get("settings") or {}))
 
 
 def task_metadata(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TypedDict
 
 from cl_graft.experiments.bank_metadata import base_identity, task_metadata
@@ -53,19 +54,29 @@ def record_stream(loaded: Loaded, stream: TextStream, *, seed: int = 0) -> Strea
                 "dtype": str(next(model.parameters()).dtype).removeprefix("torch."),
                 "trust_remote_code": any(
                     type(part).__module__.startswith("transformers_modules")
-                    for part in model.modules()
+                    for part in (loaded.tokenizer, *model.modules())
                 ),
             },
-            "stream": {"tasks": stream.names, "max_length": length},
+            "stream": {"tasks": ["recorded one by one"], "max_length": length},
         },
         source="the stream",
     )
     return {
         "identity": base_identity(loaded, config, seed=seed),
         "metadata": {
-            stream.first_label + place: task_metadata(
-                encoded.task, config, seed=seed, targets=encoded.splits["train"][1]
+            stream.first_label + place: _without_settings(
+                task_metadata(encoded.task, config, seed=seed, targets=encoded.splits["train"][1])
             )
             for place, encoded in enumerate(stream.tasks)
         },
     }
+
+
+def _without_settings(task: TaskMetadata) -> TaskMetadata:
+    """Return metadata without what says how a run drew and learned the task."""
+    known = {
+        name: value
+        for name, value in task.metadata.items()
+        if name not in ("shots", "settings_sha256")
+    }
+    return replace(task, metadata=known)

@@ -23,6 +23,7 @@ from cl_graft.errors import InputError
 from cl_graft.experiments.bank_metadata import (
     base_identity,
     load_base_model,
+    record_own_settings,
     restore_config,
     task_metadata,
 )
@@ -169,6 +170,7 @@ class TrainerBank:
             metadata = task_metadata(
                 task, config, seed=self._seed, targets=stream.tasks[0].splits["train"][1]
             )
+            metadata = record_own_settings(metadata, self._bank.base, config, seed=self._seed)
             try:
                 base.to(device)
                 with preserve_parameters(graftable_parameters(base)):

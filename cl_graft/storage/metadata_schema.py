@@ -171,7 +171,7 @@ class _TaskMetadata(_Schema):
     temperature: _Temperature | None = None
     data_fingerprint: _Name | None = None
     settings_sha256: _Sha256 | None = None
-    settings: dict[_Name, Any] | None = None
+    settings: dict[_Name, dict[_Name, Any] | _Name] | None = None
 
 
 class _Entry(_Schema):

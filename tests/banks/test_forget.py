@@ -121,6 +121,18 @@ def test_a_task_that_was_added_with_a_budget_is_named_beside_a_forgotten_one(cop
     assert (report.exact, report.done, report.sized) == (False, True, ("urgency",))
 
 
+def test_tasks_that_were_added_with_a_budget_are_trained_again_within_it(copied, learn):
+    own = ["grafting.bank_bytes=60000", "grafting.density=0.5", "comparison.seeds=[3]"]
+    run = copied("prefix", TASKS[:2])
+    never = shutil.copytree(learn(TASKS[:1], "prefix"), run.parent / "seed1")
+    for folder in (run, never):
+        add_task(folder, "urgency", sets=own)
+        add_task(folder, "paraphrase")
+    report = forget(run, "topic", retrain=True)
+    assert (report.exact, report.sized) == (True, ())
+    assert file_hashes(run / "bank") == file_hashes(never / "bank")
+
+
 def test_what_was_learned_on_a_cpu_is_trained_again_there_beside_a_gpu(copied, learn, monkeypatch):
     run = copied("prefix")
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)

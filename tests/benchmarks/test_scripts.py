@@ -208,6 +208,9 @@ def test_baselines_store_the_summary_of_their_comparison(tiny_bert, data_dir, tm
     _, stored = run_smoke("baselines", tmp_path, *asked, sets=sets)
     assert stored["shared"] == {}
     assert "naive" in json.dumps(stored["strategies"])
+    (by_task,) = stored["scores"]["naive"].values()
+    final = stored["strategies"]["naive"]["final"]
+    assert by_task == {task: pytest.approx(over["mean"]) for task, over in final.items()}
 
 
 def test_routers_store_a_row_a_strategy_and_their_comparisons(tiny_bert, data_dir, tmp_path):

@@ -1,17 +1,21 @@
 """The bank of an Avalanche program is opened by commands, if the program records base and tasks."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 from tiny_runs import cl_graft_each
 
 import cl_graft as cg
 from cl_graft.banks.bank_base import load_base
+from cl_graft.banks.forget import forget
 from cl_graft.experiments.bank_metadata import base_fingerprint
 
 
-def learn(loaded, stream, folder, **record):
+def learn(loaded, stream, folder, *, mode="prefix", **record):
     """Learn the stream as an Avalanche program does, and save its bank."""
-    quick = cg.GraftingSettings(mask_steps=2, mask_batch=16, fine_tuning=cg.FineTuning(steps=4))
+    dense = cg.FineTuning(steps=4)
+    quick = cg.GraftingSettings(mask_steps=2, mask_batch=16, mode=mode, fine_tuning=dense)
     model = cg.text_model(loaded, stream)
     strategy = cg.GraftingContinual(
         model=model,
@@ -37,13 +41,18 @@ def prepared(tiny_bert, tiny_gpt2):
 
 
 @pytest.mark.parametrize(
-    ("family", "how"), [("encoder", {"pooling": "first"}), ("causal_lm", {"precision": "bf16"})]
+    ("family", "how", "mode"),
+    [
+        ("encoder", {"pooling": "first"}, "isolated"),
+        ("causal_lm", {"precision": "bf16"}, "prefix"),
+    ],
 )
 def test_commands_open_the_bank_of_a_program_that_recorded_base_and_tasks(
-    prepared, tmp_path, family, how
+    prepared, tmp_path, family, how, mode
 ):
     loaded, stream = prepared(family, **how)
-    learn(loaded, stream, tmp_path / "bank", **cg.record_stream(loaded, stream))
+    record = cg.record_stream(loaded, stream)
+    learn(loaded, stream, tmp_path / "bank", mode=mode, **record)
     quick = ["--shots", "8", "--steps", "2", "--set", "grafting.mask_steps=2", "--device", "cpu"]
     verified, asked, added, again = cl_graft_each(
         [
@@ -61,8 +70,23 @@ def test_commands_open_the_bank_of_a_program_that_recorded_base_and_tasks(
 
 def test_the_base_is_loaded_as_the_program_loaded_it(prepared):
     loaded, stream = prepared("encoder", pooling="first", dtype="bfloat16")
-    identity = cg.record_stream(loaded, stream)["identity"]
+    record = cg.record_stream(loaded, replace(stream, first_label=3))
+    identity = record["identity"]
     assert base_fingerprint(load_base(identity)) == identity.fingerprint
+    assert [record["metadata"][label].name for label in (3, 4)] == ["sentiment", "urgency"]
+    assert "shots" not in record["metadata"][3].metadata  # those of a config that was not used
+
+
+def test_what_was_learned_by_a_program_is_not_called_exact_when_trained_again(prepared, tmp_path):
+    loaded, stream = prepared("encoder")
+    learn(loaded, stream, tmp_path / "bank", **cg.record_stream(loaded, stream))
+    sets = ["stream.shots=8", "fine_tuning.steps=2", "grafting.mask_steps=2"]
+    with pytest.raises(cg.InputError, match="not those that it was trained on"):
+        forget(tmp_path / "bank", "sentiment", retrain=True)
+    report = forget(
+        tmp_path / "bank", "sentiment", retrain=True, sets=[*sets, "stream.max_test=16"]
+    )
+    assert (report.done, report.exact) == (True, False)
 
 
 def test_without_the_record_a_command_says_what_is_missing(prepared, tmp_path):
