@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +42,7 @@ from cl_graft.experiments.comparison.tuning import TUNING_SEED, best, use_dev_as
 from cl_graft.experiments.config import ExperimentConfig
 from cl_graft.experiments.run import run
 from cl_graft.experiments.tasks import load_tasks
+from cl_graft.results.run_results import RunResult
 from cl_graft.storage.cache_folder import DirectoryCache
 
 TASKS = ["qnli", "ag_news", "sst2_sent", "mrpc", "mnli"]
@@ -94,7 +96,8 @@ def main() -> None:
     stem.parent.mkdir(parents=True, exist_ok=True)
     command = hide_paths(format_command("baselines.py"), arguments)
     summary = json.loads((done.out / "summary.json").read_text())
-    stored = json.dumps({**summary, "shared": shared, "command": command}, indent=1) + "\n"
+    summary |= {"scores": list_scores(done.runs), "shared": shared, "command": command}
+    stored = json.dumps(summary, indent=1) + "\n"
     stem.with_suffix(".json").write_text(hide_paths(stored, arguments))
     for kind in (".md", ".tex", ".csv"):
         text = (done.out / f"summary{kind}").read_text()
@@ -103,6 +106,16 @@ def main() -> None:
         if (drawn := done.out / picture).is_file():
             stem.with_name(f"{stem.name}-{picture}").write_bytes(drawn.read_bytes())
     sys.stdout.write(stem.with_suffix(".md").read_text())
+
+
+def list_scores(runs: Sequence[RunResult]) -> dict[str, dict[str, dict[str, float | None]]]:
+    """Return the scores at the end by strategy, seed and task."""
+    found: dict[str, dict[str, dict[str, float | None]]] = {}
+    for one in runs:
+        found.setdefault(one.strategy, {})[str(one.seed)] = dict(
+            zip(one.tasks, one.R[-1], strict=True)
+        )
+    return found
 
 
 def shared_rate(config: ExperimentConfig, out: Path) -> dict[str, Any]:

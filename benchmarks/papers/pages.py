@@ -170,13 +170,10 @@ def _count_verdicts(found: Iterable[Verdict]) -> str:
     counts = Counter(str(verdict) for verdict in found)
     by_seed = [verdict for verdict in found if verdict.alone is not None]
     alike = Counter(str(verdict) for verdict in by_seed if len(set(verdict.alone or ())) == 1)
-    ran = counts.total() - counts["not run here"]
     return (
-        f"{counts.total()} claims: {counts['holds']} hold, {alike['holds']} of them with every "
-        f"seed by itself; {counts['does not hold']} do not, {alike['does not hold']} of them with "
-        f"every seed by itself; not run here: {counts['not run here']}. On "
-        f"{len(by_seed) - alike.total()} the seeds disagree, and {ran - len(by_seed)} have no "
-        "verdict by seed."
+        f"{counts.total()} claims: {counts['holds']} hold, {counts['does not hold']} do not; "
+        f"not run here: {counts['not run here']}. Of those that hold, {alike['holds']} do so with "
+        f"every seed by itself. On {len(by_seed) - alike.total()} the seeds disagree."
     )
 
 
