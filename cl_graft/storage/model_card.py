@@ -121,7 +121,7 @@ def _what_tasks_build_on(bank: GraftBank) -> list[str]:
 def _row(entry: Entry) -> str:
     metadata = entry.metadata
     names = metadata.get("label_names")
-    labels = "not recorded" if names is None else ", ".join(map(str, names)) or "a number"
+    labels = ", ".join(map(str, names)) or "a number" if isinstance(names, list) else "not recorded"
     cells = [
         entry.task,
         labels,
