@@ -168,12 +168,12 @@ def _judge_own(name: str, results: Mapping[str, Stored]) -> dict[Claim, Verdict]
 def _count_verdicts(found: Iterable[Verdict]) -> str:
     found = list(found)
     counts = Counter(str(verdict) for verdict in found)
-    by_seed = [verdict for verdict in found if verdict.alone is not None]
-    alike = Counter(str(verdict) for verdict in by_seed if len(set(verdict.alone or ())) == 1)
+    by_seed = [(str(verdict), *verdict.alone) for verdict in found if verdict.alone is not None]
+    alike = [told for told, same, seeds in by_seed if same == seeds]
     return (
         f"{counts.total()} claims: {counts['holds']} hold, {counts['does not hold']} do not; "
-        f"not run here: {counts['not run here']}. Of those that hold, {alike['holds']} do so with "
-        f"every seed by itself. On {len(by_seed) - alike.total()} the seeds disagree."
+        f"not run here: {counts['not run here']}. Of those that hold, {alike.count('holds')} do so "
+        f"with every seed by itself. On {len(by_seed) - len(alike)} the seeds disagree."
     )
 
 

@@ -149,7 +149,6 @@ def add_task(
         known = [p for p, entry in enumerate(bank.entries) if entry.task == text_task.name]
         new = not (known and is_recorded(metadata, by=bank.entries[known[-1]].metadata))
         position = len(bank) if new else known[-1]
-        metadata = record_own_settings(metadata, bank.base, config, seed=seed)
         seconds: Mapping[str, float] = {}
         with in_task(text_task.name):
             if new:
@@ -161,7 +160,7 @@ def add_task(
                     stream,
                     replace(config, grafting=replace(config.grafting, **(budget or {}))),
                     where,
-                    metadata,
+                    record_own_settings(metadata, bank.base, config, seed=seed),
                     seed=seed,
                     announce=announce,
                     reporter=reporter,

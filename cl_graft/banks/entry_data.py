@@ -25,7 +25,6 @@ from cl_graft.experiments.config import ExperimentConfig, merge_configs, overrid
 from cl_graft.experiments.folders import find_run_of_bank, read_config_file, select_settings
 from cl_graft.experiments.tasks import load_tasks
 from cl_graft.grafts.bank import Entry, GraftBank
-from cl_graft.localization.grafting_settings import GraftingSettings
 from cl_graft.metrics.task_score import Scorer
 from cl_graft.models import Loaded
 from cl_graft.storage import append_entry, load_bank, save_bank
@@ -153,8 +152,7 @@ def train_again(
             if one is None:
                 append_entry(load_bank(staged).append(left.entries[place]), staged)
             else:
-                own = "bank_bytes" in one.settings.get("grafting", {})
-                budget = {} if own else _budget_within(left, data, place, one.config.grafting)
+                budget = _budget_within(left, data, place, one)
                 added = add_task(staged, one.name, settings=one.settings, budget=budget, **options)
                 scores.append(added.test)
         again = load_bank(staged)
@@ -163,13 +161,15 @@ def train_again(
 
 
 def _budget_within(
-    left: GraftBank, data: Sequence[EntryData | None], place: int, settings: GraftingSettings
+    left: GraftBank, data: Sequence[EntryData | None], place: int, one: EntryData
 ) -> dict[str, int | None]:
     """Return the budget of an entry that is trained again, beside later entries that stay.
 
-    Those are no tasks that are still to come, and what they take is taken.
+    Those are no tasks that are still to come, and what they take is taken. A task that was added
+    with a budget of its own keeps it: there were no later entries then.
     """
-    if settings.bank_bytes is None:
+    settings = one.config.grafting
+    if settings.bank_bytes is None or "bank_bytes" in one.settings.get("grafting", {}):
         return {}
     stay = [later for later in range(place + 1, len(left)) if data[later] is None]
     taken = sum(len(pack_entry(left.entries[later], left, position=later)) for later in stay)

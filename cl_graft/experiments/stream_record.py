@@ -1,4 +1,4 @@
-"""What the bank of an Avalanche program records of its base and tasks, so that commands open it."""
+"""Record base and tasks of an Avalanche program in its bank, so that commands open it."""
 
 from __future__ import annotations
 
