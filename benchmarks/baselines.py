@@ -3,7 +3,7 @@
 One comparison (`cl-graft compare`) at a stated scale: bounds, penalties, rehearsal, distillation,
 isolation, merging, routing and grafting, each tuned on dev rows of the first two tasks. The
 learning rate of dense training, which all but the small-module methods share, is chosen first, as
-the one with which independent fine-tuning does best on the same rows. With
+the one with which independent fine-tuning does best on dev rows of all tasks. With
 ``--matched 150kB`` every strategy is as large as fits into so many bytes a task, head and indices
 counted. Results go with command, versions and machine to ``benchmarks/results/baselines-<scale>.*``
 (``matched-<bytes>-<scale>.*``): JSON, Markdown, LaTeX, CSV and pictures. The data is found through
@@ -38,7 +38,12 @@ from scales import (
 )
 
 from cl_graft.experiments.comparison.compare import compare
-from cl_graft.experiments.comparison.tuning import TUNING_SEED, best, use_dev_as_test
+from cl_graft.experiments.comparison.tuning import (
+    TUNING_SEED,
+    best,
+    score_candidates,
+    use_dev_as_test,
+)
 from cl_graft.experiments.config import ExperimentConfig
 from cl_graft.experiments.run import run
 from cl_graft.experiments.tasks import load_tasks
@@ -85,7 +90,11 @@ def main() -> None:
     }
     config = make_config(values, arguments.data, arguments.sets)
     config = config.with_values({"comparison.seeds": choose_seeds(arguments, config)})
-    shared = {} if arguments.untuned else shared_rate(config, arguments.out / "shared")
+    shared = (
+        {}
+        if arguments.untuned
+        else shared_rate(config, arguments.out / "shared", tasks=len(config.stream.tasks))
+    )
     if shared:
         config = config.with_values({"fine_tuning.lr": shared["lr"]})
     with open_engine(arguments) as engine:
@@ -118,10 +127,16 @@ def list_scores(runs: Sequence[RunResult]) -> dict[str, dict[str, dict[str, floa
     return found
 
 
-def shared_rate(config: ExperimentConfig, out: Path) -> dict[str, Any]:
-    """Choose the learning rate of dense training: the best of independent fine-tuning on dev."""
-    tasks = use_dev_as_test(load_tasks(config.stream, seed=TUNING_SEED))
-    scores: dict[float, float | None] = {}
+def shared_rate(config: ExperimentConfig, out: Path, *, tasks: int = 2) -> dict[str, Any]:
+    """Choose the learning rate of dense training: the best of independent fine-tuning on dev.
+
+    Args:
+        config: The comparison's.
+        out: Folder of the runs.
+        tasks: Number of tasks, from the first, on whose dev rows it is chosen.
+    """
+    loaded = use_dev_as_test(load_tasks(config.stream, seed=TUNING_SEED), count=tasks)
+    results: list[RunResult] = []
     for lr in RATES:
         result = run(
             config.with_values(
@@ -130,11 +145,12 @@ def shared_rate(config: ExperimentConfig, out: Path) -> dict[str, Any]:
             strategy="independent",
             seed=TUNING_SEED,
             out=out / f"lr={lr}",
-            tasks=tasks,
+            tasks=loaded,
             cache=DirectoryCache(out / "cache"),
         )
-        scores[lr] = result.average_accuracy
-    return {"lr": RATES[best(list(scores.values()))], "scores": scores}
+        results.append(result)
+    scores = score_candidates(results)
+    return {"lr": RATES[best(scores)], "scores": dict(zip(RATES, scores, strict=True))}
 
 
 if __name__ == "__main__":

@@ -131,8 +131,8 @@ def with_values(
     )
 
 
-def use_dev_as_test(tasks: Sequence[TextTask]) -> tuple[TextTask, ...]:
-    """Return the first two tasks with their dev rows in the place of their test rows.
+def use_dev_as_test(tasks: Sequence[TextTask], *, count: int = _TASKS) -> tuple[TextTask, ...]:
+    """Return the first `count` tasks with their dev rows in the place of their test rows.
 
     Examples:
         >>> from cl_graft.data import load_task
@@ -143,7 +143,7 @@ def use_dev_as_test(tasks: Sequence[TextTask]) -> tuple[TextTask, ...]:
     """
     return tuple(
         replace(task, test=task.dev, source={**task.source, "test": "the dev rows"})
-        for task in tasks[:_TASKS]
+        for task in tasks[:count]
     )
 
 

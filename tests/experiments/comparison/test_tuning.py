@@ -59,6 +59,8 @@ def test_dev_rows_stand_where_test_rows_stood(tiny_config):
     for own, task in zip((first, second), tasks, strict=False):
         assert own.test == own.dev == task.dev
         assert own.train == task.train
+    assert [one.name for one in use_dev_as_test(tasks, count=1)] == [tasks[0].name]
+    assert len(use_dev_as_test(tasks, count=len(tasks))) == len(tasks)
 
 
 def test_the_best_is_the_first_of_the_highest():
