@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.text import Annotation
 
-from cl_graft.figures.style import GREY, PALETTE, figure_style, mark_parts
+from cl_graft.figures.style import GREY, PALETTE, figure_style, mark_parts, set_log_scale
 
 __all__ = ["Tradeoff", "memory_frontier", "on_frontier"]
 
@@ -93,7 +93,7 @@ def memory_frontier(
     height = max(_HEIGHT, 1.2 * _LINE * len(points))
     figure = Figure(figsize=(9, height))
     axes = figure.subplots()
-    axes.set_xscale("log")
+    set_log_scale(axes, "x")
     least = min((p.bytes for p in points.values() if p.bytes > 0), default=1.0) / 2
     places = {name: max(p.bytes, least) for name, p in points.items()}
     first, last = (math.log10(end(places.values())) for end in (min, max))

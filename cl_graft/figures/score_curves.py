@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from matplotlib.figure import Figure
 
-from cl_graft.figures.style import PALETTE, TEXT_COLOUR, figure_style
+from cl_graft.figures.style import PALETTE, TEXT_COLOUR, figure_style, set_log_scale
 
 __all__ = ["Score", "score_curves"]
 
@@ -92,13 +92,14 @@ def score_curves(
                 panel.bar(place, part[0].mean, yerr=part[0].deviation or None, capsize=2, **style)
         panel.set(title=own_title, xlabel=axis if along else "")
         if along and logarithmic:
-            panel.set_xscale("log")
+            set_log_scale(panel, "x")
             places = sorted({s.x for s in scores if s.x})
             if len(places) <= _TICKS:
                 panel.set_xticks(places, [f"{place:g}" for place in places])
                 panel.set_xticks([], minor=True)
         if not along:
-            panel.set_yscale("log" if unequal else "linear")
+            if unequal:
+                set_log_scale(panel, "y")
             panel.set_xticks(range(len(names)), names, rotation=40, ha="right", fontsize="small")
         panel.grid(axis="both" if along else "y")
     for panel in panels[::columns]:

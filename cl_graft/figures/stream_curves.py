@@ -10,9 +10,15 @@ from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import NullFormatter
 
-from cl_graft.figures.style import GREY, PALETTE, TEXT_COLOUR, figure_style, mark_parts
+from cl_graft.figures.style import (
+    GREY,
+    PALETTE,
+    TEXT_COLOUR,
+    figure_style,
+    mark_parts,
+    set_log_scale,
+)
 
 __all__ = [
     "NAMED",
@@ -22,7 +28,6 @@ __all__ = [
     "mark_range",
     "mean_known",
     "stream_curves",
-    "write_plain_ticks",
 ]
 
 _MARKERS = "osD^vPX*"
@@ -121,18 +126,11 @@ def cost_bars(
         mark_parts(number, {"mark": bars[place], "value": said, "name": names[place]})
     axes.invert_yaxis()
     if logarithmic and min(known.values(), default=0) > 0:
-        axes.set_xscale("log")
-        write_plain_ticks(axes)
+        set_log_scale(axes, "x")
     axes.set(title=title, xlabel=unit)
     axes.margins(x=0.18)
     axes.grid(axis="x")
     return figure
-
-
-def write_plain_ticks(axes: Axes) -> None:
-    """Write the ticks of a logarithmic horizontal axis without powers."""
-    axes.xaxis.set_major_formatter("{x:,.0f}")
-    axes.xaxis.set_minor_formatter(NullFormatter())
 
 
 def mean_known(values: Sequence[float | None]) -> float | None:

@@ -9,11 +9,12 @@ from __future__ import annotations
 import io
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Literal
 
 import matplotlib
 import numpy as np
 from matplotlib.artist import Artist
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 __all__ = [
@@ -25,6 +26,7 @@ __all__ = [
     "figure_style",
     "mark_parts",
     "png",
+    "set_log_scale",
     "svg",
     "switch_off_empty_panels",
 ]
@@ -79,6 +81,27 @@ def figure_style() -> Iterator[None]:
     """Draw or write figures in this style, in a ``with`` block or as a decorator."""
     with matplotlib.rc_context(_STYLE):
         yield
+
+
+def set_log_scale(axes: Axes, which: Literal["x", "y"]) -> None:
+    """Make an axis logarithmic, its ticks written without powers: these need mathematical text.
+
+    Where the axis spans less than a factor of ten, the ticks between powers of ten are written too.
+    """
+    axis = axes.xaxis if which == "x" else axes.yaxis
+    axes.set(**{f"{which}scale": "log"})
+
+    def write(value: float, _place: int | None = None) -> str:
+        if value >= 1:
+            return f"{value:,.0f}"
+        return np.format_float_positional(value, precision=2, fractional=False, trim="-")
+
+    def write_between(value: float, _place: int | None = None) -> str:
+        low, high = sorted(axis.get_view_interval())
+        return write(value) if high < 10 * low else ""
+
+    axis.set_major_formatter(write)
+    axis.set_minor_formatter(write_between)
 
 
 @figure_style()

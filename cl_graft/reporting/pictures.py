@@ -16,7 +16,6 @@ from cl_graft.figures.stream_curves import (
     cost_bars,
     mean_known,
     stream_curves,
-    write_plain_ticks,
 )
 from cl_graft.figures.style import MOST_PANELS
 from cl_graft.grafts.anatomy import Anatomy
@@ -194,7 +193,6 @@ def draw_costs(data: ReportData) -> Iterator[Picture]:
         overall = data.summary.overall
         title = f"{overall[0].upper()}{overall[1:]} against the bytes that a task adds"
         figure = memory_frontier(tradeoffs, title=title, measure=overall)
-        write_plain_ticks(figure.axes[0])
         marks = {
             n: [(f"{overall} {points(one.accuracy)}, {one.bytes:,.0f} bytes a task",)]
             for n, one in tradeoffs.items()

@@ -1,0 +1,67 @@
+"""What all figures have in common."""
+
+from __future__ import annotations
+
+import math
+import re
+from pathlib import Path
+
+import pytest
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+
+import cl_graft.figures
+from cl_graft.figures.memory_frontier import Tradeoff, memory_frontier
+from cl_graft.figures.score_curves import Score, score_curves
+from cl_graft.figures.stream_curves import cost_bars
+from cl_graft.figures.style import png
+
+
+def draw_frontier(sizes):
+    return memory_frontier({str(k): Tradeoff(0.5, None, k, forgets=False) for k in sizes})
+
+
+def draw_many_places():
+    scores = [Score("panel", "a", float(x), 0.5, 0.0) for x in range(1, 60)]
+    return score_curves(scores, title="t", measure="m", axis="x", logarithmic=True)
+
+
+def draw_unequal_bars():
+    scores = [Score("panel", "small", None, 0.02, 0.0), Score("panel", "large", None, 300.0, 0.0)]
+    return score_curves(scores, title="t", measure="m", axis="", logarithmic=False)
+
+
+FIGURES = {
+    "a wide frontier": (lambda: draw_frontier([20_000, 100_000, 40_000_000]), "x"),
+    "a narrow frontier": (lambda: draw_frontier([100_000, 130_000]), "x"),
+    "costs": (
+        lambda: cost_bars({"a": 3.0, "b": 4e6}, title="t", unit="u", logarithmic=True),
+        "x",
+    ),
+    "scores at many places": (draw_many_places, "x"),
+    "unequal bars": (draw_unequal_bars, "y"),
+    "tiny numbers": (lambda: draw_frontier([3e-6, 2e-3]), "x"),
+}
+
+
+@pytest.mark.parametrize(("draw", "which"), FIGURES.values(), ids=list(FIGURES))
+def test_ticks_of_a_logarithmic_axis_are_plain_numbers(draw, which):
+    figure = draw()
+    png(figure)
+    FigureCanvasAgg(figure).draw()
+    axis = getattr(figure.axes[0], f"{which}axis")
+    assert axis.get_scale() == "log"
+    low, high = sorted(axis.get_view_interval())
+    ticks = [*axis.get_major_ticks(), *axis.get_minor_ticks()]
+    seen = [t.label1.get_text() for t in ticks if low <= t.get_loc() <= high]
+    said = [text for text in seen if text]
+    assert len(said) >= 2
+    for text in said:
+        assert re.fullmatch(r"[\d,]+(\.\d+)?", text)
+        assert math.isfinite(float(text.replace(",", "")))
+
+
+def test_no_figure_makes_a_logarithmic_axis_of_its_own():
+    folder = Path(cl_graft.figures.__file__).parent
+    for path in folder.glob("*.py"):
+        found = re.search(r"set_[xy]scale|loglog|semilog", path.read_text())
+        assert found is None or path.name == "style.py", path
