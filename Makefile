@@ -144,7 +144,7 @@ MATCHED := 20kB:prompt_tuning,grafting_random 90kB:adapters,ia3 108kB:bitfit 175
 bench-matched: $(STAMP)
 	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[peft]'
 	set -e; for pair in $(MATCHED); do OMP_NUM_THREADS=1 $(BIN)/python -W ignore benchmarks/baselines.py --workers $(WORKERS) \
-	  --matched $${pair%%:*} --strategies independent,grafting,$${pair#*:} --set model.precision=fp32; done
+	  --matched $${pair%%:*} --strategies independent,grafting,$${pair#*:}; done
 
 bench-routers: $(STAMP)
 	OMP_NUM_THREADS=1 $(BIN)/python -W ignore benchmarks/routers.py --workers $(WORKERS)
