@@ -24,6 +24,21 @@ def test_a_stream_is_timed_with_all_layers_and_with_upper_ones(tiny_bert, tmp_pa
     assert stored["seeds"]["0"]["grafting"]["backward_transfer"] == 0
 
 
+def test_steps_of_upper_layers_are_timed_beside_full_ones(tiny_bert, tmp_path):
+    asked = ("--model", tiny_bert, "--layers", "1", "--rounds", 2, "--results", tmp_path)
+    table = run_script("upper_layers.py", *asked).stdout
+    stored = json.loads((tmp_path / "upper_layers.json").read_text())
+    assert (tmp_path / "upper_layers.md").read_text() in table
+    assert stored["ratios"].pop("naive, all layers") == 1.0
+    assert {
+        f"{what}, upper 1, {states}"
+        for what in ("naive", "region")
+        for states in ("computed", "stored")
+    } | {"region, all layers"} == stored["ratios"].keys()
+    assert all(ratio > 0 for ratio in stored["ratios"].values())
+    assert all(len(spent) == 2 for spent in stored["seconds"].values())
+
+
 @pytest.mark.slow
 def test_eight_tasks_of_one_text_are_timed_beside_one(minilm, tmp_path):
     run_script("shared_answers.py", "--model", minilm, "--repeats", 1, "--results", tmp_path)
