@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +37,7 @@ from scales import (
     parse_options,
 )
 
+from cl_graft.errors import DivergedError
 from cl_graft.experiments.comparison.compare import compare
 from cl_graft.experiments.comparison.tuning import (
     TUNING_SEED,
@@ -135,22 +136,40 @@ def shared_rate(config: ExperimentConfig, out: Path, *, tasks: int = 2) -> dict[
         out: Folder of the runs.
         tasks: Number of tasks, from the first, on whose dev rows it is chosen.
     """
-    loaded = use_dev_as_test(load_tasks(config.stream, seed=TUNING_SEED), count=tasks)
-    results: list[RunResult] = []
-    for lr in RATES:
-        result = run(
-            config.with_values(
-                {"fine_tuning.lr": lr, "comparison.tune": False, "comparison.bytes_per_task": None}
-            ),
-            strategy="independent",
-            seed=TUNING_SEED,
-            out=out / f"lr={lr}",
-            tasks=loaded,
-            cache=DirectoryCache(out / "cache"),
-        )
-        results.append(result)
-    scores = score_candidates(results)
+    config = config.with_values({"comparison.tune": False, "comparison.bytes_per_task": None})
+    configs = {out / f"lr={lr}": config.with_values({"fine_tuning.lr": lr}) for lr in RATES}
+    cache = DirectoryCache(out / "cache")
+    scores = score_on_dev(configs, "independent", cache=cache, tasks=tasks)
     return {"lr": RATES[best(scores)], "scores": dict(zip(RATES, scores, strict=True))}
+
+
+def score_on_dev(
+    configs: Mapping[Path, ExperimentConfig],
+    strategy: str,
+    *,
+    cache: DirectoryCache,
+    tasks: int = 2,
+) -> list[float | None]:
+    """Score a strategy with each config on dev rows; None where training diverges.
+
+    Args:
+        configs: Configs with one stream, by the folder of the run.
+        strategy: Name of the strategy.
+        cache: Shared by the runs.
+        tasks: Number of tasks, from the first, that are learned and scored.
+    """
+    stream = next(iter(configs.values())).stream
+    loaded = use_dev_as_test(load_tasks(stream, seed=TUNING_SEED), count=tasks)
+    results: list[RunResult | None] = []
+    for out, config in configs.items():
+        try:
+            result = run(
+                config, strategy=strategy, seed=TUNING_SEED, out=out, tasks=loaded, cache=cache
+            )
+        except DivergedError:
+            result = None
+        results.append(result)
+    return score_candidates(results)
 
 
 if __name__ == "__main__":

@@ -31,6 +31,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any, TypeAlias
 
+from baselines import score_on_dev
 from scales import (
     choose_seeds,
     describe_run,
@@ -41,19 +42,14 @@ from scales import (
     write_results,
 )
 
-from cl_graft.errors import DivergedError
 from cl_graft.experiments.comparison.compare import compare
 from cl_graft.experiments.comparison.jobs import Engine
 from cl_graft.experiments.comparison.tuning import (
     TUNING_SEED,
     best,
-    score_candidates,
-    use_dev_as_test,
 )
 from cl_graft.experiments.config import ExperimentConfig
 from cl_graft.experiments.folders import CACHE
-from cl_graft.experiments.run import run
-from cl_graft.experiments.tasks import load_tasks
 from cl_graft.results.run_results import RunResult
 from cl_graft.results.stored_runs import find_runs
 from cl_graft.storage.cache_folder import DirectoryCache
@@ -247,22 +243,13 @@ def choose_rate(
     config: ExperimentConfig, strategy: str, setting: str, values: Sequence[float], out: Path
 ) -> dict[str, Any]:
     """Choose a rate by a strategy's scores at the end, on dev rows of the first two tasks."""
-    tasks = use_dev_as_test(load_tasks(config.stream, seed=TUNING_SEED))
-    results: list[RunResult | None] = []
-    for value in values:
-        try:
-            result = run(
-                config.with_values({setting: value, "comparison.seeds": [TUNING_SEED]}),
-                strategy=strategy,
-                seed=TUNING_SEED,
-                out=out / "rates" / f"{strategy}-{value}",
-                tasks=tasks,
-                cache=DirectoryCache(out / "runs" / CACHE),
-            )
-        except DivergedError:
-            result = None
-        results.append(result)
-    scores = score_candidates(results)
+    configs = {
+        out / "rates" / f"{strategy}-{value}": config.with_values(
+            {setting: value, "comparison.seeds": [TUNING_SEED]}
+        )
+        for value in values
+    }
+    scores = score_on_dev(configs, strategy, cache=DirectoryCache(out / "runs" / CACHE))
     tried = [{"value": value, "score": score} for value, score in zip(values, scores, strict=True)]
     return {"setting": setting, "chosen": values[best(scores)], "tried": tried}
 

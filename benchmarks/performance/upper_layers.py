@@ -109,7 +109,7 @@ def draw_batches() -> list[Batch]:
 
 
 def train_all(model: TaskModel, parameters: Mapping[str, nn.Parameter]) -> tuple[Any, Round]:
-    """Train every one of these parameters, by SGD; return what is trained, and what a step ends."""
+    """Train every one of these parameters, by SGD; return what is trained, and what ends a step."""
     for parameter in parameters.values():
         parameter.requires_grad_()
     return list(parameters.values()), lambda: None
