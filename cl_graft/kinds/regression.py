@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from itertools import islice
+from typing import Any
 
 import torch
 
@@ -40,6 +43,14 @@ class Regression(OneLabel):
                     f"task {task.name!r}: the {len(rows):,} {split} row(s) all have the number "
                     f"{rows[0].label}; a correlation needs two different numbers or more"
                 )
+
+    def choose_tried(self, rows: Sequence[Any], count: int) -> tuple[Any, ...]:
+        """Return the first rows, and one with another number where these have only one."""
+        first = tuple(rows[:count])
+        if len({row.label for row in first}) > 1:
+            return first
+        others = (row for row in rows[count:] if row.label != first[0].label)
+        return (*first, *islice(others, 1))
 
     def describe(self, task: TextTask) -> str:
         """Return the name of the kind."""

@@ -23,3 +23,16 @@ def test_an_instruction_that_does_not_fit_is_found_wherever_it_stands(tiny_gpt2,
     tasks = load_tasks(config.stream, seed=0)
     with pytest.raises(InputError, match=r"task 'asked': .*no room.*test\.jsonl:18\)"):
         check_tasks(tasks, loaded, config.stream)
+
+
+def test_numbers_may_be_equal_in_the_rows_that_are_tried(tiny_bert, tmp_path):
+    rows = [{"text": f"rain {n}", "label": 0.5 + (n >= 15)} for n in range(20)]
+    folder = tmp_path / "rated"
+    folder.mkdir()
+    for split in ("train", "dev", "test"):
+        (folder / f"{split}.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    settings = {"data": str(tmp_path), "task_settings": {"rated": {"kind": "regression"}}}
+    config = config_with({**settings, "max_length": 24}, tasks="rated")
+    tasks = load_tasks(config.stream, seed=0)
+    assert len({row.label for row in tasks[0].test[:4]}) == 1
+    check_tasks(tasks, load_model(str(tiny_bert)), config.stream)
