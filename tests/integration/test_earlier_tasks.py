@@ -47,7 +47,9 @@ def test_the_best_candidate_on_dev_is_built_on_and_its_rows_are_counted(tiny_ber
     cache = KeptScores()
     plugin = learned(tiny_bert, cache, builds_on="dev").plugin
     scores = [values["score"] for _, values in cache.kept.values()]
-    assert len(scores) == 2 + 4  # all or none; all, the first alone, and none: the last is all
+    # The second task: all or none. The third: all, the first alone, none, and the second alone, which
+    # is all where it builds on the first. Its scores are close: which it takes depends on the machine.
+    assert len(scores) == 2 + (3 if plugin.bank.builds_on(1) else 4)
     assert [entry.metadata.get("builds_on") for entry in plugin.bank.entries] == ["dev"] * 3
     assert "earlier" not in plugin.passes[0]
     for label, candidates in ((1, scores[:2]), (2, scores[2:])):
