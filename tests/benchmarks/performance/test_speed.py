@@ -12,12 +12,12 @@ from benchmark_scripts import run_script
 def test_speed_writes_medians_with_their_raw_values(tmp_path: Path) -> None:
     small = ("--shape", "tiny", "--repeats", "2", "--memory-repeats", "1", "--threads", "1")
     run_script("speed.py", *small, "--groups", "steps", "--results", str(tmp_path))
-    first = json.loads((tmp_path / "speed-tiny-cpu.json").read_text())
+    first = json.loads((tmp_path / "speed-tiny-cpu-fp32.json").read_text())
     raw = first["region_step/full_step/raw"]
     assert len(raw) == 2
     assert first["region_step/full_step"] == statistics.median(raw)
     run_script("speed.py", *small, "--groups", "memory", "--results", str(tmp_path))
-    second = json.loads((tmp_path / "speed-tiny-cpu.json").read_text())
+    second = json.loads((tmp_path / "speed-tiny-cpu-fp32.json").read_text())
     assert first.items() <= second.items()
     assert "region_memory/full_memory" in second
 
