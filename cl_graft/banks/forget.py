@@ -35,7 +35,7 @@ from cl_graft.runtime.devices import pick_device
 from cl_graft.runtime.progress import Progress, Step, silent
 from cl_graft.storage import load_bank
 from cl_graft.storage.bank_folder import replace_entries
-from cl_graft.storage.bank_index import list_files, read_index
+from cl_graft.storage.bank_index import delete_unlisted, list_files, read_index
 from cl_graft.storage.entry_file import ENTRY_FORMAT
 from cl_graft.storage.files import read_file, unpack
 
@@ -126,7 +126,8 @@ def forget(
 
     Where later entries build on the task and are not to be trained again, nothing is changed, and
     the result says how their answers would change. The folder is the old bank or the new one at
-    every moment, and a call that was killed is finished by calling again.
+    every moment, and a call that was killed is finished by calling again. Where it had nothing left
+    to do but to return, the second call says that there is no such task.
 
     Args:
         folder: The bank, or the run that holds it.
@@ -161,6 +162,10 @@ def forget(
         bank = load_bank(where)
         gone = tuple(place for place, entry in enumerate(bank.entries) if entry.task == task)
         first = gone[0] if gone else len(bank)
+        if not gone and not _find_traces(where, task) and not _holds_unlisted(where, task):
+            if not dry_run:
+                delete_unlisted(where, _list_all(where))
+            find_entry(bank, task)  # says that it is not there
         report, left, later = _plan_removal(bank, where, task, gone, first, done=not dry_run)
         if not later:
             if not dry_run:
@@ -202,14 +207,7 @@ def forget(
 def _plan_removal(
     bank: GraftBank, where: Path, task: str, gone: tuple[int, ...], first: int, *, done: bool
 ) -> tuple[Forgotten, GraftBank, tuple[int, ...]]:
-    """Return the report of a removal, the bank that is left, and the entries that build on it.
-
-    Raises:
-        InputError: If there is no such task.
-    """
-    traces = _find_traces(where, task)
-    if not gone and not traces and not _holds_unlisted(where, task):
-        find_entry(bank, task)  # says that it is not there
+    """Return the report of a removal, the bank that is left, and the entries that build on it."""
     later = _find_dependents(bank, gone)
     chose = _find_choices(bank, first, without={*gone, *later})
     sized = _find_sized(bank, first, without={*gone, *later})
@@ -225,7 +223,7 @@ def _plan_removal(
         labels={old: new for old, new in labels.items() if old != new},
         chose=chose,
         sized=sized,
-        traces=traces,
+        traces=_find_traces(where, task),
     )
     left = bank.without(gone)
     kept = tuple(replace(entry, label=labels[entry.label]) for entry in left.entries)
@@ -358,7 +356,7 @@ def _holds_unlisted(where: Path, task: str) -> bool:
     They are left where a process is killed after the bank was replaced and before the files of the
     forgotten entries were deleted.
     """
-    listed = {name for record in read_index(where)[0]["entries"] for name in list_files(record)}
+    listed = _list_all(where)
     for path in sorted((where / "entries").glob("*.safetensors")):
         if f"entries/{path.name}" not in listed:
             with suppress(BankError):  # a file that nobody can read tells nothing
@@ -366,6 +364,11 @@ def _holds_unlisted(where: Path, task: str) -> bool:
                 if unpack(data, format=ENTRY_FORMAT, name=str(path))[0].get("task") == task:
                     return True
     return False
+
+
+def _list_all(where: Path) -> set[str]:
+    """Return the names of the files that a bank lists."""
+    return {name for record in read_index(where)[0]["entries"] for name in list_files(record)}
 
 
 def _find_traces(where: Path, task: str) -> tuple[Path, ...]:

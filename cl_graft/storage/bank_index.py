@@ -10,7 +10,8 @@ import hashlib
 import json
 import re
 import shutil
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Container, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, get_args
@@ -95,6 +96,9 @@ def read_index(folder: Path) -> tuple[dict[str, Any], GraftBank]:
         for record in records:
             for listed in (record, *([record["standalone"]] if "standalone" in record else [])):
                 _check_name(listed["file"], listed["sha256"])
+        files = Counter(record["file"] for record in records)
+        if len(files) < len(records):
+            raise ValueError(f"it lists {files.most_common(1)[0][0]!r} more than once")
         if index["version"] > 2:
             count, digits = part(index, "count", int), part(index, "entries_sha256", str)
             if (count, digits) != (len(records), list_sha256(records)):
@@ -135,7 +139,7 @@ def _check_name(name: str, sha256: str) -> None:
     if not (found := FILE.fullmatch(name)):
         raise ValueError(f"{name!r} is no entry file's name")
     if len(found[2]) == DIGITS and found[2] != sha256[:DIGITS]:
-        raise ValueError(f"{name!r} is not the name of a file with SHA-256 {sha256[:DIGITS]}…")
+        raise ValueError(f"{name!r} is not the name of a file with SHA-256 {sha256[:DIGITS]!r}…")
 
 
 def _parse(text: bytes, *, format: str, name: str) -> dict[str, Any]:
@@ -264,10 +268,12 @@ def _delete_staged(folder: Path) -> list[Path]:
     return [staged]
 
 
-def delete_unlisted(folder: Path, listed: Container[str]) -> list[str]:
+def delete_unlisted(folder: Path, listed: Collection[str]) -> list[str]:
     """Delete the files that killed writers left in a bank's folder, and return their names.
 
     The caller holds the lock of the folder; taking it deleted the partial files right in there.
+    Entries of tasks that the bank no longer has are deleted last, as they alone tell that it had
+    them: a removal that is killed here is recognised when it is repeated.
 
     Args:
         folder: The bank's folder.
@@ -275,7 +281,11 @@ def delete_unlisted(folder: Path, listed: Container[str]) -> list[str]:
     """
     refuse_linked_folders(folder)
     left = delete_partial_files([path for kind in KINDS for path in (folder / kind).glob("*")])
-    for name in list_unlisted(folder, listed):
+    tasks = {_task_part(name) for name in listed}
+    left_over = list_unlisted(folder, listed)
+    for name in sorted(
+        left_over, key=lambda n: (n.startswith("entries/"), _task_part(n) not in tasks)
+    ):
         with explain_write_errors(folder / name):
             (folder / name).unlink(missing_ok=True)
         left.append(folder / name)
@@ -284,6 +294,11 @@ def delete_unlisted(folder: Path, listed: Container[str]) -> list[str]:
             (folder / kind).rmdir()
     left += _delete_staged(folder)
     return [path.relative_to(folder).as_posix() for path in left]
+
+
+def _task_part(file: str) -> str:
+    """Return the part of a file's name that its task's name gave it."""
+    return file.partition("-")[2]
 
 
 def holds_no_bank_yet(folder: Path) -> bool:

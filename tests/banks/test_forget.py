@@ -24,10 +24,11 @@ def learn(tiny_bert: Path, tmp_path_factory: pytest.TempPathFactory):
     out = tmp_path_factory.mktemp("forget")
     done: dict[str, Path] = {}
 
-    def run(tasks: Sequence[str], mode: str) -> Path:
-        name = "-".join([mode, *tasks])
+    def run(tasks: Sequence[str], mode: str, *, alone: bool = False) -> Path:
+        name = "-".join([mode, *tasks, *(["alone"] if alone else [])])
         if name not in done:
-            done[name] = tiny_run(out / name, tiny_bert, tasks, mode=mode)
+            more = {"keep_standalone": True} if alone else {}
+            done[name] = tiny_run(out / name, tiny_bert, tasks, mode=mode, **more)
         return done[name]
 
     return run
@@ -202,6 +203,46 @@ def test_a_call_that_was_killed_before_the_files_went_is_finished_by_the_next(
     assert file_hashes(Path(alone)) == file_hashes(never / "bank")
     with pytest.raises(InputError, match="no task 'paraphrase' in the bank"):
         forget(alone, "paraphrase")
+
+
+@pytest.mark.parametrize("mode", ["isolated", "prefix"])
+def test_a_call_that_was_killed_at_any_of_its_deletions_is_finished_by_the_next(
+    learn, tmp_path, monkeypatch, mode
+):
+    task = {"isolated": "sentiment", "prefix": "paraphrase"}[mode]  # later labels move, or none do
+    whole = learn(TASKS, mode, alone=True) / "bank"
+    done = shutil.copytree(whole, tmp_path / "done")  # no run tells that it knew the task
+    forget(done, task)
+    deletions = len(file_hashes(whole).keys() - file_hashes(done).keys())
+    assert deletions >= 2
+    for count in range(deletions):
+        killed = shutil.copytree(whole, tmp_path / f"killed{count}")
+        left = iter(range(count))
+
+        def delete(path: Path, *, left=left, delete=Path.unlink, **options: bool) -> None:
+            if path.parent.name in ("entries", "standalone") and next(left, None) is None:
+                raise KeyboardInterrupt
+            delete(path, **options)
+
+        with monkeypatch.context() as patched:
+            patched.setattr(Path, "unlink", delete)
+            with pytest.raises(KeyboardInterrupt):
+                forget(killed, task)
+        assert forget(killed, task).positions == ()
+        assert file_hashes(killed) == file_hashes(done)
+
+
+def test_a_call_for_a_task_that_is_not_there_deletes_what_a_killed_one_left(copied, monkeypatch):
+    bank = copied("isolated") / "bank"
+    (left,) = (bank / "entries").glob("*topic*")
+    stray = left.with_name(f"{'0' * 16}-gone.safetensors")
+    shutil.copy(left, stray)
+    with pytest.raises(InputError, match="no task 'other' in the bank"):
+        forget(bank, "other", dry_run=True)
+    assert stray.exists()
+    with pytest.raises(InputError, match="no task 'other' in the bank"):
+        forget(bank, "other")
+    assert not stray.exists()
 
 
 def test_other_data_than_an_entry_was_trained_on_are_refused(tiny_bert, tmp_path):
