@@ -72,10 +72,43 @@ def read_sparse_tuning(path: Path | str) -> SparseTuning:
         )
     head = found.get("head") or {}
     try:
+        _check_tensors([body, head])
         changes = {str(name): _decode(record) for name, record in body.items()}
         return SparseTuning(changes, {str(name): tensor.detach() for name, tensor in head.items()})
-    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
+    except (
+        KeyError,
+        TypeError,
+        ValueError,
+        AttributeError,
+        OverflowError,
+        RuntimeError,
+    ) as error:
         raise InputError(f"{path} is damaged or of another version: {error!r}") from error
+
+
+def _check_tensors(found: Any) -> None:
+    """Refuse tensors that are no plain numbers, or more of them than the file holds.
+
+    A tensor may show one number of the file as often as it likes, which costs the file nothing.
+
+    Raises:
+        ValueError: If there is one.
+    """
+    if isinstance(found, Tensor) and found.layout == torch.sparse_coo:
+        found = [found._indices(), found._values()]
+    if isinstance(found, Tensor):
+        if found.layout != torch.strided or found.is_meta or found.is_quantized:
+            raise ValueError(f"a tensor of {found.layout} on {found.device}, expected numbers")
+        if found.nbytes > found.untyped_storage().nbytes():
+            raise ValueError(
+                f"a tensor of shape {tuple(found.shape)} that shows numbers repeatedly"
+            )
+    elif isinstance(found, Mapping):
+        _check_tensors([*found.values()])
+    elif isinstance(found, list | tuple):
+        for part in found:
+            if not isinstance(part, int):
+                _check_tensors(part)
 
 
 def _decode(record: Any) -> tuple[Tensor, Tensor]:
@@ -85,9 +118,11 @@ def _decode(record: Any) -> tuple[Tensor, Tensor]:
         size, places, values = record.shape, record._indices(), record._values()
     else:
         size, values = torch.Size(record["size"]), record["values"]
-        steps = torch.tensor([index(step) for step in record["index_steps"]], dtype=torch.int64)
+        total, held = size.numel(), record["index_steps"]
+        if len(held) > total:
+            raise ValueError(f"{len(held)} numbers for {total} elements")
+        steps = torch.tensor([index(step) for step in held], dtype=torch.int64)
         numbers = steps.cumsum(0)
-        total = size.numel()
         if values.shape != numbers.shape or (numbers.numel() and not _inside(steps, total)):
             raise ValueError(
                 f"{numbers.numel()} numbers and {tuple(values.shape)} values for {total} elements"

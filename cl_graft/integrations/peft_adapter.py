@@ -6,9 +6,11 @@ No other source is computed by another library; the model that PEFT makes is tak
 from __future__ import annotations
 
 import copy
+import json
 import re
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, cast
 
@@ -51,13 +53,12 @@ def read_adapter(folder: Path | str) -> dict[str, Tensor]:
     """Read the tensors of an adapter by their names in the file.
 
     Raises:
-        InputError: If one is NaN or infinite, or the indices of a sparse one do not fit.
+        InputError: If the file cannot be read, a tensor is NaN or infinite, or the indices of a
+            sparse one do not fit.
     """
     path = Path(folder) / ADAPTER
-    try:
+    with _explain_reading(path):
         held = load_file(path)
-    except (SafetensorError, OSError, ValueError) as error:
-        raise InputError(f"{path} cannot be read: {first_line(error)}") from error
     for name, tensor in held.items():
         if not bool(tensor.isfinite().all()):
             raise InputError(f"{path} holds NaN or infinities in {name!r}")
@@ -66,13 +67,15 @@ def read_adapter(folder: Path | str) -> dict[str, Tensor]:
     return held
 
 
-def merge_adapter(whole: nn.Module, folder: Path | str, held: Iterable[str], *, name: str) -> None:
+def merge_adapter(
+    whole: nn.Module, folder: Path | str, held: Mapping[str, Tensor], *, name: str
+) -> None:
     """Merge an adapter into a model, in place.
 
     Args:
         whole: The model.
         folder: The adapter's folder.
-        held: Names of its tensors.
+        held: Its tensors by name.
         name: Name of the model in messages.
 
     Raises:
@@ -84,6 +87,7 @@ def merge_adapter(whole: nn.Module, folder: Path | str, held: Iterable[str], *, 
     except ImportError as error:
         raise InputError("adapters are read with peft: pip install 'cl-graft[peft]'") from error
 
+    _check_ranks(folder, held)
     try:
         with quiet(), warnings.catch_warnings():
             # PEFT asks transformers by a name that is on its way out, and torch for sparse tensors.
@@ -115,8 +119,13 @@ def adapted_modules(held: Iterable[str]) -> set[str]:
 
 
 def classifier_shapes(folder: Path | str) -> dict[str, tuple[int, ...]]:
-    """Return the shapes of an adapter's tensors that belong to a classifier, by name."""
-    with safe_open(Path(folder) / ADAPTER, framework="pt") as file:
+    """Return the shapes of an adapter's tensors that belong to a classifier, by name.
+
+    Raises:
+        InputError: If the file cannot be read.
+    """
+    path = Path(folder) / ADAPTER
+    with _explain_reading(path), safe_open(path, framework="pt") as file:
         return {
             name: tuple(file.get_slice(name).get_shape())
             for name in file.keys()  # noqa: SIM118
@@ -125,10 +134,46 @@ def classifier_shapes(folder: Path | str) -> dict[str, tuple[int, ...]]:
 
 
 def stored_parameters(folder: Path | str) -> set[str]:
-    """Return the names of the model's parameters of which an adapter holds whole copies."""
-    with safe_open(Path(folder) / ADAPTER, framework="pt") as file:
+    """Return the names of the model's parameters of which an adapter holds whole copies.
+
+    Raises:
+        InputError: If the file cannot be read.
+    """
+    path = Path(folder) / ADAPTER
+    with _explain_reading(path), safe_open(path, framework="pt") as file:
         names = (name.replace(".modules_to_save.", ".") for name in file.keys())  # noqa: SIM118
         return {name.removeprefix(PREFIX) for name in names}
+
+
+@contextmanager
+def _explain_reading(path: Path) -> Iterator[None]:
+    """Turn the errors of reading a file of tensors in a `with` block into `InputError`."""
+    try:
+        yield
+    except (SafetensorError, OSError, ValueError) as error:
+        raise InputError(f"{path} cannot be read: {first_line(error)}") from error
+
+
+def _check_ranks(folder: Path | str, held: Mapping[str, Tensor]) -> None:
+    """Refuse ranks that no tensor of an adapter has, before PEFT makes tensors of them.
+
+    Raises:
+        InputError: If there is one.
+    """
+    path = Path(folder) / ADAPTER_CONFIG
+    try:
+        config = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise InputError(f"{path} cannot be read: {first_line(error)}") from error
+    own = config.get("rank_pattern")
+    ranks = [config.get("r"), *(own.values() if isinstance(own, dict) else ())]
+    largest = max((size for tensor in held.values() for size in tensor.shape), default=0)
+    for rank in ranks:
+        if isinstance(rank, int) and rank > largest:
+            raise InputError(
+                f"{path} has the rank {rank:,}, and the largest dimension of a tensor in {ADAPTER} "
+                f"is {largest:,}"
+            )
 
 
 def _check_places(places: Tensor, name: str, path: Path) -> None:

@@ -11,6 +11,7 @@ import copy
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from cl_graft.errors import DamagedFile
 from cl_graft.grafts.bank import Entry
 from cl_graft.integrations.whole_models import put_on_tokens
 from cl_graft.models import TaskModel
@@ -53,8 +54,7 @@ def as_token_classifier(model: TaskModel, entry: Entry) -> PreTrainedModel | Non
     from transformers import AutoModelForTokenClassification
 
     config: Any = copy.deepcopy(model.backbone.config)
-    names: Any = entry.metadata["label_names"]
-    config.id2label = dict(enumerate(map(str, names)))
+    config.id2label = dict(enumerate(_tag_names(entry.metadata)))
     config.label2id = {name: number for number, name in config.id2label.items()}
     layer = {part: entry.head[f"tags.{part}"] for part in ("weight", "bias")}
     return put_on_tokens(AutoModelForTokenClassification, config, model.backbone, layer)
@@ -83,7 +83,13 @@ def tagging_code(record: Mapping[str, Any], *, length: int) -> list[str]:
     result = "a tag for each word, and the intent" if intents else "a tag for each word"
     code = code.replace("RESULT", f"{result}; blanks part words")
     named = [f"intents = {for_python(list(intents))}"] if intents else []
-    return [f"tags = {for_python(list(record['label_names']))}", *named, "", "", *code.splitlines()]
+    return [f"tags = {for_python(_tag_names(record))}", *named, "", "", *code.splitlines()]
+
+
+def _tag_names(metadata: Mapping[str, Any]) -> list[str]:
+    if names := metadata.get("label_names"):
+        return [str(name) for name in names]
+    raise DamagedFile("the entry is damaged: it does not say what its tags are called")
 
 
 def _linear(name: str, states: str, part: str) -> list[str]:

@@ -190,6 +190,23 @@ def test_a_damaged_sparse_tuning_is_refused(tmp_path):
         read_sparse_tuning(tmp_path / "sft" / "pytorch_diff.bin")
 
 
+@pytest.mark.filterwarnings("ignore:Sparse CSR")
+def test_a_sparse_tuning_holds_the_numbers_that_it_shows(tmp_path):
+    (tmp_path / "sft").mkdir()
+    path = tmp_path / "sft" / "pytorch_diff.bin"
+    many = {"size": torch.Size([1000, 1000]), "index_steps": torch.ones(1).long().expand(10**6)}
+    for record, said in [
+        ({**many, "values": torch.ones(1).expand(10**6)}, "shows numbers repeatedly"),
+        (torch.ones(2, 2), "torch.strided|_indices|damaged"),
+        (torch.ones(2, 2).to_sparse_csr(), "sparse_csr"),
+        ({**many, "index_steps": [1], "values": torch.ones(1, device="meta")}, "meta"),
+        ({"size": torch.Size([2]), "index_steps": [0] * 9, "values": torch.ones(9)}, "9 numbers"),
+    ]:
+        torch.save({"body": {"weight": record}}, path)
+        with pytest.raises(InputError, match=said):
+            read_sparse_tuning(path)
+
+
 class Trap:
     """A pickle that creates a file when it is read."""
 
@@ -372,6 +389,20 @@ def test_an_adapter_that_peft_would_take_for_another_is_refused(kind, tiny_rober
 
     changed(tmp_path / "adapter", "adapter_model.safetensors", made)
     with pytest.raises(InputError, match=said):
+        import_adapter(tmp_path, tiny_roberta)
+    assert not (tmp_path / "bank").exists()
+
+
+def test_a_damaged_adapter_is_refused(tiny_roberta, tmp_path):
+    adapted("lora", tiny_roberta, tmp_path / "adapter")
+    config = tmp_path / "adapter" / "adapter_config.json"
+    described = json.loads(config.read_text())
+    config.write_text(json.dumps({**described, "r": 4_000_000}))
+    with pytest.raises(InputError, match=r"has the rank 4,000,000, and the largest dimension"):
+        import_adapter(tmp_path, tiny_roberta)
+    tensors = tmp_path / "adapter" / "adapter_model.safetensors"
+    tensors.write_bytes(tensors.read_bytes()[:20])
+    with pytest.raises(InputError, match=r"adapter_model\.safetensors cannot be read"):
         import_adapter(tmp_path, tiny_roberta)
     assert not (tmp_path / "bank").exists()
 
