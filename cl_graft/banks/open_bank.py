@@ -21,7 +21,7 @@ from torch.nn import functional as F
 from cl_graft.banks.bank_base import check_bank_model, load_base
 from cl_graft.banks.bank_of_run import find_bank_folder
 from cl_graft.banks.input_texts import InputText, check_texts
-from cl_graft.errors import InputError
+from cl_graft.errors import DamagedFile, InputError
 from cl_graft.grafts.bank import GraftBank, find_entry
 from cl_graft.inference.task_switch import Switch
 from cl_graft.kinds import Answer, EncodedRows, Prompt, Row, find_kind
@@ -310,8 +310,11 @@ class OpenBank:
         Raises:
             DamagedFile: If the entry names another number of labels.
         """
-        metadata = self.bank.entries[position].metadata
-        answers = find_kind(metadata).answer(logits, encoded, rows, metadata)
+        entry = self.bank.entries[position]
+        try:
+            answers = find_kind(entry.metadata).answer(logits, encoded, rows, entry.metadata)
+        except DamagedFile as error:
+            raise DamagedFile(f"the entry of {entry.task!r} is damaged: {error}") from error
         return [replace(answer, entry=position) for answer in answers]
 
 

@@ -36,6 +36,9 @@ __all__ = [
 
 Mode = Literal["prefix", "isolated"]
 
+_MOST_DIGITS = 9
+"""Digits of a position."""
+
 _SHOWN = 5
 """Tasks that the representation of a bank names."""
 
@@ -383,7 +386,7 @@ def find_entry(bank: GraftBank, task: str | int) -> int:
             raise InputError(f"entry {task} is not in the bank: positions are 0 to {len(bank) - 1}")
         return task
     positions = find_entries(bank, task)
-    if not positions and task.isdecimal():
+    if not positions and task.isdecimal() and len(task) <= _MOST_DIGITS:
         return find_entry(bank, int(task))
     if not positions:
         raise InputError(

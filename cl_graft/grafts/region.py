@@ -307,7 +307,21 @@ def overlap_matrix(regions: list[Region]) -> list[list[float | None]]:
         >>> overlap_matrix([Region.of(layout, [0, 1]), Region.of(layout, [1])])
         [[1.0, 1.0], [0.5, 1.0]]
     """
-    return [[row.overlap(column) for column in regions] for row in regions]
+    if not regions:
+        return []
+    sizes = np.array([len(region) for region in regions])
+    numbers, places = np.unique(
+        np.concatenate([region.index.numpy() for region in regions]), return_inverse=True
+    )
+    ends = np.cumsum(sizes)
+    matrix: list[list[float | None]] = []
+    for size, end in zip(sizes, ends, strict=True):
+        held = np.zeros(len(numbers), dtype=bool)
+        held[places[end - size : end]] = True
+        counted = np.concatenate([[0], np.cumsum(held[places])])
+        shared = counted[ends] - counted[ends - sizes]
+        matrix.append([int(n) / int(k) if k else None for n, k in zip(shared, sizes, strict=True)])
+    return matrix
 
 
 def _contains(sorted_index: Tensor, wanted: Tensor) -> Tensor:

@@ -74,12 +74,12 @@ def _read_logits(logits: Tensor, metadata: Mapping[str, Any]) -> list[Answer]:
     Raises:
         DamagedFile: If the metadata name another number of labels.
     """
-    names = [str(name) for name in metadata.get("label_names", [])]
+    names = [str(name) for name in metadata.get("label_names") or []]
     if not names and logits.shape[1] == 1:
         return [Answer(float(value), {}, (float(value),)) for value in logits[:, 0]]
     names = names or [str(number) for number in range(logits.shape[1])]
     if len(names) != logits.shape[1]:
-        raise DamagedFile(f"the bank names {len(names)} labels, and has {logits.shape[1]} logits")
+        raise DamagedFile(f"it names {len(names)} labels, and has {logits.shape[1]} logits")
     found = metadata.get("temperature")
     temperature = float(found["value"]) if isinstance(found, Mapping) else None
     shares = (logits.double() / (temperature or 1.0)).softmax(-1)

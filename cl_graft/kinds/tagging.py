@@ -207,11 +207,11 @@ class Tagging(Kind):
         metadata: Mapping[str, Any],
     ) -> list[Answer]:
         """Return the tags, the spans that they make, and the intent with its probability."""
-        tags = [str(name) for name in metadata.get("label_names", [])]
-        intents = [str(name) for name in metadata.get("intent_names", [])]
+        tags = [str(name) for name in metadata.get("label_names") or []]
+        intents = [str(name) for name in metadata.get("intent_names") or []]
         if len(tags) + len(intents) != outputs.shape[-1]:
             raise DamagedFile(
-                f"the bank names {len(tags)} tags and {len(intents)} intents, and has "
+                f"it names {len(tags)} tags and {len(intents)} intents, and has "
                 f"{outputs.shape[-1]} logits"
             )
         answers = []

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from cl_graft.errors import InputError
 from cl_graft.kinds.prompt_encoding import Ids, check_prompt, encode_prompts
 from cl_graft.kinds.prompts import Family, Prompt
 from cl_graft.kinds.rows import Row
@@ -124,6 +125,8 @@ def _encode_texts(
         split_special_tokens=True,
     )
     ids = batch["input_ids"]
+    if max(map(len, ids)) > max_length:  # nothing was cut, as that would not have helped
+        raise InputError(f"max_length {max_length} leaves no room beside a row's special tokens")
     types = batch.get("token_type_ids") or [[0] * len(row) for row in ids]
     encoded = [
         (row_ids, [_SECOND if kind else _FIRST for kind in row_types])

@@ -102,7 +102,7 @@ def unpack_entry(data: bytes, bank: GraftBank, *, name: str, position: int) -> E
         owned = read_region(part(head, "owned", int), "owned", tensors, bank.layout)
         lost = read_region(part(head, "lost", int), "lost", tensors, bank.layout)
         if (held := len(owned) + len(lost)) != head["claimed"]:
-            raise ValueError(f"it claims {head['claimed']} coordinates and holds {held}")
+            raise ValueError(f"it claims {head['claimed']!r:.40} coordinates and holds {held}")
         check_task_metadata(
             task=head["task"],
             label=head["label"],

@@ -63,6 +63,19 @@ def _refuse_doubles(names: list[str]) -> list[str]:
     return names
 
 
+_PARTS = ("stream", "model", "fine_tuning", "grafting", "training", "comparison", "output")
+
+
+def _refuse_texts(settings: dict[str, Any]) -> dict[str, Any]:
+    for part in _PARTS:
+        # The settings of the first versions had no parts, and a model's name was called "model".
+        if not isinstance(settings.get(part, {}), dict) and (
+            part != "model" or any(isinstance(settings.get(other), dict) for other in _PARTS)
+        ):
+            raise ValueError(f"the part {part!r} of settings holds settings by name")
+    return settings
+
+
 def _refuse_path(name: str) -> str:
     if "/" in name or "\\" in name or name in (".", ".."):
         raise ValueError("a file's name holds no path")
@@ -89,6 +102,7 @@ _Length = Annotated[int, Field(ge=1, le=LARGEST_LENGTH)]
 _Share = Annotated[float, Field(ge=0, le=1)]
 _Dtype = Literal["float32", "bfloat16", "float16", "float64"]
 _Family = Literal["encoder", "masked_lm", "causal_lm", "seq2seq_lm"]
+_Settings = Annotated[dict[_Name, Any], AfterValidator(_refuse_texts)]
 _Score = float | None
 """A score on dev rows; NaN where a measure has no value."""
 
@@ -134,7 +148,7 @@ class _BaseMetadata(_Schema):
     tokenizer_sha256: _Sha256 | None = None
     files: Annotated[dict[_File, _Sha256], Field(max_length=10_000)] | None = None
     revision: _Name | None = None
-    settings: dict[str, Any] | None = None
+    settings: _Settings | None = None
 
 
 class _Base(_Schema):
@@ -171,7 +185,7 @@ class _TaskMetadata(_Schema):
     temperature: _Temperature | None = None
     data_fingerprint: _Name | None = None
     settings_sha256: _Sha256 | None = None
-    settings: dict[_Name, dict[_Name, Any] | _Name] | None = None
+    settings: _Settings | None = None
 
 
 class _Entry(_Schema):

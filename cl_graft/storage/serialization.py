@@ -46,6 +46,9 @@ __all__ = [
 _LARGEST_BATCH = 2**23
 """Most elements of a recorded batch's inputs that a padded width may unfold to."""
 
+_LOGITS = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
+"""Types of the logits of a recorded batch."""
+
 _LONGEST_NAME = 1000
 """Characters of a parameter's name."""
 
@@ -107,7 +110,10 @@ def read_recorded_batch(record: Mapping[str, Any], tensors: Mapping[str, Tensor]
         inputs[:, 1, :kept] = segments.to(torch.int64)
     environment = part(record, "environment", dict)
     check_environment(environment)
-    return RecordedBatch(inputs, tensors["canary.logits"], dict(environment))
+    logits = tensors["canary.logits"]
+    if logits.dtype not in _LOGITS:
+        raise ValueError(f"the logits of its recorded batch are of {logits.dtype}")
+    return RecordedBatch(inputs, logits, dict(environment))
 
 
 def layout_record(layout: Layout) -> dict[str, object]:

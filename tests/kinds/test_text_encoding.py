@@ -112,6 +112,11 @@ def test_padding_is_on_the_right_with_segment_0_and_the_padding_token(roberta, g
             assert (ids[length:] == padding).all()
 
 
+def test_a_row_without_room_for_its_special_tokens_is_refused(roberta):
+    with pytest.raises(InputError, match="max_length 1 leaves no room beside a row's special"):
+        encode([Row("fine", None, 0)], roberta, family="encoder", max_length=1)
+
+
 def test_no_rows_give_an_empty_tensor(roberta):
     for family, prompt in (("encoder", None), ("masked_lm", REVIEW)):
         encoded = encode([], roberta, family=family, prompt=prompt, max_length=16)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -40,6 +41,25 @@ def _rewrite_index(folder: Path, **changes: object) -> None:
         index["count"] = len(index["entries"])
         index["entries_sha256"] = hashlib.sha256(listed).hexdigest()
     (folder / "bank.json").write_bytes(dump_with_checksum(index))
+
+
+def test_a_file_that_is_listed_twice_is_refused(tmp_path: Path) -> None:
+    save_bank(bank_of(mode="isolated"), tmp_path)
+    listed = json.loads((tmp_path / "bank.json").read_text())["entries"]
+    _rewrite_index(tmp_path, entries=[*listed, listed[0]])
+    with pytest.raises(DamagedFile, match=r"lists 'entries/.*qnli\.safetensors' more than once"):
+        load_bank(tmp_path)
+
+
+def test_logits_of_a_recorded_batch_are_of_a_type_that_models_answer_in(tmp_path: Path) -> None:
+    bank = bank_of(tasks=2)
+    batch = bank.entries[1].recorded_batch
+    assert batch is not None
+    odd = replace(batch, logits=batch.logits.to(torch.float8_e4m3fn))
+    entries = (bank.entries[0], replace(bank.entries[1], recorded_batch=odd))
+    save_bank(replace(bank, entries=entries), tmp_path)
+    with pytest.raises(DamagedFile, match=r"logits of its recorded batch are of torch\.float8"):
+        load_bank(tmp_path)
 
 
 def test_a_bank_of_another_base_model_is_refused(tmp_path: Path) -> None:
