@@ -153,7 +153,12 @@ def run_comparison(
         len(one.stream.tasks) * len(one.comparison.strategies) * len(one.comparison.seeds)
         for one in each
     )
-    tasks += sum(min(2, len(one.stream.tasks)) * runs_to_choose(one) for one in each)
+    tuned = sum(runs_to_choose(one) for one in each)
+    tasks += min(2, len(config.stream.tasks)) * tuned
+    if config.comparison.tune and not tuned:
+        output.note(
+            "nothing is tuned: the strategies have no values to choose, or the config gives them"
+        )
     if config.stream.classes_per_experience is not None:
         tasks = 0  # not known before the data are read
     with (

@@ -10,7 +10,7 @@ import typer
 
 from cl_graft.cli.options import AsJson, Quiet, TrustRemoteCode
 from cl_graft.cli.output import Output, redirect_prints
-from cl_graft.errors import InputError
+from cl_graft.errors import InputError, a_or_an
 
 if TYPE_CHECKING:
     from cl_graft.data import Prompt
@@ -132,9 +132,9 @@ def _describe(imported: Imported) -> list[str]:
     from cl_graft.integrations.export_record import format_counts
 
     lines = [
-        f"{imported.bank}: entry {imported.position}, task {imported.task!r}, from a "
-        f"{imported.kind}: {imported.coordinates:,} of {imported.moved:,} coordinates that moved "
-        f"({imported.density:.4%} of the model's)"
+        f"{imported.bank}: entry {imported.position}, task {imported.task!r}, from "
+        f"{a_or_an(imported.kind)}: {imported.coordinates:,} of {imported.moved:,} "
+        f"coordinates that moved ({imported.density:.4%} of the model's)"
         f"{'' if imported.new else ', which was there already'}"
     ]
     if imported.left_out:

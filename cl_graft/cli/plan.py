@@ -188,5 +188,6 @@ def _describe_time(found: TimeEstimate | None) -> list[Any]:
     return [
         make_table("Time on this machine", ("strategy", "a run"), rows),
         f"Together about {duration(found.total)}{runs}, one after the other, from steps that "
-        "were timed just now; tuning and sweeps come on top.",
+        "were timed just now; tuning and sweeps come on top. A dense run that strategies share "
+        "counts with the first of them.",
     ]

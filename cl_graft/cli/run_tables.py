@@ -11,6 +11,7 @@ from rich.console import Group
 from rich.text import Text
 
 from cl_graft.cli.output import make_table
+from cl_graft.errors import join_names
 from cl_graft.results.comparison import Comparison
 from cl_graft.results.comparison_rows import comparison_rows, measure_notes
 from cl_graft.results.data_report import data_lines
@@ -38,8 +39,19 @@ def make_comparison_table(runs: Sequence[RunResult]) -> Group:
 
 
 def list_data_notes(runs: Sequence[RunResult]) -> list[str]:
-    """Say what was left out of the data, cut, or looks suspicious, each once."""
-    return list(dict.fromkeys(line for run in runs for line in data_lines(run.data)))
+    """Say what was left out of the data, cut, or looks suspicious, each once.
+
+    What holds for the data of some seeds alone names these.
+    """
+    seeds: dict[str, dict[int, None]] = {}
+    for run in runs:
+        for line in data_lines(run.data):
+            seeds.setdefault(line, {})[run.seed] = None
+    every = {run.seed for run in runs}
+    return [
+        line if own.keys() == every else f"{line} (seed {join_names(map(str, own))})"
+        for line, own in seeds.items()
+    ]
 
 
 def list_failures(comparison: Comparison) -> list[str]:

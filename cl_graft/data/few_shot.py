@@ -97,7 +97,8 @@ def few_shot(
     elif shots is not None:
         most = min(min(shots, max(0, len(order) - shots)) for order in classes.values())
         if most * len(classes) < len(held):
-            note = f"beside those that train, the smallest class has {most} more rows"
+            spare = f"{most} rows to spare" if most else "no row to spare"
+            note = f"the smallest class has {spare}" if label_names else f"there is {spare}"
         else:
             chosen = sorted(i for order in classes.values() for i in order[shots : shots + most])
             dev_rows = [rows[index] for index in chosen]
@@ -113,7 +114,7 @@ def few_shot(
         train = [index for index in train if index not in held]
         rule["dev"] = "5% of the training rows"
         note = f"dev is 5% of the training rows, since {note}" if note else ""
-    notes = (_name_short(classes, shots or 0), note, _name_missing(dev_rows, label_names))
+    notes = (_name_short(classes, shots or 0), note, name_missing("dev", dev_rows, label_names))
     if note := "; ".join(filter(None, notes)):
         rule["note"] = note
 
@@ -174,9 +175,10 @@ def _group_by_class(
 
 
 def _check_counts(classes: Mapping[str, Sequence[int]], shots: int | None, short: str) -> None:
+    if empty := [name for name, order in classes.items() if not order]:
+        of = f" of {join_names(empty)}" if empty != [""] else ""
+        raise InputError(f"there is no training row{of}")
     counts = ", ".join(f"{name or 'all'} {len(order)}" for name, order in classes.items())
-    if any(not order for order in classes.values()):
-        raise InputError(f"a class has no training row at all; rows a class: {counts}")
     if shots is not None and short == "error" and any(len(o) < shots for o in classes.values()):
         raise InputError(
             f"too few training rows for {shots} shots; rows a class: {counts}. "
@@ -202,10 +204,10 @@ def _name_short(classes: Mapping[str, Sequence[int]], shots: int) -> str:
     return f"fewer than {shots} rows, all of which serve: {join_names(few)}" if few else ""
 
 
-def _name_missing(dev: Sequence[Row], label_names: Sequence[str]) -> str:
-    """Name the classes that dev lacks: of one training row, or absent from the data's own dev."""
-    lacking = [name for name, count in _count_rows(dev, label_names).items() if not count]
-    return f"dev has no row of {join_names(lacking)}" if lacking else ""
+def name_missing(split: str, rows: Sequence[Row], label_names: Sequence[str]) -> str:
+    """Say in a sentence which classes have no row in a split; empty if all have."""
+    lacking = [name for name, count in _count_rows(rows, label_names).items() if not count]
+    return f"{split} has no row of {join_names(lacking)}" if label_names and lacking else ""
 
 
 def _hold_out_dev(classes: Mapping[str, Sequence[int]], train: set[int]) -> set[int]:

@@ -1,7 +1,8 @@
 """The time that a config's strategies will take, from steps that are measured on this machine.
 
 Each task of the config is loaded and encoded as a run does it. A few steps of dense training and of
-a region's training, and one batch of answers, are timed on the real model; the rest is computed.
+a region's training, a batch of gradients and one of answers, are timed on the real model; the rest
+is computed.
 """
 
 from __future__ import annotations
@@ -54,6 +55,7 @@ class TaskTimes:
         located_step: Seconds of a step of the dense run from which a region is found, in those
             layers that the region may reach.
         region_step: Seconds of a step that trains a region.
+        gradient: Seconds a row of the gradients that a localizer looks at.
         answer: Seconds to answer a row.
         train: Number of training rows.
         dev: Number of dev rows.
@@ -65,6 +67,7 @@ class TaskTimes:
     dense_step: float
     located_step: float
     region_step: float
+    gradient: float
     answer: float
     train: int
     dev: int
@@ -125,9 +128,14 @@ def estimate_time(
         batch = inputs[:: max(1, len(inputs) // config.training.eval_batch)]
         batch = batch[: config.training.eval_batch]
         dense_step = located_step = _time_dense_step(task, schedule, seed)
+        rows = min(grafting.mask_batch, len(task.train))
+        at_once = grafting.of_task(schedule, seed=seed).rows_at_once
+        large = replace(schedule, batch_size=rows, micro_batch=at_once)
         with freeze_lower_blocks(task, grafting):
+            reached = restrict(task, grafting)
             if grafting.layers != "all":
-                located_step = _time_dense_step(restrict(task, grafting), schedule, seed)
+                located_step = _time_dense_step(reached, schedule, seed)
+            gradient = _time_dense_step(reached, large, seed, steps=1) / rows
             region_step = _time_region_step(restrict(task, grafting), schedule, config, seed)
         found.append(
             TaskTimes(
@@ -136,6 +144,7 @@ def estimate_time(
                 dense_step=dense_step,
                 located_step=located_step,
                 region_step=region_step,
+                gradient=gradient,
                 answer=_time_answer(task, batch),
                 train=len(task.train),
                 dev=len(task.dev),
@@ -167,7 +176,7 @@ def add_up_times(config: ExperimentConfig, tasks: list[TaskTimes]) -> TimeEstima
             if method.trains == "region":
                 if localizer.needs_gradients:
                     rows = own.grafting.mask_steps * min(own.grafting.mask_batch, task.train)
-                    spent += rows * task.located_step / schedule.batch_size
+                    spent += rows * task.gradient
                 if own.grafting.retrain:
                     spent += schedule.steps * task.region_step + dev_seconds
             elif method.trains != "nothing":
@@ -185,11 +194,13 @@ def _answer(tasks: Sequence[TaskTimes]) -> float:
     return sum(task.test * task.answer for task in tasks)
 
 
-def _time_dense_step(task: LearnableTask, schedule: FineTuning, seed: int) -> float:
+def _time_dense_step(
+    task: LearnableTask, schedule: FineTuning, seed: int, *, steps: int = _STEPS
+) -> float:
     def train(steps: int) -> None:
         fine_tune_task(task, replace(schedule, steps=steps, evaluations=0), seed=seed)
 
-    return _time_steps(train)
+    return _time_steps(train, steps)
 
 
 def _time_region_step(
@@ -207,11 +218,11 @@ def _time_region_step(
     return _time_steps(train)
 
 
-def _time_steps(train: Callable[[int], None]) -> float:
+def _time_steps(train: Callable[[int], None], steps: int = _STEPS) -> float:
     """Return the seconds of a step, without those of what stands before and behind all steps."""
     train(1)
-    once, more = _seconds(lambda: train(1)), _seconds(lambda: train(1 + _STEPS))
-    return max(0.0, more - once) / _STEPS
+    once, more = _seconds(lambda: train(1)), _seconds(lambda: train(1 + steps))
+    return max(0.0, more - once) / steps
 
 
 def _time_answer(task: LearnableTask, rows: torch.Tensor) -> float:

@@ -203,6 +203,9 @@ def show_published(results: Sequence[PublishedResult]) -> Table:
     return Table(caption, PUBLISHED_COLUMNS, rows, sortable=False)
 
 
+_TRAINS = {"nothing": "nothing: it answers with the dense run"}
+
+
 def strategies(data: ReportData) -> Table:
     """Say what each strategy is: its family, its source, what it trains and what it adds."""
     rows = []
@@ -213,7 +216,9 @@ def strategies(data: ReportData) -> Table:
         chosen = first.tuning.get("chosen", {})
         tuned = ", ".join(f"{key} {value}" for key, value in chosen.items())
         said = (
-            (row.family, row.trains, row.adds.replace("`", ""), row.source) if row else ("–",) * 4
+            (row.family, _TRAINS.get(row.trains, row.trains), row.adds.replace("`", ""), row.source)
+            if row
+            else ("–",) * 4
         )
         rows.append(tuple(map(Cell, (name, *said, own or "–", tuned or "–"))))
     head = ("strategy", "family", "its loop trains", "a task adds", "source", "its own settings")

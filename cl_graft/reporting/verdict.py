@@ -82,7 +82,7 @@ def _time(data: ReportData, own: str, other: str | None) -> str:
     if not same or [(r.seed, r.tasks) for r in ours] != [(r.seed, r.tasks) for r in theirs]:
         return ""
     spent, base = (sum(run.total_seconds for run in part) for part in (ours, theirs))
-    return f"{own} took {spent / base:,.2f} of {other}'s time." if spent and base else ""
+    return f"{own} took {spent / base:,.2f} times as long as {other}." if spent and base else ""
 
 
 def _scores(data: ReportData, names: Sequence[str]) -> list[str]:

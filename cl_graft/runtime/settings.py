@@ -137,7 +137,8 @@ def _sentence(fault: Mapping[str, Any], place: Sequence[str], cls: type[Any]) ->
     owner, shown = _owner(place, cls)
     if kind in ("extra_forbidden", "unexpected_keyword_argument"):
         name = ".".join([*shown, place[-1]])
-        return f"unknown key {name!r}; {nearest(place[-1], list_fields(owner))}"
+        known = [".".join([*shown, field]) for field in list_fields(owner)]
+        return f"unknown key {name!r}; {nearest(name, known)}"
     if kind == "missing":
         return f"{'.'.join(place)!r} is missing"
     message = str(fault["msg"]).removeprefix("Value error, ")

@@ -20,7 +20,7 @@ SECONDS = 60.0
 EXPECTED = {
     "missing config": "nowhere.yaml: cannot read the config: No such file",
     "config that is no mapping": "expected 'name: value' lines",
-    "unknown key": "unknown key 'grafting.densty'; did you mean 'density'?",
+    "unknown key": "unknown key 'grafting.densty'; did you mean 'grafting.density'?",
     "missing data": "there is no such file or folder",
     "unknown column": "'wrong'",
     "label outside": "'maybe'",

@@ -237,6 +237,29 @@ def test_too_few_rows_name_the_task_and_the_way_out(folder: Path):
     assert (len(task.train), len(task.dev)) == (190, 10)
 
 
+def test_rows_that_were_held_out_for_test_are_no_riddle(tmp_path: Path):
+    write(tmp_path / "mail.jsonl", texts(9), ("ham",) * 4 + ("spam",) + ("ham",) * 4)
+    alone = [seed for seed in range(20) if "spam" in refusal(tmp_path, seed)]
+    assert alone  # in some shuffles the only row of spam is held out
+    assert "training row of spam; a fifth of the rows is held out for test: give a test file" in (
+        refusal(tmp_path, alone[0])
+    )
+
+
+def refusal(folder: Path, seed: int) -> str:
+    try:
+        load_task("mail", data=folder, data_seed=seed)
+    except InputError as error:
+        return str(error)
+    return ""
+
+
+def test_a_test_split_that_lacks_classes_is_told_in_a_note(tmp_path: Path):
+    write(tmp_path / "mail" / "train.jsonl", texts(30), ("ham", "spam", "news"))
+    write(tmp_path / "mail" / "test.jsonl", texts(9, start=90), ("spam",))
+    assert load_task("mail", data=tmp_path).source["notes"] == ["test has no row of ham, news"]
+
+
 def test_a_dev_split_that_train_has_to_give_is_told_in_a_note(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ):

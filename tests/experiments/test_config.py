@@ -19,7 +19,7 @@ from cl_graft.runtime.settings import list_fields
 @pytest.mark.parametrize(
     ("values", "said"),
     [
-        ({"grafting.denstiy": 0.1}, "'grafting.denstiy'; did you mean 'density'"),
+        ({"grafting.denstiy": 0.1}, "'grafting.denstiy'; did you mean 'grafting.density'"),
         ({"strategies": "graftin"}, "did you mean 'grafting'"),
         ({"localizer": "movment"}, "did you mean 'movement'"),
         ({"family": "encodr"}, "did you mean 'encoder'"),
@@ -243,8 +243,11 @@ def test_a_fault_is_told_of_where_it_was_given(tmp_path):
         load_config(path, sets, options=options, origins={"fine_tuning.batch_size": "--batch-size"})
     text = str(told.value)
     for origin, said in [
-        (f"{path}: ", ["lable'", "unknown key 'fine_tuning.lrr'; did you mean 'lr'"]),
-        ("--set: ", ["metrik'", "unknown key 'fine_tuning.stepz'; did you mean 'steps'"]),
+        (f"{path}: ", ["lable'", "unknown key 'fine_tuning.lrr'; did you mean 'fine_tuning.lr'"]),
+        (
+            "--set: ",
+            ["metrik'", "unknown key 'fine_tuning.stepz'; did you mean 'fine_tuning.steps'"],
+        ),
         ("--batch-size: ", ["batch_size: Input should be"]),
     ]:
         begins = text.index(origin)

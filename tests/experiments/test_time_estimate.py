@@ -12,8 +12,8 @@ from cl_graft.training.fine_tuning_settings import FineTuning
 
 def times(task: str) -> TaskTimes:
     schedule = FineTuning(steps=10, batch_size=8, evaluations=2)
-    measured = {"dense_step": 3.0, "located_step": 2.5, "region_step": 2.0, "answer": 0.5}
-    return TaskTimes(task, schedule, **measured, train=100, dev=4, test=6)
+    measured = {"dense_step": 3.0, "located_step": 2.5, "region_step": 2.0, "gradient": 0.2}
+    return TaskTimes(task, schedule, **measured, answer=0.5, train=100, dev=4, test=6)
 
 
 def estimate(*strategies: str, **settings):
@@ -43,7 +43,7 @@ def test_gradients_that_a_localizer_looks_at_are_counted_by_their_rows():
     asked = {"localizer": "base_gradient", "mask_steps": 4, "mask_batch": 16}
     found = estimate("grafting", **asked).strategies["grafting"]
     looks, answers = 2 * (2 * 4 * 0.5), (1 + 2) * 6 * 0.5
-    assert found == pytest.approx(2 * (4 * 16 * 2.5 / 8 + 20) + looks + answers)
+    assert found == pytest.approx(2 * (4 * 16 * 0.2 + 20) + looks + answers)
 
 
 def test_a_region_of_the_upper_layers_is_measured_in_these_alone(tiny_bert, monkeypatch):

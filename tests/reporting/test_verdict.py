@@ -32,7 +32,7 @@ def test_it_states_forgetting_bytes_time_and_scores_of_those_that_matter():
     assert verdict(GRAFTING, NAIVE, INDEPENDENT) == [
         "grafting forgot 0.0 points, naive 20.0.",
         "A task adds 124 kB with grafting, 42.6 MB with independent.",
-        "grafting took 0.75 of naive's time.",
+        "grafting took 0.75 times as long as naive.",
         "Average accuracy at the end: grafting 85.0, naive 75.0, independent 85.0.",
         "At the end of grafting, every answer is bit for bit as on the day the task was learned.",
         "One seed: nothing can be said about how sure these numbers are.",

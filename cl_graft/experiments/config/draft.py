@@ -191,6 +191,8 @@ def _load(name: str, data: Path, file: RecordFile) -> tuple[TextTask, bool, int]
         except InputError as error:
             errors.append((own, error))
             continue
+        if "kind" in own and _has_whole_labels(task):
+            continue  # class ids: what is wrong with them as classes is said
         if on_bad_row == "error":
             return task, "text" in own, 0
         if _is_mostly_kept(task, file):
@@ -210,6 +212,10 @@ def _list_tries(file: RecordFile) -> Iterator[tuple[OnBadRow, dict[str, Any]]]:
         yield "error", columns
         yield "skip", columns
     yield "skip", number
+
+
+def _has_whole_labels(task: TextTask) -> bool:
+    return all(float(row.label).is_integer() for rows in task.splits.values() for row in rows)
 
 
 def _is_mostly_kept(task: TextTask, file: RecordFile) -> bool:
@@ -336,7 +342,7 @@ def _task_lines(task: FoundTask) -> Iterator[str]:
     shown = [f"{label} ({count:,})" for label, count in task.labels.items()]
     more = f", … ({len(shown)} in all)" if len(shown) > _SHOWN else ""
     yield f"    {_value(task.name)}:"
-    yield f"      # rows: {rows}"
+    yield f"      # rows in the file: {rows}"
     if task.labels:
         yield f"      # labels in train: {_plain(', '.join(shown[:_SHOWN]))}{more}"
     else:
