@@ -38,7 +38,7 @@ def _configs() -> list[Case]:
         case(
             "unknown inner name",
             "stream: {tasks: [mine], task_settings: {mine: {lable: a}}}",
-            "mean 'label'",
+            "mean 'stream.task_settings.mine.label'",
         ),
         case(
             "name given twice",
