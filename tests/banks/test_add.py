@@ -69,7 +69,7 @@ def test_settings_can_be_changed_by_name_and_as_text(bank):
     )
     assert added.density == pytest.approx(0.02, abs=1e-4)
     assert added.test_rows == 10
-    with pytest.raises(InputError, match="did you mean 'grafting.density'"):
+    with pytest.raises(InputError, match=r"mean 'grafting\.density'"):
         add_task(bank, "paraphrase", sets=["grafting.densty=0.1"])
 
 
