@@ -20,6 +20,7 @@ from cl_graft.models import (
     load_head,
     load_model,
 )
+from cl_graft.models.config_settings import describe_other_settings
 from cl_graft.storage.files import report_damage
 
 __all__ = ["check_bank_model", "check_hashes", "load_base"]
@@ -90,7 +91,8 @@ def check_hashes(
 
     Args:
         fingerprint: Recorded fingerprint.
-        recorded: Holds ``"weights_sha256"`` and ``"tokenizer_sha256"``, if they were recorded.
+        recorded: Holds ``"weights_sha256"``, ``"tokenizer_sha256"`` and ``"config"``, if they were
+            recorded.
         found: Hashes of the loaded base.
         where: Beginning of the message.
 
@@ -99,6 +101,8 @@ def check_hashes(
         WrongBase: If anything else is.
     """
     if found.fingerprint == fingerprint:
+        if other := describe_other_settings(recorded.get("config"), found.config):
+            raise WrongBase(f"{where} the weights are the same, but its config is not: {other}")
         return
     tokenizer = recorded.get("tokenizer_sha256")
     if recorded.get("weights_sha256") == found.weights and tokenizer != found.tokenizer:

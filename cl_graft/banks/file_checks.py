@@ -61,7 +61,11 @@ def check_checkpoint(recorded: Mapping[str, object], folder: Path) -> Iterator[C
         if name not in found:
             yield Check(what, "differs", f"is missing in {folder}")
         elif found[name] != sha256:
-            yield Check(what, "differs", "is another file; the weights in use are the same")
+            yield Check(
+                what,
+                "differs",
+                "is another file; weights, tokenizer and config in use are the same",
+            )
         else:
             yield Check(what, "same")
 

@@ -11,8 +11,9 @@ from cl_graft.experiments.folders import BANK, lock_bank
 from cl_graft.grafts.bank import Entry, GraftBank
 from cl_graft.grafts.region import overlap_matrix
 from cl_graft.kinds import find_kind
-from cl_graft.storage import load_bank, load_graft
-from cl_graft.storage.bank_index import count_entry_bytes, read_index
+from cl_graft.storage import load_graft
+from cl_graft.storage.bank_folder import load_listed_bank
+from cl_graft.storage.bank_index import count_entry_bytes
 from cl_graft.storage.repair import Repaired, repair_bank
 
 __all__ = [
@@ -125,8 +126,7 @@ def inspect_bank(folder: Path | str) -> Inspection:
         BankError: If a file is damaged or foreign.
     """
     where = find_bank_folder(folder)
-    bank = load_bank(where)
-    records = read_index(where)[0]["entries"]
+    bank, records = load_listed_bank(where)
     sizes = [count_entry_bytes(record) for record in records]
     entries = tuple(
         _inspect_entry(bank, position, entry, size)

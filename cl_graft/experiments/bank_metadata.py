@@ -28,6 +28,7 @@ from cl_graft.experiments.config.parts import ModelSettings
 from cl_graft.grafts.bank import BaseIdentity
 from cl_graft.grafts.hashing import file_sha256, fingerprint_weights, model_sha256
 from cl_graft.models import Loaded, load_model
+from cl_graft.models.config_settings import config_settings
 from cl_graft.models.named_models import NAMED_MODELS
 from cl_graft.storage.serialization import base_record
 from cl_graft.strategies import TaskMetadata
@@ -48,7 +49,7 @@ __all__ = [
     "task_metadata",
 ]
 
-BASE_HASHES = ("weights_sha256", "tokenizer_sha256", "files")
+BASE_HASHES = ("weights_sha256", "tokenizer_sha256", "files", "config")
 """Hashes that `base_identity` records beside the fingerprint, to tell what differs."""
 
 _NOT_LEARNING = {
@@ -65,17 +66,19 @@ _READ = re.compile(
 
 @dataclass(frozen=True)
 class BaseHashes:
-    """SHA-256 hashes of a base.
+    """SHA-256 hashes of a base, and the settings of its config.
 
     Attributes:
         fingerprint: Hash of weights, tokenizer, and how the model answers.
         weights: Hash of every parameter and buffer outside the heads.
         tokenizer: Hash of the tokenizer's own serialization.
+        config: Settings that its answers depend on, see `config_settings`.
     """
 
     fingerprint: str
     weights: str
     tokenizer: str
+    config: Mapping[str, bool | int | float | str]
 
 
 def load_base_model(settings: ModelSettings) -> Loaded:
@@ -118,6 +121,7 @@ def base_hashes(loaded: Loaded) -> BaseHashes:
         fingerprint=fingerprint_weights(weights, tokenizer=f"{reading}|{text}"),
         weights=weights,
         tokenizer=hashlib.sha256(text.encode()).hexdigest(),
+        config=config_settings(model.backbone),
     )
 
 
@@ -166,6 +170,7 @@ def base_identity(loaded: Loaded, config: ExperimentConfig, *, seed: int) -> Bas
             "weights_sha256": hashes.weights,
             "tokenizer_sha256": hashes.tokenizer,
             "files": checkpoint_files(loaded.path),
+            "config": hashes.config,
             **({"revision": loaded.revision} if loaded.revision else {}),
             "settings": _learning_settings(config),
         },

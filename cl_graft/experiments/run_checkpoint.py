@@ -15,6 +15,7 @@ from torch import Tensor
 from cl_graft.errors import InputError
 from cl_graft.experiments import folders
 from cl_graft.experiments.run_record import RunRecord
+from cl_graft.models.config_settings import describe_other_settings
 from cl_graft.runtime.checkpoints import State
 from cl_graft.storage.checkpoint_files import FileCheckpoints
 from cl_graft.strategies.loop.resuming import LOOP, make_loop_key, read_clock, set_clock_
@@ -82,6 +83,8 @@ class RunCheckpoint:
         """
         now = _origin(record)
         changed = [what for what in ("data", "model") if self.origin[what] != now[what]]
+        if other := describe_other_settings(self.origin.get("config"), now["config"]):
+            changed.append(f"the model's config ({other})")
         if changed:
             raise InputError(
                 f"{folder}: {' and '.join(changed)} changed since the run began, so it cannot go "
@@ -196,6 +199,7 @@ def _origin(record: RunRecord) -> dict[str, Any]:
     return {
         "data": record.data_fingerprints,
         "model": record.model["fingerprint"],
+        "config": record.model["config"],
         "versions": record.versions,
         "machine": record.machine,
     }

@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 from cl_graft.data import Prompt
+from cl_graft.errors import DamagedFile
 from cl_graft.integrations.question_answering import answering_code
 from cl_graft.integrations.text_answering import text_answering_code, text_asking_code
 from cl_graft.integrations.token_classifier import tagging_code
@@ -165,6 +166,10 @@ def _loading_code(record: Mapping[str, Any], format: str) -> str:
         load.append('head = load_file(folder / "head.safetensors")')
     if writes and "prompt" not in record:
         load += ["", "", *text_asking_code(record)]
+    elif prompted and "prompt" not in record:
+        raise DamagedFile(
+            f"the entry is damaged: family {record['family']!r} needs a prompt, and it holds none"
+        )
     elif prompted:
         prompt = Prompt(record["prompt"]["template"], record["prompt"]["words"])
         load += ["", *_asking_code(prompt, record)]

@@ -44,6 +44,7 @@ __all__ = [
     "holds_entry",
     "list_entry",
     "load_bank",
+    "load_listed_bank",
     "read_entry",
     "replace_entries",
     "save_bank",
@@ -207,6 +208,13 @@ def load_bank(
         InputError: If there is no such folder.
         BankError: Its subclasses say why the bank is refused.
     """
+    return load_listed_bank(folder, expect=expect, layout=layout)[0]
+
+
+def load_listed_bank(
+    folder: Path | str, *, expect: str | None = None, layout: Layout | None = None
+) -> tuple[GraftBank, list[dict[str, Any]]]:
+    """Read a bank, and the lines of its `bank.json`; see `load_bank`."""
     folder = Path(folder)
     index, bank = read_index(folder)
     check_layout(bank.layout, layout, name=str(folder))
@@ -216,12 +224,13 @@ def load_bank(
             if (folder / DESCRIPTION).is_file():
                 read_description(folder)
             records = enumerate(index["entries"])
-            return bank.extend([read_entry(r, folder, bank, position=p) for p, r in records])
+            entries = [read_entry(r, folder, bank, position=p) for p, r in records]
+            return bank.extend(entries), index["entries"]
     except BankError:
         if read_index(folder)[0] == index:
             raise
     # A writer took entries away in between.
-    return load_bank(folder, expect=expect, layout=layout)
+    return load_listed_bank(folder, expect=expect, layout=layout)
 
 
 def _records(folder: Path, bank: GraftBank) -> list[dict[str, Any]]:

@@ -147,6 +147,9 @@ class _BaseMetadata(_Schema):
     heads: Annotated[list[_HeadPath], Field(max_length=10_000)] | None = None
     tokenizer_sha256: _Sha256 | None = None
     files: Annotated[dict[_File, _Sha256], Field(max_length=10_000)] | None = None
+    config: (
+        Annotated[dict[_Name, bool | int | float | _Template], Field(max_length=10_000)] | None
+    ) = None
     revision: _Name | None = None
     settings: _Settings | None = None
 

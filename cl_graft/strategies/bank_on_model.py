@@ -21,6 +21,7 @@ from cl_graft.grafts.graft import Graft, find_parameters
 from cl_graft.grafts.hashing import hash_tensors
 from cl_graft.grafts.region import Layout, Region
 from cl_graft.inference.task_switch import Switch
+from cl_graft.models.config_settings import describe_other_settings
 from cl_graft.strategies.heads import find_graftable, find_head_paths, open_heads_
 
 __all__ = ["BankOnModel", "identify_model"]
@@ -91,6 +92,12 @@ class BankOnModel:
                 f"the bank belongs to base {bank.base.fingerprint[:12]}…, this model is "
                 f"{identity.fingerprint[:12]}…: other weights or another tokenizer"
             )
+        elif identity and (
+            other := describe_other_settings(
+                bank.base.metadata.get("config"), identity.metadata.get("config")
+            )
+        ):
+            raise WrongBase(f"the bank belongs to a base with another config: {other}")
         known = bank.base
         if not known.weights_sha256:
             known = identity or known

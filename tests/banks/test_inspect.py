@@ -7,9 +7,10 @@ import pytest
 from tiny_runs import tiny_run
 
 from cl_graft import load_bank
+from cl_graft.banks.forget import forget
 from cl_graft.banks.inspect import inspect_bank, inspect_graft, repair_folder
 from cl_graft.errors import ForeignFile, InputError
-from cl_graft.storage import StoredGraft, save_graft
+from cl_graft.storage import StoredGraft, bank_folder, save_graft
 
 
 @pytest.fixture(scope="module")
@@ -43,6 +44,27 @@ def test_bytes_are_those_of_the_files(run):
     for described in found.entries:
         (file,) = (run / "bank" / "entries").glob(f"*-{described.task}.safetensors")
         assert described.bytes == file.stat().st_size
+
+
+def test_a_bank_that_is_changed_while_it_is_read_is_described_as_it_was(run, tmp_path, monkeypatch):
+    bank = shutil.copytree(run / "bank", tmp_path / "bank")
+    sizes = [entry.bytes for entry in inspect_bank(bank).entries]
+    read = bank_folder.read_entry
+
+    def read_and_forget(record, folder, of, *, position):
+        entry = read(record, folder, of, position=position)
+        if position == 1 and (bank / record["file"]).exists():
+            monkeypatch.undo()
+            forget(bank, "topic")
+        return entry
+
+    monkeypatch.setattr(bank_folder, "read_entry", read_and_forget)
+    found = inspect_bank(bank)
+    assert [(e.task, e.bytes) for e in found.entries] == [
+        ("sentiment", sizes[0]),
+        ("topic", sizes[1]),
+    ]
+    assert [entry.task for entry in inspect_bank(bank).entries] == ["sentiment"]
 
 
 def test_no_base_is_needed(run, tmp_path, monkeypatch):

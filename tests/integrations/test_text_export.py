@@ -1,5 +1,6 @@
 """Exports of tasks that are answered with text: the lines of their README give the same text."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,9 @@ from slow_cases import slow, slow_but
 from tiny_runs import QUICK, tiny_run
 
 from cl_graft.banks.open_bank import open_bank
+from cl_graft.errors import BankError
 from cl_graft.integrations.task_export import export_task
+from cl_graft.storage import load_bank, save_bank
 
 FAMILIES = {"chat": "causal_lm", "t5": "seq2seq_lm", "bart": "seq2seq_lm"}
 TEXTS = ["The oil and the rain", "The team and the chip " * 12]
@@ -42,3 +45,14 @@ def test_the_readme_gives_the_answers_of_the_bank(bank, tmp_path, format):
                 assert answered(out, text).tolist() == pytest.approx(own.logits, abs=1e-4)
             else:
                 assert answered(out, text) == own.label
+
+
+def test_an_entry_that_does_not_say_that_it_writes_is_refused(bank, tmp_path):
+    held = load_bank(bank / "bank")
+    task = held.entries[0].task
+    metadata = {k: v for k, v in held.entries[0].metadata.items() if k not in ("kind", "prompt")}
+    entries = (replace(held.entries[0], metadata=metadata), *held.entries[1:])
+    save_bank(replace(held, entries=entries), tmp_path / "bank")
+    with pytest.raises(BankError, match="needs a prompt, and it holds none"):
+        export_task(tmp_path / "bank", task, out=tmp_path / "out", format="hf")
+    assert not (tmp_path / "out").exists()

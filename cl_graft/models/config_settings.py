@@ -1,0 +1,67 @@
+"""The settings of a model's config that its answers depend on beside its weights.
+
+Weights fit several configs (another activation, number of heads or epsilon), under which they are
+other models.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from torch import nn
+
+__all__ = ["config_settings", "describe_other_settings"]
+
+Setting = bool | int | float | str
+
+_NO_MATTER = re.compile(
+    r"_name_or_path|architectures|transformers_version|(torch_)?dtype|use_cache|problem_type"
+    r"|return_dict|output_.*|initializer_.*|.*_token_id|(id2label|label2id)\b.*|.*drop(out)?(_.*)?"
+)
+"""Where a config came from, what a model returns, how it trains, and its tokens and labels, which
+are recorded elsewhere."""
+
+
+def config_settings(backbone: nn.Module) -> dict[str, Setting]:
+    """Return the numbers, texts and switches of a model's config by dotted name.
+
+    Lists are left out, and so is what has no value. A model without a config has none.
+
+    Args:
+        backbone: A model of transformers, or any other.
+    """
+    config: Any = getattr(backbone, "config", None)
+    values = config.to_dict() if hasattr(config, "to_dict") else {}
+    return dict(sorted(_list_settings(values)))
+
+
+def describe_other_settings(recorded: object, found: object) -> str:
+    """Name the settings that differ; what only one of two versions of transformers has does not.
+
+    Examples:
+        >>> describe_other_settings({"hidden_act": "gelu", "heads": 4}, {"hidden_act": "relu"})
+        "hidden_act was 'gelu', is 'relu'"
+    """
+    if not isinstance(recorded, Mapping) or not isinstance(found, Mapping):
+        return ""
+    return ", ".join(
+        f"{name} was {recorded[name]!r}, is {value!r}"
+        for name, value in found.items()
+        if name in recorded and recorded[name] != value
+    )
+
+
+def _list_settings(values: Mapping[str, object], before: str = "") -> Iterator[tuple[str, Setting]]:
+    for name, value in values.items():
+        place = f"{before}{name}"
+        if _NO_MATTER.fullmatch(place) or _NO_MATTER.fullmatch(str(name)):
+            continue
+        if isinstance(value, Mapping):
+            yield from _list_settings(value, f"{place}.")
+        elif isinstance(value, bool | int | str) or (
+            isinstance(value, float) and math.isfinite(value)
+        ):
+            yield place, value
