@@ -17,6 +17,7 @@ from cl_graft.errors import InputError
 from cl_graft.experiments.bank_metadata import base_hashes, checkpoint_files
 from cl_graft.experiments.memory_estimate.phases import PHASES
 from cl_graft.models import gguf_file, load_model
+from cl_graft.models.config_settings import config_settings, describe_other_settings
 from cl_graft.models.load import read_config
 
 
@@ -69,6 +70,8 @@ def test_it_is_a_plain_model_that_trains_and_is_saved(loaded, tmp_path):
     backbone.save_pretrained(tmp_path)
     loaded.tokenizer.save_pretrained(tmp_path)
     again = load_model(str(tmp_path), family="causal_lm")
+    settings = [config_settings(model) for model in (backbone, again.model.backbone)]
+    assert describe_other_settings(*settings) == ""
     inputs = torch.tensor([loaded.tokenizer("The film is warm")["input_ids"]])
     logits = backbone(inputs).logits
     assert torch.equal(logits, again.model.backbone(inputs).logits)
