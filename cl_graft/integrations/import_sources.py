@@ -39,7 +39,9 @@ from cl_graft.integrations.token_layer import (
     read_token_layer,
 )
 from cl_graft.models import Loaded, graftable_parameters, load_model
+from cl_graft.models.config_settings import config_settings, describe_other_settings
 from cl_graft.models.heads import PooledHead
+from cl_graft.models.load import read_config
 from cl_graft.models.quiet import quiet
 from cl_graft.storage.metadata_schema import check_exported_metadata
 
@@ -158,10 +160,11 @@ def read_source(source: Source, loaded: Loaded, *, trust_remote_code: bool = Fal
     Raises:
         InputError: If the source does not fit the base.
     """
-    if source.answers:
-        return _read_token_checkpoint(source, loaded, trust_remote_code=trust_remote_code)
     if source.kind == "checkpoint":
-        return _read_checkpoint(source, loaded, trust_remote_code=trust_remote_code)
+        read = _read_token_checkpoint if source.answers else _read_checkpoint
+        tuned = read(source, loaded, trust_remote_code=trust_remote_code)
+        _check_config(source, loaded, trust_remote_code=trust_remote_code)
+        return tuned
     if source.kind == "adapter":
         return _read_adapter(source, loaded)
     if source.kind == "overlay":
@@ -181,6 +184,21 @@ def read_source(source: Source, loaded: Loaded, *, trust_remote_code: bool = Fal
             )
         parameter.copy_(value)
     return _read_tuned(whole, loaded, source)
+
+
+def _check_config(source: Source, loaded: Loaded, *, trust_remote_code: bool) -> None:
+    """Refuse a checkpoint under whose config the same weights would answer otherwise.
+
+    Raises:
+        InputError: If there are settings that both configs have and that differ.
+    """
+    family = loaded.model.family
+    own = read_config(str(source.path), family=family, trust_remote_code=trust_remote_code)
+    base = config_settings(loaded.model.backbone)
+    if other := describe_other_settings(base, config_settings(own)):
+        raise InputError(
+            f"{source.path} was tuned under another config than that of {loaded.name!r}: {other}"
+        )
 
 
 def _read_checkpoint(source: Source, loaded: Loaded, *, trust_remote_code: bool) -> Tuned:

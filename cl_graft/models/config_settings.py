@@ -9,9 +9,12 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from torch import nn
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedConfig
 
 __all__ = ["config_settings", "describe_other_settings"]
 
@@ -20,20 +23,21 @@ Setting = bool | int | float | str
 _NO_MATTER = re.compile(
     r"_name_or_path|architectures|transformers_version|(torch_)?dtype|use_cache|problem_type"
     r"|return_dict|output_.*|initializer_.*|.*_token_id|(id2label|label2id)\b.*|.*drop(out)?(_.*)?"
+    r"|torchscript|gradient_checkpointing|finetuning_task|chunk_size_feed_forward|tie_.*"
 )
 """Where a config came from, what a model returns, how it trains, and its tokens and labels, which
 are recorded elsewhere."""
 
 
-def config_settings(backbone: nn.Module) -> dict[str, Setting]:
+def config_settings(model: nn.Module | PreTrainedConfig) -> dict[str, Setting]:
     """Return the numbers, texts and switches of a model's config by dotted name.
 
     Lists are left out, and so is what has no value. A model without a config has none.
 
     Args:
-        backbone: A model of transformers, or any other.
+        model: A model of transformers, or any other; or a config of transformers.
     """
-    config: Any = getattr(backbone, "config", None)
+    config: Any = getattr(model, "config", None) if isinstance(model, nn.Module) else model
     values = config.to_dict() if hasattr(config, "to_dict") else {}
     return dict(sorted(_list_settings(values)))
 

@@ -338,6 +338,17 @@ def test_what_cannot_be_imported_is_told_with_its_cause(tiny_roberta, tiny_bert,
     refused(only, "belongs to another architecture or family")
 
 
+def test_a_checkpoint_under_another_config_is_refused(tiny_roberta, tmp_path):
+    model = classifier(tiny_roberta)
+    nudge_(model)
+    tuned = saved(model, tiny_roberta, tmp_path / "tuned")
+    config = json.loads((tuned / "config.json").read_text())
+    (tuned / "config.json").write_text(json.dumps({**config, "hidden_act": "relu"}))
+    with pytest.raises(InputError, match=r"another config .*: hidden_act was 'gelu', is 'relu'"):
+        import_task(tuned, tmp_path / "bank", task="mine", base=str(tiny_roberta))
+    assert not (tmp_path / "bank").exists()
+
+
 def test_a_headless_encoder_cannot_be_asked_and_is_refused(tiny_roberta, tmp_path):
     from transformers import AutoModel
 
