@@ -33,11 +33,7 @@ from cl_graft.integrations.peft_adapter import (
     stored_parameters,
 )
 from cl_graft.integrations.sequence_classifier import head_from
-from cl_graft.integrations.token_layer import (
-    find_token_kind,
-    read_label_names,
-    read_token_layer,
-)
+from cl_graft.integrations.token_layer import find_token_kind, read_label_names, read_token_layer
 from cl_graft.models import Loaded, graftable_parameters, load_model
 from cl_graft.models.config_settings import config_settings, describe_other_settings
 from cl_graft.models.heads import PooledHead
@@ -162,9 +158,7 @@ def read_source(source: Source, loaded: Loaded, *, trust_remote_code: bool = Fal
     """
     if source.kind == "checkpoint":
         read = _read_token_checkpoint if source.answers else _read_checkpoint
-        tuned = read(source, loaded, trust_remote_code=trust_remote_code)
-        _check_config(source, loaded, trust_remote_code=trust_remote_code)
-        return tuned
+        return read(source, loaded, trust_remote_code=trust_remote_code)
     if source.kind == "adapter":
         return _read_adapter(source, loaded)
     if source.kind == "overlay":
@@ -184,21 +178,6 @@ def read_source(source: Source, loaded: Loaded, *, trust_remote_code: bool = Fal
             )
         parameter.copy_(value)
     return _read_tuned(whole, loaded, source)
-
-
-def _check_config(source: Source, loaded: Loaded, *, trust_remote_code: bool) -> None:
-    """Refuse a checkpoint under whose config the same weights would answer otherwise.
-
-    Raises:
-        InputError: If there are settings that both configs have and that differ.
-    """
-    family = loaded.model.family
-    own = read_config(str(source.path), family=family, trust_remote_code=trust_remote_code)
-    base = config_settings(loaded.model.backbone)
-    if other := describe_other_settings(base, config_settings(own)):
-        raise InputError(
-            f"{source.path} was tuned under another config than that of {loaded.name!r}: {other}"
-        )
 
 
 def _read_checkpoint(source: Source, loaded: Loaded, *, trust_remote_code: bool) -> Tuned:
@@ -232,7 +211,10 @@ def _read_token_checkpoint(source: Source, loaded: Loaded, *, trust_remote_code:
         trust_remote_code=trust_remote_code,
     )
     tensors = {f"backbone.{name}": tensor for name, tensor in layer.backbone.items()}
-    _check_form(tensors, loaded, source)
+    config = read_config(
+        str(source.path), family=loaded.model.family, trust_remote_code=trust_remote_code
+    )
+    _check_form(tensors, config, loaded, source)
     metadata = {"kind": source.answers, "pair": source.answers == "extractive_qa"}
     return Tuned(tensors, layer.head, metadata, layer.label_names)
 
@@ -332,7 +314,7 @@ def _read_tuned(
     """
     inner = cast("PreTrainedModel", whole).base_model if source.classifier else whole
     tensors = {f"backbone.{name}": tensor for name, tensor in inner.named_parameters()}
-    _check_form(tensors, loaded, source)
+    _check_form(tensors, inner.config, loaded, source)
     if not source.classifier:
         metadata = {k: source.record[k] for k in ("activation",) if k in source.record}
         names = tuple(source.record.get("label_names", ()))
@@ -350,8 +332,8 @@ def _read_tuned(
     return Tuned(tensors, state, metadata, read_label_names(classifier))
 
 
-def _check_form(tensors: Mapping[str, Tensor], loaded: Loaded, source: Source) -> None:
-    """Refuse tensors of another architecture, or of another vocabulary."""
+def _check_form(tensors: Mapping[str, Tensor], config: Any, loaded: Loaded, source: Source) -> None:
+    """Refuse tensors of another architecture, vocabulary, or config, where the config is known."""
     graftable = graftable_parameters(loaded.model)
     for name, parameter in loaded.model.named_parameters():
         other = tensors.get(name)
@@ -363,6 +345,11 @@ def _check_form(tensors: Mapping[str, Tensor], loaded: Loaded, source: Source) -
                 f"{name.removeprefix('backbone.')} has shape {tuple(parameter.shape)} in the base "
                 f"and {form} in {source.path}: it belongs to another architecture"
             )
+    base = config_settings(loaded.model.backbone)
+    if other := describe_other_settings(base, config_settings(config)):
+        raise InputError(
+            f"{source.path} was tuned under another config than that of {loaded.name!r}: {other}"
+        )
 
 
 def _head_file(folder: Path) -> dict[str, Tensor]:
