@@ -14,10 +14,13 @@ from cl_graft.errors import InputError, join_names
 from cl_graft.kinds.rows import Row
 from cl_graft.runtime.seeding import permutation
 
-__all__ = ["FewShot", "few_shot", "hold_out_test"]
+__all__ = ["HELD_OUT", "FewShot", "few_shot", "hold_out_test", "name_missing"]
 
 _DEV_SHARE = 0.05
 _TEST_SHARE = 0.2
+
+HELD_OUT = "; a fifth of the rows is held out for test: give a test file, or more rows"
+"""What an error on data without a test split goes on with."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from cl_graft.data.audit import audit, describe_findings
 from cl_graft.data.bad_rows import BadRows, OnBadRow
 from cl_graft.data.columns import LabelledRows
-from cl_graft.data.few_shot import few_shot, hold_out_test, name_missing
+from cl_graft.data.few_shot import HELD_OUT, few_shot, hold_out_test, name_missing
 from cl_graft.data.presets import PRESETS, Preset
 from cl_graft.data.readers import read_rows
 from cl_graft.data.record_files import Columns
@@ -311,18 +311,15 @@ def _choose_rows(
 ) -> _Loaded:
     rows = read.rows
     classes = rows.label_names if not rows.kind or KINDS[rows.kind].needs_classes else ()
-    hint = ""
     try:
         train, dev, test, rule = _three_splits(rows, data_seed)
-        if len(train) < len(rows.splits["train"]):
-            hint = "; a fifth of the rows is held out for test: give a test file, or more rows"
         chosen = few_shot(
             train, label_names=classes, shots=shots, data_seed=data_seed, dev=dev, short=shots_short
         )
     except InputError as error:
+        hint = "" if {"test", "dev"} & rows.splits.keys() else HELD_OUT
         raise InputError(f"task {place.name!r}: {error}{hint}") from None
-    without = name_missing("test", test, classes)
-    notes = [read.note, str(chosen.rule.get("note", "")), without]
+    notes = [read.note, str(chosen.rule.get("note", "")), name_missing("test", test, classes)]
     source: dict[str, Any] = {
         "from": _origin(place),
         "columns": [rows.columns.text, rows.columns.text_pair, rows.columns.label],
