@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from cl_graft.errors import InputError
+from cl_graft.models.config_settings import describe_other_settings
 from cl_graft.results.run_results import BANK, RESULTS, RunResult, read_result
 from cl_graft.runtime.escaping import for_terminal
 from cl_graft.storage.bank_index import INDEX
@@ -76,7 +77,10 @@ def check_alike(runs: Sequence[StoredRun]) -> None:
                     f"{first.folder} scores {task} by {metric}, {run.folder} by {other}: such "
                     "scores cannot be compared, so make a report each"
                 )
-        if first.result.model["fingerprint"] != run.result.model["fingerprint"]:
+        bases = [one.result.model for one in (first, run)]
+        if bases[0]["fingerprint"] != bases[1]["fingerprint"] or describe_other_settings(
+            *(base.get("config") for base in bases)
+        ):
             raise InputError(
                 f"{first.folder} and {run.folder} are of different base models "
                 f"({first.result.model['name']}, {run.result.model['name']}): make a report each"

@@ -285,6 +285,10 @@ def test_what_cannot_be_compared_is_refused(compared, tmp_path):
     other = with_result(compared, tmp_path / "b", model={**result.model, "fingerprint": "0" * 64})
     with pytest.raises(InputError, match="of different base models"):
         make_report([compared, other], out=tmp_path / "report")
+    config = {**result.model["config"], "hidden_act": "relu"}
+    other = with_result(compared, tmp_path / "d", model={**result.model, "config": config})
+    with pytest.raises(InputError, match="of different base models"):
+        make_report([compared, other], out=tmp_path / "report")
     other = with_result(
         compared, tmp_path / "c", tasks=["a", "b", "c"], metrics=dict.fromkeys("abc", "accuracy")
     )

@@ -12,7 +12,7 @@ from pathlib import Path
 from cl_graft.data import TextTask
 from cl_graft.errors import InputError
 from cl_graft.experiments import folders
-from cl_graft.experiments.bank_metadata import base_fingerprint, load_base_model
+from cl_graft.experiments.bank_metadata import BaseHashes, base_hashes, load_base_model
 from cl_graft.experiments.comparison.jobs import Failed, Job, Outcome, apply_tuning
 from cl_graft.experiments.comparison.matched_bytes import resize_strategy, sizes_within
 from cl_graft.experiments.comparison.parallel_localization import localize_ahead
@@ -21,6 +21,7 @@ from cl_graft.experiments.comparison.tuning import stored_tuning
 from cl_graft.experiments.run_setup import check_strategies
 from cl_graft.experiments.tasks import check_tasks, load_tasks, refuse_other_data
 from cl_graft.models import Loaded
+from cl_graft.models.config_settings import describe_other_settings
 from cl_graft.reporting.summary import summarize, write_summary
 from cl_graft.results.comparison import Budget, Comparison, ComparisonSummary, Failure, Size
 from cl_graft.results.run_results import RunResult
@@ -42,7 +43,7 @@ class ComparisonRuns:
         budget: Bytes a task, sizes of the strategies, and why others do not fit; None without one.
         jobs: Jobs that are left.
         done: Finished runs by strategy and seed.
-        fingerprint: Fingerprint of the base that the jobs will use; None without jobs.
+        base: The base that the jobs will use; None without jobs.
         failed: Runs that failed.
     """
 
@@ -53,7 +54,7 @@ class ComparisonRuns:
     budget: Budget | None
     jobs: list[Job]
     done: dict[tuple[str, int], RunResult]
-    fingerprint: str | None = None
+    base: BaseHashes | None = None
     failed: list[Failure] = field(default_factory=list)
 
     def take(self, job: Job, outcome: Outcome) -> None:
@@ -152,8 +153,8 @@ def find_runs_to_do(
     if jobs:
         for stream in tasks.values():
             check_tasks(stream, base(), config.stream)
-    fingerprint = base_fingerprint(base()) if jobs else None
-    return ComparisonRuns(part, out, started_by, tasks, budget, jobs, done, fingerprint)
+    hashes = base_hashes(base()) if jobs else None
+    return ComparisonRuns(part, out, started_by, tasks, budget, jobs, done, hashes)
 
 
 def refuse_another_base(comparisons: Sequence[ComparisonRuns]) -> None:
@@ -166,13 +167,17 @@ def refuse_another_base(comparisons: Sequence[ComparisonRuns]) -> None:
         InputError: If the checkpoint changed since a finished run.
     """
     for new, old in itertools.product(comparisons, repeat=2):
-        if new.fingerprint is None or new.part.config.model != old.part.config.model:
+        if new.base is None or new.part.config.model != old.part.config.model:
             continue
         for result in old.done.values():
-            if result.model["fingerprint"] != new.fingerprint:
+            other = describe_other_settings(result.model.get("config"), new.base.config)
+            if result.model["fingerprint"] != new.base.fingerprint:
+                other = (
+                    f"base {result.model['fingerprint'][:12]}… then, "
+                    f"{new.base.fingerprint[:12]}… now: its weights or its tokenizer"
+                )
+            if other:
                 raise InputError(
                     f"{new.part.config.model.name} is another model than when {result.strategy} "
-                    f"with seed {result.seed} was run (base {result.model['fingerprint'][:12]}… "
-                    f"then, {new.fingerprint[:12]}… now): its weights or its tokenizer changed "
-                    "since; choose another output folder"
+                    f"with seed {result.seed} was run ({other}); choose another output folder"
                 )

@@ -138,10 +138,15 @@ def test_a_run_on_a_base_that_changed_since_is_compared_with_no_new_one(
         {"name": str(tmp_path / "bert"), "tasks": ["sentiment"], "strategies": ["naive"]},
     )
     compare(config, out=tmp_path / "out")
+    more = changed(config, {"strategies": ["naive", "joint"]})
+    described = (tmp_path / "bert" / "config.json").read_text()
+    (tmp_path / "bert" / "config.json").write_text(described.replace('"gelu"', '"relu"'))
+    with pytest.raises(InputError, match=r"seed 0 was run \(hidden_act was 'gelu', is 'relu'\)"):
+        compare(more, out=tmp_path / "out")
+    (tmp_path / "bert" / "config.json").write_text(described)
     weights = load_file(checkpoint)
     name = next(name for name in weights if name.endswith("word_embeddings.weight"))
     save_file(weights | {name: weights[name] + 0.1}, checkpoint, metadata={"format": "pt"})
-    more = changed(config, {"strategies": ["naive", "joint"]})
     with pytest.raises(InputError, match="is another model than when naive with seed 0 was run"):
         compare(more, out=tmp_path / "out")
     assert not (tmp_path / "out" / "joint").exists()
