@@ -117,6 +117,8 @@ def test_a_task_is_named_or_counted(opened):
         opened.predict(["Good."], task="sentimen")
     with pytest.raises(InputError, match="positions are 0 to 1"):
         opened.predict(["Good."], task=2)
+    with pytest.raises(InputError, match="no task '9999"):
+        opened.predict(["Good."], task="9" * 5000)  # more digits than Python makes a number of
 
 
 def test_what_is_no_text_is_answered_in_a_sentence(opened):
