@@ -36,9 +36,10 @@ def runs(still_bert, tmp_path_factory):
 
 
 def test_naive_learns_every_task_and_forgets(runs):
-    naive = runs("naive")
-    assert min(naive.R[i][i] for i in range(2)) > 0.95
-    assert naive.forgetting > 0.05  # 0.09 with SSE alone, above 0.2 with AVX
+    naive = [runs("naive", seed=seed) for seed in range(4)]
+    assert min(run.R[i][i] for run in naive for i in range(2)) > 0.95
+    # Runs scatter from 0.03 to 0.37; their mean was 0.18 with AVX-512, and 0.15 with SSE alone.
+    assert statistics.mean(run.forgetting for run in naive) > 0.1
 
 
 @pytest.mark.parametrize("name", ["naive", *slow("cumulative", *WEIGHED)])
