@@ -20,7 +20,7 @@ _DEV_SHARE = 0.05
 _TEST_SHARE = 0.2
 
 HELD_OUT = "; a fifth of the rows is held out for test: give a test file, or more rows"
-"""What an error on data without a test split goes on with."""
+"""End of an error on data that came without a test split."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +100,7 @@ def few_shot(
     elif shots is not None:
         most = min(min(shots, max(0, len(order) - shots)) for order in classes.values())
         if most * len(classes) < len(held):
-            spare = f"{most} rows to spare" if most else "no row to spare"
+            spare = f"{most or 'no'} row{'s' if most > 1 else ''} to spare"
             note = f"the smallest class has {spare}" if label_names else f"there is {spare}"
         else:
             chosen = sorted(i for order in classes.values() for i in order[shots : shots + most])

@@ -312,7 +312,7 @@ def _choose_rows(
     rows = read.rows
     classes = rows.label_names if not rows.kind or KINDS[rows.kind].needs_classes else ()
     try:
-        train, dev, test, rule = _three_splits(rows, data_seed)
+        train, dev, test, rule = _three_splits(rows.splits, data_seed)
         chosen = few_shot(
             train, label_names=classes, shots=shots, data_seed=data_seed, dev=dev, short=shots_short
         )
@@ -343,9 +343,8 @@ def _choose_rows(
 
 
 def _three_splits(
-    read: LabelledRows, data_seed: int
+    splits: Mapping[str, tuple[Row, ...]], data_seed: int
 ) -> tuple[tuple[Row, ...], tuple[Row, ...] | None, tuple[Row, ...], str]:
-    splits: Mapping[str, tuple[Row, ...]] = read.splits
     train, dev = splits["train"], splits.get("dev")
     if "test" in splits:
         return train, dev, splits["test"], "the data's own test split"

@@ -28,7 +28,7 @@ from cl_graft.experiments.config.parts import ModelSettings
 from cl_graft.grafts.bank import BaseIdentity
 from cl_graft.grafts.hashing import file_sha256, fingerprint_weights, model_sha256
 from cl_graft.models import Loaded, load_model
-from cl_graft.models.config_settings import config_settings
+from cl_graft.models.config_settings import Setting, config_settings
 from cl_graft.models.named_models import NAMED_MODELS
 from cl_graft.storage.serialization import base_record
 from cl_graft.strategies import TaskMetadata
@@ -50,7 +50,7 @@ __all__ = [
 ]
 
 BASE_HASHES = ("weights_sha256", "tokenizer_sha256", "files", "config")
-"""Hashes that `base_identity` records beside the fingerprint, to tell what differs."""
+"""Names of what `base_identity` records beside the fingerprint, to tell what differs."""
 
 _NOT_LEARNING = {
     "stream": ("name", "tasks", "data", "task_settings"),
@@ -78,7 +78,7 @@ class BaseHashes:
     fingerprint: str
     weights: str
     tokenizer: str
-    config: Mapping[str, bool | int | float | str]
+    config: Mapping[str, Setting]
 
 
 def load_base_model(settings: ModelSettings) -> Loaded:

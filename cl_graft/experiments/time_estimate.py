@@ -136,7 +136,7 @@ def estimate_time(
             if grafting.layers != "all":
                 located_step = _time_dense_step(reached, schedule, seed)
             gradient = _time_dense_step(reached, large, seed, steps=1) / rows
-            region_step = _time_region_step(restrict(task, grafting), schedule, config, seed)
+            region_step = _time_region_step(reached, schedule, config, seed)
         found.append(
             TaskTimes(
                 encoded.task.name,

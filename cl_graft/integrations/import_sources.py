@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import torch
-from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
@@ -27,7 +26,9 @@ from cl_graft.integrations.peft_adapter import (
     ADAPTER,
     ADAPTER_CONFIG,
     adapted_modules,
+    check_ranks,
     classifier_shapes,
+    explain_reading,
     merge_adapter,
     read_adapter,
     stored_parameters,
@@ -221,6 +222,7 @@ def _read_token_checkpoint(source: Source, loaded: Loaded, *, trust_remote_code:
 
 def _read_adapter(source: Source, loaded: Loaded) -> Tuned:
     held = read_adapter(source.path)
+    check_ranks(_json(source.path / ADAPTER_CONFIG), held, folder=source.path)
     whole = _model_with(adapted_modules(held), loaded, source, modules=True)
     merge_adapter(whole, source.path, held, name=loaded.name)
     return _read_tuned(whole, loaded, source, head=_head_file(source.path))
@@ -354,10 +356,8 @@ def _check_form(tensors: Mapping[str, Tensor], config: Any, loaded: Loaded, sour
 
 def _head_file(folder: Path) -> dict[str, Tensor]:
     path = folder / "head.safetensors"
-    try:
+    with explain_reading(path):
         return load_file(path) if path.is_file() else {}
-    except (SafetensorError, OSError, ValueError) as error:
-        raise InputError(f"{path} cannot be read: {first_line(error)}") from error
 
 
 def _classes(heads: Mapping[str, tuple[int, ...]]) -> int:

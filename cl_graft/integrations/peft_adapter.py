@@ -6,7 +6,6 @@ No other source is computed by another library; the model that PEFT makes is tak
 from __future__ import annotations
 
 import copy
-import json
 import re
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
@@ -27,7 +26,9 @@ __all__ = [
     "ADAPTER_CONFIG",
     "PREFIX",
     "adapted_modules",
+    "check_ranks",
     "classifier_shapes",
+    "explain_reading",
     "merge_adapter",
     "read_adapter",
     "stored_parameters",
@@ -57,7 +58,7 @@ def read_adapter(folder: Path | str) -> dict[str, Tensor]:
             sparse one do not fit.
     """
     path = Path(folder) / ADAPTER
-    with _explain_reading(path):
+    with explain_reading(path):
         held = load_file(path)
     for name, tensor in held.items():
         if not bool(tensor.isfinite().all()):
@@ -67,15 +68,13 @@ def read_adapter(folder: Path | str) -> dict[str, Tensor]:
     return held
 
 
-def merge_adapter(
-    whole: nn.Module, folder: Path | str, held: Mapping[str, Tensor], *, name: str
-) -> None:
+def merge_adapter(whole: nn.Module, folder: Path | str, held: Iterable[str], *, name: str) -> None:
     """Merge an adapter into a model, in place.
 
     Args:
         whole: The model.
         folder: The adapter's folder.
-        held: Its tensors by name.
+        held: Names of its tensors.
         name: Name of the model in messages.
 
     Raises:
@@ -87,7 +86,6 @@ def merge_adapter(
     except ImportError as error:
         raise InputError("adapters are read with peft: pip install 'cl-graft[peft]'") from error
 
-    _check_ranks(folder, held)
     try:
         with quiet(), warnings.catch_warnings():
             # PEFT asks transformers by a name that is on its way out, and torch for sparse tensors.
@@ -125,7 +123,7 @@ def classifier_shapes(folder: Path | str) -> dict[str, tuple[int, ...]]:
         InputError: If the file cannot be read.
     """
     path = Path(folder) / ADAPTER
-    with _explain_reading(path), safe_open(path, framework="pt") as file:
+    with explain_reading(path), safe_open(path, framework="pt") as file:
         return {
             name: tuple(file.get_slice(name).get_shape())
             for name in file.keys()  # noqa: SIM118
@@ -140,13 +138,13 @@ def stored_parameters(folder: Path | str) -> set[str]:
         InputError: If the file cannot be read.
     """
     path = Path(folder) / ADAPTER
-    with _explain_reading(path), safe_open(path, framework="pt") as file:
+    with explain_reading(path), safe_open(path, framework="pt") as file:
         names = (name.replace(".modules_to_save.", ".") for name in file.keys())  # noqa: SIM118
         return {name.removeprefix(PREFIX) for name in names}
 
 
 @contextmanager
-def _explain_reading(path: Path) -> Iterator[None]:
+def explain_reading(path: Path | str) -> Iterator[None]:
     """Turn the errors of reading a file of tensors in a `with` block into `InputError`."""
     try:
         yield
@@ -154,25 +152,27 @@ def _explain_reading(path: Path) -> Iterator[None]:
         raise InputError(f"{path} cannot be read: {first_line(error)}") from error
 
 
-def _check_ranks(folder: Path | str, held: Mapping[str, Tensor]) -> None:
+def check_ranks(
+    config: Mapping[str, Any], held: Mapping[str, Tensor], *, folder: Path | str
+) -> None:
     """Refuse ranks that no tensor of an adapter has, before PEFT makes tensors of them.
+
+    Args:
+        config: Content of the adapter's config.
+        held: The adapter's tensors, as `read_adapter` returns them.
+        folder: The adapter's folder, for messages.
 
     Raises:
         InputError: If there is one.
     """
-    path = Path(folder) / ADAPTER_CONFIG
-    try:
-        config = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise InputError(f"{path} cannot be read: {first_line(error)}") from error
     own = config.get("rank_pattern")
     ranks = [config.get("r"), *(own.values() if isinstance(own, dict) else ())]
     largest = max((size for tensor in held.values() for size in tensor.shape), default=0)
     for rank in ranks:
         if isinstance(rank, int) and rank > largest:
             raise InputError(
-                f"{path} has the rank {rank:,}, and the largest dimension of a tensor in {ADAPTER} "
-                f"is {largest:,}"
+                f"{Path(folder) / ADAPTER_CONFIG} has the rank {rank:,}, and the largest dimension "
+                f"of a tensor in {ADAPTER} is {largest:,}"
             )
 
 

@@ -16,17 +16,18 @@ from torch import nn
 if TYPE_CHECKING:
     from transformers import PreTrainedConfig
 
-__all__ = ["config_settings", "describe_other_settings"]
+__all__ = ["Setting", "config_settings", "describe_other_settings"]
 
 Setting = bool | int | float | str
+"""Value of a setting of a config."""
 
 _NO_MATTER = re.compile(
     r"_name_or_path|architectures|transformers_version|(torch_)?dtype|use_cache|problem_type"
-    r"|return_dict|output_.*|initializer_.*|.*_token_id|(id2label|label2id)\b.*|.*drop(out)?(_.*)?"
+    r"|return_dict|output_.*|initializer_.*|.*_token_id|id2label|label2id|.*drop(out)?(_.*)?"
     r"|torchscript|gradient_checkpointing|finetuning_task|chunk_size_feed_forward|tie_.*"
 )
-"""Where a config came from, what a model returns, how it trains, and its tokens and labels, which
-are recorded elsewhere."""
+"""Names of settings that decide no answer: the origin of a config, the form of what a model
+returns, its training, and its tokens and labels, which are recorded elsewhere."""
 
 
 def config_settings(model: nn.Module | PreTrainedConfig) -> dict[str, Setting]:
@@ -68,7 +69,7 @@ def _are_equal(one: object, other: object) -> bool:
 def _list_settings(values: Mapping[str, object], before: str = "") -> Iterator[tuple[str, Setting]]:
     for name, value in values.items():
         place = f"{before}{name}"
-        if _NO_MATTER.fullmatch(place) or _NO_MATTER.fullmatch(str(name)):
+        if _NO_MATTER.fullmatch(str(name)):
             continue
         if isinstance(value, Mapping):
             yield from _list_settings(value, f"{place}.")

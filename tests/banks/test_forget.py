@@ -232,7 +232,7 @@ def test_a_call_that_was_killed_at_any_of_its_deletions_is_finished_by_the_next(
         assert file_hashes(killed) == file_hashes(done)
 
 
-def test_a_call_for_a_task_that_is_not_there_deletes_what_a_killed_one_left(copied, monkeypatch):
+def test_a_call_for_a_task_that_is_not_there_deletes_what_a_killed_one_left(copied):
     bank = copied("isolated") / "bank"
     (left,) = (bank / "entries").glob("*topic*")
     stray = left.with_name(f"{'0' * 16}-gone.safetensors")

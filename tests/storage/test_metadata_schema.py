@@ -14,6 +14,7 @@ import torch
 from stored_banks import LAYOUT, bank_of, base_identity, same_bank, sample
 
 from cl_graft.errors import BankError, DamagedFile
+from cl_graft.experiments.config import PARTS
 from cl_graft.grafts.bank import GraftBank
 from cl_graft.grafts.graft import Graft
 from cl_graft.models.heads import ACTIVATIONS, POOLINGS
@@ -202,7 +203,8 @@ def test_a_message_shows_no_control_characters(tmp_path, where):
     assert str(caught.value).isprintable()
 
 
-def test_the_schema_knows_every_family_pooling_precision_and_activation():
+def test_the_schema_knows_every_family_pooling_precision_activation_and_part_of_a_config():
+    assert tuple(PARTS) == metadata_schema._PARTS
     names = {
         "family": FAMILIES,
         "pooling": POOLINGS,

@@ -174,7 +174,7 @@ def refuse_another_base(comparisons: Sequence[ComparisonRuns]) -> None:
             if result.model["fingerprint"] != new.base.fingerprint:
                 other = (
                     f"base {result.model['fingerprint'][:12]}… then, "
-                    f"{new.base.fingerprint[:12]}… now: its weights or its tokenizer"
+                    f"{new.base.fingerprint[:12]}… now: its weights or tokenizer changed"
                 )
             if other:
                 raise InputError(
