@@ -51,7 +51,9 @@ class GraftCallback(TrainerCallback):
             Trainer(model, ..., train_dataset=rows, callbacks=[callback]).train()
 
     Every `train()` then starts at the base, what no graft can hold (embeddings, norms outside the
-    blocks) is frozen for its length, and its end adds an entry. The region is found with the loss
+    blocks) is frozen for its length, and its end adds an entry. It also starts there when the
+    trainer begins anew (``auto_find_batch_size``), and after an exception, which leaves them frozen
+    until the callback's next `prepare` or `train()`. The region is found with the loss
     of the answers alone, among the coordinates that no earlier entry owns. Then it is trained from
     the base on top of the earlier entries, for as many steps of as many rows as the trainer took.
 
@@ -114,6 +116,7 @@ class GraftCallback(TrainerCallback):
         self._stream: TextStream | None = None
         self._left = ""
         self._flags: list[nn.Parameter] = []
+        self._training: nn.Module | None = None
         self._base = {} if self._bank else _copy(base)
         self._batches = batches
         self._settings: Mapping[str, Any] = {
@@ -141,12 +144,14 @@ class GraftCallback(TrainerCallback):
         """
         if self._bank is None:
             raise InputError("only a callback with a bank learns tasks: GraftCallback(bank=...)")
+        self._unfreeze()
         self._stream, rows = self._bank.encode(task)
         return rows
 
     def _start(
         self, bank: TrainerBank, args: TrainingArguments, state: TrainerState, model: nn.Module
     ) -> None:
+        self._unfreeze()
         if args.world_size > 1:
             raise InputError(
                 f"a bank is written by one process; the trainer runs {args.world_size} of them"
@@ -157,16 +162,25 @@ class GraftCallback(TrainerCallback):
                 "and train on these rows"
             )
         if not state.global_step:
-            if not bank.is_base(model) and hash_model(model) != self._left:
+            # A train() that begins twice, or again after an exception, left the model in between.
+            begins_again = model is self._training
+            if not (begins_again or bank.is_base(model) or hash_model(model) == self._left):
                 raise InputError(
                     "the model that the trainer trains is neither the base of the bank "
                     f"{bank.folder} nor what the callback's last train() left; load it again "
                     "(an adapter of PEFT in it makes another model, too)"
                 )
             bank.put_back_(model)
+        self._training = model
         self._flags = [one for one in bank.frozen(model) if one.requires_grad]
         for parameter in self._flags:
             parameter.requires_grad_(False)
+
+    def _unfreeze(self) -> None:
+        """Let train what the last `_start` froze."""
+        for parameter in self._flags:
+            parameter.requires_grad_(True)
+        self._flags = []
 
     def on_train_begin(
         self,
@@ -201,9 +215,8 @@ class GraftCallback(TrainerCallback):
         del control
         model = kwargs["model"]
         if self._bank is not None and self._stream is not None:
-            for parameter in self._flags:
-                parameter.requires_grad_(True)
-            stream, self._stream, self._flags = self._stream, None, []
+            self._unfreeze()
+            stream, self._stream, self._training = self._stream, None, None
             self._left = hash_model(model)
             self.entry = self._bank.add(
                 model,

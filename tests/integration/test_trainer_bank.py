@@ -44,12 +44,12 @@ def arguments(tmp_path, kind=TrainingArguments, **more):
     )
 
 
-def train(model, folder, rows, callback, tmp_path):
+def train(model, folder, rows, callback, tmp_path, cls=Trainer, **more):
     tokenizer = AutoTokenizer.from_pretrained(folder)
     tokenizer.pad_token = tokenizer.pad_token or tokenizer.eos_token
-    Trainer(
+    cls(
         model=model,
-        args=arguments(tmp_path),
+        args=arguments(tmp_path, **more),
         train_dataset=rows,
         data_collator=DataCollatorForSeq2Seq(tokenizer),
         callbacks=[callback],
@@ -127,6 +127,51 @@ def test_a_train_begins_at_the_base_whatever_the_last_one_left(tiny_chat, data, 
     left = hash_model(model)
     train(model, tiny_chat, callback.prepare(task), callback, tmp_path)
     assert hash_model(model) == left
+
+
+@pytest.mark.parametrize("failing", [1, 3])
+@pytest.mark.parametrize("retried_by", ["the trainer", "the user"])
+def test_a_train_that_begins_twice_starts_at_the_base_and_leaves_nothing_frozen(
+    tiny_chat, data, tmp_path, failing, retried_by
+):
+    model, steps, began = made(tiny_chat), [], []
+
+    class Tight(Trainer):
+        def training_step(self, model, inputs, *more, **options):
+            steps.append(len(inputs["input_ids"]))
+            if len(steps) == failing:
+                raise RuntimeError("CUDA out of memory.")
+            if len(steps) in (1, failing + 1):
+                began.append(hash_model(model))
+            return super().training_step(model, inputs, *more, **options)
+
+    before = {name: one.requires_grad for name, one in model.named_parameters()}
+    callback, base = callback_on(model, tmp_path / "bank"), hash_model(model)
+    rows = callback.prepare(load_task("input", data=data, warn=False))
+    sizes = {"per_device_train_batch_size": 4, "auto_find_batch_size": retried_by == "the trainer"}
+    if retried_by == "the user":
+        with pytest.raises(RuntimeError, match="out of memory"):
+            train(model, tiny_chat, rows, callback, tmp_path, Tight, **sizes)
+    train(model, tiny_chat, rows, callback, tmp_path, Tight, **sizes)
+    assert set(began) == {base}
+    assert {name: one.requires_grad for name, one in model.named_parameters()} == before
+    embeddings = model.get_input_embeddings().weight
+    assert torch.equal(embeddings, made(tiny_chat).get_input_embeddings().weight)
+    assert open_bank(tmp_path / "bank").tasks == ("input",)
+
+
+def test_after_an_exception_the_next_use_of_the_callback_lets_all_train(tiny_chat, data, tmp_path):
+    class Stopped(Trainer):
+        def training_step(self, *inputs, **options):
+            raise KeyboardInterrupt
+
+    model = made(tiny_chat)
+    callback = callback_on(model, tmp_path / "bank")
+    task = load_task("input", data=data, warn=False)
+    with pytest.raises(KeyboardInterrupt):
+        train(model, tiny_chat, callback.prepare(task), callback, tmp_path, Stopped)
+    callback.prepare(task)
+    assert all(one.requires_grad for one in model.parameters())
 
 
 def test_what_no_bank_can_hold_is_refused_before_training(tiny_chat, tiny_gpt2, data, tmp_path):
