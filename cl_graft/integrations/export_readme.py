@@ -38,7 +38,8 @@ begin = probe.input_ids[: marks.index(0)]
 end = probe.input_ids[len(marks) - marks[::-1].index(0) :]
 names = ["bos", "eos", "cls", "sep", "mask", "pad"]
 others = [getattr(tokenizer, f"{name}_token_id") for name in names]
-special = set(tokenizer.all_special_ids)
+added = tokenizer.added_tokens_decoder.items()
+special = {*tokenizer.all_special_ids, *(token for token, one in added if one.special)}
 if tokenizer.unk_token_id not in others:
     special.discard(tokenizer.unk_token_id)
 

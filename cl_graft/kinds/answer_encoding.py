@@ -185,7 +185,7 @@ def _tokenize_answers(
 ) -> list[list[int]]:
     """Return the token ids of first right answers, as they stand behind their prompts."""
     texts = [row.targets[0].strip() for row in rows]
-    forbidden = find_forbidden_ids(tokenizer)
+    forbidden = find_forbidden_ids(tokenizer) | {_find_end(tokenizer, prompt)}
     literal = prompt.pieces[-1].literal if prompt else chat_end(tokenizer)[0]
     blank = (bool(literal) and not literal.endswith("\n")) if prompt else literal.endswith(" ")
     if family == "causal_lm" and blank:

@@ -12,7 +12,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from cl_graft.errors import InputError, brief, first_line, nearest
-from cl_graft.kinds.prompt_encoding import TEMPLATE, Filled, Tokens, tokenize_filled
+from cl_graft.kinds.prompt_encoding import (
+    TEMPLATE,
+    Filled,
+    Tokens,
+    find_special_tokens,
+    tokenize_filled,
+)
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase as Tokenizer
@@ -191,7 +197,7 @@ def tokenize_chat(
     Raises:
         InputError: If a text spells out a special token and cannot be told from the template.
     """
-    special = [str(one) for one in tokenizer.added_tokens_decoder.values() if one.special]
+    special = list(find_special_tokens(tokenizer).values())
     tokens: list[Tokens] = []
     for one in filled:
         pieces = _split(one)
@@ -223,8 +229,8 @@ def chat_end(tokenizer: Tokenizer) -> tuple[str, tuple[int, ...]]:
     whole = _render(tokenizer, [*asked, Message(ASSISTANT, "\ue000")], answered=True)
     lead, _, tail = whole.removeprefix(before).partition("\ue000")
     ids = list(tokenizer(tail, add_special_tokens=False)["input_ids"])
-    special = set(tokenizer.all_special_ids)
-    ends = [token for token in ids if token in special][:1]
+    marks = {*find_special_tokens(tokenizer), *tokenizer.added_tokens_decoder}
+    ends = [token for token in ids if token in marks][:1]
     if not whole.startswith(before):
         lead = ""
     end = ends or [tokenizer.eos_token_id]

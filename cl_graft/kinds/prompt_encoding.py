@@ -27,6 +27,7 @@ __all__ = [
     "encode_prompts",
     "find_forbidden_ids",
     "find_frame",
+    "find_special_tokens",
     "fit_tokens",
     "label_token_ids",
     "name_row",
@@ -321,12 +322,22 @@ def find_frame(tokenizer: "Tokenizer") -> tuple[list[int], list[int]]:
     return ids[:first], ids[last:]
 
 
+def find_special_tokens(tokenizer: "Tokenizer") -> dict[int, str]:
+    """Return the special tokens of a tokenizer by id: those with a name, and those added without.
+
+    Phi-3 ends a turn with an added token that is none of `all_special_ids`.
+    """
+    named = zip(tokenizer.all_special_ids, tokenizer.all_special_tokens, strict=True)
+    added = tokenizer.added_tokens_decoder.items()
+    return {**dict(named), **{number: str(token) for number, token in added if token.special}}
+
+
 def find_forbidden_ids(tokenizer: "Tokenizer") -> frozenset[int]:
     """Return the special ids that no text may bring in, even through the vocabulary.
 
     The unknown token is the one special token that a text rightly becomes.
     """
-    ids = set(tokenizer.all_special_ids)
+    ids = set(find_special_tokens(tokenizer))
     others = [
         tokenizer.bos_token_id,
         tokenizer.eos_token_id,

@@ -1,17 +1,23 @@
 """Text to text: rows, prompts with answers, logits, decoding, and whole runs."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 import torch
 from answer_data import answer_folder
+from family_tokenizers import byte_level
+from tokenizers import AddedToken
+from transformers import PreTrainedTokenizerFast
 
 from cl_graft import load_task
 from cl_graft.data.encoded_task import encode_task
 from cl_graft.errors import InputError
 from cl_graft.kinds import KINDS, Decoding
+from cl_graft.kinds.answer_encoding import encode_answers, encode_asked, find_stops
+from cl_graft.kinds.answer_rows import AnswerRow
 from cl_graft.kinds.messages import Message, fill_chat, tokenize_chat
 from cl_graft.kinds.task_head import make_task_head
 from cl_graft.metrics.task_score import score, task_loss
@@ -481,6 +487,89 @@ def test_special_tokens_that_a_message_spells_out_are_text(tiny_chat):
     (tokens,) = tokenize_chat(tokenizer, [fill_chat(tokenizer, asked)], frozenset({end}))
     assert tokens.ids.count(end) == 1
     assert "Sure" in tokenizer.decode(tokens.ids)
+
+
+_TURNS = "{% for m in messages %}"
+_ENDED = "{% endfor %}{% if add_generation_prompt %}"
+CHATS = {
+    "phi-3": (
+        _TURNS
+        + "{{ '<|' + m.role + '|>\n' + m.content + '<|end|>\n' }}"
+        + _ENDED
+        + "{{ '<|assistant|>\n' }}{% else %}{{ eos_token }}{% endif %}",
+        ["<|user|>", "<|assistant|>", "<|end|>"],
+        "<|end|>",
+    ),
+    "chatml": (
+        _TURNS
+        + "{{ '<|im_start|>' + m.role + '\n' + m.content + '<|im_end|>\n' }}"
+        + _ENDED
+        + "{{ '<|im_start|>assistant\n' }}{% endif %}",
+        ["<|im_start|>", "<|im_end|>"],
+        "<|im_end|>",
+    ),
+    "llama-3": (
+        _TURNS
+        + "{{ '<|start_header_id|>' + m.role + '<|end_header_id|>\n\n' + m.content }}"
+        + "{{ '<|eot_id|>' }}"
+        + _ENDED
+        + "{{ '<|start_header_id|>assistant<|end_header_id|>\n\n' }}{% endif %}",
+        ["<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>"],
+        "<|eot_id|>",
+    ),
+    "mistral": (
+        "{{ '<s>' }}"
+        + _TURNS
+        + "{% if m.role == 'user' %}{{ '[INST] ' + m.content + ' [/INST]' }}"
+        + "{% else %}{{ ' ' + m.content + eos_token }}{% endif %}{% endfor %}",
+        ["<s>", "[INST]", "[/INST]"],
+        "</s>",
+    ),
+    "gemma": (
+        _TURNS
+        + "{{ '<start_of_turn>' + m.role.replace('assistant', 'model') + '\n' + m.content }}"
+        + "{{ '<end_of_turn>\n' }}"
+        + _ENDED
+        + "{{ '<start_of_turn>model\n' }}{% endif %}",
+        ["<start_of_turn>", "<end_of_turn>"],
+        "<end_of_turn>",
+    ),
+    "zephyr": (
+        _TURNS
+        + "{{ '<|' + m.role + '|>\n' + m.content + eos_token + '\n' }}"
+        + _ENDED
+        + "{{ '<|assistant|>\n' }}{% endif %}",
+        [],
+        "</s>",
+    ),
+}
+"""Template, tokens beside the end of a text, and end of a turn, in the form of each family."""
+
+
+@pytest.mark.parametrize("marking", ["named", "special", "plain"])
+@pytest.mark.parametrize("family", CHATS)
+def test_a_chats_answer_ends_where_the_template_ends_a_turn(family, marking):
+    template, marks, end = CHATS[family]
+    own = byte_level(["</s>"], texts=["Who is it? It is me."] * 9, vocabulary=300)
+    own.add_tokens([AddedToken(mark, special=marking != "plain") for mark in marks])
+    named = {"additional_special_tokens": marks} if marking == "named" else {}
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=own, eos_token="</s>", **named)
+    tokenizer.chat_template = template
+    messages = (Message("user", "Who is it?"),)
+    row = AnswerRow("Who is it?", None, 0, messages=messages, targets=("It is me.",))
+    (asked,), _ = encode_asked([row], tokenizer, "causal_lm", None, 99, cut="right")
+    (answer,), _ = encode_answers([row], tokenizer, "causal_lm", None, 99)
+    assert find_stops(tokenizer, None, ()) == (tokenizer.convert_tokens_to_ids(end),)
+    said = [
+        {"role": "user", "content": "Who is it?"},
+        {"role": "assistant", "content": "It is me."},
+    ]
+    whole = tokenizer.apply_chat_template(said, tokenize=False)
+    theirs = tokenizer(whole, add_special_tokens=False)["input_ids"]
+    assert [*asked, *answer] == theirs[: len(asked) + len(answer)]
+    spelled = replace(row, targets=(f"It{end} is me.",))
+    (answer,), _ = encode_answers([spelled], tokenizer, "causal_lm", None, 99)
+    assert answer.index(tokenizer.convert_tokens_to_ids(end)) == len(answer) - 1
 
 
 def test_messages_need_a_chat_template(tiny_gpt2, data):
