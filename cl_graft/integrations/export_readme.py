@@ -83,6 +83,13 @@ def ask(text, pair=None):  # what is too long is cut off the ends of the texts, 
                 ids.append(token)
     return ids + end"""
 
+_KEPT_END = """\
+        if (literal, field) == half[-1]:  # line breaks at the end of what is asked stay
+            row = pair if field == "text_pair" else text
+            value += row[len(row.rstrip()) :].rstrip(" ")
+        whole += literal + value
+"""
+
 
 def make_readme(record: Mapping[str, Any], *, format: str) -> str:
     """Write the text of the README of an export.
@@ -293,6 +300,8 @@ def _asking_code(prompt: Prompt, record: Mapping[str, Any]) -> list[str]:
     if family == "causal_lm":  # the answer follows, so nothing ends the row
         line = next(line for line in code.splitlines() if line.startswith("end = "))
         code = code.replace(line, "end = []")
+    if record.get("kind") == "text2text" and family == "causal_lm" and prompt.pieces[-1].field:
+        code = code.replace("        whole += literal + value\n", _KEPT_END)
     if record.get("kind") == "text2text":
         code = _cut_the_input(code, from_start=(record.get("decoding") or {}).get("cut") == "left")
     return [

@@ -19,11 +19,11 @@ from cl_graft.kinds.prompt_encoding import (
     require_fast,
     tokenize_after,
 )
+from cl_graft.kinds.prompts import Piece, Prompt, ending_space, find_text
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase as Tokenizer
 
-    from cl_graft.kinds.prompts import Prompt
     from cl_graft.kinds.text_task import TextTask
 
 __all__ = ["decode_answer", "encode_answers", "encode_asked", "find_stops", "measure_answers"]
@@ -57,7 +57,13 @@ def encode_asked(
     rule = CutRule(whole=frozenset({1}), from_start=cut == "left")
     if prompt is not None:
         found, shortened = encode_prompts(
-            rows, tokenizer, family, check_prompt(prompt, family), room, cut=rule
+            rows,
+            tokenizer,
+            family,
+            check_prompt(prompt, family),
+            room,
+            cut=rule,
+            keeps_end=family == "causal_lm",
         )
         return [ids for ids, _ in found], shortened
     require_fast(tokenizer, "chat messages need")
@@ -183,17 +189,18 @@ def _find_end(tokenizer: Tokenizer, prompt: Prompt | None) -> int:
 def _tokenize_answers(
     rows: Sequence[Any], tokenizer: Tokenizer, family: str, prompt: Prompt | None
 ) -> list[list[int]]:
-    """Return the token ids of first right answers, as they stand behind their prompts."""
-    texts = [row.targets[0].strip() for row in rows]
+    """Return the token ids of first right answers, as they stand behind their prompts.
+
+    Behind a template an answer begins with a blank, but where the prompt ends with a line break.
+    """
     forbidden = find_forbidden_ids(tokenizer) | {_find_end(tokenizer, prompt)}
-    literal = prompt.pieces[-1].literal if prompt else chat_end(tokenizer)[0]
-    blank = (bool(literal) and not literal.endswith("\n")) if prompt else literal.endswith(" ")
-    if family == "causal_lm" and blank:
-        lead = literal.rstrip() or "a"
-        found = [tokenize_after(tokenizer, lead, text) for text in texts]
-    else:
-        batch: Any = tokenizer(
-            texts, add_special_tokens=False, split_special_tokens=True, verbose=False
-        )
-        found = batch["input_ids"]
-    return [[token for token in ids if token not in forbidden] for ids in found]
+    last = prompt.pieces[-1] if prompt else Piece(chat_end(tokenizer)[0], "")
+    lead = "" if last.field else last.literal.rstrip()
+    found: list[list[int]] = []
+    for row in rows:
+        end = find_text(last.field, row.text, row.text_pair) if last.field else last.literal
+        blank = not ending_space(end) if prompt else end.endswith(" ")
+        after = (lead or "a") if family == "causal_lm" and blank else ""
+        ids = tokenize_after(tokenizer, after, row.targets[0].strip())
+        found.append([token for token in ids if token not in forbidden])
+    return found

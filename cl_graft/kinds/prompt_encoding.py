@@ -10,7 +10,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from cl_graft.errors import InputError
-from cl_graft.kinds.prompts import Family, Piece, Prompt, fill_field, is_of_second
+from cl_graft.kinds.prompts import (
+    Family,
+    Piece,
+    Prompt,
+    ending_space,
+    fill_field,
+    find_text,
+    is_of_second,
+)
 from cl_graft.kinds.rows import Row
 
 if TYPE_CHECKING:
@@ -118,8 +126,18 @@ def encode_prompts(
     max_length: int,
     *,
     cut: CutRule | None = None,
+    keeps_end: bool = False,
 ) -> tuple[list[Ids], set[int]]:
     """Fill a checked template with rows.
+
+    Args:
+        rows: Rows of one task.
+        tokenizer: A fast tokenizer.
+        family: A family that is prompted.
+        prompt: The template.
+        max_length: Tokens of the longest row.
+        cut: What is cut where a row is too long; by default the ends of all texts.
+        keeps_end: Whether a text at the end of the template keeps the line breaks at its own end.
 
     Returns:
         Token ids and segments of each row, and the numbers of rows that were cut.
@@ -137,7 +155,7 @@ def encode_prompts(
         raise InputError(f"{type(tokenizer).__name__} has no mask token, so it cannot be prompted")
     else:
         middle = [tokenizer.mask_token_id]
-    halves = [_fill(half, rows) for half in split_template(prompt, family)]
+    halves = [_fill(half, rows, keeps_end) for half in split_template(prompt, family)]
     forbidden = find_forbidden_ids(tokenizer)
     tokens = [tokenize_filled(tokenizer, half, forbidden) for half in halves]
     room = max_length - len(begin) - len(middle) - len(end)
@@ -219,7 +237,7 @@ def _strip_end(pieces: list[Piece]) -> tuple[Piece, ...]:
     return tuple(pieces)
 
 
-def _fill(pieces: Sequence[Piece], rows: Sequence[Row]) -> list[Filled]:
+def _fill(pieces: Sequence[Piece], rows: Sequence[Row], keeps_end: bool) -> list[Filled]:
     filled = []
     for row in rows:
         parts: list[str] = []
@@ -229,6 +247,8 @@ def _fill(pieces: Sequence[Piece], rows: Sequence[Row]) -> list[Filled]:
             owners += [(_SPACE if char.isspace() else TEMPLATE, 1) for char in piece.literal]
             if piece.field:
                 value = fill_field(piece.field, row.text, row.text_pair)
+                if keeps_end and piece is pieces[-1]:
+                    value += ending_space(find_text(piece.field, row.text, row.text_pair))
                 parts.append(value)
                 owners.append((int(is_of_second(piece.field)), len(value)))
         filled.append(Filled("".join(parts), tuple(owners)))
@@ -355,7 +375,8 @@ def tokenize_after(tokenizer: "Tokenizer", lead: str, word: str) -> tuple[int, .
     """Tokenize `word` as it stands after `lead` and a space; alone where there is no lead."""
 
     def ids(text: str) -> list[int]:
-        return list(tokenizer(text, add_special_tokens=False)["input_ids"])
+        found: Any = tokenizer(text, add_special_tokens=False, split_special_tokens=True)
+        return list(found["input_ids"])
 
     if not lead:
         return tuple(ids(word))

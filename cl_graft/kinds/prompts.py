@@ -35,7 +35,9 @@ __all__ = [
     "Piece",
     "Prompt",
     "default_prompts",
+    "ending_space",
     "fill_field",
+    "find_text",
     "is_of_second",
 ]
 
@@ -172,18 +174,37 @@ def fill_field(name: str, text: str, text_pair: str | None) -> str:
         >>> fill_field("text", "Fine food.", None), fill_field("text-", "Fine food.", None)
         ('Fine food.', 'Fine food')
     """
-    if is_of_second(name):
-        if text_pair is None:
-            raise InputError(f"the prompt uses {{{name}}}, but the row has one text only")
-        value = text_pair
-    else:
-        value = text
-    value = value.strip()
+    value = find_text(name, text, text_pair).strip()
     if name.endswith("-") and value and unicodedata.category(value[-1]).startswith("P"):
         value = value[:-1]
     if name.rstrip("-").endswith("_lower"):
         value = value[:1].lower() + value[1:]
     return value
+
+
+def find_text(name: str, text: str, text_pair: str | None) -> str:
+    """Return the text of a row that a text field is filled with, as the row has it.
+
+    Raises:
+        InputError: If the field is of the second text and the row has none.
+    """
+    if not is_of_second(name):
+        return text
+    if text_pair is None:
+        raise InputError(f"the prompt uses {{{name}}}, but the row has one text only")
+    return text_pair
+
+
+def ending_space(text: str) -> str:
+    r"""Return the white space at the end of a prompt that stays there, '' where none does.
+
+    Blanks do not stay: the answer behind them brings its own, as words of a text do.
+
+    Examples:
+        >>> ending_space("Answer: "), ending_space("Answer:\n ")
+        ('', '\n')
+    """
+    return text[len(text.rstrip()) :].rstrip(" ")
 
 
 def default_prompts(label_names: Sequence[str], *, pair: bool) -> tuple[Prompt, Prompt]:

@@ -15,7 +15,7 @@ from cl_graft.integrations.task_export import export_task
 from cl_graft.storage import load_bank, save_bank
 
 FAMILIES = {"chat": "causal_lm", "t5": "seq2seq_lm", "bart": "seq2seq_lm"}
-TEXTS = ["The oil and the rain", "The team and the chip " * 12]
+TEXTS = ["The oil and the rain", "The team and the chip " * 12, "The oil and the rain\n"]
 
 
 @pytest.fixture(scope="module", params=slow_but(("chat", "t5"), FAMILIES))
@@ -26,7 +26,9 @@ def bank(request, tmp_path_factory) -> Path:
     answer_folder(root / "messages", "messages")
     cut = {"decoding": {"cut": "left", "beams": 2, "stop": ["xyz"]}}
     own = {"data": str(root), "max_length": 48, "steps": 4, "family": FAMILIES[request.param]}
-    if request.param != "t5":
+    if request.param == "chat":  # an answer behind a text, whose line breaks at its end count
+        own["task_settings"] = {"instruction": {**cut, "template": "{instruction}\n{input}"}}
+    elif request.param != "t5":
         own["task_settings"] = {"instruction": cut}
     model = request.getfixturevalue(f"tiny_{request.param}")
     return tiny_run(tmp_path_factory.mktemp("run"), model, names, **{**QUICK, **own})

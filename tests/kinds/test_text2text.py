@@ -233,6 +233,24 @@ def test_a_training_row_holds_prompt_and_answer_and_others_the_prompt(case):
         assert not bool((case.encoded.splits[split][0][:, 1] == 2).any())
 
 
+@pytest.mark.parametrize(
+    ("end", "blank"), [("is", True), ("is ", True), ("is\n", False), ("is\n ", False)]
+)
+@pytest.mark.parametrize("template", ["{input}", "Say: {input}", "{instruction}{input}"])
+def test_behind_a_text_an_answer_begins_with_a_blank_unless_the_text_ends_its_line(
+    tiny_gpt2, tmp_path, template, end, blank
+):
+    rows = [
+        {"instruction": f"{n}:", "input": f"the tone {end}", "target": "bright"} for n in range(10)
+    ]
+    loaded = load_model(str(tiny_gpt2), family="causal_lm")
+    task = _load(tmp_path / "tone.jsonl", rows, template=template)
+    encoded = encode_task(task, loaded.tokenizer, family="causal_lm", max_length=48)
+    ids, segments = encoded.splits["train"][0][0]
+    whole = loaded.tokenizer.decode(ids[segments != 0], skip_special_tokens=True)
+    assert whole.endswith("the tone is bright" if blank else "the tone is\nbright")
+
+
 def test_the_loss_is_that_of_transformers(case):
     inputs, targets = (part[:1] for part in case.encoded.splits["train"])
     ours = task_loss(case.model(inputs, 0), targets)
