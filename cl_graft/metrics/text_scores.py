@@ -9,15 +9,23 @@ from __future__ import annotations
 import re
 from collections.abc import Hashable, Sequence
 from decimal import Decimal
+from fractions import Fraction
 from typing import Any
 
 from cl_graft.metrics.task_score import register_metric
 
 __all__ = ["find_number"]
 
+_BLANKS = " \u00a0\u2009\u202f"
 _NUMBER = re.compile(
-    r"(?:(?<!\w)[-−])?"  # a sign, and no hyphen of a range
-    r"(?:(?:\d{1,3}(?:,\d{3})+(?!\d)|\d+)(?:\.\d+)?|\.\d+)"
+    r"(?P<divisor>(?<=[/⁄]))?"
+    r"(?P<sign>(?<!\w)[-−])?"  # a sign, and no hyphen of a range
+    rf"(?:(?P<whole>\d+)[{_BLANKS}](?=\d{{1,2}}[/⁄]\d))?"  # 1 1/2
+    rf"(?P<number>(?:\d{{1,3}}(?P<mark>[,'’{_BLANKS}])\d{{3}}(?:(?P=mark)\d{{3}})*(?!\d)|\d+)"
+    r"(?:\.\d+)?|\.\d+)"
+    r"(?P<power>[eE][-+]?\d{1,3}(?!\w))?"
+    # A fraction, and no date or path.
+    r"(?(divisor)|(?: ?[/⁄] ?(?P<below>\d+(?:\.\d+)?)(?!\d| ?[/⁄]))?)"
 )
 _FINAL = "####"
 _NO_SPACES = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff"
@@ -115,18 +123,28 @@ def _joint_goal_accuracy(
     return _average([float(one) for one in all_right.values()])
 
 
-def find_number(text: str) -> Decimal | None:
+def find_number(text: str) -> Decimal | Fraction | None:
     """Return the number that a text answers: that after the last ``####``, else its last one.
 
-    Thousands separators, signs and trailing zeros are read: ``"$1,200.50"`` is 1200.5. None where
-    there is no number.
+    Thousands are set apart by commas, blanks or apostrophes; signs, powers of ten, fractions and
+    trailing zeros are read. None where there is no number.
+
+    Examples:
+        >>> find_number("It costs $1,200.50"), find_number("about 1 1/2"), find_number("1e5 km")
+        (Decimal('1200.50'), Fraction(3, 2), Decimal('1E+5'))
     """
     _, mark, final = text.rpartition(_FINAL)
-    found = _NUMBER.findall(final)
+    found = list(_NUMBER.finditer(final))
     if not found:
         return None
-    number = found[0] if mark else found[-1]
-    return Decimal(number.replace(",", "").replace("−", "-"))
+    one = found[0] if mark else found[-1]
+    sign = "-" if one["sign"] else ""
+    digits = one["number"].replace(one["mark"] or ",", "")
+    number = Decimal(f"{sign}{digits}{one['power'] or ''}")
+    below = Decimal(one["below"] or 0)
+    if not below:
+        return number
+    return Fraction(Decimal(f"{sign}{one['whole'] or 0}")) + Fraction(number) / Fraction(below)
 
 
 def _is_right(said: str, texts: Sequence[str]) -> bool:
