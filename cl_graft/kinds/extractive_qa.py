@@ -266,6 +266,12 @@ class _AnswerScorer:
             rows.append((row.text, said, tuple(text for text, _ in row.answers)))
         return rows
 
+    def references(self, targets: Tensor) -> object:
+        """Return the passages of the windows, and their right answers."""
+        own = dict.fromkeys(self.windows[number][0] for number in targets[:, 2].tolist())
+        rows = [self.passages[number] for number in own]
+        return [[row.text_pair, [text for text, _ in row.answers]] for row in rows]
+
     def __call__(self, outputs: Tensor, targets: Tensor) -> float:
         """Return the score; arguments as for `compare`."""
         _, texts, right = zip(*self.compare(outputs, targets), strict=True)

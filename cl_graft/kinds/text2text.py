@@ -332,6 +332,11 @@ class _TextScorer:
         answers = self.read(outputs[:most])
         return [(row.text, said, row.targets) for row, said in zip(own, answers, strict=True)]
 
+    def references(self, targets: Tensor) -> object:
+        """Return the right answers and the group of each row, and the texts that end answers."""
+        own = [self.rows[number] for number in targets[:, -1].tolist()]
+        return [[[list(row.targets), row.group] for row in own], list(self.stop)]
+
     def __call__(self, outputs: Tensor, targets: Tensor) -> float:
         """Return the score; the last column of `targets`, (n, L), names the rows.
 

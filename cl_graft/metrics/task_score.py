@@ -72,6 +72,13 @@ class Scorer(Protocol):
         """Return the score of outputs, (n, …), whose targets, (n, …), name their rows."""
         ...
 
+    def references(self, targets: Tensor) -> object:
+        """Return what outputs with these targets are compared with, as JSON: a part of cache keys.
+
+        It holds all that decides the score beside outputs and targets, such as right answers.
+        """
+        ...
+
 
 def _load_metrics() -> None:
     # By name, as these modules import this one.

@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from cl_graft.errors import InputError
 from cl_graft.grafts.hashing import hash_tensors
 from cl_graft.metrics import score
+from cl_graft.metrics.task_score import METRICS, Scorer
 from cl_graft.models import TaskModel
 from cl_graft.models.lower_states import freeze_below
 from cl_graft.models.token_heads import TokenHead
@@ -174,7 +175,13 @@ def make_learnable_task(
         content="|".join(
             [base, train.fingerprint(), chosen_on.fingerprint(), metric, _head_hash(named)]
         ),
-        reading=_hash_reading(unwrapped, heads, parameters=parameters, criterion=criterion),
+        reading=_hash_reading(
+            unwrapped,
+            heads,
+            parameters=parameters,
+            criterion=criterion,
+            scoring=_describe_scoring(scorer or metric, chosen_on),
+        ),
         head_module=fitted,
         head_takes_tokens=isinstance(fitted, TokenHead),
         **({"freeze_below": partial(freeze_below, unwrapped)} if stores else {}),
@@ -280,11 +287,13 @@ def _hash_reading(
     *,
     parameters: Mapping[str, nn.Parameter],
     criterion: Callable[[Tensor, Tensor], Tensor],
+    scoring: object,
 ) -> str:
     """Hash what the outcome of training depends on beside weights, data and settings.
 
     That is the config, the code and the precision of the model, the names and shapes of the
-    graftable parameters, the buffers of the task's heads (label words and masks), and the loss.
+    graftable parameters, the buffers of the task's heads (label words and masks), the loss, and
+    `scoring`, by which a step is chosen on dev.
     """
     config: Any = getattr(getattr(model, "backbone", model), "config", None)
     settings = config.to_dict() if hasattr(config, "to_dict") else {}
@@ -305,11 +314,20 @@ def _hash_reading(
             [[name, list(tensor.shape)] for name, tensor in parameters.items()],
             getattr(model, "precision", "fp32"),
             describe(criterion),
+            scoring,
         ],
         sort_keys=True,
         default=str,
     )
     return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _describe_scoring(scorer: str | Scorer, dev: Examples) -> object:
+    """Describe what scores dev rows: the code of the metric, and what a scorer compares with."""
+    if isinstance(scorer, str):
+        return describe(METRICS.find(scorer).compute)
+    targets = dev.batch(range(len(dev)))[1]
+    return [describe(METRICS.find(scorer.name).compute), scorer.references(targets)]
 
 
 def _head_hash(head: Mapping[str, nn.Parameter]) -> str:

@@ -1,16 +1,24 @@
 """What determines a dense run's outcome stands in its identity, and nothing that does not."""
 
 import functools
+from dataclasses import replace
 
 import pytest
 import torch
+from answer_data import answer_folder
+from answer_tasks import question_task
 from avalanche.models import SimpleMLP
+from own_registries import registries_restored
 from small_tasks import FAST
 from tiny_streams import learner, quick, text_learner, vector_stream
 from torch import nn
 from torch.nn import functional
 
-from cl_graft.strategies.experience_tasks import make_learnable_task
+from cl_graft import load_task, text_model, text_stream
+from cl_graft.kinds.answer_rows import AnswerRow
+from cl_graft.metrics import register_metric
+from cl_graft.models import load_model
+from cl_graft.strategies.experience_tasks import make_learnable_task, make_stream_task
 from cl_graft.strategies.model_description import describe
 from cl_graft.training.dense_run import fine_tune_task
 
@@ -54,7 +62,7 @@ def smoothed(amount):
     return loss
 
 
-def make_task(model=None, criterion=None, keep=None):
+def make_task(model=None, criterion=None, keep=None, metric="accuracy"):
     stream = vector_stream(labels=[0])
     return make_learnable_task(
         model or Net(nn.ReLU()),
@@ -65,6 +73,7 @@ def make_task(model=None, criterion=None, keep=None):
         device=torch.device("cpu"),
         dev=stream.streams["test"][0],
         keep=keep,
+        metric=metric,
     )
 
 
@@ -129,6 +138,61 @@ def test_the_same_computation_made_again_has_the_same_identity():
         lambda: {"keep": lambda name: "bias" not in name},
     ):
         assert make_task(**changes()).identity == make_task(**changes()).identity
+
+
+def corrected(rows):
+    """Give the first row another right answer beside its first one."""
+    row = rows[0]
+    if isinstance(row, AnswerRow):
+        return (replace(row, targets=(*row.targets, "both")), *rows[1:])
+    spot = row.text_pair.split(" ")[0]
+    return (replace(row, answers=(*row.answers, (spot, 0))), *rows[1:])
+
+
+def other_scorings(task):
+    """Return the task with another dev answer, and with another text that ends answers."""
+    dev = replace(task, dev=corrected(task.dev))
+    if task.kind != "text2text":
+        return [dev]
+    return [dev, replace(task, decoding=replace(task.decoding, stop=("two words",)))]
+
+
+@pytest.mark.parametrize("kind", ["text2text", "extractive_qa"])
+def test_what_a_scorer_compares_with_is_a_part_of_the_identity(
+    kind, tiny_gpt2, tiny_bert, tmp_path
+):
+    if kind == "text2text":
+        answer_folder(tmp_path / "input", "input")
+        task, folder, family = load_task("input", data=tmp_path, warn=False), tiny_gpt2, "causal_lm"
+    else:
+        task, folder, family = question_task(), tiny_bert, "encoder"
+
+    def learnable(task):
+        loaded = load_model(str(folder), family=family)
+        stream = text_stream([task], loaded.tokenizer, family=family)
+        model = text_model(loaded, stream, seed=0)
+        return make_stream_task(model, stream, 0, base="the base", seed=0)
+
+    plain = learnable(task)
+    assert learnable(replace(task, test=corrected(task.test))).identity == plain.identity
+    for other in other_scorings(task):
+        found = learnable(other)
+        assert found.content == plain.content  # the draws are the same
+        assert found.identity != plain.identity
+
+
+def test_the_code_of_a_metric_from_outside_is_a_part_of_the_identity():
+    found = []
+    for factor in (1.0, 2.0):
+        with registries_restored():
+
+            @register_metric("own")
+            def own(logits, labels, classes, factor=factor):
+                return factor * float(logits.sum())
+
+            found.append(make_task(metric="own"))
+    assert found[0].content == found[1].content
+    assert found[0].identity != found[1].identity
 
 
 def test_modes_and_earlier_tasks_are_no_part_of_a_computation(tiny_bert):
