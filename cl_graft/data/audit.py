@@ -1,41 +1,39 @@
 """The audit of rows: doubles, contradictions, and test rows that also train.
 
-Texts are compared as they are, to the character.
+Texts are compared as they are, to the character; conversations with all their messages.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from typing import Any
 
-from cl_graft.kinds.rows import Row
 from cl_graft.kinds.text_task import TextTask
 
 __all__ = ["audit", "describe_findings", "find_shared_rows"]
-
-_Texts = tuple[str, str | None]
 
 
 def audit(task: TextTask) -> dict[str, int]:
     """Count suspicious rows of a task.
 
     Returns:
-        ``train_test_overlap``: test rows whose texts also stand in train or dev.
-        ``train_dev_overlap``: dev rows whose texts also stand in train.
-        ``duplicates``: training rows that repeat the texts and the label of an earlier one.
-        ``conflicts``: training rows whose texts also stand in train with another label.
+        ``train_test_overlap``: test rows whose inputs also stand in train or dev.
+        ``train_dev_overlap``: dev rows whose inputs also stand in train.
+        ``duplicates``: training rows that repeat the inputs and the answer of an earlier one.
+        ``conflicts``: training rows whose inputs also stand in train with another label; 0 for
+            kinds whose rows have several right answers.
     """
-    train = [_texts(row) for row in task.train]
-    dev = [_texts(row) for row in task.dev]
-    labels: dict[_Texts, set[int | float]] = {}
-    for texts, row in zip(train, task.train, strict=True):
-        labels.setdefault(texts, set()).add(row.label)
-    seen = {*train, *dev}
+    answers: dict[tuple[Any, ...], set[str]] = {}
+    for row in task.train:
+        answers.setdefault(row.inputs, set()).add(str(row.content))
+    seen = {*answers, *(row.inputs for row in task.dev)}
+    one_answer = task.own_kind.one_label
     return {
-        "train_test_overlap": sum(_texts(row) in seen for row in task.test),
-        "train_dev_overlap": sum(texts in labels for texts in dev),
-        "duplicates": len(train) - sum(len(given) for given in labels.values()),
-        "conflicts": sum(len(labels[texts]) > 1 for texts in train),
+        "train_test_overlap": sum(row.inputs in seen for row in task.test),
+        "train_dev_overlap": sum(row.inputs in answers for row in task.dev),
+        "duplicates": len(task.train) - sum(map(len, answers.values())),
+        "conflicts": sum(one_answer and len(answers[row.inputs]) > 1 for row in task.train),
     }
 
 
@@ -45,14 +43,14 @@ def find_shared_rows(tasks: Sequence[TextTask]) -> list[tuple[str, ...]]:
     Returns:
         The notes on each task, one for each other task of which there are any, with their number.
     """
-    learned: dict[_Texts, set[int]] = {}
+    learned: dict[tuple[Any, ...], set[int]] = {}
     for place, task in enumerate(tasks):
         for row in (*task.train, *task.dev):
-            learned.setdefault(_texts(row), set()).add(place)
+            learned.setdefault(row.inputs, set()).add(place)
     notes: list[tuple[str, ...]] = []
     for place, task in enumerate(tasks):
         found = Counter(
-            other for row in task.test for other in learned.get(_texts(row), ()) if other != place
+            other for row in task.test for other in learned.get(row.inputs, ()) if other != place
         )
         notes.append(
             tuple(
@@ -77,7 +75,3 @@ def describe_findings(task: TextTask, counts: Mapping[str, int]) -> list[str]:
         "label",
     }
     return [f"{counts[name]:,} {sentence}" for name, sentence in said.items() if counts[name]]
-
-
-def _texts(row: Row) -> _Texts:
-    return row.text, row.text_pair

@@ -14,10 +14,11 @@ from cl_graft.errors import InputError, join_names
 from cl_graft.kinds.rows import Row
 from cl_graft.runtime.seeding import permutation
 
-__all__ = ["HELD_OUT", "FewShot", "few_shot", "hold_out_test", "name_missing"]
+__all__ = ["HELD_OUT", "FewShot", "few_shot", "hold_out_test", "name_missing", "name_single"]
 
 _DEV_SHARE = 0.05
 _TEST_SHARE = 0.2
+_LARGE_CLASS = 10
 
 HELD_OUT = "; a fifth of the rows is held out for test: give a test file, or more rows"
 """End of an error on data that came without a test split."""
@@ -130,34 +131,50 @@ def few_shot(
 
 
 def hold_out_test(
-    rows: Sequence[Row], *, data_seed: int
+    rows: Sequence[Row], *, data_seed: int, label_names: Sequence[str] = ()
 ) -> tuple[tuple[Row, ...], tuple[Row, ...]]:
     """Split rows 80/20 into training and test rows, for data that come without a test split.
 
-    Rows of the same texts stay together, so no test row stands in train. Both parts keep the order
-    of the file.
+    Each class gives a fifth of its texts, and keeps one that trains. Rows of the same inputs stay
+    together, so no test row stands in train; so do those that are scored together. Both parts keep
+    the order of the file.
+
+    Args:
+        rows: All rows.
+        data_seed: Seed of the draw.
+        label_names: Names of the classes; empty where rows have none.
 
     Raises:
-        InputError: If there are fewer than two different texts.
+        InputError: If there are fewer than two different texts, or no class has two.
 
     Examples:
         >>> rows = [Row(f"Text {n}", None, n % 2) for n in range(20)]
-        >>> train, test = hold_out_test(rows, data_seed=0)
+        >>> train, test = hold_out_test(rows, data_seed=0, label_names=("even", "odd"))
         >>> len(train), len(test)
         (16, 4)
     """
-    groups: dict[tuple[str, str | None], list[int]] = {}
+    groups: dict[object, list[int]] = {}
     for index, row in enumerate(rows):
-        groups.setdefault((row.text, row.text_pair), []).append(index)
-    if len(groups) < 2:
-        raise InputError(
-            f"the data have no dev and no test split, and test rows cannot be held out, as all "
-            f"{len(rows)} rows have the same text"
-        )
-    texts = list(groups.values())
-    held = max(1, round(_TEST_SHARE * len(texts)))
-    order = permutation(len(texts), data_seed, "test")[:held].tolist()
-    test = {index for group in order for index in texts[group]}
+        groups.setdefault(getattr(row, "group", "") or row.inputs, []).append(index)
+    classes: dict[str, list[list[int]]] = {}
+    for group in groups.values():
+        name = label_names[int(rows[group[0]].label)] if label_names else ""
+        classes.setdefault(name, []).append(group)
+    test: set[int] = set()
+    for name, own in classes.items():
+        held = round(_TEST_SHARE * len(own))
+        keys = ["test", name] if name else ["test"]
+        order = permutation(len(own), data_seed, *keys)[:held].tolist()
+        test.update(index for place in order for index in own[place])
+    if not test:  # of a few texts a class
+        largest = max(classes.values(), key=len)
+        if len(largest) < 2:
+            what = "have the same text" if len(groups) < 2 else "are of different classes"
+            raise InputError(
+                "the data have no dev and no test split, and test rows cannot be held out, as all "
+                f"{len(rows)} rows {what}"
+            )
+        test.update(largest[-1])
     return (
         tuple(row for index, row in enumerate(rows) if index not in test),
         tuple(row for index, row in enumerate(rows) if index in test),
@@ -205,6 +222,15 @@ def _name_short(classes: Mapping[str, Sequence[int]], shots: int) -> str:
     """Name the classes with fewer rows than were asked for."""
     few = [f"{n} {len(order)}".strip() for n, order in classes.items() if len(order) < shots]
     return f"fewer than {shots} rows, all of which serve: {join_names(few)}" if few else ""
+
+
+def name_single(rows: Sequence[Row], label_names: Sequence[str]) -> str:
+    """Say in a sentence which classes have one training row among larger ones; empty if none."""
+    counts = _count_rows(rows, label_names)
+    single = [name for name, count in counts.items() if count == 1]
+    if not single or max(counts.values()) < _LARGE_CLASS:
+        return ""
+    return f"train has a single row of {join_names(single)}: a class, or a fault of that row?"
 
 
 def name_missing(split: str, rows: Sequence[Row], label_names: Sequence[str]) -> str:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from cl_graft.data.audit import audit, describe_findings
 from cl_graft.data.bad_rows import BadRows, OnBadRow
 from cl_graft.data.columns import LabelledRows
-from cl_graft.data.few_shot import HELD_OUT, few_shot, hold_out_test, name_missing
+from cl_graft.data.few_shot import HELD_OUT, few_shot, hold_out_test, name_missing, name_single
 from cl_graft.data.presets import PRESETS, Preset
 from cl_graft.data.readers import read_rows
 from cl_graft.data.record_files import Columns
@@ -312,14 +312,19 @@ def _choose_rows(
     rows = read.rows
     classes = rows.label_names if not rows.kind or KINDS[rows.kind].needs_classes else ()
     try:
-        train, dev, test, rule = _three_splits(rows.splits, data_seed)
+        train, dev, test, rule = _three_splits(rows.splits, data_seed, classes)
         chosen = few_shot(
             train, label_names=classes, shots=shots, data_seed=data_seed, dev=dev, short=shots_short
         )
     except InputError as error:
         hint = "" if {"test", "dev"} & rows.splits.keys() else HELD_OUT
         raise InputError(f"task {place.name!r}: {error}{hint}") from None
-    notes = [read.note, str(chosen.rule.get("note", "")), name_missing("test", test, classes)]
+    notes = [
+        read.note,
+        str(chosen.rule.get("note", "")),
+        name_missing("test", test, classes),
+        name_single(chosen.train, classes),
+    ]
     source: dict[str, Any] = {
         "from": _origin(place),
         "columns": [rows.columns.text, rows.columns.text_pair, rows.columns.label],
@@ -343,15 +348,16 @@ def _choose_rows(
 
 
 def _three_splits(
-    splits: Mapping[str, tuple[Row, ...]], data_seed: int
+    splits: Mapping[str, tuple[Row, ...]], data_seed: int, classes: Sequence[str]
 ) -> tuple[tuple[Row, ...], tuple[Row, ...] | None, tuple[Row, ...], str]:
     train, dev = splits["train"], splits.get("dev")
     if "test" in splits:
         return train, dev, splits["test"], "the data's own test split"
     if dev is not None:
         return train, None, dev, "the data's dev split serves as test split"
-    train, test = hold_out_test(train, data_seed=data_seed)
-    return train, None, test, f"80/20 of all rows, by data seed {data_seed}"
+    train, test = hold_out_test(train, data_seed=data_seed, label_names=classes)
+    what = "each class's rows" if classes else "all rows"
+    return train, None, test, f"80/20 of {what}, by data seed {data_seed}"
 
 
 def _generate(task: GeneratedTask, kind: str | None, shots: int | None, data_seed: int) -> _Loaded:

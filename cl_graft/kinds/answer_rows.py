@@ -41,6 +41,11 @@ class AnswerRow(Row):
         messages = [[one.role, one.content] for one in self.messages]
         return [self.text, self.text_pair, list(self.targets), self.group, messages]
 
+    @property
+    def inputs(self) -> tuple[Any, ...]:
+        """The texts, and all messages before the answer."""
+        return (self.text, self.text_pair, self.messages)
+
 
 def read_answer_row(values: Mapping[str, object], place: str) -> AnswerRow:
     """Read a row: an input and its answers, or messages that end with the answer.

@@ -66,6 +66,11 @@ class Row:
         """All that the row holds, as JSON."""
         return [self.text, self.text_pair, self.label]
 
+    @property
+    def inputs(self) -> tuple[Any, ...]:
+        """All that the row asks with, without its answer; rows of the same inputs are doubles."""
+        return (self.text, self.text_pair)
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class EncodedRows:

@@ -6,6 +6,8 @@ from pathlib import Path
 
 from cl_graft.data.audit import audit, describe_findings, find_shared_rows
 from cl_graft.data.load import load_task
+from cl_graft.kinds.answer_rows import AnswerRow
+from cl_graft.kinds.messages import Message
 from cl_graft.kinds.rows import Row
 from cl_graft.kinds.text_task import TextTask
 
@@ -49,6 +51,33 @@ def test_the_second_text_counts_as_part_of_a_row():
     found = TextTask("mine", ("no", "yes"), pair, pair[:1], (Row("a", "d", 0),))
     assert audit(found)["conflicts"] == 0
     assert audit(found)["train_test_overlap"] == 0
+
+
+def chat(*said: str) -> AnswerRow:
+    messages = tuple(Message(("user", "assistant")[n % 2], text) for n, text in enumerate(said))
+    return AnswerRow(said[-1], None, 0, ("Fine.",), messages=messages)
+
+
+def test_conversations_are_compared_as_a_whole_and_not_by_their_last_message():
+    turns = [chat(f"I bought lamp {n}.", "Thanks.", "Was it good?") for n in range(8)]
+    found = TextTask(
+        "a", (), (*turns[:5],), (turns[5],), (*turns[6:],), "rouge_l", kind="text2text"
+    )
+    assert set(audit(found).values()) == {0}
+    assert find_shared_rows(
+        [found, replace(found, name="b", train=(turns[6],), dev=(turns[5],), test=(turns[4],))]
+    ) == [
+        ("1 of its 2 test rows also stand in train or dev of b",),
+        ("1 of its 1 test rows also stand in train or dev of a",),
+    ]
+    again = audit(replace(found, train=(*turns[:5], turns[0]), test=(turns[0],)))
+    assert (again["duplicates"], again["train_test_overlap"]) == (1, 1)
+
+
+def test_several_right_answers_to_one_input_are_no_doubles():
+    rows = tuple(AnswerRow("a", None, 0, (target,)) for target in ("x", "y", "x"))
+    found = TextTask("a", (), rows, rows[:1], rows[:1], "rouge_l", kind="text2text")
+    assert (audit(found)["duplicates"], audit(found)["conflicts"]) == (1, 0)
 
 
 def test_test_rows_that_another_task_of_the_stream_learns_from_are_counted_by_task():

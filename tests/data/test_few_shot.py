@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from cl_graft.data.few_shot import few_shot, hold_out_test
 from cl_graft.errors import InputError
+from cl_graft.kinds.answer_rows import AnswerRow
 from cl_graft.kinds.rows import Row
 
 NAMES = ("no", "yes", "perhaps")
@@ -203,3 +204,20 @@ def test_a_held_out_test_split_is_a_fifth_and_shares_no_text_with_train():
     assert test != hold_out_test(rows, data_seed=1)[1]
     with pytest.raises(InputError, match=r"no dev and no test split, .* all 2 rows"):
         hold_out_test(rows[:2], data_seed=0)
+
+
+def test_a_rare_class_keeps_its_rows_to_train_and_every_larger_one_gives_a_fifth():
+    for seed in range(5):
+        rows = rows_of(100, 10, 1)
+        train, test = hold_out_test(rows, data_seed=seed, label_names=NAMES)
+        assert counts(train) == {0: 80, 1: 8, 2: 1}
+        assert counts(test) == {0: 20, 1: 2}
+    with pytest.raises(InputError, match="all 2 rows are of different classes"):
+        hold_out_test(rows_of(1, 1), data_seed=0, label_names=NAMES)
+
+
+def test_turns_that_are_scored_together_are_held_out_together():
+    rows = [AnswerRow(f"text {n}", None, 0, ("a",), group=f"dialogue/{n // 4}") for n in range(80)]
+    train, test = hold_out_test(rows, data_seed=0)
+    assert len(test) == 16
+    assert not {row.group for row in train} & {row.group for row in test}
