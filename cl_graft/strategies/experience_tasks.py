@@ -9,9 +9,11 @@ from __future__ import annotations
 import copy
 import hashlib
 import json
+import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
+from weakref import ref
 
 import torch
 from torch import Tensor, nn
@@ -33,7 +35,12 @@ from cl_graft.strategies.heads import (
     unwrap_model,
 )
 from cl_graft.strategies.model_description import describe, describe_model
-from cl_graft.strategies.task_labels import TaskLabels, find_label
+from cl_graft.strategies.task_labels import (
+    TaskLabels,
+    find_benchmark,
+    find_label,
+    is_same_experience,
+)
 from cl_graft.training.examples import Examples, compute_logits
 from cl_graft.training.learnable_task import LearnableTask
 
@@ -52,8 +59,9 @@ class ExperienceTasks:
     """The learnable tasks of experiences, with the dev rows and metrics that a plugin was given.
 
     Args:
-        dev: Experiences with the dev rows, matched by task label; where one is missing, 5 % of the
-            training rows are set aside.
+        dev: Experiences with the dev rows, matched by task label, and where several have one label
+            by their number in the stream; where one is missing, 5 % of the training rows are set
+            aside.
         metrics: Names of the dev scores by task label; a missing task has ``"accuracy"``.
         task_labels: Source of the labels of `dev`.
     """
@@ -67,6 +75,7 @@ class ExperienceTasks:
     ) -> None:
         self._dev = _dev_by_label(dev, task_labels)
         self._metrics = dict(metrics or {})
+        self._served: dict[int, tuple[ref[Any], int]] = {}
 
     def set_aside_(self, strategy: Any, *, label: int, seed: int) -> None:
         """Take dev rows out of the experience in training, if there is no dev experience for it.
@@ -74,12 +83,25 @@ class ExperienceTasks:
         Call it in ``before_train_dataset_adaptation``: data, loaders and other plugins then see the
         experience without these rows.
         """
-        if label not in self._dev:
-            strategy.experience = set_aside(strategy.experience, seed=seed)
+        experience = strategy.experience
+        dev = self._find_dev(experience, label)
+        if dev is None:
+            strategy.experience = set_aside(experience, seed=seed)
+            return
+        number, benchmark = int(experience.current_experience), find_benchmark(experience)
+        of, served = self._served.setdefault(id(dev), (ref(benchmark), number))
+        if (of(), served) != (benchmark, number):
+            warnings.warn(
+                f"experience {number} with task label {label} is chosen on dev rows that another "
+                "experience with this label was chosen on, too: dev experiences are matched by "
+                "label. Give each experience a label of its own, or make the dev stream in the "
+                "benchmark of the training stream",
+                stacklevel=3,
+            )
 
     def dev_rows(self, strategy: Any, label: int) -> Examples:
         """Return a task's dev rows, or those set aside from the experience in training."""
-        dev = self._dev.get(label)
+        dev = self._find_dev(strategy.experience, label)
         return _dev_rows(strategy.experience.set_aside if dev is None else dev)
 
     def dev_score(self, strategy: Any, label: int) -> float:
@@ -110,11 +132,23 @@ class ExperienceTasks:
             criterion=strategy._criterion,
             base=base,
             device=strategy.device,
-            dev=self._dev.get(label),
+            dev=self._find_dev(experience, label),
             metric=self._metrics.get(label, "accuracy"),
             keep=keep,
             seed=seed,
         )
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return the state without references to what lives in this process."""
+        return self.__dict__ | {"_served": {}}
+
+    def _find_dev(self, experience: Any, label: int) -> Any:
+        """Return the dev experience of a training experience; None if there is none."""
+        known = self._dev.get(label, ())
+        own = [each for each in known if is_same_experience(each, experience)]
+        number = experience.current_experience
+        numbered = [each for each in known if each.current_experience == number]
+        return next((each for each in (*own, *numbered, *known)), None)
 
 
 def make_learnable_task(
@@ -243,13 +277,13 @@ def set_aside(experience: Any, *, seed: int) -> Any:
     return trained
 
 
-def _dev_by_label(dev: Any, task_labels: TaskLabels) -> dict[int | None, Any]:
-    """Return experiences by their task label.
+def _dev_by_label(dev: Any, task_labels: TaskLabels) -> dict[int | None, list[Any]]:
+    """Return experiences by their task label, the latest first.
 
     Raises:
         TypeError: If `dev` holds something else, such as a data set, whose rows would be ignored.
     """
-    found: dict[int | None, Any] = {}
+    found: dict[int | None, list[Any]] = {}
     several = isinstance(dev, Iterable)
     for each in dev if several else () if dev is None else (dev,):
         if not (several and hasattr(each, "dataset") and hasattr(each, "current_experience")):
@@ -257,7 +291,7 @@ def _dev_by_label(dev: Any, task_labels: TaskLabels) -> dict[int | None, Any]:
                 "dev must hold experiences, such as benchmark.valid_stream, got a "
                 f"{type(dev).__name__}{f' of {type(each).__name__}' if several else ''}"
             )
-        found[find_label(each, task_labels)] = each
+        found.setdefault(find_label(each, task_labels), []).insert(0, each)
     return found
 
 

@@ -45,6 +45,7 @@ from cl_graft.strategies.task_labels import (
     UnlabelledStream,
     find_label,
     has_labels,
+    is_same_experience,
 )
 from cl_graft.strategies.task_training import TaskMetadata, TaskTraining
 from cl_graft.training.dense_run import DenseRun
@@ -76,15 +77,16 @@ class GraftingPlugin(SupervisedPlugin, supports_distributed=True):
         task_labels: Source of task labels: ``"stream"`` takes the stream's own; ``"experience"``
             takes the index of an experience, for streams without labels and models without heads.
         dev: Experiences with the dev rows, on which checkpoints, masks and budgets are chosen,
-            matched by task label. None sets 5 % of an experience's training rows aside: while it
-            trains, the strategy and its plugins see the experience without them.
+            matched by task label, and by number where several have one label. None sets 5 % of an
+            experience's training rows aside: while it trains, the strategy and its plugins see the
+            experience without them.
         metadata: Name, metric and further JSON values of tasks to record, by task label.
         identity: Description of the base for the bank; None fingerprints the model.
         keep: Function of a parameter's name that returns whether regions may contain the parameter.
         cache: Cache of dense runs and rankings; None computes all of them.
         checkpoints: Checkpoints from which interrupted dense runs and localizations resume.
-        dense: Dense runs that were made elsewhere, from the base, by task label; the others are
-            made here.
+        dense: Dense runs that were made elsewhere, from the base, by task label; the others, and
+            those of a label that comes back, are made here.
         on_entry: Function called with the bank after every new entry.
         progress: Function called as (phase, step, steps) in dense runs and localization.
 
@@ -137,7 +139,7 @@ class GraftingPlugin(SupervisedPlugin, supports_distributed=True):
         self._on_entry = on_entry
         self._progress = progress
         self._training: TaskTraining | None = None
-        self._number = -1
+        self._trained: Any = None
         self._own = ExperienceEntries()
         self._evaluated: EvaluatedAnswer | None = None
         self._first = FirstValues()
@@ -178,12 +180,12 @@ class GraftingPlugin(SupervisedPlugin, supports_distributed=True):
             label=label,
             settings=self._by_label.get(label, self.settings),
             metadata=self._metadata,
-            dense=self._dense.get(label),
+            dense=None if label in self.seconds else self._dense.get(label),
             cache=self._cache,
             checkpoints=self._checkpoints,
             progress=self._progress,
         )
-        self._number = int(strategy.experience.current_experience)
+        self._trained = strategy.experience
 
     def before_training_epoch(self, strategy: Any, **kwargs: Any) -> None:
         """Make the epoch's data order a function of (seed, task, epoch)."""
@@ -357,13 +359,14 @@ class GraftingPlugin(SupervisedPlugin, supports_distributed=True):
         if self._training is None or label is None or self._training.label != label:
             return False
         # An experience without an entry of its own counts as the one in training.
-        same = int(experience.current_experience) == self._number
-        return same or self._own.find(experience, label=label) is None
+        own = self._own.find(experience, label=label)
+        return own is None or is_same_experience(experience, self._trained)
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the state without callbacks and an open training, which belong to the process."""
         return self.__dict__ | {
             "_training": None,
+            "_trained": None,
             "_evaluated": None,
             "_cache": None,
             "_checkpoints": None,

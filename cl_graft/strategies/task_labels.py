@@ -6,14 +6,26 @@ evaluation. Avalanche's class-incremental benchmarks have no labels, or the labe
 
 from __future__ import annotations
 
+import copy
+import gc
 import warnings
 from collections.abc import Mapping
 from typing import Any, Literal
 from weakref import WeakKeyDictionary
 
+from avalanche.benchmarks import CLScenario
+
 from cl_graft.strategies.heads import has_task_heads
 
-__all__ = ["ExperienceEntries", "TaskLabels", "UnlabelledStream", "find_label", "has_labels"]
+__all__ = [
+    "ExperienceEntries",
+    "TaskLabels",
+    "UnlabelledStream",
+    "find_benchmark",
+    "find_label",
+    "has_labels",
+    "is_same_experience",
+]
 
 TaskLabels = Literal["stream", "experience"]
 """Source of task labels: the stream's own, or the index of the experience."""
@@ -112,36 +124,101 @@ class ExperienceEntries:
     """The position of the entry that was learned on an experience.
 
     An experience is known by its benchmark, its number in the stream and its task label, so the
-    test rows of an experience belong to its training rows. Streams that name no benchmark, as
-    those of `benchmark_from_datasets`, count as one benchmark. A copy in another process knows no
-    benchmarks, so it takes those that it meets for the ones that were learned.
+    test rows of an experience belong to its training rows. A benchmark that was not trained on in
+    this process, such as a copy, is taken for the one that was. If there were several, the latest
+    one is taken, and a warning says so.
     """
 
     def __init__(self) -> None:
         self._by_benchmark: WeakKeyDictionary[Any, _Known] = WeakKeyDictionary()
-        self._latest: _Known = {}
-        self._restored: _Known = {}
+        self._latest = _Latest()
+        self._restored = _Latest()
 
     def add(self, experience: Any, *, label: int, position: int) -> None:
         """Remember that an experience was learned into the entry at a position."""
         key = int(experience.current_experience), label
-        self._find_known(experience)[key] = position
-        self._latest[key] = position
+        known = self._by_benchmark.setdefault(find_benchmark(experience), {})
+        self._latest.add(key, position, again=key in known)
+        known[key] = position
 
     def find(self, experience: Any, *, label: int) -> int | None:
         """Return the position of the entry; None if the experience was not learned."""
-        return self._find_known(experience).get((int(experience.current_experience), label))
-
-    def _find_known(self, experience: Any) -> _Known:
-        benchmark = getattr(experience.origin_stream, "benchmark", None)
-        if benchmark is None:
-            return self._latest
-        return self._by_benchmark.setdefault(benchmark, dict(self._restored))
+        key = int(experience.current_experience), label
+        known = self._by_benchmark.get(find_benchmark(experience))
+        if known is not None and key in known:
+            return known[key]
+        # What this process trained on it knows, so another benchmark is one of the process before.
+        places = self._restored if known is not None or key in self._restored else self._latest
+        if key in places.several:
+            warnings.warn(
+                f"experience {key[0]} with task label {label} was learned in several benchmarks, "
+                f"and the {experience.origin_stream.name} stream is of none that this process "
+                "trained on, so the newest of their entries answers it. Evaluate the streams of "
+                "the benchmark that was trained on, or give each experience a label of its own",
+                stacklevel=4,
+            )
+        return places.get(key)
 
     def __getstate__(self) -> dict[str, Any]:
         return {"latest": self._latest}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self._by_benchmark = WeakKeyDictionary()
-        self._latest = dict(state["latest"])
-        self._restored = dict(self._latest)
+        self._latest = copy.deepcopy(state["latest"])
+        self._restored = copy.deepcopy(self._latest)
+
+
+class _Latest(dict[tuple[int, int], int]):
+    """Positions of the latest entries, by number and label of the experience, whatever benchmark.
+
+    Attributes:
+        several: Numbers and labels that experiences of several benchmarks have.
+    """
+
+    def __init__(self, *known: Any) -> None:
+        super().__init__(*known)
+        self.several: set[tuple[int, int]] = set()
+
+    def add(self, key: tuple[int, int], position: int, *, again: bool) -> None:
+        """Remember a position; `again` tells that its benchmark has it already."""
+        if key in self and not again:
+            self.several.add(key)
+        self[key] = position
+
+
+class _Unnamed:
+    """A benchmark that its streams do not name."""
+
+
+_UNNAMED: WeakKeyDictionary[Any, _Unnamed] = WeakKeyDictionary()
+"""Benchmarks by stream, where streams do not name theirs."""
+
+
+def find_benchmark(experience: Any) -> object:
+    """Return an object that stands for the benchmark of an experience, one for all its streams.
+
+    Many of Avalanche's functions (`benchmark_from_datasets`, `with_task_labels`) make streams that
+    do not know their benchmark. Then it is looked for among the living objects, once a stream. A
+    stream whose benchmark was deleted before counts as a benchmark of its own.
+    """
+    stream = experience.origin_stream
+    named = getattr(stream, "benchmark", None)
+    if named is not None:
+        return named
+    if stream not in _UNNAMED:
+        # `type`, as `isinstance` runs code of objects that stand for others.
+        made = (each for each in gc.get_objects() if issubclass(type(each), CLScenario))
+        streams = next(
+            (all_ for all_ in (each.streams.values() for each in made) if stream in all_), (stream,)
+        )
+        benchmark = _Unnamed()
+        for each in streams:
+            _UNNAMED[each] = benchmark
+    return _UNNAMED[stream]
+
+
+def is_same_experience(one: Any, other: Any) -> bool:
+    """Tell whether two experiences have one number in one benchmark, as test and training rows."""
+    return int(one.current_experience) == int(other.current_experience) and (
+        find_benchmark(one) is find_benchmark(other)
+    )

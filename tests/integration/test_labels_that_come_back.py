@@ -5,10 +5,12 @@ import pickle
 
 import pytest
 import torch
+from avalanche.core import SupervisedPlugin
 from avalanche.models import MTSimpleMLP, SimpleMLP
 from slow_cases import slow
 from tiny_streams import learner, quick, quiet_evaluator, sgd, text_learner, vector_stream
 
+from cl_graft.grafts.hashing import hash_tensors
 from cl_graft.metrics import backward_transfer, forgetting
 from cl_graft.strategies.routing import AnswerRouter, FeatureRouter, RoutedText
 from cl_graft.strategies.task_labels import ExperienceEntries
@@ -98,8 +100,6 @@ def test_evaluating_in_between_answers_with_own_entries_and_trains_the_same_bits
 
 
 def test_while_a_label_trains_again_its_first_experience_is_answered_by_its_entry():
-    from avalanche.core import SupervisedPlugin
-
     class Watch(SupervisedPlugin, supports_distributed=True):
         def __init__(self):
             super().__init__()
@@ -152,6 +152,81 @@ def test_another_benchmark_with_the_same_labels_and_numbers_is_told_apart():
     assert run.plugin.find_position(other.streams["test"][0], label=0) == 1
     assert run.plugin.find_position(run.test_stream[0], label=0) == 0
     assert run.hashes()[0] == before
+
+
+def test_benchmarks_without_a_name_are_told_apart():
+    run = coming_back(mlp, eval_every=0)
+    seen = []
+    for number in range(3):
+        benchmark = vector_stream(labels=[0], rows=16 + 8 * number)
+        assert benchmark.streams["test"].benchmark is None
+        earlier = [each.streams["test"] for each in seen]
+        run.strategy.train(benchmark.streams["train"][0], eval_streams=earlier)
+        seen.append(benchmark)
+        answers = [each.streams["test"][0] for each in seen]
+        assert [run.plugin.find_position(e, label=0) for e in answers] == list(range(number + 1))
+
+
+def test_an_earlier_benchmark_is_answered_by_its_entry_while_another_trains():
+    hashes = []
+
+    class Watch(SupervisedPlugin, supports_distributed=True):
+        def after_eval_exp(self, strategy, **kwargs):
+            hashes.append(hash_tensors({"x": strategy.mb_output}))
+
+    first, second = vector_stream(labels=[0]), vector_stream(labels=[0], rows=24)
+    settings = quick(density=0.2)
+    run = learner(mlp(), first, settings=settings, plugins=[Watch()], eval_every=1)
+    run.strategy.train(run.train_stream[0])
+    hashes.clear()
+    run.strategy.eval(run.test_stream)
+    run.strategy.train(second.streams["train"][0], eval_streams=[run.test_stream])
+    assert len(hashes) == 3
+    assert len(set(hashes)) == 1
+
+
+def test_a_copy_of_one_of_several_benchmarks_gets_the_newest_entry_with_a_warning():
+    run = coming_back(mlp)
+    benchmarks = [vector_stream(labels=[0], rows=rows) for rows in (16, 24)]
+    for each in benchmarks:
+        run.strategy.train(each.streams["train"][0])
+    stranger = vector_stream(labels=[0]).streams["test"][0]
+    for plugin in (run.plugin, copy.deepcopy(run.plugin)):
+        with pytest.warns(UserWarning, match="learned in several benchmarks"):
+            assert plugin.find_position(stranger, label=0) == 1
+    restored = copy.deepcopy(run.plugin)._own
+    with pytest.warns(UserWarning, match="learned in several benchmarks"):
+        assert restored.find(benchmarks[0].streams["test"][0], label=0) == 1
+
+
+def test_a_benchmark_that_was_restored_is_not_answered_by_one_that_was_met_later():
+    own = ExperienceEntries()
+    own.add(vector_stream(labels=[0]).streams["train"][0], label=0, position=0)
+    again = pickle.loads(pickle.dumps(own))
+    later = vector_stream(labels=[0])
+    again.add(later.streams["train"][0], label=0, position=1)
+    assert again.find(later.streams["test"][0], label=0) == 1
+    assert again.find(vector_stream(labels=[0]).streams["test"][0], label=0) == 0
+
+
+def test_dev_rows_of_a_label_that_comes_back_are_those_of_its_experience():
+    dev = vector_stream(labels=[0, 0], rows=10)
+    run = coming_back(mlp, grafting={"dev": dev.streams["test"]})
+    counts = []
+    for experience in list(run.train_stream)[:3:2]:
+        run.strategy.experience = experience
+        counts.append(run.plugin._tasks.dev_rows(run.strategy, 0).fingerprint())
+    run.strategy.experience = None
+    assert counts[0] != counts[1]
+
+
+def test_dev_rows_that_serve_another_experience_of_their_label_are_warned_of():
+    dev = vector_stream(labels=[0], rows=10).streams["test"]
+    run = coming_back(mlp, grafting={"dev": dev})
+    run.strategy.train(run.train_stream[0])
+    run.strategy.train(run.train_stream[0])
+    with pytest.warns(UserWarning, match="another experience with this label was chosen on"):
+        run.strategy.train(run.train_stream[2])
 
 
 @pytest.mark.parametrize("copied", [copy.deepcopy, lambda own: pickle.loads(pickle.dumps(own))])
