@@ -28,7 +28,7 @@ from typing import Any
 
 import torch
 
-from cl_graft.banks.capacity import measure_capacity
+from cl_graft.banks.inspect import inspect_bank
 from cl_graft.banks.verify import verify
 from cl_graft.experiments.config import ExperimentConfig, config_from, override_, to_nested
 from cl_graft.experiments.run import run, run_folder
@@ -169,7 +169,7 @@ def summary(config: ExperimentConfig, result: RunResult, out: Path) -> dict[str,
     """Verify the bank and put together what is to be known."""
     folder = run_folder(out, "grafting", 0)
     bank = folder / "bank"
-    report, room = verify(folder), measure_capacity(bank)
+    report, found = verify(folder), inspect_bank(bank)
     files = [path for path in bank.rglob("*") if path.is_file()]
     size = sum(path.stat().st_size for path in files)
     memory = read_memory(result, out)
@@ -187,7 +187,7 @@ def summary(config: ExperimentConfig, result: RunResult, out: Path) -> dict[str,
         "memory": memory,
         "learned": [row[i] for i, row in enumerate(result.R)],
         "end": result.R[-1],
-        "lost": [task.owned_before for task in room.tasks],
+        "lost": [entry.owned_before for entry in found.entries],
         "seconds_a_task": [sum(phases.values()) for phases in result.seconds.values()],
         "passed": {
             "forgetting is exactly 0": result.forgetting == 0.0 and same_logits,

@@ -34,7 +34,6 @@ _FIXTURES = {"data_dir", "models_dir"}
 _SHARED = {
     "compared": ("tests/reporting/",),
     "comparison": (
-        "tests/banks/test_capacity.py",
         "tests/experiments/comparison/test_compare.py",
         "tests/experiments/test_run.py",
         "tests/experiments/test_run_curves.py",

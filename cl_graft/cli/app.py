@@ -20,7 +20,6 @@ import typer
 
 import cl_graft
 from cl_graft.cli.add import add_command
-from cl_graft.cli.capacity import capacity_command
 from cl_graft.cli.compare import compare_command
 from cl_graft.cli.demo import demo_command
 from cl_graft.cli.doctor import doctor_command
@@ -97,7 +96,6 @@ _COMMANDS = {
     "import": import_command,
     "inspect": inspect_command,
     "verify": verify_command,
-    "capacity": capacity_command,
     "forget": forget_command,
     "plan": plan_command,
     "doctor": doctor_command,

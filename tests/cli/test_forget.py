@@ -1,4 +1,4 @@
-"""`cl-graft forget` and `capacity` as their users meet them."""
+"""`cl-graft forget` as its users meet it."""
 
 import shutil
 from pathlib import Path
@@ -16,8 +16,6 @@ def told(bank: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Told
     for path in (cut / "bank" / "entries").glob("*-topic.safetensors"):
         path.write_bytes(path.read_bytes()[:-1])
     commands: dict[str, list[object]] = {
-        "capacity": ["capacity", mine],
-        "capacity json": ["capacity", mine, "--json"],
         "dry": ["forget", mine, "topic", "--dry-run"],
         "refused": ["forget", mine, "sentiment", "--quiet"],
         "unknown": ["forget", mine, "sentimant"],
@@ -68,11 +66,3 @@ def test_an_entry_that_is_lost_is_named_and_gives_exit_code_1(told):
     assert told["lost"].code == 1
     assert "LOST: entry 1: " in told["lost"].out
     assert "is cut short" in told["lost"].out
-
-
-def test_capacity_says_what_it_cannot_tell_and_why(told):
-    assert "cannot be told" in told["capacity"].out
-    found = told["capacity json"].json
-    assert [task["task"] for task in found["tasks"]] == ["sentiment", "topic"]
-    assert found["prediction"]["drops_at"] is None
-    assert found["prediction"]["reason"]

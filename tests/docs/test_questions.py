@@ -43,7 +43,7 @@ QUESTIONS = {
     "How many tasks fit into a model?": (
         "getting_started/faq.md",
         "How many tasks fit?",
-        ["cl-graft capacity"],
+        ["cl-graft inspect"],
     ),
     "What does a task cost in bytes and time?": (
         "getting_started/faq.md",
