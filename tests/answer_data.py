@@ -10,7 +10,7 @@ from typing import Any
 
 __all__ = ["answer_folder"]
 
-_WORDS = ("oil", "rain", "phone", "team", "book", "river", "chip", "girl")
+_WORDS = ("oil", "rain", "phone", "team", "book", "river bank", "chip", "girl")
 
 
 def answer_folder(path: Path, form: str, *, train: int = 16, dev: int = 4, test: int = 6) -> Path:

@@ -35,7 +35,7 @@ from cl_graft.kinds.text_task import TextTask
 from cl_graft.metrics.task_score import METRICS, NO_TARGET, Scorer
 from cl_graft.metrics.text_scores import find_number
 from cl_graft.models import TaskModel
-from cl_graft.models.text_generation import ANSWER, NO_TOKEN, TextHead, split_generated
+from cl_graft.models.text_generation import ANSWER, TextHead, split_generated
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase as Tokenizer
@@ -321,7 +321,10 @@ class _TextScorer:
     stop: tuple[str, ...]
 
     def read(self, outputs: Tensor) -> list[str]:
-        """Return the answers that decoded outputs, (n, 2G), hold."""
+        """Return the answers that outputs, (n, 2G), hold.
+
+        Of training rows, whose answers are given, they are the likeliest token at each place.
+        """
         return [decode_answer(ids, self.tokenizer, self.stop) for ids in split_generated(outputs)]
 
     def compare(
@@ -338,15 +341,7 @@ class _TextScorer:
         return [[[list(row.targets), row.group] for row in own], list(self.stop)]
 
     def __call__(self, outputs: Tensor, targets: Tensor) -> float:
-        """Return the score; the last column of `targets`, (n, L), names the rows.
-
-        Of logits at given answers, (n, P, V), as training rows have them, the likeliest token at
-        each place is the answer.
-        """
-        if outputs.ndim == 3:
-            places = targets[:, : outputs.shape[1]] != NO_TARGET
-            ids = outputs.argmax(-1).masked_fill(~places.to(outputs.device), NO_TOKEN).float()
-            outputs = torch.cat([ids, torch.zeros_like(ids)], dim=1)
+        """Return the score; the last column of `targets`, (n, L), names the rows."""
         own = [self.rows[number] for number in targets[:, -1].tolist()]
         metric = METRICS.find(self.name)
         more = [[row.group for row in own]] if metric.of_groups else []

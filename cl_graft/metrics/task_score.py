@@ -242,10 +242,11 @@ def task_loss(logits: Tensor, targets: Tensor) -> Tensor:
 
     Args:
         logits: Logits, shape (n, K); (n, 1) for a regression; (n, P, K) where a row has P answers,
-            such as a tag for each token, or the start and the end of a span.
+            such as a tag for each token, or the start and the end of a span. Of free text, (n, 2W):
+            token ids, then the log-probability of each right token.
         targets: Targets, shape (n,): class ids, or real numbers for a regression; or shape (n, Q)
             with Q >= P, class ids of which the first P count, −100 where there is no answer.
-            Answers that were decoded, of two axes beside such targets, have no loss: it is NaN.
+            Text that was decoded, beside targets without an answer, has no loss: it is NaN.
 
     Returns:
         A scalar: the cross-entropy, where a row has several answers the mean over rows of its mean;
@@ -261,13 +262,23 @@ def task_loss(logits: Tensor, targets: Tensor) -> Tensor:
     if targets.ndim == 1:
         return F.cross_entropy(logits, targets)
     if logits.ndim == 2:
-        return logits.new_tensor(torch.nan)
+        return _text_loss(logits, targets)
     own = targets[:, : logits.shape[1]]
     each = F.cross_entropy(
         logits.flatten(0, 1).float(), own.flatten(), ignore_index=NO_TARGET, reduction="none"
     ).view_as(own)
     # The mean of each row, so that the loss of a batch is the mean of those of its parts.
     return (each.sum(1) / (own != NO_TARGET).sum(1).clamp(min=1)).mean()
+
+
+def _text_loss(outputs: Tensor, targets: Tensor) -> Tensor:
+    width = outputs.shape[1] // 2
+    lengths = (targets[:, :width] != NO_TARGET).sum(1)
+    if not bool((lengths > 0).all()):
+        return outputs.new_tensor(torch.nan)
+    # No wider than the longest answer: zeros behind it would change the rounding of the sum.
+    each = -outputs[:, width : width + int(lengths.max())]
+    return (each.sum(1) / lengths).mean()
 
 
 class TaskLoss(nn.Module):

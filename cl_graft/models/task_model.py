@@ -27,7 +27,13 @@ from cl_graft.models.graftable import graftable_parameters
 from cl_graft.models.heads import POOLINGS, LabelStrings
 from cl_graft.models.label_strings import score_labels, score_labels_by_row
 from cl_graft.models.lower_blocks import find_lower_part
-from cl_graft.models.text_generation import ANSWER, TextHead, answer_logits, decode_rows
+from cl_graft.models.text_generation import (
+    ANSWER,
+    TextHead,
+    answer_logits,
+    decode_rows,
+    score_answers,
+)
 from cl_graft.models.token_heads import TokenHead
 from cl_graft.training.precision import autocast
 
@@ -148,7 +154,9 @@ class TaskModel(nn.Module):
 
         Returns:
             Logits of shape (n, K), fp32; of a `TokenHead` as it says. A causal LM's are
-            log-probabilities of the label strings.
+            log-probabilities of the label strings. Of a `TextHead`, token ids and a value for each:
+            (n, 2 (L - 1)) of rows with an answer (`score_answers`), otherwise (n, 2 · longest)
+            (`decode_rows`).
 
         Raises:
             ValueError: If `x` has another shape, the task has no head, or a masked LM's row does
@@ -158,7 +166,7 @@ class TaskModel(nn.Module):
         ids, segments = _trim(x)
         if isinstance(head, TextHead):
             if bool((segments == ANSWER).any()):
-                return answer_logits(self, ids, segments)
+                return score_answers(self, ids, segments, width=x.shape[-1] - 1)
             heads = [head] * len(ids)
             return decode_rows(self, ids, segments, heads, lambda _: nullcontext())
         if self.family in WRITING:
@@ -166,6 +174,14 @@ class TaskModel(nn.Module):
         if isinstance(head, TokenHead):
             return _tag(head, self._run(ids, segments).last_hidden_state, segments, x.shape[-1])
         return _apply_head(head, self._compute_states(ids, segments))
+
+    def answer_logits(self, x: Tensor) -> Tensor:
+        """Return the logits of the tokens of free text, (n, P, V), P tokens in the longest answer.
+
+        Args:
+            x: A batch as `forward` takes it, with an answer in each row.
+        """
+        return answer_logits(self, *_trim(x))
 
     def text_features(self, x: Tensor) -> Tensor:
         """Return the features of a batch as `forward` takes it; encoders only."""

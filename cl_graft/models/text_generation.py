@@ -1,8 +1,8 @@
 """Answers in free text: logits at given answers, and decoding of new ones.
 
-A row that is learned holds its answer as segment 2, after a prompt of segment 1; its outputs are
-the logits of the answer's tokens. A row without an answer is decoded. An encoder-decoder reads the
-prompt with its encoder and writes the answer with its decoder.
+A row that is learned holds its answer as segment 2, after a prompt of segment 1. A row without an
+answer is decoded. The outputs of both are token ids, then a value for each. An encoder-decoder
+reads the prompt with its encoder and writes the answer with its decoder.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ __all__ = [
     "compare_generated",
     "decode_rows",
     "is_text_head",
+    "score_answers",
     "shift_right",
     "split_generated",
 ]
@@ -56,6 +57,7 @@ class TextHead(nn.Module):
         beams: Number of beams, >= 1.
     """
 
+    has_classes = False
     stops: Tensor
     limits: Tensor
 
@@ -102,15 +104,51 @@ def answer_logits(model: TaskModel, ids: Tensor, segments: Tensor) -> Tensor:
     Raises:
         ValueError: If a row has no prompt or no answer.
     """
+    columns, behind = _find_answers(segments)
+    if model.family == "causal_lm":
+        return model.compute_logits(ids, segments, columns - 1)
+    answers = ids.gather(1, columns).masked_fill(behind, _padding_id(model))
+    return model.compute_decoder_logits(*_cut_prompts(ids, segments), shift_right(model, answers))
+
+
+def score_answers(model: TaskModel, ids: Tensor, segments: Tensor, *, width: int) -> Tensor:
+    """Return which tokens a model finds likeliest in answers, and how likely those given are.
+
+    All batches of a stream have one width, so that their outputs can be joined. Logits of the
+    vocabulary are computed at the answers' tokens alone, and are not kept.
+
+    Args:
+        model: As for `answer_logits`; ids and segments, too.
+        ids: Token ids, (n, L).
+        segments: Segments, (n, L).
+        width: Tokens of the longest answer that any row of the stream can have.
+
+    Returns:
+        fp32 of shape (n, 2 · width): the likeliest token at each place, -1 behind the answer; then
+        the log-probability of the token that stands there, 0 behind the answer.
+
+    Raises:
+        ValueError: If a row has no prompt or no answer.
+    """
+    columns, behind = _find_answers(segments)
+    given = ids.gather(1, columns).masked_fill(behind, NO_TOKEN)
+    logits = answer_logits(model, ids, segments).float()
+    losses = F.cross_entropy(
+        logits.flatten(0, 1), given.flatten(), ignore_index=NO_TOKEN, reduction="none"
+    ).view_as(given)
+    likeliest = logits.argmax(-1).masked_fill(behind, NO_TOKEN).float()
+    more = (0, width - given.shape[1])
+    return torch.cat([F.pad(likeliest, more, value=NO_TOKEN), F.pad(-losses, more)], dim=1)
+
+
+def _find_answers(segments: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the columns of the answers' tokens, (n, P), and which of them are behind the end."""
     lengths, prompts = (segments == ANSWER).sum(1), (segments == 1).sum(1)
     if not bool((lengths > 0).all()) or not bool((prompts > 0).all()):
         raise ValueError("a batch to learn from needs a prompt and an answer in each row")
-    steps = torch.arange(int(lengths.max()), device=ids.device)
-    columns = (prompts[:, None] + steps).clamp(max=ids.shape[1] - 1)
-    if model.family == "causal_lm":
-        return model.compute_logits(ids, segments, columns - 1)
-    answers = ids.gather(1, columns).masked_fill(steps >= lengths[:, None], _padding_id(model))
-    return model.compute_decoder_logits(*_cut_prompts(ids, segments), shift_right(model, answers))
+    steps = torch.arange(int(lengths.max()), device=segments.device)
+    columns = (prompts[:, None] + steps).clamp(max=segments.shape[1] - 1)
+    return columns, steps >= lengths[:, None]
 
 
 def _cut_prompts(ids: Tensor, segments: Tensor) -> tuple[Tensor, Tensor]:

@@ -24,6 +24,7 @@ from cl_graft.metrics import score
 from cl_graft.metrics.task_score import METRICS, Scorer
 from cl_graft.models import TaskModel
 from cl_graft.models.lower_states import freeze_below
+from cl_graft.models.text_generation import TextHead
 from cl_graft.models.token_heads import TokenHead
 from cl_graft.runtime.seeding import derive
 from cl_graft.strategies.heads import (
@@ -218,6 +219,7 @@ def make_learnable_task(
         ),
         head_module=fitted,
         head_takes_tokens=isinstance(fitted, TokenHead),
+        token_logits=unwrapped.answer_logits if stores and _writes_text(heads) else None,
         **({"freeze_below": partial(freeze_below, unwrapped)} if stores else {}),
     )
 
@@ -313,6 +315,10 @@ def _forward(model: nn.Module, label: int) -> Callable[[Tensor], Tensor]:
     if has_task_heads(model):
         return lambda inputs: model(inputs, label)
     return model
+
+
+def _writes_text(heads: Sequence[Head]) -> bool:
+    return any(isinstance(head.module, TextHead) for head in heads)
 
 
 def _hash_reading(

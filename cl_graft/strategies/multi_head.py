@@ -15,7 +15,6 @@ from torch import Tensor, nn
 
 from cl_graft.kinds.task_head import make_task_head
 from cl_graft.models import Loaded, TaskModel
-from cl_graft.models.token_heads import TokenHead
 from cl_graft.runtime.seeding import derive
 from cl_graft.strategies.benchmark import TextStream
 
@@ -97,7 +96,7 @@ class MultiTaskText(MultiTaskModule):
         """Return a task's logits, as wide as those of the widest task where they are of classes."""
         logits = self.forward_single_task(x, label)
         head = self.task_model.heads[str(label)]
-        if logits.shape[-1] == 1 or (isinstance(head, TokenHead) and not head.has_classes):
+        if logits.shape[-1] == 1 or not getattr(head, "has_classes", True):
             return logits
         return widen_logits(logits, self.max_class_label)
 

@@ -54,6 +54,8 @@ class LearnableTask:
             and their segments, (n, l), 0 for padding; otherwise with a row's features alone.
         precision: Precision of `forward`, a name in `cl_graft.training.precision.PRECISIONS`.
         recomputes: Whether the model uses gradient checkpointing, which acts in train mode only.
+        token_logits: Function of inputs that returns the logits of answers' tokens, (n, P, V),
+            where `forward` returns no logits; otherwise None.
         freeze_below: Function of (`layers`, `memory`) that returns a context in which `forward`
             treats the states below the upper `layers` blocks as constant, and may store them in
             `memory` bytes; the default changes nothing.
@@ -74,6 +76,7 @@ class LearnableTask:
     head_takes_tokens: bool = False
     precision: str = "fp32"
     recomputes: bool = False
+    token_logits: Callable[[Tensor], Tensor] | None = None
     freeze_below: Callable[..., AbstractContextManager[object]] = _compute_below
 
     @property
@@ -153,14 +156,15 @@ class LearnableTask:
         )
 
     def answer(self, places: Sequence[int]) -> tuple[Tensor, Tensor]:
-        """Compute the logits of some training rows, of shape (n, K), and their mean loss."""
+        """Compute the logits of some training rows, (n, K) or (n, P, V), and their mean loss."""
         inputs, targets = self.train.batch(places)
-        logits = self.forward(inputs.to(self.device))
+        logits = (self.token_logits or self.forward)(inputs.to(self.device))
         return logits, self.criterion(logits, targets.to(self.device))
 
     def loss(self, places: Sequence[int]) -> Tensor:
         """Compute the mean loss of some training rows."""
-        return self.answer(places)[1]
+        inputs, targets = self.train.batch(places)
+        return self.criterion(self.forward(inputs.to(self.device)), targets.to(self.device))
 
     def losses(self, places: Sequence[int], *, micro_batch: int) -> Iterator[Tensor]:
         """Yield terms of a few rows each whose sum is the mean loss of some training rows."""

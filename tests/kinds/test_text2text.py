@@ -357,12 +357,52 @@ def test_the_scorer_compares_with_any_right_answer(case):
 
 def test_given_answers_are_scored_by_the_likeliest_token_at_each_place(case):
     inputs, targets = (part[:3] for part in case.encoded.splits["train"])
-    logits = case.model(inputs, 0).detach()
-    right = torch.full_like(logits, -5.0)
-    own = targets[:, : logits.shape[1]]
-    right.scatter_(2, own.clamp(min=0)[..., None], 5.0)
+    outputs = case.model(inputs, 0).detach()
+    logits = case.model.answer_logits(inputs)
+    said = [
+        row[: int((own[:-1] >= 0).sum())].argmax(-1).tolist()
+        for row, own in zip(logits, targets, strict=True)
+    ]
+    assert split_generated(outputs) == said
+    assert 0 <= score(outputs, targets, case.encoded.scorer) < 0.5
+    right = outputs.clone()
+    width = outputs.shape[1] // 2
+    right[:, :width] = targets[:, :width].where(targets[:, :width] >= 0, -1)
     assert score(right, targets, case.encoded.scorer) == pytest.approx(1.0)
-    assert score(-right, targets, case.encoded.scorer) < 0.5
+
+
+def test_a_batch_costs_to_the_bit_what_the_logits_of_the_vocabulary_cost(case):
+    lengths = (case.encoded.splits["train"][1][:, :-1] >= 0).sum(1)
+    picked = lengths.argsort()[[0, 1, -2, -1]]
+    assert lengths[picked[0]] < lengths[picked[-1]]  # some answers are padded
+    inputs, targets = (part[picked] for part in case.encoded.splits["train"])
+
+    def learn(outputs: torch.Tensor) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
+        case.model.zero_grad()
+        loss = task_loss(outputs, targets)
+        loss.backward()
+        named = case.model.named_parameters()
+        return loss.detach(), {name: p.grad.clone() for name, p in named if p.grad is not None}
+
+    loss, gradients = learn(case.model(inputs, 0))
+    same_loss, same_gradients = learn(case.model.answer_logits(inputs))
+    assert torch.equal(loss, same_loss)
+    assert gradients.keys() == same_gradients.keys()
+    assert all(torch.equal(own, same_gradients[name]) for name, own in gradients.items())
+
+
+def test_rows_of_any_answers_can_be_joined(case):
+    inputs, targets = case.encoded.splits["train"]
+    alone = [case.model(inputs[n : n + 1], 0).detach() for n in range(6)]
+    together = case.model(inputs[:6], 0).detach()
+    torch.testing.assert_close(torch.cat(alone), together)
+    losses = [task_loss(one, targets[n : n + 1]) for n, one in enumerate(alone)]
+    torch.testing.assert_close(torch.stack(losses).mean(), task_loss(together, targets[:6]))
+
+
+def test_a_decoded_answer_has_no_loss(case):
+    inputs, targets = (part[:2] for part in case.encoded.splits["test"])
+    assert task_loss(case.model(inputs, 0), targets).isnan()
 
 
 def test_an_instruction_is_never_cut_and_a_text_on_the_side_that_is_named(tiny_gpt2, tmp_path):
