@@ -9,7 +9,7 @@ package, or made for another model is refused, each with its own error of `cl_gr
 from cl_graft.storage.bank_folder import append_entry, load_bank, save_bank
 from cl_graft.storage.disk_errors import explain_full_disk, explain_write_errors, free_bytes
 from cl_graft.storage.graft_file import StoredGraft, load_graft, save_graft
-from cl_graft.storage.locks import LOCK, OWNER, only_writer
+from cl_graft.storage.locks import LOCK, OWNER, only_writer, release_dead
 
 __all__ = [
     "LOCK",
@@ -22,6 +22,7 @@ __all__ = [
     "load_bank",
     "load_graft",
     "only_writer",
+    "release_dead",
     "save_bank",
     "save_graft",
 ]

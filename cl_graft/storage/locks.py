@@ -1,10 +1,10 @@
 """The lock of a folder: one process writes, and a file beside the lock says which one.
 
 The lock ends with its process, however that ends: the kernel holds it, or, where a file system has
-no `flock`, its file names the process. The file beside it names the holder for messages, and for
-hosts that share a folder without sharing locks: a lock that another host left is never taken over.
-No existing file is opened for writing, so a link or a file that somebody put in a lock's place does
-no harm.
+no `flock`, its file names the process. The file beside it names the owner for messages, and for
+machines that share a folder without sharing locks. The owner sets its time every 30 seconds; a
+folder that another machine left is taken over once it was not set for five minutes. No existing
+file is opened for writing, so a link or a file that somebody put in a lock's place does no harm.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import os
 import socket
 import stat
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Iterator
@@ -32,7 +33,7 @@ from cl_graft.runtime.escaping import for_terminal
 from cl_graft.storage.disk_errors import explain_write_errors
 from cl_graft.storage.files import delete_partial_files, replace_file
 
-__all__ = ["LOCK", "OWNER", "only_writer"]
+__all__ = ["LOCK", "OWNER", "only_writer", "release_dead"]
 
 logger = logging.getLogger(__name__)
 
@@ -48,10 +49,18 @@ _LARGEST = 2**16
 _WAIT = 0.2
 """Seconds to wait for a lock, as its holder may be about to release it."""
 
+_BEAT = 30.0
+"""Seconds between two signs of life of an owner."""
+
+_DEAD = 300.0
+"""Seconds without a sign of life after which the owner on another machine counts as dead."""
+
 _NO_LOCKS = {errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EINVAL}
 _held: set[tuple[int, int, Path]] = set()
 """Process, thread and folder of each lock that is held: a thread may enter its lock again, and a
 forked child holds none."""
+
+_heart: threading.Thread | None = None
 
 
 @dataclass(frozen=True)
@@ -60,8 +69,8 @@ class _Owner:
 
     Attributes:
         pid: Number of the process.
-        host: Name of its host.
-        machine: Hash of the host's machine id, which tells hosts of one name apart; may be empty.
+        host: Name of its host, which may change.
+        machine: Hash of what identifies its machine; may be empty.
         since: Time when it took the lock, in seconds since 1970 by its own clock.
         command: Command line of the process.
     """
@@ -72,6 +81,11 @@ class _Owner:
     since: float
     command: str
 
+    @property
+    def was_here(self) -> bool:
+        """Whether it ran on this machine, so that its lock tells whether it still runs."""
+        return self.machine == _machine() and (self.machine != "" or self.host == _host())
+
 
 @contextmanager
 def only_writer(folder: Path | str) -> Iterator[tuple[str, ...]]:
@@ -79,11 +93,12 @@ def only_writer(folder: Path | str) -> Iterator[tuple[str, ...]]:
 
     The folder is made where it is missing, and removed again if nothing was written to it. Blocks
     of one thread may be nested. A lock of a process that ended without releasing it is taken over,
-    which is logged; files in the folder that this process wrote only in part are deleted. The block
+    which is logged, that of another machine once it has given no sign of life for five minutes;
+    files in the folder that this process wrote only in part are deleted. The block
     gets their names.
 
     Raises:
-        InUse: If another process writes to it, or one of another host may.
+        InUse: If another process writes to it, or one of another machine may.
         CannotWrite: If the folder cannot be written to.
         InputError: If there is a file in its place, or something else in the place of its lock.
     """
@@ -99,15 +114,20 @@ def only_writer(folder: Path | str) -> Iterator[tuple[str, ...]]:
                 lock, deleted = _acquire(folder)
         if lock is not None:
             _held.add(place)
+            _start_beating()
         try:
             yield deleted
         finally:
             # A forked child holds nothing, so it gives nothing back.
             if lock is not None and os.getpid() == place[0]:
                 _held.discard(place)
-                with suppress(OSError):
-                    (folder / OWNER).unlink()
-                _unlock(folder, lock)
+                owner = _read(folder)
+                if owner is None or (owner.pid, owner.machine) == (place[0], _machine()):
+                    with suppress(OSError):
+                        (folder / OWNER).unlink()
+                    _unlock(folder, lock)
+                else:  # another machine took it over while this one was suspended
+                    lock.release()
     finally:
         for empty in made:
             with suppress(OSError):
@@ -133,7 +153,17 @@ def _acquire(folder: Path) -> tuple[BaseFileLock, tuple[str, ...]]:
     path = folder / LOCK
     lock = FileLock(path)
     try:
-        lock.acquire(timeout=_WAIT)
+        try:
+            lock.acquire(timeout=_WAIT)
+        except Timeout:
+            owner = _read(folder)
+            if not isinstance(lock, SoftFileLock) or owner is None or owner.was_here:
+                raise _in_use(folder, owner) from None
+            # The file of a lock without `flock` stays when its machine is lost.
+            if min(_idle_seconds(folder / name) for name in (LOCK, OWNER)) < _DEAD:
+                raise _in_use(folder, owner) from None
+            path.unlink(missing_ok=True)
+            lock.acquire(timeout=_WAIT)
     except Timeout:
         raise _in_use(folder, _read(folder)) from None
     except OSError as error:
@@ -183,29 +213,67 @@ def _unlock(folder: Path, lock: BaseFileLock) -> None:
     lock.release()
 
 
+def release_dead(folder: Path | str) -> None:
+    """Delete the locks in a folder, and in those below it, whose process is known to be dead."""
+    for name in (OWNER, LOCK):
+        for path in list(Path(folder).rglob(name)):
+            with suppress(OSError):
+                path.unlink()
+
+
 def _refuse_or_take_over(folder: Path, owner: _Owner | None) -> None:
     """Refuse a folder whose owner may still write; log that it is taken over otherwise.
 
     Raises:
-        InUse: If the owner is of another host.
+        InUse: If the owner is of another machine and gave a sign of life not long ago.
     """
     if owner is None:
         return
-    if (owner.host, owner.machine) != (_host(), _machine()):
-        raise _in_use(folder, owner)
-    logger.warning(
-        "%s: taking over from %s, which ended without giving the folder back",
-        folder,
-        _name_owner(owner),
-    )
+    how = "ended without giving the folder back"
+    if not owner.was_here:
+        idle = _idle_seconds(folder / OWNER)
+        if idle < _DEAD:
+            raise _in_use(folder, owner)
+        how = f"gave its last sign of life {_span(idle)} ago"
+    logger.warning("%s: taking over from %s, which %s", folder, _name_owner(owner), how)
+
+
+def _idle_seconds(path: Path) -> float:
+    """Return the age of a file by the clock of its file system, which all machines share."""
+    with tempfile.TemporaryFile(dir=path.parent) as new:
+        now = os.fstat(new.fileno()).st_mtime
+    try:
+        return now - path.lstat().st_mtime
+    except FileNotFoundError:  # it was given back in between
+        return _DEAD
+
+
+def _start_beating() -> None:
+    """Start the thread that gives signs of life, unless it runs; a forked child has none."""
+    global _heart
+    if _heart is None or not _heart.is_alive():
+        _heart = threading.Thread(target=_beat, name="cl_graft locks", daemon=True)
+        _heart.start()
+
+
+def _beat() -> None:
+    while True:
+        time.sleep(_BEAT)
+        for pid, _, folder in list(_held):
+            if pid == os.getpid():
+                with suppress(OSError, NotImplementedError):
+                    os.utime(folder / OWNER, follow_symlinks=False)
 
 
 def _in_use(folder: Path, owner: _Owner | None) -> InUse:
     who = "another process" if owner is None else f"{_name_owner(owner)}{_age(owner)}"
     hint = "wait for it, or stop it"
-    if owner is not None and (owner.host, owner.machine) != (_host(), _machine()):
+    if owner is not None and not owner.was_here:
         files = f"{folder / OWNER} and {folder / LOCK}"
-        hint = f"whether it still runs cannot be seen from here; if it does not, delete {files}"
+        hint = (
+            "whether it still runs cannot be seen from here; if it does not, the folder is taken "
+            f"over {_span(_DEAD)} after its last sign of life, or delete {files}"
+        )
     return InUse(f"{folder} is in use by {who}; {hint}")
 
 
@@ -223,10 +291,15 @@ def _age(owner: _Owner) -> str:
     seconds = time.time() - owner.since
     if seconds < 0:
         return f" since {since} by its clock"
-    spans = ((86400, "day"), (3600, "hour"), (60, "minute"), (1, "second"))
-    size, name = next((span for span in spans if seconds >= span[0]), spans[-1])
+    return f" since {since} ({_span(seconds)})"
+
+
+def _span(seconds: float) -> str:
+    """Return a length of time in its largest whole unit, as ``"5 minutes"``."""
+    units = ((86400, "day"), (3600, "hour"), (60, "minute"), (1, "second"))
+    size, name = next((unit for unit in units if seconds >= unit[0]), units[-1])
     count = int(seconds // size)
-    return f" since {since} ({count} {name}{'' if count == 1 else 's'})"
+    return f"{count} {name}{'' if count == 1 else 's'}"
 
 
 def _me() -> _Owner:
@@ -266,7 +339,12 @@ def _host() -> str:
 
 
 def _machine() -> str:
-    """Return what tells this host from others of its name; empty where it has nothing."""
-    with suppress(OSError):
-        return hashlib.sha256(Path("/etc/machine-id").read_bytes()).hexdigest()[:16]
+    """Return what tells this machine from others, whatever it is called now; may be empty.
+
+    Containers often have no machine id; the system's last start is one as well.
+    """
+    for path in ("/etc/machine-id", "/proc/sys/kernel/random/boot_id"):
+        with suppress(OSError):
+            if (known := Path(path).read_bytes().strip()) not in (b"", b"uninitialized"):
+                return hashlib.sha256(known).hexdigest()[:16]
     return ""

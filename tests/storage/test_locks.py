@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from cl_graft.errors import InputError, InUse
-from cl_graft.storage import LOCK, OWNER, only_writer
+from cl_graft.storage import LOCK, OWNER, only_writer, release_dead
 from cl_graft.storage import locks as module
 
 pytestmark = [
@@ -145,19 +145,83 @@ def test_a_number_that_another_process_has_by_now_does_not_hold_a_folder(
         assert json.loads((tmp_path / OWNER).read_text())["pid"] == os.getpid()
 
 
+ELSEWHERE = {"host": "elsewhere", "machine": "another"}
+
+
+def last_beat(folder: Path, *, seconds: float) -> None:
+    """Let the last sign of life of a folder's owner, and its lock file, be so old."""
+    for path in (folder / OWNER, folder / LOCK):
+        if path.exists():
+            os.utime(path, (time.time() - seconds,) * 2)
+
+
 @pytest.mark.parametrize("flock", [True, False])
-@pytest.mark.parametrize("changed", [{"host": "elsewhere"}, {"machine": "another"}])
-def test_the_lock_of_another_host_is_never_taken_over(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, flock: bool, changed: dict[str, str]
+@pytest.mark.parametrize("changed", [ELSEWHERE, {"host": "elsewhere", "machine": ""}])
+def test_the_lock_of_another_machine_is_taken_over_once_it_shows_no_sign_of_life(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    flock: bool,
+    changed: dict[str, str],
 ) -> None:
     left_behind(tmp_path, **changed)
     before = (tmp_path / OWNER).read_bytes()
     if not flock:
         break_flock(monkeypatch)
+        (tmp_path / LOCK).write_text("4194297\nelsewhere\n")
+    last_beat(tmp_path, seconds=200)
     with pytest.raises(InUse) as told, only_writer(tmp_path):
         pass
-    assert "cannot be seen from here; if it does not, delete " in str(told.value)
+    assert "is taken over 5 minutes after its last sign of life, or delete " in str(told.value)
     assert (tmp_path / OWNER).read_bytes() == before
+    last_beat(tmp_path, seconds=400)
+    with caplog.at_level(logging.WARNING), only_writer(tmp_path):
+        assert json.loads((tmp_path / OWNER).read_text())["pid"] == os.getpid()
+    assert "on elsewhere (old), which gave its last sign of life 6 minutes ago" in caplog.text
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_machine_that_is_called_otherwise_by_now_takes_its_lock_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with holder(tmp_path) as first:
+        first.end(kill=True)
+    monkeypatch.setattr(socket, "gethostname", lambda: "renamed")
+    with only_writer(tmp_path):
+        assert json.loads((tmp_path / OWNER).read_text())["host"] == "renamed"
+
+
+def test_an_owner_gives_signs_of_life(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_BEAT", 0.001)
+    monkeypatch.setattr(module, "_heart", None)
+    with only_writer(tmp_path):
+        last_beat(tmp_path, seconds=1000)
+        until = time.monotonic() + 5
+        while time.time() - (tmp_path / OWNER).stat().st_mtime > 500:
+            assert time.monotonic() < until
+            time.sleep(0.001)
+
+
+def test_an_owner_that_was_taken_for_dead_leaves_the_lock_of_the_next_one(tmp_path: Path) -> None:
+    with only_writer(tmp_path):
+        owner = json.loads((tmp_path / OWNER).read_text())
+        (tmp_path / OWNER).write_text(json.dumps(owner | ELSEWHERE))
+    assert (tmp_path / OWNER).exists()
+    assert (tmp_path / LOCK).exists()
+
+
+@pytest.mark.parametrize("flock", [True, False])
+def test_a_process_that_is_known_to_be_dead_holds_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, flock: bool
+) -> None:
+    if not flock:
+        break_flock(monkeypatch)
+    for folder in (tmp_path, tmp_path / "bank"):
+        left_behind(folder, **ELSEWHERE)
+        (folder / LOCK).write_text("" if flock else "4194297\nelsewhere\n")
+    release_dead(tmp_path)
+    with only_writer(tmp_path), only_writer(tmp_path / "bank"):
+        pass
 
 
 def test_without_flock_a_living_writer_keeps_others_out_and_a_dead_one_does_not(
@@ -237,7 +301,7 @@ def test_nothing_in_the_place_of_an_owners_name_is_followed_or_waited_for(
 
 
 def test_at_most_64_kib_of_an_owners_name_are_read(tmp_path: Path) -> None:
-    left_behind(tmp_path, host="elsewhere")
+    left_behind(tmp_path, **ELSEWHERE)
     named = (tmp_path / OWNER).read_text().strip()
     (tmp_path / OWNER).write_text(named.rjust(2**16))
     with pytest.raises(InUse, match="elsewhere"), only_writer(tmp_path):
@@ -259,18 +323,18 @@ def test_a_lock_file_that_was_cut_short_is_taken_over(tmp_path: Path, content: s
 def test_a_clock_that_was_set_does_not_matter(tmp_path: Path, hours: float) -> None:
     with only_writer(tmp_path):
         owner = json.loads((tmp_path / OWNER).read_text())
-    owner |= {"since": time.time() + 3600 * hours, "host": "elsewhere"}
+    owner |= {"since": time.time() + 3600 * hours, **ELSEWHERE}
     (tmp_path / OWNER).write_text(json.dumps(owner))
     with pytest.raises(InUse, match=f"process {os.getpid()} on elsewhere"), only_writer(tmp_path):
         pass
-    owner |= {"host": module._host()}
+    owner |= {"machine": module._machine()}
     (tmp_path / OWNER).write_text(json.dumps(owner))
     with only_writer(tmp_path):
         pass
 
 
 def test_what_a_foreign_lock_file_says_stays_on_its_line(tmp_path: Path) -> None:
-    left_behind(tmp_path, host="a\nb\x1b[31m" + "c" * 1000)
+    left_behind(tmp_path, host="a\nb\x1b[31m" + "c" * 1000, machine="another")
     with pytest.raises(InUse) as told, only_writer(tmp_path):
         pass
     assert "\n" not in str(told.value)

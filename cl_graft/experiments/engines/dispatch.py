@@ -21,7 +21,7 @@ from cl_graft.experiments.engines.message_board import MessageBoard
 from cl_graft.experiments.engines.worker import WorkerJob
 from cl_graft.runtime.progress import Progress, Step
 from cl_graft.runtime.signals import Stop
-from cl_graft.storage import LOCK
+from cl_graft.storage import release_dead
 
 __all__ = ["ATTEMPTS", "Pool", "PoolEngine", "WorkerDied"]
 
@@ -122,7 +122,8 @@ class PoolEngine:
                 try:
                     outcome = self.pool.outcome(handle)
                 except WorkerDied as death:
-                    _unlock(job.folder)
+                    # To its folder nobody else writes while the comparison is locked.
+                    release_dead(job.folder)
                     if attempts[job.name] < ATTEMPTS:
                         logger.warning("%s: %s; it goes on with another worker", job.name, death)
                         waiting.insert(0, job)
@@ -156,13 +157,3 @@ def _ready(waiting: Sequence[Job], running: Sequence[Job]) -> list[Job]:
     """List the jobs that wait for no other job."""
     there = {job.name for job in (*waiting, *running)}
     return [job for job in waiting if not job.needs & there]
-
-
-def _unlock(folder: Path) -> None:
-    """Delete the locks of a worker that died, whose process cannot be asked.
-
-    They are in the job's own folder, to which nobody else writes while the comparison is locked.
-    """
-    for lock in list(folder.rglob(LOCK)):
-        with suppress(OSError):
-            lock.unlink()

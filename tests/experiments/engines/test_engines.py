@@ -3,9 +3,11 @@
 import json
 import os
 import signal
+import socket
 import threading
 import time
-from contextlib import closing
+from contextlib import closing, suppress
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -22,9 +24,10 @@ from cl_graft.experiments.engines.dispatch import ATTEMPTS, PoolEngine
 from cl_graft.experiments.engines.message_board import MessageBoard
 from cl_graft.experiments.engines.ray import check_resources, ray_pool
 from cl_graft.experiments.engines.slurm import slurm_pool
+from cl_graft.experiments.engines.worker import work
 from cl_graft.runtime.progress import Step
 from cl_graft.runtime.signals import Stop, Stopped
-from cl_graft.storage import OWNER
+from cl_graft.storage import OWNER, locks
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -92,9 +95,10 @@ def wait_for_worker(folder: Path, *, after: int | None = None) -> int:
     until = time.monotonic() + 300
     while time.monotonic() < until:
         if any((folder / "checkpoints").glob("*")):
-            process = json.loads((folder / OWNER).read_text())["pid"]
-            if process != after:
-                return process
+            with suppress(FileNotFoundError):  # between two workers
+                process = json.loads((folder / OWNER).read_text())["pid"]
+                if process != after:
+                    return process
         time.sleep(0.01)
     raise TimeoutError(f"nothing ran in {folder}")
 
@@ -207,6 +211,35 @@ def test_workers_that_are_killed_or_asked_to_stop_cost_only_what_came_since_thei
     done = compare(long, out=tmp_path)
     assert done.failed == ()
     assert done.runs[0].processes == 3
+    assert outcome(run) == long_here
+
+
+@pytest.mark.slow
+@one_ray_worker
+def test_a_worker_that_dies_on_another_host_is_replaced(long, long_here, ray_workers, tmp_path):
+    run = tmp_path / "naive" / "seed0"
+    owners: list[str] = []
+
+    def work_elsewhere(sent):  # in here, so that Ray sends it by value
+        socket.gethostname = lambda: f"host{os.getpid()}"
+        locks._machine = lambda: f"machine{os.getpid()}"
+        return work(sent)
+
+    def kill_one() -> None:
+        first = wait_for_worker(run)
+        owners.append(json.loads((run / OWNER).read_text())["host"])
+        os.kill(first, signal.SIGKILL)
+        wait_for_worker(run, after=first)
+        owners.append(json.loads((run / OWNER).read_text())["host"])
+
+    thread = threading.Thread(target=kill_one)
+    thread.start()
+    remote = ray_workers.ray.remote(num_cpus=1, max_retries=0)(work_elsewhere)
+    done = compare(long, out=tmp_path, engine=PoolEngine(replace(ray_workers, remote=remote)))
+    thread.join()
+    assert done.failed == ()
+    assert done.runs[0].processes == 2
+    assert len({*owners, socket.gethostname()}) == 3
     assert outcome(run) == long_here
 
 
