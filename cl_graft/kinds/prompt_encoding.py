@@ -5,7 +5,7 @@ on the filled template; what is too long is then cut from the texts, the longest
 characters that each token covers. Nothing of the template is ever cut.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -88,11 +88,13 @@ def label_token_ids(
     """Return the token ids of each label's word, in the order of `label_names`.
 
     A word is tokenized as it stands after a space: after the template's end for a causal prompt,
-    and always for a masked one (LM-BFF looks up " great" even where the mask comes first).
+    and always for a masked one (LM-BFF looks up " great" even where the mask comes first). Where
+    the tokens of a label begin those of another one, the token that ends a text follows: without it
+    "calendar" is at least as likely as "calendar update" after every prompt.
 
     Raises:
         InputError: If a word of a masked prompt is not exactly one known token, or two labels come
-            to the same tokens.
+            to the same tokens; or if a label needs an end and the tokenizer has none.
     """
     checked = check_prompt(prompt, family)
     lead = "a"
@@ -115,7 +117,26 @@ def label_token_ids(
                 f"{tokenizer.convert_ids_to_tokens(list(ids))}; choose other words"
             )
         answers[ids] = name
-    return tuple(answers)
+    return tuple(_end_prefixes(tokenizer, answers))
+
+
+def _end_prefixes(
+    tokenizer: "Tokenizer", answers: Mapping[tuple[int, ...], str]
+) -> Iterator[tuple[int, ...]]:
+    """Put the token that ends a text behind the label tokens with which those of others begin."""
+    longer = {ids[:count]: name for ids, name in answers.items() for count in range(1, len(ids))}
+    end = tokenizer.eos_token_id
+    for ids, name in answers.items():
+        if ids not in longer:
+            yield ids
+        elif not isinstance(end, int):
+            raise InputError(
+                f"the word of label {longer[ids]!r} begins with that of {name!r}, and "
+                f"{type(tokenizer).__name__} has no token that ends a text (eos_token) to tell "
+                "them apart; choose other words"
+            )
+        else:
+            yield (*ids, end)
 
 
 def encode_prompts(
