@@ -102,17 +102,16 @@ class ExperienceTasks:
 
     def dev_rows(self, strategy: Any, label: int) -> Examples:
         """Return a task's dev rows, or those set aside from the experience in training."""
-        dev = self._find_dev(strategy.experience, label)
-        return _dev_rows(strategy.experience.set_aside if dev is None else dev)
+        return _dev_rows(self._choose_dev(strategy, label))
 
     def dev_score(self, strategy: Any, label: int) -> float:
         """Score a strategy's model as it is now on the dev rows of a task."""
+        dev = self._choose_dev(strategy, label)
         logits, targets = compute_logits(
-            _forward(strategy.model, label),
-            self.dev_rows(strategy, label),
-            device=strategy.device,
+            _forward(strategy.model, label), _dev_rows(dev), device=strategy.device
         )
-        scorer = getattr(strategy.experience, "scorer", None)
+        # The scorer knows the texts of the dev rows, which may be of another task than is trained.
+        scorer = getattr(dev, "scorer", None)
         return score(logits, targets, scorer or self._metrics.get(label, "accuracy"))
 
     def make(
@@ -142,6 +141,11 @@ class ExperienceTasks:
     def __getstate__(self) -> dict[str, Any]:
         """Return the state without references to what lives in this process."""
         return self.__dict__ | {"_served": {}}
+
+    def _choose_dev(self, strategy: Any, label: int) -> Any:
+        """Return a task's dev experience, or what was set aside from the experience in training."""
+        dev = self._find_dev(strategy.experience, label)
+        return strategy.experience.set_aside if dev is None else dev
 
     def _find_dev(self, experience: Any, label: int) -> Any:
         """Return the dev experience of a training experience; None if there is none."""

@@ -5,6 +5,7 @@ from typing import ClassVar
 
 import pytest
 import torch
+from answer_tasks import question_task
 from avalanche.core import SupervisedPlugin
 from avalanche.logging import BaseLogger
 from avalanche.models import SimpleMLP
@@ -12,14 +13,15 @@ from slow_cases import slow, slow_but
 from small_runs import FEW
 from tiny_streams import learner, naive_strategy, sgd, vector_stream
 
+from cl_graft import FineTuning, load_model, text_stream
 from cl_graft.grafts.graft import load_, snapshot
 from cl_graft.grafts.hashing import hash_tensors
 from cl_graft.metrics import score
-from cl_graft.strategies import KeepBest, SeededLoop
-from cl_graft.strategies.experience_tasks import _dev_rows
+from cl_graft.strategies import KeepBest, SeededLoop, StrategyInputs, text_model
+from cl_graft.strategies.experience_tasks import ExperienceTasks, _dev_rows
 from cl_graft.strategies.methods.isolation.own_values import OwnValues
 from cl_graft.strategies.methods.isolation.packnet import PackedWeights
-from cl_graft.strategies.registry import STRATEGIES, list_available
+from cl_graft.strategies.registry import STRATEGIES, build_strategy, list_available
 from cl_graft.strategies.stored_bytes import find_plugin
 from cl_graft.training.examples import compute_logits
 
@@ -263,3 +265,19 @@ def test_streams_without_task_labels_choose_on_dev_rows_of_their_experiences(
     for label, (step, dev) in chosen.items():
         assert 0 <= dev <= 1
         assert hash_tensors(end.values[label]) == hash_tensors(steps.after[label, step])
+
+
+def test_a_task_is_scored_on_dev_by_its_own_texts_whichever_task_trains(tiny_bert):
+    loaded = load_model(str(tiny_bert))
+    tasks = [question_task(count, metric="answer_f1") for count in (4, 24)]
+    stream = text_stream(tasks, loaded.tokenizer, family="encoder")
+    model = text_model(loaded, stream, seed=0)
+    inputs = StrategyInputs(model=model, stream=stream, fine_tuning=FineTuning(steps=2))
+    strategy = build_strategy("joint", inputs)
+    dev = ExperienceTasks(inputs.dev, inputs.metrics)
+    scores = []
+    for experience in stream.benchmark.train_stream:
+        strategy.experience = experience
+        scores.append([dev.dev_score(strategy, label) for label in (0, 1)])
+    assert scores[0] == scores[1]
+    assert scores[0][1] > 0
