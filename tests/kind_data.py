@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from answer_tasks import make_numbers, make_questions, write_task
+from label_sets import make_labels
 from tagged_data import tagged_records
 
 __all__ = ["KINDS_OF_TASKS", "write_kinds"]
@@ -30,6 +31,7 @@ KINDS_OF_TASKS: Mapping[str, tuple[str, Callable[..., list[dict[str, Any]]]]] = 
     "regression": ("numbers", make_numbers),
     "tagging": ("names", _tag),
     "extractive_qa": ("questions", make_questions),
+    "multi_label": ("complaints", make_labels),
 }
 """Name of the task, and what makes its records, by kind."""
 

@@ -24,7 +24,7 @@ from cl_graft.data.record_files import Columns, Record, RecordFile
 from cl_graft.data.text_files import find_fault
 from cl_graft.errors import InputError, join_names, nearest
 from cl_graft.kinds import KINDS
-from cl_graft.kinds.rows import Row
+from cl_graft.kinds.rows import LABEL_COLUMNS, Row
 
 __all__ = ["LABEL_COLUMNS", "LabelledRows", "find_texts", "require_text", "to_rows"]
 
@@ -43,8 +43,6 @@ _TEXTS: tuple[tuple[str, str | None], ...] = (
     ("content", None),
     ("review", None),
 )
-LABEL_COLUMNS = ("label", "labels", "class", "category", "target", "coarse_label", "label_text")
-"""Usual names of the column of labels."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,19 +1,28 @@
-"""Rows of kinds that have columns of their own, such as words and tags."""
+"""Rows of kinds that have columns of their own, such as words and tags, or several labels."""
 
 from __future__ import annotations
 
+import ast
+import json
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
 from cl_graft.data.bad_rows import BadRows
-from cl_graft.data.columns import LabelledRows
+from cl_graft.data.columns import LABEL_COLUMNS, LabelledRows, find_texts
+from cl_graft.data.labels import whole_number
 from cl_graft.data.record_files import Columns, Record, RecordFile
 from cl_graft.data.text_files import find_fault
 from cl_graft.errors import InputError, join_names, nearest
 from cl_graft.kinds import KINDS, ColumnError, Kind, Row
 
-__all__ = ["choose_kind", "read_kind_rows"]
+__all__ = ["LabelLists", "choose_kind", "has_label_lists", "read_kind_rows"]
+
+_LABELS = "label_list"
+_USUAL = (_LABELS, *LABEL_COLUMNS)
+_MARKS = {"1": True, "1.0": True, "true": True, "0": False, "0.0": False, "false": False}
+_OTHER_SEPARATORS = ",;/"
 
 
 def choose_kind(file: RecordFile, named: str | None) -> Kind | None:
@@ -156,3 +165,188 @@ def _unwrap(row: Row | InputError) -> Row:
     if isinstance(row, InputError):
         raise row
     return row
+
+
+def has_label_lists(file: RecordFile) -> bool:
+    """Tell whether the usual column of labels holds lists."""
+    column = _find_labels(file)
+    values = [record.values.get(column) for record in file.records] if column else []
+    given = [value for value in values if value is not None]
+    return bool(given) and all(isinstance(value, list | tuple) for value in given)
+
+
+@dataclass(frozen=True)
+class LabelLists:
+    """How the labels of a row are written.
+
+    Attributes:
+        separator: What stands between two labels where they are one text, such as ``"a|b"``.
+    """
+
+    separator: str = "|"
+
+    def fill(
+        self,
+        files: Mapping[str, RecordFile],
+        *,
+        columns: Columns,
+        label_names: Sequence[str] | None,
+        bad_rows: BadRows,
+    ) -> tuple[dict[str, RecordFile], tuple[str, ...] | None, Columns]:
+        """Return records with texts and lists of labels, label names, and the columns they are of.
+
+        Labels are read from the column that `columns` name, or else from the columns of 0 and 1
+        that label names name, from one of the usual names, or from all columns of 0 and 1.
+
+        Args:
+            files: Records by split; ``"train"`` is among them.
+            columns: Columns of texts and labels that the caller named.
+            label_names: Names that the data or the caller declare.
+            bad_rows: Collects rows whose labels cannot be read.
+
+        Raises:
+            InputError: If a named column is not there, or no column of texts or labels is found.
+        """
+        train = files["train"]
+        text, pair = find_texts(train, columns)
+        column = columns.label
+        marks: tuple[str, ...] = ()
+        if column is None and label_names and set(label_names) <= set(train.columns):
+            marks = tuple(label_names)
+        elif column is None and (column := _find_labels(train)) is None:
+            marks = _find_marks(train)
+        if column is None and len(marks) < 2:
+            raise InputError(
+                f"{train.place}: no labels found among {join_names(train.columns)}; call the "
+                f"column {_LABELS!r} (a list, or names with {self.separator!r} between them), name "
+                "it with label, or name two or more columns of 0 and 1 as label_names"
+                f"{train.note_on_unread}"
+            )
+        names = label_names if column is None else train.class_names.get(column) or label_names
+        made: dict[str, RecordFile] = {}
+        for split, file in files.items():
+            hidden = split != "train" and not {column, *marks} & set(file.columns)
+            read = partial(
+                self._fill,
+                text=text,
+                pair=pair,
+                column=column,
+                marks=marks,
+                names=names,
+                hidden=hidden,
+            )
+            records = bad_rows.read_each(file.place, file.records, read)
+            bad_rows.refuse_none_left(file.place, len(records))
+            shown = ("text", *(["text_pair"] if pair else []), _LABELS)
+            made[split] = replace(file, columns=shown, records=tuple(records))
+        if column is not None:
+            self._check_separator(train, made["train"], column)
+        declared = marks or (tuple(names) if names else None)
+        return made, declared, Columns(text=text, text_pair=pair, label=column)
+
+    def _fill(
+        self,
+        record: Record,
+        *,
+        text: str,
+        pair: str | None,
+        column: str | None,
+        marks: Sequence[str],
+        names: Sequence[str] | None,
+        hidden: bool,
+    ) -> Record:
+        """Return a record with the columns of the kind; those of texts are checked by it."""
+        needed = [text, *([pair] if pair else []), *([] if hidden else [column, *marks])]
+        for name in filter(None, needed):
+            if name not in record.values:
+                raise InputError(f"{record.place}: there is no column {name!r}")
+        values: dict[str, object] = {"text": record.values[text]}
+        if pair is not None:
+            values["text_pair"] = record.values[pair]
+        if hidden:
+            values[_LABELS] = None
+        elif column is None:
+            values[_LABELS] = [name for name in marks if _read_mark(record, name)]
+        else:
+            values[_LABELS] = self._read_names(record, column, names)
+        return Record(values, record.place)
+
+    def _read_names(
+        self, record: Record, column: str, names: Sequence[str] | None
+    ) -> list[str] | None:
+        """Return the labels in a cell; an empty one has none."""
+        value = record.values[column]
+        if isinstance(value, str):
+            listed = _parse_list(value)
+            value = value.split(self.separator) if listed is None else listed
+        elif value is None:
+            value = []
+        elif not isinstance(value, list | tuple):
+            value = [value]
+        found: dict[str, None] = {}
+        for one in value:
+            number = whole_number(one)
+            if number is not None and names and str(one) not in names and 0 <= number < len(names):
+                one = names[number]
+            elif number is not None:
+                one = str(number)
+            if not isinstance(one, str):
+                raise InputError(
+                    f"{record.place}: column {column!r} must hold names of labels, got {one!r:.60}"
+                )
+            found |= {one.strip(): None} if one.strip() else {}
+        return list(found)
+
+    def _check_separator(self, file: RecordFile, made: RecordFile, column: str) -> None:
+        """Refuse labels that are never several, where another mark may stand between them."""
+        if any(len(record.values[_LABELS] or ()) > 1 for record in made.records):  # pyright: ignore[reportArgumentType]
+            return
+        for record in file.records:
+            value = record.values.get(column)
+            mark = next((m for m in _OTHER_SEPARATORS if m in str(value)), None)
+            if isinstance(value, str) and mark is not None:
+                raise InputError(
+                    f"{record.place}: no training row has two labels if {self.separator!r} parts "
+                    f"those in column {column!r}, and this one has {value!r:.60}; is {mark!r} the "
+                    "label_separator?"
+                )
+
+
+def _find_labels(file: RecordFile) -> str | None:
+    return next((name for name in _USUAL if name in file.columns), None)
+
+
+def _find_marks(file: RecordFile) -> tuple[str, ...]:
+    """Return the columns that hold nothing but 0 and 1, or true and false."""
+    return tuple(
+        name
+        for name in file.columns
+        if all(_as_mark(record.values.get(name)) is not None for record in file.records)
+    )
+
+
+def _as_mark(value: object) -> bool | None:
+    return _MARKS.get(str(value).strip().lower())
+
+
+def _read_mark(record: Record, column: str) -> bool:
+    found = _as_mark(record.values[column])
+    if found is None:
+        raise InputError(
+            f"{record.place}: column {column!r} must hold 0 or 1, got {record.values[column]!r:.60}"
+        )
+    return found
+
+
+def _parse_list(text: str) -> list[object] | None:
+    """Return the list that a text is, in JSON or as Python writes it; None for any other text."""
+    if not text.lstrip().startswith("["):
+        return None
+    for parse in (json.loads, ast.literal_eval):
+        try:
+            found = parse(text.strip())
+        except (ValueError, SyntaxError, MemoryError, RecursionError):
+            continue
+        if isinstance(found, list):
+            return found
+    return None

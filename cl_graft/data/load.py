@@ -19,6 +19,7 @@ from cl_graft.data.audit import audit, describe_findings
 from cl_graft.data.bad_rows import BadRows, OnBadRow
 from cl_graft.data.columns import LabelledRows
 from cl_graft.data.few_shot import HELD_OUT, few_shot, hold_out_test, name_missing, name_single
+from cl_graft.data.kind_rows import LabelLists
 from cl_graft.data.presets import PRESETS, Preset
 from cl_graft.data.readers import read_rows
 from cl_graft.data.record_files import Columns
@@ -28,6 +29,7 @@ from cl_graft.data.text_files import Reading
 from cl_graft.errors import InputError, a_or_an
 from cl_graft.kinds.decoding import Decoding
 from cl_graft.kinds.kind import KINDS, Kind
+from cl_graft.kinds.multi_label import MultiLabel
 from cl_graft.kinds.prompts import CAUSAL_PROMPTS, PROMPTS, Prompt, default_prompts
 from cl_graft.kinds.rows import Row
 from cl_graft.kinds.text2text import Text2Text
@@ -70,6 +72,7 @@ def load_task(
     instruction: str | None = None,
     input: str | Sequence[str] | None = None,
     decoding: Mapping[str, Any] | None = None,
+    label_separator: str | None = None,
     encoding: str | None = None,
     on_bad_row: OnBadRow = "error",
     max_megabytes: int | None = None,
@@ -103,7 +106,8 @@ def load_task(
         label: Column of the label.
         where: Values by column, as in ``{"domain": "banking"}``: only rows that have them are
             taken, and the task's labels are those that they have.
-        label_names: Label names in the order of class ids; empty for a regression.
+        label_names: Label names in the order of class ids; empty for a regression. Of rows with
+            several labels they may be the names of columns of 0 and 1.
         metric: Name of a metric, in place of the preset's, or of the kind's first one.
         kind: Name of the kind of tasks, one of `cl_graft.kinds.KINDS`; None means that whose
             columns the data have.
@@ -117,6 +121,8 @@ def load_task(
         input: Input of text to text with columns in braces, such as ``"sentence 1: {text}"``; of
             several a row takes the first whose columns it has.
         decoding: Settings of answers of text to text, by the names of `cl_graft.kinds.Decoding`.
+        label_separator: What stands between the labels of a row that has several, in place of
+            ``"|"``.
         encoding: Encoding of text files, in place of UTF-8.
         on_bad_row: "skip" leaves rows out that cannot be used, and counts them in `source`;
             "error" refuses them.
@@ -141,6 +147,7 @@ def load_task(
     place = find_place(name, data)
     if place.generated is not None:
         named = (text, text_pair, label, label_names, encoding, where, instruction, input)
+        named += (label_separator,)
         if any(one is not None for one in named):
             raise InputError(
                 f"{name!r} is generated: it has no columns, labels or encoding to name"
@@ -152,7 +159,8 @@ def load_task(
         reading = Reading(**{key: value for key, value in changed.items() if value is not None})
         made = read_text_columns(name, kind, instruction, input, template)
         columns = Columns(text=text, text_pair=text_pair, label=label)
-        read = _read(place, columns, label_names, kind, reading, on_bad_row, made)
+        lists = _read_separator(name, kind, label_separator)
+        read = _read(place, columns, label_names, kind, reading, on_bad_row, made, lists)
         loaded = _choose_rows(place, read, shots, data_seed, shots_short)
         preset, bad_rows = read.preset, read.bad_rows
 
@@ -219,6 +227,18 @@ def _choose_prompts(
     return kind.default_prompts(loaded.train) if known == (None, None) else known
 
 
+def _read_separator(name: str, kind: str | None, separator: str | None) -> LabelLists:
+    """Return how labels are written where a row has several."""
+    if separator is None:
+        return LabelLists()
+    if kind != MultiLabel.name or not separator:
+        raise InputError(
+            f"task {name!r}: label_separator parts the labels of a task of kind "
+            f"{MultiLabel.name!r}, and must not be empty; got {separator!r}, and kind {kind!r}"
+        )
+    return LabelLists(separator)
+
+
 def _read_answer_settings(
     name: str, kind: Kind, template: str | None, decoding: Mapping[str, Any] | None
 ) -> dict[str, Any]:
@@ -268,6 +288,7 @@ def _read(
     reading: Reading,
     on_bad_row: OnBadRow,
     text_columns: TextColumns | None,
+    label_lists: LabelLists,
 ) -> _Read:
     """Read a place as its preset's data, or, where they are not, as data of one's own."""
 
@@ -282,6 +303,7 @@ def _read(
             reading=reading,
             bad_rows=bad_rows,
             text_columns=text_columns,
+            label_lists=label_lists,
         )
         return _Read(rows, preset, bad_rows, note)
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from cl_graft.data.bad_rows import BadRows
 from cl_graft.data.columns import LabelledRows, to_rows
 from cl_graft.data.huggingface import is_saved_dataset, read_hub_dataset, read_saved_dataset
-from cl_graft.data.kind_rows import choose_kind, read_kind_rows
+from cl_graft.data.kind_rows import LabelLists, choose_kind, has_label_lists, read_kind_rows
 from cl_graft.data.presets import Preset
 from cl_graft.data.record_files import (
     SUFFIXES,
@@ -31,6 +31,8 @@ from cl_graft.data.record_files import (
 from cl_graft.data.text_columns import TextColumns, lacks_columns
 from cl_graft.data.text_files import Reading
 from cl_graft.errors import InputError, join_names, nearest
+from cl_graft.kinds import KINDS, Kind
+from cl_graft.kinds.multi_label import MultiLabel
 from cl_graft.kinds.text2text import Text2Text
 
 __all__ = ["explain_missing", "has_rows", "read_once", "read_rows", "read_train_records"]
@@ -57,6 +59,7 @@ def read_rows(
     reading: Reading | None = None,
     bad_rows: BadRows | None = None,
     text_columns: TextColumns | None = None,
+    label_lists: LabelLists | None = None,
 ) -> LabelledRows:
     """Read the splits of a data set; see `cl_graft.data.columns.to_rows`.
 
@@ -75,6 +78,7 @@ def read_rows(
             they are errors, and what is left out even so is logged here.
         text_columns: How inputs of text to text are made of other columns. Labels of data that are
             named text to text, and have no such columns, become answers in any case.
+        label_lists: How several labels of a row are written; None means the default.
 
     Raises:
         InputError: With file and line, if anything about the data is not as it must be; within
@@ -98,8 +102,19 @@ def read_rows(
             records, columns=columns or Columns(), label_names=label_names, bad_rows=bad
         )
         kind, columns, label_names = Text2Text.name, None, None
-    plain = columns in (None, Columns())
-    own = choose_kind(records["train"], kind) if plain or kind is not None else None
+    plain, found = columns in (None, Columns()), Columns()
+    own: Kind | None = None
+    if kind == MultiLabel.name:
+        own = KINDS.find(MultiLabel.name)
+    elif plain or kind is not None:
+        own = choose_kind(records["train"], kind)
+        if own is None and kind is None and has_label_lists(records["train"]):
+            own = KINDS.find(MultiLabel.name)
+    if isinstance(own, MultiLabel):
+        records, label_names, found = (label_lists or LabelLists()).fill(
+            records, columns=columns or Columns(), label_names=label_names, bad_rows=bad
+        )
+        plain = True
     if own is not None and not plain:
         raise InputError(
             f"a task of kind {own.name!r} is read from columns of usual names, such as "
@@ -115,7 +130,7 @@ def read_rows(
         )
         if bad_rows is None:
             bad.warn()
-        return rows
+        return replace(rows, columns=found)
     rows = to_rows(
         records,
         columns=columns or Columns(),

@@ -32,7 +32,7 @@ _ROWS = 10
 def collect_errors(
     tasks: Sequence[EncodedTask], scores: StreamScores, before: Mapping[str, TaskErrors]
 ) -> dict[str, TaskErrors]:
-    """Return right and answered classes of each task of classification or tagging that is learned.
+    """Return right and answered classes of each learned task of classes, tags or several labels.
 
     Args:
         tasks: The tasks of the stream, in its order.
@@ -47,11 +47,13 @@ def collect_errors(
     last = len(scores.order) - 1
     for learned, number in enumerate(scores.order):
         task = tasks[number].task
-        if task.kind not in ("classification", "tagging"):
+        if task.kind not in ("classification", "tagging", "multi_label"):
             continue
         outputs, targets = scores.predictions(number)
         if task.kind == "tagging":
             own = _count_tags(task, outputs, targets, tasks[number].rows)
+        elif task.kind == "multi_label":
+            own = _count_labels(task, outputs, targets)
         else:
             own = {task.name: _count_rows(task.label_names, outputs, targets, tasks[number].rows)}
         for name, errors in own.items():
@@ -154,6 +156,22 @@ def _count_tags(
             task.intent_names, outputs[:, 0, tags:], targets[:, 0] - tags, rows
         )
     return found
+
+
+def _count_labels(task: TextTask, outputs: Tensor, targets: Tensor) -> dict[str, TaskErrors]:
+    """Count labels that are right, missed (answered "no label") and false (right is "no label")."""
+    found, right = outputs[..., 1] > outputs[..., 0], targets == 1
+    none = len(task.label_names)
+    counts: Counter[tuple[int, int]] = Counter()
+    for label in range(none):
+        has, gets = right[:, label], found[:, label]
+        counts[label, label] = int((has & gets).sum())
+        counts[label, none] = int((has & ~gets).sum())
+        counts[none, label] = int((~has & gets).sum())
+    if not (counts := +counts):
+        return {}
+    names = (*task.label_names, "no label")
+    return {task.name: TaskErrors(names, None, _sort(counts), counted="labels")}
 
 
 def _sort(counts: Counter[tuple[int, int]]) -> Counts:

@@ -135,6 +135,11 @@ def _describe_answers(record: Mapping[str, Any], names: Sequence[str]) -> list[s
     if record.get("kind") == "text2text":
         decoded = f"{record['beams']} beams" if record["beams"] > 1 else "greedily"
         return [f"- Answers: text of at most {record['longest']} tokens, decoded {decoded}."]
+    if record.get("kind") == "multi_label":
+        return [
+            f"- Labels, in the order of the logits, of which a text can have several: {shown}. The "
+            "sigmoid of a logit is the probability of its label."
+        ]
     if record.get("kind") != "tagging":
         return [
             f"- Labels, in the order of the logits: {shown}." if shown else "- Answers: a number."
@@ -276,9 +281,11 @@ def _head(record: Mapping[str, Any]) -> list[str]:
     linear = "torch.nn.functional.linear"
     activation = record.get("activation")
     if activation is None:
+        part = "labels." if record.get("kind") == "multi_label" else ""
+        weight, bias = (f'head["{part}{name}"]' for name in ("weight", "bias"))
         return [
-            '    features = features.to(head["weight"].dtype)',
-            f'    return {linear}(features, head["weight"], head["bias"])[0].float()',
+            f"    features = features.to({weight}.dtype)",
+            f"    return {linear}(features, {weight}, {bias})[0].float()",
         ]
     function = "torch.tanh" if activation == "tanh" else f"torch.nn.functional.{activation}"
     return [

@@ -192,6 +192,11 @@ def _read_checkpoint(source: Source, loaded: Loaded, *, trust_remote_code: bool)
                 )
         except Exception as error:
             raise InputError(f"{source.path} cannot be read: {first_line(error)}") from error
+        if whole.config.problem_type == "multi_label_classification":
+            raise InputError(
+                f"{source.path} answers several labels a text, which is not imported; learn it "
+                "with cl-graft add"
+            )
         return _read_tuned(whole.eval(), loaded, source)
     other = load_model(
         str(source.path),

@@ -19,6 +19,7 @@ from torch import Tensor, nn
 
 from cl_graft.grafts.bank import Entry
 from cl_graft.integrations.whole_models import classifier_layers, make_whole
+from cl_graft.kinds.multi_label import LabelsHead
 from cl_graft.models import TaskModel, load_head
 from cl_graft.models.heads import ACTIVATIONS, PooledHead
 from cl_graft.runtime.seeding import generator
@@ -51,12 +52,15 @@ def as_classifier(model: TaskModel, entry: Entry) -> PreTrainedModel | None:
     if model.pooling != "first":
         return None
     head, backbone = load_head(entry, family="encoder").eval(), model.backbone
+    several = isinstance(head, LabelsHead)
+    head = head.labels if isinstance(head, LabelsHead) else head
     config: Any = copy.deepcopy(backbone.config)
     classes = int(next(reversed(list(head.parameters()))).shape[0])
     names = entry.metadata.get("label_names") or [f"LABEL_{number}" for number in range(classes)]
     config.id2label = dict(enumerate(map(str, names)))  # pyright: ignore[reportArgumentType]
     config.label2id = {name: number for number, name in config.id2label.items()}
-    config.problem_type = "regression" if classes == 1 else "single_label_classification"
+    how = "multi" if several else "single"
+    config.problem_type = "regression" if classes == 1 else f"{how}_label_classification"
     whole = make_whole(AutoModelForSequenceClassification, config, backbone)
     if whole is None:
         return None

@@ -316,7 +316,8 @@ class Kind(ABC):
 
 def _load_kinds() -> None:
     # By name, as these modules import this one.
-    for name in ("classification", "regression", "tagging", "extractive_qa", "text2text"):
+    names = "classification regression tagging extractive_qa text2text multi_label"
+    for name in names.split():
         import_module(f"cl_graft.kinds.{name}")
 
 

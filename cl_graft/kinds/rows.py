@@ -11,7 +11,10 @@ from torch import Tensor
 from cl_graft.errors import InputError
 from cl_graft.runtime.seeding import permutation
 
-__all__ = ["Answer", "ColumnError", "EncodedRows", "Row", "Span", "limit_rows"]
+__all__ = ["LABEL_COLUMNS", "Answer", "ColumnError", "EncodedRows", "Row", "Span", "limit_rows"]
+
+LABEL_COLUMNS = ("label", "labels", "class", "category", "target", "coarse_label", "label_text")
+"""Usual names of the column of labels."""
 
 
 class ColumnError(InputError):
@@ -125,8 +128,10 @@ class Answer:
 
     Attributes:
         label: Name of the likeliest label; the number itself for a regression; the intent, or an
-            empty text, for tagging; the part of the passage for extractive QA.
-        probabilities: Probability of each label, by name, summing to 1; empty where there are none.
+            empty text, for tagging; the part of the passage for extractive QA; several labels with
+            ``|`` between them.
+        probabilities: Probability of each label, by name, summing to 1; where a text can have
+            several labels each is one by itself. Empty where there are none.
         logits: Output of the model, in the order of the labels; empty for tagging and extractive
             QA.
         temperature: Number that divides the logits, > 0, so that the probability of an answer is
@@ -135,6 +140,7 @@ class Answer:
         entry: Position of the entry that answered.
         spans: Tagged parts of the text, or the one part of the passage that answers.
         tags: Tag of each word of the text, for tagging; empty otherwise.
+        labels: The labels, where a text can have several or none; None otherwise.
     """
 
     label: str | float
@@ -144,11 +150,12 @@ class Answer:
     entry: int | None = None
     spans: tuple[Span, ...] = ()
     tags: tuple[str, ...] = ()
+    labels: tuple[str, ...] | None = None
 
     @property
     def confidence(self) -> float | None:
-        """Probability of the label, in [0, 1]; None where labels have no probability."""
-        return self.probabilities.get(str(self.label))
+        """Probability of the one label, in [0, 1]; None where there is no one, or none has any."""
+        return None if self.labels is not None else self.probabilities.get(str(self.label))
 
 
 def limit_rows(

@@ -173,6 +173,9 @@ def score(
             its ends are, as CoNLL's script scores them; in [0, 1].
             `intent_accuracy`, `frame_accuracy`: share of rows whose intent is right, and of those
             whose intent and tags all are; in [0, 1].
+            `micro_f1`, `macro_f1`: of rows with several labels, the F1 of all labels together, and
+            the mean of each label's over those that a row has or gets; in [0, 1].
+            `subset_accuracy`: share of rows that get all their labels and no other, in [0, 1].
             A scorer is called with logits and labels, and knows its rows.
         classes: How many of the columns are the task's own, the first ones: a prediction in a later
             one is another task's, and never right. None means all.

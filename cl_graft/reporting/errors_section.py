@@ -55,9 +55,9 @@ class ErrorDetails:
 def errors_text(data: ReportData, shown: Sequence[ErrorDetails]) -> tuple[str, ...]:
     """Return the paragraphs before the tables."""
     text = (
-        "Wrong answers to the test rows of each task of classification, and wrong spans of each "
-        "tagging task, in the first run of each strategy, on the day the task was learned and "
-        "after the last task."
+        "Wrong answers to the test rows of each task of classification, wrong spans of each "
+        "tagging task and wrong labels of each multi-label task, in the first run of each "
+        "strategy, on the day the task was learned and after the last task."
     )
     made = [text] if data.errors else []
     made += [numbers_text(data)] if data.numbers else []
@@ -86,7 +86,7 @@ def _error_table(data: ReportData) -> Table:
     ]
     head = ("strategy", "task", "wrong when learned", "wrong at the end", "of")
     return Table(
-        "Wrong rows and spans of each task",
+        "Wrong rows, spans and labels of each task",
         (*head, "most confused at the end", "lowest F1 at the end"),
         tuple(rows),
     )

@@ -1,7 +1,7 @@
 """The errors of a run on the test rows of its tasks, as its file `errors.json` holds them.
 
-Classes are those of rows, or the types of spans in them. It holds counts, numbers of rows and names
-of labels, and no text of a row.
+Classes are those of rows, or of the spans or labels in them. It holds counts, numbers of rows and
+names of labels, and no text of a row.
 """
 
 from __future__ import annotations
@@ -68,11 +68,11 @@ class ClassScore:
 
 @dataclass(frozen=True)
 class TaskErrors:
-    """Right and answered classes of the test rows of a task, or of the spans in them.
+    """Right and answered classes of a task's test rows, or of the spans or labels in them.
 
     Attributes:
         labels: Names of the classes; a class after the last is one of another task. The last class
-            of spans is that of a span that is not there.
+            of spans and of labels is that of one that is not there.
         learned: Counts on the day the task was learned; None if they are not known.
         end: Counts after the latest task.
         wrong: Wrong rows after the latest task: the first ones by confidence.
@@ -86,7 +86,7 @@ class TaskErrors:
     learned: Counts | None
     end: Counts
     wrong: tuple[WrongRow, ...] = ()
-    counted: Literal["rows", "spans"] = "rows"
+    counted: Literal["rows", "spans", "labels"] = "rows"
 
     def __post_init__(self) -> None:
         """Check that the counts are of the task's own rows."""
@@ -100,7 +100,7 @@ class TaskErrors:
     @property
     def classes(self) -> int:
         """The number of classes that have scores."""
-        return len(self.labels) - (self.counted == "spans")
+        return len(self.labels) - (self.counted != "rows")
 
     def name(self, place: int) -> str:
         """Return the name of a class."""
@@ -108,7 +108,7 @@ class TaskErrors:
 
 
 ERRORS = TaskFile("errors.json", TaskErrors)
-"""File of a run with tasks of classification or tagging."""
+"""File of a run with tasks of classification, tagging or several labels a row."""
 
 
 def count_wrong(counts: Counts) -> int:

@@ -15,7 +15,7 @@ from cl_graft.kinds import KINDS
 
 
 @pytest.fixture(scope="module")
-def multi_label():
+def aspects():
     """Register the kind of the page while the tests of this module run."""
     import sys
     from pathlib import Path
@@ -27,65 +27,65 @@ def multi_label():
         sys.path.pop(0)
     with registries_restored():
         exec(blocks(DOCS / "guides" / "add_a_kind.md", "python")[0].text, {"__name__": __name__})
-        yield KINDS.find("multi_label")
+        yield KINDS.find("aspects")
 
 
 @pytest.fixture
-def complaints(tmp_path):
-    words = {"delivery": "late parcel", "damage": "torn box", "payment": "wrong bill"}
-    names = list(words)
+def dinners(tmp_path):
+    names = ("food", "price", "service")
     rows = [
-        {"text": f"{words[a]} and {words[b]} {n}", "label_list": sorted({a, b})}
-        for n in range(6)
+        {"text": f"{a} {one}, {b} {other} {n}", "ratings": {a: one, b: other}}
+        for n in range(3)
+        for one in ("good", "bad")
+        for other in ("good", "bad")
         for a in names
         for b in names
+        if a < b
     ]
-    path = tmp_path / "complaints.jsonl"
+    path = tmp_path / "dinners.jsonl"
     path.write_text("\n".join(map(json.dumps, rows)) + "\n")
     return path
 
 
-def test_a_kind_from_outside_is_learned_kept_and_answered(
-    multi_label, complaints, tiny_config, tmp_path
-):
-    config = changed(tiny_config, {"tasks": [str(complaints), "sentiment"], "shots": None})
+def test_a_kind_from_outside_is_learned_kept_and_answered(aspects, dinners, tiny_config, tmp_path):
+    config = changed(tiny_config, {"tasks": [str(dinners), "sentiment"], "shots": None})
     result = run(config, strategy="grafting", seed=0, out=tmp_path / "run")
     assert result.R[0][0] == result.R[1][0] is not None
     folder = run_folder(tmp_path / "run", "grafting", 0)
     bank = open_bank(folder)
-    assert bank.bank.entries[0].metadata["kind"] == "multi_label"
-    answer = bank.predict("late parcel and torn box", task="complaints")
-    assert set(answer.probabilities) == {"damage", "delivery", "payment"}
+    assert bank.bank.entries[0].metadata["kind"] == "aspects"
+    answer = bank.predict("food good, price bad", task="dinners")
+    assert set(answer.probabilities) == {"food", "price", "service"}
     assert all(0 <= share <= 1 for share in answer.probabilities.values())
-    mixed = bank.predict([("late parcel and torn box", "complaints"), ("A delight.", "sentiment")])
+    mixed = bank.predict([("food good, price bad", "dinners"), ("A delight.", "sentiment")])
     assert mixed[0].probabilities == pytest.approx(answer.probabilities, abs=1e-4)
     report = verify(folder)
     assert [entry.recorded_batch for entry in report.entries] == ["same bits", "same bits"]
 
 
-def test_a_label_that_train_lacks_is_named_with_its_line(multi_label, tmp_path):
+def test_an_aspect_that_train_lacks_is_named_with_its_line(aspects, tmp_path):
     from cl_graft import load_task
 
-    rows = [{"text": f"text {n}", "label_list": ["damage"]} for n in range(8)]
+    rows = [{"text": f"text {n}", "ratings": {"food": "good"}} for n in range(8)]
     (tmp_path / "train.jsonl").write_text("\n".join(map(json.dumps, rows)))
-    other = json.dumps({"text": "text", "label_list": ["smell"]})
+    other = json.dumps({"text": "text", "ratings": {"smell": "bad"}})
     (tmp_path / "test.jsonl").write_text(f"{other}\n")
-    with pytest.raises(InputError, match=r"test\.jsonl:1: unknown labels \['smell'\]"):
+    with pytest.raises(InputError, match=r"test\.jsonl:1: unknown aspects \['smell'\]"):
         load_task(str(tmp_path))
 
 
-def test_a_head_from_outside_is_refused_where_its_tensors_do_not_fit(multi_label):
+def test_a_head_from_outside_is_refused_where_its_tensors_do_not_fit(aspects):
     from cl_graft.models.stored_heads import check_head
 
     class Encoder:
         family, hidden_size = "encoder", 4
 
-    check_head({"many.weight": torch.zeros(6, 4), "many.bias": torch.zeros(6)}, Encoder())
+    check_head({"aspects.weight": torch.zeros(6, 4), "aspects.bias": torch.zeros(6)}, Encoder())
     for head in (
-        {"many.weight": torch.zeros(6, 5), "many.bias": torch.zeros(6)},
-        {"many.weight": torch.zeros(6, 4)},
-        {"many.weight": torch.zeros(()), "many.bias": torch.zeros(6)},
-        {"many.weight": torch.zeros(6, 4), "many.bias": torch.full((6,), torch.nan)},
+        {"aspects.weight": torch.zeros(6, 5), "aspects.bias": torch.zeros(6)},
+        {"aspects.weight": torch.zeros(6, 4)},
+        {"aspects.weight": torch.zeros(()), "aspects.bias": torch.zeros(6)},
+        {"aspects.weight": torch.zeros(6, 4), "aspects.bias": torch.full((6,), torch.nan)},
     ):
         with pytest.raises(ValueError, match="head"):
             check_head(head, Encoder())

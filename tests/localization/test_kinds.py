@@ -85,6 +85,8 @@ def test_rows_that_are_asked_one_by_one_answer_where_they_have_a_target(learned)
             elif kind == "text2text":  # the tokens of the answer and its end
                 assert 2 <= len(logits) <= 6
                 assert logits.shape[1] == task.model.backbone.config.vocab_size
+            elif kind == "multi_label":
+                assert logits.shape == (3, 2)
             else:  # words and an intent: 5 tags and 2 intents
                 assert logits.shape[1] == 7
                 # The mean loss is that of these answers, so some labels give it.

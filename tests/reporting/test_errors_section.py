@@ -187,7 +187,7 @@ def test_a_span_that_is_not_there_is_confused_but_has_no_score(compared):
 
 def test_columns_of_words_stand_at_the_left_and_numbers_at_the_right(report):
     page = (report / "report.html").read_text()
-    table = page[page.index("Wrong rows and spans of each task</span>") :]
+    table = page[page.index("Wrong rows, spans and labels of each task</span>") :]
     row = table[table.index("<tbody>") : table.index("</tr>", table.index("<tbody>"))]
     assert '<td class="words">sentiment</td>' in row
     assert row.count("data-value") == 4

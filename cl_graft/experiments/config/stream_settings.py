@@ -40,7 +40,9 @@ class TaskSettings:
         "taken, and the labels of these rows are the task's labels.",
     )
     label_names: list[str] | None = Field(
-        default=None, description="Label names in the order of the class ids."
+        default=None,
+        description="Label names in the order of the class ids; of a multi-label task they may "
+        "be columns of 0 and 1.",
     )
     metric: str | None = Field(
         default=None,
@@ -49,7 +51,7 @@ class TaskSettings:
     kind: str | None = Field(
         default=None,
         description="Kind of the task: classification, regression, tagging, extractive_qa, "
-        "text2text, or a registered one; null means that the columns of the data decide.",
+        "text2text, multi_label, or a registered one; null means that the data's columns decide.",
     )
     positive: str | None = Field(
         default=None,
@@ -74,6 +76,11 @@ class TaskSettings:
         default=None,
         description="How text-to-text answers are decoded: beams, longest_answer (tokens), stop "
         "(texts that end an answer), cut (the side of a long text that is cut).",
+    )
+    label_separator: str | None = Field(
+        default=None,
+        description="Text between the labels of a row in a multi-label task, such as ', '; null "
+        "takes '|'.",
     )
     encoding: str | None = Field(
         default=None,

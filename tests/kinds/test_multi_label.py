@@ -1,0 +1,233 @@
+"""Several labels a row: the loss of each label, three scores, and labels as answers."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+import torch
+from answer_tasks import write_task
+from configs import changed
+from integrations.readme import answered
+from label_sets import labels_task, make_labels
+from slow_cases import slow
+from torch.nn import functional as F
+
+from cl_graft.banks.add import add_task
+from cl_graft.banks.open_bank import open_bank
+from cl_graft.banks.verify import verify
+from cl_graft.data import load_task
+from cl_graft.errors import DamagedFile, InputError
+from cl_graft.experiments.run import run, run_folder
+from cl_graft.integrations import export_task, import_task
+from cl_graft.kinds import KINDS
+from cl_graft.kinds.multi_label import LabelsHead
+from cl_graft.metrics import score, task_loss
+from cl_graft.results.task_errors import ERRORS
+
+MULTI_LABEL = KINDS.find("multi_label")
+
+
+def outputs_of(logits: torch.Tensor) -> torch.Tensor:
+    """Return what the head gives where a label's logit is this."""
+    return torch.stack([torch.zeros_like(logits), logits], -1)
+
+
+def test_the_loss_is_the_binary_cross_entropy_of_every_label_and_has_its_gradient():
+    features = torch.randn(5, 6, generator=torch.Generator().manual_seed(0))
+    targets = torch.tensor([[1, 0, 1], [0, 0, 0], [1, 1, 1], [0, 1, 0], [0, 0, 1]])
+    head = LabelsHead(6, 3, seed=0)
+    loss = task_loss(head(features), targets)
+    expected = F.binary_cross_entropy_with_logits(head.labels(features), targets.float())
+    assert loss.item() == pytest.approx(expected.item(), abs=1e-6)
+    found, wanted = (torch.autograd.grad(x, head.labels.weight)[0] for x in (loss, expected))
+    assert torch.allclose(found, wanted, atol=1e-7)
+
+
+def test_scores_are_those_of_scikit_learn():
+    metrics = pytest.importorskip("sklearn.metrics")
+    draw = torch.Generator().manual_seed(1)
+    logits = torch.randn(40, 5, generator=draw)
+    targets = (torch.rand(40, 5, generator=draw) < 0.4).long()
+    answers = (logits > 0).long()
+    for name, average in (("micro_f1", "micro"), ("macro_f1", "macro")):
+        expected = metrics.f1_score(targets, answers, average=average)
+        assert score(outputs_of(logits), targets, name) == pytest.approx(expected)
+    expected = metrics.accuracy_score(targets, answers)
+    assert score(outputs_of(logits), targets, "subset_accuracy") == pytest.approx(expected)
+
+
+def test_scores_of_a_hand_example():
+    logits = torch.tensor([[1.0, -1.0, -1.0], [1.0, 1.0, -1.0]])
+    targets = torch.tensor([[1, 0, 0], [1, 0, 0]])
+    assert score(outputs_of(logits), targets, "micro_f1") == pytest.approx(4 / 5)
+    # Of the third label, which no row has or gets, there is no F1; of the second it is 0.
+    assert score(outputs_of(logits), targets, "macro_f1") == pytest.approx((1 + 0) / 2)
+    assert score(outputs_of(logits), targets, "subset_accuracy") == 0.5
+
+
+def test_answers_are_the_labels_above_a_half_and_each_has_a_probability(wordpiece):
+    task = labels_task()
+    encoded = MULTI_LABEL.encode(
+        task.train[:3], wordpiece, family="encoder", prompt=None, max_length=32, task=task
+    )
+    assert encoded.targets.tolist() == [[1, 0, 0], [0, 1, 0], [0, 0, 1]]
+    logits = torch.tensor([[2.0, -1.0, 0.1], [-1.0, -2.0, 0.0], [-1.0, 3.0, -1.0]])
+    metadata = {"label_names": list(task.label_names)}
+    answers = MULTI_LABEL.answer(outputs_of(logits), encoded, task.train[:3], metadata)
+    assert [a.labels for a in answers] == [("damage", "payment"), (), ("delivery",)]
+    assert [a.label for a in answers] == ["damage|payment", "", "delivery"]
+    assert answers[0].probabilities["payment"] == pytest.approx(torch.tensor(0.1).sigmoid().item())
+    assert answers[2].confidence is None
+    with pytest.raises(DamagedFile, match="names 2 labels, and has 3 logits"):
+        MULTI_LABEL.answer(outputs_of(logits), encoded, (), {"label_names": ["a", "b"]})
+
+
+LISTS = [["damage", "payment"], [], ["payment"], ["delivery", "damage"]] * 4
+
+
+@pytest.mark.parametrize("form", ["lists", "bars", "json", "python", "commas", "marks"])
+def test_labels_are_read_from_lists_parted_texts_and_columns_of_0_and_1(tmp_path, form):
+    import csv
+
+    names = ("damage", "delivery", "payment")
+    path, settings = tmp_path / "complaints.csv", {"kind": "multi_label"}
+    if form == "lists":
+        path = tmp_path / "complaints.jsonl"
+        rows = [{"body": f"text {n}", "topics": own} for n, own in enumerate(LISTS)]
+        path.write_text("\n".join(map(json.dumps, rows)))
+        settings |= {"text": "body", "label": "topics"}
+    else:
+        join = {
+            "bars": "|".join,
+            "json": json.dumps,
+            "python": str,
+            "commas": ", ".join,
+            "marks": str,
+        }[form]
+        with path.open("w", newline="") as file:
+            lines = csv.writer(file)
+            lines.writerow(["text", *(names if form == "marks" else ["labels"])])
+            for n, own in enumerate(LISTS):
+                cells = [int(x in own) for x in names] if form == "marks" else [join(own)]
+                lines.writerow([f"text {n}", *cells])
+        settings |= {"label_separator": ","} if form == "commas" else {}
+    task = load_task(path, **settings)
+    assert task.label_names == names
+    found = {row.text: [names[k] for k in row.present] for _, row in task.placed_rows()}
+    assert found == {f"text {n}": sorted(own) for n, own in enumerate(LISTS)}
+    if form == "marks":
+        named = load_task(path, kind="multi_label", label_names=["payment", "damage"])
+        assert named.label_names == ("payment", "damage")
+
+
+def test_lists_in_the_column_of_labels_say_the_kind_and_pairs_have_labels_too(tmp_path):
+    rows = [{"text": f"t {n}", "text_pair": "u", "labels": own} for n, own in enumerate(LISTS)]
+    path = tmp_path / "pairs.jsonl"
+    path.write_text("\n".join(map(json.dumps, rows)))
+    task = load_task(path)
+    assert (task.kind, task.metric, task.pair) == ("multi_label", "micro_f1", True)
+    assert "3 labels, several a row" in repr(task)
+
+
+def test_lists_in_parquet_are_read_with_the_names_that_it_declares(tmp_path):
+    datasets = pytest.importorskip("datasets")
+    names = ["calm", "glad", "sad"]
+    features = datasets.Features(
+        {
+            "text": datasets.Value("string"),
+            "labels": datasets.List(datasets.ClassLabel(names=names)),
+        }
+    )
+    rows = {"text": [f"text {n}" for n in range(12)], "labels": [[0, 2], [1], []] * 4}
+    datasets.Dataset.from_dict(rows, features=features).to_parquet(tmp_path / "feelings.parquet")
+    task = load_task(tmp_path / "feelings.parquet")
+    assert task.kind == "multi_label"
+    assert set(task.label_names) == set(names)
+    assert {tuple(task.label_names[k] for k in row.present) for row in task.train} == {
+        ("calm", "sad"),
+        ("glad",),
+        (),
+    }
+
+
+def test_a_wrong_separator_mark_or_label_is_named_with_its_line(tmp_path):
+    path = tmp_path / "t.csv"
+    path.write_text("text,labels\n" + "".join(f'row {n},"a, b"\n' for n in range(8)))
+    with pytest.raises(InputError, match=r"t\.csv:2: .*'a, b'; is ',' the label_separator"):
+        load_task(path, kind="multi_label")
+    path.write_text(
+        "text,a,b\n" + "".join(f"row {n},{n % 2},{2 if n == 5 else 1}\n" for n in range(8))
+    )
+    with pytest.raises(InputError, match=r"t\.csv:7: column 'b' must hold 0 or 1, got '2'"):
+        load_task(path, kind="multi_label", label_names=["a", "b"])
+    with pytest.raises(InputError, match="no labels found among text, a, b; call the column"):
+        load_task(path, kind="multi_label")
+    with pytest.raises(InputError, match="label_separator parts the labels of a task of kind"):
+        load_task(path, label_separator=";")
+    splits = {"train": make_labels(12), "test": [{"text": "x", "label_list": ["smell"]}]}
+    with pytest.raises(InputError, match=r"test\.jsonl:1: the label 'smell' is not among"):
+        load_task(write_task(tmp_path / "own", splits))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"label_names": ("damage",)}, "two or more different label names"),
+        (
+            {"label_names": ("a", "b")},
+            r"has labels \(.*\), expected different integers in \[0, 2\)",
+        ),
+        ({"metric": "accuracy"}, "is a multi-label task: metric 'accuracy' does not fit it"),
+    ],
+)
+def test_a_task_whose_rows_and_names_do_not_fit_is_refused(change, message):
+    with pytest.raises(InputError, match=message):
+        replace(labels_task(), **change)
+
+
+@pytest.mark.parametrize("pooling", ["mean", *slow("first")])
+def test_it_is_learned_reported_kept_added_exported_and_answered(tiny_config, tmp_path, pooling):
+    data = write_task(tmp_path / "complaints", {"train": make_labels(24), "test": make_labels(12)})
+    settings = {"tasks": [str(data), "sentiment"], "shots": None, "pooling": pooling}
+    config = changed(tiny_config, settings)
+    result = run(config, strategy="grafting", seed=0, out=tmp_path / "run")
+    assert result.R[0][0] == result.R[1][0] is not None
+    folder = run_folder(tmp_path / "run", "grafting", 0)
+    bank = open_bank(folder)
+    assert bank.bank.entries[0].metadata["kind"] == "multi_label"
+    text = "It is about a late parcel and a torn box"
+    answer = bank.predict(text, task="complaints")
+    assert set(answer.probabilities) == {"damage", "delivery", "payment"}
+    assert set(answer.labels) == {n for n, share in answer.probabilities.items() if share > 0.5}
+    mixed = bank.predict([(text, "complaints"), ("A delight.", "sentiment")])
+    assert mixed[0].probabilities == pytest.approx(answer.probabilities, abs=1e-4)
+    report = verify(folder)
+    assert [entry.recorded_batch for entry in report.entries] == ["same bits", "same bits"]
+    errors = ERRORS.read(folder)["complaints"]
+    assert errors.counted == "labels"
+    later = {
+        "train": [
+            {"text": one["text"], "tags": "|".join(one["label_list"])} for one in make_labels(18)
+        ]
+    }
+    added = add_task(
+        folder,
+        str(write_task(tmp_path / "later", later)),
+        columns={"kind": "multi_label", "label": "tags"},
+        device="cpu",
+    )
+    assert (added.metric, added.new) == ("micro_f1", True)
+    assert open_bank(folder).predict(text, task="later").labels is not None
+    for form in ("hf", "safetensors-overlay"):
+        export_task(folder, "complaints", format=form, out=tmp_path / form)
+        logits = answered(tmp_path / form, text).tolist()
+        assert logits == pytest.approx(answer.logits, abs=1e-4)
+    kind = json.loads((tmp_path / "hf" / "config.json").read_text()).get("problem_type")
+    assert kind == ("multi_label_classification" if pooling == "first" else None)
+    with pytest.raises(InputError, match="answers for the kind of tasks 'multi_label'"):
+        import_task(tmp_path / "hf", folder, task="back")
+    assert sum(n for right, _, n in errors.end if right < 3) == sum(
+        len(one["label_list"]) for one in make_labels(12)
+    )
