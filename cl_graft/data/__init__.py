@@ -15,6 +15,8 @@ from cl_graft.kinds import (
     TextTask,
     encode,
     label_token_ids,
+    number_classes,
+    share_labels,
 )
 
 __all__ = [
@@ -31,5 +33,7 @@ __all__ = [
     "few_shot",
     "label_token_ids",
     "load_task",
+    "number_classes",
     "register_stream",
+    "share_labels",
 ]

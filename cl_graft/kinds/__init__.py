@@ -5,6 +5,7 @@ from cl_graft.kinds.kind import KINDS, Kind, find_kind, register_kind
 from cl_graft.kinds.prompt_encoding import label_token_ids
 from cl_graft.kinds.prompts import CAUSAL_PROMPTS, PROMPTS, Prompt
 from cl_graft.kinds.rows import Answer, ColumnError, EncodedRows, Row, Span
+from cl_graft.kinds.shared_head import number_classes, share_labels
 from cl_graft.kinds.text_encoding import encode
 from cl_graft.kinds.text_task import TextTask
 
@@ -24,5 +25,7 @@ __all__ = [
     "encode",
     "find_kind",
     "label_token_ids",
+    "number_classes",
     "register_kind",
+    "share_labels",
 ]

@@ -87,12 +87,14 @@ def text_stream(
         family: ``"encoder"``, ``"masked_lm"``, ``"causal_lm"`` or ``"seq2seq_lm"``.
         max_length: Tokens a sample for all tasks; None means the largest of the tasks' own.
         first_label: Task label of the first task.
-        one_head: Whether all tasks share one head; a task's classes are then those of its rows.
+        one_head: Whether all tasks share one head. They then have the same labels in the same
+            order, as `share_labels` and `number_classes` of `cl_graft.data` make them; a task's
+            classes are those of its rows.
         cache: Cache of tokenized tasks; None tokenizes every task again.
 
     Raises:
         InputError: If an argument is of another kind, a prompt does not fit the family, a label
-            word has several tokens, or tasks that share a head have other classes or label words.
+            word has several tokens, or tasks that share a head have other labels or label words.
         ValueError: If there is no task.
     """
     if isinstance(tasks, TextTask | str) or not all(isinstance(one, TextTask) for one in tasks):
@@ -151,10 +153,14 @@ def _check_head(tasks: Sequence[EncodedTask]) -> None:
                 f"{task.task.kind.replace('_', ' ')} task, and only classes can share a head"
             )
     for task in tasks[1:]:
-        if task.task.num_outputs != first.task.num_outputs:
+        if task.task.label_names != first.task.label_names:
             raise InputError(
-                f"one head for all tasks: {first.task.name!r} has {first.task.num_outputs} "
-                f"classes, {task.task.name!r} has {task.task.num_outputs}"
+                f"one head for all tasks: the labels of {first.task.name!r} are "
+                f"{', '.join(first.task.label_names)}, and those of {task.task.name!r} "
+                f"{', '.join(task.task.label_names)}. Number the classes of all tasks together "
+                "(class-incremental): text_stream(cl_graft.data.number_classes(tasks), …). Or put "
+                "labels that mean the same in one order (domain-incremental): "
+                "text_stream(cl_graft.data.share_labels(tasks), …)"
             )
         if task.label_tokens != first.label_tokens:
             raise InputError(

@@ -41,6 +41,7 @@ from cl_graft.strategies.strategy_checks import (
 )
 from cl_graft.strategies.task_labels import (
     ExperienceEntries,
+    SharedLabel,
     TaskLabels,
     UnlabelledStream,
     find_label,
@@ -144,6 +145,7 @@ class GraftingPlugin(SupervisedPlugin, supports_distributed=True):
         self._evaluated: EvaluatedAnswer | None = None
         self._first = FirstValues()
         self._unlabelled = UnlabelledStream()
+        self._shared_label = SharedLabel()
 
     # The hooks, in the order in which a strategy calls them.
 
@@ -255,6 +257,8 @@ class GraftingPlugin(SupervisedPlugin, supports_distributed=True):
             if position is None or self._trains(strategy.experience, label):
                 return
             self._training.suspend()
+        if not hasattr(strategy, "answered_by"):  # a router picks entries by the text
+            self._shared_label.check(self.bank, label=label)
         self._evaluated = EvaluatedAnswer(model, switch)
         if position is None:
             self._evaluated.carry_unlearned_(label)

@@ -2,21 +2,22 @@
 
 `StreamScores` fills R[i][j], the score on the test rows of the experience that was trained j-th,
 after the i-th training. It also keeps the calibration error and a hash of the logits. They cover
-the task's own classes where each task has a head of its own, and all classes where tasks share one.
+the classes of the experience's task label where each label has a head, and else all classes.
 """
 
 from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import torch
 from avalanche.evaluation import PluginMetric
 from avalanche.evaluation.metric_results import MetricValue
 from avalanche.models import MultiTaskModule
-from torch import Tensor
+from torch import Tensor, nn
 
 from cl_graft.figures.reliability import reliability_diagram
 from cl_graft.grafts.hashing import hash_tensors
@@ -25,6 +26,7 @@ from cl_graft.metrics.calibration import ece, reliability_bins
 from cl_graft.metrics.continual import ScoreMatrix, average_accuracy, backward_transfer, forgetting
 from cl_graft.metrics.stream_matrix import StreamMatrix
 from cl_graft.metrics.task_score import Scorer, score
+from cl_graft.strategies.task_labels import find_benchmark
 
 __all__ = ["StreamScores"]
 
@@ -52,9 +54,13 @@ class StreamScores(PluginMetric[ScoreMatrix]):
 
     Rows and columns of R are in the order of training, whatever the order in the stream, and hold
     only what was trained. The test and the training experience with the same number belong
-    together, as in Avalanche; their task labels must be equal. An experience that is not evaluated
-    after a training has no score there, and measures that need it are None. There is no R if an
-    experience was trained twice.
+    together, as in Avalanche; their task labels must be equal. An experience of a further benchmark
+    gets the next number that is free. An experience that is not evaluated after a training has no
+    score there, and measures that need it are None. There is no R if an experience was trained
+    twice.
+
+    Where each task label has a head, an experience is scored among the classes that the stream has
+    under its label: several experiences of one label are not told apart.
 
     Runs at: before_training, before_training_exp, after_training_exp, before_eval_exp,
     after_eval_iteration, after_eval_exp, after_eval.
@@ -74,7 +80,7 @@ class StreamScores(PluginMetric[ScoreMatrix]):
         diagrams: Whether to emit a reliability diagram of every experience that was trained.
 
     Attributes:
-        order: Numbers in the stream of the experiences trained so far, one a training.
+        order: Numbers of the experiences trained so far, one a training.
     """
 
     def __init__(
@@ -95,6 +101,7 @@ class StreamScores(PluginMetric[ScoreMatrix]):
     def reset(self) -> None:
         """Forget everything measured so far."""
         self.order: list[int] = []
+        self._numbers = _Numbers()
         self._labels: dict[int, int] = {}
         self._training = False
         self._batches: list[tuple[Tensor, Tensor, Tensor | None]] = []
@@ -128,6 +135,7 @@ class StreamScores(PluginMetric[ScoreMatrix]):
         # Earlier versions kept no order: experiences were trained in that of the stream.
         self.order = list(state.get("order", range(state.get("row", _BASE) + 1)))
         self._labels = dict(state.get("labels", ()))
+        self._numbers = _Numbers({*self.order, *self._labels})
         for name, cells in self._cells.items():
             cells.load_(state[name])
 
@@ -176,8 +184,8 @@ class StreamScores(PluginMetric[ScoreMatrix]):
     def predictions(self, j: int) -> tuple[Tensor, Tensor]:
         """Return the latest logits, (n, own classes), and targets, (n,), of experience j.
 
-        Here j is the experience's number in the stream. Targets are places among the task's own
-        classes. Where a strategy picks tasks, columns of other tasks' classes follow.
+        Here j is the experience's number in `order`. Targets are places among the classes of its
+        task label. Where a strategy picks tasks, columns of other tasks' classes follow.
 
         Raises:
             KeyError: If experience j was not evaluated.
@@ -207,7 +215,7 @@ class StreamScores(PluginMetric[ScoreMatrix]):
     def after_training_exp(self, strategy: Any) -> None:
         """Go on to the next row."""
         self._training = False
-        number = int(strategy.experience.current_experience)
+        number = self._numbers.add(strategy.experience)
         if number in self.order:
             logger.warning(
                 "experience %d was trained before: no R, transfer or forgetting of this stream is "
@@ -236,7 +244,7 @@ class StreamScores(PluginMetric[ScoreMatrix]):
         if not self._measured(strategy) or not self._batches:
             return []
         experience = strategy.experience
-        j = int(experience.current_experience)
+        j = self._numbers.find(experience)
         label = _label(experience)
         if self._labels.get(j, label) != label:
             raise ValueError(
@@ -361,16 +369,73 @@ def _label(experience: Any) -> int:
 
 
 def _own(logits: Tensor, targets: Tensor, experience: Any) -> tuple[Tensor, Tensor]:
-    """Keep the columns of the experience's own classes, and renumber the targets to match."""
+    """Keep the columns of the classes of a task label, and renumber the targets to match."""
     if targets.ndim > 1:
         return logits[..., : getattr(experience, "own_columns", None)], targets
     if targets.is_floating_point():
         return logits[:, :1], targets
-    classes = sorted(int(c) for c in getattr(experience, "classes_in_this_experience", None) or ())
+    classes = _find_classes(experience)
     if not classes:
         return logits, targets
     own = torch.tensor(classes)
+    missing = classes[-1] + 1 - logits.shape[1]  # columns that no head has yet
+    logits = nn.functional.pad(logits, (0, max(0, missing)), value=_NOT_ANSWERED)
     return logits[:, own].contiguous(), torch.searchsorted(own, targets)
+
+
+def _find_classes(experience: Any) -> list[int]:
+    """Return the classes of all experiences in its stream that have an experience's task label."""
+    stream, label = experience.origin_stream, _label(experience)
+    same = [each for each in stream if _label(each) == label] if hasattr(stream, "__len__") else ()
+    return sorted(
+        {
+            int(number)
+            for each in (experience, *same)
+            for number in getattr(each, "classes_in_this_experience", None) or ()
+        }
+    )
+
+
+class _Numbers:
+    """Numbers of experiences, those of all benchmarks apart.
+
+    An experience has its number in the stream, or the next free one if another benchmark's has
+    that. A benchmark that nothing was trained on is taken for the only one that was, as test
+    streams are copied; beside several it is another one.
+
+    Args:
+        restored: Numbers of another process, which belong to the first benchmark trained on here.
+    """
+
+    def __init__(self, restored: Iterable[int] = ()) -> None:
+        self._restored = {number: number for number in restored}
+        self._taken = set(self._restored)
+        self._by_benchmark: WeakKeyDictionary[Any, dict[int, int]] = WeakKeyDictionary()
+        self._several = False
+
+    def add(self, experience: Any) -> int:
+        """Return the number of an experience that is trained."""
+        benchmark, number = find_benchmark(experience), int(experience.current_experience)
+        if benchmark not in self._by_benchmark:
+            self._several = bool(self._taken - self._restored.keys())
+            self._by_benchmark[benchmark], self._restored = self._restored, {}
+        known = self._by_benchmark[benchmark]
+        if number not in known:
+            known[number] = max(self._taken) + 1 if number in self._taken else number
+            self._taken.add(known[number])
+        return known[number]
+
+    def find(self, experience: Any) -> int:
+        """Return the number of an experience that is evaluated."""
+        if self._several or find_benchmark(experience) in self._by_benchmark:
+            return self.add(experience)
+        return int(experience.current_experience)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"restored": self._taken}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__init__(state["restored"])
 
 
 def _beside(own: Tensor, others: Tensor, here: Tensor) -> Tensor:

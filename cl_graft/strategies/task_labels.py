@@ -15,10 +15,12 @@ from weakref import WeakKeyDictionary
 
 from avalanche.benchmarks import CLScenario
 
+from cl_graft.grafts.bank import GraftBank
 from cl_graft.strategies.heads import has_task_heads
 
 __all__ = [
     "ExperienceEntries",
+    "SharedLabel",
     "TaskLabels",
     "UnlabelledStream",
     "find_benchmark",
@@ -118,6 +120,27 @@ class UnlabelledStream:
         if kind not in self._warned:
             self._warned.add(kind)
             warnings.warn(text, stacklevel=3)
+
+
+class SharedLabel:
+    """A warning, once, where several experiences of one task label are told apart."""
+
+    def __init__(self) -> None:
+        self._warned = False
+
+    def check(self, bank: GraftBank, *, label: int | None) -> None:
+        """Say it once, if a bank has several entries of a label that is evaluated."""
+        count = sum(entry.label == label for entry in bank.entries)
+        if count > 1 and not self._warned:
+            self._warned = True
+            warnings.warn(
+                f"{count} experiences were learned with task label {label}, and a test experience "
+                "is answered by its own entry: these answers know the experience of every row, "
+                "which the label does not tell. Class-incremental scores must not know it; a "
+                "router finds it from the text. Where it is known, give each experience a label "
+                "of its own",
+                stacklevel=3,
+            )
 
 
 class ExperienceEntries:

@@ -2,6 +2,7 @@
 
 import copy
 import pickle
+import warnings
 
 import pytest
 import torch
@@ -14,6 +15,8 @@ from cl_graft.grafts.hashing import hash_tensors
 from cl_graft.metrics import backward_transfer, forgetting
 from cl_graft.strategies.routing import AnswerRouter, FeatureRouter, RoutedText
 from cl_graft.strategies.task_labels import ExperienceEntries
+
+pytestmark = pytest.mark.filterwarnings("ignore:[0-9]+ experiences were learned with task label")
 
 
 def mlp():
@@ -54,6 +57,20 @@ def test_forgetting_is_zero_as_each_experience_is_scored_by_its_own_entry(make, 
     R = run.scores.R(4)
     assert forgetting(R) == 0.0
     assert backward_transfer(R) == 0.0
+
+
+def test_answers_that_know_the_experience_of_a_label_are_warned_of_once():
+    run = coming_back(mlp)
+    run.strategy.train(list(run.train_stream)[:2])
+    run.strategy.eval(run.test_stream)
+    run.strategy.train(run.train_stream[2])
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        run.strategy.eval(run.test_stream)
+        run.strategy.eval(run.test_stream)
+    told = [str(each.message) for each in said if "know the experience" in str(each.message)]
+    assert len(told) == 1
+    assert told[0].startswith("2 experiences were learned with task label 0")
 
 
 def test_an_experience_is_answered_as_its_entry_answers():
@@ -239,6 +256,22 @@ def test_copies_go_on_with_the_benchmarks_that_they_meet(copied):
     for position, experience in enumerate(vector_stream(labels=[0, 1, 0]).streams["test"]):
         assert again.find(experience, label=int(experience.task_label)) == position
     assert again.find(benchmark.streams["test"][0], label=7) is None
+
+
+def test_scores_of_several_benchmarks_have_rows_and_columns_of_their_own():
+    run = learner(mlp(), vector_stream(labels=[0]), settings=quick(density=0.2))
+    benchmarks = [run.benchmark, *(vector_stream(labels=[0], rows=rows) for rows in (16, 24))]
+    for number, benchmark in enumerate(benchmarks):
+        run.strategy.train(benchmark.streams["train"][0])
+        for each in benchmarks[: number + 1]:
+            run.strategy.eval(each.streams["test"])
+    assert run.scores.order == [0, 1, 2]
+    R = run.scores.R(3)
+    assert [[cell is None for cell in row] for row in R] == [
+        [j > i for j in range(3)] for i in range(3)
+    ]
+    assert forgetting(R) == 0.0
+    assert len(run.scores.predictions(1)[1]) == 16
 
 
 def routed(folder, router):

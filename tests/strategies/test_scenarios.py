@@ -8,6 +8,8 @@ from configs import config_with
 from slow_cases import slow_but
 from small_runs import FEW, SMALL, Runs
 
+from cl_graft import text_stream
+from cl_graft.data import number_classes, share_labels
 from cl_graft.errors import InputError
 from cl_graft.experiments.run import run
 from cl_graft.experiments.run_setup import check_strategy
@@ -185,3 +187,22 @@ def test_a_run_without_labels_goes_on_where_it_was(still_bert, tmp_path):
     assert left.processes == 2
     assert left.logit_hashes == whole.logit_hashes
     assert left.bytes == whole.bytes
+
+
+def test_tasks_that_share_a_head_say_how_their_classes_go_together(plain, still_bert):
+    loaded = load_model(still_bert, family="encoder")
+
+    def stream(tasks):
+        return text_stream(tasks, loaded.tokenizer, family="encoder", one_head=True)
+
+    with pytest.raises(InputError, match=r"number_classes\(tasks\).*share_labels\(tasks\)"):
+        stream(plain)
+    turned = replace(plain[1], label_names=plain[1].label_names[::-1])
+    with pytest.raises(InputError, match="in one order"):
+        stream([plain[1], turned])
+    both = stream(number_classes(plain))
+    assert [e.classes_in_this_experience for e in both.benchmark.streams["test"]] == [
+        list(range(plain[0].num_outputs)),
+        list(range(plain[0].num_outputs, plain[0].num_outputs + plain[1].num_outputs)),
+    ]
+    assert share_labels([plain[1], turned])[1].label_names == plain[1].label_names

@@ -4,10 +4,14 @@ import json
 
 import pytest
 import torch
+from avalanche.benchmarks import nc_benchmark
+from avalanche.evaluation.metrics import accuracy_metrics
 from avalanche.models import MTSimpleMLP, SimpleMLP
 from avalanche.training.supervised import Naive
 from tiny_streams import learner, quick, quiet_evaluator, sgd, vector_stream
+from torch.utils.data import TensorDataset
 
+from cl_graft import load_model, load_task, text_model, text_stream
 from cl_graft.metrics import average_accuracy, backward_transfer, ece, forgetting, score
 from cl_graft.strategies.stream_scores import StreamScores
 
@@ -357,3 +361,35 @@ def test_the_state_of_scores_that_kept_no_order_is_read_as_that_of_the_stream():
     again.load_state_(old)
     assert again.result() == scores.result()
     assert json.loads(json.dumps(again.state()))["order"] == [0, 1, 2]
+
+
+def test_classes_of_one_task_label_are_scored_as_avalanche_does(tiny_bert):
+    task = load_task("topic", shots=8, max_test=40)
+    loaded = load_model(tiny_bert, family="encoder")
+    stream = text_stream([task], loaded.tokenizer, family="encoder", max_length=24)
+    datasets = []
+    for split in ("train", "test"):
+        inputs, targets = stream.tasks[0].splits[split]
+        datasets.append(TensorDataset(inputs, targets))
+        datasets[-1].targets = targets.tolist()
+    benchmark = nc_benchmark(*datasets, n_experiences=5, task_labels=False, seed=0)
+    scores = StreamScores()
+    torch.manual_seed(0)
+    model = text_model(loaded, stream)
+    strategy = Naive(
+        model=model,
+        optimizer=torch.optim.AdamW(model.parameters(), lr=0.005),
+        train_mb_size=8,
+        train_epochs=2,
+        evaluator=quiet_evaluator(scores, accuracy_metrics(experience=True)),
+    )
+    for experience in benchmark.train_stream:
+        strategy.train(experience)
+        measured = strategy.eval(benchmark.test_stream)
+    R = scores.R(5)
+    for j in range(5):
+        own = f"Top1_Acc_Exp/eval_phase/test_stream/Task000/Exp{j:03d}"
+        assert R[4][j] == pytest.approx(measured[own])
+    assert R[4][0] < R[0][0]
+    assert forgetting(R) > 0
+    assert scores.predictions(0)[0].shape[1] == task.num_outputs
