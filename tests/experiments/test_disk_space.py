@@ -33,7 +33,7 @@ def lock_elsewhere(folder) -> None:
     with only_writer(folder):
         owner = json.loads((folder / OWNER).read_text())
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / OWNER).write_text(json.dumps({**owner, "host": "elsewhere"}))
+    (folder / OWNER).write_text(json.dumps({**owner, "host": "elsewhere", "machine": "another"}))
 
 
 def test_a_run_without_room_is_refused_before_it_trains(tmp_path, one_task, monkeypatch):

@@ -96,7 +96,7 @@ def other_hosts(place: Place) -> Row:
         with only_writer(held):
             owner = json.loads((held / OWNER).read_text())
         held.mkdir(parents=True)
-        (held / OWNER).write_text(json.dumps({**owner, "host": "elsewhere"}))
+        (held / OWNER).write_text(json.dumps({**owner, "host": "elsewhere", "machine": "another"}))
         told = tell(*command)
         cases.check(
             str(command[0]),
