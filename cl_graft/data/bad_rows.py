@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Callable, Iterable
 from typing import Any, Literal, TypeVar
 
@@ -13,6 +14,10 @@ __all__ = ["BadRows", "OnBadRow"]
 OnBadRow = Literal["error", "skip"]
 
 _SHOWN = 3
+_SEVERAL = 3
+_MOST_FAULTS = 1000
+_VALUE = re.compile(r"'[^']*'|\"[^\"]*\"|[0-9]+")
+"""What differs between sentences on the same fault in several rows."""
 _T = TypeVar("_T")
 _U = TypeVar("_U")
 
@@ -36,16 +41,7 @@ class BadRows:
         self.counts: dict[str, int] = {}
         self.first: dict[str, list[str]] = {}
         self.notes: list[str] = []
-
-    def add(self, file: str, fault: str) -> None:
-        """Take in a row that cannot be used.
-
-        Raises:
-            InputError: Unless such rows are left out.
-        """
-        if not self.skip:
-            raise InputError(f"{fault} (on_bad_row 'skip' leaves such rows out, and counts them)")
-        self.leave_out(file, fault)
+        self._faults: dict[str, dict[str, tuple[int, str]]] = {}
 
     def leave_out(self, file: str, reason: str, *, rows: int = 1) -> None:
         """Count rows of a file that are left out."""
@@ -53,32 +49,62 @@ class BadRows:
         shown = self.first.setdefault(file, [])
         if len(shown) < _SHOWN:
             shown.append(reason)
+        faults, fault = self._faults.setdefault(file, {}), _VALUE.sub("#", reason)
+        count, first = faults.get(fault, (0, reason))
+        if count or len(faults) < _MOST_FAULTS:
+            faults[fault] = count + rows, first
 
     @property
     def total(self) -> int:
         """Rows that were left out, of all files."""
         return sum(self.counts.values())
 
-    def merge(self, other: BadRows) -> None:
+    def merge(self, other: BadRows, kept: int) -> None:
         """Take in the bad rows of another collection as one's own.
 
+        Args:
+            other: The collection, which left them out.
+            kept: Number of rows of the same files that can be used.
+
         Raises:
-            InputError: If there are any, unless such rows are left out.
+            InputError: If there are any, unless such rows are left out. Where most rows have the
+                same fault, it names that one, else the first.
         """
-        for file, faults in other.first.items():
-            for fault in faults:
-                self.add(file, fault)
-            self.counts[file] += other.counts[file] - len(faults)
+        for file, rows in other.counts.items():
+            if not self.skip:
+                raise InputError(other._explain(file, rows + kept))
+            self.counts[file] = self.counts.get(file, 0) + rows
+            self.first[file] = [*self.first.get(file, ()), *other.first[file]][:_SHOWN]
+            own = self._faults.setdefault(file, {})
+            for fault, (count, first) in other._faults[file].items():
+                before = own.get(fault, (0, first))
+                own[fault] = before[0] + count, before[1]
 
     def read_each(self, file: str, items: Iterable[_T], read: Callable[[_T], _U]) -> list[_U]:
         """Read items one by one; those at which `read` raises an InputError are bad rows."""
         kept: list[_U] = []
+        bad = BadRows("skip")
         for item in items:
             try:
                 kept.append(read(item))
             except InputError as fault:
-                self.add(file, str(fault))
+                bad.leave_out(file, str(fault))
+        self.merge(bad, len(kept))
         return kept
+
+    def _explain(self, file: str, rows: int) -> str:
+        """Name the fault that most rows of a file have, or the first one."""
+        count, fault = max(self._faults[file].values(), key=lambda each: each[0])
+        if count >= _SEVERAL and 2 * count > rows:
+            return (
+                f"{fault}; {count:,} of {rows:,} rows have this fault: it is one of the file, or "
+                "of how it is read, and not of single rows"
+            )
+        several = f"{self.counts[file]:,} of {rows:,} rows cannot be used; "
+        return (
+            f"{self.first[file][0]} ({several if self.counts[file] > 1 else ''}on_bad_row 'skip' "
+            "leaves such rows out, and counts them)"
+        )
 
     def refuse_none_left(self, file: str, kept: int) -> None:
         """Refuse a file of which no row was kept.
@@ -89,9 +115,8 @@ class BadRows:
         if kept:
             return
         if file in self.counts:
-            raise InputError(
-                f"{file}: none of its {self.counts[file]} rows can be used; {self.first[file][0]}"
-            )
+            _, fault = max(self._faults[file].values(), key=lambda each: each[0])
+            raise InputError(f"{file}: none of its {self.counts[file]} rows can be used; {fault}")
         raise InputError(f"{file}: there are no rows")
 
     def report(self) -> dict[str, Any]:

@@ -3,17 +3,65 @@
 from __future__ import annotations
 
 import csv
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 
 from cl_graft.data.text_files import MAX_CHARACTERS, MAX_LINE, find_lines
 
-__all__ = ["LongLine", "allow_long_fields", "read_table_rows"]
+__all__ = ["Dialect", "LongLine", "allow_long_fields", "choose_dialects", "read_table_rows"]
+
+_QUOTED = re.compile('"[^"]*(?:"|$)')
+_SEPARATOR_LINE = re.compile(r'"?sep=(.)"?[ \t]*(?:\r\n?|\n)', re.IGNORECASE)
+_DELIMITERS = ",;\t|"
+_NULL = re.compile(r"(?<![^,;\t|])\\N(?=[,;\t|\r\n]|$)")
 
 
-def read_table_rows(
-    text: str, delimiter: str, *, quotes: bool
-) -> Iterator[tuple[int, list[str] | csv.Error]]:
+@dataclass(frozen=True, slots=True)
+class Dialect:
+    """How the fields of a table are written.
+
+    Attributes:
+        delimiter: Character between fields.
+        quotes: Whether quotes enclose fields; else they are characters of a text.
+        backslash: Whether a backslash makes the next character a part of the text, as in the dumps
+            of MySQL.
+        start: Offset at which the table begins.
+    """
+
+    delimiter: str
+    quotes: bool = True
+    backslash: bool = False
+    start: int = 0
+
+
+def choose_dialects(text: str, kind: str) -> list[Dialect]:
+    """Return the ways in which a table may be written, the likeliest first.
+
+    Its fields are parted by what a first line ``sep=;`` says, as Excel reads it, or by what the
+    header holds most of outside of quotes; those of a `.tsv` by tabs.
+
+    Args:
+        text: The table, not empty.
+        kind: ``"csv"`` or ``"tsv"``.
+    """
+    said = _SEPARATOR_LINE.match(text)
+    start = said.end() if said else 0
+    if said:
+        delimiter = said[1]
+    elif kind == "tsv":
+        delimiter = "\t"
+    else:
+        first = next(line[0] for line in find_lines(text) if line[0].strip())
+        delimiter = max(_DELIMITERS, key=_QUOTED.sub("", first).count)
+    ways = [(True, False), (True, True)]
+    if kind == "tsv":
+        ways = [(True, False), (False, False), (True, True), (False, True)]
+    return [Dialect(delimiter, quotes, backslash, start) for quotes, backslash in ways]
+
+
+def read_table_rows(text: str, dialect: Dialect) -> Iterator[tuple[int, list[str] | csv.Error]]:
     """Yield each row's first line number and its fields, or what is wrong with it.
 
     An open quote swallows the lines after it; reading then goes on at the line after its first, so
@@ -22,13 +70,14 @@ def read_table_rows(
     Raises:
         LongLine: At a line of more than `MAX_LINE` characters.
     """
-    number, offset = 1, 0
+    number, offset = 1 + (dialect.start > 0), dialect.start
     while True:
-        walk = _Lines(text, offset)
+        walk = _Lines(text, offset, dialect)
         reader = csv.reader(
             walk,
-            delimiter=delimiter,
-            quoting=csv.QUOTE_MINIMAL if quotes else csv.QUOTE_NONE,
+            delimiter=dialect.delimiter,
+            quoting=csv.QUOTE_MINIMAL if dialect.quotes else csv.QUOTE_NONE,
+            escapechar="\\" if dialect.backslash else None,
             strict=True,
         )
         before = 0
@@ -55,8 +104,9 @@ class LongLine(ValueError):
 class _Lines:
     """Iterate over the lines of a text, and remember where the first one of a row ends."""
 
-    def __init__(self, text: str, offset: int) -> None:
+    def __init__(self, text: str, offset: int, dialect: Dialect) -> None:
         self._found = find_lines(text, offset)
+        self._keeps_null = dialect.backslash
         self.first_end: int | None = None
 
     def __iter__(self) -> _Lines:
@@ -70,7 +120,8 @@ class _Lines:
             )
         if self.first_end is None:
             self.first_end = found.end()
-        return found[0]
+        # \N stands for NULL; the csv module would take the backslash away.
+        return _NULL.sub(r"\\\\N", found[0]) if self._keeps_null else found[0]
 
 
 @contextmanager

@@ -156,10 +156,10 @@ def hold_out_test(
     groups: dict[object, list[int]] = {}
     for index, row in enumerate(rows):
         groups.setdefault(getattr(row, "group", "") or row.inputs, []).append(index)
+    names = _name_classes(rows, label_names)
     classes: dict[str, list[list[int]]] = {}
     for group in groups.values():
-        name = label_names[int(rows[group[0]].label)] if label_names else ""
-        classes.setdefault(name, []).append(group)
+        classes.setdefault(names[group[0]], []).append(group)
     test: set[int] = set()
     for name, own in classes.items():
         held = round(_TEST_SHARE * len(own))
@@ -179,6 +179,17 @@ def hold_out_test(
         tuple(row for index, row in enumerate(rows) if index not in test),
         tuple(row for index, row in enumerate(rows) if index in test),
     )
+
+
+def _name_classes(rows: Sequence[Row], label_names: Sequence[str]) -> list[str]:
+    """Return the class of each row: its label, or its answer where a few answers stand for labels.
+
+    So a task of labels has the same test rows when it is read as text to text.
+    """
+    if label_names:
+        return [label_names[int(row.label)] for row in rows]
+    answers = [str(*getattr(row, "targets", ())[:1]) for row in rows]
+    return answers if len(set(answers)) <= len(rows) * _TEST_SHARE else [""] * len(rows)
 
 
 def _group_by_class(

@@ -1,11 +1,15 @@
-"""JSON objects in a text: one a line, or those of one list, each with its place."""
+"""JSON objects in a text: one a line, or those of one list, each with its place.
+
+Which of the two a text is, its first characters tell, whatever its file is called. Values inside of
+records are found under a path with dots, too.
+"""
 
 from __future__ import annotations
 
 import codecs
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -14,22 +18,62 @@ from cl_graft.data.bad_rows import BadRows
 from cl_graft.data.text_files import MAX_LINE, find_lines
 from cl_graft.errors import InputError
 
-__all__ = ["is_list", "read_json_lines", "read_json_list", "refuse_damaged"]
+__all__ = ["add_paths", "holds_objects", "read_json_objects", "refuse_damaged"]
 
 _NOT_DECODED = re.compile("[\udc80-\udcff]")
 _BLANKS = re.compile(r"[ \t\r\n]*")
 _USUAL_LENGTH = 1 << 16
+_ROWS = re.compile(rb'\s*(\[|\{[ \t]*["}])')
 
 
-def is_list(start: bytes) -> bool:
-    """Whether a text that starts so may be a JSON list, in UTF-8 or UTF-16."""
+def holds_objects(start: bytes) -> bool:
+    """Whether a text that starts so may be a JSON list or JSON lines, in UTF-8 or UTF-16.
+
+    One object over many lines is neither.
+    """
     for mark in (codecs.BOM_UTF8, codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
         start = start.removeprefix(mark)
-    return start.replace(b"\0", b"").lstrip().startswith(b"[")
+    return bool(_ROWS.match(start.replace(b"\0", b"")))
 
 
-def read_json_lines(text: str, path: Path, bad: BadRows) -> Iterator[tuple[dict[str, object], str]]:
-    """Walk over the objects of JSON lines and their places; `bad` takes lines that hold none."""
+def read_json_objects(
+    text: str, path: Path, bad: BadRows
+) -> Iterator[tuple[dict[str, object], str]]:
+    """Walk over the objects of a list or of lines, and their places.
+
+    Args:
+        text: The text.
+        path: Name of the file in places.
+        bad: Takes lines that hold no object.
+
+    Raises:
+        InputError: If the text is a list, and something else stands in it.
+    """
+    if text.lstrip().startswith("["):
+        return _read_list(text, path)
+    return _read_lines(text, path, bad)
+
+
+def add_paths(values: dict[str, object]) -> dict[str, object]:
+    """Return values with those inside of records, too, as ``"review.body"``.
+
+    Examples:
+        >>> add_paths({"id": 3, "review": {"body": "Fine."}})
+        {'id': 3, 'review': {'body': 'Fine.'}, 'review.body': 'Fine.'}
+    """
+    found = dict(values)
+    left = [(f"{name}.", value) for name, value in values.items() if isinstance(value, Mapping)]
+    while left:
+        prefix, record = left.pop()
+        for name, value in record.items():
+            if isinstance(value, Mapping):
+                left.append((f"{prefix}{name}.", value))
+            else:
+                found.setdefault(f"{prefix}{name}", value)
+    return found
+
+
+def _read_lines(text: str, path: Path, bad: BadRows) -> Iterator[tuple[dict[str, object], str]]:
     for number, found in enumerate(find_lines(text), start=1):
         line, place = found[0].rstrip("\r\n"), f"{path}:{number}"
         if not line.strip():
@@ -37,10 +81,10 @@ def read_json_lines(text: str, path: Path, bad: BadRows) -> Iterator[tuple[dict[
         try:
             yield _read_line(line, place), place
         except InputError as fault:
-            bad.add(str(path), str(fault))
+            bad.leave_out(str(path), str(fault))
 
 
-def read_json_list(text: str, path: Path) -> Iterator[tuple[dict[str, object], str]]:
+def _read_list(text: str, path: Path) -> Iterator[tuple[dict[str, object], str]]:
     """Walk over the objects of a list and their places, ``"file:line, item n"``.
 
     Raises:
@@ -49,8 +93,6 @@ def read_json_list(text: str, path: Path) -> Iterator[tuple[dict[str, object], s
     at, line, number = _skip(text, 0), 1, 0
     seen = 0
     end = "]"
-    if text[at : at + 1] != "[":
-        raise InputError(f"{path}: expected a JSON list of objects, as in [{{…}}, {{…}}]")
     while True:
         at = _skip(text, at + 1)
         line, seen = line + text.count("\n", seen, at), at
@@ -125,7 +167,7 @@ def _read_line(line: str, place: str) -> dict[str, object]:
     try:
         values = json.loads(line, object_pairs_hook=partial(_refuse_doubled_names, place))
     except json.JSONDecodeError as error:
-        whole = line.strip() in ("{", "[") or line.lstrip().startswith("[")
+        whole = line.strip() == "{"
         raise InputError(
             f"{place}: not valid JSON ({error.msg} at column {error.colno}); each line must hold "
             f"one JSON object{', and this is one document over many lines' if whole else ''}"

@@ -197,7 +197,7 @@ def _read_files(path: Path, reading: Reading, bad: BadRows) -> dict[str, RecordF
     if isinstance(found, InputError):
         raise found
     bad.notes += found[1].notes
-    bad.merge(found[1])
+    bad.merge(found[1], sum(len(file.records) for file in found[0].values()))
     return found[0]
 
 

@@ -11,23 +11,26 @@ from __future__ import annotations
 
 import csv
 import gzip
-import re
 import zlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from typing import Any, cast
 
 from cl_graft.data.bad_rows import BadRows
-from cl_graft.data.delimited_text import LongLine, allow_long_fields, read_table_rows
-from cl_graft.data.json_text import (
-    is_list,
-    read_json_lines,
-    read_json_list,
-    refuse_damaged,
+from cl_graft.data.delimited_text import (
+    Dialect,
+    LongLine,
+    allow_long_fields,
+    choose_dialects,
+    read_table_rows,
 )
+from cl_graft.data.json_text import add_paths, holds_objects, read_json_objects, refuse_damaged
 from cl_graft.data.parquet import read_parquet
-from cl_graft.data.text_files import Reading, check_row_count, find_lines, read_text
+from cl_graft.data.text_files import Reading, check_row_count, read_text
 from cl_graft.errors import InputError, join_names
+from cl_graft.kinds.kind import find_kind_columns
 
 __all__ = [
     "SUFFIXES",
@@ -35,6 +38,7 @@ __all__ = [
     "Record",
     "RecordFile",
     "collect_records",
+    "drop_headers",
     "explain_unread_kind",
     "is_record_file",
     "parse_records",
@@ -51,7 +55,8 @@ _SPREADSHEETS = (".xlsx", ".xls", ".xlsm", ".xlsb", ".ods", ".numbers")
 _DOCUMENTS = (".docx", ".doc", ".odt", ".pdf", ".rtf", ".pptx", ".html", ".htm", ".xml")
 _ARCHIVES = (".zip", ".tar", ".tgz", ".tar.gz", ".7z", ".rar", ".xz", ".bz2", ".zst")
 
-_QUOTED = re.compile('"[^"]*(?:"|$)')
+_NULL = "\\N"
+"""Field of a data base's dump that has no value."""
 
 _MEMORY_A_BYTE = 8
 _BYTES_A_VALUE = 64
@@ -97,6 +102,7 @@ class RecordFile:
         class_names: Declared label names by column, which parquet files of the datasets library
             carry.
         passed_over: Names of further columns, which hold other things than texts and labels.
+        header: Place of the line that names the columns; empty where each row names its own.
     """
 
     place: str
@@ -104,6 +110,7 @@ class RecordFile:
     records: tuple[Record, ...]
     class_names: Mapping[str, tuple[str, ...]]
     passed_over: tuple[str, ...] = ()
+    header: str = ""
 
     @property
     def note_on_unread(self) -> str:
@@ -125,7 +132,7 @@ def strip_suffix(name: str) -> str | None:
 
 
 def is_record_file(path: Path) -> bool:
-    """Whether a file is of a format read here; a `.json` is if it begins as a list."""
+    """Whether a file is of a format read here; a `.json` is if it begins as a list or as lines."""
     if strip_suffix(path.name) is None:
         return False
     name = path.name.lower()
@@ -133,7 +140,7 @@ def is_record_file(path: Path) -> bool:
         return True
     try:
         with gzip.open(path) if name.endswith(".gz") else path.open("rb") as file:
-            return is_list(file.read(_BYTES_PEEKED))
+            return holds_objects(file.read(_BYTES_PEEKED))
     except (OSError, EOFError, zlib.error):
         return True  # who reads it says what is wrong with it
 
@@ -148,7 +155,7 @@ def explain_unread_kind(path: Path, read: Iterable[str] = SUFFIXES) -> str:
     elif name.endswith(_ARCHIVES):
         how = "an archive: unpack it, and name the file or folder in it"
     elif name.endswith((".json", ".json.gz")):
-        how = "a .json holds a list of objects; JSON lines (one object a line) are called .jsonl"
+        how = "a .json holds a list of objects, [{…}, {…}], or one object a line"
     else:
         how = "save the table as one of them"
     return f"{path}: unknown kind of file; read are {', '.join(read)}; {how}"
@@ -157,13 +164,15 @@ def explain_unread_kind(path: Path, read: Iterable[str] = SUFFIXES) -> str:
 def read_records(
     path: Path, *, reading: Reading | None = None, bad_rows: BadRows | None = None
 ) -> RecordFile:
-    """Read a file of records by the suffix of its name.
+    r"""Read a file of records by the suffix of its name.
 
-    The fields of a `.csv` are parted by what its header holds most of outside of quotes: commas,
-    semicolons or tabs.
-    A `.tsv` is read with quotes as csv has them; if that fails, every quote is literal (GLUE's
-    files are written so). A `.json` is one list of objects. Empty lines are passed over. A byte
-    order mark is dropped.
+    The fields of a `.csv` are parted by what a first line ``sep=;`` says, or by what its header
+    holds most of outside of quotes: commas, semicolons, tabs or bars. Quotes are doubled within
+    quotes, or, if that leaves fewer bad rows, follow a backslash (MySQL's dumps are written so); in
+    a `.tsv` every quote may be literal, too (GLUE's files are written so). A field ``\N`` has no
+    value. Columns without a name are passed over. A row that repeats the header is a bad row. JSON
+    is one list of objects, or one object a line. Empty lines are passed over. A byte order mark is
+    dropped.
 
     Args:
         path: The file.
@@ -188,8 +197,10 @@ def read_records(
     records = collect_records(
         str(path), (Record(v, f"{path}: row {n}") for n, v in numbered), reading
     )
+    records = drop_headers(str(path), records, bad)
     _refuse_no_records(path, records, bad)
-    return RecordFile(str(path), table.columns, records, table.class_names, table.passed_over)
+    columns = tuple(filter(str.strip, table.columns))
+    return RecordFile(str(path), columns, records, table.class_names, table.passed_over)
 
 
 def parse_records(
@@ -215,16 +226,83 @@ def parse_records(
     reading, bad = reading or Reading(), bad_rows or BadRows()
     if not text.strip():
         raise InputError(f"{place}: the file is empty")
+    header = ""
     if kind in ("jsonl", "json"):
-        values = (
-            read_json_list(text, place) if kind == "json" else read_json_lines(text, place, bad)
-        )
-        records = collect_records(str(place), (Record(*each) for each in values), reading)
-        columns = tuple(dict.fromkeys(name for record in records for name in record.values))
+        own = BadRows("skip")
+        found = (Record(add_paths(v), at) for v, at in read_json_objects(text, place, own))
+        records = collect_records(str(place), found, reading)
+        bad.merge(own, len(records))
+        _refuse_other_objects(place, records)
+        names = dict.fromkeys(name for record in records for name in record.values)
+        columns = tuple(filter(str.strip, names))
     else:
-        columns, records = _read_table(place, text, kind, reading, bad)
+        columns, records, header = _read_table(place, text, kind, reading, bad)
+    records = drop_headers(str(place), records, bad)
     _refuse_no_records(place, records, bad)
-    return RecordFile(str(place), columns, records, {})
+    return RecordFile(str(place), columns, records, {}, header=header)
+
+
+def drop_headers(place: str, records: Iterable[Record], bad: BadRows) -> tuple[Record, ...]:
+    """Take rows that hold the names of the columns, as files that were stacked have, as bad rows.
+
+    Raises:
+        InputError: If a row names them in another order, in which the rows after it would be read
+            wrongly.
+    """
+    records = tuple(records)
+    again = {index for index, record in enumerate(records) if _repeats_names(record.values)}
+    for record in (records[index] for index in sorted(again)):
+        if [str(value).strip() for value in record.values.values()] != list(record.values):
+            raise InputError(
+                f"{record.place}: the names of the columns in another order than at first; these "
+                "are several files with different columns, so read each by itself"
+            )
+    if not again:
+        return records
+    return tuple(bad.read_each(place, enumerate(records), partial(_refuse_header, again)))
+
+
+def _repeats_names(values: Mapping[str, object]) -> bool:
+    own = values.values()
+    if len(values) < 2 or not all(isinstance(v, str) and v.strip() in values for v in own):
+        return False
+    return len({str(value).strip() for value in own}) == len(values)
+
+
+def _refuse_header(headers: Collection[int], numbered: tuple[int, Record]) -> Record:
+    number, record = numbered
+    if number in headers:
+        raise InputError(
+            f"{record.place}: the names of the columns again; these seem to be several files, one "
+            "after another"
+        )
+    return record
+
+
+def _refuse_other_objects(path: Path, records: Sequence[Record]) -> None:
+    """Refuse JSON of one object that holds a whole table.
+
+    Raises:
+        InputError: If it does: in a list, or by columns.
+    """
+    if len(records) != 1:
+        return
+    values = records[0].values
+    others = [name for name in values if name not in find_kind_columns(values)]
+    for name in others:
+        own = values[name]
+        if isinstance(own, list) and len(own) > 1 and all(isinstance(one, dict) for one in own):
+            raise InputError(
+                f"{path}: one object, whose rows seem to stand in the list {name!r}: write that "
+                "list alone into the file"
+            )
+    if len(values) > 1 and all(
+        isinstance(values[name], dict) for name in others if "." not in name
+    ):
+        raise InputError(
+            f"{path}: one object that seems to hold a table by columns, as pandas writes it: write "
+            "one object a row (to_json with orient='records')"
+        )
 
 
 def _refuse_no_records(path: Path, records: tuple[Record, ...], bad: BadRows) -> None:
@@ -275,51 +353,59 @@ def _measure_memory(values: object) -> int:
 
 def _read_table(
     path: Path, text: str, kind: str, reading: Reading, bad: BadRows
-) -> tuple[tuple[str, ...], tuple[Record, ...]]:
-    """Read a table; a tsv is read with literal quotes if that gives fewer bad rows."""
-    if kind == "csv":
-        first = next(line[0] for line in find_lines(text) if line[0].strip())
-        header = _QUOTED.sub("", first)
-        delimiter = max(",;\t", key=header.count)
-        return _read_table_with(path, text, delimiter, reading, bad, quotes=True)
-    quoted = BadRows("skip")
-    table = _read_table_with(path, text, "\t", reading, quoted, quotes=True)
-    if quoted.counts:
-        literal = BadRows("skip")
-        again = _read_table_with(path, text, "\t", reading, literal, quotes=False)
-        if literal.total < quoted.total and (bad.skip or not literal.total):
-            quoted, table = literal, again
-    bad.merge(quoted)
+) -> tuple[tuple[str, ...], tuple[Record, ...], str]:
+    """Read a table in the first of its likely dialects that gives the fewest bad rows.
+
+    Returns:
+        The columns, the rows, and the place of the header.
+    """
+    best: tuple[BadRows, Dialect, tuple[tuple[str, ...], tuple[Record, ...], str]] | None = None
+    for dialect in choose_dialects(text, kind):
+        own = BadRows("skip")
+        table = _read_table_with(path, text, dialect, reading, own)
+        if best is None or own.total < best[0].total:
+            best = own, dialect, table
+        if not own.total:
+            break
+    own, dialect, table = cast(Any, best)
+    if dialect.backslash:
+        own.notes.append(f"{path}: read with backslashes before quotes, as MySQL writes them")
+    bad.notes += own.notes
+    bad.merge(own, len(table[1]))
     return table
 
 
 def _read_table_with(
-    path: Path, text: str, delimiter: str, reading: Reading, bad: BadRows, *, quotes: bool
-) -> tuple[tuple[str, ...], tuple[Record, ...]]:
+    path: Path, text: str, dialect: Dialect, reading: Reading, bad: BadRows
+) -> tuple[tuple[str, ...], tuple[Record, ...], str]:
     try:
         with allow_long_fields():
-            rows = read_table_rows(text, delimiter, quotes=quotes)
-            header = _read_header(path, rows)
-            records = collect_records(
-                str(path), _read_table_records(path, rows, header, delimiter, bad), reading
-            )
+            rows = read_table_rows(text, dialect)
+            header, place = _read_header(path, rows)
+            found = _read_table_records(path, rows, header, dialect.delimiter, bad)
+            records = collect_records(str(path), found, reading)
     except LongLine as error:
         raise InputError(f"{path}: {error}; the file is no table, or damaged") from None
-    return tuple(header), records
+    return tuple(filter(None, header)), records, place
 
 
-def _read_header(path: Path, rows: Iterator[tuple[int, list[str] | csv.Error]]) -> list[str]:
+def _read_header(
+    path: Path, rows: Iterator[tuple[int, list[str] | csv.Error]]
+) -> tuple[list[str], str]:
     """Take the header off the rows; what is wrong with it concerns every row."""
-    number, fields = next((n, f) for n, f in rows if f)
+    number, fields = next(((n, f) for n, f in rows if f), (1, []))
     place = f"{path}:{number}"
     if isinstance(fields, csv.Error):
         raise InputError(f"{place}: the header is not readable ({fields})")
     for field in fields:
         refuse_damaged(field, place)
     header = [name.strip() for name in fields]
-    if len(set(header)) != len(header):
+    named = [name for name in header if name]
+    if not named:
+        raise InputError(f"{place}: the header names no column: {header}")
+    if len(set(named)) != len(named):
         raise InputError(f"{place}: the header names a column twice: {header}")
-    return header
+    return header, place
 
 
 def _read_table_records(
@@ -329,14 +415,23 @@ def _read_table_records(
     delimiter: str,
     bad: BadRows,
 ) -> Iterator[Record]:
+    first = next(place for place, name in enumerate(header) if name)
+    nameless = [place for place, name in enumerate(header) if not name and place > first]
+    unread = 0
     for number, fields in rows:
         if not fields:
             continue
         place = f"{path}:{number}"
         try:
             yield Record(_match_header(fields, header, delimiter, place), place)
+            unread += any(fields[place] for place in nameless)
         except InputError as fault:
-            bad.add(str(path), str(fault))
+            bad.leave_out(str(path), str(fault))
+    if unread:
+        bad.notes.append(
+            f"{path}: {unread:,} row{'s hold' if unread > 1 else ' holds'} something in columns "
+            "without a name, which is not read"
+        )
 
 
 def _match_header(
@@ -344,13 +439,15 @@ def _match_header(
 ) -> dict[str, object]:
     if isinstance(fields, csv.Error):
         raise InputError(
-            f"{place}: not a readable row ({fields}); a quote that is not closed causes this"
+            f"{place}: not a readable row ({fields}); a quote that is not closed, or one within "
+            "quotes that is not doubled, causes this"
         )
-    if len(fields) != len(header):
+    if len(fields) < len(header) or any(fields[len(header) :]):
         raise InputError(
             f"{place}: {len(fields)} fields, but the header has {len(header)} "
             f"({', '.join(header[:20])}); a field with {delimiter!r} in it needs quotes"
         )
     for field in fields:
         refuse_damaged(field, place)
-    return dict(zip(header, fields, strict=True))
+    values = ((name, field) for name, field in zip(header, fields, strict=False) if name)
+    return {name: None if field == _NULL else field for name, field in values}

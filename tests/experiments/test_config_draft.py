@@ -252,7 +252,7 @@ def test_rows_of_guessed_columns_that_cannot_be_used_are_named(tmp_path):
         ("tickets.docx", "a document: write its texts into a CSV file"),
         ("tickets.pdf", "a document: write its texts into a CSV file"),
         ("tickets.zip", "an archive: unpack it"),
-        ("tickets.json", r"JSON lines \(one object a line\) are called .jsonl"),
+        ("tickets.json", r"or one object a line"),
     ],
 )
 def test_files_of_other_kinds_are_answered_with_how_to_export_them(tmp_path, name, said):

@@ -338,7 +338,7 @@ def _places() -> list[Case]:
             group,
             "kind .json",
             csv(name="mine.json"),
-            (r"mine\.json: unknown kind .*JSON lines \(one object a line\) are called \.jsonl",),
+            (r"mine\.json: unknown kind .*or one object a line",),
         ),
         Case(group, "nothing there", lambda folder: None, ("there is no data for task 'mine'",)),
         Case(

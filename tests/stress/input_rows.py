@@ -117,7 +117,7 @@ def _json_lines() -> list[Case]:
         Case(
             group,
             "one document over many lines",
-            document(json.dumps(rows(), indent=1), name="mine.jsonl"),
+            document(json.dumps(rows()[0], indent=1), name="mine.jsonl"),
             (r"mine\.jsonl:1: .*one document over many lines",),
         ),
         Case(group, "empty objects", document("{}\n" * 9, name="mine.jsonl"), ("no text column",)),
