@@ -37,6 +37,7 @@ from cl_graft.results.data_report import data_lines, data_report
 from cl_graft.runtime.devices import pick_device
 from cl_graft.runtime.error_context import in_phase, in_task
 from cl_graft.runtime.progress import Progress, silent
+from cl_graft.runtime.threads import lock_generators
 from cl_graft.storage import load_bank
 from cl_graft.strategies.benchmark import text_stream
 
@@ -79,6 +80,7 @@ class Added:
     new: bool = True
 
 
+@lock_generators()
 def add_task(
     folder: Path | str,
     task: str,
@@ -98,7 +100,7 @@ def add_task(
     A task whose name the bank knows gets a new entry under the same task label, which answers it
     from then on; the earlier entry stays as it is and can still be asked by position. If the latest
     entry of that name was learned from the same data with the same settings, the task is there
-    already, and nothing is done.
+    already, and nothing is done. Calls in several threads of a process wait for each other.
 
     Args:
         folder: The bank, or the run that holds it.

@@ -33,6 +33,7 @@ from cl_graft.models import Loaded, load_head, longest_row
 from cl_graft.models.shared_states import share_below
 from cl_graft.models.task_server import TaskServer
 from cl_graft.runtime.progress import Progress, silent
+from cl_graft.runtime.threads import lock_model
 from cl_graft.storage import load_bank, save_bank
 
 if TYPE_CHECKING:
@@ -51,6 +52,8 @@ logger = logging.getLogger(__name__)
 @dataclass(frozen=True, eq=False)
 class OpenBank:
     """A bank on its rebuilt model.
+
+    Several threads may use it, as those of a web server do. They take turns, batch by batch.
 
     Attributes:
         folder: Folder of the bank.
@@ -108,9 +111,11 @@ class OpenBank:
             bank.predict("It was a delight.", task="sentiment")
             bank.predict([("It was a delight.", "sentiment"), ("Who won the match?", "topic")])
 
-        Texts of one task have the bits of the day on which it was learned. In a batch of several
-        tasks logits are equal to these up to float tolerance. A warning says once for each task
-        that a text was cut.
+        The weights that answer are, to the bit, those of the day on which the task was learned.
+        Logits and probabilities have the same bits in the same batch: the same rows in the same
+        order, on the same machine with the same threads and versions. A text alone and the same
+        text among others, of its task or of several, may differ in the last bits. A warning says
+        once for each task that a text was cut.
 
         Args:
             texts: A text; a list of texts; or, without `task`, a list of pairs (text, task). A text
@@ -209,14 +214,20 @@ class OpenBank:
         return push_to_hub(self.bank, repo_id, **options)
 
     def carry(self, position: int | None) -> None:
-        """Make the model carry the answer of an entry, head included; None means the bare base."""
-        self.switch.to(position)
-        if position is None:
-            return
-        entry = self.bank.entries[position]
+        """Make the model carry the answer of an entry, head included; None means the bare base.
+
+        Another thread may move the model right after. Where several use it, compute with it in a
+        ``with lock_model(opened.loaded.model):`` block (`cl_graft.runtime.threads`) that begins
+        before.
+        """
         model = self.loaded.model
-        head = load_head(entry, family=model.family)
-        model.heads[str(entry.label)] = head.requires_grad_(False).to(model.device).eval()
+        with lock_model(model):
+            self.switch.to(position)
+            if position is None:
+                return
+            entry = self.bank.entries[position]
+            head = load_head(entry, family=model.family)
+            model.heads[str(entry.label)] = head.requires_grad_(False).to(model.device).eval()
 
     def logits(self, inputs: Tensor, position: int) -> Tensor:
         """Answer encoded rows, (n, 2, L), with an entry: logits of shape (n, classes), on the CPU.
@@ -224,10 +235,12 @@ class OpenBank:
         The rows are one batch, so the same rows give the same bits. A batch that was asked of
         another task before goes on from the states below all entries (`share_below`).
         """
-        self.carry(position)
-        model = self.loaded.model.eval()
-        with torch.no_grad(), share_below(model, self.bank, rows=False):
-            return model(inputs.to(model.device), self.bank.entries[position].label).float().cpu()
+        model = self.loaded.model
+        with model.answering():
+            self.carry(position)
+            with share_below(model.eval(), self.bank, rows=False):
+                label = self.bank.entries[position].label
+                return model(inputs.to(model.device), label).float().cpu()
 
     def answer(self, texts: Sequence[InputText], *, batch_size: int = 32) -> list[Answer]:
         """Answer texts that `check_texts` found to be answerable, in their order.
@@ -243,12 +256,13 @@ class OpenBank:
         answers: list[Answer] = []
         for first in range(0, len(texts), batch_size):
             rows, asked = texts[first : first + batch_size], positions[first : first + batch_size]
-            if len(set(asked)) == 1:
-                encoded, own = self._encode(rows, asked[0])
-                logits = self.logits(encoded.inputs, asked[0])
-                answers += self._read_answers(logits, encoded, own, asked[0])
-            else:
-                answers += self._answer_mixed(rows, asked, server)
+            with self.loaded.model.answering():  # tokenizers serve one thread, too
+                if len(set(asked)) == 1:
+                    encoded, own = self._encode(rows, asked[0])
+                    logits = self.logits(encoded.inputs, asked[0])
+                    answers += self._read_answers(logits, encoded, own, asked[0])
+                else:
+                    answers += self._answer_mixed(rows, asked, server)
         return answers
 
     def _answer_mixed(

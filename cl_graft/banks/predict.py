@@ -22,7 +22,7 @@ def predict(
     """Answer every text with the latest entry of its task, in the order in which they came.
 
     A batch holds texts of one task that stand near each other, so the same texts in the same order
-    give the same bits.
+    with the same `batch_size` give the same bits on the same machine.
 
     Args:
         opened: The bank.

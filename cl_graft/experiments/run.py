@@ -32,6 +32,7 @@ from cl_graft.runtime.devices import explain_slow_precision, pick_device
 from cl_graft.runtime.error_context import in_phase
 from cl_graft.runtime.progress import Progress, Step, silent
 from cl_graft.runtime.signals import Stop
+from cl_graft.runtime.threads import lock_generators
 from cl_graft.storage import explain_full_disk, only_writer
 from cl_graft.storage.cache_folder import DirectoryCache
 from cl_graft.storage.checkpoint_files import FileCheckpoints
@@ -44,6 +45,7 @@ __all__ = ["run", "run_folder"]
 run_folder = folders.run_folder
 
 
+@lock_generators()
 def run(
     config: ExperimentConfig | Mapping[str, Any] | Path | str,
     *,
@@ -60,6 +62,7 @@ def run(
     """Run a strategy on the stream of a config, into ``OUT/<strategy>/seed<k>/``.
 
     A run of the same config that is in the folder already is resumed, or read if it is finished.
+    Runs in several threads of a process wait for each other, as they share torch's generators.
 
     Args:
         config: The settings: a config, settings by part, or the path of a YAML file.

@@ -18,6 +18,7 @@ from torch import Tensor, nn
 
 from cl_graft.grafts.region import Layout, Parameters, Region
 from cl_graft.runtime.tensor_names import parameters_by_name, plain_name
+from cl_graft.runtime.threads import lock_model
 
 __all__ = [
     "Graft",
@@ -152,6 +153,8 @@ def write_(model: nn.Module, graft: Graft) -> None:
 def grafted(model: nn.Module, graft: Graft) -> Iterator[nn.Module]:
     """Carry `graft` for the length of a `with` block, then put the model back, bit for bit.
 
+    Other threads that write into the model wait for the block's end.
+
     Examples:
         >>> model = nn.Linear(2, 1, bias=False)
         >>> before = model.weight.clone()
@@ -162,12 +165,13 @@ def grafted(model: nn.Module, graft: Graft) -> Iterator[nn.Module]:
         >>> torch.equal(model.weight, before)
         True
     """
-    before = extract(model, graft.region)
-    write_(model, graft)
-    try:
-        yield model
-    finally:
-        write_(model, before)
+    with lock_model(model):
+        before = extract(model, graft.region)
+        write_(model, graft)
+        try:
+            yield model
+        finally:
+            write_(model, before)
 
 
 def overlay(grafts: list[Graft], *, layout: Layout, dtype: torch.dtype) -> Graft:

@@ -22,6 +22,7 @@ from cl_graft.inference.row_groups import RowGroup, compute_by_group, first_entr
 from cl_graft.inference.task_switch import Switch
 from cl_graft.runtime.forward_override import current_forward, override_forward
 from cl_graft.runtime.tensor_names import modules_by_path
+from cl_graft.runtime.threads import lock_model
 from cl_graft.training.linear_layers import is_linear
 
 __all__ = ["MatrixMethod", "mixed_batch"]
@@ -68,8 +69,9 @@ def mixed_batch(
     if switch.model.training:
         raise ValueError("mixed batches are answered in eval mode, the model is in training mode")
     same = len(set(positions)) == 1
-    layers = [] if same else _layers(switch, positions, method=method)
-    with switch.locked(first_entry(switch, positions)) as model, ExitStack() as stack:
+    with lock_model(switch.model), ExitStack() as stack:
+        layers = [] if same else _layers(switch, positions, method=method)
+        model = stack.enter_context(switch.locked(first_entry(switch, positions)))
         for layer in layers:
             stack.enter_context(layer.by_row())
         yield model

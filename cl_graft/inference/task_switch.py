@@ -22,6 +22,7 @@ from cl_graft.grafts.graft import Graft, extract, write_
 from cl_graft.grafts.hashing import model_sha256
 from cl_graft.inference.entry_spans import Spans, answer_spans, apart, subtract, to_spans
 from cl_graft.inference.entry_writes import EntryWrites
+from cl_graft.runtime.threads import hold_model, lock_model
 
 __all__ = ["Switch"]
 
@@ -31,7 +32,9 @@ class Switch:
 
     The model must be the bank's base when the switch is made, which is checked. One that carries
     the bank's values is put back to its base where a switch in this process still holds what stood
-    under them. Several switches of one model take turns: each finds the base as it left it.
+    under them. Several switches of one model take turns: each finds the base as it left it. So do
+    several threads: a method or block of one holds the model's lock (`lock_model`). What a thread
+    computes with the model belongs inside `carrying`, as another one may move it after `to`.
 
     Parameters may move afterwards (`.to(device)`, `load_state_dict(assign=True)`): the next jump
     follows them. A jump also notices that something else wrote into the model since, by torch's
@@ -84,7 +87,6 @@ class Switch:
     ) -> None:
         bank.check_owners()
         self._heads = (base or bank.base).heads
-        self._sha256 = _at_base(model, bank, base)
         self.bank = bank
         self.shares = bank.may_share
         self.position: int | None = None
@@ -93,10 +95,12 @@ class Switch:
         self._flat = flat
         self._is_locked = False
         self._disjoint: dict[int, bool] = {}
-        self._writes = EntryWrites(model, bank.layout, flat=flat)
-        self._writes.add([entry.owned for entry in bank.entries])
         self._parameter_writes: EntryWrites | None = None  # of a flat switch, once asked for
-        self._remember_model()
+        with lock_model(model):
+            self._sha256 = _at_base(model, bank, base)
+            self._writes = EntryWrites(model, bank.layout, flat=flat)
+            self._writes.add([entry.owned for entry in bank.entries])
+            self._remember_model()
 
     @property
     def model(self) -> nn.Module:
@@ -108,6 +112,7 @@ class Switch:
         for writes in self._all_writes():
             writes.model = model
 
+    @hold_model
     def to(self, position: int | None) -> None:
         """Make the model carry the answer of entry `position`, None for the base.
 
@@ -120,6 +125,7 @@ class Switch:
         self._check_model()
         self._move(answer_spans(self.bank, position), position)
 
+    @hold_model
     def carry_entries(self, entries: Sequence[int]) -> None:
         """Make the model carry the values of some entries, as a new one may build on them.
 
@@ -138,6 +144,7 @@ class Switch:
         same = answer_spans(self.bank, last) == spans and last not in self.dropped
         self._move(spans, last if same else None)
 
+    @hold_model
     def verify(self) -> None:
         """Put the model back to its base, and make sure by a hash that it is the base.
 
@@ -150,28 +157,34 @@ class Switch:
 
     @contextmanager
     def carrying(self, position: int | None) -> Iterator[nn.Module]:
-        """Carry the answer of an entry for a `with` block, then go back."""
-        self._check_model()
-        before = self.carried, self.position
-        self.to(position)
-        try:
-            yield self.model
-        finally:
+        """Carry the answer of an entry for a `with` block, then go back.
+
+        Other threads that move the model wait for the block's end.
+        """
+        with lock_model(self.model):
             self._check_model()
-            self._move(*before)
+            before = self.carried, self.position
+            self.to(position)
+            try:
+                yield self.model
+            finally:
+                self._check_model()
+                self._move(*before)
 
     @contextmanager
     def locked(self, position: int | None) -> Iterator[nn.Module]:
         """Carry the answer of an entry for a `with` block in which the switch cannot be moved."""
-        self._check_free()
-        with self.carrying(position) as model:
-            self._is_locked = True
-            try:
-                yield model
-            finally:
-                self._is_locked = False
-                self.accept_writes()
+        with lock_model(self.model):
+            self._check_free()
+            with self.carrying(position) as model:
+                self._is_locked = True
+                try:
+                    yield model
+                finally:
+                    self._is_locked = False
+                    self.accept_writes()
 
+    @hold_model
     def accept_writes(self) -> None:
         """Count what was written into graftable parameters since the last jump as this switch's.
 
@@ -181,6 +194,7 @@ class Switch:
         if held is not None and held.versions is not None:
             held.versions.note(self._writes.locate_tensors().parameters)
 
+    @hold_model
     def extend(self, bank: GraftBank, *, base: Graft) -> None:
         """Take over a bank that has grown by one entry, whose values the model carries already.
 
@@ -197,6 +211,7 @@ class Switch:
         self.carried = answer_spans(bank, self.position)
         self._remember_model()
 
+    @hold_model
     def add(self, bank: GraftBank) -> None:
         """Take over a bank that has grown elsewhere; only its new entries are laid out.
 
@@ -222,6 +237,7 @@ class Switch:
                 writes.add([entry.owned for entry in bank.entries[known:]])
         self.bank, self.shares = bank, bank.may_share
 
+    @hold_model
     def drop(self, position: int) -> None:
         """Stop answering entry `position`; positions of other entries stay.
 
@@ -261,6 +277,7 @@ class Switch:
             self._disjoint[position] = not self.bank.shares_coordinates((*under, position))
         return not under or self._disjoint[position]
 
+    @hold_model
     def writes_by_parameter(self) -> EntryWrites:
         """Return what entries write, by parameter also where storage is flat."""
         if not self._flat:
@@ -376,7 +393,9 @@ def _at_base(model: nn.Module, bank: GraftBank, base: BaseIdentity | None) -> st
     try:
         return check_base(model, bank, base)
     except WrongBase:
-        for other in [held.switch() for held in list(_KNOWN_MODELS.values())]:
+        for known in _KNOWN_MODELS.keyrefs():  # in one go, as other threads open models, too
+            held = (moved := known()) is not None and _KNOWN_MODELS.get(moved)
+            other = held.switch() if held else None
             if (
                 other is None
                 or other.bank.layout != bank.layout

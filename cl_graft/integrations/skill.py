@@ -27,6 +27,7 @@ from cl_graft.localization.grafting_settings import DEFAULT_DENSITY, GraftingSet
 from cl_graft.localization.registry import Score
 from cl_graft.models.graftable import graftable_parameters
 from cl_graft.runtime.tensor_names import plain_name, tensors_by_name
+from cl_graft.runtime.threads import lock_model
 
 __all__ = ["Skill", "localize_skill", "model_tensors"]
 
@@ -62,9 +63,10 @@ class Skill:
         Raises:
             WrongBase: If the model is not the base that the skill was found on.
         """
-        self._check(model)
-        with replace_parameters(model_tensors(model), self.rest), grafted(model, self.graft):
-            yield model
+        with lock_model(model):
+            self._check(model)
+            with replace_parameters(model_tensors(model), self.rest), grafted(model, self.graft):
+                yield model
 
     def _check(self, model: nn.Module) -> None:
         if not self.base_sha256 or _hash_base(model, self.rest) == self.base_sha256:

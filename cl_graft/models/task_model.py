@@ -14,8 +14,8 @@ head never do, so a stock optimiser trains exactly what a graft can hold.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, cast
 
 import torch
@@ -35,6 +35,7 @@ from cl_graft.models.text_generation import (
     score_answers,
 )
 from cl_graft.models.token_heads import TokenHead
+from cl_graft.runtime.threads import lock_model
 from cl_graft.training.precision import autocast
 
 __all__ = ["FAMILIES", "WRITING", "Carry", "TaskModel"]
@@ -228,6 +229,16 @@ class TaskModel(nn.Module):
         if self._takes_cache:
             inputs["use_cache"] = False
         return inputs
+
+    @contextmanager
+    def answering(self) -> Iterator[None]:
+        """Compute answers in this thread alone, without gradients, for a `with` block.
+
+        A caller's autocast has no part in it: answers have the model's own precision.
+        """
+        off = torch.autocast(self.device.type, enabled=False)
+        with lock_model(self), torch.no_grad(), off:
+            yield
 
     def enter_precision(self, ids: Tensor) -> AbstractContextManager[object]:
         """Return the context in which the backbone computes a batch of token ids, (n, L)."""

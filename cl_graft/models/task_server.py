@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import torch
 from torch import Tensor, nn
 
 from cl_graft.grafts.bank import GraftBank, find_entry
@@ -22,7 +21,7 @@ class TaskServer:
 
     Rows are sorted by task before they are computed, and their answers put back in order. Tasks
     come and go while it serves: `add` takes over what a bank has learned since, `drop` stops
-    answering an entry.
+    answering an entry. Several threads may use it; they take turns.
 
     Args:
         switch: Switch of a `TaskModel` in eval mode; what the model carries stays as it is.
@@ -67,7 +66,7 @@ class TaskServer:
         order = sorted(range(len(x)), key=positions.__getitem__)
         asked = [positions[row] for row in order]
         heads = [self._find_head(position) for position in asked]
-        with torch.no_grad(), share_below(self._model, self.switch.bank, rows=True):
+        with self._model.answering(), share_below(self._model, self.switch.bank, rows=True):
             answers = self._model.answer_rows(
                 x[order],
                 heads,

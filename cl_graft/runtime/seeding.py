@@ -2,19 +2,25 @@
 
 Every random choice of a run (data order, dropout, initial heads) is a function of
 (seed, task, phase, step) and never of how often a global generator was used before. So a phase
-can be resumed in its middle, and evaluation in between does not change a bit of training.
+can be resumed in its middle, and evaluation in between does not change a bit of training. Threads
+of a process share the global generators: `seeded` blocks and whole runs wait for each other, and a
+loop that seeds by itself checks that no other thread did (`check_generators`).
 """
 
 from __future__ import annotations
 
 import hashlib
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import torch
 from torch import Tensor
 
+from cl_graft.runtime.threads import lock_generators
+
 __all__ = [
+    "check_generators",
     "derive",
     "generator",
     "global_generators",
@@ -23,6 +29,10 @@ __all__ = [
     "seed_generators",
     "seeded",
 ]
+
+
+_last_thread = 0
+"""Thread that seeded torch's global generators last."""
 
 
 def derive(seed: int, *keys: str | int) -> int:
@@ -91,13 +101,32 @@ def save_generators() -> Callable[[], None]:
 def seed_generators(seed: int) -> None:
     """Seed torch's global generators, as `torch.manual_seed` does.
 
-    Where no accelerator is, that function writes down the call stack for each kind of accelerator,
-    for a first use that never comes; this takes as long as a training step of a tiny model.
+    `check_generators` remembers the thread. Where no accelerator is, torch's function writes
+    down the call stack for each kind of accelerator, for a first use that never comes; this takes
+    as long as a training step of a tiny model.
     """
+    global _last_thread
+    _last_thread = threading.get_ident()
     if torch.accelerator.is_available():
         torch.manual_seed(seed)
     else:
         torch.default_generator.manual_seed(seed)
+
+
+def check_generators() -> None:
+    """Refuse to train on where another thread seeded torch's generators since this one did.
+
+    Raises:
+        RuntimeError: If one did: draws of one may have gone to the other, so it is refused, too.
+    """
+    global _last_thread
+    if _last_thread != threading.get_ident():
+        _last_thread = 0
+        raise RuntimeError(
+            "another thread of this process trains at the same time, and both draw from torch's "
+            "global random generator, so neither would learn what its seed says; train one after "
+            "the other, or in a process each (cg.run, cg.compare and add wait by themselves)"
+        )
 
 
 @contextmanager
@@ -105,7 +134,7 @@ def seeded(seed: int, *keys: str | int) -> Iterator[None]:
     """Seed torch's global generators for a `with` block and restore them afterwards.
 
     Dropout can only draw from the global generators; this is how its draws become a function of
-    the step.
+    the step. Other threads that seed them wait for the block's end.
 
     Examples:
         >>> with seeded(0, "dropout", 1):
@@ -115,9 +144,10 @@ def seeded(seed: int, *keys: str | int) -> Iterator[None]:
         >>> torch.equal(first, second)
         True
     """
-    put_back = save_generators()
-    try:
-        seed_generators(derive(seed, *keys))
-        yield
-    finally:
-        put_back()
+    with lock_generators():
+        put_back = save_generators()
+        try:
+            seed_generators(derive(seed, *keys))
+            yield
+        finally:
+            put_back()

@@ -31,7 +31,12 @@ from cl_graft.localization.region_search import FoundRegion
 from cl_graft.localization.upper_blocks import freeze_lower_blocks
 from cl_graft.metrics import fit_temperature
 from cl_graft.runtime.checkpoints import State, join_tensors, select_tensors
-from cl_graft.runtime.seeding import derive, save_generators, seed_generators
+from cl_graft.runtime.seeding import (
+    check_generators,
+    derive,
+    save_generators,
+    seed_generators,
+)
 from cl_graft.runtime.tensor_names import parameters_by_name, tensors_by_name
 from cl_graft.storage.metadata_schema import check_task_metadata
 from cl_graft.strategies.bank_budget import recorded_inputs
@@ -172,6 +177,8 @@ class TaskTraining:
 
     def seed(self, what: str, number: int) -> None:
         """Make torch's global generator a function of (seed, task, what, number)."""
+        if what == "step":
+            check_generators()
         seed_generators(derive(self._seed, what, number))
 
     def write_(self) -> None:
@@ -180,7 +187,12 @@ class TaskTraining:
         self._seen = self._versions()
 
     def end_step(self, *, rows: int) -> None:
-        """Count a step, and every `evaluate_every` steps score dev and keep the best values."""
+        """Count a step, and every `evaluate_every` steps score dev and keep the best values.
+
+        Raises:
+            RuntimeError: If another thread trained meanwhile (`check_generators`).
+        """
+        check_generators()
         self._steps += 1
         self.passes["region"] += Passes(forward_backward=rows)
         every = self._settings.evaluate_every

@@ -126,6 +126,15 @@ def test_what_is_no_text_is_answered_in_a_sentence(opened):
         opened.predict(5, task="sentiment")
 
 
+def test_autocast_around_predict_changes_no_answer(opened):
+    asked = [("It was a delight.", "sentiment"), (("Who?", "A teacher."), "answers")]
+    expected = opened.predict(asked), opened.predict("It was a delight.", task="sentiment")
+    with torch.autocast("cpu", dtype=torch.bfloat16), torch.inference_mode():
+        found = opened.predict(asked), opened.predict("It was a delight.", task="sentiment")
+    assert found == expected
+    assert opened.predict(asked) == expected[0]
+
+
 def test_an_empty_text_is_refused(opened):
     with pytest.raises(InputError, match="text 2: the text is empty"):
         opened.predict(["Good.", " "], task="sentiment")

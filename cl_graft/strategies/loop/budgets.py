@@ -11,7 +11,7 @@ import torch
 from avalanche.core import SupervisedPlugin
 from torch import nn
 
-from cl_graft.runtime.seeding import derive, seed_generators
+from cl_graft.runtime.seeding import check_generators, derive, seed_generators
 from cl_graft.strategies.loop.best_step import KeepBest
 from cl_graft.training.examples import Examples
 from cl_graft.training.fine_tuning_settings import FineTuning
@@ -50,9 +50,10 @@ class SeededLoop(SupervisedPlugin, supports_distributed=True):
     """Make data order and dropout functions of (seed, experience, epoch or step).
 
     Runs at: before_training, before_training_exp, before_training_epoch,
-    before_training_iteration, after_training_exp. So a run trains with the same bits with and
-    without evaluation in between. Draws of an experience that `text_stream` made depend on its
-    rows, not on the position of its task in the stream; those of any other depend on its position.
+    before_training_iteration, after_update, after_training_exp. So a run trains with the same bits
+    with and without evaluation in between. Draws of an experience that `text_stream` made depend on
+    its rows, not on the position of its task in the stream; those of any other depend on its
+    position. Training in another thread at the same time is refused (`check_generators`).
     What other plugins draw between experiences, such as the rows that they keep, is seeded too:
     give it before them. `GraftingPlugin` does this by itself.
     """
@@ -80,8 +81,13 @@ class SeededLoop(SupervisedPlugin, supports_distributed=True):
 
     def before_training_iteration(self, strategy: Any, **kwargs: Any) -> None:
         """Seed the step's dropout."""
+        check_generators()
         step = strategy.clock.train_exp_iterations
         seed_generators(derive(self.seed, self._experience, "step", step))
+
+    def after_update(self, strategy: Any, **kwargs: Any) -> None:
+        """Make sure that the step's draws were its own."""
+        check_generators()
 
     def after_training_exp(self, strategy: Any, **kwargs: Any) -> None:
         """Seed what plugins draw of an experience that is learned."""
