@@ -1,7 +1,9 @@
 """Baselines by their own definitions, where the outcome is known to the bit."""
 
 import pytest
-from slow_cases import slow
+from slow_cases import slow, slow_but
+
+from cl_graft.strategies.registry import STRATEGIES
 
 
 def end(result):
@@ -39,6 +41,24 @@ def test_a_penalty_with_weight_changes_what_is_learned_after_the_first_task(smal
         weighed = small_runs(name)
         assert weighed.R[0] == plain.R[0]
         assert end(weighed) != end(plain)
+
+
+# Of two tasks; `ewc` keeps two copies for each.
+COPIES = {"ewc": 4, "mas": 2, "ewc_online": 2, "si": 3, "rwalk": 4}
+
+
+@pytest.mark.parametrize("name", slow_but(("ewc", "mas"), COPIES))
+def test_a_penalty_stores_copies_of_the_weights_that_train_and_of_no_others(kept_strategy, name):
+    strategy = kept_strategy(name)
+    trained = sum(p.nbytes for p in strategy.model.parameters() if p.requires_grad)
+    stored = STRATEGIES[name].storage_bytes(strategy)
+    # The first task's copies lack the second task's head.
+    assert 0.95 * COPIES[name] * trained < stored <= COPIES[name] * trained
+
+
+def test_every_penalty_on_weights_is_known():
+    penalties = {name for name, row in STRATEGIES.items() if row.family == "penalty"}
+    assert penalties == {*COPIES, "o_lora"}
 
 
 @pytest.mark.parametrize("name", ["joint", "cumulative", "from_scratch", "replay"])

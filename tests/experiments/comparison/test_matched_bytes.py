@@ -69,7 +69,7 @@ def test_what_fits_has_a_size_and_what_does_not_a_reason(fits):
         assert 0 < sizes[name].bytes <= BUDGET
     for name in ("naive", "joint", "independent"):
         assert sizes[name] == Size()
-    assert unmet["ewc"] == "there is no size to set: it adds two copies of all weights"
+    assert unmet["ewc"] == "there is no size to set: it adds two copies of the trained weights"
     larger, _ = fits(2 * BUDGET)
     for name in SIZED + ROWS:
         assert larger[name].value > sizes[name].value
@@ -143,7 +143,7 @@ def test_a_comparison_at_equal_bytes_tells_sizes_stored_bytes_and_refusals(tmp_p
     assert max(adapters.bytes.values()) <= BUDGET
     told = (tmp_path / "summary.md").read_text()
     assert "## At most 12,000 bytes a task" in told
-    assert "- ewc: there is no size to set: it adds two copies of all weights" in told
+    assert "- ewc: there is no size to set: it adds two copies of the trained weights" in told
 
     steps = []
     compare(equal, out=tmp_path, progress=steps.append)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from avalanche.training.plugins import EWCPlugin
 from avalanche.training.templates import SupervisedTemplate
 
 from cl_graft.strategies import StrategyInputs, count_stored, register_strategy, setting
-from cl_graft.strategies.methods.penalties.ewc import PENALTY_WEIGHT
+from cl_graft.strategies.methods.penalties.ewc import PENALTY_WEIGHT, EWCOnTrained
 
 __all__ = ["OnlineEWC"]
 
@@ -15,7 +14,7 @@ __all__ = ["OnlineEWC"]
     "ewc_online",
     family="penalty",
     source="Schwarz et al., 2018, https://arxiv.org/abs/1805.06370; Avalanche's EWC, online",
-    adds="the first task two copies of all weights, others nothing",
+    adds="the first task two copies of the trained weights, others nothing",
 )
 class OnlineEWC:
     """Hold weights near their latest values, by an average of all Fisher informations."""
@@ -25,9 +24,9 @@ class OnlineEWC:
     )
     decay_factor: float = setting(0.9, "Weight of older importances.", least=0, most=1)
 
-    storage_bytes = count_stored(EWCPlugin, "saved_params", "importances")
+    storage_bytes = count_stored(EWCOnTrained, "saved_params", "importances")
 
     def build(self, inputs: StrategyInputs) -> SupervisedTemplate:
-        """Return Naive with Avalanche's `EWCPlugin`, online."""
-        plugin = EWCPlugin(self.ewc_lambda, mode="online", decay_factor=self.decay_factor)
+        """Return Naive with `EWCOnTrained`, online."""
+        plugin = EWCOnTrained(self.ewc_lambda, mode="online", decay_factor=self.decay_factor)
         return inputs.naive(plugin)

@@ -8,7 +8,7 @@ from avalanche.training.plugins import RWalkPlugin
 from avalanche.training.templates import SupervisedTemplate
 
 from cl_graft.strategies import StrategyInputs, count_stored, register_strategy, setting
-from cl_graft.strategies.methods.penalties.ewc import PENALTY_WEIGHT
+from cl_graft.strategies.methods.penalties.ewc import PENALTY_WEIGHT, keep_trained
 
 __all__ = ["RWalk", "RWalkOnHeads"]
 
@@ -28,6 +28,12 @@ class RWalkOnHeads(RWalkPlugin):
         """Differentiate the batch in eval mode, and train in train mode."""
         super().before_training_iteration(strategy, *args, **kwargs)
         strategy.model.train()
+
+    def after_training_exp(self, strategy: Any, *args: Any, **kwargs: Any) -> None:
+        """Keep scores and a copy of the parameters that train; the plugin keeps them of all."""
+        super().after_training_exp(strategy, *args, **kwargs)
+        self.exp_params = keep_trained(strategy.model, self.exp_params or {})
+        self.exp_scores = keep_trained(strategy.model, self.exp_scores or {})
 
 
 @register_strategy(
