@@ -8,6 +8,7 @@ model from one to the other is one `index_copy_` a tensor.
 
 from __future__ import annotations
 
+import copy
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -122,6 +123,15 @@ class EntryWrites:
         first[1:] = where[1:] != where[:-1]  # entries in isolated mode may share coordinates
         what = torch.cat(values) if values else torch.empty(0)
         return Graft(Region(self.layout, where[first]), what[order[first]])
+
+    def without_model(self) -> EntryWrites:
+        """Return a copy that knows no model, so that it keeps none in memory, and the same values.
+
+        It can only return `base_values`.
+        """
+        one = copy.copy(self)  # leaves out the views of the model
+        del one._model
+        return one
 
     def by_module(self) -> dict[str, list[tuple[str, Tensor, TensorWrites]]]:
         """Return the parameters that entries write into, by module: name, flat tensor, writes."""

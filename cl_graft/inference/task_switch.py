@@ -24,7 +24,7 @@ from cl_graft.inference.entry_spans import Spans, answer_spans, apart, subtract,
 from cl_graft.inference.entry_writes import EntryWrites
 from cl_graft.runtime.threads import hold_model, lock_model
 
-__all__ = ["Switch"]
+__all__ = ["Switch", "put_back_"]
 
 
 class Switch:
@@ -346,7 +346,9 @@ class Switch:
     def _remember_model(self) -> None:
         """Remember that this switch moved the model last, and the versions of its tensors."""
         versions = TensorVersions(self.model, exclude=self._heads) if self._sha256 else None
-        _KNOWN_MODELS[self.model] = _KnownModel(ref(self), self._sha256, versions)
+        _KNOWN_MODELS[self.model] = _KnownModel(
+            ref(self), self._sha256, versions, self.bank, self._heads, self._writes.without_model()
+        )
 
     def _note_writes(self) -> None:
         """Count the last writes into the model as this switch's own."""
@@ -374,14 +376,62 @@ class _KnownModel:
         switch: The switch that moved it last.
         sha256: Hash of the base's weights; empty if they are not checked.
         versions: Tells whether something else wrote into the model since; None if not checked.
+        bank: Bank of the switch.
+        heads: Module paths of the task heads.
+        writes: What the switch writes and what stood there before, for when it is gone.
     """
 
     switch: ref[Switch]
     sha256: str
     versions: TensorVersions | None
+    bank: GraftBank
+    heads: tuple[str, ...]
+    writes: EntryWrites
 
 
 _KNOWN_MODELS: WeakKeyDictionary[nn.Module, _KnownModel] = WeakKeyDictionary()
+
+
+def put_back_(model: nn.Module) -> None:
+    """Put a model back to its base, if it carries answers that a switch gave it in this process.
+
+    The switch need not live any more. A model with other weights than it was left with, and with
+    no entry's values, is taken for a base of its own.
+
+    Raises:
+        WrongBase: If it carries an entry's values, and something else changed it.
+    """
+    held = _KNOWN_MODELS.get(model)
+    if held is None or not held.bank.entries:
+        return
+    switch = held.switch()
+    try:
+        if switch is not None:
+            switch.to(None)
+            return
+        under = held.writes.base_values()
+        before = extract(model, under.region)
+        write_(model, under)
+        if held.sha256 in ("", model_sha256(model, exclude=held.heads)):
+            return
+        write_(model, before)
+    except (WrongBase, ValueError):  # other weights, or other parameters
+        pass
+    if _carries_entry(model, held.bank):
+        raise WrongBase(
+            f"the model carries values of a bank of {len(held.bank)} entries, which another plugin "
+            "learned, and something else changed its weights since, so its base is not known any "
+            "more; load the model again"
+        )
+
+
+def _carries_entry(model: nn.Module, bank: GraftBank) -> bool:
+    with suppress(ValueError):
+        return any(
+            len(entry.owned) and extract(model, entry.owned.region).same_bits(entry.owned)
+            for entry in bank.entries
+        )
+    return False
 
 
 def _at_base(model: nn.Module, bank: GraftBank, base: BaseIdentity | None) -> str:

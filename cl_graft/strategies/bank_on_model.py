@@ -20,7 +20,7 @@ from cl_graft.grafts.base_check import identify
 from cl_graft.grafts.graft import Graft, find_parameters
 from cl_graft.grafts.hashing import hash_tensors
 from cl_graft.grafts.region import Layout, Region
-from cl_graft.inference.task_switch import Switch
+from cl_graft.inference.task_switch import Switch, put_back_
 from cl_graft.models.config_settings import describe_other_settings
 from cl_graft.strategies.heads import find_graftable, find_head_paths, open_heads_
 
@@ -71,12 +71,15 @@ class BankOnModel:
         Args:
             model: The model, without Avalanche's wrappers.
 
+        What another plugin learned is taken out of the model first.
+
         Raises:
             WrongArchitecture: If the bank belongs to a model with other parameters.
             WrongBase: If it belongs to other weights.
         """
         if self._switch is not None and self._switch.model is model:
             return self._switch
+        put_back_(model)
         bank, identity = self.bank, self._identity
         layout = _find_layout(model, bank, self._keep)
         if bank is None:

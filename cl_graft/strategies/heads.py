@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import torch
 from avalanche.models import IncrementalClassifier, MultiHeadClassifier, MultiTaskModule
@@ -207,31 +208,64 @@ class HeldHeads:
 
 
 class FirstValues:
-    """Initial values of the heads that tasks share, so that no task starts from another's."""
+    """Initial values of heads, so that no task starts from another's, and no bank from another's.
+
+    Heads that tasks share are put back to them for every task. The head of a label is put back if a
+    plugin before this one trained it, and it still has the values of that training.
+    """
 
     def __init__(self) -> None:
         self._values: dict[str, Tensor] = {}
 
-    def begin_(self, model: nn.Module, bank: GraftBank | None) -> None:
-        """Reset shared heads to their initial values; units that were added since keep theirs.
+    def begin_(self, model: nn.Module, bank: GraftBank, *, label: int) -> None:
+        """Put heads back to their initial values; units that were added since keep theirs.
 
         Args:
             model: The model, grown for the task.
-            bank: Bank of the earlier tasks, whose units stay active, as in Avalanche.
+            bank: Bank of the earlier tasks, whose units of shared heads stay active, as in
+                Avalanche.
+            label: Label of the task.
         """
-        for path, classifier in _list_shared(model):
-            for name, parameter in classifier.named_parameters():
-                first = self._values.get(f"{path}.{name}")
+        left = _LEFT_HEADS.setdefault(model, {})
+        shared = dict(_list_shared(model))
+        own = {} if bank.find(label=label) is not None else _own_heads(model, label)
+        for name, parameter in _list_parameters({**own, **shared}):
+            first = self._values.get(name)
+            if first is None and name in left and torch.equal(left[name][1], parameter):
+                first = left[name][0]
+            if first is not None:
+                rows = min(len(first), len(parameter))
                 with torch.no_grad():
-                    if first is not None:
-                        rows = min(len(first), len(parameter))
-                        parameter[:rows].copy_(first[:rows])
-                if first is None or len(first) < len(parameter):
-                    self._values[f"{path}.{name}"] = parameter.detach().clone()
-            for entry in bank.entries if bank is not None else ():
+                    parameter[:rows].copy_(first[:rows])
+            self._values[name] = parameter.detach().clone()
+        for classifier in shared.values():
+            for entry in bank.entries:
                 for head, kept in _find_kept(model, entry):
                     if head.module is classifier and "active_units" in kept:
                         _unite_(classifier.active_units, kept["active_units"])
+
+    def end(self, model: nn.Module, *, label: int) -> None:
+        """Remember the trained values beside the first ones, for a plugin after this one."""
+        left = _LEFT_HEADS.setdefault(model, {})
+        for name, parameter in _list_parameters(
+            {**_own_heads(model, label), **dict(_list_shared(model))}
+        ):
+            if name in self._values:
+                left[name] = self._values[name], parameter.detach().clone()
+
+
+_LEFT_HEADS: WeakKeyDictionary[nn.Module, dict[str, tuple[Tensor, Tensor]]] = WeakKeyDictionary()
+"""First values of head parameters and those after their last training, by model and name."""
+
+
+def _own_heads(model: nn.Module, label: int) -> dict[str, nn.Module]:
+    return {head.path: head.module for head in find_heads(model, label)}
+
+
+def _list_parameters(modules: Mapping[str, nn.Module]) -> Iterator[tuple[str, nn.Parameter]]:
+    for path, module in modules.items():
+        for name, parameter in module.named_parameters():
+            yield f"{path}.{name}", parameter
 
 
 def _classifiers(

@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
+from weakref import WeakKeyDictionary, ref
 
 from avalanche.core import SupervisedPlugin
 from torch import Tensor, nn
@@ -41,7 +42,6 @@ from cl_graft.strategies.strategy_checks import (
 )
 from cl_graft.strategies.task_labels import (
     ExperienceEntries,
-    SharedLabel,
     TaskLabels,
     UnlabelledStream,
     find_label,
@@ -56,6 +56,9 @@ from cl_graft.training.train_mode import freeze_statistics
 
 __all__ = ["GraftingPlugin"]
 
+_LAST_TRAINED: WeakKeyDictionary[nn.Module, ref[GraftingPlugin]] = WeakKeyDictionary()
+"""The plugin that trained each model last: its training may have been interrupted."""
+
 
 class GraftingPlugin(SupervisedPlugin, supports_distributed=True):
     """Make a strategy learn every task as a graft.
@@ -67,7 +70,7 @@ class GraftingPlugin(SupervisedPlugin, supports_distributed=True):
     step (EWC, RWalk, A-GEM and the like) cannot act on a region; a warning says so. Those that fail
     on parameters without a gradient (SI, MIR) are refused. Without task labels nothing is
     protected: the strategy behaves exactly as it would without the plugin, and a warning says
-    so, once.
+    so, once. A model that another plugin trained is put back to its base first, heads included.
 
     Args:
         settings: Density, localizer, dense run…; None means the defaults.
@@ -145,7 +148,6 @@ class GraftingPlugin(SupervisedPlugin, supports_distributed=True):
         self._evaluated: EvaluatedAnswer | None = None
         self._first = FirstValues()
         self._unlabelled = UnlabelledStream()
-        self._shared_label = SharedLabel()
 
     # The hooks, in the order in which a strategy calls them.
 
@@ -168,12 +170,16 @@ class GraftingPlugin(SupervisedPlugin, supports_distributed=True):
         check_model(strategy.model)
         check_plugins(strategy)
         model = unwrap_model(strategy.model)
+        last = _LAST_TRAINED.get(model)
+        if last is not None and (other := last()) is not None:
+            other.abandon()
+        _LAST_TRAINED[model] = ref(self)
         switch = self._on_model.extend(model)
         switch.verify()
         if self._task_labels == "stream":
             learned = frozenset(entry.label for entry in switch.bank.entries)
             check_rows(strategy, label=label, learned=learned)
-        self._first.begin_(model, switch.bank)
+        self._first.begin_(model, switch.bank, label=label)
         self._training = open_training(
             strategy,
             model,
@@ -231,6 +237,7 @@ class GraftingPlugin(SupervisedPlugin, supports_distributed=True):
         metadata = self._metadata.get(training.label, TaskMetadata(self._name(training.label)))
         with in_task(metadata.name):
             bank = training.commit(metadata)
+        self._first.end(unwrap_model(strategy.model), label=training.label)
         self._own.add(strategy.experience, label=training.label, position=len(bank) - 1)
         self.seconds[training.label] = training.seconds
         self.passes[training.label] = training.passes
@@ -258,7 +265,7 @@ class GraftingPlugin(SupervisedPlugin, supports_distributed=True):
                 return
             self._training.suspend()
         if not hasattr(strategy, "answered_by"):  # a router picks entries by the text
-            self._shared_label.check(self.bank, label=label)
+            self._own.check_label(label)
         self._evaluated = EvaluatedAnswer(model, switch)
         if position is None:
             self._evaluated.carry_unlearned_(label)

@@ -9,18 +9,17 @@ from __future__ import annotations
 import copy
 import gc
 import warnings
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any, Literal
 from weakref import WeakKeyDictionary
 
 from avalanche.benchmarks import CLScenario
 
-from cl_graft.grafts.bank import GraftBank
 from cl_graft.strategies.heads import has_task_heads
 
 __all__ = [
     "ExperienceEntries",
-    "SharedLabel",
     "TaskLabels",
     "UnlabelledStream",
     "find_benchmark",
@@ -122,27 +121,6 @@ class UnlabelledStream:
             warnings.warn(text, stacklevel=3)
 
 
-class SharedLabel:
-    """A warning, once, where several experiences of one task label are told apart."""
-
-    def __init__(self) -> None:
-        self._warned = False
-
-    def check(self, bank: GraftBank, *, label: int | None) -> None:
-        """Say it once, if a bank has several entries of a label that is evaluated."""
-        count = sum(entry.label == label for entry in bank.entries)
-        if count > 1 and not self._warned:
-            self._warned = True
-            warnings.warn(
-                f"{count} experiences were learned with task label {label}, and a test experience "
-                "is answered by its own entry: these answers know the experience of every row, "
-                "which the label does not tell. Class-incremental scores must not know it; a "
-                "router finds it from the text. Where it is known, give each experience a label "
-                "of its own",
-                stacklevel=3,
-            )
-
-
 class ExperienceEntries:
     """The position of the entry that was learned on an experience.
 
@@ -156,12 +134,15 @@ class ExperienceEntries:
         self._by_benchmark: WeakKeyDictionary[Any, _Known] = WeakKeyDictionary()
         self._latest = _Latest()
         self._restored = _Latest()
+        self._experiences: Counter[int] = Counter()
+        self._warned = False
 
     def add(self, experience: Any, *, label: int, position: int) -> None:
         """Remember that an experience was learned into the entry at a position."""
         key = int(experience.current_experience), label
         known = self._by_benchmark.setdefault(find_benchmark(experience), {})
         self._latest.add(key, position, again=key in known)
+        self._experiences[label] += key not in known
         known[key] = position
 
     def find(self, experience: Any, *, label: int) -> int | None:
@@ -182,12 +163,26 @@ class ExperienceEntries:
             )
         return places.get(key)
 
+    def check_label(self, label: int | None) -> None:
+        """Warn once, if experiences of an evaluated label are told apart, which it does not do."""
+        count = 0 if label is None else self._experiences[label]
+        if count > 1 and not self._warned:
+            self._warned = True
+            warnings.warn(
+                f"{count} experiences were learned with task label {label}, and a test experience "
+                "is answered by its own entry: these answers know the experience of every row, "
+                "which the label does not tell. Class-incremental scores must not know it; a "
+                "router finds it from the text. Where it is known, give each experience a label "
+                "of its own",
+                stacklevel=4,
+            )
+
     def __getstate__(self) -> dict[str, Any]:
-        return {"latest": self._latest}
+        return self.__dict__ | {"_by_benchmark": None, "_restored": None}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__ |= copy.deepcopy(state)
         self._by_benchmark = WeakKeyDictionary()
-        self._latest = copy.deepcopy(state["latest"])
         self._restored = copy.deepcopy(self._latest)
 
 

@@ -181,7 +181,8 @@ def test_a_label_whose_classes_grow_answers_old_and_new_ones():
     run.strategy.train(run.train_stream[0])
     run.strategy.eval(run.test_stream)  # the second experience asks for units that are not there
     run.strategy.train(run.train_stream[1])
-    run.strategy.eval(run.test_stream)
+    with pytest.warns(UserWarning, match="2 experiences were learned with task label 0"):
+        run.strategy.eval(run.test_stream)
     assert accuracy(run, 1) > 0.9
     widths = [len(entry.head["classifier.weight"]) for entry in run.plugin.bank.entries]
     assert widths == [2, 4]

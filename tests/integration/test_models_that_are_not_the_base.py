@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from avalanche.core import SupervisedPlugin
 from avalanche.models import MTSimpleMLP, SimpleMLP
 from slow_cases import slow
 from tiny_streams import (
@@ -48,6 +49,11 @@ class Blocks(nn.Module):
         for block in self.blocks:
             x = x + block(x)
         return self.out(x)
+
+
+def heads():
+    torch.manual_seed(0)
+    return MTSimpleMLP(input_size=12, hidden_size=16)
 
 
 def stream(tasks=3):
@@ -101,7 +107,7 @@ def test_two_strategies_of_one_model_take_turns_in_learning():
 @pytest.mark.parametrize("old", [False, True])
 def test_a_model_that_carries_a_prefix_is_refused_where_nobody_holds_its_base(old):
     run = trained()
-    model, bank = run.model, run.plugin.bank
+    model, bank = copy.deepcopy(run.model), run.plugin.bank
     before = bits(model)
     del run
     gc.collect()
@@ -352,3 +358,67 @@ def test_banks_of_old_formats_are_refused_on_a_model_that_does_not_give_their_we
     fitting = replace(bank, entries=(replace(bank.entries[0], weights_sha256=made),))
     with Switch(model, fitting).carrying(0):
         assert hash_tensors(find_parameters(model, bank.layout)) == made
+
+
+def in_turn(model, benchmark, **chosen):
+    """Learn a stream with a new plugin, whose bank is returned and which then is gone."""
+    settings = quick(**({"density": 0.1} | chosen))
+    return learner(model, benchmark, settings=settings).learn().plugin.bank
+
+
+def growing():
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(12, 16), nn.ReLU(), nn.Linear(16, 2))
+
+
+@pytest.mark.parametrize("make", [heads, growing, *slow(Blocks)])
+def test_a_loop_over_settings_learns_on_one_model_what_it_learns_on_fresh_ones(make):
+    shared = make()
+    for density in (0.1, 0.05):
+        again = in_turn(shared, stream(), density=density)
+        gc.collect()
+        fresh = in_turn(make(), stream(), density=density)
+        assert again.base.fingerprint == fresh.base.fingerprint
+        for one, other in zip(again.entries, fresh.entries, strict=True):
+            assert one.owned.same_bits(other.owned)
+            assert one.head.keys() == other.head.keys()
+            assert all(torch.equal(one.head[name], other.head[name]) for name in one.head)
+            assert one.weights_sha256 == other.weights_sha256
+
+
+def test_two_plugins_of_one_model_take_turns_though_one_began_on_the_others_task():
+    model = heads()
+    first, second = (learner(model, stream(), settings=quick(density=0.1)) for _ in range(2))
+    first.strategy.train(first.train_stream[0])
+    told = first.hashes()[0]
+    second.strategy.train(second.train_stream[1])
+    assert first.plugin.bank.base.fingerprint == second.plugin.bank.base.fingerprint
+    assert first.hashes()[0] == told
+
+
+def test_an_interrupted_training_of_another_plugin_is_undone_first():
+    class Stop(SupervisedPlugin, supports_distributed=True):
+        def after_update(self, strategy, **kwargs):
+            raise KeyboardInterrupt
+
+    model, benchmark = heads(), stream()
+    run = learner(model, benchmark, settings=quick(density=0.1), plugins=[Stop()])
+    run.strategy.eval(run.test_stream)  # makes all heads
+    with pytest.raises(KeyboardInterrupt):
+        run.strategy.train(run.train_stream[0])
+    again, fresh = in_turn(model, benchmark), in_turn(heads(), benchmark)
+    assert [entry.weights_sha256 for entry in again.entries] == [
+        entry.weights_sha256 for entry in fresh.entries
+    ]
+
+
+def test_a_model_whose_grafts_were_mixed_with_other_weights_is_refused():
+    model = Blocks()
+    trained(model)
+    gc.collect()
+    with torch.no_grad():
+        model.embedding.bias.add_(1.0)
+    with pytest.raises(WrongBase, match="carries values of a bank of 2 entries"):
+        trained(model)
+    model.load_state_dict(Blocks().state_dict())
+    assert len(trained(model).plugin.bank) == 2
