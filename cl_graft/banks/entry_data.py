@@ -55,7 +55,7 @@ def find_data(
     data: Path | str | None,
     sets: Sequence[str],
     *,
-    without: str,
+    left: GraftBank,
 ) -> EntryData:
     """Load the data that an entry was trained on.
 
@@ -65,7 +65,7 @@ def find_data(
         bank: The bank.
         data: Folder of the data; None means that of the bank's run.
         sets: Settings that differ from the bank's.
-        without: Task that it is not to build on any more.
+        left: Bank of the entries that it may still build on.
 
     Raises:
         InputError: If they cannot be found, or are others.
@@ -91,10 +91,10 @@ def find_data(
     settings = merge_configs(read_own_settings(entry.metadata), {"stream": drawn})
     drawn = settings["stream"]
     values = deepcopy(settings)
-    left = {one.task for one in bank.entries} - {without}  # the run may name what went before
+    known = {one.task for one in left.entries}  # the run may name what went before
     if (named := own.get(name, {}).get("builds_on")) is not None:
         names = [name_task(str(one)) for one in named]
-        drawn["task_settings"][name]["builds_on"] = [one for one in names if one in left]
+        drawn["task_settings"][name]["builds_on"] = [one for one in names if one in known]
         del values["stream"]["task_settings"][name]["builds_on"]
     for override in sets:
         override_(values, override)
@@ -103,7 +103,7 @@ def find_data(
         # It was added to the bank with names that no run records.
         names = _builds_on_by_name(bank, entry.builds_on)
         own_settings = drawn.setdefault("task_settings", {}).setdefault(name, {})
-        own_settings["builds_on"] = [one for one in names if one in left]
+        own_settings["builds_on"] = [one for one in names if one in known]
     task = load_tasks(config.stream, seed=config.comparison.seeds[0])[0]
     described = task_metadata(task, config, seed=config.comparison.seeds[0])
     now = {"metric": described.metric, **described.metadata}

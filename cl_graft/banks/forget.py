@@ -1,4 +1,4 @@
-"""The removal of a task from a bank: exact, with later entries trained again where they need it.
+"""The removal of a task or an entry: exact, with later entries trained again where they need it.
 
 In isolated mode every entry stands alone, and in prefix mode no entry builds on the last one. There
 the bank becomes, file by file, the one that a stream without the task would have made. Later
@@ -26,7 +26,7 @@ from cl_graft.experiments.folders import (
     find_run_of_bank,
     lock_bank,
 )
-from cl_graft.grafts.bank import Entry, GraftBank, find_entry
+from cl_graft.grafts.bank import Entry, GraftBank, find_entries, find_entry
 from cl_graft.inference.task_switch import Switch
 from cl_graft.metrics import score
 from cl_graft.models.text_generation import compare_generated, is_text_head
@@ -79,12 +79,13 @@ class Forgotten:
         bank: Folder of the bank.
         task: Name of the forgotten task.
         mode: ``"prefix"`` or ``"isolated"``.
-        positions: Positions of the task's entries; empty if the task was forgotten before.
-        exact: Whether the bank, now or after re-training, is to the bit one that never saw the
-            task. Re-training gives these bits where threads, versions and machine are the same.
-            It is not known where the settings of an entry are not recorded (an Avalanche program
-            made it), nor where `chose` names one: the choice could be another. Where `sized` does
-            it is not: the budget would be shared out otherwise.
+        positions: Positions of the entries that go; empty if the task was forgotten before.
+        stay: Positions, after the removal, of entries of the same name; the last of them answers.
+        exact: Whether the bank, now or after re-training, is to the bit one that never learned
+            these entries. Re-training gives these bits where threads, versions and machine are the
+            same. It is not known where the settings of an entry are not recorded (an Avalanche
+            program made it), nor where `chose` names one: the choice could be another. Where
+            `sized` does it is not: the budget would be shared out otherwise.
         done: Whether the bank was changed.
         dependents: Entries that were trained on top of the task.
         labels: Task labels that moved, new ones by old ones: labels have no gaps.
@@ -100,6 +101,7 @@ class Forgotten:
     task: str
     mode: str
     positions: tuple[int, ...]
+    stay: tuple[int, ...]
     exact: bool
     done: bool
     dependents: tuple[Dependent, ...]
@@ -111,8 +113,9 @@ class Forgotten:
 
 def forget(
     folder: Path | str,
-    task: str,
+    task: str | int,
     *,
+    latest: bool = False,
     retrain: bool = False,
     dry_run: bool = False,
     data: Path | str | None = None,
@@ -122,16 +125,19 @@ def forget(
     trust_remote_code: bool = False,
     progress: Progress = silent,
 ) -> Forgotten:
-    """Remove a task from a bank, all of its entries, if that can be done exactly.
+    """Remove a task, all of its entries, or one entry from a bank, if that can be done exactly.
 
     Where later entries build on the task and are not to be trained again, nothing is changed, and
     the result says how their answers would change. The folder is the old bank or the new one at
     every moment, and a call that was killed is finished by calling again. Where it had nothing left
-    to do but to return, the second call says that there is no such task.
+    to do but to return, the second call says that there is no such task. A call for one entry says
+    what to look at before it is repeated, as that would remove the next one.
 
     Args:
         folder: The bank, or the run that holds it.
-        task: The task's name.
+        task: The task's name, or the position of an entry, as `OpenBank.predict` takes them.
+        latest: Whether only the latest entry of the name goes, so that the one before it answers
+            again.
         retrain: Whether to train the entries that build on it again, each with the settings with
             which it was learned.
         dry_run: Whether to change nothing.
@@ -145,13 +151,16 @@ def forget(
         progress: Called after every step of a phase.
 
     Raises:
-        InputError: If there is no such task, its run is not finished, another process writes to
-            the bank, or the data of a task to train again are missing or others.
+        InputError: If there is no such task or entry, its run is not finished, another process
+            writes to the bank, or the data of a task to train again are missing or others.
         BankError: If the bank cannot be read, or the base is another one.
-        TypeError: If `task` is no name, such as a task label.
+        TypeError: If `task` is neither a name nor a position.
     """
-    if not isinstance(task, str):
-        raise TypeError(f"forget takes a task's name, as `inspect` shows it, got {task!r}")
+    if not isinstance(task, str | int) or isinstance(task, bool):
+        raise TypeError(
+            f"forget takes a task's name or an entry's position, as `inspect` shows them, got "
+            f"{task!r}"
+        )
     where = find_bank_folder(folder)
     announce: Callable[[str, int], None] | None = None
     with ExitStack() as held:
@@ -160,13 +169,9 @@ def forget(
             _refuse_unfinished(where)
             announce = held.enter_context(track_change(where))
         bank = load_bank(where)
-        gone = tuple(place for place, entry in enumerate(bank.entries) if entry.task == task)
+        name, gone = _find_removed(bank, where, task, latest=latest, dry_run=dry_run)
         first = gone[0] if gone else len(bank)
-        if not gone and not _find_traces(where, task) and not _holds_unlisted(where, task):
-            if not dry_run:
-                delete_unlisted(where, _list_all(where))
-            find_entry(bank, task)  # says that it is not there
-        report, left, later = _plan_removal(bank, where, task, gone, first, done=not dry_run)
+        report, left, later = _plan_removal(bank, where, name, gone, first, done=not dry_run)
         if not later:
             if not dry_run:
                 replace_entries(left, where, first=first, announce=announce)
@@ -175,7 +180,7 @@ def forget(
         found: dict[int, EntryData] = {}
         if retrain or data is not None:
             found = {
-                place: find_data(where, bank.entries[place], bank, data, sets, without=task)
+                place: find_data(where, bank.entries[place], bank, data, sets, left=left)
                 for place in later
             }
         device = device or recorded_device(bank)
@@ -204,6 +209,41 @@ def forget(
         )
 
 
+def _find_removed(
+    bank: GraftBank, where: Path, task: str | int, *, latest: bool, dry_run: bool
+) -> tuple[str, tuple[int, ...]]:
+    """Return the name of the task that is meant, and the positions of its entries that go.
+
+    A name whose task was forgotten before has none.
+
+    Raises:
+        InputError: If there is no such task or entry, or a killed call for one left files.
+    """
+    positions = find_entries(bank, task) if isinstance(task, str) else []
+    if positions and not latest:
+        return bank.entries[positions[0]].task, tuple(positions)
+    if (
+        isinstance(task, str)
+        and not positions
+        and (_find_traces(where, task) or _holds_unlisted(where, task))
+    ):
+        return task, ()
+    if not positions and not dry_run:
+        delete_unlisted(where, _list_all(where))
+    position = find_entry(bank, task)  # says so where there is none
+    name = bank.entries[position].task
+    if latest and not positions:
+        raise InputError(f"latest is for a task's name; {task!r} is a position already")
+    if not dry_run and _holds_unlisted(where, name):
+        delete_unlisted(where, _list_all(where))
+        raise InputError(
+            f"a call that changed {where} was killed, and may have removed an entry of {name!r}; "
+            "what it left is deleted now. See what the bank holds (cl-graft inspect), and call "
+            "again if an entry is still to go"
+        )
+    return name, (position,)
+
+
 def _plan_removal(
     bank: GraftBank, where: Path, task: str, gone: tuple[int, ...], first: int, *, done: bool
 ) -> tuple[Forgotten, GraftBank, tuple[int, ...]]:
@@ -211,12 +251,13 @@ def _plan_removal(
     later = _find_dependents(bank, gone)
     chose = _find_choices(bank, first, without={*gone, *later})
     sized = _find_sized(bank, first, without={*gone, *later})
-    labels = _new_labels(bank, gone)
+    labels, left = _new_labels(bank, gone), bank.without(gone)
     report = Forgotten(
         bank=where,
         task=task,
         mode=bank.mode,
         positions=gone,
+        stay=tuple(find_entries(left, task)),
         exact=not chose and not sized,
         done=done,
         dependents=(),
@@ -225,7 +266,6 @@ def _plan_removal(
         sized=sized,
         traces=_find_traces(where, task),
     )
-    left = bank.without(gone)
     kept = tuple(replace(entry, label=labels[entry.label]) for entry in left.entries)
     return report, replace(left, entries=kept), later
 

@@ -33,7 +33,7 @@ from cl_graft.models import Loaded, load_head, longest_row
 from cl_graft.models.shared_states import share_below
 from cl_graft.models.task_server import TaskServer
 from cl_graft.runtime.progress import Progress, silent
-from cl_graft.runtime.threads import lock_model
+from cl_graft.runtime.threads import lock_generators, lock_model
 from cl_graft.storage import load_bank, save_bank
 
 if TYPE_CHECKING:
@@ -170,21 +170,25 @@ class OpenBank:
 
         Raises:
             InputError: As `add_task` does.
-            BankError: As `add_task` does.
+            BankError: As `add_task` does, and if an entry of the folder is not the one that was
+                opened, as after `forget`; nothing is learned then.
         """
         from cl_graft.banks.add import add_task  # it trains, and answering needs no Avalanche
+        from cl_graft.experiments.folders import lock_bank
 
-        added = add_task(
-            self.folder,
-            task,
-            model=self.model,
-            columns=columns,
-            settings=settings,
-            device=str(self.loaded.model.device),
-            trust_remote_code=self.trust_remote_code,
-            progress=progress,
-        )
-        self.switch.add(load_bank(self.folder))
+        with lock_generators(), lock_bank(self.folder):
+            self.switch.check_grown(load_bank(self.folder))
+            added = add_task(
+                self.folder,
+                task,
+                model=self.model,
+                columns=columns,
+                settings=settings,
+                device=str(self.loaded.model.device),
+                trust_remote_code=self.trust_remote_code,
+                progress=progress,
+            )
+            self.switch.add(load_bank(self.folder))
         return added
 
     def verify(self) -> VerifyReport:

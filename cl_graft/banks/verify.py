@@ -164,7 +164,8 @@ def verify(
 
 def _find_run(folder: Path) -> Path | None:
     """Return the run that a folder is, or whose bank it is."""
-    places = (folder, folder.parent) if folder.name == "bank" else (folder,)
+    bank = folder.resolve()
+    places = (folder, bank.parent) if bank.name == "bank" else (folder,)
     return next((p for p in places if (p / RESULTS).is_file() or is_run(p)), None)
 
 

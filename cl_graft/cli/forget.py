@@ -28,7 +28,19 @@ __all__ = ["forget_command"]
 
 def forget_command(
     bank: Bank,
-    task: Annotated[str, typer.Argument(metavar="TASK", help="The task to forget.")],
+    task: Annotated[
+        str,
+        typer.Argument(
+            metavar="TASK", help="The task to forget, by name, or an entry, by its position."
+        ),
+    ],
+    latest: Annotated[
+        bool,
+        typer.Option(
+            "--latest",
+            help="Forget only the latest entry of that name; the one before it answers again.",
+        ),
+    ] = False,
     retrain: Annotated[
         bool,
         typer.Option(
@@ -46,7 +58,7 @@ def forget_command(
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:
-    """Delete a task from a bank.
+    """Delete a task, or an entry of it, from a bank.
 
     In isolated mode any task can be deleted, in prefix mode a task on which no later one builds,
     such as the last: file by file the bank becomes the one that never saw the task. If later tasks
@@ -55,6 +67,9 @@ def forget_command(
     their test rows. The run's results and its cache, which also hold data of the task, are not
     deleted; the report names them.
 
+    A task that was learned several times has several entries, which are all deleted. With --latest
+    or a position (as inspect shows it) one is.
+
     Exit code: 0 done, or a dry run; 2 nothing was changed.
 
     [b]Examples[/b]
@@ -62,6 +77,8 @@ def forget_command(
       cl-graft forget first/grafting/seed0/bank topic --dry-run
 
       cl-graft forget first/grafting/seed0/bank topic --retrain
+
+      cl-graft forget my_bank tickets --latest
     """
     from cl_graft.banks.forget import forget
 
@@ -70,6 +87,7 @@ def forget_command(
         report = forget(
             bank,
             task,
+            latest=latest,
             retrain=retrain,
             dry_run=dry_run,
             data=data,
@@ -135,6 +153,9 @@ def _describe(report: Forgotten, *, dry_run: bool) -> list[str]:
             f"{report.bank} is now, file by file, the bank of a stream without {what}; check with: "
             f"cl-graft verify {report.bank}"
         ]
+    if report.stay:
+        verb = "would then be" if dry_run else "is now"
+        lines.append(f"{report.task!r} {verb} answered by entry {report.stay[-1]}.")
     if report.labels:
         moved = ", ".join(f"{old} is {new}" for old, new in report.labels.items())
         lines.append(f"Task labels have no gaps: {moved}.")

@@ -100,9 +100,9 @@ def move_curves(run: Path) -> None:
 
 
 def find_run_of_bank(bank: Path) -> Path | None:
-    """Return the run that made a bank, if the bank's folder lies in it."""
-    run = bank.parent
-    return run if bank.name == BANK and (run / CONFIG).is_file() else None
+    """Return the run that made a bank, if the bank's folder lies in it, also through a link."""
+    run = bank.resolve().parent
+    return run if bank.resolve().name == BANK and (run / CONFIG).is_file() else None
 
 
 def is_run(folder: Path) -> bool:
@@ -119,7 +119,7 @@ def lock_bank(bank: Path | str) -> Iterator[tuple[str, ...]]:
 
     The block gets the names of partial files in the bank's folder that were deleted.
     """
-    bank = Path(bank)
+    bank = Path(bank).resolve()
     with ExitStack() as held:
         if (bank.parent / CONFIG).is_file():
             held.enter_context(only_writer(bank.parent))

@@ -15,7 +15,7 @@ from weakref import WeakKeyDictionary, ref
 
 from torch import nn
 
-from cl_graft.errors import WrongBase
+from cl_graft.errors import BankError, WrongBase
 from cl_graft.grafts.bank import BaseIdentity, Entry, GraftBank, check_builds_on
 from cl_graft.grafts.base_check import TensorVersions, check_base
 from cl_graft.grafts.graft import Graft, extract, write_
@@ -216,26 +216,35 @@ class Switch:
         """Take over a bank that has grown elsewhere; only its new entries are laid out.
 
         Raises:
-            ValueError: If it is not the current bank with entries more.
+            BankError: If it is not the current bank with entries more.
         """
-        known = len(self.bank)
-        same = bank.base.fingerprint == self.bank.base.fingerprint and bank.mode == self.bank.mode
-        heads = zip(self.bank.entries, bank.entries, strict=False)
-        if (
-            not same
-            or len(bank) < known
-            or bank.layout != self.bank.layout
-            or any(_outline(ours) != _outline(theirs) for ours, theirs in heads)
-        ):
-            raise ValueError(
-                f"expected the bank of {known} entries with further ones, got another bank of "
-                f"{len(bank)} entries"
-            )
+        self.check_grown(bank)
         bank.check_owners()
         with self.carrying(None):
             for writes in self._all_writes():
-                writes.add([entry.owned for entry in bank.entries[known:]])
+                writes.add([entry.owned for entry in bank.entries[len(self.bank) :]])
         self.bank, self.shares = bank, bank.may_share
+
+    def check_grown(self, bank: GraftBank) -> None:
+        """Refuse a bank that is not the current one, with or without entries more.
+
+        Raises:
+            BankError: If it is another one.
+        """
+        ours, known = self.bank, len(self.bank)
+        if ours.base.fingerprint != bank.base.fingerprint or ours.layout != bank.layout:
+            what = f"is on another base, {bank.base.model!r}"
+        elif ours.mode != bank.mode:
+            what = f"is in {bank.mode} mode"
+        elif [*map(_outline, ours.entries)] != [*map(_outline, bank.entries[:known])]:
+            names = ", ".join(entry.task for entry in bank.entries)
+            what = f"holds others ({names or 'none'}): a task was deleted or trained again"
+        else:
+            return
+        raise BankError(
+            f"expected the bank of {known} entries that is open, with or without more; this one "
+            f"{what}; open it anew"
+        )
 
     @hold_model
     def drop(self, position: int) -> None:
@@ -462,4 +471,4 @@ def _at_base(model: nn.Module, bank: GraftBank, base: BaseIdentity | None) -> st
 
 
 def _outline(entry: Entry) -> tuple[object, ...]:
-    return entry.task, len(entry.owned), entry.builds_on
+    return entry.task, len(entry.owned), entry.builds_on, entry.weights_sha256

@@ -216,6 +216,18 @@ def load_listed_bank(
 ) -> tuple[GraftBank, list[dict[str, Any]]]:
     """Read a bank, and the lines of its `bank.json`; see `load_bank`."""
     folder = Path(folder)
+    try:
+        return _read_listed(folder, expect, layout)
+    except DamagedFile as error:
+        raise type(error)(
+            f"{error}; a copy of the bank has the file as it was, and cl-graft inspect {folder} "
+            "--repair goes on with the entries that are whole"
+        ) from error
+
+
+def _read_listed(
+    folder: Path, expect: str | None, layout: Layout | None
+) -> tuple[GraftBank, list[dict[str, Any]]]:
     index, bank = read_index(folder)
     check_layout(bank.layout, layout, name=str(folder))
     check_fingerprint(bank.base, expect, name=str(folder))
@@ -230,7 +242,7 @@ def load_listed_bank(
         if read_index(folder)[0] == index:
             raise
     # A writer took entries away in between.
-    return load_listed_bank(folder, expect=expect, layout=layout)
+    return _read_listed(folder, expect, layout)
 
 
 def _records(folder: Path, bank: GraftBank) -> list[dict[str, Any]]:

@@ -10,10 +10,11 @@ from tiny_runs import file_hashes, tiny_run
 
 from cl_graft import InputError, load_bank
 from cl_graft.banks.add import add_task
+from cl_graft.banks.forget import forget
 from cl_graft.banks.open_bank import open_bank
 from cl_graft.banks.predict import list_entry_notes
 from cl_graft.banks.verify import verify
-from cl_graft.errors import WrongArchitecture
+from cl_graft.errors import BankError, WrongArchitecture
 from cl_graft.experiments.folders import lock_bank
 from cl_graft.runtime.progress import Step
 
@@ -213,6 +214,32 @@ def test_progress_names_the_task_and_its_phases(bank):
     add_task(bank, "paraphrase", progress=steps.append)
     assert {step.task for step in steps} == {"paraphrase"}
     assert list(dict.fromkeys(step.phase for step in steps)) == ["dense", "localize", "train"]
+
+
+def test_a_bank_behind_a_link_grows_and_shrinks_with_its_run(learned, tmp_path):
+    run, link = tmp_path / "run", tmp_path / "a_link"
+    shutil.copytree(learned.parent, run)
+    link.symlink_to(run / "bank", target_is_directory=True)
+    add_task(link, "paraphrase")
+    assert verify(run).ok
+    report = forget(link, "paraphrase")
+    assert (report.done, report.traces) == (True, ())
+    for folder in (link, run / "bank", run):
+        checked = verify(folder)
+        assert checked.ok
+        assert [check.what for check in checked.checks if check.what == "bank"] == ["bank"]
+
+
+def test_a_bank_that_forgot_a_task_since_it_was_opened_learns_nothing_through_it(bank):
+    opened = open_bank(bank)
+    forget(bank, opened.tasks[-1])
+    before = file_hashes(bank.parent)
+    with pytest.raises(BankError, match="a task was deleted or trained again; open it anew"):
+        opened.add("paraphrase")
+    assert file_hashes(bank.parent) == before
+    add_task(bank, "paraphrase")
+    with pytest.raises(BankError, match="holds others"):
+        opened.add("urgency")
 
 
 def test_what_a_killed_writer_left_in_the_run_goes_with_the_next_one(tmp_path):

@@ -44,9 +44,59 @@ def copied(learn: Any, tmp_path: Path):
     return copy
 
 
-def test_a_label_in_place_of_a_name_is_refused_and_not_called_done(tmp_path):
-    with pytest.raises(TypeError, match="forget takes a task's name, as `inspect` shows it, got 0"):
-        forget(tmp_path, 0)  # pyright: ignore[reportArgumentType]
+def test_what_is_neither_a_name_nor_a_position_is_refused(copied, tmp_path):
+    for wrong in (True, None, 1.0):
+        with pytest.raises(TypeError, match="a task's name or an entry's position"):
+            forget(tmp_path, wrong)  # pyright: ignore[reportArgumentType]
+    run = copied("prefix", TASKS[:2])
+    for position in (2, -1, "2"):
+        with pytest.raises(InputError, match="positions are 0 to 1"):
+            forget(run, position)
+    for position in (1, "1"):
+        with pytest.raises(InputError, match="latest is for a task's name"):
+            forget(run, position, latest=True)
+
+
+def test_the_latest_entry_of_a_task_goes_and_the_one_before_answers_again(copied):
+    run = copied("prefix", TASKS[:2])
+    before = file_hashes(run / "bank")
+    wanted = {"dry_run": True, "latest": True}
+    for calls in ({"latest": True}, {"position": 2}, {"position": "2"}):
+        add_task(run, "sentiment", sets=["fine_tuning.steps=3"])
+        grown = file_hashes(run / "bank")
+        assert forget(run, "sentiment", **wanted).stay == (0,)
+        assert file_hashes(run / "bank") == grown
+        task = calls.get("position", "sentiment")
+        report = forget(run, task, latest="latest" in calls)
+        assert (report.task, report.positions, report.stay) == ("sentiment", (2,), (0,))
+        assert (report.exact, report.done) == (True, True)
+        assert file_hashes(run / "bank") == before
+    assert verify(run).ok
+    report = forget(run, 0, dry_run=True)
+    assert [later.task for later in report.dependents] == ["topic"]
+
+
+def test_a_killed_call_for_one_entry_is_not_repeated_on_the_next_one(copied):
+    run = copied("prefix", TASKS[:1])
+    before = file_hashes(run / "bank")
+    add_task(run, "sentiment", sets=["fine_tuning.steps=3"])
+    (latest,) = file_hashes(run / "bank").keys() - before.keys()
+    content = (run / "bank" / latest).read_bytes()
+    forget(run, "sentiment", latest=True)
+    (run / "bank" / latest).write_bytes(content)  # as if it was killed before its deletions
+    with pytest.raises(InputError, match="was killed, and may have removed an entry"):
+        forget(run, "sentiment", latest=True)
+    assert file_hashes(run / "bank") == before
+
+
+def test_an_entry_is_trained_again_on_the_version_of_a_task_that_stays(copied, learn):
+    run = copied("prefix", TASKS[:1])
+    add_task(run, "sentiment", sets=["fine_tuning.steps=3"])
+    add_task(run, "topic")
+    report = forget(run, 1, retrain=True)
+    assert (report.done, [later.task for later in report.dependents]) == (True, ["topic"])
+    assert [entry.task for entry in load_bank(run / "bank").entries] == ["sentiment", "topic"]
+    assert file_hashes(run / "bank") == file_hashes(learn(TASKS[:2], "prefix") / "bank")
 
 
 @pytest.mark.parametrize("task", ["topic", *slow("sentiment", "paraphrase")])

@@ -287,7 +287,7 @@ def test_a_bank_that_is_not_the_current_one_with_more_entries_is_refused() -> No
     shorter = GraftBank(LAYOUT, whole.base, "prefix", whole.entries[:2])
     other = grow(grow(empty_bank(), Region.of(LAYOUT, [1])), Region.of(LAYOUT, [2]))
     for bank in (shorter, stream("isolated"), other):
-        with pytest.raises(ValueError, match="expected the bank of 4 entries with further ones"):
+        with pytest.raises(ValueError, match="expected the bank of 4 entries that is open"):
             switch.add(bank)
 
 

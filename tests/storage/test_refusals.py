@@ -154,7 +154,7 @@ def test_an_entry_file_that_is_cut_altered_replaced_or_gone_is_refused(
     with pytest.raises(DamagedFile, match=rf"has {len(whole) + 1000} bytes, not {len(whole)}"):
         load_bank(tmp_path)
     path.unlink()
-    with pytest.raises(DamagedFile, match=r"is missing, though bank\.json lists it"):
+    with pytest.raises(DamagedFile, match=r"bank\.json lists it; .*cl-graft inspect .* --repair"):
         load_bank(tmp_path)
 
 
