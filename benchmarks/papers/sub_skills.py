@@ -23,13 +23,13 @@ from cl_graft.errors import InputError
 from cl_graft.grafts.graft import Graft
 from cl_graft.grafts.model_state import replace_parameters
 from cl_graft.grafts.region import Region
-from cl_graft.localization.region_split import group_gains, split_at_random, split_by_gain
 from cl_graft.metrics.statistics import mean_interval, paired_t_test
 from cl_graft.runtime.seeding import derive, permutation
 from cl_graft.training.linear_probe import fit_head
 from papers.bench import Bench
 from papers.measurements import Measurement, Summary
 from papers.measures import relative_gain
+from papers.region_split import group_gains, split_at_random, split_by_gain
 from papers.retraining import retrain_region
 
 __all__ = ["INTENTS", "SENTENCES", "conclude", "lead_of_own_parts", "sub_skills"]

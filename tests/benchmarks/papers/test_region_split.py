@@ -4,6 +4,12 @@ from dataclasses import replace
 
 import pytest
 import torch
+from papers.region_split import (
+    group_gains,
+    split_at_random,
+    split_by_gain,
+    split_region,
+)
 from small_tasks import make_task
 from torch import nn
 from torch.utils.data import TensorDataset
@@ -11,12 +17,6 @@ from torch.utils.data import TensorDataset
 from cl_graft.errors import NotFinite
 from cl_graft.grafts.graft import Graft, extract, grafted, snapshot
 from cl_graft.grafts.region import Layout, Region, union
-from cl_graft.localization.region_split import (
-    group_gains,
-    split_at_random,
-    split_by_gain,
-    split_region,
-)
 from cl_graft.runtime.seeding import generator
 from cl_graft.training.examples import Examples
 
