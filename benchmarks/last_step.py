@@ -135,10 +135,9 @@ class Stream:
             dev=streams["valid"][label],
             seed=self.seed,
         )
-        schedule = replace(make_schedule(self.config, self.tasks[label]), **changes)
-        found = task.fine_tune(
-            {**trained, **task.head}, schedule, seed=self.seed, linear_decay=False
-        )
+        plain = make_schedule(self.config, self.tasks[label])
+        schedule = replace(plain, lr_decay="constant", warm_up=0.0, **changes)
+        found = task.fine_tune({**trained, **task.head}, schedule, seed=self.seed)
         return found.tensors, found.step
 
     def test(self, model: MultiTaskText, label: int) -> float:

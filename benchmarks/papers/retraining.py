@@ -46,7 +46,8 @@ def retrain_region(
         rates = [{**changes, "lr": rate} for rate in grid]
         return _best_on_dev(bench, label, region, rates, anew=anew)
     settings = replace(plan, **changes)
-    decay = None if settings.optimizer == "adamw" else bench.config.grafting.lr_decay
+    if settings.optimizer == "adamw":
+        settings = replace(settings, lr_decay="linear")
     head_lr = bench.config.grafting.head_lr
     task = bench.task(label)
     first = task.to_cache(snapshot(task.head))
@@ -60,11 +61,10 @@ def retrain_region(
             head=snapshot(task.head),
             seed=bench.seed,
             head_lr=head_lr,
-            linear_decay=decay,
         )
         return {"values": graft.values, **task.to_cache(head)}, {}
 
-    recipe = {**asdict(settings), "decay": decay, "head_lr": head_lr, "what": what}
+    recipe = {**asdict(settings), "head_lr": head_lr, "what": what}
     kept, _ = bench.get_or_make("retrained", task.identity, recipe, train, anew=anew)
     return Graft(region, kept["values"]), task.from_cache(kept, task.head)
 

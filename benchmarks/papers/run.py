@@ -68,7 +68,8 @@ def experiment_config(
     """
     data = None if data is None else Path(data)
     given = find(SCALES, scale, missing="unknown scale")
-    values: dict[str, Any] = {**given, **experiment.settings}
+    # The papers' code has no warm-up.
+    values: dict[str, Any] = {"fine_tuning.warm_up": 0.0, **given, **experiment.settings}
     if scale == "smoke":
         values |= {"stream.shots": given["stream.shots"]}
     values |= {"cpu": experiment.cpu, "paper": experiment.paper}.get(scale, {})

@@ -298,7 +298,6 @@ class _SingleTask:
                 head=snapshot(self.task.head),
                 seed=self.seed,
                 head_lr=config.grafting.head_lr,
-                linear_decay=config.grafting.lr_decay,
             )
 
         def dev(found: tuple[Graft, dict[str, Tensor]]) -> float:

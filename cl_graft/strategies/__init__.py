@@ -2,7 +2,7 @@
 
 from cl_graft.strategies.grafting import GraftingContinual
 from cl_graft.strategies.loop.best_step import KeepBest
-from cl_graft.strategies.loop.budgets import ClipGradient, LinearDecay, SeededLoop, StopAfter
+from cl_graft.strategies.loop.budgets import ClipGradient, RateSchedule, SeededLoop, StopAfter
 from cl_graft.strategies.loop.data_parallel import SplitBatches
 from cl_graft.strategies.loop.divergence import StopDiverged
 from cl_graft.strategies.loop.precision import MicroBatches, ScaleLoss
@@ -20,9 +20,9 @@ __all__ = [
     "GraftingContinual",
     "GraftingPlugin",
     "KeepBest",
-    "LinearDecay",
     "MicroBatches",
     "MultiTaskText",
+    "RateSchedule",
     "ScaleLoss",
     "SeededLoop",
     "SplitBatches",

@@ -8,24 +8,27 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from importlib import import_module
+from types import MappingProxyType
 from typing import Any, TypeVar, dataclass_transform
 
 from avalanche.training.templates import SupervisedTemplate
 
 from cl_graft.errors import InputError
 from cl_graft.runtime.registry import Registry
-from cl_graft.strategies.loop.budgets import RegionRate, TaskSchedules
+from cl_graft.strategies.loop.budgets import RateSchedule, RegionRate, TaskSchedules
 from cl_graft.strategies.method import Family, Kinds, Method, Rows, Stored, Trained, Value, setting
 from cl_graft.strategies.strategy_inputs import StrategyInputs
-from cl_graft.training.fine_tuning_settings import FineTuning
-from cl_graft.training.learning_rates import REGION_LR
+from cl_graft.training.fine_tuning_settings import FineTuning, with_rate_schedule
+from cl_graft.training.learning_rates import REGION_LR, Decay, Optimizer
 
 __all__ = [
     "STRATEGIES",
     "build_strategy",
     "find_strategy",
     "list_available",
+    "make_loop_schedule",
     "make_loop_schedules",
     "register_strategy",
 ]
@@ -163,7 +166,8 @@ def build_strategy(name: str, inputs: StrategyInputs, **settings: Value) -> Supe
     method.check_tasks([encoded.task for encoded in inputs.stream.tasks])
     schedules = TaskSchedules(make_loop_schedules(method, inputs, settings), head_lr=inputs.head_lr)
     rates = [RegionRate(head_lr=inputs.head_lr)] if _rate_by_size(method, inputs) else []
-    return method.build(replace(inputs, plugins=(schedules, *rates, *inputs.plugins)), settings)
+    plugins = (schedules, RateSchedule(lr=1.0, steps=1), *rates, *inputs.plugins)
+    return method.build(replace(inputs, plugins=plugins), settings)
 
 
 def _rate_by_size(method: Method, inputs: StrategyInputs) -> bool:
@@ -175,7 +179,7 @@ def _rate_by_size(method: Method, inputs: StrategyInputs) -> bool:
 def make_loop_schedules(
     method: Method, inputs: StrategyInputs, settings: Mapping[str, Value]
 ) -> dict[int, FineTuning]:
-    """Return steps, batch size and learning rate of a strategy's loop, by task label.
+    """Return steps, batch size and learning rates of a strategy's loop, by task label.
 
     Args:
         method: The method; see `Method.trains` and `Method.rows`.
@@ -187,19 +191,51 @@ def make_loop_schedules(
         size is known, by `RegionRate`.
     """
     dense = inputs.dense_runs
-    if method.trains == "region":
-        lr = inputs.region_lr or REGION_LR
-        return {
-            label: replace(schedule, lr=lr, weight_decay=0.0) for label, schedule in dense.items()
-        }
     steps = [schedule.steps for schedule in dense.values()]
     counts = {
         "task": steps,
         "tasks so far": [sum(steps[: place + 1]) for place in range(len(steps))],
         "all tasks": [sum(steps), *steps[1:]],
     }[method.rows]
-    own: Any = method.check_settings(settings)
+    made = partial(
+        make_loop_schedule,
+        method,
+        settings=settings,
+        optimizer=inputs.region_optimizer,
+        lr=inputs.region_lr,
+        decay=inputs.region_decay,
+    )
     return {
-        label: replace(schedule, steps=count, lr=own.get("lr", schedule.lr))
+        label: made(replace(schedule, steps=count))
         for (label, schedule), count in zip(dense.items(), counts, strict=True)
     }
+
+
+def make_loop_schedule(
+    method: Method,
+    dense: FineTuning,
+    *,
+    settings: Mapping[str, Value] = MappingProxyType({}),
+    optimizer: Optimizer = "sgd",
+    lr: float | None = None,
+    decay: Decay | None = None,
+) -> FineTuning:
+    """Return with which optimiser and learning rates a strategy trains a task.
+
+    Args:
+        method: The method.
+        dense: Schedule of the task's dense run.
+        settings: The method's own settings.
+        optimizer: Optimiser of a region.
+        lr: Learning rate of a region, > 0; None means that of SGD.
+        decay: How the learning rate of a region falls; None means as `dense` says, or linearly.
+    """
+    if method.trains == "region":
+        own = {"optimizer": optimizer, "lr": lr or REGION_LR, "lr_decay": decay or dense.lr_decay}
+        return with_rate_schedule(replace(dense, **own, weight_decay=0.0), is_region=True)
+    if method.trains == "nothing":
+        return with_rate_schedule(dense)
+    chosen: Any = method.check_settings(settings)
+    # A method of another package may name another optimiser, of the family of AdamW.
+    named: Optimizer = "sgd" if chosen.get("optimizer", "sgd") == "sgd" else "adamw"
+    return with_rate_schedule(replace(dense, optimizer=named, lr=chosen.get("lr", dense.lr)))

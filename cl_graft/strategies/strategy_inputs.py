@@ -34,7 +34,7 @@ from cl_graft.strategies.stream_scores import StreamScores
 from cl_graft.strategies.task_training import TaskMetadata
 from cl_graft.training.dense_run import DenseRun
 from cl_graft.training.fine_tuning_settings import FineTuning
-from cl_graft.training.learning_rates import Optimizer
+from cl_graft.training.learning_rates import Decay, Optimizer
 from cl_graft.training.precision import loss_scale
 
 __all__ = ["StrategyInputs"]
@@ -57,7 +57,8 @@ class StrategyInputs:
         region_optimizer: Optimiser of a region and the head beside it.
         region_lr: Learning rate of a region, > 0; None means that of `region_rate`.
         head_lr: Learning rate of a head beside a region, > 0; None means that of the region.
-        region_decay: Whether the region's learning rate falls linearly to 0.
+        region_decay: How the region's learning rate falls; None means as `fine_tuning` says, or
+            linearly.
         clip: Largest norm of a gradient, > 0.
         seed: Seed of every random choice.
         eval_batch: Rows a batch in evaluation, at least 1.
@@ -85,7 +86,7 @@ class StrategyInputs:
     region_optimizer: Optimizer = "sgd"
     region_lr: float | None = None
     head_lr: float | None = None
-    region_decay: bool = True
+    region_decay: Decay | None = None
     clip: float = FineTuning.clip
     seed: int = 0
     eval_batch: int = EVAL_BATCH

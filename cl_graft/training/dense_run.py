@@ -17,7 +17,7 @@ from cl_graft.runtime.cache import Cache, cache_key
 from cl_graft.runtime.checkpoints import NO_CHECKPOINT, Checkpoints
 from cl_graft.runtime.error_context import in_phase
 from cl_graft.runtime.seeding import derive
-from cl_graft.training.fine_tuning_settings import FineTuning
+from cl_graft.training.fine_tuning_settings import FineTuning, with_rate_schedule
 from cl_graft.training.learnable_task import LearnableTask
 from cl_graft.training.passes import Passes
 from cl_graft.training.phase_points import PhasePoints
@@ -92,6 +92,7 @@ def fine_tune_task(
         measure: Called with every step's loss and with dev scores, also of steps that were taken
             before, by an interrupted run or the one that the cache keeps.
     """
+    settings = with_rate_schedule(settings)
     trained = {**task.parameters, **task.head}
     before = snapshot(trained)
     phase_seed = derive(seed, task.content, "dense")

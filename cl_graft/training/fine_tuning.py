@@ -26,7 +26,8 @@ from cl_graft.runtime.checkpoints import (
     select_tensors,
 )
 from cl_graft.runtime.seeding import seeded
-from cl_graft.training.fine_tuning_settings import FineTuning
+from cl_graft.training.fine_tuning_settings import FineTuning, with_rate_schedule
+from cl_graft.training.learning_rates import rate_share
 from cl_graft.training.precision import LossScale
 from cl_graft.training.regularizers import mix_weights, shrink_movement_
 from cl_graft.training.train_mode import freeze_statistics
@@ -78,7 +79,6 @@ def fine_tune(
     on_evaluation: Callable[[int, float], None] | None = None,
     checkpoint: Checkpoint = NO_CHECKPOINT,
     through: Iterable[nn.Parameter] = (),
-    linear_decay: bool | None = None,
     rates: Mapping[str, float] = _SAME_RATE,
     phase: str = "dense fine-tuning",
 ) -> FineTuned:
@@ -102,7 +102,6 @@ def fine_tune(
         checkpoint: Source of an interrupted run's state, and target of its steps.
         through: Other parameters of the model that require gradients, because hooks pass these on
             to `parameters` (`cl_graft.training.region_parameters`).
-        linear_decay: Whether the learning rate falls linearly to 0; None means with AdamW alone.
         rates: Learning rates of some parameters, > 0, by name; the others take `settings.lr`.
         phase: Name of the run in errors.
 
@@ -121,17 +120,22 @@ def fine_tune(
         >>> round(found.tensors["weight"].item(), 1)
         3.0
     """
+    settings = with_rate_schedule(settings)
+    rate_at = partial(
+        rate_share,
+        steps=settings.steps,
+        decay=settings.lr_decay or "constant",
+        warm_up=settings.warm_up or 0.0,
+    )
     optimizer = _optimizer(parameters, settings, rates)
     first_rates = [group["lr"] for group in optimizer.param_groups]
     evaluated = evaluated_steps(settings.steps, settings.evaluations) if dev_score else set()
     best: FineTuned | None = None
     losses: list[float] = []
     path_sum = _PathSum(parameters) if path else None
-    linear_decay = settings.optimizer == "adamw" if linear_decay is None else linear_decay
 
     def make_error(what: str, step: int) -> DivergedError:
-        lr = settings.lr * (1 - (step - 1) / settings.steps) if linear_decay else settings.lr
-        return _make_diverged(what, step, phase, lr)
+        return _make_diverged(what, step, phase, settings.lr * rate_at(step - 1))
 
     left = checkpoint.load()
     if left is not None:
@@ -143,6 +147,8 @@ def fine_tune(
             model.train()
             freeze_statistics(model)
             optimizer.zero_grad()
+            for group, rate in zip(optimizer.param_groups, first_rates, strict=True):
+                group["lr"] = rate * rate_at(step)
             mixed = mix_weights(parameters, anchor, p=settings.mixout, seed=seed, step=step)
             with seeded(seed, "dropout", step), mixed if settings.mixout else nullcontext():
                 losses.append(backpropagate(loss(step), scale))
@@ -150,9 +156,6 @@ def fine_tune(
                 raise make_error(f"the loss is {losses[-1]}", step + 1)
             if scale is None or scale.unscale_(parameters.values()):
                 _move(optimizer, parameters, anchor, settings, path_sum)
-            if linear_decay:
-                for group, rate in zip(optimizer.param_groups, first_rates, strict=True):
-                    group["lr"] = rate * (1 - (step + 1) / settings.steps)
             if on_step:
                 on_step(step + 1, losses[-1])
             if dev_score and step + 1 in evaluated:

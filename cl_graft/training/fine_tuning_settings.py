@@ -7,14 +7,15 @@ norm clipped to 1, the best checkpoint on dev kept and ties given to the later o
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Literal
 
 from pydantic import Field
 
 from cl_graft.runtime.settings import settings_class
-from cl_graft.training.learning_rates import DENSE_LR, Optimizer
+from cl_graft.training.learning_rates import DENSE_LR, WARM_UP, Decay, Optimizer
 
-__all__ = ["FineTuning"]
+__all__ = ["FineTuning", "with_rate_schedule"]
 
 
 @settings_class
@@ -35,8 +36,20 @@ class FineTuning:
     )
     optimizer: Optimizer = Field(
         default="sgd",
-        description="Optimiser of dense runs; 'adamw' lets the rate fall linearly to 0, as in the "
-        "grafting paper's code.",
+        description="Optimiser of dense runs.",
+    )
+    lr_decay: Decay | None = Field(
+        default=None,
+        description="How the learning rate of every training of a task falls: 'linear' or 'cosine' "
+        "to 0, or 'constant'; null is linear with AdamW and in regions, and constant with SGD "
+        "elsewhere.",
+    )
+    warm_up: float | None = Field(
+        default=None,
+        ge=0,
+        lt=1,
+        description="Share of the steps of every training of a task in which the learning rate "
+        f"rises to its value; null is {WARM_UP} with AdamW and 0 with SGD.",
     )
     momentum: float = Field(default=0.0, ge=0, lt=1, description="Momentum of SGD in dense runs.")
     weight_decay: float = Field(
@@ -82,4 +95,28 @@ class FineTuning:
         ge=0,
         description="Number of evaluations on dev while a task trains, evenly spaced; the best "
         "step is kept. 0 keeps the last step.",
+    )
+
+
+def with_rate_schedule(settings: FineTuning, *, is_region: bool = False) -> FineTuning:
+    """Return settings whose decay and warm-up are given, by the optimiser where they were not.
+
+    Args:
+        settings: The settings.
+        is_region: Whether a region is trained.
+
+    Examples:
+        >>> chosen = with_rate_schedule(FineTuning(optimizer="adamw"))
+        >>> chosen.lr_decay, chosen.warm_up
+        ('linear', 0.06)
+        >>> with_rate_schedule(FineTuning()).lr_decay
+        'constant'
+    """
+    is_sgd = settings.optimizer == "sgd"
+    decay: Decay = "constant" if is_sgd and not is_region else "linear"
+    warm_up = 0.0 if is_sgd else WARM_UP
+    return replace(
+        settings,
+        lr_decay=settings.lr_decay or decay,
+        warm_up=warm_up if settings.warm_up is None else settings.warm_up,
     )

@@ -17,7 +17,7 @@ from cl_graft.grafts.model_state import replace_parameters
 from cl_graft.grafts.region import Parameters, Region
 from cl_graft.runtime.error_context import in_phase
 from cl_graft.runtime.seeding import derive
-from cl_graft.training.fine_tuning_settings import FineTuning
+from cl_graft.training.fine_tuning_settings import FineTuning, with_rate_schedule
 from cl_graft.training.learnable_task import LearnableTask
 from cl_graft.training.region_parameters import RegionParameters
 
@@ -34,7 +34,6 @@ def train_region(
     head: Parameters,
     seed: int,
     head_lr: float | None = None,
-    linear_decay: bool | None = True,
 ) -> tuple[Graft, dict[str, Tensor]]:
     """Train a region and a task's head, and choose the best step on dev.
 
@@ -46,7 +45,6 @@ def train_region(
         head: First values of the head, by name.
         seed: Seed of the random choices.
         head_lr: Learning rate of the head, > 0; None takes that of the region.
-        linear_decay: Whether the learning rates fall linearly to 0; None means with AdamW alone.
 
     Returns:
         The values of the region, and of the head by name.
@@ -55,6 +53,7 @@ def train_region(
         DivergedError: If a loss or a value becomes NaN or infinite.
     """
     settings = replace(settings, decay="all", momentum=0.0, l1=0.0, mixout=0.0)
+    settings = with_rate_schedule(settings, is_region=True)
     base = extract(task.model, region)
     with ExitStack() as until_done:
         until_done.enter_context(in_phase("region training"))
@@ -67,7 +66,6 @@ def train_region(
             seed=derive(seed, task.content, "re-training"),
             on_step=lambda *_: live.write_(),
             through=live.gathered,
-            linear_decay=linear_decay,
             rates={} if head_lr is None else dict.fromkeys(task.head, head_lr),
             phase="region training",
         )

@@ -1,6 +1,6 @@
-"""Default learning rates of dense training and of regions, by optimiser.
+"""Learning rates of dense training and of regions, by optimiser, and how they change over steps.
 
-That of a region trained by AdamW is a function of the region's size.
+The default of a region trained by AdamW is a function of the region's size.
 """
 
 from __future__ import annotations
@@ -8,10 +8,17 @@ from __future__ import annotations
 import math
 from typing import Literal
 
-__all__ = ["DENSE_LR", "REGION_LR", "Optimizer", "region_rate"]
+__all__ = ["DENSE_LR", "REGION_LR", "WARM_UP", "Decay", "Optimizer", "rate_share", "region_rate"]
 
 Optimizer = Literal["sgd", "adamw"]
 """Name of an optimiser."""
+
+Decay = Literal["linear", "cosine", "constant"]
+"""How a learning rate falls: to 0 in a line or half a cosine, or not at all."""
+
+WARM_UP = 0.06
+"""Share of the steps in which AdamW's learning rate rises, as in Hu et al., 2022 (LoRA on RoBERTa,
+https://arxiv.org/abs/2106.09685, Appendix D), where it then falls linearly to 0."""
 
 DENSE_LR = 0.05
 """Default learning rate of dense training with SGD."""
@@ -20,6 +27,32 @@ REGION_LR = 0.3
 """Default learning rate of a region with SGD, from which it falls linearly to 0."""
 
 _ADAMW_STEP = 0.5
+
+
+def rate_share(step: int, steps: int, *, decay: Decay, warm_up: float) -> float:
+    """Return the share of its learning rate with which a step is taken, in [0, 1].
+
+    The first ``floor(warm_up * steps)`` steps rise in a line, the others fall.
+
+    Args:
+        step: The step, from 0; all after the last have the share of the end.
+        steps: Number of steps.
+        decay: How the rate falls.
+        warm_up: Share of the steps in which it rises, in [0, 1).
+
+    Examples:
+        >>> [rate_share(step, 4, decay="linear", warm_up=0.0) for step in range(4)]
+        [1.0, 0.75, 0.5, 0.25]
+        >>> [rate_share(step, 4, decay="constant", warm_up=0.25) for step in range(4)]
+        [0.5, 1.0, 1.0, 1.0]
+    """
+    rising = int(warm_up * steps)
+    if step < rising:
+        return (step + 1) / (rising + 1)
+    done = min(1.0, (step - rising) / (steps - rising))
+    if decay == "cosine":
+        return (1 + math.cos(math.pi * done)) / 2
+    return 1 - done if decay == "linear" else 1.0
 
 
 def region_rate(optimizer: Optimizer, coordinates: int, *, given: float | None = None) -> float:

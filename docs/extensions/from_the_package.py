@@ -176,6 +176,31 @@ def grids_of_strategies() -> str:
     )
 
 
+def rates_of_strategies() -> str:
+    """The optimiser, rate, decay and warm-up with which each strategy trains by default."""
+    from cl_graft.strategies.registry import STRATEGIES, make_loop_schedule
+    from cl_graft.training.fine_tuning_settings import FineTuning
+
+    rows: dict[tuple[str, ...], list[str]] = {}
+    for row in STRATEGIES.values():
+        if row.broken or row.family == "ablation":
+            continue
+        what = {"region": "regions", "nothing": "its dense runs"}.get(row.trains, "its loop")
+        found = make_loop_schedule(row, FineTuning())
+        rate = f"{found.lr:g}" if found.lr != FineTuning.lr else "`fine_tuning.lr`"
+        told = [(what, found, rate)]
+        if row.trains == "region":
+            causal = make_loop_schedule(row, FineTuning(), optimizer="adamw")
+            told.append(("regions of causal models", causal, "0.5 / √k for k weights"))
+        for trained, own, lr in told:
+            optimizer = {"sgd": "SGD", "adamw": "AdamW"}[own.optimizer]
+            warm_up = f"{100 * (own.warm_up or 0):g} % of the steps" if own.warm_up else "none"
+            key = trained, optimizer, lr, str(own.lr_decay), warm_up
+            rows.setdefault(key, []).append(f"`{row.name}`")
+    columns = "trained", "optimiser", "rate", "decay", "warm-up", "strategies"
+    return table(columns, ((*told, ", ".join(names)) for told, names in rows.items()))
+
+
 def scenarios_of_strategies() -> str:
     """Which strategies run in which form of a stream, and why the others do not."""
     from cl_graft.strategies.registry import STRATEGIES
@@ -320,6 +345,7 @@ SECTIONS: Mapping[str, Callable[[], str]] = {
     "strategies": strategies,
     "settings of strategies": settings_of_strategies,
     "grids of strategies": grids_of_strategies,
+    "rates of strategies": rates_of_strategies,
     "scenarios of strategies": scenarios_of_strategies,
     "strategies that cannot run": strategies_that_cannot_run,
     "task presets": task_presets,

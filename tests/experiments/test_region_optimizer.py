@@ -14,6 +14,7 @@ from cl_graft.banks.verify import verify
 from cl_graft.experiments.run import run
 from cl_graft.strategies.loop.budgets import RegionRate
 from cl_graft.strategies.methods.grafting.grafting import Grafting
+from cl_graft.training.learning_rates import WARM_UP, rate_share
 
 
 @pytest.mark.parametrize(
@@ -59,7 +60,7 @@ def by_size(size):
             ({}, torch.optim.SGD, lambda _: 0.3),
             ({"optimizer": "adamw"}, torch.optim.AdamW, by_size),
             ({"optimizer": "adamw", "lr": 0.01}, torch.optim.AdamW, lambda _: 0.01),
-            ({"optimizer": "adamw", "lr_decay": False}, torch.optim.AdamW, by_size),
+            ({"optimizer": "adamw", "lr_decay": "constant"}, torch.optim.AdamW, by_size),
             (
                 {"optimizer": "adamw", "density": 1.0, "bank_bytes": 60_000},
                 torch.optim.AdamW,
@@ -86,9 +87,9 @@ def test_a_run_trains_regions_by_the_optimizer_of_the_config(
     result = run(config, strategy="grafting", seed=0, out=tmp_path)
     folder = tmp_path / "grafting" / "seed0"
     sizes = [entry.size for entry in load_bank(folder / "bank").entries]
-    left = [1 - step / config.fine_tuning.steps for step in range(config.fine_tuning.steps)]
-    if not config.grafting.lr_decay:
-        left = [1.0] * len(left)
+    steps, decay = config.fine_tuning.steps, config.grafting.lr_decay or "linear"
+    warm_up = WARM_UP if kind is torch.optim.AdamW else 0.0
+    left = [rate_share(step, steps, decay=decay, warm_up=warm_up) for step in range(steps)]
     assert rates.found == [
         (kind, step, pytest.approx(rate(size) * part), pytest.approx(0.02 * part))
         for size in sizes

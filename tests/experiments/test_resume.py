@@ -27,10 +27,10 @@ from cl_graft.strategies.registry import STRATEGIES
 CHOICES = {
     "grafting": {},
     "naive": {},
-    "independent": {},
+    "independent": {"fine_tuning.lr_decay": "linear", "fine_tuning.warm_up": 0.3},
     "cumulative": {},
     "joint": {},
-    "lora": {},
+    "lora": {"fine_tuning.lr_decay": "cosine", "fine_tuning.warm_up": 0.3},
     "ia3": {},
     "grafting_by_discriminant": {},
     "merging_by_dare": {},

@@ -43,8 +43,8 @@ from cl_graft.errors import WrongArchitecture, WrongBase
 from cl_graft.grafts.hashing import hash_tensors
 from cl_graft.strategies import (
     ClipGradient,
-    LinearDecay,
     MicroBatches,
+    RateSchedule,
     ScaleLoss,
     SeededLoop,
     SplitBatches,
@@ -138,7 +138,7 @@ def test_rwalk_is_named_beside_heads_and_refused_without_them(tiny_bert):
 
 ACTING = [
     *(ReplayPlugin, LwFPlugin, LFLPlugin, EarlyStoppingPlugin, LRSchedulerPlugin, GDumbPlugin),
-    *(TextBatches, ClipGradient, LinearDecay, MicroBatches, ScaleLoss, SeededLoop, SplitBatches),
+    *(TextBatches, ClipGradient, RateSchedule, MicroBatches, ScaleLoss, SeededLoop, SplitBatches),
     *(StopAfter, StopDiverged, StreamScores, GraftingPlugin, EvaluationPlugin, Resuming),
 ]
 

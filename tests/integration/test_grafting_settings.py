@@ -17,7 +17,7 @@ from tiny_streams import (
 
 from cl_graft import GraftBank, GraftingPlugin, load_bank, save_bank
 from cl_graft.grafts.graft import gather
-from cl_graft.strategies import LinearDecay, StopAfter, TaskMetadata
+from cl_graft.strategies import RateSchedule, StopAfter, TaskMetadata
 
 
 def mlp():
@@ -312,7 +312,7 @@ def test_the_learning_rate_falls_to_zero_over_the_steps_of_every_experience():
 
     model = mlp()
     optimizer = torch.optim.SGD(model.parameters(), lr=9.0)
-    plugins = [LinearDecay(lr=0.4, steps=4), StopAfter(4), Watch()]
+    plugins = [RateSchedule(lr=0.4, steps=4), StopAfter(4), Watch()]
     strategy = naive_strategy(model, optimizer=optimizer, plugins=plugins, train_epochs=4)
     for experience in vector_stream(labels=[0, 1]).streams["train"]:
         strategy.train(experience)

@@ -12,8 +12,8 @@ from cl_graft.grafts.hashing import hash_tensors
 from cl_graft.strategies import (
     ClipGradient,
     KeepBest,
-    LinearDecay,
     MicroBatches,
+    RateSchedule,
     ScaleLoss,
     SeededLoop,
     StopAfter,
@@ -38,7 +38,7 @@ def around(phases, *, scaled=False, looped=()):
         *([MicroBatches(3, scale=scale)] if scaled else []),
         *looped,
         ClipGradient(1.0),
-        LinearDecay(lr=0.1, steps=STEPS),
+        RateSchedule(lr=0.1, steps=STEPS, decay="cosine", warm_up=0.3),
         StopAfter(STEPS),
         *([ScaleLoss(scale)] if scaled else []),
         *([Resuming(phases, dict)] if phases is not None else []),

@@ -227,9 +227,8 @@ def test_a_parameter_with_a_rate_of_its_own_takes_it_and_both_fall_to_zero() -> 
         model,
         dict(model.named_parameters()),
         loss=lambda step: sum((p.sum() for p in model.parameters()), torch.zeros(())),
-        settings=FineTuning(steps=2, lr=0.1, weight_decay=0.0, clip=0.0),
+        settings=FineTuning(steps=2, lr=0.1, weight_decay=0.0, clip=0.0, lr_decay="linear"),
         seed=0,
-        linear_decay=True,
         rates={"bias": 0.04},
     )
     # Gradients are 1 everywhere, and the rate of the second step is half that of the first.

@@ -47,7 +47,7 @@ from cl_graft.runtime.settings import (
     list_fields,
     settings_class,
 )
-from cl_graft.training.fine_tuning_settings import FineTuning
+from cl_graft.training.fine_tuning_settings import FineTuning, with_rate_schedule
 from cl_graft.training.learning_rates import Optimizer, region_rate
 
 __all__ = [
@@ -161,7 +161,9 @@ class ExperimentConfig:
         """Return the schedule of a region of this size: steps and batches of its dense run."""
         optimizer = self.region_optimizer
         lr = region_rate(optimizer, coordinates, given=self.grafting.lr)
-        return replace(dense, optimizer=optimizer, lr=lr, weight_decay=0.0)
+        decay = self.grafting.lr_decay or dense.lr_decay
+        region = replace(dense, optimizer=optimizer, lr=lr, weight_decay=0.0, lr_decay=decay)
+        return with_rate_schedule(region, is_region=True)
 
     def with_values(self, values: Mapping[str, Any]) -> ExperimentConfig:
         """Return the config with other values, by dotted name as in ``{"stream.shots": 64}``.

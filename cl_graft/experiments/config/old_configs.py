@@ -51,7 +51,7 @@ def from_flat(stored: Mapping[str, Any]) -> dict[str, Any]:
         stored: Settings of a run, a bank or results; other names are kept.
     """
     if any(isinstance(stored.get(part), Mapping) for part in _PARTS):
-        return dict(stored)
+        return _name_decay(stored)
     nested: dict[str, Any] = {}
     flat = dict(stored)
     if "dense_clip" in flat and (dense_clip := flat.pop("dense_clip")) is not None:
@@ -71,4 +71,13 @@ def from_flat(stored: Mapping[str, Any]) -> dict[str, Any]:
             nested.setdefault(part, {})[field] = value
         else:
             nested[name] = value
-    return nested
+    return _name_decay(nested)
+
+
+def _name_decay(stored: Mapping[str, Any]) -> dict[str, Any]:
+    """Return settings with a name for what was once whether a region's rate falls."""
+    grafting = stored.get("grafting")
+    if not isinstance(grafting, Mapping) or not isinstance(grafting.get("lr_decay"), bool):
+        return dict(stored)
+    decay = "linear" if grafting["lr_decay"] else "constant"
+    return {**stored, "grafting": {**grafting, "lr_decay": decay}}

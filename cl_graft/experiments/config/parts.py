@@ -28,7 +28,7 @@ from cl_graft.runtime.batching import EVAL_BATCH
 from cl_graft.runtime.byte_sizes import parse_bytes
 from cl_graft.runtime.settings import list_fields, settings_class
 from cl_graft.training.fine_tuning_settings import FineTuning
-from cl_graft.training.learning_rates import REGION_LR, Optimizer
+from cl_graft.training.learning_rates import REGION_LR, Decay, Optimizer
 
 __all__ = [
     "PARTS",
@@ -132,10 +132,10 @@ class GraftingLoopSettings(GraftingSettings):
         allow_inf_nan=False,
         description="Learning rate of the head beside the region; null takes that of the region.",
     )
-    lr_decay: bool = Field(
-        default=True,
-        description="Let the region's learning rate fall linearly to 0; dense training keeps its "
-        "rate, as in the paper.",
+    lr_decay: Decay | None = Field(
+        default=None,
+        description="How the region's learning rate falls: 'linear' or 'cosine' to 0, or "
+        "'constant'; null takes `fine_tuning.lr_decay`, and where that is null, too, 'linear'.",
     )
     evaluations: int | None = Field(
         default=None,

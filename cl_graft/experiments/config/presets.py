@@ -31,6 +31,7 @@ PRESETS: Mapping[str, Mapping[str, Mapping[str, Any]]] = MappingProxyType(
         "default": {},
         "paper": {
             "stream": {"max_dev": None},
+            "fine_tuning": {"warm_up": 0.0},
             "grafting": {
                 "localizer": "paper_mask",
                 "density": 1e-4,
@@ -39,7 +40,7 @@ PRESETS: Mapping[str, Mapping[str, Mapping[str, Any]]] = MappingProxyType(
                 "avoid_owned": False,
                 "optimizer": "sgd",
                 "lr": 0.1,
-                "lr_decay": False,
+                "lr_decay": "constant",
             },
             "training": {"grid": True, "paper_steps": True},
         },

@@ -15,9 +15,9 @@ from cl_graft.runtime.seeding import check_generators, derive, seed_generators
 from cl_graft.strategies.loop.best_step import KeepBest
 from cl_graft.training.examples import Examples
 from cl_graft.training.fine_tuning_settings import FineTuning
-from cl_graft.training.learning_rates import region_rate
+from cl_graft.training.learning_rates import Decay, rate_share, region_rate
 
-__all__ = ["ClipGradient", "LinearDecay", "RegionRate", "SeededLoop", "StopAfter", "TaskSchedules"]
+__all__ = ["ClipGradient", "RateSchedule", "RegionRate", "SeededLoop", "StopAfter", "TaskSchedules"]
 
 
 class StopAfter(SupervisedPlugin, supports_distributed=True):
@@ -125,34 +125,50 @@ class ClipGradient(SupervisedPlugin, supports_distributed=True):
         nn.utils.clip_grads_with_norm_(moved, self.norm, norm)
 
 
-class LinearDecay(SupervisedPlugin, supports_distributed=True):
-    """Let the learning rate fall linearly to 0 over the steps of every experience.
+class RateSchedule(SupervisedPlugin, supports_distributed=True):
+    """Let the learning rate rise, then fall, over the steps of every experience.
+
+    A constant rate that does not rise is left as the optimiser has it.
 
     Runs at: before_training_iteration.
 
     Args:
-        lr: Learning rate of all groups at the first step, > 0, or one for each group.
-        steps: Number of steps until it is 0.
+        lr: Learning rate of all groups, > 0, or one for each group.
+        steps: Number of steps of an experience.
+        decay: How the rate falls.
+        warm_up: Share of the steps in which it rises, in [0, 1).
     """
 
-    def __init__(self, lr: float | Sequence[float], steps: int) -> None:
+    def __init__(
+        self,
+        lr: float | Sequence[float],
+        steps: int,
+        *,
+        decay: Decay = "linear",
+        warm_up: float = 0.0,
+    ) -> None:
         super().__init__()
         self.lr = lr
         self.steps = steps
+        self.decay: Decay = decay
+        self.warm_up = warm_up
 
     def before_training_iteration(self, strategy: Any, **kwargs: Any) -> None:
         """Set the step's rate."""
-        left = max(0.0, 1 - strategy.clock.train_exp_iterations / self.steps)
+        if self.decay == "constant" and not self.warm_up:
+            return
+        step = strategy.clock.train_exp_iterations
+        share = rate_share(step, self.steps, decay=self.decay, warm_up=self.warm_up)
         groups = strategy.optimizer.param_groups
         rates = [self.lr] * len(groups) if isinstance(self.lr, float | int) else self.lr
         for group, lr in zip(groups, rates, strict=True):
-            group["lr"] = lr * left
+            group["lr"] = lr * share
 
 
 class TaskSchedules(StopAfter, supports_distributed=True):
     """Train every task with the steps, batch size and learning rate of its own schedule.
 
-    `LinearDecay` and `KeepBest` get the task's schedule, too.
+    `RateSchedule` and `KeepBest` get the task's schedule, too.
 
     Runs at: before_train_dataset_adaptation, after_training_iteration, after_training_exp.
 
@@ -177,8 +193,9 @@ class TaskSchedules(StopAfter, supports_distributed=True):
         strategy.train_mb_size = schedule.batch_size
         strategy.train_epochs = math.ceil(schedule.steps / batches)
         for plugin in strategy.plugins:
-            if isinstance(plugin, LinearDecay):
-                plugin.steps = schedule.steps
+            if isinstance(plugin, RateSchedule):
+                plugin.steps, plugin.decay = schedule.steps, schedule.lr_decay or "constant"
+                plugin.warm_up = schedule.warm_up or 0.0
             elif isinstance(plugin, KeepBest):
                 plugin.steps, plugin.evaluations = schedule.steps, schedule.evaluations
         set_rates_(strategy, schedule.lr, head_lr=self.head_lr)
@@ -207,7 +224,7 @@ class RegionRate(SupervisedPlugin, supports_distributed=True):
 
 
 def set_rates_(strategy: Any, lr: float, *, head_lr: float | None = None) -> None:
-    """Set the learning rate of a strategy's optimiser, and from where `LinearDecay` starts.
+    """Set the learning rate of a strategy's optimiser, and that of `RateSchedule`.
 
     Args:
         strategy: The strategy.
@@ -221,5 +238,5 @@ def set_rates_(strategy: Any, lr: float, *, head_lr: float | None = None) -> Non
     for group, rate in zip(groups, rates, strict=True):
         group["lr"] = rate
     for plugin in strategy.plugins:
-        if isinstance(plugin, LinearDecay):
+        if isinstance(plugin, RateSchedule):
             plugin.lr = rates

