@@ -172,7 +172,7 @@ def _budget_within(
     if settings.bank_bytes is None or "bank_bytes" in one.settings.get("grafting", {}):
         return {}
     stay = [later for later in range(place + 1, len(left)) if data[later] is None]
-    taken = sum(len(pack_entry(left.entries[later], left, position=later)) for later in stay)
+    taken = sum(len(pack_entry(left.entries[later], left)) for later in stay)
     tasks = (settings.bank_tasks or len(left)) - len(stay)
     return {"bank_bytes": max(1, settings.bank_bytes - taken), "bank_tasks": max(1, tasks)}
 

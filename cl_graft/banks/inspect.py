@@ -12,7 +12,7 @@ from cl_graft.grafts.bank import Entry, GraftBank
 from cl_graft.grafts.region import overlap_matrix
 from cl_graft.kinds import find_kind
 from cl_graft.storage import load_graft
-from cl_graft.storage.bank_folder import load_listed_bank
+from cl_graft.storage.bank_folder import open_stored_bank
 from cl_graft.storage.bank_index import count_entry_bytes
 from cl_graft.storage.repair import Repaired, repair_bank
 
@@ -126,8 +126,8 @@ def inspect_bank(folder: Path | str) -> Inspection:
         BankError: If a file is damaged or foreign.
     """
     where = find_bank_folder(folder)
-    bank, records = load_listed_bank(where)
-    sizes = [count_entry_bytes(record) for record in records]
+    bank = open_stored_bank(where)
+    sizes = [count_entry_bytes(entry.stored.line) for entry in bank.entries if entry.stored]
     entries = tuple(
         _inspect_entry(bank, position, entry, size)
         for position, (entry, size) in enumerate(zip(bank.entries, sizes, strict=True))

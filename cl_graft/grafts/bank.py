@@ -11,9 +11,9 @@ a task today are the bits that answered it on the day it was learned.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Literal
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor
@@ -28,6 +28,7 @@ __all__ = [
     "GraftBank",
     "Mode",
     "RecordedBatch",
+    "StoredEntry",
     "check_builds_on",
     "find_entries",
     "find_entry",
@@ -120,6 +121,29 @@ def pick_recorded(outputs: Tensor, inputs: Tensor) -> Tensor:
 
 
 @dataclass(frozen=True, eq=False)
+class StoredEntry:
+    """An entry in a file: what its bank's index says of it, and the way to the rest.
+
+    Attributes:
+        size: Number of coordinates of its region γ_n.
+        owned_size: Number of coordinates that it owns.
+        layout: Layout of its bank.
+        read: Reads the entry from its file.
+        line: Line of the index.
+        position: Place of the entry in the bank that was read.
+        folder: Folder of that bank.
+    """
+
+    size: int
+    owned_size: int
+    layout: Layout
+    read: Callable[[], Entry]
+    line: Mapping[str, Any]
+    position: int
+    folder: str
+
+
+@dataclass(frozen=True, eq=False)
 class Entry:
     """The values, head and metadata that one learned task leaves behind.
 
@@ -142,11 +166,14 @@ class Entry:
     owned: Graft
     owned_before: Region
     head: Mapping[str, Tensor] = field(default_factory=dict)
-    standalone: Graft | None = None
+    # Factories, so that the class holds no default that an entry in a file would seem to have.
+    standalone: Graft | None = field(default_factory=lambda: None)
     weights_sha256: str = ""
-    recorded_batch: RecordedBatch | None = None
+    recorded_batch: RecordedBatch | None = field(default_factory=lambda: None)
     metadata: Mapping[str, object] = field(default_factory=dict)
     builds_on: tuple[int, ...] | None = None
+    stored: ClassVar[StoredEntry | None] = None
+    """File of the entry, in an instance that was made by `in_file`."""
 
     def __post_init__(self) -> None:
         if both := len(self.owned_before & self.owned.region):
@@ -154,24 +181,69 @@ class Entry:
 
     def __repr__(self) -> str:
         return (
-            f"Entry({self.task!r}, label {self.label}, owns {len(self.owned):,} of the "
+            f"Entry({self.task!r}, label {self.label}, owns {self.owned_size:,} of the "
             f"{self.size:,} coordinates of its region)"
         )
+
+    @classmethod
+    def in_file(cls, stored: StoredEntry, **known: Any) -> Entry:
+        """Return an entry whose file is read as soon as something else than `known` is asked for.
+
+        Args:
+            stored: Sizes of the entry, and what reads it.
+            known: Its `task`, `label`, `weights_sha256` and `builds_on`.
+        """
+        entry = object.__new__(cls)
+        entry.__dict__.update(known, stored=stored)
+        return entry
+
+    def __getattr__(self, name: str) -> Any:
+        """Read the file of an entry that was not read so far."""
+        stored = self.stored
+        if stored is None or name not in Entry.__dataclass_fields__:
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        whole = stored.read()
+        for one in fields(Entry):
+            self.__dict__.setdefault(one.name, getattr(whole, one.name))
+        return self.__dict__[name]
+
+    @property
+    def is_read(self) -> bool:
+        """Whether its values are in memory."""
+        return "owned" in self.__dict__
+
+    def moved(self, *, label: int, builds_on: tuple[int, ...] | None) -> Entry:
+        """Return the entry with another label and other positions; its file is not read for it."""
+        other = object.__new__(Entry)
+        other.__dict__.update(self.__dict__, label=label, builds_on=builds_on)
+        return other
+
+    @property
+    def layout(self) -> Layout:
+        """Layout of the parameters that its coordinates count through."""
+        return self.owned_before.layout if self.stored is None else self.stored.layout
 
     @property
     def size(self) -> int:
         """Number of coordinates of γ_n."""
+        if self.stored is not None:
+            return self.stored.size
         return len(self.owned) + len(self.owned_before)
+
+    @property
+    def owned_size(self) -> int:
+        """Number of coordinates that it owns."""
+        return len(self.owned) if self.stored is None else self.stored.owned_size
 
     @property
     def density(self) -> float:
         """Size of γ_n over all coordinates, in [0, 1]; 0 where there are none."""
-        return self.size / self.owned_before.layout.total if self.size else 0.0
+        return self.size / self.layout.total if self.size else 0.0
 
     @property
     def share_owned_before(self) -> float:
         """Share of γ_n that earlier tasks own, in [0, 1]; 0 for an empty region."""
-        return len(self.owned_before) / self.size if self.size else 0.0
+        return (self.size - self.owned_size) / self.size if self.size else 0.0
 
     @property
     def region(self) -> Region:
@@ -211,7 +283,7 @@ class GraftBank:
         shown = f"{', '.join(names[:_SHOWN])}{f' and {more} more' if more > 0 else ''}"
         return (
             f"GraftBank({len(self)} {'task' if len(self) == 1 else 'tasks'}"
-            f"{f' ({shown})' if names else ''}, {self.mode} mode, {len(self.owned()):,} of "
+            f"{f' ({shown})' if names else ''}, {self.mode} mode, {self.count_owned():,} of "
             f"{self.layout.total:,} coordinates owned, base {self.base.model!r})"
         )
 
@@ -225,7 +297,7 @@ class GraftBank:
             ValueError: If the entry has another layout, owns a coordinate of an entry that it
                 builds on, or builds on what is no earlier entry.
         """
-        if entry.owned_before.layout != self.layout:
+        if entry.layout != self.layout:
             raise ValueError(f"entry {entry.task!r} belongs to a model with other parameters")
         entry = self.place(entry)
         under = entry.builds_on
@@ -243,7 +315,7 @@ class GraftBank:
             ValueError: Where `append` raises it.
         """
         grown = replace(self, entries=(*self.entries, *entries))
-        same = all(entry.owned_before.layout == self.layout for entry in entries)
+        same = all(entry.layout == self.layout for entry in entries)
         plain = all(entry.builds_on is None for entry in entries)
         if same and plain and (self.mode == "isolated" or not grown.shares_coordinates()):
             return grown
@@ -262,10 +334,16 @@ class GraftBank:
         entries = self.entries[:upto] if of is None else [self.entries[place] for place in of]
         return union((e.owned.region for e in entries), layout=self.layout)
 
+    def count_owned(self) -> int:
+        """Return how many coordinates have an owner."""
+        if self.mode == "prefix" and self.builds_by_mode:
+            return sum(entry.owned_size for entry in self.entries)
+        return len(self.owned())
+
     def shares_coordinates(self, of: Sequence[int] | None = None) -> bool:
         """Tell whether a coordinate has several owners among some entries; None means all."""
         entries = self.entries if of is None else [self.entries[place] for place in of]
-        return sum(len(entry.owned) for entry in entries) > len(self.owned(of=of))
+        return sum(entry.owned_size for entry in entries) > len(self.owned(of=of))
 
     @property
     def builds_by_mode(self) -> bool:
@@ -330,7 +408,7 @@ class GraftBank:
             entry = self.entries[place]
             if entry.builds_on is not None:
                 under = tuple(number[below] for below in entry.builds_on if below in number)
-                entry = bank.place(replace(entry, builds_on=under))
+                entry = bank.place(entry.moved(label=entry.label, builds_on=under))
             bank = replace(bank, entries=(*bank.entries, entry))
         return bank
 
@@ -352,7 +430,7 @@ class GraftBank:
         if under is None:
             return entry
         if under == self._builds_on_by_mode(position):
-            return replace(entry, builds_on=None)
+            return entry.moved(label=entry.label, builds_on=None)
         check_builds_on(under, position)
         if self.mode == "isolated":
             raise ValueError(f"in isolated mode entries stand alone, {entry.task!r} does not")

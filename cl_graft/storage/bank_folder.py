@@ -11,13 +11,15 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from cl_graft.errors import BankError, DamagedFile, TruncatedFile
-from cl_graft.grafts.bank import Entry, GraftBank
+from cl_graft.grafts.bank import Entry, GraftBank, StoredEntry
 from cl_graft.grafts.region import Layout
 from cl_graft.storage.bank_index import (
     DESCRIPTION,
@@ -33,7 +35,7 @@ from cl_graft.storage.bank_index import (
     write_index,
     write_once,
 )
-from cl_graft.storage.entry_file import pack_entry, unpack_entry
+from cl_graft.storage.entry_file import has_place, pack_entry, read_builds_on, unpack_entry
 from cl_graft.storage.files import report_damage, sync_folder
 from cl_graft.storage.graft_file import StoredGraft, pack_graft, unpack_graft
 from cl_graft.storage.locks import only_writer
@@ -44,12 +46,16 @@ __all__ = [
     "holds_entry",
     "list_entry",
     "load_bank",
-    "load_listed_bank",
+    "open_stored_bank",
     "read_entry",
+    "read_stored",
     "replace_entries",
     "save_bank",
     "write_entries",
 ]
+
+_FILES = ("file", "sha256", "bytes", "standalone")
+"""What a line of `bank.json` says of an entry's files."""
 
 
 def save_bank(bank: GraftBank, folder: Path | str) -> None:
@@ -67,10 +73,8 @@ def save_bank(bank: GraftBank, folder: Path | str) -> None:
             raise BankError(
                 f"{folder} holds a bank of {len(records)} entries, this one has {len(bank)}"
             )
-        held = load_bank(folder) if records else bank
         for position, record in enumerate(records):
-            # Not the bytes on disk: an earlier version of the format may have written them.
-            if _files(bank, position) != _files(held, position):
+            if not _is_held(bank, position, record, folder):
                 raise BankError(
                     f"{folder} holds another bank: its entry {position} is not the "
                     f"{record['task']!r} of this one; choose another folder"
@@ -158,9 +162,12 @@ def write_entries(
     """
     folder = Path(folder)
     refuse_linked_folders(folder)
-    entries = bank.entries[len(kept) :]
-    files = [_files(bank, place) for place in range(len(kept), len(bank))]
-    records = [*kept, *map(list_entry, entries, files)]
+    records, files = [*kept], list[Mapping[str, tuple[str, bytes]]]()
+    for place in range(len(kept), len(bank)):
+        if (line := _line_in(folder, bank, place)) is None:
+            files.append(_files(bank, place))
+            line = list_entry(bank.entries[place], files[-1])
+        records.append(line)
     listed = {name for record in records for name in list_files(record)}
     # Without base.json there never was a bank: a killed writer left what is there.
     without_index = (folder / DESCRIPTION).exists() and not (folder / INDEX).exists()
@@ -184,9 +191,10 @@ def holds_entry(bank: GraftBank, folder: Path | str) -> bool:
         BankError: If the folder holds another entry at that place.
     """
     folder, position = Path(folder), len(bank) - 1
-    if position >= len(_records(folder, bank)):
+    records = _records(folder, bank)
+    if position >= len(records):
         return False
-    if _files(load_bank(folder), position) != _files(bank, position):
+    if not _is_held(bank, position, records[position], folder):
         raise BankError(
             f"{folder} holds another entry {position} than the one that was learned now; versions, "
             "threads or the machine may have changed since, or the folder is another bank's"
@@ -208,16 +216,44 @@ def load_bank(
         InputError: If there is no such folder.
         BankError: Its subclasses say why the bank is refused.
     """
-    return load_listed_bank(folder, expect=expect, layout=layout)[0]
-
-
-def load_listed_bank(
-    folder: Path | str, *, expect: str | None = None, layout: Layout | None = None
-) -> tuple[GraftBank, list[dict[str, Any]]]:
-    """Read a bank, and the lines of its `bank.json`; see `load_bank`."""
     folder = Path(folder)
+    with _name_repair(folder):
+        return _read_whole(folder, expect, layout)
+
+
+def _read_whole(folder: Path, expect: str | None, layout: Layout | None) -> GraftBank:
+    index, bank = _open(folder, _read_used, expect=expect, layout=layout)
     try:
-        return _read_listed(folder, expect, layout)
+        with report_damage(str(folder / INDEX)):
+            if (folder / DESCRIPTION).is_file():
+                read_description(folder)
+            for entry in bank.entries:
+                _ = entry.owned
+            return replace(bank, entries=()).extend(bank.entries)
+    except BankError:
+        if read_index(folder)[0] == index:
+            raise
+    # A writer took entries away in between.
+    return _read_whole(folder, expect, layout)
+
+
+def open_stored_bank(folder: Path | str) -> GraftBank:
+    """Read a bank's index; the file of an entry is read, and checked, when it is used.
+
+    Raises:
+        InputError: If there is no such folder.
+        BankError: Its subclasses say why the bank is refused. Entries raise it when they are used.
+    """
+    folder = Path(folder)
+    with _name_repair(folder):
+        return _open(folder, _read_later)[1]
+
+
+@contextmanager
+def _name_repair(folder: Path) -> Iterator[None]:
+    """Add what to do to the error of a damaged bank."""
+    try:
+        yield
     except DamagedFile as error:
         raise type(error)(
             f"{error}; a copy of the bank has the file as it was, and cl-graft inspect {folder} "
@@ -225,24 +261,104 @@ def load_listed_bank(
         ) from error
 
 
-def _read_listed(
-    folder: Path, expect: str | None, layout: Layout | None
-) -> tuple[GraftBank, list[dict[str, Any]]]:
+def _open(
+    folder: Path,
+    read: Callable[..., Entry],
+    *,
+    expect: str | None = None,
+    layout: Layout | None = None,
+) -> tuple[dict[str, Any], GraftBank]:
+    """Return `bank.json`, and the bank with entries that are not read."""
     index, bank = read_index(folder)
     check_layout(bank.layout, layout, name=str(folder))
     check_fingerprint(bank.base, expect, name=str(folder))
+    lines = enumerate(index["entries"])
+    entries = tuple(_entry_in_file(line, folder, bank, at, read) for at, line in lines)
+    return index, replace(bank, entries=entries)
+
+
+def _entry_in_file(
+    line: Mapping[str, Any],
+    folder: Path,
+    bank: GraftBank,
+    position: int,
+    read: Callable[..., Entry],
+) -> Entry:
+    """Return an entry that `read` reads when it is used."""
+    read = partial(read, line, folder, bank, position=position)
+    size, owned = line["claimed"], line["owned"]
+    where = str(folder.resolve())
+    stored = StoredEntry(size, owned, bank.layout, read, line, position, where)
+    return Entry.in_file(
+        stored,
+        task=line["task"],
+        label=line["label"],
+        weights_sha256=line["weights_sha256"],
+        builds_on=read_builds_on(line, bank.mode, position=position),
+    )
+
+
+def read_stored(line: Mapping[str, Any], folder: Path, bank: GraftBank, *, position: int) -> Entry:
+    """Read an entry, which knows its file; see `read_entry`."""
+    entry = _entry_in_file(line, folder, bank, position, _read_used)
+    _ = entry.owned
+    return entry
+
+
+def _read_later(line: Mapping[str, Any], folder: Path, bank: GraftBank, *, position: int) -> Entry:
+    """Read an entry as `_read_used`, whose error then reaches somebody who opened the bank."""
+    with _name_repair(folder):
+        return _read_used(line, folder, bank, position=position)
+
+
+def _read_used(line: Mapping[str, Any], folder: Path, bank: GraftBank, *, position: int) -> Entry:
+    """Read an entry that is used now.
+
+    Raises:
+        BankError: If its file is damaged, or gone as the bank has changed.
+    """
     try:
-        with report_damage(str(folder / INDEX)):
-            if (folder / DESCRIPTION).is_file():
-                read_description(folder)
-            records = enumerate(index["entries"])
-            entries = [read_entry(r, folder, bank, position=p) for p, r in records]
-            return bank.extend(entries), index["entries"]
-    except BankError:
-        if read_index(folder)[0] == index:
+        with report_damage(str(folder / line["file"])):
+            return read_entry(line, folder, bank, position=position)
+    except BankError as error:
+        if (folder / line["file"]).exists() or _lists(folder, line["file"]):
             raise
-    # A writer took entries away in between.
-    return _read_listed(folder, expect, layout)
+        raise BankError(
+            f"entry {position} ({line['task']!r}) is no longer in {folder}: another process took "
+            "it out of the bank since this one opened it; open the bank again"
+        ) from error
+
+
+def _lists(folder: Path, file: str) -> bool:
+    """Tell whether a bank lists a file now."""
+    return any(line["file"] == file for line in read_index(folder)[0]["entries"])
+
+
+def _line_in(folder: Path, bank: GraftBank, position: int) -> dict[str, Any] | None:
+    """Return the line of an entry whose files a folder holds already; None if it does not."""
+    entry = bank.entries[position]
+    stored = entry.stored
+    if stored is None or Path(stored.folder) != folder.resolve():
+        return None
+    files = {key: stored.line[key] for key in _FILES if key in stored.line}
+    line = {**_record(entry), **files}
+    if any(not (folder / name).is_file() for name in list_files(line)):
+        return None
+    # A file of an early version says its place, too.
+    stays = line == stored.line and position == stored.position
+    return line if stays or not has_place(folder / line["file"]) else None
+
+
+def _is_held(bank: GraftBank, position: int, line: Mapping[str, Any], folder: Path) -> bool:
+    """Tell whether a line of a folder's `bank.json` lists an entry of a bank, bit for bit."""
+    if _line_in(folder, bank, position) == line:
+        return True
+    files = _files(bank, position)
+    if list_entry(bank.entries[position], files) == line:
+        return True
+    # An earlier version of the format wrote it in other bytes.
+    early = has_place(folder / line["file"])
+    return early and _files(load_bank(folder), position) == files
 
 
 def _records(folder: Path, bank: GraftBank) -> list[dict[str, Any]]:
@@ -277,11 +393,9 @@ def _check_same(records: Sequence[Mapping[str, Any]], bank: GraftBank, folder: P
 def _files(bank: GraftBank, position: int) -> dict[str, tuple[str, bytes]]:
     """Return name and bytes of the files of an entry, by their folder."""
     entry = bank.entries[position]
-    packed: dict[str, bytes] = {}
+    packed = {"entries": pack_entry(entry, bank)}
     if entry.standalone is not None:
         packed["standalone"] = pack_graft(StoredGraft(entry.standalone, bank.base, entry.task))
-    beside = _sha256(packed["standalone"]) if packed else None
-    packed["entries"] = pack_entry(entry, bank, position=position, standalone=beside)
     return {
         kind: (f"{kind}/{_sha256(data)[:DIGITS]}-{_safe(entry.task)}.safetensors", data)
         for kind, data in packed.items()
@@ -328,7 +442,7 @@ def read_entry(
     """
     folder = Path(folder)
     name = str(folder / record["file"])
-    entry = unpack_entry(_bytes(record, folder), bank, name=name, position=position)
+    entry = unpack_entry(_bytes(record, folder), bank, record, name=name, position=position)
     for key, value in _record(entry).items():
         if record[key] != value:
             raise ValueError(f"{key} of {record['file']} is {value!r}, not {record[key]!r}")
@@ -353,7 +467,7 @@ def _record(entry: Entry) -> dict[str, object]:
         "task": entry.task,
         "label": entry.label,
         "claimed": entry.size,
-        "owned": len(entry.owned),
+        "owned": entry.owned_size,
         "density": entry.density,
         "weights_sha256": entry.weights_sha256,
     }

@@ -1,7 +1,7 @@
 """The index of a bank: `bank.json`, the list of the files of its entries, and its checksum.
 
-`base.json` repeats everything in `bank.json` but the list, so that a bank whose `bank.json` is gone
-can be rebuilt from entries that are whole (`repair`).
+`base.json` is a copy of it that is written right before it. Where `bank.json` is gone or damaged,
+`repair` takes the list from there.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from cl_graft.errors import BankError, DamagedFile, ForeignFile, InputError, Tru
 from cl_graft.grafts.bank import GraftBank, Mode
 from cl_graft.storage.checksums import BLANK, JSON_START, checksum, has_right_checksum
 from cl_graft.storage.disk_errors import explain_write_errors
+from cl_graft.storage.entry_file import read_builds_on
 from cl_graft.storage.files import (
-    BUILDS_ON_VERSION,
-    VERSION,
+    BANK_VERSION,
     check_json,
     check_version_1,
     delete_partial_files,
@@ -32,6 +32,7 @@ from cl_graft.storage.files import (
     to_json,
 )
 from cl_graft.storage.locks import LOCK, OWNER
+from cl_graft.storage.metadata_schema import check_task_metadata
 from cl_graft.storage.serialization import base_record, layout_record, part, read_base, read_layout
 
 __all__ = [
@@ -59,7 +60,7 @@ __all__ = [
 
 INDEX = "bank.json"
 DESCRIPTION = "base.json"
-"""Copy of everything in `bank.json` but its list, from which `repair` rebuilds a lost one."""
+"""Copy of `bank.json`, from which `repair` takes a lost one; before version 5 without the list."""
 KINDS = ("entries", "standalone")
 FILE = re.compile(
     rf"({'|'.join(KINDS)})/([0-9]{{3,}}|[0-9a-f]{{16}})-[A-Za-z0-9._-]{{1,64}}\.safetensors"
@@ -92,22 +93,42 @@ def read_index(folder: Path) -> tuple[dict[str, Any], GraftBank]:
         raise ForeignFile(f"{folder} is not a bank: it holds no {INDEX}")
     index, bank = _read(folder / INDEX, format=_FORMAT)
     with report_damage(str(folder / INDEX)):
-        records = part(index, "entries", list)
-        for record in records:
-            for listed in (record, *([record["standalone"]] if "standalone" in record else [])):
-                _check_name(listed["file"], listed["sha256"])
-        files = Counter(record["file"] for record in records)
-        if len(files) < len(records):
-            raise ValueError(f"it lists {files.most_common(1)[0][0]!r} more than once")
-        if index["version"] > 2:
-            count, digits = part(index, "count", int), part(index, "entries_sha256", str)
-            if (count, digits) != (len(records), list_sha256(records)):
-                raise ValueError("its list of entries is not the one that it counts and hashes")
+        _check_list(index, bank)
     return index, bank
 
 
-def read_description(folder: Path) -> GraftBank:
-    """Return the bank that `base.json` describes, without entries.
+def _check_list(index: Mapping[str, Any], bank: GraftBank) -> None:
+    """Refuse a list of entries that no bank would write.
+
+    Raises:
+        ValueError: With what is wrong.
+        KeyError: If something is missing.
+        TypeError: If something is of another type.
+    """
+    records = part(index, "entries", list)
+    for position, record in enumerate(records):
+        for listed in (record, *([record["standalone"]] if "standalone" in record else [])):
+            _check_name(listed["file"], listed["sha256"])
+            part(listed, "bytes", int)
+        of_the_task = {key: record[key] for key in ("task", "label", "weights_sha256")}
+        check_task_metadata(**of_the_task, metadata={})
+        owned, size = part(record, "owned", int), part(record, "claimed", int)
+        if not 0 <= owned <= size <= bank.layout.total:
+            raise ValueError(f"{record['file']} owns {owned} of {size} coordinates")
+        read_builds_on(record, bank.mode, position=position)
+    files = Counter(record["file"] for record in records)
+    if len(files) < len(records):
+        raise ValueError(f"it lists {files.most_common(1)[0][0]!r} more than once")
+    if index["version"] > 2:
+        count, digits = part(index, "count", int), part(index, "entries_sha256", str)
+        if (count, digits) != (len(records), list_sha256(records)):
+            raise ValueError("its list of entries is not the one that it counts and hashes")
+
+
+def read_description(folder: Path) -> tuple[list[dict[str, Any]] | None, GraftBank]:
+    """Return the list in `base.json`, and the bank that it describes, without entries.
+
+    Before version 5 it held no list, so that is None.
 
     Raises:
         BankError: If there is none, or it is damaged.
@@ -118,7 +139,12 @@ def read_description(folder: Path) -> GraftBank:
             f"{folder} holds no {DESCRIPTION}, without which its {INDEX} cannot be made "
             f"again; take the {INDEX} of a copy of the bank"
         )
-    return _read(path, format=_BASE_FORMAT)[1]
+    values, bank = _read(path, format=_BASE_FORMAT)
+    if values["version"] < BANK_VERSION:
+        return None, bank
+    with report_damage(str(path)):
+        _check_list(values, bank)
+    return values["entries"], bank
 
 
 def _read(path: Path, *, format: str) -> tuple[dict[str, Any], GraftBank]:
@@ -163,7 +189,7 @@ def _parse(text: bytes, *, format: str, name: str) -> dict[str, Any]:
 
 
 def write_index(bank: GraftBank, records: Sequence[Mapping[str, Any]], folder: Path) -> None:
-    """Replace `bank.json`, and before it `base.json` if that says something else.
+    """Replace `base.json`, and then `bank.json`, whose copy it is.
 
     Args:
         bank: The bank; its entries are not used.
@@ -173,42 +199,32 @@ def write_index(bank: GraftBank, records: Sequence[Mapping[str, Any]], folder: P
     Raises:
         BankError: If there are too many.
     """
+    data = _pack_index(bank, records, format=_FORMAT)
+    if len(data) > _LARGEST_INDEX:
+        raise BankError(f"a bank's {INDEX} holds {_LARGEST_INDEX} bytes at most, got {len(data)}")
+    folder.mkdir(parents=True, exist_ok=True)
+    write_description(bank, records, folder)
+    replace_file(folder / INDEX, data)
+
+
+def write_description(bank: GraftBank, records: Sequence[Mapping[str, Any]], folder: Path) -> None:
+    """Write `base.json`, unless it is there."""
+    write_once(folder / DESCRIPTION, _pack_index(bank, records, format=_BASE_FORMAT))
+
+
+def _pack_index(bank: GraftBank, records: Sequence[Mapping[str, Any]], *, format: str) -> bytes:
+    """Return a bank's description and list as JSON, its checksum first, a line a key."""
     rows = ",".join(f"\n  {to_json(record)}" for record in records)
-    listed = {
+    head = {
+        "format": to_json(format),
+        "version": to_json(BANK_VERSION),
+        "mode": to_json(bank.mode),
+        "base": to_json(base_record(bank.base)),
+        "layout": to_json(layout_record(bank.layout)),
         "count": to_json(len(records)),
         "entries_sha256": to_json(list_sha256(records)),
         "entries": f"[{rows}]",
     }
-    subsets = any("builds_on" in record for record in records)
-    version = BUILDS_ON_VERSION if subsets else VERSION
-    parts = {"format": to_json(_FORMAT), **_describe_bank(bank), **listed}
-    data = _with_checksum(parts, version=version)
-    if len(data) > _LARGEST_INDEX:
-        raise BankError(f"a bank's {INDEX} holds {_LARGEST_INDEX} bytes at most, got {len(data)}")
-    folder.mkdir(parents=True, exist_ok=True)
-    write_description(bank, folder)
-    replace_file(folder / INDEX, data)
-
-
-def write_description(bank: GraftBank, folder: Path) -> None:
-    """Write `base.json`, unless it is there."""
-    parts = {"format": to_json(_BASE_FORMAT), **_describe_bank(bank)}
-    data = _with_checksum(parts, version=VERSION)
-    write_once(folder / DESCRIPTION, data)
-
-
-def _describe_bank(bank: GraftBank) -> dict[str, str]:
-    """Return the description of a bank without its entries, as JSON by key."""
-    return {
-        "mode": to_json(bank.mode),
-        "base": to_json(base_record(bank.base)),
-        "layout": to_json(layout_record(bank.layout)),
-    }
-
-
-def _with_checksum(parts: Mapping[str, str], *, version: int) -> bytes:
-    """Return a JSON object, its checksum and then its version first, a line a key."""
-    head = {"format": parts["format"], "version": to_json(version), **parts}
     lines = "".join(f",\n{to_json(key)}: {value}" for key, value in head.items())
 
     def fill_in(digits: str) -> bytes:

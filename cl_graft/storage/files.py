@@ -15,7 +15,7 @@ import secrets
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from safetensors import SafetensorError
 from safetensors.torch import load, save
@@ -27,7 +27,7 @@ from cl_graft.storage.checksums import BLANK, checksum, has_right_checksum
 from cl_graft.storage.disk_errors import explain_write_errors
 
 __all__ = [
-    "BUILDS_ON_VERSION",
+    "BANK_VERSION",
     "NEWEST",
     "VERSION",
     "check_json",
@@ -36,6 +36,7 @@ __all__ = [
     "is_partial",
     "pack",
     "read_file",
+    "read_start",
     "replace_file",
     "report_damage",
     "sync_folder",
@@ -44,12 +45,15 @@ __all__ = [
 ]
 
 VERSION = 3
-"""The version of the formats that this package writes, where no content needs a newer one."""
+"""The version of the other formats that this package writes."""
 
-BUILDS_ON_VERSION = 4
-"""The version of a bank's index, and of its entries' files, where they say what they build on."""
+BANK_VERSION = 5
+"""The version of a bank's index, and of its entries' files.
 
-NEWEST = BUILDS_ON_VERSION
+From it on the place of an entry, its label and what it builds on stand in the index alone. From
+version 4 on entries may say what they build on."""
+
+NEWEST = BANK_VERSION
 """The newest version that this package reads."""
 
 _KEY = "cl-graft"
@@ -141,12 +145,26 @@ def read_file(path: Path, *, format: str) -> bytes:
     Raises:
         BankError: As `unpack`.
     """
-    size = path.stat().st_size
     with path.open("rb") as file:
-        start = file.read(8)
-        start += file.read(min(_LARGEST_HEADER, int.from_bytes(start, "little")))
-        _header(start, size=size, format=format, name=str(path))
+        start, _ = _read_start(file, path, format=format)
         return start + file.read()
+
+
+def read_start(path: Path, *, format: str) -> dict[str, Any]:
+    """Return the JSON object in the header of a file, whose checksum is not compared.
+
+    Raises:
+        BankError: As `unpack`.
+    """
+    with path.open("rb") as file:
+        return _read_start(file, path, format=format)[1]
+
+
+def _read_start(file: BinaryIO, path: Path, *, format: str) -> tuple[bytes, dict[str, Any]]:
+    start = file.read(8)
+    start += file.read(min(_LARGEST_HEADER, int.from_bytes(start, "little")))
+    size = os.fstat(file.fileno()).st_size
+    return start, _header(start, size=size, format=format, name=str(path))[1]
 
 
 def check_json(head: object, *, format: str, name: str) -> None:

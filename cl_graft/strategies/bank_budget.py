@@ -68,10 +68,7 @@ def coordinates_within(
         return None
     tasks = settings.bank_tasks or len(bank) + tasks_left
     later = max(0, tasks - len(bank) - 1)
-    used = sum(
-        len(pack_entry(entry, bank, position=position))
-        for position, entry in enumerate(bank.entries)
-    )
+    used = sum(len(pack_entry(entry, bank)) for entry in bank.entries)
     left = settings.bank_bytes - used
     share = left - later * min(settings.bank_bytes // tasks, max(0, left) // (later + 1))
     value_bytes = getattr(torch, bank.base.dtype).itemsize
@@ -132,4 +129,4 @@ def _bytes_of_one_coordinate(
         metadata=metadata,
         builds_on=builds_on,
     )
-    return len(pack_entry(bank.place(entry), bank, position=len(bank))) + _METADATA_BYTES
+    return len(pack_entry(bank.place(entry), bank)) + _METADATA_BYTES

@@ -16,10 +16,8 @@ from stored_banks import LAYOUT, bank_of, content, entry_of, same_bank, sample
 from cl_graft.errors import BankError, DamagedFile
 from cl_graft.grafts.bank import GraftBank
 from cl_graft.grafts.region import Region
-from cl_graft.storage import append_entry, load_bank, save_bank
+from cl_graft.storage import load_bank, save_bank
 from cl_graft.storage.bank_folder import _record
-from cl_graft.storage.entry_file import ENTRY_FORMAT
-from cl_graft.storage.files import unpack
 from cl_graft.storage.model_card import model_card
 from cl_graft.storage.repair import repair_bank
 
@@ -36,48 +34,20 @@ def grown(*subsets: Sequence[int] | None) -> GraftBank:
     return bank
 
 
-def versions(folder: Path) -> dict[str, int]:
-    """Return the version of each file of a bank; of an entry's by its task."""
-    found = {name: json.loads((folder / name).read_text())["version"] for name in INDICES}
-    for path in (folder / "entries").iterdir():
-        head, _ = unpack(path.read_bytes(), format=ENTRY_FORMAT, name=path.name)
-        found[path.stem.partition("-")[2]] = head["version"]
-        assert ("builds_on" in head) == (head["version"] == 4)
-    return found
-
-
-INDICES = ("bank.json", "base.json")
-PLAIN = {"bank.json": 3, "base.json": 3, "task0": 3, "task1": 3, "task2": 3}
-
-
-def test_a_bank_whose_entries_build_on_some_comes_back_and_alone_has_the_new_version(
-    tmp_path: Path,
-) -> None:
+def test_a_bank_whose_entries_build_on_some_comes_back(tmp_path: Path) -> None:
     bank = grown(None, (), (0,))
     assert bank.may_share
     assert bank.entries[1].owned.region & bank.entries[0].owned.region
-    save_bank(bank, tmp_path / "some")
-    assert same_bank(load_bank(tmp_path / "some"), bank)
-    assert versions(tmp_path / "some") == PLAIN | {"bank.json": 4, "task1": 4, "task2": 4}
-    save_bank(grown(None, None, None), tmp_path / "all")
-    assert versions(tmp_path / "all") == PLAIN
+    save_bank(bank, tmp_path)
+    assert same_bank(load_bank(tmp_path), bank)
+    lines = json.loads((tmp_path / "bank.json").read_text())["entries"]
+    assert [line.get("builds_on") for line in lines] == [None, [], [0]]
 
 
 def test_what_the_mode_says_anyway_is_not_stored(tmp_path: Path) -> None:
     save_bank(grown(None, None, None), tmp_path / "unsaid")
     save_bank(grown((), (0,), (0, 1)), tmp_path / "said")
     assert content(tmp_path / "said") == content(tmp_path / "unsaid")
-
-
-def test_a_bank_of_the_old_version_takes_an_entry_that_builds_on_some(tmp_path: Path) -> None:
-    bank = grown(None, None, (1,))
-    save_bank(replace(bank, entries=bank.entries[:2]), tmp_path)
-    before = content(tmp_path)
-    append_entry(bank, tmp_path)
-    assert same_bank(load_bank(tmp_path), bank)
-    assert versions(tmp_path) == PLAIN | {"bank.json": 4, "task2": 4}
-    del before["bank.json"]
-    assert before.items() <= content(tmp_path).items()
 
 
 @pytest.mark.parametrize(
@@ -95,15 +65,12 @@ def test_positions_that_no_entry_can_build_on_are_refused(tmp_path: Path, under:
             replace(bank, entries=bank.entries[:2]).append(forged.entries[2])
 
 
-@pytest.mark.parametrize("forgery", ["version", "mode", "owner", "listed"])
+@pytest.mark.parametrize("forgery", ["mode", "owner", "listed"])
 def test_an_entry_that_contradicts_its_bank_is_refused(tmp_path: Path, forgery: str) -> None:
     bank = grown(None, (), (1,))
     shared = bank.entries[1].owned.region & bank.entries[0].owned.region
     assert shared
-    if forgery == "version":
-        with patch("cl_graft.storage.entry_file.BUILDS_ON_VERSION", 3):
-            save_bank(bank, tmp_path)
-    elif forgery == "mode":
+    if forgery == "mode":
         save_bank(replace(bank, mode="isolated"), tmp_path)
     elif forgery == "owner":  # it builds on one that owns its coordinates
         owned, none = bank.entries[1].owned, Region.empty(LAYOUT)
@@ -111,7 +78,7 @@ def test_an_entry_that_contradicts_its_bank_is_refused(tmp_path: Path, forgery: 
         save_bank(replace(bank, entries=(*bank.entries[:2], last)), tmp_path)
     else:
         name = "cl_graft.storage.bank_folder._record"
-        with patch(name, lambda entry: {**_record(entry), "builds_on": [0]}):
+        with patch(name, lambda entry: {**_record(entry), "builds_on": [7]}):
             save_bank(bank, tmp_path)
     with pytest.raises(BankError, match=r"builds on|stand alone|one owner|builds_on"):
         load_bank(tmp_path)

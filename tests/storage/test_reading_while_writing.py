@@ -70,7 +70,7 @@ def test_a_bank_that_another_writer_holds_takes_nothing(tmp_path: Path) -> None:
     before = content(tmp_path)
     with only_writer(tmp_path):
         owner = (tmp_path / OWNER).read_text()
-    (tmp_path / OWNER).write_text(owner.replace('"host": "', '"host": "not-'))
+    (tmp_path / OWNER).write_text(owner.replace(': "', ': "not-'))
     with pytest.raises(InUse, match="not-"):
         append_entry(second, tmp_path)
     assert same_bank(load_bank(tmp_path), first)

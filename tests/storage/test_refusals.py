@@ -195,11 +195,11 @@ def test_files_of_a_newer_version_are_refused_as_such(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as newer:
-        newer.setattr("cl_graft.storage.files.VERSION", 5)
-        newer.setattr("cl_graft.storage.bank_index.VERSION", 5)
+        newer.setattr("cl_graft.storage.files.VERSION", 6)
+        newer.setattr("cl_graft.storage.bank_index.BANK_VERSION", 6)
         save_bank(bank_of(), tmp_path / "bank")
         path = _graft_file(tmp_path)
-    with pytest.raises(FutureVersion, match=r"has version 5 of its format, .* reads up to 4"):
+    with pytest.raises(FutureVersion, match=r"has version 6 of its format, .* reads up to 5"):
         load_bank(tmp_path / "bank")
     with pytest.raises(FutureVersion, match="a newer cl_graft wrote it"):
         load_graft(path)
@@ -261,11 +261,16 @@ def test_values_in_another_dtype_than_the_base_states_are_refused(tmp_path: Path
         load_bank(tmp_path)
 
 
-@pytest.mark.parametrize("key", ["task", "label", "claimed", "owned", "weights_sha256"])
-def test_an_index_that_contradicts_an_entry_is_refused(tmp_path: Path, key: str) -> None:
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [("task", "other"), ("claimed", 99), ("owned", 1), ("weights_sha256", "f" * 64)],
+)
+def test_an_index_that_contradicts_an_entry_is_refused(
+    tmp_path: Path, key: str, value: object
+) -> None:
     save_bank(bank_of(tasks=1), tmp_path)
     entry = json.loads((tmp_path / "bank.json").read_text())["entries"][0]
-    _rewrite_index(tmp_path, entries=[{**entry, key: 99}])
+    _rewrite_index(tmp_path, entries=[{**entry, key: value}])
     with pytest.raises(DamagedFile, match=rf"{key} of entries/[0-9a-f]{{16}}-qnli"):
         load_bank(tmp_path)
 

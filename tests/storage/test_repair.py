@@ -118,20 +118,6 @@ def test_entries_and_index_may_be_damaged_together(tmp_path: Path) -> None:
     assert same_bank(load_bank(tmp_path), numbered(bank, 1, 2))
 
 
-def test_two_files_that_claim_one_place_are_refused(tmp_path: Path) -> None:
-    bank = bank_of(tasks=2)
-    save_bank(bank, tmp_path)
-    other = numbered(bank, 0)
-    save_bank(other.append(entry_of(other, sample(LAYOUT, 9, 5), task="x")), tmp_path / "other")
-    shutil.copy(file_of(tmp_path / "other", "x"), tmp_path / "entries")
-    shutil.rmtree(tmp_path / "other")
-    (tmp_path / "bank.json").unlink()
-    before = content(tmp_path)
-    with pytest.raises(BankError, match="both are entry 1 of the bank"):
-        repair_bank(tmp_path)
-    assert content(tmp_path) == before
-
-
 def test_without_base_json_a_lost_index_cannot_be_made_again(tmp_path: Path) -> None:
     folder = shutil.copytree(FIXTURES / "version2" / "bank", tmp_path / "bank")
     (folder / "bank.json").unlink()
@@ -169,8 +155,7 @@ def test_nothing_is_repaired_under_another_writer_or_a_newer_version(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as newer:
-        newer.setattr("cl_graft.storage.files.VERSION", 5)
-        newer.setattr("cl_graft.storage.bank_index.VERSION", 5)
+        newer.setattr("cl_graft.storage.bank_index.BANK_VERSION", 6)
         save_bank(bank_of(), tmp_path)
     before = content(tmp_path)
     with pytest.raises(FutureVersion):

@@ -99,7 +99,7 @@ def entry_bytes(model: TaskModel, head: nn.Module, *, size: int, length: int) ->
         metadata=_METADATA,
     )
     base = BaseIdentity("0" * 64, model.name, str(dtype).removeprefix("torch."))
-    written = len(pack_entry(entry, GraftBank(layout, base), position=0))
+    written = len(pack_entry(entry, GraftBank(layout, base)))
     head_bytes = sum(t.nbytes for t in state.values())
     token_bytes = 2 if vocabulary <= 2**16 else 4
     batch_bytes = _RECORDED_ROWS * (length * (token_bytes + 1) + 4 * classes)
