@@ -212,7 +212,7 @@ class Entry:
         """Whether its values are in memory."""
         return "owned" in self.__dict__
 
-    def moved(self, *, label: int, builds_on: tuple[int, ...] | None) -> Entry:
+    def renumber(self, *, label: int, builds_on: tuple[int, ...] | None) -> Entry:
         """Return the entry with another label and other positions; its file is not read for it."""
         other = object.__new__(Entry)
         other.__dict__.update(self.__dict__, label=label, builds_on=builds_on)
@@ -408,7 +408,7 @@ class GraftBank:
             entry = self.entries[place]
             if entry.builds_on is not None:
                 under = tuple(number[below] for below in entry.builds_on if below in number)
-                entry = bank.place(entry.moved(label=entry.label, builds_on=under))
+                entry = bank.place(entry.renumber(label=entry.label, builds_on=under))
             bank = replace(bank, entries=(*bank.entries, entry))
         return bank
 
@@ -430,7 +430,7 @@ class GraftBank:
         if under is None:
             return entry
         if under == self._builds_on_by_mode(position):
-            return entry.moved(label=entry.label, builds_on=None)
+            return entry.renumber(label=entry.label, builds_on=None)
         check_builds_on(under, position)
         if self.mode == "isolated":
             raise ValueError(f"in isolated mode entries stand alone, {entry.task!r} does not")

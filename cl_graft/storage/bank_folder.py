@@ -298,9 +298,11 @@ def _entry_in_file(
     )
 
 
-def read_stored(line: Mapping[str, Any], folder: Path, bank: GraftBank, *, position: int) -> Entry:
+def read_stored(
+    line: Mapping[str, Any], folder: Path | str, bank: GraftBank, *, position: int
+) -> Entry:
     """Read an entry, which knows its file; see `read_entry`."""
-    entry = _entry_in_file(line, folder, bank, position, _read_used)
+    entry = _entry_in_file(line, Path(folder), bank, position, _read_used)
     _ = entry.owned
     return entry
 

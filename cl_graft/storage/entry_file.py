@@ -146,6 +146,6 @@ def read_builds_on(
     return tuple(positions)
 
 
-def has_place(path: Path) -> bool:
+def has_place(path: Path | str) -> bool:
     """Tell whether an entry's file is of an early version, which holds its place in the bank."""
-    return read_start(path, format=ENTRY_FORMAT)["version"] < BANK_VERSION
+    return read_start(Path(path), format=ENTRY_FORMAT)["version"] < BANK_VERSION

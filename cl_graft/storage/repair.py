@@ -96,11 +96,11 @@ def _rebuild(folder: Path) -> Repaired:
             f"{folder / DESCRIPTION} holds no list of entries, as an earlier version of cl_graft "
             f"wrote it; take the {INDEX} of a copy of the bank"
         )
-    return _list_whole(folder, bank, records, is_lost=True)
+    return _list_whole(folder, bank, records, from_copy=True)
 
 
 def _list_whole(
-    folder: Path, bank: GraftBank, records: Sequence[Mapping[str, Any]], *, is_lost: bool = False
+    folder: Path, bank: GraftBank, records: Sequence[Mapping[str, Any]], *, from_copy: bool = False
 ) -> Repaired:
     """Write `bank.json` with the entries that are whole, and move the files of others away."""
     whole: list[Entry] = []
@@ -119,19 +119,19 @@ def _list_whole(
             faults.append(f"entry {position} was trained on top of entries of which one is lost")
             continue
         if entry.builds_on is not None:
-            entry = entry.moved(
+            entry = entry.renumber(
                 label=entry.label, builds_on=tuple(number[place] for place in under)
             )
         number[position] = len(whole)
         whole.append(entry)
     needed = {name for position in number for name in list_files(records[position])}
-    if not (faults or is_lost):
+    if not (faults or from_copy):
         write_description(bank, records, folder)
         return Repaired(folder, len(whole), tuple(delete_unlisted(folder, needed)))
     with report_damage(str(folder)):
         repaired = bank.extend(whole)
     old = [name for record in records for name in list_files(record)]
-    if is_lost:  # the copy may be of the time before the last change
+    if from_copy:  # the copy may be of the time before the last change
         old = [*list_unlisted(folder, ()), *([INDEX] if (folder / INDEX).is_file() else [])]
     removed = [name for name in old if name not in needed and (folder / name).is_file()]
     for name in removed:

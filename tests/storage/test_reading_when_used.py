@@ -82,7 +82,7 @@ def test_entries_that_stay_are_neither_read_nor_written(tmp_path: Path) -> None:
     written = {path: path.stat() for path in (tmp_path / "bank").glob("*/*")}
     opened = open_stored_bank(tmp_path / "bank")
     left = opened.without([0])
-    renumbered = [one.moved(label=one.label - 1, builds_on=None) for one in left.entries]
+    renumbered = [one.renumber(label=one.label - 1, builds_on=None) for one in left.entries]
     left = replace(left, entries=tuple(renumbered))
     replace_entries(left, tmp_path / "bank", first=0)
     assert not any(entry.is_read for entry in opened.entries)
