@@ -105,7 +105,7 @@ def draw_row(result: RunResult, curves: OncePerStepTensorboardLogger) -> None:
         f"region/{name}": value for name, value in result.coordinates.get(latest, {}).items()
     }
     values["cost/bytes"] = result.bytes[latest]
-    seconds = result.seconds[latest]
+    seconds = result.find_seconds(latest)
     values["cost/seconds"] = sum(seconds.values())
     values |= {f"cost/seconds/{phase.replace(' ', '_')}": own for phase, own in seconds.items()}
     for tag, value in values.items():

@@ -138,7 +138,7 @@ def write_table(result: RunResult, path: Path) -> None:
     )
     for i, (row, errors) in enumerate(zip(result.R, result.ece, strict=True)):
         learned = result.tasks[i]
-        seconds = round(sum(result.seconds[learned].values()), 3)
+        seconds = round(sum(result.find_seconds(learned).values()), 3)
         for j, (value, error) in enumerate(zip(row, errors, strict=True)):
             if value is not None:
                 task = result.tasks[j]

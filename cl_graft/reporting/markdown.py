@@ -17,6 +17,7 @@ from cl_graft.reporting.measure_columns import (
 )
 from cl_graft.reporting.stream_section import stream_section
 from cl_graft.results.comparison import ComparisonSummary
+from cl_graft.results.comparison_rows import note_on_rows
 from cl_graft.results.data_report import data_lines
 from cl_graft.results.formatting import (
     model_text,
@@ -121,6 +122,9 @@ def write_comparison_summary(summary: ComparisonSummary, folder: Path) -> None:
     lines += ["", "Seconds are those of all phases, also where a phase was answered by the cache "
               "(a dense run that grafting and independent fine-tuning share); rows are those "
               "that went forward and backward."]  # fmt: skip
+    rows_seen = {name: row.forward_backward.mean or 0.0 for name, row in rows.items()}
+    if note := note_on_rows(rows_seen):
+        lines += ["", for_markdown(note)]
     if beside:
         lines += [f"*Of independent*: the {summary.overall} over that of independent fine-tuning."]
     if routed:
@@ -291,7 +295,7 @@ def _task_row(result: RunResult, j: int) -> list[str]:
     name = result.tasks[j]
     region = result.coordinates.get(name)
     hashes = result.logit_hashes[name]
-    seconds = sum(result.seconds[name].values()) + sum(result.seconds_saved[name].values())
+    seconds = sum(result.find_seconds(name).values())
     passes = total_passes(Passes(**phase) for phase in result.passes.get(name, {}).values())
     return [
         name,

@@ -13,6 +13,7 @@ from cl_graft.metrics.statistics import LEAST_SAMPLES
 from cl_graft.reporting.measure_columns import average_columns, measure_columns
 from cl_graft.reporting.report_data import ReportData
 from cl_graft.reporting.tables import count_same_bits, write_interval
+from cl_graft.results.comparison_rows import note_on_rows
 from cl_graft.results.run_results import find_method_name
 from cl_graft.results.strategy_statistics import Spread
 from cl_graft.runtime.byte_sizes import decimal_bytes
@@ -43,6 +44,9 @@ def write_verdict(data: ReportData) -> list[str]:
         *_forgetting(data, own, rival),
         _bytes(data, [n for n in shown if find_method_name(n) != "naive" or n == own]),
         _time(data, own, rival or alone),
+        note_on_rows(
+            {n: row.forward_backward.mean or 0.0 for n, row in data.summary.strategies.items()}
+        ),
         *_scores(data, shown),
         _same_bits(data, own),
         _certainty(data, own, rival or alone),

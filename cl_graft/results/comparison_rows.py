@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from statistics import fmean
 
+from cl_graft.errors import join_names
 from cl_graft.results.formatting import spread_text
 from cl_graft.results.measures import (
     MEASURES,
@@ -16,14 +17,17 @@ from cl_graft.results.measures import (
     tasks_by_metric,
 )
 from cl_graft.results.normalized_scores import normalization_text, normalize
-from cl_graft.results.run_results import RunResult
+from cl_graft.results.run_results import RunResult, find_method_name
 from cl_graft.results.strategy_statistics import seed_means, spread_over_seeds
 
-__all__ = ["comparison_rows", "measure_notes"]
+__all__ = ["comparison_rows", "measure_notes", "note_on_rows"]
 
 _COSTS = ("bytes a task", "seconds a task")
 
 _EMPTY = ("", "–")
+
+_MANY = 1.5
+"""Ratio of training rows from which it is said."""
 
 
 def comparison_rows(runs: Sequence[RunResult]) -> tuple[str, list[str], list[list[str]]]:
@@ -53,13 +57,46 @@ def comparison_rows(runs: Sequence[RunResult]) -> tuple[str, list[str], list[lis
 
 
 def measure_notes(runs: Sequence[RunResult]) -> list[str]:
-    """Say what the measures are means of, where tasks have several metrics."""
+    """Say what the measures are means of, and which strategies trained on many more rows."""
+    rows: dict[str, list[int]] = {}
+    for run in runs:
+        rows.setdefault(run.strategy, []).append(run.total_passes.forward_backward)
+    note = note_on_rows({name: fmean(own) for name, own in rows.items()})
+    notes = [note] if note else []
     if not runs or has_one_metric(runs[0].metrics):
-        return []
-    notes = [metrics_text(runs[0].metrics)]
+        return notes
+    notes.insert(0, metrics_text(runs[0].metrics))
     if len({run.strategy for run in runs}) > 1:
-        notes.append(normalization_text(normalize(runs).normalization, runs[0].metrics))
+        notes.insert(1, normalization_text(normalize(runs).normalization, runs[0].metrics))
     return notes
+
+
+def note_on_rows(rows: Mapping[str, float]) -> str:
+    """Say which strategies trained on far more rows than another; empty where none did.
+
+    Args:
+        rows: Rows that went forward and backward in all, by strategy.
+
+    Examples:
+        >>> print(note_on_rows({"grafting": 5000, "naive": 2000, "lora": 2000}))
+        Training rows differ: grafting had 2.5 times as many as naive.
+    """
+    known = {name: count for name, count in rows.items() if count}
+    if not known:
+        return ""
+    fewest = min(known, key=lambda name: known[name])
+    many = {n: times for n, count in known.items() if (times := count / known[fewest]) >= _MANY}
+    if not many:
+        return ""
+    said = join_names(f"{name} had {times:.1f}" for name, times in many.items())
+    note = f"Training rows differ: {said} times as many as {fewest}."
+    alone = [count for name, count in known.items() if find_method_name(name) == "independent"]
+    if alone and (factor := max(known.values()) / max(alone)) >= _MANY:
+        note += (
+            f" --sweep independent.times_steps=1,{factor:.1f} adds independent fine-tuning with "
+            "as many rows as the most."
+        )
+    return note
 
 
 def _rows_by_metric(runs: Sequence[RunResult], strategies: Sequence[str]) -> list[list[str]]:

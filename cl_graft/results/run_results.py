@@ -9,6 +9,7 @@ import platform
 import re
 import shlex
 import sys
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from importlib.metadata import PackageNotFoundError, version
@@ -180,11 +181,16 @@ class RunResult:
         phases = (phases for task in self.passes.values() for phases in task.values())
         return total_passes(Passes(**phase) for phase in phases)
 
+    def find_seconds(self, task: str) -> dict[str, float]:
+        """Return the wall time of each phase of a task, with what the cache's phases took once."""
+        spent = Counter(self.seconds.get(task, {}))
+        spent.update(self.seconds_saved.get(task, {}))
+        return dict(spent)
+
     @property
     def total_seconds(self) -> float:
         """Wall time of all phases, with what those took that the cache answered."""
-        kinds = (self.seconds, self.seconds_saved)
-        return sum(sum(phases.values()) for kind in kinds for phases in kind.values())
+        return sum(sum(self.find_seconds(task).values()) for task in self.seconds)
 
     def to_pandas(self) -> pandas.DataFrame:
         """Return R as a table: a row for each task learned, a column for each task tested."""

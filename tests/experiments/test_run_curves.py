@@ -90,3 +90,13 @@ def test_hparams_mark_strategy_density_and_seed_and_begin_with_headline_measures
     assert begun["strategy"].string_value == "naive"
     assert "density" not in begun
     assert not [name for name in begun if name.startswith("comparison.")]
+
+
+def test_costs_count_what_the_cache_answered_as_tables_do(logs, comparison):
+    (cell,) = [cell for cell in comparison.runs if cell.strategy == "independent"]
+    found = [value for _, value in logs["independent"]["cost/seconds"]]
+    assert found == pytest.approx([sum(cell.find_seconds(task).values()) for task in cell.tasks])
+    assert sum(found) == pytest.approx(cell.total_seconds)
+    phase = [value for _, value in logs["independent"]["cost/seconds/dense"]]
+    saved = [cell.seconds_saved[task]["dense"] for task in cell.tasks]
+    assert all(0 < kept <= value + 1e-6 for kept, value in zip(saved, phase, strict=True))

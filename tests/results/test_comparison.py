@@ -5,8 +5,12 @@ from pathlib import Path
 import pytest
 from small_results import shifted_results, small_result
 
+from cl_graft.reporting.report_data import ReportData
 from cl_graft.reporting.summary import summarize
+from cl_graft.reporting.verdict import write_verdict
 from cl_graft.results.comparison import Comparison, Failure
+from cl_graft.results.comparison_rows import measure_notes
+from cl_graft.results.stored_runs import StoredRun
 
 
 @pytest.fixture
@@ -70,3 +74,25 @@ def test_a_run_is_its_matrix():
     assert run.plot().axes[0].get_title() == "R of naive"
     half = small_result(complete=False, R=[[0.9]])
     assert half.to_pandas().shape == (1, 1)
+
+
+def test_it_says_which_strategies_had_far_more_training_rows_and_how_to_give_as_many():
+    def rows(count):
+        return {task: {"train": {"forward_backward": count, "forward": 0}} for task in "ab"}
+
+    counts = {"grafting": 2600, "naive": 1000, "independent": 1000}
+    runs = [small_result(strategy=name, passes=rows(count)) for name, count in counts.items()]
+    wanted = (
+        "Training rows differ: grafting had 2.6 times as many as naive. --sweep "
+        "independent.times_steps=1,2.6 adds independent fine-tuning with as many rows as the most."
+    )
+    assert measure_notes(runs) == [wanted]
+    swept = small_result(strategy="independent times_steps=2.6", passes=rows(2600))
+    (note,) = measure_notes([*runs, swept])
+    assert "--sweep" not in note
+    assert measure_notes([*runs[1:]]) == []
+    assert wanted in write_verdict(
+        ReportData(
+            (), tuple(StoredRun(Path("r"), one) for one in runs), summarize(runs, config={}), {}, ()
+        )
+    )

@@ -6,8 +6,9 @@ from small_runs import SMALL
 from cl_graft.data import load_task
 from cl_graft.errors import InputError
 from cl_graft.models import load_model
-from cl_graft.strategies import text_model
+from cl_graft.strategies import find_plugin, text_model
 from cl_graft.strategies.benchmark import text_stream
+from cl_graft.strategies.methods.bounds.independent import IndependentPlugin
 from cl_graft.strategies.registry import build_strategy
 from cl_graft.strategies.strategy_inputs import StrategyInputs
 from cl_graft.training.fine_tuning_settings import FineTuning
@@ -38,6 +39,14 @@ def test_each_task_is_trained_with_its_own_schedule_and_scored(inputs, name):
         "Score/eval_phase/test_stream/Task000/Exp000",
         "AverageAccuracy/eval_phase/test_stream",
     } <= set(found)
+
+
+def test_independent_fine_tuning_takes_as_many_times_the_steps_as_it_is_told(inputs):
+    for times, rows in ((1.0, 12), (2.4, 28)):  # 3 and 7 steps of 4 rows
+        strategy = build_strategy("independent", inputs, times_steps=times)
+        strategy.train(inputs.stream.benchmark.train_stream[0])
+        found = find_plugin(strategy, IndependentPlugin).passes[0]["dense"]
+        assert found.forward_backward == rows
 
 
 def test_unknown_names_and_settings_are_refused(inputs):

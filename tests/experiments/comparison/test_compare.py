@@ -98,6 +98,8 @@ def test_the_table_has_one_row_for_every_score(comparison):
         for row in rows:
             j = cell.tasks.index(row["task"])
             assert float(row["score"]) == cell.R[int(row["experience"])][j]
+            spent = sum(cell.find_seconds(row["learned"]).values())
+            assert float(row["seconds"]) == pytest.approx(spent, abs=1e-3)
 
 
 def test_a_finished_comparison_is_read_and_not_computed_again(comparison, tiny_config):

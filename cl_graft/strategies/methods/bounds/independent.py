@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from avalanche.core import SupervisedPlugin
@@ -18,7 +19,7 @@ from torch import Tensor
 
 from cl_graft.grafts.graft import load_, snapshot
 from cl_graft.runtime.tensor_names import parameters_by_name
-from cl_graft.strategies import StrategyInputs, find_plugin, register_strategy
+from cl_graft.strategies import StrategyInputs, find_plugin, register_strategy, setting
 from cl_graft.strategies.experience_tasks import ExperienceTasks
 from cl_graft.strategies.heads import unwrap_model
 from cl_graft.strategies.loop.phase_reports import publish
@@ -131,9 +132,18 @@ class IndependentPlugin(SupervisedPlugin, supports_distributed=False):
 class Independent:
     """Give every task a whole model of its own, fine-tuned from the base."""
 
+    times_steps: float = setting(
+        1.0, "Steps, as a multiple of those of other strategies, to make rows equal.", least=0.01
+    )
+
     def build(self, inputs: StrategyInputs) -> SupervisedTemplate:
         """Return Naive with `IndependentPlugin`."""
-        plugins = inputs.loop_plugins(IndependentPlugin(inputs))
+        dense = {
+            label: replace(schedule, steps=max(1, round(self.times_steps * schedule.steps)))
+            for label, schedule in inputs.dense_runs.items()
+        }
+        plugin = IndependentPlugin(replace(inputs, fine_tuning=dense))
+        plugins = inputs.loop_plugins(plugin)
         return Naive(**inputs.template_arguments(), plugins=plugins)
 
     @staticmethod
