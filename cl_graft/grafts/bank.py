@@ -100,21 +100,22 @@ _RECORDED_VALUES = 64
 def pick_recorded(outputs: Tensor, inputs: Tensor) -> Tensor:
     """Return the part of a model's outputs that an entry records, (rows, values).
 
-    Logits of rows, (n, K), are recorded whole. Where a model answers at tokens, a row has thousands
-    of logits, so up to 64 are taken, evenly, of the last 8 tokens that all rows have; of other
-    outputs of more axes likewise, of all of them.
+    Outputs of rows, (n, K) or (n,), are recorded whole. Where a model answers at tokens, a row has
+    thousands of logits, so up to 64 are taken, evenly, of the last 8 tokens that all rows have; of
+    other outputs of more axes likewise, of all of them.
 
     Args:
         outputs: Outputs of the model, (n, …).
-        inputs: Encoded rows, (n, 2, L); 0 in the second part is padding.
+        inputs: Inputs of the model; of encoded rows, (n, 2, L), 0 in the second part is padding.
     """
-    if outputs.ndim == 2:
-        return outputs
-    length = inputs.shape[-1]
-    shortest = int((inputs[:, 1] != 0).sum(1).min())
+    if outputs.ndim < 3:
+        return outputs.view(len(outputs), -1)
+    own, length = outputs, inputs.shape[-1]
     axis = next((axis for axis in range(1, outputs.ndim) if outputs.shape[axis] == length), None)
-    first = max(0, shortest - _RECORDED_TOKENS)
-    own = outputs if axis is None else outputs.narrow(axis, first, shortest - first)
+    if axis is not None and inputs.shape[1:-1] == (2,):
+        shortest = int((inputs[:, 1] != 0).sum(1).min())
+        first = max(0, shortest - _RECORDED_TOKENS)
+        own = outputs.narrow(axis, first, shortest - first)
     values = own.flatten(1)
     places = torch.linspace(0, values.shape[1] - 1, min(_RECORDED_VALUES, values.shape[1]))
     return values[:, places.round().long()].contiguous()

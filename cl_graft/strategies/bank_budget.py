@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
+from typing import Any
 
 import torch
-from torch import Tensor
 
 from cl_graft.errors import InputError
 from cl_graft.grafts.bank import Entry, GraftBank, RecordedBatch, pick_recorded
@@ -94,7 +94,7 @@ def coordinates_within(
     return largest_within(share, size, least=1, most=total)
 
 
-def recorded_inputs(dev: Examples) -> Tensor:
+def recorded_inputs(dev: Examples) -> Any:
     """Return the dev rows that an entry records to be verified with, encoded."""
     count = min(_RECORDED_ROWS, len(dev))
     # Evenly spaced, as rows in the order of their lengths would be all alike at one end.

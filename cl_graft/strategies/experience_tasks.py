@@ -10,7 +10,8 @@ import copy
 import hashlib
 import json
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
 from weakref import ref
@@ -20,22 +21,23 @@ from torch import Tensor, nn
 
 from cl_graft.errors import InputError
 from cl_graft.grafts.hashing import hash_tensors
+from cl_graft.grafts.model_state import preserve_modes
 from cl_graft.metrics import score
 from cl_graft.metrics.task_score import METRICS, Scorer
 from cl_graft.models import TaskModel
 from cl_graft.models.lower_states import freeze_below
 from cl_graft.models.text_generation import TextHead
 from cl_graft.models.token_heads import TokenHead
-from cl_graft.runtime.seeding import derive
+from cl_graft.runtime.seeding import derive, save_generators
 from cl_graft.strategies.heads import (
     Head,
     find_graftable,
     find_head_paths,
     find_heads,
-    has_task_heads,
     unwrap_model,
 )
 from cl_graft.strategies.model_description import describe, describe_model
+from cl_graft.strategies.strategy_batches import StrategyBatches, make_forward
 from cl_graft.strategies.task_labels import (
     TaskLabels,
     find_benchmark,
@@ -102,13 +104,13 @@ class ExperienceTasks:
 
     def dev_rows(self, strategy: Any, label: int) -> Examples:
         """Return a task's dev rows, or those set aside from the experience in training."""
-        return _dev_rows(self._choose_dev(strategy, label))
+        return _dev_rows(self._choose_dev(strategy, label), StrategyBatches(strategy))
 
     def dev_score(self, strategy: Any, label: int) -> float:
         """Score a strategy's model as it is now on the dev rows of a task."""
-        dev = self._choose_dev(strategy, label)
+        dev, batches = self._choose_dev(strategy, label), StrategyBatches(strategy)
         logits, targets = compute_logits(
-            _forward(strategy.model, label), _dev_rows(dev), device=strategy.device
+            batches.forward(label), _dev_rows(dev, batches), device=strategy.device
         )
         # The scorer knows the texts of the dev rows, which may be of another task than is trained.
         scorer = getattr(dev, "scorer", None)
@@ -124,19 +126,31 @@ class ExperienceTasks:
         seed: int,
         keep: Callable[[str], bool] | None = None,
     ) -> LearnableTask:
-        """Make the learnable task of an experience on a strategy's model."""
-        return make_learnable_task(
+        """Make the learnable task of an experience on a strategy's model.
+
+        Raises:
+            InputError: If the strategy's batches cannot be read, or have no loss.
+        """
+        batches = StrategyBatches(strategy)
+        with _explained(strategy):
+            _read_rows(experience.dataset.train(), experience, batches).batch([0])
+        task = make_learnable_task(
             strategy.model,
             experience,
             label=label,
-            criterion=strategy._criterion,
+            criterion=batches.criterion,
             base=base,
             device=strategy.device,
             dev=self._find_dev(experience, label),
             metric=self._metrics.get(label, "accuracy"),
             keep=keep,
             seed=seed,
+            batches=batches,
         )
+        if not hasattr(experience, "encoded"):
+            with _explained(strategy):
+                _try_batch(task)
+        return task
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the state without references to what lives in this process."""
@@ -168,6 +182,7 @@ def make_learnable_task(
     metric: str = "accuracy",
     keep: Callable[[str], bool] | None = None,
     seed: int = 0,
+    batches: StrategyBatches | None = None,
 ) -> LearnableTask:
     """Make the learnable task of an experience on a model at its base.
 
@@ -182,6 +197,7 @@ def make_learnable_task(
         metric: Name of the dev score, as `cl_graft.metrics.score` knows it.
         keep: Function of a parameter's name that returns whether regions may contain the parameter.
         seed: Seed of the draw of rows set aside.
+        batches: Batches of a strategy; None takes the first two parts of rows for input and target.
     """
     if dev is None:
         experience = set_aside(experience, seed=seed)
@@ -194,20 +210,29 @@ def make_learnable_task(
         for head in heads
         for name, parameter in head.module.named_parameters()
     }
-    train = Examples(experience.dataset.train(), tensors=getattr(experience, "encoded", None))
-    chosen_on = _dev_rows(dev)
+    train = _read_rows(experience.dataset.train(), experience, batches)
+    chosen_on = _dev_rows(dev, batches)
+    overridden = batches.overridden if batches is not None else {}
+    by_loss = scorer is None and metric == "accuracy" and not _are_classes(chosen_on)
     parameters = find_graftable(unwrapped, keep=keep)
     stores = isinstance(unwrapped, TaskModel)
-    fitted = heads[0].module if len(heads) == 1 else None
+    fitted = heads[0].module if len(heads) == 1 and not overridden else None
+
+    def own_score(logits: Tensor, targets: Tensor) -> float:
+        if by_loss:
+            return -float(criterion(logits.to(device), targets.to(device)))
+        return score(logits, targets, scorer or metric)
+
     return LearnableTask(
         precision=getattr(unwrapped, "precision", "fp32"),
         recomputes=getattr(unwrapped, "recomputes", False),
         model=unwrapped,
         parameters=parameters,
         head=named,
-        forward=_forward(model, label),
+        forward=make_forward(model, label) if batches is None else batches.forward(label),
         criterion=criterion,
-        score=lambda logits, targets: score(logits, targets, scorer or metric),
+        score=own_score,
+        scored_by_loss=by_loss,
         train=train,
         dev=chosen_on,
         device=device,
@@ -218,7 +243,7 @@ def make_learnable_task(
             unwrapped,
             heads,
             parameters=parameters,
-            criterion=criterion,
+            criterion=[criterion, overridden] if overridden else criterion,
             scoring=_describe_scoring(scorer or metric, chosen_on),
         ),
         head_module=fitted,
@@ -311,14 +336,52 @@ def _with_rows(experience: Any, rows: Sequence[int]) -> Any:
     return part
 
 
-def _dev_rows(dev: Any) -> Examples:
-    return Examples(dev.dataset.eval(), tensors=getattr(dev, "encoded", None))
+def _dev_rows(dev: Any, batches: StrategyBatches | None) -> Examples:
+    return _read_rows(dev.dataset.eval(), dev, batches)
 
 
-def _forward(model: nn.Module, label: int) -> Callable[[Tensor], Tensor]:
-    if has_task_heads(model):
-        return lambda inputs: model(inputs, label)
-    return model
+def _read_rows(data: Any, experience: Any, batches: StrategyBatches | None) -> Examples:
+    if batches is None or not batches.overridden:
+        encoded = getattr(experience, "encoded", None)
+        return Examples(data, tensors=encoded, read=batches.read if batches else None)
+    return Examples(data, read=batches.read)
+
+
+def _are_classes(rows: Examples) -> bool:
+    targets = rows.batch([0])[1]
+    return targets.ndim == 1 and not targets.is_floating_point()
+
+
+def _try_batch(task: LearnableTask) -> None:
+    """Answer and score two rows, so that what cannot be learned fails before the dense run."""
+    put_back = save_generators()
+    try:
+        with preserve_modes(task.model), torch.no_grad():
+            task.model.eval()
+            logits, loss = task.answer(range(min(2, len(task.train))))
+            if loss.numel() != 1:
+                raise ValueError(f"the loss has the shape {tuple(loss.shape)}, not one number")
+            task.score(logits.float().cpu(), task.train.batch(range(len(logits)))[1])
+    finally:
+        put_back()
+
+
+@contextmanager
+def _explained(strategy: Any) -> Iterator[None]:
+    """Say what batches can be learned, where a strategy's cannot.
+
+    Raises:
+        InputError: If the `with` block fails.
+    """
+    try:
+        yield
+    except Exception as error:
+        raise InputError(
+            f"grafting cannot learn from the batches of {type(strategy).__name__}: "
+            f"{type(error).__name__}: {error}. A batch is collated by the strategy's loader; where "
+            "the class does not override mb_x, mb_y, _unpack_minibatch, forward or criterion, its "
+            "first two parts are inputs and targets"
+        ) from error
 
 
 def _writes_text(heads: Sequence[Head]) -> bool:
@@ -330,7 +393,7 @@ def _hash_reading(
     heads: Sequence[Head],
     *,
     parameters: Mapping[str, nn.Parameter],
-    criterion: Callable[[Tensor, Tensor], Tensor],
+    criterion: Any,
     scoring: object,
 ) -> str:
     """Hash what the outcome of training depends on beside weights, data and settings.

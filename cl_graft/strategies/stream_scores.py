@@ -19,6 +19,7 @@ from avalanche.evaluation.metric_results import MetricValue
 from avalanche.models import MultiTaskModule
 from torch import Tensor, nn
 
+from cl_graft.errors import InputError
 from cl_graft.figures.reliability import reliability_diagram
 from cl_graft.grafts.hashing import hash_tensors
 from cl_graft.metrics.by_metric import group_by_metric, name_metric
@@ -257,6 +258,8 @@ class StreamScores(PluginMetric[ScoreMatrix]):
         parts = [batch[2] for batch in self._batches if batch[2] is not None]
         here = torch.cat(parts) if parts else None
         self._batches = []
+        if logits.ndim == 1:  # one number a row
+            logits = logits[:, None]
         everything = logits
         # Where tasks share a head, a choice of columns would give the task away.
         one_head = getattr(strategy.model, "one_head", False)
@@ -269,6 +272,12 @@ class StreamScores(PluginMetric[ScoreMatrix]):
         name = f"eval_phase/{self.stream}_stream/Task{label:03d}/Exp{j:03d}"
         step = strategy.clock.train_iterations
         metric = getattr(experience, "scorer", None) or self._metrics.get(label, "accuracy")
+        if metric == "accuracy" and (targets.ndim > 1 or targets.is_floating_point()):
+            raise InputError(
+                f"the targets of experience {j}, {tuple(targets.shape)} of {targets.dtype}, are no "
+                "class ids, so they have no accuracy; name the score by task label, as in "
+                f"StreamScores({{{label}: 'pearson'}})"
+            )
         value = self.score_by(j, metric)
         measured = {"scores": value}
         if here is not None:

@@ -384,12 +384,16 @@ class TaskTraining:
 
     def _temperature(self) -> dict[str, Any] | None:
         """Fit the temperature that makes confidence honest on dev; None where there is none."""
+        if self._task.scored_by_loss:
+            return None
         fitted = fit_temperature(*self._task.dev_logits())
         self.passes["region"] += Passes(forward=len(self._task.dev))
         return asdict(fitted) if fitted else None
 
-    def _recorded_batch(self) -> RecordedBatch:
+    def _recorded_batch(self) -> RecordedBatch | None:
         inputs = recorded_inputs(self._task.dev)
+        if not isinstance(inputs, Tensor):  # a batch that only the strategy can answer
+            return None
         with torch.no_grad():
             logits: Tensor = self._task.forward(inputs.to(self._task.device))
         recorded = pick_recorded(logits.float().cpu(), inputs)

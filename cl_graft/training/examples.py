@@ -6,7 +6,7 @@ Batches are asked for by number, so that any step's batch is known without the s
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -21,13 +21,15 @@ __all__ = ["Examples", "compute_logits"]
 
 
 class Examples:
-    """The rows of a dataset whose items start with (input, target), batched by row number.
+    """The rows of a dataset, batched by row number.
 
     Args:
-        dataset: Items start with (input, target).
+        dataset: The items.
         rows: Numbers of the items to use, in their order; None means all.
         tensors: Inputs and targets of the whole dataset, if they are in memory and items hold
             nothing else: a batch is then indexed at once, not stacked item by item.
+        read: Function that makes the inputs and the targets of a batch from its items; the default
+            stacks the first two parts of items.
     """
 
     def __init__(
@@ -36,9 +38,11 @@ class Examples:
         rows: Sequence[int] | None = None,
         *,
         tensors: tuple[Tensor, Tensor] | None = None,
+        read: Callable[[Sequence[Any]], tuple[Any, Tensor]] | None = None,
     ) -> None:
         self._dataset = dataset
         self._tensors = tensors
+        self._read = read or _stack
         self.rows = list(range(len(dataset)) if rows is None else rows)
 
     def __len__(self) -> int:
@@ -50,14 +54,13 @@ class Examples:
         lengths = text_lengths(self._tensors[0]) if self._tensors is not None else None
         return None if lengths is None else lengths[self.rows]
 
-    def batch(self, places: Sequence[int]) -> tuple[Tensor, Tensor]:
-        """Stack the inputs and the targets of some rows."""
+    def batch(self, places: Sequence[int]) -> tuple[Any, Tensor]:
+        """Return the inputs and the targets of some rows; inputs have a method `to(device)`."""
         rows = [self.rows[place] for place in places]
         if self._tensors is not None:
             picked = torch.tensor(rows)
             return self._tensors[0][picked], self._tensors[1][picked]
-        items = [self._dataset[row] for row in rows]
-        return default_collate([i[0] for i in items]), default_collate([i[1] for i in items])
+        return self._read([self._dataset[row] for row in rows])
 
     def sort_by_length(self, places: Sequence[int]) -> list[int]:
         """Sort places by the length of their rows, longest first; without lengths keep them."""
@@ -78,19 +81,40 @@ class Examples:
         digest = hashlib.sha256()
         for first in range(0, len(self), 256):
             inputs, targets = self.batch(range(first, min(first + 256, len(self))))
-            for tensor in (inputs, targets):
-                digest.update(f"{tensor.dtype}{tuple(tensor.shape)}".encode())
-                digest.update(tensor.contiguous().numpy().tobytes())
+            for part in (*_walk(inputs), targets):
+                if isinstance(part, Tensor):
+                    digest.update(f"{part.dtype}{tuple(part.shape)}".encode())
+                    digest.update(part.cpu().contiguous().numpy().tobytes())
+                else:
+                    digest.update(repr(part).encode())
         return digest.hexdigest()
 
     def pick(self, places: Sequence[int]) -> Examples:
         """Return some of the rows, in the order in which they are named."""
         rows = [self.rows[place] for place in places]
-        return Examples(self._dataset, rows, tensors=self._tensors)
+        return Examples(self._dataset, rows, tensors=self._tensors, read=self._read)
+
+
+def _walk(inputs: Any) -> Iterator[Any]:
+    """Yield the tensors and texts of inputs: themselves, or what dictionaries and objects hold."""
+    if isinstance(inputs, Mapping):
+        for name in sorted(inputs):
+            yield from _walk(inputs[name])
+    elif isinstance(inputs, list | tuple):
+        for each in inputs:
+            yield from _walk(each)
+    elif isinstance(inputs, Tensor) or not hasattr(inputs, "__dict__"):
+        yield inputs
+    else:
+        yield from _walk(vars(inputs))
+
+
+def _stack(items: Sequence[Any]) -> tuple[Tensor, Tensor]:
+    return default_collate([i[0] for i in items]), default_collate([i[1] for i in items])
 
 
 def compute_logits(
-    forward: Callable[[Tensor], Tensor],
+    forward: Callable[[Any], Tensor],
     examples: Examples,
     *,
     device: torch.device,

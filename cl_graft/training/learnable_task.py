@@ -5,6 +5,7 @@ Everything that learns takes a task in this form, whatever model and data it com
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
@@ -13,6 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from cl_graft.errors import NotFinite
 from cl_graft.grafts.blocks import Layers
 from cl_graft.runtime.batching import BatchOrder
 from cl_graft.runtime.seeding import permutation
@@ -22,6 +24,9 @@ from cl_graft.training.fine_tuning_settings import FineTuning
 from cl_graft.training.precision import loss_scale
 
 __all__ = ["LearnableTask"]
+
+_SCORED = 64
+"""Rows of a batch that is scored by its loss."""
 
 
 def _compute_below(layers: Layers, *, memory: int | None) -> AbstractContextManager[object]:
@@ -56,6 +61,8 @@ class LearnableTask:
         recomputes: Whether the model uses gradient checkpointing, which acts in train mode only.
         token_logits: Function of inputs that returns the logits of answers' tokens, (n, P, V),
             where `forward` returns no logits; otherwise None.
+        scored_by_loss: Whether rows are scored by the loss, negated, batch by batch, and not by
+            `score`, as where targets are no class ids.
         freeze_below: Function of (`layers`, `memory`) that returns a context in which `forward`
             treats the states below the upper `layers` blocks as constant, and may store them in
             `memory` bytes; the default changes nothing.
@@ -64,7 +71,7 @@ class LearnableTask:
     model: nn.Module
     parameters: Mapping[str, nn.Parameter]
     head: Mapping[str, nn.Parameter]
-    forward: Callable[[Tensor], Tensor]
+    forward: Callable[[Any], Tensor]
     criterion: Callable[[Tensor, Tensor], Tensor]
     score: Callable[[Tensor, Tensor], float]
     train: Examples
@@ -77,6 +84,7 @@ class LearnableTask:
     precision: str = "fp32"
     recomputes: bool = False
     token_logits: Callable[[Tensor], Tensor] | None = None
+    scored_by_loss: bool = False
     freeze_below: Callable[..., AbstractContextManager[object]] = _compute_below
 
     @property
@@ -142,7 +150,7 @@ class LearnableTask:
 
     def dev_score(self) -> float:
         """Score the model as it is now on dev."""
-        return self.score(*self.dev_logits())
+        return self._score(self.dev, range(len(self.dev)))
 
     def dev_logits(self) -> tuple[Tensor, Tensor]:
         """Answer dev with the model as it is now: logits, (n, K), and their targets, on the CPU."""
@@ -150,9 +158,8 @@ class LearnableTask:
 
     def train_score(self, *, rows: int, seed: int) -> float:
         """Score the model as it is now on the first `rows` shuffled training rows."""
-        places = permutation(len(self.train), seed, "train score").tolist()[:rows]
-        return self.score(
-            *compute_logits(self.forward, self.train, device=self.device, places=places)
+        return self._score(
+            self.train, permutation(len(self.train), seed, "train score").tolist()[:rows]
         )
 
     def answer(self, places: Sequence[int]) -> tuple[Tensor, Tensor]:
@@ -163,8 +170,7 @@ class LearnableTask:
 
     def loss(self, places: Sequence[int]) -> Tensor:
         """Compute the mean loss of some training rows."""
-        inputs, targets = self.train.batch(places)
-        return self.criterion(self.forward(inputs.to(self.device)), targets.to(self.device))
+        return self._loss(self.train, places)
 
     def losses(self, places: Sequence[int], *, micro_batch: int) -> Iterator[Tensor]:
         """Yield terms of a few rows each whose sum is the mean loss of some training rows."""
@@ -172,3 +178,21 @@ class LearnableTask:
         for first in range(0, len(places), micro_batch):
             part = places[first : first + micro_batch]
             yield self.loss(part) * (len(part) / len(places))
+
+    def _score(self, rows: Examples, places: Sequence[int]) -> float:
+        if not self.scored_by_loss:
+            return self.score(
+                *compute_logits(self.forward, rows, device=self.device, places=places)
+            )
+        total = 0.0
+        with torch.no_grad():
+            for first in range(0, len(places), _SCORED):
+                part = places[first : first + _SCORED]
+                total += float(self._loss(rows, part)) * (len(part) / len(places))
+        if not math.isfinite(total):
+            raise NotFinite(f"the loss of {len(places)} rows is {total}; did the training diverge?")
+        return -total
+
+    def _loss(self, rows: Examples, places: Sequence[int]) -> Tensor:
+        inputs, targets = rows.batch(places)
+        return self.criterion(self.forward(inputs.to(self.device)), targets.to(self.device))
