@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
+from unicodedata import normalize
 
 from cl_graft.data.presets import PRESETS, Preset
 from cl_graft.data.readers import explain_missing, has_rows
@@ -65,6 +66,7 @@ def find_place(name: str, data: Path | None) -> TaskPlace:
         if found is not None:
             return found
     path = Path(name).expanduser()
+    path = _spell(path.parent, path.name)
     known = {*PRESETS, *_list_generated()}
     # A folder that only happens to be called as a known task (a run's output) is not its data.
     meant = data is None and (name not in known or has_rows(path))
@@ -90,7 +92,7 @@ def find_place(name: str, data: Path | None) -> TaskPlace:
 def _find_in(data: Path, name: str) -> TaskPlace | None:
     if not data.exists():
         raise InputError(f"{data}: {explain_missing(data)}")
-    candidates = [data / candidate for candidate in (name, *(name + end for end in SUFFIXES))]
+    candidates = [_spell(data, name + end) for end in ("", *SUFFIXES)]
     for path in candidates:
         if has_rows(path):
             return TaskPlace(name=check_task_name(_read_stem(path)), path=path)
@@ -103,6 +105,15 @@ def _find_in(data: Path, name: str) -> TaskPlace | None:
                 return TaskPlace(name=check_task_name(name), path=path)
         _refuse_other_kinds(data, name)
     return None
+
+
+def _spell(data: Path, name: str) -> Path:
+    """Return the path of a name in a folder, as the folder spells it: é is one character or two."""
+    path = data / name
+    if name.isascii() or path.exists() or not data.is_dir():
+        return path
+    alike = (p for p in data.iterdir() if normalize("NFC", p.name) == normalize("NFC", name))
+    return next(alike, path)
 
 
 def _refuse_other_kinds(data: Path, name: str) -> None:

@@ -7,6 +7,7 @@ its text and axes have a colour that a page can replace by that of its own text.
 from __future__ import annotations
 
 import io
+import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Literal
@@ -78,8 +79,12 @@ _STYLE: dict[Any, Any] = {
 
 @contextmanager
 def figure_style() -> Iterator[None]:
-    """Draw or write figures in this style, in a ``with`` block or as a decorator."""
-    with matplotlib.rc_context(_STYLE):
+    """Draw or write figures in this style, in a ``with`` block or as a decorator.
+
+    A name in a script that the font does not have is drawn as boxes in a PNG; an SVG keeps it.
+    """
+    with matplotlib.rc_context(_STYLE), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", r"Glyph \d+ .* missing from font")
         yield
 
 

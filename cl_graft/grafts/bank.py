@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, ClassVar, Literal
+from unicodedata import normalize
 
 import torch
 from torch import Tensor
@@ -475,5 +476,10 @@ def find_entry(bank: GraftBank, task: str | int) -> int:
 
 
 def find_entries(bank: GraftBank, task: str) -> list[int]:
-    """Return the positions of all entries of a task's name."""
-    return [position for position, entry in enumerate(bank.entries) if entry.task == task]
+    """Return the positions of all entries of a task's name, in whatever form of Unicode."""
+    name = normalize("NFC", task)
+    return [
+        position
+        for position, entry in enumerate(bank.entries)
+        if normalize("NFC", entry.task) == name
+    ]

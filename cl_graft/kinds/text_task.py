@@ -80,7 +80,7 @@ class TextTask:
     decoding: Decoding = field(default_factory=Decoding)
 
     def __post_init__(self) -> None:
-        check_task_name(self.name)
+        object.__setattr__(self, "name", check_task_name(self.name))
         if not self.kind:
             plain = "classification" if self.label_names else "regression"
             object.__setattr__(self, "kind", plain)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from matplotlib.figure import Figure
 from tensorboard.plugins.hparams import plugin_data_pb2
 from torch.utils.tensorboard.summary import hparams
 
+from cl_graft.figures.style import figure_style
 from cl_graft.storage.files import replace_file
 
 __all__ = ["OncePerStepTensorboardLogger", "cut_log"]
@@ -67,7 +69,8 @@ class OncePerStepTensorboardLogger(TensorboardLogger):
         if self._written.get(name) == x_plot:
             return
         self._written[name] = x_plot
-        super().log_single_metric(name, value, x_plot)
+        with figure_style() if isinstance(value, Figure) else nullcontext():
+            super().log_single_metric(name, value, x_plot)
 
     def scalars(self) -> dict[str, list[tuple[int, float]]]:
         """Return the steps and values of all that was logged as numbers, also before, by tag."""

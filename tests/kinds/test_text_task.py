@@ -3,6 +3,7 @@
 import pickle
 from dataclasses import replace
 from itertools import pairwise
+from unicodedata import normalize
 
 import pytest
 
@@ -44,10 +45,34 @@ def test_the_fingerprint_is_that_of_the_rows_and_not_of_settings_or_the_process(
     assert TASK.fingerprint[:16] == "9239e61f9bf7035e"
 
 
-@pytest.mark.parametrize("name", ["", "a/b", "a b", ".hidden", "täst", "a:b", "..", "x" * 101])
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("", "a/b", "a b", ".hidden", "a:b", "..", "x" * 101, "a\\b", "a\nb", "a\x1bb", "a*b"),
+        *("\u0301a", "a\u202eb", "a\u200bb", "a\u200db", "\u200d", "topic\ufe0f", "to\u3164pic"),
+        *("a\u2215b", "a\uff0fb", "a\ud800", "\u00a0", "<b>", "a'b", "a\u0000"),
+    ],
+)
 def test_a_name_that_is_no_file_name_is_refused(name: str):
     with pytest.raises(InputError, match="cannot name a file"):
         replace(TASK, name=name)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "café",
+        "日本語",
+        "हिन्दी",
+        "ภาษาไทย",
+        "العربية",
+        "میخواهم".replace("خ", "\u200cخ"),
+        "한국어",
+        "x-2.b",
+    ],
+)
+def test_a_name_may_be_a_word_of_any_script_in_its_composed_form(name: str):
+    assert replace(TASK, name=normalize("NFD", name)).name == normalize("NFC", name)
 
 
 @pytest.mark.parametrize(
