@@ -5,13 +5,17 @@ Every text keeps its file and line, so that an error can name them.
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache, partial
 from pathlib import Path
+from typing import Any, cast
 
 from cl_graft.data.bad_rows import BadRows
-from cl_graft.data.columns import find_texts, require_text
+from cl_graft.data.column_choice import check_named, find_texts, find_usual_texts
+from cl_graft.data.columns import require_text
 from cl_graft.data.record_files import (
     SUFFIXES,
     Columns,
@@ -22,8 +26,9 @@ from cl_graft.data.record_files import (
     read_records,
     strip_suffix,
 )
+from cl_graft.data.text_columns import fill_input
 from cl_graft.data.text_files import Reading, decode, find_fault, find_lines, read_text
-from cl_graft.errors import InputError
+from cl_graft.errors import InputError, join_names, nearest
 from cl_graft.grafts.bank import GraftBank, find_entry
 from cl_graft.kinds.messages import Message, read_chat
 from cl_graft.kinds.tagging import Tagging
@@ -56,6 +61,11 @@ _CHATS = Text2Text.other_columns[0]["messages"]
 _WORDS = Tagging.columns["tokens"]
 """Names of the column that holds the words of a row as a list."""
 
+_IDS = ("id", "ID", "_id", "idx", "guid", "uid", "uuid")
+"""Usual names of the column that names the rows."""
+
+_logger = logging.getLogger(__name__)
+
 
 class NoTask(InputError):
     """No task was named for a text."""
@@ -72,6 +82,7 @@ class InputText:
         place: Origin of the text, such as ``"tickets.csv:3"``.
         instructed: Whether the second text is the instruction of a row of text to text.
         messages: Chat messages, of which `text` is the last; empty where a text stands alone.
+        id: Name or number that the row has in its file; None where it has none.
     """
 
     text: str
@@ -80,6 +91,7 @@ class InputText:
     place: str
     instructed: bool = False
     messages: tuple[Message, ...] = ()
+    id: object = None
 
 
 def name_texts(
@@ -108,7 +120,12 @@ def name_texts(
 
 
 def read_texts(
-    path: Path | str, *, task: str | None = None, columns: Columns | None = None
+    path: Path | str,
+    *,
+    task: str | None = None,
+    columns: Columns | None = None,
+    id_column: str | None = None,
+    bank: GraftBank | None = None,
 ) -> list[InputText]:
     """Read texts from a file: each line of a `.txt`, else each row of a table.
 
@@ -118,7 +135,10 @@ def read_texts(
     Args:
         path: The file.
         task: The task that answers them; None lets the column `task` say it, row by row.
-        columns: Columns of the texts; those that are not named are found by their usual names.
+        columns: Columns of the texts. Those that are not named are the ones with which the task was
+            learned, or are found as `load_task` finds them.
+        id_column: Column that names the rows; None takes one of a usual name, such as ``"id"``.
+        bank: Bank whose tasks know the columns with which they were learned.
 
     Raises:
         InputError: With file and line, if something is wrong with it.
@@ -138,7 +158,7 @@ def read_texts(
     bad = BadRows()
     records = read_records(path, reading=Reading(labelled=False), bad_rows=bad)
     bad.warn()
-    return _from_records(records, task, columns or Columns())
+    return _from_records(records, task, columns or Columns(), id_column, bank)
 
 
 def parse_texts(
@@ -148,6 +168,8 @@ def parse_texts(
     place: str = "stdin",
     task: str | None = None,
     columns: Columns | None = None,
+    id_column: str | None = None,
+    bank: GraftBank | None = None,
 ) -> list[InputText]:
     r"""Read texts from a stream without a file name.
 
@@ -157,6 +179,8 @@ def parse_texts(
         place: Name of the stream in messages.
         task: As in `read_texts`.
         columns: As in `read_texts`.
+        id_column: As in `read_texts`.
+        bank: As in `read_texts`.
 
     Raises:
         InputError: As `read_texts`, or if the kind is unknown.
@@ -171,7 +195,8 @@ def parse_texts(
     text = decode(data, place)
     if kind == "txt":
         return _from_lines(text, place, task)
-    return _from_records(parse_records(text, kind, place=Path(place)), task, columns or Columns())
+    records = parse_records(text, kind, place=Path(place))
+    return _from_records(records, task, columns or Columns(), id_column, bank)
 
 
 def drop_instructions(bank: GraftBank, texts: Sequence[InputText]) -> list[InputText]:
@@ -224,60 +249,114 @@ def _from_lines(text: str, place: str, task: str | None) -> list[InputText]:
     return found
 
 
-def _from_records(file: RecordFile, task: str | None, columns: Columns) -> list[InputText]:
+def _from_records(
+    file: RecordFile,
+    task: str | None,
+    columns: Columns,
+    id_column: str | None,
+    bank: GraftBank | None,
+) -> list[InputText]:
     """Take what each row asks: a text, two texts, words, or chat messages."""
     if task is None and TASK not in file.columns:
         raise NoTask(
             f"{file.place}: no task is named: give --task, or a column {TASK!r} with a task's name "
             "in every row"
         )
+    if id_column is not None and id_column not in file.columns:
+        raise InputError(
+            f"{file.place}: there is no column {id_column!r}; {nearest(id_column, file.columns)}"
+        )
+    id_column = id_column or _find(file, _IDS)
     words = None if columns.text else _find(file, _WORDS)
-    chats = [None if columns.text else _find_chat(record) for record in file.records]
-    others = [
-        record
-        for record, chat in zip(file.records, chats, strict=True)
-        if chat is None and (words is None or _is_empty(record.values.get(words)))
-    ]
-    text, pair = _find_texts(file, columns, others[0]) if others else (None, None)
+    recall = cache(partial(_recall_columns, bank))
+    usual: tuple[str, str | None] | None = None
     found: list[InputText] = []
-    for record, chat in zip(file.records, chats, strict=True):
-        instructed = False
-        task_name = task or _text(record, TASK) or _refuse_row(record)
-        if chat is not None:
-            messages = read_chat(chat, record.place)
-            last = messages[-1].content
-            found.append(InputText(last, None, task_name, record.place, messages=messages))
-            continue
-        first = _join_words(record, words)
-        # A second text beside words belongs to rows of other tasks, unless its column was named.
-        second = _text(record, pair) if first and pair and columns.text_pair else None
-        if not first and text:
-            own = (text, pair)
-            if _is_empty(record.values.get(text)):
-                own = _find_own(file, record, columns) or own
+    for record in file.records:
+        name = task or _text(record, TASK) or _refuse_row(record)
+        row = InputText("", None, name, record.place, id=record.values.get(id_column or ""))
+        asked = _ask_itself(record, row, columns, words, recall(name))
+        if asked is None:
+            if usual is None:
+                usual = _find_texts(file, columns, record, recall(name))
+            own = usual
+            if _is_empty(record.values.get(own[0])):
+                filled = tuple(key for key, value in record.values.items() if not _is_empty(value))
+                alone = replace(file, columns=filled, records=(record,))
+                own = _find_usual(alone, columns) or own
             first, second = (_text(record, column) if column else None for column in own)
             instructed = own[1] in _INSTRUCTIONS and own[1] != columns.text_pair
-        found.append(InputText(first or "", second, task_name, record.place, instructed))
+            asked = replace(row, text=first or "", pair=second, instructed=instructed)
+        found.append(asked)
     return found
 
 
-def _find_texts(file: RecordFile, columns: Columns, record: Record) -> tuple[str, str | None]:
-    """Return the columns of the text and the second one: as `find_texts`, or of text to text.
+def _recall_columns(bank: GraftBank | None, task: str) -> Columns:
+    """Return the columns with which a task was learned; none where they are not known."""
+    try:
+        entry = bank.entries[find_entry(bank, task)] if bank is not None else None
+    except InputError:
+        return Columns()  # what is wrong with the task is said with the text's place
+    held = cast(Mapping[str, Any], entry.metadata.get("columns") or {}) if entry else {}
+    return Columns(
+        text=held.get("text"),
+        text_pair=held.get("text_pair"),
+        inputs=tuple(held.get("inputs", ())),
+    )
+
+
+def _ask_itself(
+    record: Record, row: InputText, columns: Columns, words: str | None, learned: Columns
+) -> InputText | None:
+    """Ask chat messages, the columns with which the task was learned, or words; None without."""
+    if columns.text is None and (chat := _find_chat(record)) is not None:
+        messages = read_chat(chat, record.place)
+        return replace(row, text=messages[-1].content, messages=messages)
+    if columns.text is None and (text := fill_input(record, learned.inputs)) is not None:
+        told = next((t for name in _INSTRUCTIONS if (t := _text(record, name))), None)
+        return replace(row, text=text, pair=told, instructed=told is not None)
+    if columns.text is None and not _is_empty(record.values.get(learned.text or "")):
+        pair = columns.text_pair or learned.text_pair
+        second = _text(record, pair) if pair else None
+        return replace(row, text=_text(record, learned.text or "") or "", pair=second)
+    if not (first := _join_words(record, words)):
+        return None
+    # A second text beside words belongs to rows of other tasks, unless its column was named.
+    second = _text(record, columns.text_pair) if columns.text_pair else None
+    return replace(row, text=first, pair=second)
+
+
+def _find_texts(
+    file: RecordFile, columns: Columns, record: Record, learned: Columns
+) -> tuple[str, str | None]:
+    """Return the columns of the text and the second one: of usual names, or by what they hold.
 
     Raises:
-        InputError: If there are none. In a file of chat messages it names the record without.
+        InputError: If there are none. In a file of chat messages it names the record without; where
+            the task was learned from other columns, these.
     """
-    try:
-        return find_texts(file, columns)
-    except InputError:
-        usual = (Text2Text.columns["input"], _INSTRUCTIONS)
-        text, pair = (_find(file, names) for names in usual)
-        if text is None or columns.text is not None:
-            chats = _find(file, _CHATS)
-            if chats is not None and columns.text is None:
-                read_chat(record.values.get(chats), record.place)
-            raise
+    check_named(file, columns)
+    if (usual := _find_usual(file, columns)) is not None:
+        return usual
+    chats = _find(file, _CHATS)
+    if chats is not None and columns.text is None:
+        read_chat(record.values.get(chats), record.place)
+    if (first := next(filter(None, (learned.text, *learned.inputs)), None)) is not None:
+        raise InputError(
+            f"{record.place}: there is no text in {first!r}, from which the task was learned; name "
+            f"the column with text, one of {join_names(file.columns)}"
+        )
+    text, pair = find_texts(file, columns)
+    _logger.warning("%s: the texts are taken from column %r, by what it holds", file.place, text)
+    return text, pair
+
+
+def _find_usual(file: RecordFile, columns: Columns) -> tuple[str, str | None] | None:
+    """Return the columns of texts that have usual names, also of text to text."""
+    usual = find_usual_texts(file, columns)
+    text, pair = (_find(file, names) for names in (Text2Text.columns["input"], _INSTRUCTIONS))
+    if usual is None and text is not None:
         return text, columns.text_pair or pair
+    return usual
 
 
 def _find(file: RecordFile, names: Sequence[str]) -> str | None:
@@ -298,15 +377,6 @@ def _find_chat(record: Record) -> object:
         or (isinstance(value, str) and value.lstrip().startswith("["))
     )
     return next(lists, None)
-
-
-def _find_own(file: RecordFile, record: Record, columns: Columns) -> tuple[str, str | None] | None:
-    """Find the text columns of a row that holds nothing in those of the file."""
-    filled = tuple(name for name, value in record.values.items() if not _is_empty(value))
-    try:
-        return _find_texts(replace(file, columns=filled, records=(record,)), columns, record)
-    except InputError:
-        return None
 
 
 def _join_words(record: Record, column: str | None) -> str | None:

@@ -14,12 +14,10 @@ from cl_graft.cli.options import (
     MovedModel,
     Quiet,
     Sets,
-    Text,
-    TextPair,
     TrustRemoteCode,
     with_settings,
 )
-from cl_graft.cli.output import Output, drop_unset, format_score, redirect_prints, to_plain
+from cl_graft.cli.output import Output, format_score, redirect_prints, to_plain
 from cl_graft.cli.progress import show_progress
 
 __all__ = ["add_command"]
@@ -38,11 +36,6 @@ def add_command(
             help="A preset or built-in task, a path, or a hub name.",
         ),
     ],
-    text: Text = None,
-    text_pair: TextPair = None,
-    label: Annotated[
-        str | None, typer.Option(metavar="COLUMN", help="Column of the label.")
-    ] = None,
     sets: Sets = None,
     model: MovedModel = None,
     device: Device = None,
@@ -67,13 +60,11 @@ def add_command(
     from cl_graft.experiments.config import to_nested
 
     output = Output(quiet, as_json)
-    columns = drop_unset(text=text, text_pair=text_pair, label=label)
     with redirect_prints(), show_progress(output) as progress:
         added = add_task(
             bank,
             task,
             model=model,
-            columns=columns,
             settings=to_nested(to_plain(chosen.values)),
             sets=sets or (),
             options=chosen.options,

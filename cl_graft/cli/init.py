@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from cl_graft.cli.options import AsJson
+from cl_graft.cli.options import AsJson, Label, Text, TextPair
 from cl_graft.cli.output import Output, make_table, redirect_prints
 from cl_graft.errors import InputError
 
@@ -25,23 +25,29 @@ def init_command(
         "stream.yaml"
     ),
     force: Annotated[bool, typer.Option("--force", help="Overwrite the file.")] = False,
+    text: Text = None,
+    text_pair: TextPair = None,
+    label: Label = None,
     as_json: AsJson = False,
 ) -> None:
     """Write a config for your own data, with comments, ready for compare.
 
-    Tasks, columns and labels are found and shown. Columns with unusual names are guessed from what
-    they hold, and marked.
+    Tasks, columns and labels are found and shown. Columns are found by usual names, or by what they
+    hold if one alone can be meant; else --text and --label name them. compare finds the same.
 
     [b]Example[/b]: cl-graft init mydata
     """
-    from cl_graft.data.likely_labels import join_values
+    from cl_graft.data.column_choice import join_values
+    from cl_graft.data.record_files import Columns
     from cl_graft.experiments.config.draft import draft_config
     from cl_graft.storage.files import replace_file
 
     if out.exists() and not force:
         raise InputError(f"{out} is there already; --force overwrites it, --out names another")
     with redirect_prints():
-        draft = draft_config(data, called=str(out))
+        draft = draft_config(
+            data, columns=Columns(text=text, text_pair=text_pair, label=label), called=str(out)
+        )
     replace_file(out, draft.text.encode())
     rows = [
         (

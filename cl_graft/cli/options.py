@@ -30,6 +30,7 @@ __all__ = [
     "Chosen",
     "Data",
     "Device",
+    "Label",
     "MovedModel",
     "Quiet",
     "Resume",
@@ -97,6 +98,7 @@ TextPair = Annotated[
     str | None,
     typer.Option(metavar="COLUMN", help="Column of the second text."),
 ]
+Label = Annotated[str | None, typer.Option(metavar="COLUMN", help="Column of the label.")]
 TrustRemoteCode = Annotated[
     bool, typer.Option("--trust-remote-code", help="Run code that comes with the checkpoint.")
 ]
@@ -108,6 +110,9 @@ _SHARED = {
         "data": "stream.data",
         "scenario": "stream.scenario",
         "classes_per_experience": "stream.classes_per_experience",
+        "text": "stream.text",
+        "text_pair": "stream.text_pair",
+        "label": "stream.label",
         "shots": "stream.shots",
         "shots_short": "stream.shots_short",
         "max_length": "stream.max_length",

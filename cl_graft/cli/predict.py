@@ -18,7 +18,6 @@ from cl_graft.runtime.escaping import for_terminal
 if TYPE_CHECKING:
     from cl_graft.banks.input_texts import InputText
     from cl_graft.banks.open_bank import Answer
-    from cl_graft.data.record_files import Columns
 
 __all__ = ["predict_command"]
 
@@ -54,6 +53,15 @@ def predict_command(
     ] = "txt",
     text: Text = None,
     text_pair: TextPair = None,
+    id_column: Annotated[
+        str | None,
+        typer.Option(
+            "--id",
+            metavar="COLUMN",
+            help="Column that names the rows, shown before each answer; --json has that of a usual "
+            "name, such as 'id', in any case.",
+        ),
+    ] = None,
     batch_size: Annotated[int, typer.Option(help="Texts computed at a time.")] = 32,
     model: MovedModel = None,
     device: Device = None,
@@ -106,7 +114,15 @@ def predict_command(
     held = load_bank(where)
     try:
         asked = _read_input(
-            texts or (), pair or (), file, form, task=task, columns=columns, output=output
+            texts or (),
+            pair or (),
+            file,
+            form,
+            output=output,
+            task=task,
+            columns=columns,
+            id_column=id_column,
+            bank=held,
         )
     except NoTask as error:
         names = dict.fromkeys(entry.task for entry in held.entries)
@@ -131,7 +147,7 @@ def predict_command(
         if as_json:
             line = to_json_text(_to_content(one, answer))
         else:
-            line = _to_line(one, answer, mixed=len(tasks) > 1)
+            line = _to_line(one, answer, mixed=len(tasks) > 1, named=id_column is not None)
         sys.stdout.write(f"{line}\n")
 
 
@@ -141,9 +157,9 @@ def _read_input(
     file: Path | None,
     form: str,
     *,
-    task: str | None,
-    columns: Columns,
     output: Output,
+    task: str | None,
+    **reading: Any,
 ) -> list[InputText]:
     """Return the texts of the command line, of a file, or of stdin."""
     from cl_graft.banks.input_texts import NoTask, name_texts, parse_texts, read_texts
@@ -153,12 +169,12 @@ def _read_input(
     if pairs:
         raise InputError("--pair goes with texts on the command line")
     if file is not None and str(file) != "-":
-        return read_texts(file, task=task, columns=columns)
+        return read_texts(file, task=task, **reading)
     if task is None and form == "txt":  # before anybody types
         raise NoTask("say which task is to answer, with --task")
     if sys.stdin.isatty():
         output.note("a text a line; Ctrl-D ends")
-    return parse_texts(sys.stdin.buffer.read(), form, task=task, columns=columns)
+    return parse_texts(sys.stdin.buffer.read(), form, task=task, **reading)
 
 
 def _to_content(asked: InputText, answer: Answer) -> dict[str, Any]:
@@ -173,6 +189,8 @@ def _to_content(asked: InputText, answer: Answer) -> dict[str, Any]:
         "probabilities": answer.probabilities,
         "logits": answer.logits,
     }
+    if asked.id is not None:
+        content["id"] = asked.id
     if answer.spans or answer.tags:
         content["spans"] = [asdict(span) for span in answer.spans]
     if answer.tags:
@@ -180,8 +198,8 @@ def _to_content(asked: InputText, answer: Answer) -> dict[str, Any]:
     return content
 
 
-def _to_line(asked: InputText, answer: Answer, *, mixed: bool) -> str:
-    """Write label, confidence, task where there are several, and the text, with tabs between.
+def _to_line(asked: InputText, answer: Answer, *, mixed: bool, named: bool) -> str:
+    """Write id, label, confidence, task where there are several, and the text, with tabs between.
 
     An answer in a passage has its place there, ``start:end``, for a confidence.
     """
@@ -191,7 +209,7 @@ def _to_line(asked: InputText, answer: Answer, *, mixed: bool) -> str:
     label = f"{answer.label:.4g}" if isinstance(answer.label, float) else answer.label or "–"
     text = _mark_spans(asked.text, answer) if answer.tags else asked.text
     shown = " / ".join(filter(None, [text, asked.pair]))
-    parts = [label, sure]
+    parts = [*(["–" if asked.id is None else str(asked.id)] if named else []), label, sure]
     parts += [str(asked.task)] if mixed else []
     return "\t".join(for_terminal(" ".join(part.split())) for part in [*parts, shown])
 

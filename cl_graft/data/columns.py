@@ -7,11 +7,19 @@ read together, so that all of them agree on classes.
 """
 
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from cl_graft.data.bad_rows import BadRows
+from cl_graft.data.column_choice import (
+    SeveralLabels,
+    find_label,
+    find_missing_header,
+    find_texts,
+    is_usual,
+)
 from cl_graft.data.labels import (
     collect_class_names,
     has_no_label,
@@ -23,26 +31,13 @@ from cl_graft.data.presets import Preset
 from cl_graft.data.record_files import Columns, Record, RecordFile
 from cl_graft.data.text_files import find_fault
 from cl_graft.errors import InputError, join_names, nearest
-from cl_graft.kinds import KINDS
-from cl_graft.kinds.rows import LABEL_COLUMNS, Row
+from cl_graft.kinds.rows import Row
 
-__all__ = ["LABEL_COLUMNS", "LabelledRows", "find_texts", "require_text", "to_rows"]
+__all__ = ["LabelledRows", "require_text", "to_rows"]
 
-_TEXTS: tuple[tuple[str, str | None], ...] = (
-    ("text", "text_pair"),
-    ("sentence1", "sentence2"),
-    ("premise", "hypothesis"),
-    ("question1", "question2"),
-    ("question", "sentence"),
-    ("question", "context"),
-    ("question", "passage"),
-    ("text1", "text2"),
-    ("text", None),
-    ("sentence", None),
-    ("question", None),
-    ("content", None),
-    ("review", None),
-)
+_SEPARATORS = "|;,"
+_SEVERAL = 3
+_SHARE = 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,8 +94,23 @@ def to_rows(
     for split, file in files.items():
         if not file.records:
             raise InputError(f"{file.place}: the {split} split has no rows")
-    found = _find_columns(files["train"], columns, preset)
-    column = found.label or ""
+    train, numbers = files["train"], label_names is not None and not label_names
+    text, text_pair = find_texts(train, columns, preset)
+    column = find_label(train, columns, (text, text_pair), preset, numbers=numbers)
+    found = Columns(text=text, text_pair=text_pair, label=column)
+    if guessed := [
+        f"{what} {name!r}"
+        for what, name, asked in (("text", text, columns.text), ("label", column, columns.label))
+        if asked is None and preset is None and not is_usual(name)
+    ]:
+        bad.notes.append(
+            f"{train.place}: chosen by what the columns hold: {join_names(guessed)}; if that is "
+            "wrong, name them with text and label"
+        )
+    for file in files.values():
+        if text not in file.columns:
+            hint = find_missing_header(file) or nearest(text, file.columns)
+            raise InputError(f"{file.place}: there is no column {text!r}, as train has; {hint}")
     hidden = tuple(
         split
         for split, file in files.items()
@@ -127,6 +137,7 @@ def to_rows(
         spellings = preset.aliases
     declared = label_names is not None
     if label_names is None:
+        _refuse_several_labels(drafts["train"], place=train.place, column=column)
         drafts["train"], label_names = _collect_names(
             drafts["train"], bad, place=files["train"].place, column=column
         )
@@ -156,6 +167,36 @@ class _Draft:
     place: str
 
 
+def _refuse_several_labels(drafts: Sequence[_Draft], *, place: str, column: str) -> None:
+    """Refuse labels that are lists, or texts with a mark between labels of other rows.
+
+    Raises:
+        SeveralLabels: If they are.
+    """
+    values = [draft.label for draft in drafts]
+    least = max(_SEVERAL, _SHARE * len(values))
+    if sum(isinstance(value, list | tuple) for value in values) >= least:
+        raise SeveralLabels(
+            f"{place}: column {column!r} holds lists, so a row has several labels: say kind "
+            "'multi_label' to learn them",
+            {"kind": "multi_label", "label": column},
+        )
+    texts = [value for value in values if isinstance(value, str)]
+    for mark in _SEPARATORS:
+        joined = {text for text in texts if mark in text}
+        parts = {text: [part.strip() for part in text.split(mark)] for text in set(texts)}
+        rows = Counter(part for own in parts.values() for part in set(own))
+        again = [text for text in joined if all(rows[part] > 1 for part in parts[text])]
+        if sum(mark in text for text in texts) >= least and 2 * len(again) > len(joined):
+            said = "" if mark == "|" else f", with label_separator {mark!r},"
+            raise SeveralLabels(
+                f"{place}: column {column!r} holds {min(again)!r:.60}, whose parts are labels of "
+                f"other rows, so a row seems to have several labels: say kind 'multi_label'{said} "
+                "to learn them, or declare the label names if this is one",
+                {"kind": "multi_label", "label": column, "label_separator": mark},
+            )
+
+
 def _collect_names(
     drafts: Sequence[_Draft], bad: BadRows, *, place: str, column: str
 ) -> tuple[list[_Draft], Sequence[str]]:
@@ -168,71 +209,6 @@ def _collect_names(
     bad.refuse_none_left(place, len(named))
     names = [str(draft.label) for draft in named]
     return named, collect_class_names(names, place=place, column=column)
-
-
-def find_texts(
-    file: RecordFile, asked: Columns, preset: Preset | None = None
-) -> tuple[str, str | None]:
-    """Return the columns of the text and of the second one, None where there is none.
-
-    Args:
-        file: Records.
-        asked: Columns that the caller named; the others are found by their usual names.
-        preset: Known data set, whose columns are looked for before the usual names.
-
-    Raises:
-        InputError: If a named column is not there, or no text is found.
-    """
-    for name in (asked.text, asked.text_pair, asked.label):
-        if name is not None and name not in file.columns:
-            raise InputError(
-                f"{file.place}: there is no column {name!r}; {nearest(name, file.columns)}"
-            )
-    if asked.text is not None:
-        return asked.text, asked.text_pair
-    candidates = list(_TEXTS)
-    if preset is not None and preset.columns.text is not None:
-        candidates.insert(0, (preset.columns.text, preset.columns.text_pair))
-    if (pair := asked.text_pair) is not None:
-        candidates = [(first, pair) for first, _ in candidates if first != pair]
-    return _find_first_pair(file, candidates)
-
-
-def _find_columns(file: RecordFile, asked: Columns, preset: Preset | None) -> Columns:
-    text, text_pair = find_texts(file, asked, preset)
-    usual = [preset.columns.label, *LABEL_COLUMNS] if preset else list(LABEL_COLUMNS)
-    labels = [asked.label] if asked.label else usual
-    label = next((name for name in labels if name in file.columns), None)
-    if label is None:
-        raise InputError(
-            f"{file.place}: no label column found among {join_names(file.columns)}; say which one "
-            f"it is, or call it {LABEL_COLUMNS[0]!r}{_note_on_kinds(file)}{file.note_on_unread}"
-        )
-    return Columns(text=text, text_pair=text_pair, label=label)
-
-
-def _find_first_pair(
-    file: RecordFile, candidates: Sequence[tuple[str, str | None]]
-) -> tuple[str, str | None]:
-    for text, text_pair in candidates:
-        if text in file.columns and (text_pair is None or text_pair in file.columns):
-            if text_pair and all(r.values.get(text_pair) is None for r in file.records):
-                return text, None
-            return text, text_pair
-    raise InputError(
-        f"{file.place}: no text column found among {join_names(file.columns) or 'none'}; say which "
-        f"one it is, or call it 'text'{_note_on_kinds(file)}{file.note_on_unread}"
-    )
-
-
-def _note_on_kinds(file: RecordFile) -> str:
-    """Return the end of a sentence on a missing column: kinds that lack but one."""
-    notes = ""
-    for kind in KINDS.values():
-        lacking = [u for u in kind.columns.values() if not any(name in file.columns for name in u)]
-        if len(lacking) == 1 < len(kind.columns):
-            notes += f"; a task of kind {kind.name!r} needs a column {lacking[0][0]!r}, too"
-    return notes
 
 
 def _drop_unlabelled(file: RecordFile, column: str, bad: BadRows) -> tuple[Record, ...]:

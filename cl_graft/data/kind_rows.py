@@ -10,12 +10,14 @@ from functools import partial
 from typing import Any
 
 from cl_graft.data.bad_rows import BadRows
-from cl_graft.data.columns import LABEL_COLUMNS, LabelledRows, find_texts
+from cl_graft.data.column_choice import find_texts
+from cl_graft.data.columns import LabelledRows
 from cl_graft.data.labels import whole_number
 from cl_graft.data.record_files import Columns, Record, RecordFile
 from cl_graft.data.text_files import find_fault
 from cl_graft.errors import InputError, join_names, nearest
 from cl_graft.kinds import KINDS, ColumnError, Kind, Row
+from cl_graft.kinds.rows import LABEL_COLUMNS
 
 __all__ = ["LabelLists", "choose_kind", "has_label_lists", "read_kind_rows"]
 

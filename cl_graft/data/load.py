@@ -350,6 +350,7 @@ def _choose_rows(
     source: dict[str, Any] = {
         "from": _origin(place),
         "columns": [rows.columns.text, rows.columns.text_pair, rows.columns.label],
+        "inputs": list(rows.columns.inputs),
         "rows_read": {split: len(own) for split, own in rows.splits.items()},
         "left_out": read.bad_rows.report(),
         "without_labels": list(rows.without_labels),

@@ -86,6 +86,7 @@ def read_rows(
     """
     reading, bad = reading or Reading(), bad_rows or BadRows()
     declared, positive, span_types = None, None, None
+    found = Columns()
     if isinstance(source, str):
         name, _, config = source.partition(":")
         records = _select_splits(read_hub_dataset(name, config or None, reading=reading), name)
@@ -98,11 +99,11 @@ def read_rows(
     records = {split: _choose(file, reading.where) for split, file in records.items()}
     asked, label_names = label_names, declared if label_names is None else label_names
     if text_columns is not None or (kind == Text2Text.name and lacks_columns(records["train"])):
-        records = (text_columns or TextColumns()).fill(
+        records, found = (text_columns or TextColumns()).fill(
             records, columns=columns or Columns(), label_names=label_names, bad_rows=bad
         )
         kind, columns, label_names = Text2Text.name, None, None
-    plain, found = columns in (None, Columns()), Columns()
+    plain = columns in (None, Columns())
     own: Kind | None = None
     if kind == MultiLabel.name:
         own = KINDS.find(MultiLabel.name)

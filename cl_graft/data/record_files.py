@@ -71,11 +71,13 @@ class Columns:
         text: Column of the first text; None if it is to be found.
         text_pair: Column of the second text; None if it is to be found, or there is none.
         label: Column of the label; None if it is to be found.
+        inputs: Templates that made the input of text to text from columns, such as ``"{body}"``.
     """
 
     text: str | None = None
     text_pair: str | None = None
     label: str | None = None
+    inputs: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,15 +14,21 @@ from functools import partial
 from itertools import chain
 
 from cl_graft.data.bad_rows import BadRows
-from cl_graft.data.columns import LABEL_COLUMNS, find_texts
+from cl_graft.data.column_choice import find_label, find_texts
 from cl_graft.data.labels import read_label_name, whole_number
 from cl_graft.data.record_files import Columns, Record, RecordFile
-from cl_graft.errors import InputError, join_names, nearest
+from cl_graft.errors import InputError, nearest
 from cl_graft.kinds.answer_rows import AnswerRow
 from cl_graft.kinds.rows import Row
 from cl_graft.kinds.text2text import Text2Text
 
-__all__ = ["TextColumns", "answer_with_labels", "lacks_columns", "read_text_columns"]
+__all__ = [
+    "TextColumns",
+    "answer_with_labels",
+    "fill_input",
+    "lacks_columns",
+    "read_text_columns",
+]
 
 _INPUT, _TARGET, _INSTRUCTION = "input", "target", "instruction"
 _USUAL = Text2Text.columns
@@ -59,8 +65,8 @@ class TextColumns:
         columns: Columns,
         label_names: Sequence[str] | None,
         bad_rows: BadRows,
-    ) -> dict[str, RecordFile]:
-        """Return records with the columns of text to text.
+    ) -> tuple[dict[str, RecordFile], Columns]:
+        """Return records with the columns of text to text, and what they are made of.
 
         Args:
             files: Records by split; ``"train"`` is among them.
@@ -73,12 +79,9 @@ class TextColumns:
         """
         train = files["train"]
         inputs = self.inputs or _find_input(train, columns)
-        target = columns.label or _find(train, (*_USUAL[_TARGET], *LABEL_COLUMNS))
-        if target is None:
-            raise InputError(
-                f"{train.place}: no column of answers found among {join_names(train.columns)}; "
-                f"call it {_TARGET!r}, or say with label which one it is"
-            )
+        fields = [name for text in inputs for name in _find_fields(text)]
+        target = columns.label or _find(train, _USUAL[_TARGET])
+        target = target or find_label(train, columns, fields, called=_TARGET)
         there = {text: set(_find_fields(text)) <= set(train.columns) for text in inputs}
         unknown = () if any(there.values()) else chain(*map(_find_fields, inputs))
         for name in (target, *unknown):
@@ -95,19 +98,19 @@ class TextColumns:
             bad_rows.refuse_none_left(file.place, len(records))
             known = tuple(dict.fromkeys((*file.columns, *added)))
             made[split] = replace(file, columns=known, records=tuple(records))
-        return made
+        return made, Columns(label=target, inputs=tuple(inputs))
 
     def _fill(
         self, record: Record, *, inputs: Sequence[str], target: str, names: Sequence[str] | None
     ) -> Record:
         """Return a record with the columns of text to text."""
         values = dict(record.values)
-        made = next((text for text in inputs if _has_all(record, _find_fields(text))), None)
+        made = fill_input(record, inputs)
         if made is None:
             raise InputError(
                 f"{record.place}: the row lacks a text of its input, {' or '.join(inputs)!r:.100}"
             )
-        values[_INPUT] = self._take_out(made.format_map(record.values))
+        values[_INPUT] = self._take_out(made)
         values[_TARGET] = _read_answer(record, target, names)
         if self.instruction:
             values[_INSTRUCTION] = self.instruction
@@ -191,6 +194,17 @@ def _find_fields(text: str) -> tuple[str, ...]:
     if not found or any(form or kind or not _NAME.fullmatch(name) for name, form, kind in found):
         raise InputError(f"input {text!r}: braces hold the name of a column, as in '{{text}}'")
     return tuple(name for name, *_ in found)
+
+
+def fill_input(record: Record, inputs: Sequence[str]) -> str | None:
+    """Make a row's input by the first template whose columns it has; None if it has those of none.
+
+    Examples:
+        >>> fill_input(Record({"body": "Fine."}, "a.csv:2"), ["{title} {body}", "{body}"])
+        'Fine.'
+    """
+    text = next((text for text in inputs if _has_all(record, _find_fields(text))), None)
+    return None if text is None else text.format_map(record.values)
 
 
 def _find(file: RecordFile, names: Sequence[str]) -> str | None:

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from torch import Tensor
 
@@ -53,7 +53,7 @@ BASE_HASHES = ("weights_sha256", "tokenizer_sha256", "files", "config")
 """Names of what `base_identity` records beside the fingerprint, to tell what differs."""
 
 _NOT_LEARNING = {
-    "stream": ("name", "tasks", "data", "task_settings"),
+    "stream": ("name", "tasks", "data", "task_settings", "text", "text_pair", "label"),
     "model": ("name", "device"),
     "comparison": ("strategies", "strategy_settings", "seeds"),
 }
@@ -283,9 +283,19 @@ def task_metadata(
             "shots": config.stream.shots,
             "data_fingerprint": task.fingerprint,
             "settings_sha256": _settings_sha256(config, seed=seed, may_build_on=may_build_on),
+            **_columns(task),
             **_kind(task, targets),
         },
     )
+
+
+def _columns(task: TextTask) -> dict[str, Any]:
+    """Return the columns that the texts of a task are from; nothing where they have no names."""
+    text, pair, _ = cast(Sequence[str | None], task.source.get("columns") or (None, None, None))
+    named = {"text": text, "text_pair": pair, "inputs": task.source.get("inputs")}
+    found = {name: value for name, value in named.items() if value}
+    # A bank refuses names with control characters.
+    return {"columns": found} if found and str(found).isprintable() else {}
 
 
 def _kind(task: TextTask, targets: Tensor | None) -> dict[str, Any]:
@@ -305,7 +315,7 @@ def is_recorded(task: TaskMetadata, *, by: Mapping[str, object]) -> bool:
         by: Metadata of the entry; without a hash of the settings the answer is no.
     """
     described = {"metric": task.metric, **task.metadata}
-    return all(by.get(key) == value for key, value in described.items())
+    return all(by.get(key) == value for key, value in described.items() if key != "columns")
 
 
 def _learning_settings(config: ExperimentConfig) -> dict[str, Any]:

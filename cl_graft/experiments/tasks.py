@@ -150,6 +150,7 @@ def _refuse_missing(stream: StreamSettings) -> None:
 
 def _load(name: str, stream: StreamSettings, data_seed: int) -> TextTask:
     own = stream.task_settings.get(name, TaskSettings())
+    place = find_place(own.rows_from or name, stream.data)
     read = partial(
         load_task,
         own.rows_from or name,
@@ -163,7 +164,7 @@ def _load(name: str, stream: StreamSettings, data_seed: int) -> TextTask:
         on_bad_row=stream.on_bad_row,
         max_megabytes=stream.max_megabytes,
         warn=False,
-        **own.columns(),
+        **stream.read_settings(name, has_columns=place.generated is None),
     )
     if own.rows_from is None:
         return read()

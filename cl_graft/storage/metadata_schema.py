@@ -123,6 +123,12 @@ class _Decoding(_Schema):
     cut: Literal["left", "right"] = "right"
 
 
+class _Columns(_Schema):
+    text: _Template | None = None
+    text_pair: _Template | None = None
+    inputs: Annotated[list[_Template], Field(max_length=100)] = []
+
+
 class _Chat(_Schema):
     system: _Template | None = None
 
@@ -177,6 +183,7 @@ class _TaskMetadata(_Schema):
     prompt: _Prompt | None = None
     decoding: _Decoding | None = None
     chat: _Chat | None = None
+    columns: _Columns | None = None
     max_length: _Length | None = None
     longest_answer: _Length | None = None
     metric: _Name | None = None

@@ -12,7 +12,7 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 import torch
-from tiny_runs import tiny_run
+from tiny_runs import cl_graft, tiny_run
 
 from cl_graft import InputError, load_bank, save_bank
 from cl_graft.banks.file_checks import read_run_config
@@ -41,12 +41,13 @@ def there(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def run(there: Path, tiny_bert: Path) -> Path:
     rows = generate("answer_entailment", split="train", rows=60, seed=0)
     lines = [
-        {"text": r.text, "text_pair": r.text_pair, "label": ["no", "yes"][int(r.label) % 2]}
+        {"said": r.text, "reply": r.text_pair, "verdict": ["no", "yes"][int(r.label) % 2]}
         for r in rows
     ]
     data = there / "answers.jsonl"
     data.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
-    return tiny_run(there / "run", tiny_bert, ["sentiment", str(data), "topic"])
+    named = {"stream.text": "said", "stream.text_pair": "reply", "stream.label": "verdict"}
+    return tiny_run(there / "run", tiny_bert, ["sentiment", str(data), "topic"], **named)
 
 
 @pytest.fixture(scope="module")
@@ -85,6 +86,44 @@ def test_a_mixed_file_is_answered_row_by_row_as_its_tasks_alone(opened, there):
     assert [found[0][1].logits, found[3][1].logits] == [answer.logits for answer in own]
     pair = opened.predict(("Who is it?", "It is a man."), task="answers")
     assert found[1][1] == pair
+
+
+def test_a_bank_remembers_the_columns_of_its_tasks_and_ids_pass_through(opened, run, there):
+    learned = [entry.metadata.get("columns") for entry in opened.bank.entries]
+    assert learned == [None, {"text": "said", "text_pair": "reply"}, None]
+    rows = [
+        {"id": 7, "task": "answers", "said": "Who is it?", "reply": "A man."},
+        {"id": "b", "task": "topic", "text": "The team won."},
+    ]
+    file = there / "remembered.jsonl"
+    file.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    found = read_texts(file, bank=opened.bank)
+    assert [(one.id, one.text, one.pair) for one in found] == [
+        (7, "Who is it?", "A man."),
+        ("b", "The team won.", None),
+    ]
+    told = cl_graft("predict", run, "--file", file, "--json")
+    assert [json.loads(line)["id"] for line in told.out.splitlines()] == [7, "b"]
+    told = cl_graft("predict", run, "--file", file, "--id", "id")
+    assert [line.split("\t")[0] for line in told.out.splitlines()] == ["7", "b"]
+    # The caller's columns go first; other usual names serve where those of the task are missing.
+    own = read_texts(file, task="1", columns=Columns(text="reply"), bank=opened.bank)
+    assert own[0].text == "A man."
+    file.write_text('{"text": "a", "text_pair": "b"}\n')
+    assert read_texts(file, task="answers", bank=opened.bank)[0].pair == "b"
+    file.write_text('{"einst": "a b", "jetzt": "b"}\n')
+    with pytest.raises(InputError, match="no text in 'said', from which the task was learned"):
+        read_texts(file, task="answers", bank=opened.bank)
+
+
+def test_the_input_that_was_made_of_columns_is_made_of_those_of_a_file(there):
+    made = {"inputs": ["{title}: {body}", "{body}"]}
+    metadata = {"columns": made, "pair": False}
+    entry = SimpleNamespace(task="own", metadata=metadata, label=0)
+    bank = cast(Any, SimpleNamespace(entries=[entry]))
+    lines = b'{"title": "A", "body": "b"}\n{"body": "c", "title": null}\n{"input": "d"}'
+    found = parse_texts(lines, "jsonl", task="own", bank=bank)
+    assert [one.text for one in found] == ["A: b", "c", "d"]
 
 
 def test_rows_of_text_to_text_are_asked_as_they_were_learned():

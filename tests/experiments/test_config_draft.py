@@ -12,7 +12,7 @@ from tiny_runs import QUICK, cl_graft
 
 from cl_graft import InputError
 from cl_graft.data import load_task, readers
-from cl_graft.data.record_files import read_records
+from cl_graft.data.record_files import Columns, read_records
 from cl_graft.experiments.comparison.compare import compare
 from cl_graft.experiments.config import load_config
 from cl_graft.experiments.config.draft import draft_config
@@ -41,7 +41,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (there / "tickets" / f"{split}.jsonl").write_text(lines)
     write_csv(
         there / "odd.csv",
-        rows(60, id=list(range(60)), body=texts, queue=["a", "b"], from_=["x", "y", "z"]),
+        rows(60, id=list(range(60)), inhalt=texts, art=["a", "b"]),
     )
     write_csv(there / "weather.csv", rows(60, text=texts, degrees=[f"{n}.5" for n in range(60)]))
     (there / "notes.pdf").write_text("%PDF-1.4")
@@ -58,7 +58,7 @@ def test_tasks_columns_labels_and_rows_are_found_and_the_rest_is_named(data):
     assert found["reviews"].words == 8
     tickets = found["tickets"].columns
     assert (tickets.text, tickets.text_pair, tickets.label) == ("premise", "hypothesis", "label")
-    assert (found["odd"].columns.text, found["odd"].columns.label) == ("body", "queue")
+    assert (found["odd"].columns.text, found["odd"].columns.label) == ("inhalt", "art")
     assert [task.guessed for task in draft.tasks] == [True, False, False]
     assert draft.left_out.keys() == {"notes.pdf", "weather.csv"}
     assert "guessed from what they hold" in draft.text
@@ -117,25 +117,27 @@ def test_one_file_or_one_folder_of_splits_is_one_task(data):
         assert draft.left_out == {}
 
 
-def test_the_label_is_what_a_table_is_about_and_not_its_column_of_fewest_values(tmp_path):
+def test_a_usual_name_decides_between_columns_and_where_there_is_none_the_draft_asks(tmp_path):
     channels = ["mail", "chat", "phone"]
     intents = ["refund", "delivery", "invoice", "account"]
     asked = [f"please help me with the {intents[n % 4]} of order {n}" for n in range(120)]
     found = {"subject": asked, "channel": channels, "intent": intents}
     write_csv(tmp_path / "tickets.csv", rows(120, **found))
-    # Names that say nothing: only the texts tell which column they are about.
     renamed = {"nachricht": asked, "kanal": channels, "anliegen": intents}
     write_csv(tmp_path / "anfragen.csv", rows(120, **renamed))
     write_csv(tmp_path / "usual.csv", rows(120, text=asked, lang=["de", "en"], topic=intents))
     draft = draft_config(tmp_path)
     columns = {task.name: (task.columns.text, task.columns.label) for task in draft.tasks}
     assert columns == {
-        "anfragen": ("nachricht", "anliegen"),
         "tickets": ("subject", "intent"),
         "usual": ("text", "topic"),
     }
-    assert [task.others for task in draft.tasks] == [{"kanal": 3}, {"channel": 3}, {"lang": 2}]
+    assert [task.others for task in draft.tasks] == [{"channel": 3}, {"lang": 2}]
     assert "    # The label could also be: channel (3 values)" in draft.text
+    asked = "which column holds the label, kanal (3 values) or anliegen (4 values)? Name it with"
+    assert asked in draft.left_out["anfragen.csv"]
+    named = draft_config(tmp_path, columns=Columns(label="anliegen"))
+    assert [task.columns.label for task in named.tasks] == ["anliegen", "intent", "topic"]
 
 
 def test_what_a_reader_should_know_of_the_rows_stands_in_the_draft(tmp_path):
@@ -304,7 +306,13 @@ def test_the_command_shows_what_it_found_and_overwrites_nothing_unasked(data, tm
     out = tmp_path / "stream.yaml"
     told = cl_graft("init", data, "--out", out)
     assert told.code == 0, told
-    for said in ("reviews", "body (guessed)", "premise", "Left out: notes.pdf", "cl-graft compare"):
+    for said in (
+        "reviews",
+        "inhalt (guessed)",
+        "premise",
+        "Left out: notes.pdf",
+        "cl-graft compare",
+    ):
         assert said in told.out
     refused = cl_graft("init", data, "--out", out)
     assert refused.code == 2

@@ -6,16 +6,16 @@ import json
 import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from itertools import product
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, cast, get_args
 
 import yaml
 
 from cl_graft.data import TextTask, load_task
 from cl_graft.data.bad_rows import OnBadRow
-from cl_graft.data.columns import LABEL_COLUMNS, find_texts
-from cl_graft.data.likely_labels import join_values, likely_labels
+from cl_graft.data.column_choice import SeveralLabels, count_values, is_usual, join_values
 from cl_graft.data.readers import has_rows, read_once, read_train_records
 from cl_graft.data.record_files import Columns, RecordFile, explain_unread_kind, strip_suffix
 from cl_graft.data.yaml_files import read_yaml
@@ -54,9 +54,8 @@ class FoundTask:
     Attributes:
         name: Name of the task's file or folder.
         columns: Columns of texts and label.
-        guessed: Whether the columns have no usual names and were guessed.
-        others: Other columns that could hold the label, the likeliest first, with the number of
-            their different values.
+        guessed: Whether columns were chosen by what they hold, and not by their names.
+        others: Other columns that could hold the label, with the number of their different values.
         kind: Kind of the task.
         asks: Description of its answers, such as ``"3 classes"``.
         labels: Number of training rows by label.
@@ -65,6 +64,7 @@ class FoundTask:
             prompt and answer, with what a template puts around them.
         notes: Further notes on the rows.
         skipped: Number of rows that cannot be used and are left out.
+        settings: Further settings with which its rows are read.
     """
 
     name: str
@@ -78,6 +78,7 @@ class FoundTask:
     words: int
     notes: Sequence[str]
     skipped: int
+    settings: Mapping[str, object]
 
 
 @dataclass(frozen=True)
@@ -95,16 +96,17 @@ class Draft:
     left_out: Mapping[str, str]
 
 
-def draft_config(data: Path | str, *, called: str = "stream.yaml") -> Draft:
+def draft_config(
+    data: Path | str, *, columns: Columns | None = None, called: str = "stream.yaml"
+) -> Draft:
     r"""Look through a folder of data and write the config that compares strategies on it.
 
     A task is a file of rows, or a folder with a train file; a folder that holds a train file itself
-    is one task. Columns without usual names are guessed: the text is the column with the longest
-    values, the label the likeliest of those with few different values, by its name and by how well
-    the texts tell it.
+    is one task. Columns are chosen as `load_task` chooses them.
 
     Args:
         data: Folder, or a file.
+        columns: Columns that the caller names; they hold for the tasks that have them.
         called: Name of the config's file, for the command in its first lines.
 
     Raises:
@@ -128,7 +130,7 @@ def draft_config(data: Path | str, *, called: str = "stream.yaml") -> Draft:
         try:
             if any(task.name == name for task in found):
                 raise InputError(f"{path}: another task is called {name!r}, too")
-            found.append(_find(check_task_name(name), path, data))
+            found.append(_find(check_task_name(name), path, data, columns or Columns()))
         except InputError as error:
             left_out[path.name] = str(error)
     if not found:
@@ -150,22 +152,23 @@ def _candidates(data: Path) -> Iterator[tuple[str, Path]]:
                 yield (path.name if path.is_dir() else strip_suffix(path.name) or path.name), path
 
 
-def _find(name: str, path: Path, data: Path) -> FoundTask:
+def _find(name: str, path: Path, data: Path, asked: Columns) -> FoundTask:
     if path.is_dir() and not has_rows(path):
         raise InputError(f"{path}: a folder without a train file")
     if not has_rows(path):
         raise InputError(explain_unread_kind(path))
     with read_once():
         file = read_train_records(path)
-        task, guessed, skipped = _load(name, data, file)
+        task, settings, skipped = _load(name, data, file, asked)
     text, text_pair, label = cast(Sequence[str | None], task.source["columns"])
     counts = Counter(task.class_names[int(row.label)] for row in task.train if task.class_names)
-    likely = likely_labels(file, text, text_pair) if text else {}
+    others = count_values(file, (text, text_pair, label)) if label else {}
+    named = (asked.text, asked.label)
     return FoundTask(
         name,
         Columns(text=text, text_pair=text_pair, label=label),
-        guessed,
-        {column: values for column, values in likely.items() if column != label},
+        not all(is_usual(column) for column in (text, label) if column and column not in named),
+        others,
         task.kind,
         task.own_kind.describe(task),
         {label_name: counts[label_name] for label_name in task.class_names},
@@ -173,45 +176,51 @@ def _find(name: str, path: Path, data: Path) -> FoundTask:
         _words(task),
         source_notes(task.source),
         skipped,
+        settings,
     )
 
 
-def _load(name: str, data: Path, file: RecordFile) -> tuple[TextTask, bool, int]:
-    """Load a task with the usual columns if these serve, else with guessed ones.
+def _load(
+    name: str, data: Path, file: RecordFile, asked: Columns
+) -> tuple[TextTask, Mapping[str, Any], int]:
+    """Load a task as classes, as numbers, or with several labels a row, whichever fits first.
 
     Where all rows cannot be used, some are left out, at most half of them.
 
     Returns:
-        The task, whether its columns had to be guessed, and the number of rows that are left out.
+        The task, settings with which it was read, and the number of rows that are left out.
     """
-    errors: list[tuple[Mapping[str, Any], InputError]] = []
-    for on_bad_row, own in _list_tries(file):
+    named = {key: value for key, value in asdict(asked).items() if value in file.columns}
+    number = {"kind": "regression"}
+    try:
+        return _try(name, data, file, named, ({}, number))
+    except SeveralLabels as error:
+        return _try(name, data, file, {**named, **error.settings}, ({},))
+
+
+def _try(
+    name: str,
+    data: Path,
+    file: RecordFile,
+    settings: Mapping[str, Any],
+    kinds: Sequence[Mapping[str, Any]],
+) -> tuple[TextTask, Mapping[str, Any], int]:
+    errors: list[InputError] = []
+    for on_bad_row, kind in product(get_args(OnBadRow), kinds):
+        own = {**settings, **kind}
         try:
             task = load_task(name, data=data, warn=False, on_bad_row=on_bad_row, **own)
+        except SeveralLabels:
+            raise
         except InputError as error:
-            errors.append((own, error))
+            errors.append(error)
             continue
-        if "kind" in own and _has_whole_labels(task):
+        if kind and _has_whole_labels(task):
             continue  # class ids: what is wrong with them as classes is said
-        if on_bad_row == "error":
-            return task, "text" in own, 0
-        if _is_mostly_kept(task, file):
-            return task, "text" in own, sum(_count_left_out(task).values())
-    of_guess = [error for own, error in errors if "text" in own]
-    raise of_guess[0] if of_guess and not _has_usual_columns(file) else errors[0][1]
-
-
-def _list_tries(file: RecordFile) -> Iterator[tuple[OnBadRow, dict[str, Any]]]:
-    """Yield what to do with bad rows, and settings to load the task with."""
-    number = {"kind": "regression"}
-    yield "error", {}
-    yield "error", number
-    yield "skip", {}
-    if (guess := _guess(file)) is not None:
-        columns = {"text": guess.text, "text_pair": guess.text_pair, "label": guess.label}
-        yield "error", columns
-        yield "skip", columns
-    yield "skip", number
+        if on_bad_row == "error" or _is_mostly_kept(task, file):
+            left_out = 0 if on_bad_row == "error" else sum(_count_left_out(task).values())
+            return task, settings, left_out
+    raise errors[0]
 
 
 def _has_whole_labels(task: TextTask) -> bool:
@@ -234,36 +243,6 @@ def _is_mostly_kept(task: TextTask, file: RecordFile) -> bool:
 def _count_left_out(task: TextTask) -> dict[str, int]:
     files = cast(Mapping[str, Mapping[str, int]], task.source.get("left_out", {}))
     return {file: own["rows"] for file, own in files.items()}
-
-
-def _has_usual_columns(file: RecordFile) -> bool:
-    """Whether texts and label have names by which they are found."""
-    try:
-        find_texts(file, Columns())
-    except InputError:
-        return False
-    return any(name in file.columns for name in LABEL_COLUMNS)
-
-
-def _guess(file: RecordFile) -> Columns | None:
-    """Guess text and label; None if no two columns look like them."""
-    try:
-        text, text_pair = find_texts(file, Columns())
-    except InputError:
-        text, text_pair = _longest_texts(file), None
-    labels = likely_labels(file, text, text_pair) if text is not None else {}
-    return Columns(text=text, text_pair=text_pair, label=next(iter(labels))) if labels else None
-
-
-def _longest_texts(file: RecordFile) -> str | None:
-    """Return the column of texts whose values are the longest in the mean."""
-    lengths: dict[str, float] = {}
-    for column in file.columns:
-        values = [record.values.get(column) for record in file.records]
-        known = [value for value in values if value is not None and value != ""]
-        if known and all(isinstance(value, str) for value in known):
-            lengths[column] = sum(len(str(value)) for value in known) / len(known)
-    return max(lengths, key=lengths.__getitem__, default=None)
 
 
 def _words(task: TextTask) -> int:
@@ -352,6 +331,9 @@ def _task_lines(task: FoundTask) -> Iterator[str]:
         yield "      # These columns were guessed from what they hold: check them."
     for note in task.notes:
         yield f"      # {_plain(note)}"
+    for key in ("label_names", "label_separator"):
+        if key in task.settings:
+            yield f"      {key}: {json.dumps(task.settings[key], ensure_ascii=False)}"
     for key in ("text", "text_pair", "label"):
         if (column := getattr(task.columns, key)) is not None:
             yield f"      {key}: {_value(column)}"

@@ -146,6 +146,17 @@ class StreamSettings:
         default=None,
         description="Folder that holds one folder or file per task; relative to the current one.",
     )
+    text: str | None = Field(
+        default=None,
+        description="Column of the first text, of tasks whose own settings name no column; null "
+        "finds it.",
+    )
+    text_pair: str | None = Field(
+        default=None, description="Column of the second text of these tasks."
+    )
+    label: str | None = Field(
+        default=None, description="Column of the label of these tasks; null finds it."
+    )
     shots: int | None = Field(
         default=512,
         ge=1,
@@ -271,6 +282,19 @@ class StreamSettings:
         }
         changed: dict[str, Any] = {"tasks": list(tasks)}
         return changed | ({"task_settings": {**self.task_settings, **own}} if own else {})
+
+    def read_settings(self, task: str, *, has_columns: bool) -> dict[str, Any]:
+        """Return what is needed to read a task at its place: its own settings, or the stream's.
+
+        Args:
+            task: The task, as `tasks` names it.
+            has_columns: Whether its rows have columns, as those of a built-in task have not.
+        """
+        own = self.task_settings.get(task, TaskSettings())
+        columns = {"text": self.text, "text_pair": self.text_pair, "label": self.label}
+        if not has_columns or any(getattr(own, name) is not None for name in columns):
+            columns = {}
+        return {**own.columns(), **columns}
 
     def sample_seed(self, seed: int) -> int:
         """Return the seed of the samples of rows of the run with a seed."""

@@ -1,0 +1,400 @@
+"""The choice of columns: which columns of a table hold the texts and the label.
+
+All commands ask here. What the caller names goes first, then columns of usual names, then what the
+columns hold, if one alone can be meant. Where several can, the error asks which.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+from cl_graft.data.presets import Preset
+from cl_graft.data.record_files import Columns, RecordFile
+from cl_graft.errors import InputError, join_names, nearest
+from cl_graft.kinds import KINDS
+from cl_graft.kinds.rows import LABEL_COLUMNS
+
+__all__ = [
+    "SeveralLabels",
+    "check_named",
+    "count_values",
+    "find_label",
+    "find_missing_header",
+    "find_texts",
+    "find_usual_texts",
+    "is_usual",
+    "join_values",
+]
+
+_PAIRS = (
+    ("text", "text_pair"),
+    ("sentence1", "sentence2"),
+    ("premise", "hypothesis"),
+    ("question1", "question2"),
+    ("question", "sentence"),
+    ("question", "context"),
+    ("question", "passage"),
+    ("text1", "text2"),
+)
+_TEXTS = ("text", "sentence", "question", "content", "review")
+_MORE_TEXTS = (
+    *("message", "body", "tweet", "comment", "utterance", "query", "document", "post", "sms"),
+    *("headline", "title", "subject", "description"),
+)
+_MORE_LABELS = (
+    *("intent", "sentiment", "emotion", "topic", "queue", "rating", "stars", "score", "tag"),
+    *("gold", "answer"),
+)
+_LABEL_WORDS = frozenset((*LABEL_COLUMNS, *_MORE_LABELS))
+_OTHER_NAMES = ("id", "index", "date", "time", "name", "user", "lang", "language", "source", "task")
+_PART_OF_A_NAME = re.compile(r"[A-Z]?[a-z]+|[A-Z]+|[0-9]+")
+
+_HEADER_ROWS = 500
+_ALIKE = 0.9
+_FEW = 20
+_WORDS = 4
+_NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
+_LETTERS = re.compile(r"[^\W\d_]+")
+_DIGITS = re.compile(r"[0-9]+")
+
+_MOST_CLASSES = 200
+_FULL = 0.95
+"""Share of the rows in which a column of labels has a value."""
+_ROWS = 1000
+_DIFFERENT = 0.2
+"""Smallest share of different values of a column of texts."""
+_LONGER = 3
+"""Texts that are so many times longer than those of any other column are the ones meant."""
+_MARKS = {"0", "1", "0.0", "1.0", "true", "false"}
+_FLAGS = 3
+"""So many columns of 0 and 1 are the labels of rows that have several."""
+
+
+class SeveralLabels(InputError):
+    """Rows have several labels, and the kind of the task that says so was not named.
+
+    Attributes:
+        settings: Settings of a task with which they can be learned.
+    """
+
+    def __init__(self, message: str, settings: Mapping[str, object]) -> None:
+        super().__init__(message, settings)  # so that it can be pickled
+        self.settings = settings
+
+    def __str__(self) -> str:
+        return str(self.args[0])
+
+
+def find_texts(
+    file: RecordFile, asked: Columns, preset: Preset | None = None
+) -> tuple[str, str | None]:
+    """Return the columns of the text and of the second one, None where there is none.
+
+    Args:
+        file: Records.
+        asked: Columns that the caller named.
+        preset: Known data set, whose columns are looked for before the usual names.
+
+    Raises:
+        InputError: If a named column is not there, no text is found, several columns may hold it,
+            or the table has no header.
+    """
+    check_named(file, asked)
+    if asked == Columns() and (fault := find_missing_header(file)):
+        raise InputError(fault)
+    if (usual := find_usual_texts(file, asked, preset)) is not None:
+        return usual
+    if fault := find_missing_header(file, sure=False):
+        raise InputError(fault)
+    lengths = _measure_texts(file, (asked.text_pair, asked.label))
+    longest = sorted(lengths, key=lengths.__getitem__, reverse=True)
+    if len(longest) == 1 or (longest and lengths[longest[0]] >= _LONGER * lengths[longest[1]]):
+        return longest[0], asked.text_pair
+    if longest:
+        raise InputError(
+            f"{file.place}: which column holds the text, {_join_or(longest)}? Name it with text"
+        )
+    raise InputError(
+        f"{file.place}: no text column found among {join_names(file.columns) or 'none'}; name it "
+        f"with text, or call it 'text'{_note_on_kinds(file)}{file.note_on_unread}"
+    )
+
+
+def find_usual_texts(
+    file: RecordFile, asked: Columns, preset: Preset | None = None
+) -> tuple[str, str | None] | None:
+    """Return the columns of the texts that the caller named or that have usual names, or None.
+
+    A column of a usual name that no row fills is no second text.
+    """
+    if asked.text is not None:
+        return asked.text, asked.text_pair
+    candidates: list[tuple[str, str | None]] = list(_PAIRS)
+    candidates += [(name, None) for name in (*_TEXTS, *_MORE_TEXTS)]
+    if preset is not None and preset.columns.text is not None:
+        candidates.insert(0, (preset.columns.text, preset.columns.text_pair))
+    for name, pair in candidates:
+        text, second = _find_name(file, name), _find_name(file, asked.text_pair or pair)
+        if text is None or text in (asked.text_pair, asked.label) or (pair and second is None):
+            continue
+        if name in _MORE_TEXTS and not _is_text(file, text):
+            continue
+        empty = all(r.values.get(second or "") is None for r in file.records)
+        return text, None if empty and asked.text_pair is None else second
+    return None
+
+
+def find_label(
+    file: RecordFile,
+    asked: Columns,
+    texts: Sequence[str | None],
+    preset: Preset | None = None,
+    *,
+    numbers: bool = False,
+    called: str = LABEL_COLUMNS[0],
+) -> str:
+    """Return the column of the label.
+
+    Args:
+        file: Records.
+        asked: Columns that the caller named.
+        texts: Columns of the texts.
+        preset: Known data set, whose column is looked for before the usual names.
+        numbers: Whether labels are numbers to predict.
+        called: Name that an error advises.
+
+    Raises:
+        SeveralLabels: If there are but columns of 0 and 1, three or more.
+        InputError: If no label is found, or several columns may hold it.
+    """
+    check_named(file, asked)
+    if asked.label is not None:
+        return asked.label
+    for name in (*([preset.columns.label] if preset else ()), *LABEL_COLUMNS):
+        if (found := _find_name(file, name)) is not None and found not in texts:
+            return found
+    counts = count_values(file, texts, numbers=numbers)
+    for name in _MORE_LABELS:
+        if (found := _find_name(file, name)) in counts:
+            return str(found)
+    flags = [] if numbers else _find_flags(file, texts)
+    named = [name for name in counts if name not in flags and _parts(name) & _LABEL_WORDS]
+    if len(named) == 1:
+        return named[0]
+    if len(flags) >= _FLAGS:
+        raise SeveralLabels(
+            f"{file.place}: the columns {join_names(flags)} hold 0 and 1, so a row seems to have "
+            "several labels: say kind 'multi_label' to learn them all (label_names may name some), "
+            "or name one of them with label",
+            {"kind": "multi_label", "label_names": flags},
+        )
+    if len(counts) == 1 and not numbers:
+        return next(iter(counts))
+    if counts:
+        shown = [f"{name} ({values:,} values)" for name, values in counts.items()]
+        raise InputError(
+            f"{file.place}: which column holds the label, {_join_or(shown)}? Name it with label"
+        )
+    raise InputError(
+        f"{file.place}: no label column found among {join_names(file.columns)}; name it with "
+        f"label, or call it {called!r}{_note_on_kinds(file)}{file.note_on_unread}"
+    )
+
+
+def check_named(file: RecordFile, asked: Columns) -> None:
+    """Refuse a named column that a file does not have.
+
+    Raises:
+        InputError: If there is one.
+    """
+    for name in (asked.text, asked.text_pair, asked.label):
+        if name is not None and name not in file.columns:
+            hint = find_missing_header(file)
+            raise InputError(
+                f"{file.place}: there is no column {name!r}; {hint or nearest(name, file.columns)}"
+            )
+
+
+def find_missing_header(file: RecordFile, *, sure: bool = True) -> str:
+    """Say that the first line of a table looks like a row; empty where it does not.
+
+    A field looks like a value if it is a number among numbers, has the shape of a date or of an
+    identifier that the values have, or is one of few values that return. One field that looks like
+    a name (it is a known one, or numbers stand below it) makes the line a header.
+
+    Args:
+        file: The table.
+        sure: Whether a long text above long texts is too little, as the questions of a form are
+            such headers.
+    """
+    if not file.header or file.columns == tuple(map(str, range(len(file.columns)))):
+        return ""
+    values = [record.values for record in file.records[:_HEADER_ROWS]]
+    signs = {
+        column: _compare(column, [str(own[column]) for own in values if own.get(column)])
+        for column in file.columns
+    }
+    like = [column for column, sign in signs.items() if sign == 2 or (sign == 1 and not sure)]
+    if not like or -1 in signs.values():
+        return ""
+    shown = like[0] if len(like[0]) <= 60 else f"{like[0][:57]}..."
+    return (
+        f"{file.header}: the line looks like a row and not like names of columns, as {shown!r} "
+        f"looks like the values below it; put a line with the names of the {len(file.columns)} "
+        "columns above it, such as text and label"
+    )
+
+
+def is_usual(column: str) -> bool:
+    """Whether a column of texts or labels is found by its name."""
+    own = _normalize(column)
+    return own in _KNOWN or bool(_parts(column) & _LABEL_WORDS)
+
+
+def count_values(
+    file: RecordFile, texts: Sequence[str | None], *, numbers: bool = False
+) -> dict[str, int]:
+    """Return the columns that may hold a label, with the number of their different values.
+
+    They have a value in 19 of 20 rows, and 2 to 200 different ones, at most half as many as there
+    are rows; those of `numbers` are numbers.
+    """
+    counts: dict[str, int] = {}
+    rows = [record.values for record in file.records]
+    for column in file.columns:
+        known = [row[column] for row in rows if row.get(column) not in (None, "")]
+        single = all(isinstance(value, str | int | float) for value in known)
+        if column in texts or not single or not known or len(known) < _FULL * len(rows):
+            continue
+        different = len({str(value) for value in known})
+        few = all(map(_is_number, known)) if numbers else different <= _MOST_CLASSES
+        if few and 1 < different <= (len(rows) if numbers else len(rows) // 2):
+            counts[column] = different
+    return counts
+
+
+def join_values(columns: Mapping[str, int]) -> str:
+    """Write columns with the number of their values.
+
+    Examples:
+        >>> join_values({"stars": 5, "lang": 3})
+        'stars (5 values), lang (3 values)'
+    """
+    return ", ".join(f"{column} ({values:,} values)" for column, values in columns.items())
+
+
+def _is_number(value: object) -> bool:
+    """Whether a value is a number, or spells one."""
+    plain = isinstance(value, int | float) and not isinstance(value, bool)
+    return plain or bool(_NUMBER.fullmatch(str(value).strip()))
+
+
+def _describe_shape(value: str) -> str:
+    """Return a value with its letters and digits made alike.
+
+    Examples:
+        >>> _describe_shape("Mon Apr 06 22:00"), _describe_shape("user_17")
+        ('a a 9 9:9', 'a_9')
+    """
+    return _DIGITS.sub("9", _LETTERS.sub("a", value.strip()))
+
+
+def _compare(name: str, values: Sequence[str]) -> int:
+    """Return 2 if a name looks like the values of its column, 1 if perhaps, −1 if not, else 0."""
+    if _normalize(name) in _KNOWN:
+        return -1
+    enough = max(2, _ALIKE * len(values))
+    if sum(map(_is_number, values)) >= enough:
+        return 2 if _is_number(name) else -1
+    shape, count = Counter(map(_describe_shape, values)).most_common(1)[0] if values else ("", 0)
+    if "9" in shape and count >= enough:
+        return 2 if _describe_shape(name) == shape else -1
+    counts = Counter(value.strip() for value in values)
+    if len(counts) <= min(_FEW, len(values) // 2):
+        return 2 if counts[name] > 1 else -1
+    long = sum(len(value.split()) >= _WORDS for value in values) >= len(values) / 2
+    return int(bool(values) and long and len(name.split()) >= _WORDS)
+
+
+def _find_name(file: RecordFile, name: str | None) -> str | None:
+    """Return the column of a name, or the first that differs from it in case and marks alone."""
+    if name in file.columns:
+        return name
+    return next((own for own in file.columns if _normalize(own) == name), None)
+
+
+def _normalize(name: str) -> str:
+    return re.sub(r"[\s_-]+", "_", name.strip()).casefold()
+
+
+def _parts(name: str) -> set[str]:
+    return {part.lower() for part in _PART_OF_A_NAME.findall(name)}
+
+
+def _find_flags(file: RecordFile, texts: Sequence[str | None]) -> list[str]:
+    """Return the columns that hold 0 and 1 alone."""
+    found = []
+    for column in file.columns:
+        values = {str(r.values.get(column)).strip().lower() for r in file.records}
+        if column not in texts and values <= _MARKS:
+            found.append(column)
+    return found
+
+
+def _measure_texts(file: RecordFile, others: Sequence[str | None]) -> dict[str, float]:
+    """Return the columns that hold texts, with the mean number of their characters."""
+    return {
+        column: sum(map(len, values)) / len(values)
+        for column in file.columns
+        if column not in others and _is_text(file, column)
+        for values in [_list_texts(file, column)]
+    }
+
+
+def _is_text(file: RecordFile, column: str) -> bool:
+    """Whether a column holds texts: words with blanks between, many of them different."""
+    known = [r.values.get(column) for r in file.records[:_ROWS]]
+    values = _list_texts(file, column)
+    if not values or len(values) < sum(value not in (None, "") for value in known):
+        return False
+    shape, count = Counter(map(_describe_shape, values)).most_common(1)[0]
+    if count > len(values) / 2 and shape.count("9") >= shape.count("a"):
+        return False  # dates, numbers with units
+    worded = sum(" " in value or _is_unspaced(value) for value in values)
+    return 2 * worded >= len(values) and len(set(values)) >= _DIFFERENT * len(values)
+
+
+def _is_unspaced(text: str) -> bool:
+    """Whether a text may be of a script without blanks between words, such as Chinese."""
+    return len(text) > _FLAGS and sum(c >= "\u0e00" and c.isalpha() for c in text) > len(text) / 2
+
+
+def _list_texts(file: RecordFile, column: str) -> list[str]:
+    values = (record.values.get(column) for record in file.records[:_ROWS])
+    return [v.strip() for v in values if isinstance(v, str) and v.strip() and not _is_number(v)]
+
+
+def _join_or(names: Sequence[str]) -> str:
+    return " or ".join(filter(None, [", ".join(names[:-1]), names[-1]]))
+
+
+def _note_on_kinds(file: RecordFile) -> str:
+    """Return the end of a sentence on a missing column: kinds that lack but one."""
+    notes = ""
+    for kind in KINDS.values():
+        lacking = [u for u in kind.columns.values() if not any(name in file.columns for name in u)]
+        own = {name for usual in kind.columns.values() for name in usual} & set(file.columns)
+        if len(lacking) == 1 < len(kind.columns) and not own <= set(_TEXTS):
+            notes += f"; a task of kind {kind.name!r} needs a column {lacking[0][0]!r}, too"
+    return notes
+
+
+_KNOWN = frozenset(
+    {
+        *(name for pair in _PAIRS for name in pair),
+        *(*_TEXTS, *_MORE_TEXTS, *LABEL_COLUMNS, *_MORE_LABELS, *_OTHER_NAMES),
+    }
+)
+"""Usual names of columns."""

@@ -1,0 +1,154 @@
+"""Columns are found by one function: by name, by what they hold, or the error asks which."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from cl_graft.data import load_task
+from cl_graft.errors import InputError
+from cl_graft.experiments.config.draft import draft_config
+
+SAID = ["the tap drips", "no hot water here", "a lovely room", "they were kind to us"]
+TEXTS = [f"{SAID[n % 4]} on day {n} of {n % 7} days" for n in range(60)]
+LABELS = ["bad", "bad", "good", "good"] * 15
+
+
+def write(path: Path, rows: list[list], header: list[str] | None = None) -> Path:
+    lines = [json.dumps(row, ensure_ascii=False, separators=(",", ":"))[1:-1] for row in rows]
+    path.write_text("\n".join([*([",".join(header)] if header else []), *lines, ""]))
+    return path
+
+
+def columns(path: Path, **named) -> list:
+    return load_task(str(path), warn=False, **named).source["columns"]
+
+
+@pytest.mark.parametrize(
+    ("header", "found"),
+    [
+        (["message", "queue"], ["message", None, "queue"]),
+        (["Text", "Label"], ["Text", None, "Label"]),
+        (["tweet", "airline-sentiment"], ["tweet", None, "airline-sentiment"]),
+        (["v2", "v1"], ["v2", None, "v1"]),
+    ],
+)
+def test_init_and_load_task_find_the_same_columns(tmp_path, header, found):
+    rows = [[text, label] for text, label in zip(TEXTS, LABELS, strict=True)]
+    path = write(tmp_path / "a.csv", rows, header)
+    assert columns(path) == found
+    (task,) = draft_config(path).tasks
+    assert [task.columns.text, task.columns.text_pair, task.columns.label] == found
+    told = [note for note in task.notes if "chosen by what the columns hold" in note]
+    assert bool(told) == task.guessed == (header == ["v2", "v1"])
+
+
+def test_several_columns_that_may_be_meant_are_asked_for_with_their_names(tmp_path):
+    rows = [[t, t[::-1], b, n % 3] for n, (t, b) in enumerate(zip(TEXTS, LABELS, strict=True))]
+    path = write(tmp_path / "a.csv", rows, ["hin", "her", "art", "stufe"])
+    with pytest.raises(
+        InputError, match=r"which column holds the text, hin or her\? Name it with t"
+    ):
+        load_task(str(path))
+    with pytest.raises(InputError, match=r"the label, art \(2 values\) or stufe \(3 values\)\?"):
+        load_task(str(path), text="hin")
+    assert columns(path, text="hin", text_pair="her", label="art") == ["hin", "her", "art"]
+
+
+def test_a_column_of_dates_numbers_or_addresses_is_no_text(tmp_path):
+    rows = [
+        [f"Mon Apr {n:02} 22:00:45 2009", f"https://news.example/{n}-long-title", t, b]
+        for n, (t, b) in enumerate(zip(TEXTS, LABELS, strict=True))
+    ]
+    path = write(tmp_path / "a.csv", rows, ["wann", "wo", "was", "wie"])
+    assert columns(path) == ["was", None, "wie"]
+    chinese = [["房间很好我们很喜欢" + "好" * n, b] for n, b in enumerate(LABELS)]
+    assert columns(write(path, chinese, ["评论", "极性"])) == ["评论", None, "极性"]
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        [[b, t] for b, t in zip(LABELS, TEXTS, strict=True)],
+        [[t, n % 2] for n, t in enumerate(TEXTS)],
+        [[f"user_{n}", t, n % 2 * 4] for n, t in enumerate(TEXTS)],
+        [[t.split()[0] + str(n), b] for n, (t, b) in enumerate(zip(TEXTS, LABELS, strict=True))],
+    ],
+)
+def test_a_table_without_a_header_is_refused_by_every_command(tmp_path, rows):
+    from cl_graft.banks.input_texts import read_texts
+
+    path = write(tmp_path / "a.csv", rows)
+    said = r"a\.csv:1: the line looks like a row .* put a line with the names of the [23] columns"
+    for use in (load_task, draft_config, lambda p: read_texts(p, task="a")):
+        with pytest.raises(InputError, match=said):
+            use(str(path))
+
+
+def test_texts_alone_without_a_header_are_told_from_a_column_that_has_none_of_the_usual_names(
+    tmp_path,
+):
+    from cl_graft.banks.input_texts import read_texts
+
+    path = write(tmp_path / "a.csv", [[text] for text in TEXTS])
+    with pytest.raises(InputError, match=r"a\.csv:1: the line looks like a row"):
+        read_texts(path, task="a")
+
+
+@pytest.mark.parametrize(
+    ("header", "rows"),
+    [
+        (["0", "1"], [[t, n % 2] for n, t in enumerate(TEXTS)]),
+        (["text", "spam"], [[t, ("spam", "ham")[n % 2]] for n, t in enumerate(TEXTS)]),
+        (
+            ["How was your stay with us?", "Mood"],
+            [[t, b] for t, b in zip(TEXTS, LABELS, strict=True)],
+        ),
+        (["2024", "text", "class"], [[n, t, n % 2] for n, t in enumerate(TEXTS)]),
+    ],
+)
+def test_headers_that_look_odd_are_headers(tmp_path, header, rows):
+    path = write(tmp_path / "a.csv", rows, header)
+    assert len(load_task(str(path), warn=False).train) > 40
+
+
+def test_a_test_file_that_lacks_the_column_of_train_is_told_as_a_whole(tmp_path):
+    rows = [[t, b] for t, b in zip(TEXTS, LABELS, strict=True)]
+    (tmp_path / "a").mkdir()
+    write(tmp_path / "a" / "train.csv", rows, ["text", "label"])
+    write(tmp_path / "a" / "test.csv", rows)
+    with pytest.raises(
+        InputError, match=r"test\.csv: there is no column 'text', as train has; .*:1"
+    ):
+        load_task("a", data=tmp_path)
+
+
+def test_columns_of_0_and_1_are_several_labels_a_row_unless_one_is_named(tmp_path):
+    flags = ["admiration", "anger", "joy"]
+    rows = [[t, n, int(n % 2 == 0), int(n % 3 == 0), 0] for n, t in enumerate(TEXTS)]
+    path = write(tmp_path / "a.csv", rows, ["text", "id", *flags])
+    with pytest.raises(InputError, match=r"admiration, anger, joy hold 0 and 1, .*'multi_label'"):
+        load_task(str(path))
+    assert load_task(str(path), label="anger", warn=False).label_names == ("0", "1")
+    draft = draft_config(path)
+    assert [task.kind for task in draft.tasks] == ["multi_label"]
+    assert (
+        '      kind: multi_label\n      label_names: ["admiration", "anger", "joy"]' in draft.text
+    )
+
+
+@pytest.mark.parametrize("mark", ["|", ";", ", "])
+def test_cells_of_several_labels_are_told_and_drafted_as_such(tmp_path, mark):
+    cells = ["news", "sport", f"news{mark}sport", "art", f"art{mark}news"]
+    rows = [[t, cells[n % 5]] for n, t in enumerate(TEXTS)]
+    path = write(tmp_path / "a.csv", rows, ["text", "label"])
+    with pytest.raises(
+        InputError, match=r"column 'label' holds .* parts are labels .*'multi_label'"
+    ):
+        load_task(str(path))
+    assert len(load_task(str(path), label_names=sorted(set(cells)), warn=False).label_names) == 5
+    (task,) = draft_config(path).tasks
+    assert (task.kind, task.asks) == ("multi_label", "3 labels, several a row")
+    # Names that hold such a mark are classes where their parts are no labels.
+    rows = [[t, ("Paris, France", "Lyon, France", "Rome")[n % 3]] for n, t in enumerate(TEXTS)]
+    assert len(load_task(str(write(path, rows, ["text", "label"])), warn=False).label_names) == 3
