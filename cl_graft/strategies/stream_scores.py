@@ -7,9 +7,11 @@ the classes of the experience's task label where each label has a head, and else
 
 from __future__ import annotations
 
+import json
 import logging
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -27,6 +29,7 @@ from cl_graft.metrics.calibration import ece, reliability_bins
 from cl_graft.metrics.continual import ScoreMatrix, average_accuracy, backward_transfer, forgetting
 from cl_graft.metrics.stream_matrix import StreamMatrix
 from cl_graft.metrics.task_score import Scorer, score
+from cl_graft.storage.files import replace_file
 from cl_graft.strategies.task_labels import find_benchmark
 
 __all__ = ["StreamScores"]
@@ -139,6 +142,25 @@ class StreamScores(PluginMetric[ScoreMatrix]):
         self._numbers = _Numbers({*self.order, *self._labels})
         for name, cells in self._cells.items():
             cells.load_(state[name])
+
+    def save(self, path: str | Path) -> None:
+        """Write what was measured so far into a JSON file, so that a program can go on later."""
+        replace_file(Path(path), json.dumps(self.state()).encode())
+
+    def load_(self, path: str | Path) -> None:
+        """Take over what `save` wrote, before the stream goes on.
+
+        Rows and columns of R then go on, too. In a program that starts again without it, R begins
+        with the first experience that this program trains.
+
+        Raises:
+            InputError: If the file holds something else.
+        """
+        try:
+            self.load_state_(json.loads(Path(path).read_bytes()))
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
+            self.reset()
+            raise InputError(f"{path} is no file that StreamScores.save wrote: {error}") from error
 
     # What was measured.
 

@@ -38,7 +38,7 @@ from tiny_streams import (
 )
 from torch import nn
 
-from cl_graft import GraftingContinual, GraftingPlugin
+from cl_graft import GraftingContinual, GraftingPlugin, load_bank, save_bank
 from cl_graft.errors import WrongArchitecture, WrongBase
 from cl_graft.grafts.hashing import hash_tensors
 from cl_graft.strategies import (
@@ -274,6 +274,26 @@ def test_avalanches_own_checkpoint_resumes_a_stream(tiny_bert, tmp_path, dill_fi
     run.strategy.train(run.train_stream[1])
     for one, other in zip(strategy.bank.entries, run.plugin.bank.entries, strict=True):
         assert one.owned.same_bits(other.owned)
+
+
+def test_a_loop_of_ones_own_goes_on_with_its_saved_bank_and_scores_to_the_same_bits(
+    tiny_bert, tmp_path
+):
+    names = ("sentiment", "topic", "paraphrase")
+    whole = text_learner(tiny_bert, names).learn()
+    first = text_learner(tiny_bert, names).learn(upto=2)
+    save_bank(first.plugin.bank, tmp_path / "bank")
+    first.scores.save(tmp_path / "scores.json")
+    bank = load_bank(tmp_path / "bank")
+    again = text_learner(tiny_bert, names, grafting={"bank": bank})
+    again.scores.load_(tmp_path / "scores.json")
+    again.strategy.train(again.train_stream[len(bank)])
+    again.strategy.eval(again.test_stream)
+    assert [entry.weights_sha256 for entry in again.plugin.bank.entries] == [
+        entry.weights_sha256 for entry in whole.plugin.bank.entries
+    ]
+    assert again.scores.R(3) == whole.scores.R(3)
+    assert again.scores.logit_hash(2, 0) == whole.scores.logit_hash(2, 0)
 
 
 class KeepsTeachers(SupervisedPlugin, supports_distributed=True):

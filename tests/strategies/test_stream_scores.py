@@ -12,6 +12,7 @@ from tiny_streams import learner, quick, quiet_evaluator, sgd, vector_stream
 from torch.utils.data import TensorDataset
 
 from cl_graft import load_model, load_task, text_model, text_stream
+from cl_graft.errors import InputError
 from cl_graft.metrics import average_accuracy, backward_transfer, ece, forgetting, score
 from cl_graft.strategies.stream_scores import StreamScores
 
@@ -393,3 +394,29 @@ def test_classes_of_one_task_label_are_scored_as_avalanche_does(tiny_bert):
     assert R[4][0] < R[0][0]
     assert forgetting(R) > 0
     assert scores.predictions(0)[0].shape[1] == task.num_outputs
+
+
+def test_a_program_that_starts_again_goes_on_with_its_scores(tmp_path):
+    benchmark, file = vector_stream(labels=[0, 1, 2]), tmp_path / "scores.json"
+    whole = StreamScores()
+    run(whole, benchmark)
+    first = StreamScores()
+    strategy = naive(first)
+    strategy.eval(benchmark.streams["test"])
+    for experience in list(benchmark.streams["train"])[:2]:
+        strategy.train(experience)
+        strategy.eval(benchmark.streams["test"])
+    first.save(file)
+    again = StreamScores()
+    again.load_(file)
+    strategy = naive(again, model=strategy.model)
+    strategy.train(benchmark.streams["train"][2])
+    strategy.eval(benchmark.streams["test"])
+    assert again.order == [0, 1, 2]
+    assert again.baseline(3) == whole.baseline(3)
+    assert again.R(3)[:2] == whole.R(3)[:2]
+    assert None not in again.R(3)[2]
+    assert again.logit_hash(0, 0) == whole.logit_hash(0, 0)
+    file.write_text("[]")
+    with pytest.raises(InputError, match="no file that StreamScores"):
+        again.load_(file)
