@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-__all__ = ["answer_folder"]
+__all__ = ["answer_folder", "make_answers"]
 
 _WORDS = ("oil", "rain", "phone", "team", "book", "river bank", "chip", "girl")
 
@@ -23,12 +23,16 @@ def answer_folder(path: Path, form: str, *, train: int = 16, dev: int = 4, test:
         train: Training rows; `dev` and `test` likewise.
     """
     path.mkdir(parents=True, exist_ok=True)
-    make = _ROWS[form]
     for seed, (split, rows) in enumerate((("train", train), ("dev", dev), ("test", test))):
-        draw = random.Random(seed)
-        lines = [json.dumps(make(*draw.sample(_WORDS, 2))) for _ in range(rows)]
+        lines = map(json.dumps, make_answers(form, rows, seed=seed))
         (path / f"{split}.jsonl").write_text("\n".join(lines) + "\n")
     return path
+
+
+def make_answers(form: str, count: int, *, seed: int = 0) -> list[dict[str, Any]]:
+    """Return records of two words; `form` as for `answer_folder`."""
+    draw = random.Random(seed)
+    return [_ROWS[form](*draw.sample(_WORDS, 2)) for _ in range(count)]
 
 
 def _instruction(first: str, second: str) -> dict[str, Any]:

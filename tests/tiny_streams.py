@@ -160,7 +160,7 @@ def naive_strategy(model: nn.Module, **chosen: Any) -> Naive:
 
 def text_learner(
     folder: Path,
-    names: Sequence[str] = TASKS[:2],
+    tasks: Sequence[str | TextTask] = TASKS[:2],
     *,
     family: str = "encoder",
     dtype: str = "float32",
@@ -169,16 +169,17 @@ def text_learner(
     grafting: dict[str, Any] | None = None,
     **chosen: Any,
 ) -> Learner:
-    """Make a grafting strategy over generated text tasks and a tiny checkpoint."""
+    """Make a grafting strategy over text tasks, some of them generated ones, by name."""
     loaded = load_model(str(folder), family=family, dtype=dtype, precision=precision)
     stream = text_stream(
-        [_task(name) for name in names],
+        [_task(task) if isinstance(task, str) else task for task in tasks],
         loaded.tokenizer,
         family=family,
         max_length=max_length,
     )
     model = text_model(loaded, stream, seed=0)
     dev = stream.benchmark.streams["valid"]
+    chosen = {"criterion": stream.criterion} | chosen
     return learner(model, stream.benchmark, grafting={"dev": dev} | (grafting or {}), **chosen)
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from answer_data import answer_folder
 from small_runs import without_dropout
 from warm_processes import run_warm
 
@@ -53,6 +54,16 @@ def test_what_is_sent_is_as_large_as_region_and_head_and_outputs(text):
         sizes.add(4 * (owned + head + outputs + flags + loss))
     assert set(first["bytes"]) == sizes
     assert max(sizes) < 4 * first["parameters"] / 50
+
+
+@pytest.mark.slow
+def test_two_processes_learn_free_text(tiny_gpt2, tmp_path):
+    for form in ("instruction", "input"):
+        answer_folder(tmp_path / form, form)
+    (one,) = trained("answers", 1, tiny_gpt2, tmp_path)
+    first, second = trained("answers", 2, tiny_gpt2, tmp_path)
+    assert first["weights"] == second["weights"]
+    assert first["losses"] == pytest.approx(one["losses"], rel=1e-4)
 
 
 def test_rows_that_the_loader_has_dealt_out_already_make_one_step_together(tmp_path):

@@ -10,13 +10,18 @@ from typing import cast
 import pytest
 import torch
 from answer_data import answer_folder
+from avalanche.evaluation.metrics import loss_metrics
+from avalanche.logging import BaseLogger
+from avalanche.training.plugins import EvaluationPlugin, ReplayPlugin
+from avalanche.training.supervised import Naive
 from configs import changed, config_with
 from interrupted import interrupt, outcome_of, tripping
 from slow_cases import slow, slow_but
 from tiny_runs import QUICK, forgets_nothing, tiny_run
+from tiny_streams import text_learner
 from warm_processes import printed_by
 
-from cl_graft import load_bank, save_bank
+from cl_graft import StreamScores, load_bank, load_model, load_task, save_bank, text_stream
 from cl_graft.banks.add import add_task
 from cl_graft.banks.forget import forget
 from cl_graft.banks.input_texts import read_texts
@@ -36,6 +41,7 @@ from cl_graft.reporting.page import make_report
 from cl_graft.reporting.report_data import read_report_data
 from cl_graft.results.run_results import read_result
 from cl_graft.results.shown_answers import ANSWERS
+from cl_graft.strategies import text_model
 
 FAMILIES = {"chat": "causal_lm", "t5": "seq2seq_lm", "bart": "seq2seq_lm"}
 TEXTS = ["The oil and the rain", "The team and the chip and the girl"]
@@ -291,3 +297,36 @@ def test_baselines_run_and_those_that_need_classes_refuse(case, tmp_path, names)
     assert [*shown.answers] == shown.strategies
     with pytest.raises(InputError, match="'lwf' needs the class of each row"):
         compare(changed(config, {"strategies": ["lwf"]}), out=tmp_path / "refused")
+
+
+@pytest.mark.slow
+def test_dev_rows_of_free_text_are_set_aside_and_recorded(tiny_gpt2, tmp_path):
+    answer_folder(tmp_path / "input", "input", train=1300)
+    task = load_task("input", data=tmp_path, warn=False)
+    run = text_learner(tiny_gpt2, [task], family="causal_lm", grafting={"dev": None})
+    run.strategy.train(run.train_stream[0])
+    batch = cast(RecordedBatch, run.plugin.bank.entries[0].recorded_batch)
+    run.plugin.carry(run.model.eval(), 0)
+    with torch.no_grad():
+        assert torch.equal(run.model(batch.inputs, 0), batch.logits)
+
+
+def test_a_plain_avalanche_loop_scores_free_text(tiny_gpt2, data):
+    loaded = load_model(str(tiny_gpt2), family="causal_lm")
+    tasks = [load_task(form, data=data, warn=False) for form in ("instruction", "input")]
+    stream = text_stream(tasks, loaded.tokenizer, family="causal_lm", max_length=48)
+    scores = StreamScores()
+    strategy = Naive(
+        model=(model := text_model(loaded, stream)),
+        optimizer=torch.optim.SGD(model.parameters(), lr=0.1),
+        criterion=stream.criterion,
+        evaluator=EvaluationPlugin(scores, loss_metrics(epoch=True), loggers=[BaseLogger()]),
+        plugins=[ReplayPlugin(mem_size=8)],
+    )
+    for experience in stream.benchmark.train_stream:
+        strategy.train(experience)
+        strategy.eval(stream.benchmark.test_stream)
+    for place, one in enumerate(stream.tasks):
+        assert scores.R(2)[1][place] == scores.score_by(place, one.scored_by)
+    losses = strategy.evaluator.get_last_metrics()
+    assert all(value > 0 for name, value in losses.items() if name.startswith("Loss_Epoch"))

@@ -21,6 +21,7 @@ from tiny_streams import learner, quick, text_learner, vector_stream
 from torch import nn
 from torch.multiprocessing.spawn import start_processes
 
+from cl_graft import load_task
 from cl_graft.grafts.hashing import hash_tensors
 from cl_graft.strategies import ClipGradient, SplitBatches, TextBatches
 from cl_graft.strategies.heads import unwrap_model
@@ -59,9 +60,15 @@ def train(rank: int, kind: str, checkpoint: str, out: str) -> None:
     split = SplitBatches()
     seen = Seen(split)
     torch.manual_seed(0)
-    if kind == "text":
+    if kind in ("text", "answers"):
+        own: dict[str, Any] = {}
+        if kind == "answers":
+            forms = ("instruction", "input")
+            tasks = [load_task(form, data=Path(out), warn=False) for form in forms]
+            own = {"tasks": tasks, "family": "causal_lm", "max_length": 48}
         made = text_learner(
             Path(checkpoint),
+            **own,
             settings=quick(localizer="movement", dropout=False),
             plugins=[split, TextBatches(0), ClipGradient(1.0), seen],
             train_mb_size=7,
