@@ -9,12 +9,18 @@ from cl_graft.kinds.multi_label import LabelledRow
 
 __all__ = ["labels_task", "make_labels"]
 
-_WORDS = {"delivery": "a late parcel", "damage": "a torn box", "payment": "a wrong bill"}
+_WORDS = {
+    "delivery": "a late parcel",
+    "damage": "a torn box",
+    "payment": "a wrong bill",
+    "staff": "a rude answer",
+    "web": "a dead link",
+}
 
 
-def make_labels(count: int, *, seed: int = 0) -> list[dict[str, Any]]:
-    """Return records of complaints about none, one or two of three things."""
-    names = sorted(_WORDS)
+def make_labels(count: int, *, seed: int = 0, labels: int = 3) -> list[dict[str, Any]]:
+    """Return records of complaints about none, one or two of up to five things."""
+    names = sorted(list(_WORDS)[:labels])
     sets = [[], *([name] for name in names), *([a, b] for a in names for b in names if a < b)]
     return [
         {
@@ -28,7 +34,7 @@ def make_labels(count: int, *, seed: int = 0) -> list[dict[str, Any]]:
 
 def labels_task(count: int = 8, **settings: Any) -> TextTask:
     """Return a task of several labels in memory."""
-    names = tuple(sorted(_WORDS))
+    names = tuple(sorted(list(_WORDS)[:3]))
     rows = [
         LabelledRow(one["text"], None, 0, tuple(map(names.index, one["label_list"])))
         for one in make_labels(3 * count)

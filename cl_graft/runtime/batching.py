@@ -9,8 +9,11 @@ and seed alone.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 from cl_graft.runtime.seeding import generator, permutation
 
@@ -19,6 +22,7 @@ __all__ = [
     "WINDOW",
     "BatchOrder",
     "group_by_length",
+    "join_rows",
     "sort_by_length",
     "text_lengths",
 ]
@@ -84,6 +88,23 @@ class BatchOrder:
             order[begun:], self._lengths, batch_size=self.batch_size, generator=draws
         )
         return torch.cat([order[:begun], rest])
+
+
+def join_rows(parts: Sequence[Tensor], *, fill: float) -> Tensor:
+    """Join rows of tensors, (n, …), filling the second axis of those that are narrower there.
+
+    Tasks of several labels have other numbers of them, and rows of several tasks may share a batch.
+
+    Examples:
+        >>> join_rows([torch.tensor([[1, 0]]), torch.tensor([[1, 0, 1]])], fill=-100)
+        tensor([[   1,    0, -100],
+                [   1,    0,    1]])
+    """
+    if len({part.shape[1:] for part in parts}) > 1:
+        widest = max(part.shape[1] for part in parts)
+        behind = (0, 0) * (parts[0].ndim - 2)
+        parts = [F.pad(p, (*behind, 0, widest - p.shape[1]), value=fill) for p in parts]
+    return torch.cat(list(parts))
 
 
 def text_lengths(inputs: Tensor) -> Tensor | None:

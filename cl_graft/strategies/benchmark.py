@@ -22,13 +22,14 @@ from avalanche.benchmarks.utils.classification_dataset import (
 )
 from avalanche.benchmarks.utils.data_attribute import ConstantSequence
 from torch import Tensor, nn
-from torch.utils.data import TensorDataset
+from torch.utils.data import TensorDataset, default_collate
 
 from cl_graft.data.encoded_task import EncodedTask, encode_task
 from cl_graft.errors import InputError, nearest
 from cl_graft.kinds.prompts import Family
 from cl_graft.kinds.text_task import TextTask
-from cl_graft.metrics.task_score import TaskLoss
+from cl_graft.metrics.task_score import NO_TARGET, TaskLoss
+from cl_graft.runtime.batching import join_rows
 from cl_graft.runtime.cache import Cache
 
 if TYPE_CHECKING:
@@ -169,6 +170,14 @@ def _check_head(tasks: Sequence[EncodedTask]) -> None:
             )
 
 
+def _collate(rows: Sequence[Sequence[Any]]) -> list[Any]:
+    """Make a batch of rows, whose tasks may have other numbers of answers a row."""
+    inputs, targets, *others = zip(*rows, strict=True)
+    if isinstance(targets[0], Tensor) and targets[0].ndim:
+        targets = tuple(join_rows([target[None] for target in targets], fill=NO_TARGET))
+    return [default_collate(column) for column in (inputs, targets, *others)]
+
+
 def _dataset(inputs: Tensor, targets: Tensor, *, label: int) -> Any:
     # Rows without a class all get class 0, for Avalanche's buffers that are balanced by class.
     labels: Any = targets.tolist() if targets.ndim == 1 else [0] * len(targets)
@@ -178,4 +187,5 @@ def _dataset(inputs: Tensor, targets: Tensor, *, label: int) -> Any:
             DataAttribute(labels, "targets"),
             TaskLabels(ConstantSequence(label, len(targets))),
         ],
+        collate_fn=_collate,
     )

@@ -77,9 +77,11 @@ class MultiTaskText(MultiTaskModule):
             self._answer_widened(x[part], int(label))
             for part, label in zip(parts, labels, strict=True)
         ]
-        out = torch.empty(len(x), *answers[0].shape[1:], device=x.device)
+        # Of tasks with other numbers of answers a row, 0 stands where a row has no target.
+        widest = max(answer.shape[1] for answer in answers)
+        out = torch.zeros(len(x), widest, *answers[0].shape[2:], device=x.device)
         for part, answer in zip(parts, answers, strict=True):
-            out[part] = answer
+            out[part, : answer.shape[1]] = answer
         return out
 
     def forward_all_tasks(self, x: Tensor) -> dict[int, Tensor]:

@@ -11,7 +11,8 @@ from answer_tasks import write_task
 from configs import changed
 from integrations.readme import answered
 from label_sets import labels_task, make_labels
-from slow_cases import slow
+from slow_cases import slow, slow_but
+from small_runs import Runs
 from torch.nn import functional as F
 
 from cl_graft.banks.add import add_task
@@ -25,6 +26,7 @@ from cl_graft.kinds import KINDS
 from cl_graft.kinds.multi_label import LabelsHead
 from cl_graft.metrics import score, task_loss
 from cl_graft.results.task_errors import ERRORS
+from cl_graft.strategies.registry import STRATEGIES, list_available
 
 MULTI_LABEL = KINDS.find("multi_label")
 
@@ -231,3 +233,25 @@ def test_it_is_learned_reported_kept_added_exported_and_answered(tiny_config, tm
     assert sum(n for right, _, n in errors.end if right < 3) == sum(
         len(one["label_list"]) for one in make_labels(12)
     )
+
+
+@pytest.fixture(scope="module")
+def runs(tiny_bert, tmp_path_factory):
+    """Runs on tasks of three, five and two labels."""
+    data = tmp_path_factory.mktemp("labels")
+    for name, labels in (("three", 3), ("five", 5), ("two", 2)):
+        splits = {"train": make_labels(12, labels=labels), "test": make_labels(6, labels=labels)}
+        write_task(data / name, splits)
+    tiny = {"data": str(data), "shots": None, "max_dev": 6, "steps": 2, "batch_size": 6}
+    return Runs(tiny_bert, tmp_path_factory.mktemp("runs"), tiny)
+
+
+JOINING = [name for name in list_available() if STRATEGIES[name].kinds == "one"]
+
+
+@pytest.mark.parametrize("name", slow_but(("replay", "joint"), JOINING))
+@pytest.mark.parametrize("micro_batch", [None, *slow(4)])
+def test_rows_of_tasks_with_other_numbers_of_labels_stand_in_one_batch(runs, name, micro_batch):
+    result = runs(name, tasks=["three", "five", "two"], micro_batch=micro_batch)
+    assert result.complete
+    assert all(0 <= value <= 1 for value in result.R[-1])

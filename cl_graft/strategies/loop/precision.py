@@ -9,6 +9,7 @@ import torch
 from avalanche.core import SupervisedPlugin
 from torch import Tensor
 
+from cl_graft.runtime.batching import join_rows
 from cl_graft.runtime.checkpoints import State
 from cl_graft.training.precision import LossScale
 
@@ -112,7 +113,7 @@ class MicroBatches(SupervisedPlugin, supports_distributed=True):
         """Give the strategy its whole batch back."""
         if self._whole is not None:
             strategy.mbatch, self._whole = self._whole, None
-            strategy.mb_output = torch.cat(self._outputs)
+            strategy.mb_output = join_rows(self._outputs, fill=0)
             strategy.loss, self._outputs = self._loss, []
 
     def _keep(self, strategy: Any, loss: Tensor) -> None:

@@ -11,6 +11,8 @@ from typing import Any
 import torch
 from avalanche.core import SupervisedPlugin
 
+from cl_graft.metrics.task_score import NO_TARGET
+from cl_graft.runtime.batching import join_rows
 from cl_graft.strategies import StrategyInputs, count_bytes
 from cl_graft.strategies.loop.best_step import KeepBest
 from cl_graft.strategies.loop.text_batches import shuffle_batches
@@ -50,7 +52,7 @@ class MixedRows(SupervisedPlugin, supports_distributed=False):
         count = strategy.clock.train_exp_counter + 1 if self.so_far else len(self.stream)
         chosen = self.stream[:count]
         inputs = torch.cat([experience.encoded[0] for experience in chosen])
-        targets = torch.cat([experience.encoded[1] for experience in chosen])
+        targets = join_rows([experience.encoded[1] for experience in chosen], fill=NO_TARGET)
         labels = torch.cat([torch.full((len(e.encoded[1]),), int(e.task_label)) for e in chosen])
         for plugin in strategy.plugins:
             if isinstance(plugin, KeepBest):
