@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
@@ -119,7 +119,7 @@ def head_from(whole: PreTrainedModel, model: TaskModel) -> nn.Module | None:
 
 def _probe(model: TaskModel) -> Tensor:
     """Return rows of random tokens, of two lengths, as `TaskModel` takes them."""
-    vocabulary = int(cast(Any, model.backbone.config).vocab_size)
+    vocabulary = int(model.text_config.vocab_size)
     drawn = generator(0, "probe of a classifier")
     rows = torch.randint(vocabulary // 2, vocabulary, (4, 12), generator=drawn)
     segments = torch.ones_like(rows)

@@ -10,13 +10,14 @@ graftable everywhere but in its heads.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 from torch import nn
 
 from cl_graft.runtime.forward_override import original_class
 from cl_graft.runtime.tensor_names import parameters_by_name, plain_name
 
-__all__ = ["block_stacks", "graftable_parameters"]
+__all__ = ["block_stacks", "graftable_parameters", "text_config_of"]
 
 
 def graftable_parameters(
@@ -27,8 +28,9 @@ def graftable_parameters(
 ) -> dict[str, nn.Parameter]:
     """Return the graftable parameters of a model by their full names, in the model's order.
 
-    A parameter that is shared is listed once, under the first of its names; it is graftable if
-    that name is. RoBERTa-base has 192 of them with 85,054,464 coordinates.
+    Where a model reads images or sound as well, the parts that do so are left out, as no text
+    reaches them. A parameter that is shared is listed once, under the first of its names; it is
+    graftable if that name is. RoBERTa-base has 192 of them with 85,054,464 coordinates.
 
     Args:
         module: The model.
@@ -70,19 +72,47 @@ def graftable_parameters(
     return chosen
 
 
+def text_config_of(backbone: nn.Module) -> Any:
+    """Return the part of a backbone's config that is about text, as sizes stand there.
+
+    Checkpoints that also read images or sound keep them in `text_config` (Gemma 3).
+    """
+    config: Any = backbone.config
+    find = getattr(config, "get_text_config", None)
+    return config if find is None else find()
+
+
+def _find_towers(module: nn.Module) -> tuple[str, ...]:
+    """Return the paths of the parts that read images or sound, by the configs that they have."""
+    configured = {
+        plain_name(path): inner.config
+        for path, inner in module.named_modules()
+        if hasattr(getattr(inner, "config", None), "get_text_config")
+    }
+    whole: Any = next(iter(configured.values()), None)
+    if whole is None or getattr(whole, "is_encoder_decoder", False):
+        return ()
+    text = whole.get_text_config()
+    other = {type(getattr(whole, name, None)) for name in getattr(whole, "sub_configs", ())}
+    other -= {type(None), type(text), type(whole)}
+    return tuple(path for path, config in configured.items() if type(config) in other)
+
+
 def block_stacks(module: nn.Module) -> tuple[str, ...]:
     """Return the paths of the outermost block stacks of a model, in the model's order.
 
     A block stack is a `ModuleList` whose elements are of one class and each hold at least two
     modules with parameters of their own: a list of blocks, not of single layers. An
-    encoder-decoder has two.
+    encoder-decoder has two; those of parts that read images or sound are left out.
 
     Examples:
         >>> layer = nn.TransformerEncoderLayer(8, 2, batch_first=True)
         >>> block_stacks(nn.TransformerEncoder(layer, num_layers=2))
         ('layers',)
     """
-    return tuple(plain_name(path) for path in _find_stacks(module, ""))
+    towers = tuple(f"{path}." for path in _find_towers(module))
+    paths = (plain_name(path) for path in _find_stacks(module, ""))
+    return tuple(path for path in paths if not f"{path}.".startswith(towers))
 
 
 def _find_stacks(module: nn.Module, path: str) -> Iterator[str]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
 import torch
 from torch import Tensor, nn
@@ -228,7 +228,7 @@ def make_head(
             f"a {model.family} needs the tokens of each of the {classes} labels, got {came}"
             + (": regression needs an encoder" if classes == 1 else "")
         )
-    vocabulary = cast(Any, model.backbone.config).vocab_size
+    vocabulary = model.text_config.vocab_size
     outside = [t for tokens in label_token_ids for t in tokens if not 0 <= t < vocabulary]
     if outside:
         raise InputError(

@@ -22,9 +22,9 @@ __all__ = ["check_batch", "check_vocabulary", "longest_row"]
 
 
 def longest_row(model: TaskModel) -> int | None:
-    """Return how many tokens a model can read; None if its config does not say."""
-    positions = getattr(model.backbone.config, "max_position_embeddings", None)
-    if not isinstance(positions, int):
+    """Return how many tokens a model can read; None if its config sets no limit (XLNet's is -1)."""
+    positions = getattr(model.text_config, "max_position_embeddings", None)
+    if not isinstance(positions, int) or positions < 1:
         return None
     for name, module in model.backbone.named_modules():
         if isinstance(module, nn.Embedding) and "position" in name:

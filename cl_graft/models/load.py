@@ -21,6 +21,7 @@ from cl_graft.models.input_limits import check_vocabulary
 from cl_graft.models.named_models import NAMED_MODELS, find_minilm, find_smollm2
 from cl_graft.models.quiet import quiet
 from cl_graft.models.task_model import FAMILIES, TaskModel
+from cl_graft.models.trial import try_model
 from cl_graft.training.precision import PRECISIONS
 
 if TYPE_CHECKING:
@@ -120,8 +121,8 @@ def load_model(
     Raises:
         InputError: If there is no such checkpoint, the hub cannot be reached (said within
             seconds), the files are damaged, no transformer or too small for their config, the
-            checkpoint lacks weights that the family needs, or its tokenizer gives ids for which it
-            has no embedding.
+            checkpoint lacks weights that the family needs, its tokenizer gives ids for which it
+            has no embedding, or a trial of two short texts fails, see `cl_graft.models.trial`.
     """
     check_types(dtype, precision)
     source = _find_for(name, family, revision)
@@ -140,8 +141,10 @@ def load_model(
         name=name,
         precision=precision,
     )
+    with quiet():
+        try_model(model.eval(), tokenizer, dtype=DTYPES[dtype])
     path = source.gguf or _find_folder(source.name, revision)
-    return Loaded(model.eval(), tokenizer, name, path)
+    return Loaded(model, tokenizer, name, path)
 
 
 def check_types(dtype: str, precision: str) -> None:

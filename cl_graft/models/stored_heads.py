@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -122,7 +121,7 @@ def _check_tokens(
     whole = all(tensor.dtype == torch.int64 for tensor in head.values())
     if {n: len(size) for n, size in sizes.items()} != wanted or not labels or not whole:
         raise ValueError(f"labels of shapes {sizes}, expected whole numbers in {list(wanted)}")
-    vocabulary = cast(Any, model.backbone.config).vocab_size
+    vocabulary = model.text_config.vocab_size
     tokens = head["token_ids"]
     if bool((tokens < 0).any()) or bool((tokens >= vocabulary).any()):
         raise ValueError(f"tokens of labels that are not in the vocabulary of {vocabulary:,}")
@@ -141,7 +140,7 @@ def _check_text_head(
     wanted = {"stops": sizes["stops"], "limits": (2,)}
     if sizes != wanted or len(sizes["stops"]) != 1 or not whole or model.family not in WRITING:
         raise ValueError(f"a head of text of shapes {sizes} on a {model.family}")
-    vocabulary = cast(Any, model.backbone.config).vocab_size
+    vocabulary = model.text_config.vocab_size
     stops, (longest, beams) = head["stops"], head["limits"].tolist()
     if not len(stops) or bool((stops < 0).any()) or bool((stops >= vocabulary).any()):
         raise ValueError(f"ends of answers that are not in the vocabulary of {vocabulary:,}")

@@ -23,7 +23,7 @@ from torch import Tensor, nn
 
 from cl_graft.errors import InputError, find, nearest
 from cl_graft.models.attention import Attention
-from cl_graft.models.graftable import graftable_parameters
+from cl_graft.models.graftable import graftable_parameters, text_config_of
 from cl_graft.models.heads import POOLINGS, LabelStrings
 from cl_graft.models.label_strings import score_labels, score_labels_by_row
 from cl_graft.models.lower_blocks import find_lower_part
@@ -65,6 +65,8 @@ class TaskModel(nn.Module):
 
     Attributes:
         recomputes: Whether `recompute_` was called.
+        decodes_by_length: Whether prompts of several lengths are decoded apart, as padding in front
+            of one would change its answer (RWKV).
         heads: The heads by `str(task)`.
     """
 
@@ -91,11 +93,12 @@ class TaskModel(nn.Module):
         self.name = name
         self.precision = precision
         self.recomputes = False
+        self.decodes_by_length = False
         self.pooling = pooling
         self.mask_token_id = mask_token_id
         accepted = inspect.signature(backbone.forward).parameters
         self._takes_segments = (
-            "token_type_ids" in accepted and getattr(backbone.config, "type_vocab_size", 0) > 1
+            "token_type_ids" in accepted and getattr(self.text_config, "type_vocab_size", 0) > 1
         )
         self._takes_cache = "use_cache" in accepted
         self._attention = Attention(backbone, precision)
@@ -106,7 +109,12 @@ class TaskModel(nn.Module):
     @property
     def hidden_size(self) -> int:
         """Size of the features that a linear head sees."""
-        return cast(Any, self.backbone.config).hidden_size
+        return self.text_config.hidden_size
+
+    @property
+    def text_config(self) -> Any:
+        """The part of the backbone's config that is about text: all of it but for images, sound."""
+        return text_config_of(self.backbone)
 
     @property
     def device(self) -> torch.device:

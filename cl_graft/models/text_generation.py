@@ -160,7 +160,7 @@ def _cut_prompts(ids: Tensor, segments: Tensor) -> tuple[Tensor, Tensor]:
 
 def shift_right(model: TaskModel, answers: Tensor) -> Tensor:
     """Return what a decoder reads to write answers, (n, P): its start token, then the answer."""
-    start = cast(Any, model.backbone.config).decoder_start_token_id
+    start = _start_id(model)
     return F.pad(answers[:, :-1], (1, 0), value=0 if start is None else start)
 
 
@@ -184,14 +184,14 @@ def decode_rows(
     longest = max(head.longest for head in heads)
     found = torch.zeros(len(ids), 2 * longest, device=ids.device)
     found[:, :longest] = NO_TOKEN
-    ways = {(head.beams, tuple(head.stops.tolist()) if head.beams > 1 else ()) for head in heads}
-    for beams, stops in sorted(ways):
-        rows = [
-            row
-            for row, head in enumerate(heads)
-            if head.beams == beams and (beams == 1 or tuple(head.stops.tolist()) == stops)
-        ]
-        own = [heads[row] for row in rows]
+    lengths = (segments == 1).sum(1).tolist() if model.decodes_by_length else [0] * len(ids)
+    ways = [
+        (head.beams, tuple(head.stops.tolist()) if head.beams > 1 else (), length)
+        for head, length in zip(heads, lengths, strict=True)
+    ]
+    for way in sorted(set(ways)):
+        rows = [row for row, own_way in enumerate(ways) if own_way == way]
+        own, beams = [heads[row] for row in rows], way[0]
         with carry([row for row in rows for _ in range(beams)]):
             tokens, values = _generate(model, ids[rows], segments[rows], own)
         width = tokens.shape[1]
@@ -239,7 +239,7 @@ def _generate(
         use_cache=True,
         pad_token_id=_padding_id(model),
         eos_token_id=heads[0].stops.tolist() if beams > 1 else None,
-        decoder_start_token_id=backbone.config.decoder_start_token_id if not decoder_only else None,
+        decoder_start_token_id=None if decoder_only else _start_id(model),
         return_dict_in_generate=True,
         output_scores=beams > 1,
     )
@@ -310,5 +310,9 @@ def _move_right(ids: Tensor, marks: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _padding_id(model: TaskModel) -> int:
-    found = cast(Any, model.backbone.config).pad_token_id
+    found = getattr(model.text_config, "pad_token_id", None)
     return found if isinstance(found, int) and found >= 0 else 0
+
+
+def _start_id(model: TaskModel) -> int | None:
+    return getattr(cast(Any, model.backbone.config), "decoder_start_token_id", None)

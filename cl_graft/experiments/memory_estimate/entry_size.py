@@ -82,7 +82,7 @@ def entry_bytes(model: TaskModel, head: nn.Module, *, size: int, length: int) ->
     parameters = graftable_parameters(model)
     layout = Layout.of(parameters)
     dtype = next(iter(parameters.values())).dtype
-    vocabulary = getattr(model.backbone.config, "vocab_size", 2)
+    vocabulary = getattr(model.text_config, "vocab_size", 2)
     classes = _count_recorded(head)
     inputs = torch.ones(_RECORDED_ROWS, 2, length, dtype=torch.int64)
     inputs[:, 0] = vocabulary - 1

@@ -28,6 +28,7 @@ from cl_graft.experiments.memory_estimate.phases import (
 )
 from cl_graft.grafts.blocks import find_block_stack
 from cl_graft.kinds.text2text import Text2Text
+from cl_graft.models import TaskModel, longest_row
 from cl_graft.models.load import read_config
 from cl_graft.runtime.byte_sizes import readable_bytes
 
@@ -148,7 +149,7 @@ def make_plan(
         settings.name, family=settings.family, trust_remote_code=settings.trust_remote_code
     )
     fake = make_fake_model(model_config, settings, classes=classes, answer=answer)
-    _check_length(model_config, settings.name, length)
+    _check_length(fake.model, length)
     graftable = fake.parameters
     total = _count(graftable.values())
     region = grafting.coordinates(total)
@@ -297,12 +298,12 @@ def _rows(phase: Phase, work: Workload) -> int:
     return min(work.batch_size, work.micro_batch or work.batch_size)
 
 
-def _check_length(config: PreTrainedConfig, name: str, length: int) -> None:
+def _check_length(model: TaskModel, length: int) -> None:
     """Raise an InputError if the model has fewer positions than a row has tokens."""
-    positions = getattr(config, "max_position_embeddings", None)
-    if isinstance(positions, int) and length > positions:
+    most = longest_row(model)
+    if most is not None and length > most:
         raise InputError(
-            f"max_length must be at most {positions}, the positions of {name!r}, got {length}"
+            f"max_length must be at most {most}, the positions of {model.name!r}, got {length}"
         )
 
 

@@ -5,8 +5,6 @@ They start at ones, so every task starts at the base.
 
 from __future__ import annotations
 
-from typing import Any, cast
-
 from avalanche.training.templates import SupervisedTemplate
 from torch import nn
 
@@ -61,7 +59,7 @@ def _find_places(model: TaskModel) -> dict[str, bool]:
     from peft.utils import TRANSFORMERS_MODELS_TO_IA3_FEEDFORWARD_MODULES_MAPPING as INNER
     from peft.utils import TRANSFORMERS_MODELS_TO_IA3_TARGET_MODULES_MAPPING as SCALED
 
-    kind = cast(Any, model.backbone.config).model_type
+    kind = model.text_config.model_type
     scaled, inner = (tuple(f".{end}" for end in ends.get(kind, ())) for ends in (SCALED, INNER))
     places = {
         name: name.endswith(inner) for name in find_linear_layers(model) if name.endswith(scaled)

@@ -7,7 +7,7 @@ https://arxiv.org/abs/2106.09685). B starts at 0, so every task starts at the ba
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, cast
+from typing import Any
 
 from torch import nn
 
@@ -55,9 +55,10 @@ def add_lora_(
     from peft import LoraConfig, inject_adapter_in_model
     from peft.utils import TRANSFORMERS_MODELS_TO_LORA_TARGET_MODULES_MAPPING as USUAL
 
-    kind = cast(Any, model.backbone.config).model_type
-    known = None if everywhere else USUAL.get(kind)
-    places = known or [name.removeprefix("backbone.") for name in find_linear_layers(model)]
+    known = None if everywhere else USUAL.get(model.text_config.model_type)
+    ends = tuple(f".{end}" for end in known or [])
+    layers = find_linear_layers(model)  # of the blocks that read text
+    places = [name.removeprefix("backbone.") for name in layers if not ends or name.endswith(ends)]
     transposed = any(is_conv1d(module) for module in model.modules())
     config = LoraConfig(r=rank, lora_alpha=alpha, target_modules=places, fan_in_fan_out=transposed)  # pyright: ignore[reportCallIssue]
     with seeded(seed, "lora"):

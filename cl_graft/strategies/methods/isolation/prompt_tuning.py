@@ -12,7 +12,7 @@ from avalanche.training.templates import SupervisedTemplate
 from torch import Tensor, nn
 
 from cl_graft.errors import InputError
-from cl_graft.models import TaskModel
+from cl_graft.models import TaskModel, longest_row
 from cl_graft.runtime.seeding import generator
 from cl_graft.strategies.method import PICKED_BY_LABEL, StreamShape, setting
 from cl_graft.strategies.methods.isolation.own_values import (
@@ -82,10 +82,6 @@ def _words(model: TaskModel) -> Tensor:
     return cast(Any, model.backbone).get_input_embeddings().weight.detach()
 
 
-def _positions(model: TaskModel) -> int | None:
-    return getattr(model.backbone.config, "max_position_embeddings", None)
-
-
 @register_strategy(
     "prompt_tuning",
     family="isolation",
@@ -118,7 +114,7 @@ class PromptTuning(OwnValuesMethod):
         self._refuse_long(shape.model, shape.length)
 
     def _refuse_long(self, model: TaskModel, length: int) -> None:
-        longest = _positions(model)
+        longest = longest_row(model)
         if longest is not None and length + self.tokens > longest:
             raise InputError(
                 f"prompt_tuning puts {self.tokens} vectors before texts of up to {length} tokens, "
@@ -132,4 +128,4 @@ class PromptTuning(OwnValuesMethod):
 
     def largest_size(self, shape: StreamShape) -> int:
         """Return the most vectors that the model takes before texts of the full length."""
-        return max(1, (_positions(shape.model) or 2**20) - shape.length)
+        return max(1, (longest_row(shape.model) or 2**20) - shape.length)
