@@ -25,6 +25,7 @@ from cl_graft.experiments.run_record import RunRecord
 from cl_graft.experiments.tasks import check_tasks, load_tasks, tasks_to_build_on
 from cl_graft.grafts.bank import BaseIdentity
 from cl_graft.localization import find_localizer
+from cl_graft.localization.upper_blocks import allowed_coordinates
 from cl_graft.models import Loaded, TaskModel, graftable_parameters
 from cl_graft.models.load import read_config
 from cl_graft.results.data_report import data_report
@@ -114,26 +115,28 @@ def check_strategy(
     if shape is None:
         return
     method.check_stream(shape, config.comparison.strategy_settings.get(method.name, {}))
-    if (allowed := _find_allowed(method, config)) is not None:
+    if limits := _find_limits(method, config):
         try:
-            allowed(shape.model, graftable_parameters(shape.model))
+            allowed_coordinates(shape.model, graftable_parameters(shape.model), **limits)
         except InputError as error:
             raise InputError(
                 f"strategy {method.name!r} cannot run on this model: {error}"
             ) from None
 
 
-def _find_allowed(method: Method, config: ExperimentConfig) -> Any:
-    """Return the function that names the coordinates which a strategy may choose; None: all."""
+def _find_limits(method: Method, config: ExperimentConfig) -> dict[str, Any]:
+    """Return the settings that may not leave a region a coordinate of the model; empty: none."""
     name = method.fixed_config.get("grafting.localizer", config.grafting.localizer)
-    return find_localizer(name).allowed if method.has_regions else None
+    layers = config.grafting.layers
+    free = layers == "all" and find_localizer(name).allowed is None
+    return {} if free or not method.has_regions else {"localizer": name, "layers": layers}
 
 
 def _make_shape(
     methods: Sequence[Method], config: ExperimentConfig, tasks: Sequence[TextTask]
 ) -> StreamShape | None:
     """Make the config's model of fake tensors, if one of the strategies depends on it."""
-    if not any(one.checks_stream or _find_allowed(one, config) for one in methods):
+    if not any(one.checks_stream or _find_limits(one, config) for one in methods):
         return None
     model = config.model
     read = read_config(model.name, family=model.family, trust_remote_code=model.trust_remote_code)

@@ -58,9 +58,11 @@ class BlockStack:
             return 0
         count = (self.size + 1) // 2 if layers == "upper" else layers
         if not 1 <= count <= self.size:
+            shared = ", as blocks that share their weights (ALBERT) count as one"
             raise InputError(
                 f"layers must be in [1, {self.size}], 'upper' or 'all', got {layers}: the model "
-                f"has {self.size} blocks in {self.path!r}"
+                f"has {self.size} block{'s' if self.size > 1 else ''} in {self.path!r}"
+                f"{shared if self.size == 1 else ''}"
             )
         return self.size - count
 

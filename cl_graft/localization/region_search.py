@@ -52,6 +52,7 @@ from cl_graft.training.dense_run import (
 from cl_graft.training.learnable_task import LearnableTask
 from cl_graft.training.linear_probe import (
     DevScores,
+    check_head_fit,
     count_fit_passes,
     fit_head,
     score_on_dev,
@@ -111,9 +112,12 @@ def find_region(
 
     Raises:
         DivergedError: If a loss or a weight becomes NaN or infinite.
-        InputError: If the localizer can choose no coordinate of this model.
+        InputError: If the model has not as many blocks as `settings.layers` says, or the localizer
+            can choose no coordinate of it.
+        ValueError: If a head is to be fitted that cannot be fitted alone.
     """
     started = time.perf_counter()
+    allowed = _check_settings(task, settings)
     localizer = find_localizer(settings.localizer)
     phase = "dense" if dense or localizer.needs_dense_run else "warm-up"
     if dense is None:
@@ -124,7 +128,6 @@ def find_region(
     passed_over = Region.empty(layout)
     if owned is not None and settings.avoid_owned and settings.mode == "prefix":
         passed_over = owned
-    allowed = allowed_coordinates(task, settings)
     free = layout.total - len(passed_over) if allowed is None else len(allowed - passed_over)
     k = min(settings.coordinates(layout.total), free, layout.total if most is None else most)
     region, graft_dev = Region.empty(layout), None
@@ -156,6 +159,23 @@ def find_region(
         graft_dev=graft_dev,
         seconds={**seconds, "localize": time.perf_counter() - started},
         passes={phase: dense.passes, "localize": counter.passes},
+    )
+
+
+def _check_settings(task: LearnableTask, settings: GraftingSettings) -> Region | None:
+    """Refuse settings that do not fit the model, before anything is computed.
+
+    Returns:
+        The coordinates that the localizer may choose; None means all.
+    """
+    if settings.density == "auto" or (not settings.retrain and settings.head_refit_rows):
+        check_head_fit(task)
+    return _find_allowed(task, settings)
+
+
+def _find_allowed(task: LearnableTask, settings: GraftingSettings) -> Region | None:
+    return allowed_coordinates(
+        task.model, task.parameters, localizer=settings.localizer, layers=settings.layers
     )
 
 
@@ -192,7 +212,7 @@ def rank_task(
     """
     counter, layout = counter or RowCounter(), Layout.of(task.parameters)
     localizer = find_localizer(settings.localizer)
-    allowed = allowed_coordinates(task, settings)
+    allowed = _find_allowed(task, settings)
     most = layout.total if allowed is None else len(allowed)
     depth = most if depth is None else min(depth, most)
     least = depth if least is None else min(least, most)

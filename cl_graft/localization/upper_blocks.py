@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from cl_graft.grafts.blocks import select_upper
+from cl_graft.grafts.blocks import Layers, select_upper
 from cl_graft.grafts.region import Layout, Region
 from cl_graft.localization.grafting_settings import GraftingSettings
-from cl_graft.localization.registry import find_localizer
+from cl_graft.localization.registry import Score, find_localizer
 from cl_graft.training.learnable_task import LearnableTask
 
 __all__ = ["allowed_coordinates", "freeze_lower_blocks", "number_in", "restrict"]
@@ -36,18 +37,34 @@ def freeze_lower_blocks(
     return task.freeze_below(settings.layers, memory=settings.states_memory)
 
 
-def allowed_coordinates(task: LearnableTask, settings: GraftingSettings) -> Region | None:
-    """Return the coordinates that the localizer may choose; None means all."""
-    localizer, layout = find_localizer(settings.localizer), Layout.of(task.parameters)
-    part = restrict(task, settings)
-    inside = Layout.of(part.parameters)
-    if localizer.allowed is not None:
-        numbers = localizer.allowed(task.model, part.parameters).index
-    elif part is task:
+def allowed_coordinates(
+    model: nn.Module,
+    parameters: Mapping[str, nn.Parameter],
+    *,
+    localizer: str | Score,
+    layers: Layers,
+) -> Region | None:
+    """Return the coordinates that a localizer may choose; None means all.
+
+    It needs no values, so it also tells beforehand whether settings fit a model.
+
+    Args:
+        model: The model, which may be of fake tensors.
+        parameters: Its graftable parameters.
+        localizer: The localizer.
+        layers: Upper blocks that a region may reach.
+
+    Raises:
+        InputError: If the model has not as many blocks, or no parameter that may be chosen.
+    """
+    allowed = find_localizer(localizer).allowed
+    part = select_upper(model, parameters, layers)
+    layout, inside = Layout.of(parameters), Layout.of(part)
+    if allowed is not None:
+        return Region(layout, number_in(layout, inside, allowed(model, part).index))
+    if layers == "all":
         return None
-    else:
-        numbers = torch.arange(inside.total)
-    return Region(layout, number_in(layout, inside, numbers))
+    return Region(layout, number_in(layout, inside, torch.arange(inside.total)))
 
 
 def number_in(layout: Layout, part: Layout, numbers: Tensor) -> Tensor:

@@ -33,6 +33,7 @@ from cl_graft.training.passes import Passes
 __all__ = [
     "RIDGES",
     "DevScores",
+    "check_head_fit",
     "count_fit_passes",
     "count_probe_passes",
     "fit_head",
@@ -48,6 +49,16 @@ _BATCH = 32
 _FOLDS = 5
 _TOKENS = 1 << 16
 """Largest number of tokens whose states are kept."""
+
+
+def check_head_fit(task: LearnableTask) -> None:
+    """Refuse a head that `fit_head` could not fit, by one row of dev; the model goes to eval mode.
+
+    Raises:
+        ValueError: If the head is not called once a batch.
+    """
+    if task.head_module is not None and task.head:
+        next(_batches(task, task.head_module, task.dev, [0]), None)
 
 
 def fit_head(task: LearnableTask, *, rows: int, seed: int) -> dict[str, Tensor]:
@@ -270,7 +281,7 @@ def _batches(
         if len(seen) != 1:
             raise ValueError(
                 "a head that is called once a batch can be fitted; this one was called "
-                f"{len(seen)} times in a batch"
+                f"{len(seen)} times in a batch; head_refit_rows=0 leaves it as the dense run did"
             )
         features, *more = seen[0]
         features = features.detach().float()

@@ -22,16 +22,16 @@ BLOCKS = 4
 FITTING = sorted(set(LOCALIZERS) - {"layer_norm_only"})
 
 
-def block_task() -> LearnableTask:
-    """The small task under a model of four blocks."""
+def block_task(blocks: int = BLOCKS) -> LearnableTask:
+    """The small task under a model of some blocks."""
     small = make_task()
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
-        blocks = [nn.Sequential(nn.Linear(8, 8), nn.Tanh(), nn.Linear(8, 8)) for _ in range(BLOCKS)]
-    model = nn.ModuleDict({"blocks": nn.ModuleList(blocks), "head": small.model["head"]})
+        own = [nn.Sequential(nn.Linear(8, 8), nn.Tanh(), nn.Linear(8, 8)) for _ in range(blocks)]
+    model = nn.ModuleDict({"blocks": nn.ModuleList(own), "head": small.model["head"]})
 
     def forward(x: torch.Tensor) -> torch.Tensor:
-        for block in blocks:
+        for block in own:
             x = x + block(x)
         return model["head"](x)
 
@@ -42,6 +42,11 @@ def block_task() -> LearnableTask:
         parameters={n: p for n, p in named.items() if n.startswith("blocks")},
         forward=forward,
     )
+
+
+def allowed(task, given):
+    choice = {"localizer": given.localizer, "layers": given.layers}
+    return allowed_coordinates(task.model, task.parameters, **choice)
 
 
 def touched(region) -> set[int]:
@@ -71,7 +76,7 @@ def test_a_region_takes_its_whole_budget_from_what_it_may_reach():
     assert touched(found.region) == {2, 3}
     assert len(found.region) == round(0.2 * found.region.layout.total)
     more = find_region(task, replace(own, density=0.9), owned=nothing(task))
-    assert more.region == allowed_coordinates(task, own)
+    assert more.region == allowed(task, own)
     later = find_region(task, replace(own, density=0.4), owned=found.region)
     assert later.region == more.region - found.region
 
@@ -98,17 +103,48 @@ def test_a_cached_ranking_answers_for_its_own_layers_alone():
 
 def test_too_many_layers_and_models_without_blocks_are_refused():
     with pytest.raises(InputError, match=r"layers must be in \[1, 4\]"):
-        allowed_coordinates(block_task(), settings(layers=5))
+        allowed(block_task(), settings(layers=5))
     with pytest.raises(InputError, match="one list of blocks"):
-        allowed_coordinates(make_task(), settings(layers=1))
+        allowed(make_task(), settings(layers=1))
+    with pytest.raises(InputError, match="has 1 block in 'blocks', as blocks that share their"):
+        allowed(block_task(blocks=1), settings(layers=2))
     for bad in (0, "lower"):
         with pytest.raises(InputError, match="layers"):
             settings(layers=bad)
 
 
+def called_twice(task):
+    head = task.model["head"]
+
+    def forward(x):
+        return head(x) + head(2 * x)
+
+    return replace(task, forward=forward)
+
+
+@pytest.mark.parametrize(
+    ("task", "changes", "message"),
+    [
+        (block_task(), {"layers": 9}, r"layers must be in \[1, 4\]"),
+        (make_task(), {"layers": 1}, "one list of blocks"),
+        (make_task(), {"localizer": "layer_norm_only"}, "no normalisation layers"),
+        (called_twice(make_task()), {"retrain": False}, "head_refit_rows=0"),
+        (called_twice(make_task()), {"density": "auto"}, "called 2 times in a batch"),
+    ],
+)
+def test_settings_that_do_not_fit_a_model_are_refused_before_anything_is_computed(
+    task, changes, message
+):
+    phases = []
+    own = settings(**changes)
+    with pytest.raises(ValueError, match=message):
+        find_region(task, own, owned=nothing(task), progress=lambda *step: phases.append(step))
+    assert phases == []
+
+
 def test_biases_are_counted_in_the_upper_blocks_alone():
     task = block_task()
-    allowed = allowed_coordinates(task, settings(localizer="bias_only", layers=1))
+    biases = allowed(task, settings(localizer="bias_only", layers=1))
     layout = Layout.of(task.parameters)
-    assert allowed.layout == layout
-    assert {name for name, _, _ in allowed.by_parameter()} == {"blocks.3.0.bias", "blocks.3.2.bias"}
+    assert biases.layout == layout
+    assert {name for name, _, _ in biases.by_parameter()} == {"blocks.3.0.bias", "blocks.3.2.bias"}
