@@ -19,7 +19,7 @@ from cl_graft.errors import InputError, first_line, join_names
 from cl_graft.integrations.whole_models import classifier_layers
 from cl_graft.metrics.span_scores import list_tags
 from cl_graft.models import TaskModel
-from cl_graft.models.graftable import text_config_of
+from cl_graft.models.graftable import find_text_config
 from cl_graft.models.quiet import quiet
 
 __all__ = ["TokenLayer", "find_token_kind", "order_tags", "read_label_names", "read_token_layer"]
@@ -122,7 +122,7 @@ def read_label_names(model: Any) -> tuple[str, ...]:
 
 def _is_alone(whole: Any, layer: nn.Linear) -> bool:
     """Tell whether a model's answers are those of one layer on the last states."""
-    ids = torch.arange(_PROBE)[None] % int(text_config_of(whole).vocab_size)
+    ids = torch.arange(_PROBE)[None] % int(find_text_config(whole).vocab_size)
     mask = torch.ones_like(ids)
     with torch.no_grad():
         expected = layer(whole.base_model(input_ids=ids, attention_mask=mask).last_hidden_state)

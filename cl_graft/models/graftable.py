@@ -17,7 +17,7 @@ from torch import nn
 from cl_graft.runtime.forward_override import original_class
 from cl_graft.runtime.tensor_names import parameters_by_name, plain_name
 
-__all__ = ["block_stacks", "graftable_parameters", "text_config_of"]
+__all__ = ["block_stacks", "find_text_config", "graftable_parameters"]
 
 
 def graftable_parameters(
@@ -72,7 +72,7 @@ def graftable_parameters(
     return chosen
 
 
-def text_config_of(backbone: nn.Module) -> Any:
+def find_text_config(backbone: nn.Module) -> Any:
     """Return the part of a backbone's config that is about text, as sizes stand there.
 
     Checkpoints that also read images or sound keep them in `text_config` (Gemma 3).

@@ -23,7 +23,7 @@ from torch import Tensor, nn
 
 from cl_graft.errors import InputError, find, nearest
 from cl_graft.models.attention import Attention
-from cl_graft.models.graftable import graftable_parameters, text_config_of
+from cl_graft.models.graftable import find_text_config, graftable_parameters
 from cl_graft.models.heads import POOLINGS, LabelStrings
 from cl_graft.models.label_strings import score_labels, score_labels_by_row
 from cl_graft.models.lower_blocks import find_lower_part
@@ -114,7 +114,7 @@ class TaskModel(nn.Module):
     @property
     def text_config(self) -> Any:
         """The part of the backbone's config that is about text: all of it but for images, sound."""
-        return text_config_of(self.backbone)
+        return find_text_config(self.backbone)
 
     @property
     def device(self) -> torch.device:

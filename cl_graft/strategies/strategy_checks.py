@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from types import CodeType
 from typing import Any, get_args
 
+import torch
 from avalanche.models import (
     PNN,
     CosineIncrementalClassifier,
@@ -22,6 +23,7 @@ from torch import nn
 from cl_graft.errors import a_or_an
 from cl_graft.grafts.bank import BaseIdentity, GraftBank
 from cl_graft.localization.grafting_settings import GraftingSettings
+from cl_graft.models import TaskModel
 from cl_graft.strategies.heads import find_head_paths, unwrap_model
 from cl_graft.strategies.loop.best_step import KeepBest
 from cl_graft.strategies.task_labels import TaskLabels
@@ -113,9 +115,19 @@ def check_rows(strategy: Any, *, label: int, learned: frozenset[int]) -> None:
 def check_model(model: nn.Module) -> None:
     """Refuse a model whose answers depend on more than a graft and a head can hold.
 
+    A model of one's own with weights in float16 gets a warning; `load_model` is told the type.
+
     Raises:
         ValueError: It names the module and the reason.
     """
+    own = not isinstance(unwrap_model(model), TaskModel)
+    if own and any(parameter.dtype == torch.float16 for parameter in model.parameters()):
+        warnings.warn(
+            "the model's weights are float16, in which dense training loses small updates and "
+            "gradients overflow; take float32 or bfloat16 weights, and autocast in `forward` to "
+            "compute in half precision",
+            stacklevel=2,
+        )
     for module in model.modules():
         for kind, reason in _REFUSED:
             if isinstance(module, kind):

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import pytest
 import torch
 from configs import changed, config_with
 
 from cl_graft.data import load_task
+from cl_graft.errors import InputError
 from cl_graft.experiments.memory_check import measure_memory, memory_note
 from cl_graft.experiments.run import run
 from cl_graft.models import load_model
 from cl_graft.strategies.benchmark import text_stream
+from cl_graft.training.fine_tuning_settings import FineTuning
 
 
 def measure(folder, **settings):
@@ -42,6 +45,31 @@ def test_less_is_kept_with_checkpointing_and_in_half_precision(tiny_bert):
     plain = measure(tiny_bert)["activations"]
     assert measure(tiny_bert, gradient_checkpointing=True)["activations"] < 0.5 * plain
     assert measure(tiny_bert, precision="bf16")["activations"] < plain
+
+
+class NoGradient(torch.autograd.Function):
+    """Computes, and cannot be differentiated, as kernels that are made for inference alone."""
+
+    @staticmethod
+    def forward(ctx, x):
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx, grad):
+        raise NotImplementedError("no backward kernel")
+
+
+def test_a_model_that_cannot_take_a_step_is_refused_before_anything_is_computed(tiny_bert):
+    loaded = load_model(str(tiny_bert))
+    stream = text_stream(
+        [load_task("sentiment", shots=8)], loaded.tokenizer, family="encoder", max_length=24
+    )
+    loaded.model.backbone.encoder.layer[1].register_forward_hook(
+        lambda module, inputs, output: NoGradient.apply(output)
+    )
+    with pytest.raises(InputError, match="cannot take a training step on cpu with dtype float32, "):
+        measure_memory(loaded.model, stream, FineTuning())
+    assert not loaded.model.heads
 
 
 def test_a_run_tells_it_first_and_keeps_it_in_its_results(tiny_config, tmp_path):

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from avalanche.models import SimpleMLP
 from configs import config_with
 from slow_cases import slow
 from tiny_runs import QUICK, tiny_run
@@ -19,6 +20,7 @@ from cl_graft.errors import InputError
 from cl_graft.experiments.bank_metadata import base_fingerprint
 from cl_graft.models import load_model, make_head
 from cl_graft.strategies import ScaleLoss
+from cl_graft.strategies.strategy_checks import check_model
 from cl_graft.training.precision import LossScale
 
 HALF = ["bf16", *slow("fp16")]
@@ -117,3 +119,10 @@ def test_half_precision_of_both_kinds_at_once_is_refused(tiny_bert):
         config_with({"tasks": "sentiment", "precision": "bf16", "dtype": "bfloat16"})
     with pytest.raises(InputError, match="for float32 parameters"):
         load_model(str(tiny_bert), precision="fp16", dtype="float16")
+
+
+def test_a_model_of_ones_own_in_float16_gets_a_warning(tiny_bert):
+    with pytest.warns(UserWarning, match="the model's weights are float16, in which dense"):
+        check_model(SimpleMLP().half())
+    check_model(SimpleMLP().bfloat16())
+    check_model(load_model(str(tiny_bert), dtype="float16").model)
