@@ -32,6 +32,7 @@ from cl_graft.kinds.text_task import MAX_LENGTH
 from cl_graft.models import Loaded, load_head, longest_row
 from cl_graft.models.shared_states import share_below
 from cl_graft.models.task_server import TaskServer
+from cl_graft.runtime.devices import pick_device
 from cl_graft.runtime.progress import Progress, silent
 from cl_graft.runtime.threads import lock_generators, lock_model
 from cl_graft.storage import load_bank, save_bank
@@ -138,6 +139,11 @@ class OpenBank:
         if not single and not isinstance(texts, Iterable):
             raise InputError(f"texts must be a text or a list of texts, got {texts!r:.80}")
         asked: list[Any] = [texts] if single else list(texts)
+        if isinstance(task, list | tuple):
+            raise InputError(
+                "task is one name or position for all texts; where each text has its own, pass "
+                "pairs and no task: list(zip(texts, tasks))"
+            )
         if task is not None:
             asked = [(text, task) for text in asked]
         elif single or not all(isinstance(one, tuple) and len(one) == 2 for one in asked):
@@ -348,14 +354,15 @@ def open_bank(
     Args:
         folder: The bank's folder, or the run that holds it.
         model: Folder or hub name of the base, if it is no longer the one that the bank recorded.
-        device: Device of the model.
+        device: Device of the model, such as ``"cuda"``; ``"auto"`` is a GPU if there is one.
         trust_remote_code: Whether to run Python code that comes with the checkpoint. That the
             bank was made so is not enough: it may come from somebody else.
 
     Raises:
-        InputError: If there is no such folder, or the base cannot be loaded.
+        InputError: If there is no such folder or device, or the base cannot be loaded.
         BankError: If the bank cannot be read, or belongs to another base.
     """
+    device = pick_device(device)
     where = find_bank_folder(folder)
     bank = load_bank(where)
     loaded = load_base(bank.base, model=model, trust_remote_code=trust_remote_code)

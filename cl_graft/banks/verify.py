@@ -30,6 +30,7 @@ from cl_graft.grafts.hashing import environment, hash_tensors
 from cl_graft.kinds import KINDS, find_kind
 from cl_graft.models.text_generation import compare_generated, is_text_head
 from cl_graft.results.run_results import RESULTS, RunResult, read_bank_record, read_result
+from cl_graft.runtime.devices import pick_device
 
 __all__ = ["TOLERANCE", "EntryCheck", "VerifyReport", "verify"]
 
@@ -134,8 +135,9 @@ def verify(
     if run and result and not (run / "bank" / "bank.json").is_file():
         return _verify_run(run, result, model=model, trust_remote_code=trust_remote_code)
     where = find_bank_folder(folder)
+    chosen = pick_device(device) if device else None
     opened = open_bank(where, model=model, trust_remote_code=trust_remote_code)
-    opened.loaded.model.to(device or recorded_device(opened.bank))
+    opened.loaded.model.to(chosen or recorded_device(opened.bank))
     # A router has more tasks to pick from at the end, so other rows may be answered elsewhere.
     hashes = result.logit_hashes if result and result.routed is None else {}
     entries: list[EntryCheck] = []

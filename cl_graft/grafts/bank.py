@@ -461,7 +461,11 @@ def find_entry(bank: GraftBank, task: str | int) -> int:
     Raises:
         InputError: If there is none.
     """
+    if not isinstance(task, str | int) or isinstance(task, bool):
+        raise InputError(f"a task is asked by its name or its entry's position, got {task!r:.80}")
     if isinstance(task, int):
+        if not len(bank):
+            raise InputError(f"entry {task} is not in the bank, which is empty")
         if not 0 <= task < len(bank):
             raise InputError(f"entry {task} is not in the bank: positions are 0 to {len(bank) - 1}")
         return task

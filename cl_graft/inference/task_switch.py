@@ -471,4 +471,4 @@ def _at_base(model: nn.Module, bank: GraftBank, base: BaseIdentity | None) -> st
 
 
 def _outline(entry: Entry) -> tuple[object, ...]:
-    return entry.task, len(entry.owned), entry.builds_on, entry.weights_sha256
+    return entry.task, entry.owned_size, entry.builds_on, entry.weights_sha256

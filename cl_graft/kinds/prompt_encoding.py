@@ -40,6 +40,7 @@ __all__ = [
     "label_token_ids",
     "name_row",
     "require_fast",
+    "require_tokenizer",
     "split_template",
     "tokenize_after",
     "tokenize_filled",
@@ -63,6 +64,19 @@ class CutRule:
 
     whole: frozenset[int] = frozenset()
     from_start: bool = False
+
+
+def require_tokenizer(tokenizer: object) -> None:
+    """Make sure that something is a tokenizer, and not its name or the whole of `load_model`.
+
+    Raises:
+        InputError: If it is none.
+    """
+    if not callable(tokenizer) or not hasattr(tokenizer, "pad_token_id"):
+        raise InputError(
+            "the tokenizer must be one of transformers, such as load_model(name).tokenizer; got "
+            f"{tokenizer!r:.80}"
+        )
 
 
 def require_fast(tokenizer: "Tokenizer", needs: str) -> None:

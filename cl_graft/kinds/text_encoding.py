@@ -15,7 +15,12 @@ import torch
 from torch import Tensor
 
 from cl_graft.errors import InputError
-from cl_graft.kinds.prompt_encoding import Ids, check_prompt, encode_prompts
+from cl_graft.kinds.prompt_encoding import (
+    Ids,
+    check_prompt,
+    encode_prompts,
+    require_tokenizer,
+)
 from cl_graft.kinds.prompts import Family, Prompt
 from cl_graft.kinds.rows import Row
 
@@ -88,6 +93,7 @@ def encode_rows(
     Raises:
         InputError: If the prompt does not fit the family or the rows, or fills `max_length` alone.
     """
+    require_tokenizer(tokenizer)
     if family == "encoder":
         encoded, cut = _encode_texts(rows, tokenizer, max_length)
     else:

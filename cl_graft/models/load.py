@@ -9,12 +9,13 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
+from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import torch
 
-from cl_graft.errors import InputError, find, first_line, nearest
+from cl_graft.errors import InputError, a_or_an, find, first_line, nearest
 from cl_graft.models.checkpoint_folder import check_model_folder, check_model_sizes
 from cl_graft.models.gguf_file import find_gguf, hidden_bars, make_gguf_error, make_plain
 from cl_graft.models.input_limits import check_vocabulary
@@ -125,6 +126,7 @@ def load_model(
             has no embedding, or a trial of two short texts fails, see `cl_graft.models.trial`.
     """
     check_types(dtype, precision)
+    name = _check_name(name)
     source = _find_for(name, family, revision)
     options = _make_options(source, trust_remote_code, revision)
     with quiet():
@@ -216,6 +218,21 @@ def explain_silent_hub(name: str = _MINILM_HUB_ID, revision: str | None = None) 
     except Exception as error:  # whatever it is, a cached copy or a folder will do
         return first_line(error)
     return ""
+
+
+def _check_name(name: object) -> str:
+    """Return a checkpoint's name.
+
+    Raises:
+        InputError: If it is none, such as a model.
+    """
+    if not isinstance(name, str | PathLike):
+        raise InputError(
+            "load_model takes the folder or the name of a checkpoint, got "
+            f"{a_or_an(type(name).__name__)}; model.save_pretrained(folder) and "
+            "tokenizer.save_pretrained(folder) write those that are in memory"
+        )
+    return str(name)
 
 
 def _find_for(name: str, family: str, revision: str | None = None) -> _Source:

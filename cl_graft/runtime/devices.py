@@ -12,7 +12,7 @@ from cl_graft.errors import InputError, first_line
 __all__ = ["explain_slow_precision", "pick_device"]
 
 
-def pick_device(name: str) -> torch.device:
+def pick_device(name: str | torch.device) -> torch.device:
     """Return the device of a name; ``"auto"`` is a GPU if there is one, else the CPU.
 
     Raises:
@@ -23,8 +23,8 @@ def pick_device(name: str) -> torch.device:
     try:
         device = torch.device(name)
         torch.empty(0, device=device)
-    except (RuntimeError, AssertionError) as error:
-        raise InputError(f"no device {name!r} here: {first_line(error)}") from None
+    except (RuntimeError, AssertionError, TypeError) as error:
+        raise InputError(f"no device {str(name)!r} here: {first_line(error)}") from None
     return device
 
 

@@ -18,7 +18,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from cl_graft.errors import BankError, DamagedFile, TruncatedFile
+from cl_graft.errors import BankError, DamagedFile, InputError, TruncatedFile
 from cl_graft.grafts.bank import Entry, GraftBank, StoredEntry
 from cl_graft.grafts.region import Layout
 from cl_graft.storage.bank_index import (
@@ -66,6 +66,11 @@ def save_bank(bank: GraftBank, folder: Path | str) -> None:
         InUse: If another process writes to it.
         ValueError: If values do not have the dtype that the base states.
     """
+    if not isinstance(bank, GraftBank):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise InputError(
+            "save_bank takes a GraftBank, as load_bank returns it and as a plugin's `bank` is once "
+            f"a task is learned (before, it is None); got {bank!r:.80}"
+        )
     folder = Path(folder)
     with only_writer(folder):
         records = _records(folder, bank)

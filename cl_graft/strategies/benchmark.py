@@ -26,6 +26,7 @@ from torch.utils.data import TensorDataset, default_collate
 
 from cl_graft.data.encoded_task import EncodedTask, encode_task
 from cl_graft.errors import InputError, nearest
+from cl_graft.kinds.prompt_encoding import require_tokenizer
 from cl_graft.kinds.prompts import Family
 from cl_graft.kinds.text_task import TextTask
 from cl_graft.metrics.task_score import NO_TARGET, TaskLoss
@@ -108,6 +109,7 @@ def text_stream(
         raise InputError(f"unknown family {family!r}; {nearest(family, get_args(Family))}")
     if max_length is not None and max_length < 1:
         raise InputError(f"max_length must be at least 1, got {max_length}")
+    require_tokenizer(tokenizer)
     length = max_length or max(task.max_length for task in tasks)
     encoded = tuple(
         encode_task(task, tokenizer, family=family, max_length=length, cache=cache)

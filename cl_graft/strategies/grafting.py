@@ -14,6 +14,7 @@ from torch import nn
 from cl_graft.grafts.bank import GraftBank
 from cl_graft.localization.grafting_settings import GraftingSettings
 from cl_graft.metrics.task_score import TaskLoss
+from cl_graft.runtime.devices import pick_device
 from cl_graft.strategies.plugin import GraftingPlugin
 from cl_graft.strategies.task_labels import TaskLabels
 
@@ -87,7 +88,7 @@ class GraftingContinual(SupervisedTemplate):
             train_mb_size=train_mb_size,
             train_epochs=train_epochs,
             eval_mb_size=eval_mb_size,
-            device=device,
+            device=pick_device(device),
             plugins=[plugin, *(plugins or ())],
             eval_every=eval_every,
             peval_mode=peval_mode,

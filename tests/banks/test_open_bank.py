@@ -1,12 +1,17 @@
 """A bank that is opened answers as the model that learned it, task by task."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 from slow_cases import slow
 from tiny_runs import file_hashes, tiny_run, write_pairs
+from torch import nn
 
-from cl_graft import InputError
+from cl_graft import GraftingContinual, InputError
 from cl_graft.banks.open_bank import OpenBank, open_bank
+from cl_graft.banks.verify import verify
+from cl_graft.grafts.bank import find_entry
 
 KINDS = {"encoder": "bert", "masked_lm": "roberta", "causal_lm": "gpt2"}
 
@@ -124,6 +129,27 @@ def test_a_task_is_named_or_counted(opened):
 def test_what_is_no_text_is_answered_in_a_sentence(opened):
     with pytest.raises(InputError, match="texts must be a text or a list of texts, got 5"):
         opened.predict(5, task="sentiment")
+
+
+def test_a_list_of_tasks_is_answered_with_pairs_and_an_odd_task_with_what_names_one(opened):
+    with pytest.raises(InputError, match=r"pass pairs and no task: list\(zip\(texts, tasks\)\)"):
+        opened.predict(["Good.", "Bad."], task=["sentiment", "sentiment"])
+    for odd in (1.0, True, ["sentiment"]):
+        with pytest.raises(InputError, match="asked by its name or its entry's position, got"):
+            opened.predict([("Good.", odd)])
+    with pytest.raises(InputError, match="the bank, which is empty"):
+        find_entry(replace(opened.bank, entries=()), 0)
+
+
+@pytest.mark.parametrize("name", ["cuda:99", "gpu", None])
+def test_a_device_that_is_not_here_is_answered_before_the_model_is_loaded(opened, name):
+    with pytest.raises(InputError, match=f"no device '{name}' here"):
+        open_bank(opened.folder, model="no such model", device=name)
+    with pytest.raises(InputError, match=f"no device '{name}' here"):
+        GraftingContinual(model=nn.Linear(2, 2), optimizer=None, device=name)
+    if name:
+        with pytest.raises(InputError, match=f"no device '{name}' here"):
+            verify(opened.folder, device=name)
 
 
 def test_autocast_around_predict_changes_no_answer(opened):

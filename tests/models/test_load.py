@@ -19,6 +19,14 @@ from cl_graft.errors import InputError
 from cl_graft.models import find_minilm, load_model
 
 
+def test_a_path_is_a_name_and_a_model_in_memory_is_answered_with_how_to_save_it(tiny_bert):
+    loaded = load_model(tiny_bert)
+    assert loaded.name == str(tiny_bert)
+    for wrong in (loaded.model.backbone, loaded, None):
+        with pytest.raises(InputError, match=r"got an? \w+; model\.save_pretrained\(folder\)"):
+            load_model(wrong)
+
+
 @pytest.mark.parametrize("kind", ["bert", "distilbert", "electra", "roberta", "gpt2", "llama"])
 def test_an_encoder_is_loaded_bit_for_bit_and_without_a_pooler(request, kind):
     path = request.getfixturevalue(f"tiny_{kind}")

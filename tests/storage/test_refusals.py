@@ -43,6 +43,13 @@ def _rewrite_index(folder: Path, **changes: object) -> None:
     (folder / "bank.json").write_bytes(dump_with_checksum(index))
 
 
+@pytest.mark.parametrize("bank", [None, "bank", bank_of().entries[0]])
+def test_what_is_no_bank_is_not_saved(tmp_path: Path, bank: object) -> None:
+    with pytest.raises(InputError, match=r"takes a GraftBank.*before, it is None.*got"):
+        save_bank(bank, tmp_path / "bank")  # pyright: ignore[reportArgumentType]
+    assert not (tmp_path / "bank").exists()
+
+
 def test_a_file_that_is_listed_twice_is_refused(tmp_path: Path) -> None:
     save_bank(bank_of(mode="isolated"), tmp_path)
     listed = json.loads((tmp_path / "bank.json").read_text())["entries"]
