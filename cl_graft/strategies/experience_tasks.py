@@ -124,6 +124,7 @@ class ExperienceTasks:
         label: int,
         base: str,
         seed: int,
+        seeded_by: str | None = None,
         keep: Callable[[str], bool] | None = None,
     ) -> LearnableTask:
         """Make the learnable task of an experience on a strategy's model.
@@ -145,6 +146,7 @@ class ExperienceTasks:
             metric=self._metrics.get(label, "accuracy"),
             keep=keep,
             seed=seed,
+            seeded_by=seeded_by,
             batches=batches,
         )
         if not hasattr(experience, "encoded"):
@@ -182,6 +184,7 @@ def make_learnable_task(
     metric: str = "accuracy",
     keep: Callable[[str], bool] | None = None,
     seed: int = 0,
+    seeded_by: str | None = None,
     batches: StrategyBatches | None = None,
 ) -> LearnableTask:
     """Make the learnable task of an experience on a model at its base.
@@ -197,6 +200,8 @@ def make_learnable_task(
         metric: Name of the dev score, as `cl_graft.metrics.score` knows it.
         keep: Function of a parameter's name that returns whether regions may contain the parameter.
         seed: Seed of the draw of rows set aside.
+        seeded_by: Hash of the model that random choices are a function of, beside the seed, the
+            rows and the head; None takes `base` and `metric`.
         batches: Batches of a strategy; None takes the first two parts of rows for input and target.
     """
     if dev is None:
@@ -237,7 +242,13 @@ def make_learnable_task(
         dev=chosen_on,
         device=device,
         content="|".join(
-            [base, train.fingerprint(), chosen_on.fingerprint(), metric, _head_hash(named)]
+            [
+                seeded_by or base,
+                train.fingerprint(),
+                chosen_on.fingerprint(),
+                "accuracy" if seeded_by else metric,
+                _head_hash(named),
+            ]
         ),
         reading=_hash_reading(
             unwrapped,

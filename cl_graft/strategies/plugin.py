@@ -24,6 +24,7 @@ from avalanche.core import SupervisedPlugin
 from torch import Tensor, nn
 
 from cl_graft.grafts.bank import BaseIdentity, GraftBank
+from cl_graft.grafts.hashing import fingerprint_weights
 from cl_graft.localization.grafting_settings import GraftingSettings
 from cl_graft.runtime.cache import Cache
 from cl_graft.runtime.checkpoints import Checkpoints, State
@@ -86,6 +87,8 @@ class GraftingPlugin(SupervisedPlugin, supports_distributed=True):
             experience without them.
         metadata: Name, metric and further JSON values of tasks to record, by task label.
         identity: Description of the base for the bank; None fingerprints the model.
+        seeds_from_record: Whether random choices are a function of `identity` and the metric in
+            `metadata`, too, as in runs. By default what is recorded changes no draw.
         keep: Function of a parameter's name that returns whether regions may contain the parameter.
         cache: Cache of dense runs and rankings; None computes all of them.
         checkpoints: Checkpoints from which interrupted dense runs and localizations resume.
@@ -109,6 +112,7 @@ class GraftingPlugin(SupervisedPlugin, supports_distributed=True):
         dev: Sequence[Any] | None = None,
         metadata: Mapping[int, TaskMetadata] | None = None,
         identity: BaseIdentity | None = None,
+        seeds_from_record: bool = False,
         keep: Callable[[str], bool] | None = None,
         cache: Cache | None = None,
         checkpoints: Checkpoints | None = None,
@@ -136,6 +140,7 @@ class GraftingPlugin(SupervisedPlugin, supports_distributed=True):
         metrics = {label: own.metric for label, own in self._metadata.items()}
         self._tasks = ExperienceTasks(dev, metrics, task_labels=task_labels)
         self._task_labels: TaskLabels = task_labels
+        self._seeds_from_record = seeds_from_record
         self._keep = keep
         self._cache = cache
         self._checkpoints = checkpoints
@@ -391,6 +396,7 @@ class GraftingPlugin(SupervisedPlugin, supports_distributed=True):
             strategy.experience,
             label=label,
             base=bank.base.fingerprint,
+            seeded_by=None if self._seeds_from_record else _name_weights(bank),
             seed=self.settings.seed,
             keep=self._keep,
         )
@@ -412,3 +418,9 @@ class GraftingPlugin(SupervisedPlugin, supports_distributed=True):
             return None
         settings = self._by_label.get(label, self.settings) if label is not None else self.settings
         return label if strategy.train_epochs or not settings.retrain else None
+
+
+def _name_weights(bank: GraftBank) -> str:
+    """Return the fingerprint of a bank's base without what else is recorded of it."""
+    weights = bank.base.weights_sha256
+    return fingerprint_weights(weights) if weights else bank.base.fingerprint

@@ -96,3 +96,15 @@ def test_without_the_record_a_command_says_what_is_missing(prepared, tmp_path):
     assert verified.code == 2
     assert "without what cl_graft.record_stream gives" in verified.err.replace("\n", " ")
     assert "not recorded" in shown.out
+
+
+def test_recording_changes_no_draw(prepared, tmp_path):
+    banks = []
+    for recorded in (True, False):
+        loaded, stream = prepared("encoder")
+        record = cg.record_stream(loaded, stream) if recorded else {}
+        learn(loaded, stream, tmp_path / f"bank {recorded}", **record)
+        banks.append(cg.load_bank(tmp_path / f"bank {recorded}"))
+    for one, other in zip(*(bank.entries for bank in banks), strict=True):
+        assert one.owned.same_bits(other.owned)
+        assert one.weights_sha256 == other.weights_sha256

@@ -38,6 +38,7 @@ def make_grafting_plugin(inputs: StrategyInputs) -> GraftingPlugin:
         dev=inputs.dev,
         metadata=inputs.task_metadata,
         identity=inputs.identity,
+        seeds_from_record=True,
         cache=inputs.cache,
         checkpoints=inputs.checkpoints,
         dense=inputs.dense,
