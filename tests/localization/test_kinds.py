@@ -24,7 +24,8 @@ from cl_graft.storage.cache_folder import DirectoryCache
 @pytest.fixture(scope="module")
 def data(tmp_path_factory):
     folder = write_kinds(tmp_path_factory.mktemp("kinds"))
-    answer_folder(folder / "answers", "input", train=40)
+    # More than one batch of training rows, which some localizers score.
+    answer_folder(folder / "answers", "input", train=72)
     return folder
 
 
