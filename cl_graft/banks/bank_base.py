@@ -6,6 +6,8 @@ Every bit of its weights is checked before a graft is written into it.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
+from functools import partial
 from typing import cast
 
 from cl_graft.errors import InputError, WrongArchitecture, WrongBase, WrongTokenizer
@@ -23,7 +25,7 @@ from cl_graft.models import (
 from cl_graft.models.config_settings import describe_other_settings
 from cl_graft.storage.files import report_damage
 
-__all__ = ["check_bank_model", "check_hashes", "load_base"]
+__all__ = ["check_bank_model", "check_entries", "check_hashes", "load_base"]
 
 
 def load_base(
@@ -58,8 +60,10 @@ def load_base(
     )
 
 
-def check_bank_model(bank: GraftBank, loaded: Loaded, *, name: str) -> None:
+def check_bank_model(bank: GraftBank, loaded: Loaded, *, name: str) -> GraftBank:
     """Refuse a model that a bank was not made on, or cannot be answered with.
+
+    Entries that were not read are checked when they are, so go on with the bank that is returned.
 
     Args:
         bank: The bank.
@@ -80,8 +84,22 @@ def check_bank_model(bank: GraftBank, loaded: Loaded, *, name: str) -> None:
             f"parameters there, {layout.total} in {len(layout.names)} here"
         )
     check_hashes(bank.base.fingerprint, bank.base.metadata, base_hashes(loaded), where=where)
-    for entry in bank.entries:
-        _check_entry(entry, loaded, name=f"{name}, task {entry.task!r}")
+    return check_entries(bank, loaded, name=name)
+
+
+def check_entries(bank: GraftBank, loaded: Loaded, *, name: str) -> GraftBank:
+    """Refuse entries that a model cannot answer with; see `check_bank_model`.
+
+    Raises:
+        DamagedFile: If an entry in memory is one; any other raises it when it is read.
+    """
+    entries = tuple(
+        entry.check_when_read(
+            partial(_check_entry, loaded=loaded, name=f"{name}, task {entry.task!r}")
+        )
+        for entry in bank.entries
+    )
+    return replace(bank, entries=entries)
 
 
 def check_hashes(

@@ -33,8 +33,7 @@ from cl_graft.models.text_generation import compare_generated, is_text_head
 from cl_graft.results.run_results import RESULTS, read_result
 from cl_graft.runtime.devices import pick_device
 from cl_graft.runtime.progress import Progress, Step, silent
-from cl_graft.storage import load_bank
-from cl_graft.storage.bank_folder import replace_entries
+from cl_graft.storage.bank_folder import open_stored_bank, replace_entries
 from cl_graft.storage.bank_index import delete_unlisted, list_files, read_index
 from cl_graft.storage.entry_file import ENTRY_FORMAT
 from cl_graft.storage.files import read_file, unpack
@@ -168,7 +167,7 @@ def forget(
             held.enter_context(lock_bank(where))
             _refuse_unfinished(where)
             announce = held.enter_context(track_change(where))
-        bank = load_bank(where)
+        bank = open_stored_bank(where)
         name, gone = _find_removed(bank, where, task, latest=latest, dry_run=dry_run)
         first = gone[0] if gone else len(bank)
         report, left, later = _plan_removal(bank, where, name, gone, first, done=not dry_run)
@@ -266,7 +265,10 @@ def _plan_removal(
         sized=sized,
         traces=_find_traces(where, task),
     )
-    kept = tuple(replace(entry, label=labels[entry.label]) for entry in left.entries)
+    kept = tuple(
+        entry.renumber(label=labels[entry.label], builds_on=entry.builds_on)
+        for entry in left.entries
+    )
     return report, replace(left, entries=kept), later
 
 

@@ -29,7 +29,7 @@ from cl_graft.data.record_files import (
 from cl_graft.data.text_columns import fill_input
 from cl_graft.data.text_files import Reading, decode, find_fault, find_lines, read_text
 from cl_graft.errors import InputError, join_names, nearest
-from cl_graft.grafts.bank import GraftBank, find_entry
+from cl_graft.grafts.bank import GraftBank, find_entries, find_entry
 from cl_graft.kinds.messages import Message, read_chat
 from cl_graft.kinds.tagging import Tagging
 from cl_graft.kinds.text2text import Text2Text
@@ -201,9 +201,13 @@ def parse_texts(
 
 def drop_instructions(bank: GraftBank, texts: Sequence[InputText]) -> list[InputText]:
     """Return texts without the instructions of rows whose tasks hold one for all their rows."""
-    pairs = {entry.task: entry.metadata.get("pair") for entry in bank.entries}
+
+    def has_no_pair(task: str) -> bool:
+        found = find_entries(bank, task)
+        return bool(found) and bank.entries[found[-1]].metadata.get("pair") is False
+
     return [
-        replace(one, pair=None) if one.instructed and pairs.get(str(one.task)) is False else one
+        replace(one, pair=None) if one.instructed and has_no_pair(str(one.task)) else one
         for one in texts
     ]
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from cl_graft.banks.bank_of_run import accept_bank, find_bank_folder
 from cl_graft.experiments.folders import BANK, lock_bank
-from cl_graft.grafts.bank import Entry, GraftBank
+from cl_graft.grafts.bank import Entry
 from cl_graft.grafts.region import overlap_matrix
 from cl_graft.kinds import find_kind
 from cl_graft.storage import load_graft
@@ -45,7 +45,8 @@ class InspectedEntry:
         bytes: Size of the entry's files.
         head_bytes: Size of the task's head, a part of `bytes`.
         recorded_rows: Rows of the recorded batch.
-        builds_on: Positions of the entries whose values lie under its own.
+        builds_on: Positions of the entries whose values lie under its own; None where they are
+            those that the mode says: all earlier ones, or none.
         metadata: Scores, localizer, metric and all else that was recorded.
     """
 
@@ -63,7 +64,7 @@ class InspectedEntry:
     bytes: int
     head_bytes: int
     recorded_rows: int
-    builds_on: tuple[int, ...]
+    builds_on: tuple[int, ...] | None
     metadata: Mapping[str, object]
 
 
@@ -82,8 +83,8 @@ class Inspection:
         owned: Coordinates that any entry owns.
         bytes: Size of all files.
         entries: One a learned task.
-        overlap: ``overlap[i][j]`` = |γi ∩ γj| / |γj|, the paper's asymmetric overlap;
-            None where γj is empty.
+        overlap: ``overlap[i][j]`` = |γi ∩ γj| / |γj|, the paper's asymmetric overlap; None where
+            γj is empty. The whole is empty where it was not computed.
     """
 
     bank: Path
@@ -115,11 +116,17 @@ class InspectedGraft:
     metadata: Mapping[str, object]
 
 
-def inspect_bank(folder: Path | str) -> Inspection:
+_MOST_OVERLAPS = 20
+"""Entries of which it is computed how much they overlap, where nobody asks for it."""
+
+
+def inspect_bank(folder: Path | str, *, overlap: bool | None = None) -> Inspection:
     """Read and check a bank's files, and describe it.
 
     Args:
         folder: A bank, or a run that holds one.
+        overlap: Whether to compute how much the regions overlap, for all pairs of entries; None
+            means that of up to 20 entries.
 
     Raises:
         InputError: If there is no bank there.
@@ -128,11 +135,14 @@ def inspect_bank(folder: Path | str) -> Inspection:
     where = find_bank_folder(folder)
     bank = open_stored_bank(where)
     sizes = [count_entry_bytes(entry.stored.line) for entry in bank.entries if entry.stored]
+    latest = {entry.label: position for position, entry in enumerate(bank.entries)}
     entries = tuple(
-        _inspect_entry(bank, position, entry, size)
+        _inspect_entry(position, entry, size, answers=latest[entry.label] == position)
         for position, (entry, size) in enumerate(zip(bank.entries, sizes, strict=True))
     )
-    regions = [entry.region for entry in bank.entries]
+    if overlap is None:
+        overlap = len(bank) <= _MOST_OVERLAPS
+    regions = [entry.region for entry in bank.entries] if overlap else []
     return Inspection(
         bank=where,
         model=bank.base.model,
@@ -141,7 +151,7 @@ def inspect_bank(folder: Path | str) -> Inspection:
         mode=bank.mode,
         base_metadata=bank.base.metadata,
         coordinates=bank.layout.total,
-        owned=len(bank.owned()),
+        owned=bank.count_owned(),
         bytes=sum(sizes) + sum(path.stat().st_size for path in where.glob("*.json")),
         entries=entries,
         overlap=tuple(tuple(row) for row in overlap_matrix(regions)),
@@ -191,24 +201,24 @@ def inspect_graft(path: Path | str) -> InspectedGraft:
     )
 
 
-def _inspect_entry(bank: GraftBank, position: int, entry: Entry, size: int) -> InspectedEntry:
+def _inspect_entry(position: int, entry: Entry, size: int, *, answers: bool) -> InspectedEntry:
     names = entry.metadata.get("label_names", ())
     kind = find_kind(entry.metadata)
     return InspectedEntry(
         position=position,
         task=entry.task,
         label=entry.label,
-        answers=bank.find(label=entry.label) == position,
+        answers=answers,
         kind=kind.name,
         answer=kind.describe_entry(entry.metadata),
         label_names=tuple(str(name) for name in names) if isinstance(names, list | tuple) else (),
         region_size=entry.size,
-        owned=len(entry.owned),
+        owned=entry.owned_size,
         density=entry.density,
         owned_before=entry.share_owned_before,
         bytes=size,
         head_bytes=sum(tensor.nbytes for tensor in entry.head.values()),
         recorded_rows=len(entry.recorded_batch.inputs) if entry.recorded_batch else 0,
-        builds_on=bank.builds_on(position),
+        builds_on=entry.builds_on,
         metadata={key: value for key, value in entry.metadata.items() if key != "label_names"},
     )

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from cl_graft.banks.bank_base import check_bank_model, load_base
+from cl_graft.banks.bank_base import check_bank_model, check_entries, load_base
 from cl_graft.banks.bank_of_run import find_bank_folder
 from cl_graft.banks.input_texts import InputText, check_texts
 from cl_graft.errors import DamagedFile, InputError
@@ -35,7 +35,8 @@ from cl_graft.models.task_server import TaskServer
 from cl_graft.runtime.devices import pick_device
 from cl_graft.runtime.progress import Progress, silent
 from cl_graft.runtime.threads import lock_generators, lock_model
-from cl_graft.storage import load_bank, save_bank
+from cl_graft.storage import save_bank
+from cl_graft.storage.bank_folder import open_stored_bank
 
 if TYPE_CHECKING:
     from cl_graft.banks.add import Added
@@ -183,7 +184,7 @@ class OpenBank:
         from cl_graft.experiments.folders import lock_bank
 
         with lock_generators(), lock_bank(self.folder):
-            self.switch.check_grown(load_bank(self.folder))
+            self.switch.check_grown(open_stored_bank(self.folder))
             added = add_task(
                 self.folder,
                 task,
@@ -194,7 +195,8 @@ class OpenBank:
                 trust_remote_code=self.trust_remote_code,
                 progress=progress,
             )
-            self.switch.add(load_bank(self.folder))
+            grown = open_stored_bank(self.folder)
+            self.switch.add(check_entries(grown, self.loaded, name=str(self.folder)))
         return added
 
     def verify(self) -> VerifyReport:
@@ -364,9 +366,9 @@ def open_bank(
     """
     device = pick_device(device)
     where = find_bank_folder(folder)
-    bank = load_bank(where)
+    bank = open_stored_bank(where)
     loaded = load_base(bank.base, model=model, trust_remote_code=trust_remote_code)
-    check_bank_model(bank, loaded, name=str(where))
+    bank = check_bank_model(bank, loaded, name=str(where))
     loaded.model.to(device).eval()
     return OpenBank(where, loaded, Switch(loaded.model, bank), model, trust_remote_code)
 

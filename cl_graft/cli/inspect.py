@@ -31,6 +31,14 @@ def inspect_command(
             help="Delete leftovers of interrupted writes, and list the entries that are whole.",
         ),
     ] = False,
+    overlap: Annotated[
+        bool | None,
+        typer.Option(
+            "--overlap/--no-overlap",
+            help="Show how much regions overlap, for each pair of tasks; without this option up to "
+            "20 tasks.",
+        ),
+    ] = None,
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:
@@ -68,7 +76,7 @@ def inspect_command(
             f"base {graft.model} ({graft.fingerprint[:12]}…)",
         )
         return
-    bank = inspect_bank(path)
+    bank = inspect_bank(path, overlap=overlap)
     output.result(bank, *_describe_bank(bank))
 
 
@@ -94,24 +102,27 @@ def _describe_bank(found: Inspection) -> list[Any]:
         "entry", "task", "label", "answers", "region", "density", "owned", "owned before", "bytes",
         "of them head", "dev",
     )  # fmt: skip
-    usual = [tuple(range(place)) if found.mode == "prefix" else () for place in range(len(rows))]
-    if [entry.builds_on for entry in found.entries] != usual:
+    if any(entry.builds_on is not None for entry in found.entries):
         columns = (*columns, "builds on")
-        rows = [
-            (*row, ", ".join(map(str, entry.builds_on)) or "base")
-            for row, entry in zip(rows, found.entries, strict=True)
+        under = [
+            range(place) if entry.builds_on is None else entry.builds_on
+            for place, entry in enumerate(found.entries)
         ]
-    overlap = [
-        (entry.task, *("–" if value is None else f"{value:.1%}" for value in row))
-        for entry, row in zip(found.entries, found.overlap, strict=True)
-    ]
+        rows = [
+            (*row, ", ".join(map(str, places)) or "base")
+            for row, places in zip(rows, under, strict=True)
+        ]
     names = [entry.task for entry in found.entries]
     shown: list[Any] = [
         f"base {found.model} ({found.fingerprint[:12]}…, {found.dtype}), {found.mode} mode",
         f"{found.owned:,} of {found.coordinates:,} coordinates owned, {found.bytes:,} bytes",
         make_table(str(found.bank), columns, rows),
     ]
-    if len(names) > 1:
+    if len(names) > 1 and found.overlap:
+        overlap = [
+            (name, *("–" if value is None else f"{value:.1%}" for value in row))
+            for name, row in zip(names, found.overlap, strict=True)
+        ]
         shown.append(make_table("|γ row ∩ γ column| / |γ column|", ("", *names), overlap))
     return shown
 

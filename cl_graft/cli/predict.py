@@ -105,13 +105,13 @@ def predict_command(
     from cl_graft.banks.predict import list_calibration_notes, list_entry_notes, predict
     from cl_graft.data.record_files import Columns
     from cl_graft.runtime.devices import pick_device
-    from cl_graft.storage import load_bank
+    from cl_graft.storage.bank_folder import open_stored_bank
 
     output, columns = Output(quiet, as_json), Columns(text=text, text_pair=text_pair)
     if texts and file is not None:
         raise InputError("give texts, or a file, not both")
     where = find_bank_folder(bank)
-    held = load_bank(where)
+    held = open_stored_bank(where)
     try:
         asked = _read_input(
             texts or (),

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
+from functools import partial
 from typing import Any, ClassVar, Literal
 from unicodedata import normalize
 
@@ -214,6 +215,16 @@ class Entry:
         """Whether its values are in memory."""
         return "owned" in self.__dict__
 
+    def check_when_read(self, check: Callable[[Entry], None]) -> Entry:
+        """Return the entry, checked now if it is in memory, else as soon as its file is read."""
+        if self.stored is None or self.is_read:
+            check(self)
+            return self
+        other = object.__new__(Entry)
+        read = partial(_read_and_check, self.stored.read, check)
+        other.__dict__.update(self.__dict__, stored=replace(self.stored, read=read))
+        return other
+
     def renumber(self, *, label: int, builds_on: tuple[int, ...] | None) -> Entry:
         """Return the entry with another label and other positions; its file is not read for it."""
         other = object.__new__(Entry)
@@ -251,6 +262,12 @@ class Entry:
     def region(self) -> Region:
         """The whole region γ_n, computed at every call."""
         return self.owned.region | self.owned_before
+
+
+def _read_and_check(read: Callable[[], Entry], check: Callable[[Entry], None]) -> Entry:
+    entry = read()
+    check(entry)
+    return entry
 
 
 @dataclass(frozen=True, eq=False)
@@ -354,18 +371,30 @@ class GraftBank:
 
     @property
     def may_share(self) -> bool:
-        """Whether a coordinate may have several owners; never where all entries build on all."""
+        """Whether a coordinate may have several owners; never where all entries build on all.
+
+        Of entries that were not read this is not known.
+        """
         if self.mode == "isolated":
             return True
-        return not self.builds_by_mode and self.shares_coordinates()
+        is_known = all(entry.is_read for entry in self.entries)
+        return not self.builds_by_mode and not (is_known and not self.shares_coordinates())
 
-    def check_owners(self) -> None:
+    def check_owners(self, positions: Collection[int] | None = None) -> None:
         """Refuse entries that own coordinates of those that they build on.
+
+        Args:
+            positions: Entries to check; None means all.
 
         Raises:
             ValueError: If one does, or builds on what is no earlier entry.
         """
-        replace(self, entries=()).extend(self.entries)
+        if positions is None or (self.mode == "prefix" and self.builds_by_mode):
+            last = len(self) if positions is None else max(positions, default=-1) + 1
+            replace(self, entries=()).extend(self.entries[:last])
+            return
+        for place in positions:
+            replace(self, entries=self.entries[:place]).append(self.entries[place])
 
     def builds_on(self, position: int) -> tuple[int, ...]:
         """Return the entries whose values lie under those of entry `position`, ascending."""

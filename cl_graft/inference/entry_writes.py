@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import copy
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -43,7 +43,6 @@ class EntryWrites:
 
     def __init__(self, model: nn.Module, layout: Layout, *, flat: bool = False) -> None:
         self.layout = layout
-        self.entries = 0
         self._model = model
         self._flat = flat
         self._by_tensor: dict[str, TensorWrites] = {}
@@ -60,17 +59,17 @@ class EntryWrites:
         self._model = model
         self._places = None
 
-    def add(self, owned: Sequence[Graft], *, base: Graft | None = None) -> None:
+    def add(self, owned: Mapping[int, Graft], *, base: Graft | None = None) -> None:
         """Lay out what further entries write.
 
         Args:
-            owned: The values of each entry.
+            owned: The values of each entry, by its position, ascending.
             base: The base's values wherever the entries write; None reads them from the model.
         """
         tensors = self.locate_tensors().tensors
         self._jumps.clear()
         chunks: dict[str, list[tuple[int, Tensor, Tensor, Tensor | None]]] = defaultdict(list)
-        for number, graft in enumerate(owned, self.entries):
+        for number, graft in owned.items():
             under = None if base is None else base.on(graft.region).values
             for name, inside, place in self._parts(graft.region):
                 below = None if under is None else under[place]
@@ -81,10 +80,7 @@ class EntryWrites:
             numbers, inside, values, below = zip(*parts, strict=True)
             index = torch.cat(inside).to(tensors[name].device)
             under = tensors[name][index] if base is None else torch.cat(below)
-            self._by_tensor[name].append(
-                numbers, [*map(len, inside)], index, torch.cat(values), under
-            )
-        self.entries += len(owned)
+            self._by_tensor[name].add(numbers, [*map(len, inside)], index, torch.cat(values), under)
 
     def drop(self, number: int) -> None:
         """Forget what an entry writes; the numbers of the others stay."""
@@ -232,7 +228,7 @@ class TensorWrites:
         """Return the places and values of a part."""
         return self.index[part], (self.base if base else self.values)[part]
 
-    def append(
+    def add(
         self,
         numbers: Sequence[int],
         sizes: Sequence[int],
@@ -240,7 +236,34 @@ class TensorWrites:
         values: Tensor,
         base: Tensor,
     ) -> None:
-        """Add what entries write, given end to end; entries between them write nothing."""
+        """Add what entries write, given end to end; entries between them write nothing so far."""
+        if numbers[0] >= len(self.cuts) - 1:
+            self._append(numbers, sizes, index, values, base)
+            return
+        split = (part.split([*sizes]) for part in (index, values, base))
+        for number, *new in zip(numbers, *split, strict=True):
+            self._insert(number, *new)
+
+    def _insert(self, number: int, index: Tensor, values: Tensor, base: Tensor) -> None:
+        """Add what an entry writes before some or all of the others."""
+        end = self.cuts[-1]
+        self.cuts += [end] * (number + 2 - len(self.cuts))
+        start = self.cuts[number]
+        self.index, self.values, self.base = (
+            torch.cat([held[:start], new, held[start:end]])
+            for held, new in ((self.index, index), (self.values, values), (self.base, base))
+        )
+        self.cuts[number + 1 :] = [cut + len(index) for cut in self.cuts[number + 1 :]]
+
+    def _append(
+        self,
+        numbers: Sequence[int],
+        sizes: Sequence[int],
+        index: Tensor,
+        values: Tensor,
+        base: Tensor,
+    ) -> None:
+        """Add what entries write behind all others."""
         start = self.cuts[-1]
         end = start + len(index)
         if end > len(self.index):

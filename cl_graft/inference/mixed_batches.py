@@ -70,6 +70,7 @@ def mixed_batch(
         raise ValueError("mixed batches are answered in eval mode, the model is in training mode")
     same = len(set(positions)) == 1
     with lock_model(switch.model), ExitStack() as stack:
+        switch.prepare(positions)
         layers = [] if same else _layers(switch, positions, method=method)
         model = stack.enter_context(switch.locked(first_entry(switch, positions)))
         for layer in layers:

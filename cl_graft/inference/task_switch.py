@@ -8,14 +8,14 @@ order, as the later one's value stands.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from weakref import WeakKeyDictionary, ref
 
 from torch import nn
 
-from cl_graft.errors import BankError, WrongBase
+from cl_graft.errors import BankError, DamagedFile, WrongBase
 from cl_graft.grafts.bank import BaseIdentity, Entry, GraftBank, check_builds_on
 from cl_graft.grafts.base_check import TensorVersions, check_base
 from cl_graft.grafts.graft import Graft, extract, write_
@@ -85,7 +85,6 @@ class Switch:
         flat: bool = False,
         base: BaseIdentity | None = None,
     ) -> None:
-        bank.check_owners()
         self._heads = (base or bank.base).heads
         self.bank = bank
         self.shares = bank.may_share
@@ -95,11 +94,15 @@ class Switch:
         self._flat = flat
         self._is_locked = False
         self._disjoint: dict[int, bool] = {}
+        self._laid_out: set[int] = set()
+        self._prepared: set[int] = set()
         self._parameter_writes: EntryWrites | None = None  # of a flat switch, once asked for
+        read = [place for place, entry in enumerate(bank.entries) if entry.is_read]
+        bank.check_owners(read)
         with lock_model(model):
             self._sha256 = _at_base(model, bank, base)
             self._writes = EntryWrites(model, bank.layout, flat=flat)
-            self._writes.add([entry.owned for entry in bank.entries])
+            self._lay_out(read)
             self._remember_model()
 
     @property
@@ -120,9 +123,11 @@ class Switch:
             ValueError: If there is no such entry, or it was dropped.
             RuntimeError: While a mixed batch is being answered.
             WrongBase: If something else changed the model so that no base is under its answers.
+            BankError: If the file of an entry that answers was not read so far, and is damaged.
         """
         self.check(position)
         self._check_model()
+        self._prepare([position])
         self._move(answer_spans(self.bank, position), position)
 
     @hold_model
@@ -139,6 +144,7 @@ class Switch:
         """
         check_builds_on(entries, len(self.bank))
         self._check_model()
+        self._read(entries)
         spans = to_spans(entries)
         last = entries[-1] if entries else None
         same = answer_spans(self.bank, last) == spans and last not in self.dropped
@@ -204,10 +210,11 @@ class Switch:
         """
         if len(bank) != len(self.bank) + 1:
             raise ValueError(f"expected a bank of {len(self.bank) + 1} entries, got {len(bank)}")
-        for writes in self._all_writes():
-            writes.add([bank.entries[-1].owned], base=base)
         self.bank, self.shares = bank, bank.may_share
         self.position = len(bank) - 1
+        for writes in self._all_writes():
+            writes.add({self.position: bank.entries[-1].owned}, base=base)
+        self._laid_out.add(self.position)
         self.carried = answer_spans(bank, self.position)
         self._remember_model()
 
@@ -219,11 +226,54 @@ class Switch:
             BankError: If it is not the current bank with entries more.
         """
         self.check_grown(bank)
-        bank.check_owners()
-        with self.carrying(None):
-            for writes in self._all_writes():
-                writes.add([entry.owned for entry in bank.entries[len(self.bank) :]])
+        known = len(self.bank)
+        bank = replace(bank, entries=(*self.bank.entries, *bank.entries[known:]))
+        read = [place for place in range(known, len(bank)) if bank.entries[place].is_read]
+        bank.check_owners(read)
         self.bank, self.shares = bank, bank.may_share
+        with self.carrying(None):
+            self._lay_out(read)
+
+    @hold_model
+    def prepare(self, positions: Iterable[int | None]) -> None:
+        """Read what some entries are answered with, so that no jump to them has to.
+
+        Raises:
+            BankError: If the file of an entry is damaged.
+        """
+        self._check_model()
+        self._prepare(positions)
+
+    def _prepare(self, positions: Iterable[int | None]) -> None:
+        new = {place for place in positions if place is not None} - self._prepared
+        self._read({below for place in new for below in (*self.bank.builds_on(place), place)})
+        self._prepared |= new
+
+    def _read(self, positions: Iterable[int]) -> None:
+        """Read entries that were not read, check their owners and lay them out."""
+        new = {*positions} - self._laid_out
+        if not new:
+            return
+        if self.bank.mode == "prefix" and self.bank.builds_by_mode:
+            # As many again, so that a walk over all entries checks their owners a few times only.
+            ahead = min(len(self.bank), max(max(new) + 1, 2 * len(self._laid_out)))
+            new = {*range(ahead)} - self._laid_out
+        try:
+            self.bank.check_owners(new)
+        except BankError:
+            raise
+        except ValueError as error:
+            raise DamagedFile(f"the bank is damaged: {error}") from error
+        before = self.carried, self.position
+        self._move((), None)
+        self._lay_out(sorted(new))
+        self._move(*before)
+
+    def _lay_out(self, positions: Sequence[int]) -> None:
+        """Lay out what entries write; the model carries the base."""
+        for writes in self._all_writes():
+            writes.add({place: self.bank.entries[place].owned for place in positions})
+        self._laid_out |= {*positions}
 
     def check_grown(self, bank: GraftBank) -> None:
         """Refuse a bank that is not the current one, with or without entries more.
@@ -294,7 +344,8 @@ class Switch:
         if self._parameter_writes is None:
             with self.carrying(None):
                 self._parameter_writes = EntryWrites(self.model, self.bank.layout)
-                self._parameter_writes.add([entry.owned for entry in self.bank.entries])
+                entries = self.bank.entries
+                self._parameter_writes.add({at: entries[at].owned for at in sorted(self._laid_out)})
             if self.bank.mode == "isolated":
                 for position in self.dropped:
                     self._parameter_writes.drop(position)

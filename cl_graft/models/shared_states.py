@@ -58,6 +58,7 @@ class _SharedStates:
     def __init__(self, model: nn.Module) -> None:
         self._stack = _find_stack(model)
         self._bank: GraftBank | None = None
+        self._read = 0
         self._first = 0
         self._rows = False
         self._lower: LowerBlocks | None = None
@@ -67,8 +68,9 @@ class _SharedStates:
     def begin(self, model: nn.Module, bank: GraftBank, *, rows: bool) -> bool:
         """Share what lies below all entries from now on; return whether there is anything."""
         self._rows = rows
-        if bank is not self._bank:
-            self._bank = bank
+        read = sum(entry.is_read for entry in bank.entries)
+        if bank is not self._bank or read != self._read:
+            self._bank, self._read = bank, read
             first = 0 if self._stack is None else _lowest_block(bank, self._stack)
             if first != self._first:
                 self._kept.clear()
@@ -147,9 +149,9 @@ def _find_stack(model: nn.Module) -> BlockStack | None:
 
 
 def _lowest_block(bank: GraftBank, stack: BlockStack) -> int:
-    """Return the lowest block that an entry touches."""
+    """Return the lowest block that an entry touches, of those that were read."""
     starts, touched = torch.tensor(bank.layout.starts), set[int]()
-    for entry in bank.entries:
+    for entry in filter(lambda entry: entry.is_read, bank.entries):
         counts = torch.searchsorted(entry.owned.region.index, starts).diff()
         touched |= {*counts.nonzero().flatten().tolist()}
     return min((stack.find_number(bank.layout.names[place]) for place in touched), default=0)

@@ -66,6 +66,7 @@ class TaskServer:
         order = sorted(range(len(x)), key=positions.__getitem__)
         asked = [positions[row] for row in order]
         heads = [self._find_head(position) for position in asked]
+        self.switch.prepare(asked)
         with self._model.answering(), share_below(self._model, self.switch.bank, rows=True):
             answers = self._model.answer_rows(
                 x[order],

@@ -45,7 +45,7 @@ def test_a_task_builds_on_those_that_its_settings_name(learn):
     bank = load_bank(learn(SOME) / "bank")
     assert [bank.builds_on(place) for place in range(3)] == [(), (), (0,)]
     shown = inspect_bank(learn(SOME))
-    assert [entry.builds_on for entry in shown.entries] == [(), (), (0,)]
+    assert [entry.builds_on for entry in shown.entries] == [None, (), (0,)]
     report = verify(learn(SOME))
     assert report.ok
     assert {entry.weights for entry in report.entries} == {"same bits"}

@@ -1,5 +1,6 @@
 """A bank that is opened answers as the model that learned it, task by task."""
 
+import shutil
 from dataclasses import replace
 
 import pytest
@@ -11,6 +12,7 @@ from torch import nn
 from cl_graft import GraftingContinual, InputError
 from cl_graft.banks.open_bank import OpenBank, open_bank
 from cl_graft.banks.verify import verify
+from cl_graft.errors import TruncatedFile
 from cl_graft.grafts.bank import find_entry
 
 KINDS = {"encoder": "bert", "masked_lm": "roberta", "causal_lm": "gpt2"}
@@ -31,6 +33,17 @@ def test_an_entry_answers_the_same_whatever_was_asked_before(opened):
         for position in order:
             logits = opened.logits(first[position].inputs, position)
             assert torch.equal(logits, first[position].logits)
+
+
+def test_an_answer_reads_no_later_entry_and_a_damaged_one_is_told_when_it_is_used(opened, tmp_path):
+    folder = shutil.copytree(opened.folder, tmp_path / "bank")
+    (damaged,) = folder.glob("entries/*-answers.safetensors")
+    damaged.write_bytes(damaged.read_bytes()[:-1])
+    bank = open_bank(folder)
+    assert bank.predict("It was a delight.", task="sentiment").label
+    with pytest.raises(TruncatedFile, match=r"is cut short.*--repair"):
+        bank.predict([("Is it?", "It is.")], task="answers")
+    assert bank.predict("It was a delight.", task="sentiment").label
 
 
 def test_texts_are_answered_with_label_names_and_probabilities(opened):
