@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 __all__ = ["EncodedTask", "encode_task", "serialize_tokenizer"]
 
-_ENCODING = 2
+_ENCODING = 3
 """Goes up whenever `encode` gives other tokens than before, or more is kept with them."""
 
 
