@@ -24,6 +24,7 @@ from cl_graft.metrics import (
     reliability_bins,
 )
 from cl_graft.models import TaskModel, graftable_parameters
+from cl_graft.results.matrices import MOST_WHOLE
 from cl_graft.results.measures import has_one_metric
 from cl_graft.results.run_results import RunResult, command
 from cl_graft.storage.bank_index import count_entry_bytes, read_index
@@ -116,7 +117,9 @@ def make_result(
         forgetting=forgetting(R) if one else None,
         baseline=baseline,
         coordinates=_coordinates(bank),
-        overlap=overlap_matrix([e.region for e in bank.entries]) if bank else None,
+        overlap=overlap_matrix([e.region for e in bank.entries])
+        if bank and len(bank) <= MOST_WHOLE
+        else None,
         logit_hashes={
             name: {
                 "learned": scores.logit_hash(j, j),

@@ -24,6 +24,7 @@ from cl_graft.grafts.hashing import environment, file_sha256
 from cl_graft.results.answered_numbers import NUMBERS
 from cl_graft.results.formatting import html_table, points
 from cl_graft.results.learning_curves import CURVES
+from cl_graft.results.matrices import Matrix, pack_matrix, unpack_matrix
 from cl_graft.results.measures import has_one_metric, measure, measure_title, tasks_by_metric
 from cl_graft.results.shown_answers import ANSWERS
 from cl_graft.results.task_errors import ERRORS
@@ -74,7 +75,6 @@ _NO_MEASURES = dict.fromkeys(
     ("average_accuracy", "backward_transfer", "forward_transfer", "forgetting")
 )
 
-Matrix = list[list[float | None]]
 """Scores or shares: a row for each task learned, a column for each task tested."""
 
 
@@ -101,7 +101,7 @@ class RunResult:
         metrics: Name of the metric of each task.
         baseline: Scores before any training, for prompts and in the scenario ``"domain"``.
         coordinates: Region sizes by task: claimed, owned, density, share lost to earlier tasks.
-        overlap: |γ_i ∩ γ_j| / |γ_j| in row i and column j, for grafting.
+        overlap: |γ_i ∩ γ_j| / |γ_j| in row i and column j, for grafting, of up to 20 tasks.
         bytes: Bytes that each task adds to what is stored.
         seconds: Wall time by task and phase, as spent by this run.
         seconds_saved: Wall time that phases answered by the cache took when they were computed.
@@ -231,6 +231,7 @@ def score_rows(result: RunResult) -> tuple[str, list[str], list[list[str]]]:
 
 
 _SCHEMA = TypeAdapter(RunResult)
+_MATRICES = ("R", "ece", "overlap", "routed")
 
 
 def write_result(result: RunResult, folder: Path) -> None:
@@ -241,6 +242,7 @@ def write_result(result: RunResult, folder: Path) -> None:
     beside = {name: file_sha256(folder / name) for name in BESIDE if (folder / name).is_file()}
     head = {"format": _FORMAT, "version": VERSION}
     values = {**head, **asdict(result), "files": beside}
+    values |= {name: pack_matrix(values[name]) for name in _MATRICES}
     if (folder / BANK / INDEX).is_file():
         sha256, entries = bank_sha256(folder / BANK)
         values["bank"] = {"sha256": sha256, "entries": entries}
@@ -261,6 +263,8 @@ def read_result(folder: Path | str) -> RunResult:
     others = {"processes": 1, "routed": None, "passes_per_row": 1.0}
     values = {**{kind: {} for kind in kinds}, **others, **_read(path)}
     try:
+        most = len(values["tasks"])
+        values |= {name: unpack_matrix(values[name], most=most) for name in _MATRICES}
         known = {one.name: values[one.name] for one in fields(RunResult)}
         _SCHEMA.validate_json(json.dumps(known), strict=True)
         for name in (known["strategy"], *known["tasks"]):
@@ -272,7 +276,7 @@ def read_result(folder: Path | str) -> RunResult:
         fault = error.errors(include_url=False)[0]
         place = ".".join(map(str, fault["loc"]))
         raise DamagedFile(f"{path} is damaged: {place}: {fault['msg']}") from None
-    except ValueError as error:
+    except (ValueError, TypeError) as error:
         raise DamagedFile(f"{path} is damaged: {error}") from None
     result = RunResult(**known)
     # Earlier versions averaged over tasks of different metrics, too.

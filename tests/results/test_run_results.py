@@ -1,13 +1,16 @@
 """results.json is the whole of a result; summaries are means and deviations of it."""
 
 import json
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from slow_cases import slow
 from small_results import small_result
 
 from cl_graft.errors import BankError, FutureVersion, InputError
+from cl_graft.results.matrices import pack_matrix, unpack_matrix
 from cl_graft.results.run_results import RESULTS, RunResult, read_result, write_result
 from cl_graft.storage.checksums import dump_with_checksum, load_with_checksum
 
@@ -22,6 +25,51 @@ def test_what_was_written_is_read_back(tmp_path, result):
     assert read_result(tmp_path) == result
     stored = json.loads((tmp_path / RESULTS).read_text())
     assert {name: stored[name] for name in asdict(result)} == asdict(result)
+
+
+def forget_free(tasks: int) -> list[list[float | None]]:
+    """R of a strategy that forgets nothing."""
+    return [[0.5 + j / 1e4 if j <= i else None for j in range(tasks)] for i in range(tasks)]
+
+
+def test_results_that_forget_nothing_do_not_grow_with_the_square_of_the_tasks(tmp_path, result):
+    sizes = []
+    for tasks in (100, 200):
+        names = [f"task{number}" for number in range(tasks)]
+        R = forget_free(tasks)
+        metrics = dict.fromkeys(names, "accuracy")
+        whole = replace(result, tasks=names, metrics=metrics, R=R, ece=R, routed=None, overlap=None)
+        write_result(whole, tmp_path)
+        assert read_result(tmp_path) == whole
+        sizes.append((tmp_path / RESULTS).stat().st_size)
+    assert sizes[1] < 2.1 * sizes[0]
+
+
+def test_matrices_of_scores_that_no_run_writes_are_refused(tmp_path, result):
+    tasks = len(result.tasks)
+    for packed in (
+        {"columns": 10**12, "changes": []},
+        {"columns": tasks, "changes": [[]] * (tasks + 1)},
+        {"columns": tasks, "changes": [[[tasks, 0.5]]]},
+        {"columns": tasks, "changes": [[["0", 0.5]]]},
+        {"columns": tasks, "changes": [7]},
+        {"columns": "2"},
+    ):
+        values = {**asdict(result), "R": packed}
+        (tmp_path / RESULTS).write_text(json.dumps(values))
+        with pytest.raises(BankError, match="is damaged"):
+            read_result(tmp_path)
+
+
+@given(
+    st.integers(0, 30).flatmap(
+        lambda n: st.lists(
+            st.lists(st.none() | st.floats(0, 1), min_size=n, max_size=n), min_size=0, max_size=40
+        )
+    )
+)
+def test_every_matrix_comes_back(matrix):
+    assert unpack_matrix(json.loads(json.dumps(pack_matrix(matrix))), most=40) == matrix
 
 
 def test_results_from_before_there_were_checksums_are_read(tmp_path, result):
