@@ -191,6 +191,8 @@ def _to_content(asked: InputText, answer: Answer) -> dict[str, Any]:
     }
     if asked.id is not None:
         content["id"] = asked.id
+    if answer.labels is not None:
+        content["labels"] = answer.labels
     if answer.spans or answer.tags:
         content["spans"] = [asdict(span) for span in answer.spans]
     if answer.tags:
