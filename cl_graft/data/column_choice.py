@@ -63,6 +63,7 @@ _MOST_CLASSES = 200
 _FULL = 0.95
 """Share of the rows in which a column of labels has a value."""
 _ROWS = 1000
+_COUNTED = 100_000
 _DIFFERENT = 0.2
 """Smallest share of different values of a column of texts."""
 _LONGER = 3
@@ -141,7 +142,7 @@ def find_usual_texts(
             continue
         if name in _MORE_TEXTS and not _is_text(file, text):
             continue
-        empty = all(r.values.get(second or "") is None for r in file.records)
+        empty = second is None or all(r.values.get(second) is None for r in file.records)
         return text, None if empty and asked.text_pair is None else second
     return None
 
@@ -262,7 +263,7 @@ def count_values(
     are rows; those of `numbers` are numbers.
     """
     counts: dict[str, int] = {}
-    rows = [record.values for record in file.records]
+    rows = [record.values for record in file.records[:_COUNTED]]
     for column in file.columns:
         known = [row[column] for row in rows if row.get(column) not in (None, "")]
         single = all(isinstance(value, str | int | float) for value in known)
@@ -337,7 +338,7 @@ def _find_flags(file: RecordFile, texts: Sequence[str | None]) -> list[str]:
     """Return the columns that hold 0 and 1 alone."""
     found = []
     for column in file.columns:
-        values = {str(r.values.get(column)).strip().lower() for r in file.records}
+        values = {str(r.values.get(column)).strip().lower() for r in file.records[:_COUNTED]}
         if column not in texts and values <= _MARKS:
             found.append(column)
     return found

@@ -16,7 +16,7 @@ from cl_graft.kinds.kind import find_kind_columns
 
 # The datasets library takes most of a second to import, so each function imports it when called.
 
-__all__ = ["is_saved_dataset", "read_hub_dataset", "read_saved_dataset"]
+__all__ = ["is_saved_dataset", "read_dataset", "read_hub_dataset", "read_saved_dataset"]
 
 _logger = logging.getLogger(__name__)
 
@@ -187,18 +187,17 @@ _OWN_DATA = (
 
 def _read_splits(loaded: Any, place: str, reading: Reading) -> dict[str, RecordFile]:
     return {
-        split: _read_records(table, f"{place}[{split}]", reading)
+        split: read_dataset(table, f"{place}[{split}]", reading)
         for split, table in _by_split(loaded).items()
     }
 
 
 def _by_split(loaded: Any) -> Mapping[str, Any]:
-    """Return the tables of a data set by split, their rows as Python values."""
-    tables = loaded if isinstance(loaded, Mapping) else {"train": loaded}
-    return {split: table.with_format(None) for split, table in tables.items()}
+    """Return the tables of a data set by split."""
+    return loaded if isinstance(loaded, Mapping) else {"train": loaded}
 
 
-def _read_records(table: Any, place: str, reading: Reading) -> RecordFile:
+def read_dataset(table: Any, place: str, reading: Reading) -> RecordFile:
     """Read the columns of single values, and those of lists and records that a kind of tasks has.
 
     Class ids in a list, such as tags, are read as their names. Other columns of lists, and media,
@@ -206,6 +205,7 @@ def _read_records(table: Any, place: str, reading: Reading) -> RecordFile:
     """
     import datasets
 
+    table = table.with_format(None)
     check_size(place, table.data.nbytes, reading)
     check_row_count(place, len(table), reading)
     class_names = {

@@ -4,6 +4,7 @@ load_task("qnli", data=Path("data"), shots=512)      # the preset, from data/qnl
 load_task("reviews.csv", label="stars")              # a file of one's own
 load_task("generated:sentiment", shots=256)          # written by this package
 load_task("stanfordnlp/imdb")                        # the hub's, with ':config' where needed
+load_task("reviews", data={"train": df, "test": rows})   # tables that a program holds
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from cl_graft.data.columns import LabelledRows
 from cl_graft.data.few_shot import HELD_OUT, few_shot, hold_out_test, name_missing, name_single
 from cl_graft.data.kind_rows import LabelLists
 from cl_graft.data.presets import PRESETS, Preset
-from cl_graft.data.readers import read_rows
+from cl_graft.data.readers import Tables, read_rows
 from cl_graft.data.record_files import Columns
 from cl_graft.data.task_place import GENERATED_PREFIX, TaskPlace, find_place
 from cl_graft.data.text_columns import TextColumns, answer_with_labels, read_text_columns
@@ -32,6 +33,7 @@ from cl_graft.kinds.kind import KINDS, Kind
 from cl_graft.kinds.multi_label import MultiLabel
 from cl_graft.kinds.prompts import CAUSAL_PROMPTS, PROMPTS, Prompt, default_prompts
 from cl_graft.kinds.rows import Row
+from cl_graft.kinds.task_name import check_task_name
 from cl_graft.kinds.text2text import Text2Text
 from cl_graft.kinds.text_task import MAX_LENGTH, TextTask
 
@@ -41,6 +43,8 @@ if TYPE_CHECKING:
 __all__ = ["load_task"]
 
 _GENERATED_SHOTS = 1024
+_OF_TABLES = "data"
+"""Name of a task whose rows come without one."""
 _MOST_GENERATED_ROWS = 1_000_000
 _GENERATED_TEST_ROWS = 1000
 
@@ -48,9 +52,9 @@ _logger = logging.getLogger(__name__)
 
 
 def load_task(
-    name: Path | str,
+    name: Path | str | object,
     *,
-    data: Path | str | None = None,
+    data: Path | str | object | None = None,
     shots: int | None = None,
     data_seed: int = 0,
     shots_short: str = "all",
@@ -91,8 +95,11 @@ def load_task(
 
     Args:
         name: A preset, a path, "generated:<name>" (or the bare name), or a hub name
-            "owner/name" with an optional ":config".
-        data: Folder of data sets, or the data set itself.
+            "owner/name" with an optional ":config". Or rows, as `data` takes them; the task is then
+            called "data".
+        data: Folder of data sets, or the data set itself. Or rows that the program holds: a
+            DataFrame of pandas, a Dataset or DatasetDict of the datasets library, a list of
+            dictionaries by column, or a dictionary of these by split.
         shots: Training rows a class; None for all (1,024 for a generated task, which has at most
             1,000,000 training rows).
         data_seed: Seed of all sampling.
@@ -139,12 +146,12 @@ def load_task(
         >>> task.label_names, len(task.train), len(task.test)
         (('negative', 'positive'), 16, 20)
     """
-    name, data = str(name), None if data is None else Path(data)
     counts = {"shots": shots, "max_train": max_train, "max_dev": max_dev, "max_test": max_test}
     _check_types({**counts, "data_seed": data_seed}, label_names, kind)
     if kind == "regression" and label_names is None:
         label_names = ()
-    place = find_place(name, data)
+    place = _find_place(name, data)
+    name = place.name if place.tables else str(name)
     if place.generated is not None:
         named = (text, text_pair, label, label_names, encoding, where, instruction, input)
         named += (label_separator,)
@@ -199,6 +206,16 @@ def load_task(
         for note in notes:
             _logger.warning("task %s: %s", task.name, note)
     return replace(task, source={**task.source, **counts, "notes": [*bad_rows.sentences(), *notes]})
+
+
+def _find_place(name: object, data: object) -> TaskPlace:
+    if isinstance(name, str | Path) and (data is None or isinstance(data, str | Path)):
+        return find_place(str(name), None if data is None else Path(data))
+    if not isinstance(name, str | Path):
+        if data is not None:
+            raise InputError(f"expected the name of a task beside data, got {type(name).__name__}")
+        return TaskPlace(name=_OF_TABLES, tables=Tables(_OF_TABLES, name))
+    return TaskPlace(name=check_task_name(str(name)), tables=Tables(str(name), data))
 
 
 def _check_types(
@@ -295,7 +312,7 @@ def _read(
     def read_as(preset: Preset | None, note: str = "") -> _Read:
         bad_rows = BadRows(on_bad_row)
         rows = read_rows(
-            place.path or place.hub or "",
+            place.source,
             columns=columns,
             label_names=label_names,
             preset=preset,
@@ -319,12 +336,14 @@ def _read(
         why = f"these data are of {a_or_an(read.rows.kind.replace('_', ' '))} task"
     if not why:
         return read
-    if place.path is None:
+    if place.hub is not None:
         raise InputError(f"{_origin(place)} is not the known data set {place.name!r}: {why}")
     return read_as(None, f"these data are not the known data set {place.name!r}: {why}")
 
 
 def _origin(place: TaskPlace) -> str:
+    if place.tables is not None:
+        return "memory"
     return f"hub:{place.hub}" if place.path is None else str(place.path)
 
 

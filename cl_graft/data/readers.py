@@ -11,18 +11,29 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
+from typing import Any
 
 from cl_graft.data.bad_rows import BadRows
 from cl_graft.data.columns import LabelledRows, to_rows
-from cl_graft.data.huggingface import is_saved_dataset, read_hub_dataset, read_saved_dataset
+from cl_graft.data.huggingface import (
+    is_saved_dataset,
+    read_dataset,
+    read_hub_dataset,
+    read_saved_dataset,
+)
+from cl_graft.data.json_text import add_paths
 from cl_graft.data.kind_rows import LabelLists, choose_kind, has_label_lists, read_kind_rows
 from cl_graft.data.presets import Preset
 from cl_graft.data.record_files import (
     SUFFIXES,
     Columns,
+    Record,
     RecordFile,
+    collect_records,
+    drop_headers,
     explain_unread_kind,
     is_record_file,
     read_records,
@@ -35,13 +46,39 @@ from cl_graft.kinds import KINDS, Kind
 from cl_graft.kinds.multi_label import MultiLabel
 from cl_graft.kinds.text2text import Text2Text
 
-__all__ = ["explain_missing", "has_rows", "read_once", "read_rows", "read_train_records"]
+__all__ = [
+    "Tables",
+    "explain_missing",
+    "has_rows",
+    "read_once",
+    "read_rows",
+    "read_train_records",
+]
 
 _SPLITS: Mapping[str, tuple[str, ...]] = {
     "train": ("train", "training"),
     "dev": ("dev", "validation", "valid", "val", "eval", "validation_matched"),
     "test": ("test",),
 }
+
+_TABLES = (
+    "a pandas DataFrame, a Dataset or DatasetDict of the datasets library, a list of dictionaries, "
+    "or a dictionary of these by split"
+)
+
+
+@dataclass(frozen=True)
+class Tables:
+    """Rows that a program holds.
+
+    Attributes:
+        name: Name for messages.
+        given: A table (`DataFrame`, `Dataset`, list of mappings), or tables by split.
+    """
+
+    name: str
+    given: object
+
 
 _Read = tuple[dict[str, RecordFile], BadRows]
 _kept: ContextVar[dict[tuple[Path, bool], _Read | InputError] | None] = ContextVar(
@@ -50,7 +87,7 @@ _kept: ContextVar[dict[tuple[Path, bool], _Read | InputError] | None] = ContextV
 
 
 def read_rows(
-    source: Path | str,
+    source: Path | str | Tables,
     *,
     columns: Columns | None = None,
     label_names: Sequence[str] | None = None,
@@ -66,7 +103,7 @@ def read_rows(
     Args:
         source: A path: a file, a folder of train / dev / test files, or a saved data set. Or a
             text: the name of a data set on the hub, ``"owner/name"``, with ``":config"`` where
-            needed.
+            needed. Or rows that the program holds.
         columns: Columns named by the caller; the others are found by their usual names.
         label_names: Declared label names, in the order of class ids; empty for a regression. They
             go before those of the data.
@@ -87,7 +124,9 @@ def read_rows(
     reading, bad = reading or Reading(), bad_rows or BadRows()
     declared, positive, span_types = None, None, None
     found = Columns()
-    if isinstance(source, str):
+    if isinstance(source, Tables):
+        records = _read_tables(source, reading, bad)
+    elif isinstance(source, str):
         name, _, config = source.partition(":")
         records = _select_splits(read_hub_dataset(name, config or None, reading=reading), name)
     else:
@@ -222,6 +261,79 @@ def _read_each(path: Path, reading: Reading, bad: BadRows) -> dict[str, RecordFi
     return {
         split: read_records(file, reading=reading, bad_rows=bad) for split, file in files.items()
     }
+
+
+def _read_tables(source: Tables, reading: Reading, bad: BadRows) -> dict[str, RecordFile]:
+    """Read the tables of a program, by split; a table alone holds training rows."""
+    given = source.given
+    if not isinstance(given, Mapping):
+        return {"train": _read_table(given, source.name, reading, bad)}
+    own = not _is_of("datasets", given)
+    for name, table in given.items() if own else ():
+        if _find_split(str(name)) is None:
+            known = nearest(str(name), chain(*_SPLITS.values()))
+            raise InputError(f"{source.name}: {name!r} is no split; {known}")
+        if isinstance(table, list) and table and not isinstance(table[0], Mapping):
+            raise InputError(
+                f"{source.name}: the rows of {name!r} must be dictionaries by column, got "
+                f"{type(table[0]).__name__}"
+            )
+    files = {
+        name: _read_table(table, f"{source.name}[{name}]", reading, bad)
+        for name, table in given.items()
+        if _find_split(name)
+    }
+    return _select_splits(files, source.name)
+
+
+def _read_table(table: Any, place: str, reading: Reading, bad: BadRows) -> RecordFile:
+    if _is_of("datasets", table) and hasattr(table, "select_columns") and hasattr(table, "__len__"):
+        file = read_dataset(table, place, reading)
+        records, columns = file.records, file.columns
+    else:
+        file = RecordFile(place, (), (), {})
+        numbered = enumerate(_list_rows(table, place), start=1)
+        found = (
+            Record(add_paths(values), f"{place}: row {number} (index {index!r})")
+            for number, (index, values) in numbered
+        )
+        records = collect_records(place, found, reading)
+        columns = tuple(dict.fromkeys(name for record in records for name in record.values))
+    records = drop_headers(place, records, bad)
+    bad.refuse_none_left(place, len(records))
+    return replace(file, columns=tuple(filter(str.strip, columns)), records=records)
+
+
+def _list_rows(table: Any, place: str) -> Iterator[tuple[object, dict[str, object]]]:
+    """Walk over the rows of a table with the index of each."""
+    if _is_of("pandas", table) and hasattr(table, "itertuples") and hasattr(table, "columns"):
+        names = [str(name) for name in table.columns]
+        if len(set(names)) != len(names):
+            raise InputError(f"{place}: the table has a column twice: {join_names(names)}")
+        whole = table.astype(object).where(table.notna(), None)
+        rows = zip(whole.index.tolist(), whole.itertuples(index=False, name=None), strict=True)
+        for index, values in rows:
+            yield index, dict(zip(names, map(_to_plain, values), strict=True))
+    elif isinstance(table, list | tuple):
+        for index, values in enumerate(table):
+            if not isinstance(values, Mapping):
+                raise InputError(
+                    f"{place}: row {index + 1} (index {index}) must be a dictionary by column, got "
+                    f"{type(values).__name__}"
+                )
+            yield index, {str(name): _to_plain(value) for name, value in values.items()}
+    else:
+        raise InputError(f"{place}: expected {_TABLES}; got {type(table).__name__}")
+
+
+def _to_plain(value: Any) -> object:
+    """Return values of numpy and tensors as those of Python."""
+    return value.tolist() if hasattr(value, "tolist") else value
+
+
+def _is_of(library: str, value: object) -> bool:
+    """Whether a value's class, or one that it extends, is of a library, which is not imported."""
+    return any(cls.__module__.split(".")[0] == library for cls in type(value).__mro__)
 
 
 def _find_split_files(folder: Path) -> dict[str, Path]:

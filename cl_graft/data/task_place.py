@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from unicodedata import normalize
 
 from cl_graft.data.presets import PRESETS, Preset
-from cl_graft.data.readers import explain_missing, has_rows
+from cl_graft.data.readers import Tables, explain_missing, has_rows
 from cl_graft.data.record_files import SUFFIXES, explain_unread_kind, strip_suffix
 from cl_graft.data.streams import STREAMS
 from cl_graft.errors import InputError, nearest
@@ -29,19 +29,26 @@ GENERATED_PREFIX = "generated:"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskPlace:
-    """The place of a task's rows: one of path, hub and generated is set.
+    """The place of a task's rows: one of path, hub, generated and tables is set.
 
     Attributes:
         name: Name of the task.
         path: File or folder.
         hub: Name on the hub, with ``":config"`` where needed.
         generated: Built-in task that writes the rows.
+        tables: Rows that the program holds.
     """
 
     name: str
     path: Path | None = None
     hub: str | None = None
     generated: GeneratedTask | None = None
+    tables: Tables | None = None
+
+    @property
+    def source(self) -> Path | str | Tables:
+        """Path, name on the hub, or tables, as `read_rows` takes them."""
+        return self.tables or self.path or self.hub or ""
 
 
 def find_place(name: str, data: Path | None) -> TaskPlace:
