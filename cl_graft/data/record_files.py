@@ -426,7 +426,7 @@ def _read_table_records(
         place = f"{path}:{number}"
         try:
             yield Record(_match_header(fields, header, delimiter, place), place)
-            unread += any(fields[place] for place in nameless)
+            unread += isinstance(fields, list) and any(fields[column] for column in nameless)
         except InputError as fault:
             bad.leave_out(str(path), str(fault))
     if unread:
