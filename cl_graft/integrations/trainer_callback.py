@@ -32,6 +32,7 @@ from cl_graft.localization import find_localizer
 from cl_graft.localization.grafting_settings import DEFAULT_DENSITY, GraftingSettings
 from cl_graft.localization.registry import Score
 from cl_graft.strategies.benchmark import TextStream
+from cl_graft.training.precision import warn_of_float16
 
 __all__ = ["GraftCallback"]
 
@@ -194,6 +195,7 @@ class GraftCallback(TrainerCallback):
         With a bank, put the base back into the model, unless the trainer resumes a checkpoint.
         """
         del control
+        warn_of_float16(kwargs["model"])
         if self._bank is not None:
             self._start(self._bank, args, state, kwargs["model"])
             return

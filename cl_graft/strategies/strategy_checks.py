@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator, Mapping
 from types import CodeType
 from typing import Any, get_args
 
-import torch
 from avalanche.models import (
     PNN,
     CosineIncrementalClassifier,
@@ -27,6 +26,7 @@ from cl_graft.models import TaskModel
 from cl_graft.strategies.heads import find_head_paths, unwrap_model
 from cl_graft.strategies.loop.best_step import KeepBest
 from cl_graft.strategies.task_labels import TaskLabels
+from cl_graft.training.precision import warn_of_float16
 
 __all__ = ["check_arguments", "check_model", "check_plugins", "check_rows", "reads_parameters"]
 
@@ -120,14 +120,8 @@ def check_model(model: nn.Module) -> None:
     Raises:
         ValueError: It names the module and the reason.
     """
-    own = not isinstance(unwrap_model(model), TaskModel)
-    if own and any(parameter.dtype == torch.float16 for parameter in model.parameters()):
-        warnings.warn(
-            "the model's weights are float16, in which dense training loses small updates and "
-            "gradients overflow; take float32 or bfloat16 weights, and autocast in `forward` to "
-            "compute in half precision",
-            stacklevel=2,
-        )
+    if not isinstance(unwrap_model(model), TaskModel):
+        warn_of_float16(model)
     for module in model.modules():
         for kind, reason in _REFUSED:
             if isinstance(module, kind):

@@ -9,15 +9,16 @@ and the scale halved. Scales are powers of two, so scaling itself rounds nothing
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from cl_graft.errors import DivergedError, find
 
-__all__ = ["PRECISIONS", "LossScale", "autocast", "loss_scale", "safe_scale"]
+__all__ = ["PRECISIONS", "LossScale", "autocast", "loss_scale", "safe_scale", "warn_of_float16"]
 
 PRECISIONS: dict[str, torch.dtype] = {
     "fp32": torch.float32,
@@ -54,6 +55,17 @@ def autocast(precision: str, device: torch.device) -> AbstractContextManager[obj
 def loss_scale(precision: str) -> LossScale | None:
     """Return the scale that training in a precision needs: one for ``"fp16"``, else None."""
     return LossScale() if precision == "fp16" else None
+
+
+def warn_of_float16(model: nn.Module) -> None:
+    """Warn of a model with weights in float16, which its user made: few steps move them."""
+    if any(parameter.dtype == torch.float16 for parameter in model.parameters()):
+        warnings.warn(
+            "the model's weights are float16, in which dense training loses small updates and "
+            "gradients overflow; take float32 or bfloat16 weights, and autocast to compute in "
+            "half precision",
+            stacklevel=3,
+        )
 
 
 class LossScale:

@@ -134,6 +134,12 @@ def test_a_callback_of_another_model_is_refused_before_training(tiny_bert, rows,
         made.train()
 
 
+def test_a_model_in_float16_gets_a_warning(tiny_bert):
+    half = model(tiny_bert).half()
+    with pytest.warns(UserWarning, match="the model's weights are float16"):
+        GraftCallback(half).on_train_begin(None, None, None, model=half)  # type: ignore
+
+
 def test_batches_without_labels_are_refused(trained, tiny_bert, rows):
     collate = DataCollatorWithPadding(AutoTokenizer.from_pretrained(tiny_bert))
     batch = dict(collate(copy.deepcopy(rows[:4])))
