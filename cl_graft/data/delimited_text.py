@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from cl_graft.data.text_files import MAX_CHARACTERS, MAX_LINE, find_lines
+from cl_graft.data.text_files import MAX_CHARACTERS, MAX_LINE, EncodedText, find_lines
 
 __all__ = ["Dialect", "LongLine", "allow_long_fields", "choose_dialects", "read_table_rows"]
 
@@ -36,7 +36,7 @@ class Dialect:
     start: int = 0
 
 
-def choose_dialects(text: str, kind: str) -> list[Dialect]:
+def choose_dialects(text: str | EncodedText, kind: str) -> list[Dialect]:
     """Return the ways in which a table may be written, the likeliest first.
 
     Its fields are parted by what a first line ``sep=;`` says, as Excel reads it, or by what the
@@ -46,8 +46,10 @@ def choose_dialects(text: str, kind: str) -> list[Dialect]:
         text: The table, not empty.
         kind: ``"csv"`` or ``"tsv"``.
     """
-    said = _SEPARATOR_LINE.match(text)
+    said = _SEPARATOR_LINE.match(text if isinstance(text, str) else text.start())
     start = said.end() if said else 0
+    if said and not isinstance(text, str):
+        start = text.count_bytes(said[0])
     if said:
         delimiter = said[1]
     elif kind == "tsv":
@@ -61,7 +63,9 @@ def choose_dialects(text: str, kind: str) -> list[Dialect]:
     return [Dialect(delimiter, quotes, backslash, start) for quotes, backslash in ways]
 
 
-def read_table_rows(text: str, dialect: Dialect) -> Iterator[tuple[int, list[str] | csv.Error]]:
+def read_table_rows(
+    text: str | EncodedText, dialect: Dialect
+) -> Iterator[tuple[int, list[str] | csv.Error]]:
     """Yield each row's first line number and its fields, or what is wrong with it.
 
     An open quote swallows the lines after it; reading then goes on at the line after its first, so
@@ -104,7 +108,7 @@ class LongLine(ValueError):
 class _Lines:
     """Iterate over the lines of a text, and remember where the first one of a row ends."""
 
-    def __init__(self, text: str, offset: int, dialect: Dialect) -> None:
+    def __init__(self, text: str | EncodedText, offset: int, dialect: Dialect) -> None:
         self._found = find_lines(text, offset)
         self._keeps_null = dialect.backslash
         self.first_end: int | None = None
@@ -114,14 +118,13 @@ class _Lines:
 
     def __next__(self) -> str:
         found = next(self._found)
-        if found.end() - found.start() > MAX_LINE:
-            raise LongLine(
-                f"a line of {found.end() - found.start():,} characters, the limit is {MAX_LINE:,}"
-            )
+        line = found[0]
+        if len(line) > MAX_LINE:
+            raise LongLine(f"a line of {len(line):,} characters, the limit is {MAX_LINE:,}")
         if self.first_end is None:
             self.first_end = found.end()
         # \N stands for NULL; the csv module would take the backslash away.
-        return _NULL.sub(r"\\\\N", found[0]) if self._keeps_null else found[0]
+        return _NULL.sub(r"\\\\N", line) if self._keeps_null else line
 
 
 @contextmanager

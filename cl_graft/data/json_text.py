@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from cl_graft.data.bad_rows import BadRows
-from cl_graft.data.text_files import MAX_LINE, find_lines
+from cl_graft.data.text_files import MAX_LINE, EncodedText, find_lines
 from cl_graft.errors import InputError
 
 __all__ = ["add_paths", "holds_objects", "read_json_objects", "refuse_damaged"]
@@ -37,7 +37,7 @@ def holds_objects(start: bytes) -> bool:
 
 
 def read_json_objects(
-    text: str, path: Path, bad: BadRows
+    text: str | EncodedText, path: Path, bad: BadRows
 ) -> Iterator[tuple[dict[str, object], str]]:
     """Walk over the objects of a list or of lines, and their places.
 
@@ -49,8 +49,9 @@ def read_json_objects(
     Raises:
         InputError: If the text is a list, and something else stands in it.
     """
-    if text.lstrip().startswith("["):
-        return _read_list(text, path)
+    start = text if isinstance(text, str) else text.start()
+    if start.lstrip().startswith("["):
+        return _read_list(str(text), path)
     return _read_lines(text, path, bad)
 
 
@@ -73,7 +74,9 @@ def add_paths(values: dict[str, object]) -> dict[str, object]:
     return found
 
 
-def _read_lines(text: str, path: Path, bad: BadRows) -> Iterator[tuple[dict[str, object], str]]:
+def _read_lines(
+    text: str | EncodedText, path: Path, bad: BadRows
+) -> Iterator[tuple[dict[str, object], str]]:
     for number, found in enumerate(find_lines(text), start=1):
         line, place = found[0].rstrip("\r\n"), f"{path}:{number}"
         if not line.strip():

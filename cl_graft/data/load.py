@@ -133,7 +133,7 @@ def load_task(
         encoding: Encoding of text files, in place of UTF-8.
         on_bad_row: "skip" leaves rows out that cannot be used, and counts them in `source`;
             "error" refuses them.
-        max_megabytes: Largest size of a file once unpacked, in MB, in place of 500.
+        max_megabytes: Largest size of a file once unpacked, in MB, in place of 4,000.
         warn: Log what a user should know of the data (rows left out or repeated, how dev was
             chosen). It stands in `source` in any case.
 

@@ -28,7 +28,7 @@ from cl_graft.data.delimited_text import (
 )
 from cl_graft.data.json_text import add_paths, holds_objects, read_json_objects, refuse_damaged
 from cl_graft.data.parquet import read_parquet
-from cl_graft.data.text_files import Reading, check_row_count, read_text
+from cl_graft.data.text_files import EncodedText, Reading, check_row_count, read_encoded
 from cl_graft.errors import InputError, join_names
 from cl_graft.kinds.kind import find_kind_columns
 
@@ -192,7 +192,7 @@ def read_records(
         raise InputError(explain_unread_kind(path))
     kind = path.name.lower().removesuffix(".gz").rsplit(".", 1)[1]
     if kind != "parquet":
-        text = read_text(path, reading, escape=bad.skip, notes=bad.notes)
+        text = read_encoded(path, reading, escape=bad.skip, notes=bad.notes)
         return parse_records(text, kind, place=path, reading=reading, bad_rows=bad)
     table = read_parquet(path, reading)
     numbered = enumerate(table.rows, start=1)
@@ -206,7 +206,7 @@ def read_records(
 
 
 def parse_records(
-    text: str,
+    text: str | EncodedText,
     kind: str,
     *,
     place: Path,
@@ -226,7 +226,7 @@ def parse_records(
         InputError: If the text is empty, or at the first row that cannot be read.
     """
     reading, bad = reading or Reading(), bad_rows or BadRows()
-    if not text.strip():
+    if not (text.strip() if isinstance(text, str) else text.start().strip()):
         raise InputError(f"{place}: the file is empty")
     header = ""
     if kind in ("jsonl", "json"):
@@ -354,7 +354,7 @@ def _measure_memory(values: object) -> int:
 
 
 def _read_table(
-    path: Path, text: str, kind: str, reading: Reading, bad: BadRows
+    path: Path, text: str | EncodedText, kind: str, reading: Reading, bad: BadRows
 ) -> tuple[tuple[str, ...], tuple[Record, ...], str]:
     """Read a table in the first of its likely dialects that gives the fewest bad rows.
 
@@ -378,7 +378,7 @@ def _read_table(
 
 
 def _read_table_with(
-    path: Path, text: str, dialect: Dialect, reading: Reading, bad: BadRows
+    path: Path, text: str | EncodedText, dialect: Dialect, reading: Reading, bad: BadRows
 ) -> tuple[tuple[str, ...], tuple[Record, ...], str]:
     try:
         with allow_long_fields():

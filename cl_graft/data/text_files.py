@@ -6,6 +6,7 @@ before its rows are read. No more is unpacked than may be read.
 
 from __future__ import annotations
 
+import codecs
 import gzip
 import re
 import unicodedata
@@ -20,6 +21,7 @@ __all__ = [
     "MAX_CHARACTERS",
     "MAX_LINE",
     "MEGABYTE",
+    "EncodedText",
     "Reading",
     "check_row_count",
     "check_size",
@@ -27,6 +29,7 @@ __all__ = [
     "detect_encoding",
     "find_fault",
     "find_lines",
+    "read_encoded",
     "read_text",
 ]
 
@@ -77,6 +80,13 @@ _NOT_CP1252 = re.compile(rb"[\x81\x8d\x8f\x90\x9d]")
 _BZIP2 = re.compile(rb"BZh[1-9]1AY&SY")
 _PAGE = re.compile(rb"\s*<(!doctype html|html|head)\b", re.IGNORECASE)
 _LINE = re.compile(r"[^\r\n]++(?:\r\n?|\n)?|\r\n?|\n")
+_ENCODED_LINE = re.compile(rb"[^\r\n]++(?:\r\n?|\n)?|\r\n?|\n")
+_FILLED = re.compile(rb"\s*[^\r\n]+(?:\r\n?|\n)?")
+_LARGE = 16 * MEGABYTE
+_PART = MEGABYTE
+_ENDS_OF_ASCII = re.compile(
+    r"utf-8(-sig)?|ascii|iso8859-\d+|cp125\d|koi8-[rut]|gb18030|big5|euc_kr"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +106,7 @@ class Reading:
     """
 
     encoding: str | None = None
-    max_megabytes: int = 500
+    max_megabytes: int = 4_000
     where: Mapping[str, str] = field(default_factory=dict)
     labelled: bool = True
 
@@ -137,13 +147,104 @@ def read_text(
         InputError: If the file cannot be read, is none of text, too large or of another encoding.
     """
     data = _read_bytes(path, reading)
+    return _decode_file(data, path, reading, escape=escape, notes=notes)
+
+
+def _decode_file(
+    data: bytes, path: Path, reading: Reading, *, escape: bool, notes: list[str] | None
+) -> str:
     encoding = reading.encoding or detect_encoding(data)
+    _note_encoding(path, encoding, reading, notes)
+    return decode(data, str(path), encoding, escape=escape)
+
+
+def _note_encoding(path: Path, encoding: str, reading: Reading, notes: list[str] | None) -> None:
     if notes is not None and reading.encoding is None and encoding != "utf-8":
         notes.append(
             f"{path}: not UTF-8, read as {encoding}; if that is wrong, name its encoding (such as "
             f"encoding: cp1250 in task_settings)"
         )
-    return decode(data, str(path), encoding, escape=escape)
+
+
+@dataclass(frozen=True, slots=True)
+class EncodedText:
+    """A text that is kept as its bytes, of which one line at a time is decoded.
+
+    A large file then takes its own size in memory, and not that of a text in which one character
+    from beyond Western Europe makes every character four bytes.
+
+    Attributes:
+        data: The bytes, without a byte order mark.
+        codec: Their codec, in which the ends of lines are those of ASCII.
+        errors: What is done about bytes that are not of the codec.
+    """
+
+    data: bytes
+    codec: str
+    errors: str = "strict"
+
+    def __str__(self) -> str:
+        return self.data.decode(self.codec, self.errors)
+
+    def start(self) -> str:
+        """Return the first lines that are not all blank; empty if there are none."""
+        found = _FILLED.match(self.data)
+        return found[0].decode(self.codec, self.errors) if found else ""
+
+    def count_bytes(self, part: str) -> int:
+        """Return how many bytes a part of the text takes."""
+        return len(part.encode(self.codec, self.errors))
+
+
+@dataclass(frozen=True, slots=True)
+class _EncodedLine:
+    """A line of an `EncodedText`, as `re.Match` has it for those of a text."""
+
+    found: re.Match[bytes]
+    text: EncodedText
+
+    def __getitem__(self, group: int) -> str:
+        return self.found[group].decode(self.text.codec, self.text.errors)
+
+    def end(self) -> int:
+        return self.found.end()
+
+
+def read_encoded(
+    path: Path, reading: Reading, *, escape: bool = False, notes: list[str] | None = None
+) -> str | EncodedText:
+    """Read a text file as `read_text` does; a large one stays encoded where its codec allows it.
+
+    Raises:
+        InputError: As `read_text`.
+    """
+    data = _read_bytes(path, reading)
+    if len(data) < _LARGE:
+        return _decode_file(data, path, reading, escape=escape, notes=notes)
+    encoding = reading.encoding or detect_encoding(data)
+    codec = codecs.lookup(encoding).name
+    if not _ENDS_OF_ASCII.fullmatch(codec) or not _is_text(data, codec, escape=escape):
+        return _decode_file(data, path, reading, escape=escape, notes=notes)
+    _refuse_other_kinds(data, str(path), utf8=codec.startswith("utf-8"))
+    _note_encoding(path, encoding, reading, notes)
+    errors = "surrogateescape" if escape else "strict"
+    if codec.startswith("utf-8"):  # a tool may have put a second mark before the first
+        data = data.removeprefix(codecs.BOM_UTF8).removeprefix(codecs.BOM_UTF8)
+    return EncodedText(data, codec.removesuffix("-sig"), errors)
+
+
+def _is_text(data: bytes, codec: str, *, escape: bool) -> bool:
+    """Tell whether a large file can be decoded, without doing so at once."""
+    if data.count(0) * 4 > len(data):
+        return False
+    decoder = codecs.getincrementaldecoder(codec)("surrogateescape" if escape else "strict")
+    try:
+        for start in range(0, len(data), _PART):
+            decoder.decode(data[start : start + _PART])
+        decoder.decode(b"", final=True)
+    except UnicodeError:
+        return False
+    return True
 
 
 def detect_encoding(data: bytes) -> str:
@@ -165,16 +266,30 @@ def detect_encoding(data: bytes) -> str:
         zero, other = start[offset::2].count(0), start[1 - offset :: 2].count(0)
         if zero > 0.7 * (len(start) // 2) and not other:
             return name
-    try:
-        data.decode("utf-8")
-    except UnicodeDecodeError as error:
-        part = data[max(0, error.start - _LOOKED_AT) : error.start + _LOOKED_AT]
+    if (fault := _find_other(data)) is not None:
+        part = data[max(0, fault - _LOOKED_AT) : fault + _LOOKED_AT]
         beyond = len(_BEYOND_ASCII.findall(part))
         of_utf8 = sum(map(len, _UTF8_SEQUENCE.findall(part)))
         letters = len(_ASCII_LETTER.findall(part))
         if 2 * of_utf8 < beyond <= _MOST_BEYOND_ASCII * letters:
             return "latin-1" if _NOT_CP1252.search(data) else "cp1252"
     return "utf-8"
+
+
+def _find_other(data: bytes) -> int | None:
+    """Return the offset of the first byte that is not of UTF-8; None if all are."""
+    start = 0
+    while start < len(data):
+        end = min(start + _PART, len(data))
+        try:
+            data[start:end].decode("utf-8")
+        except UnicodeDecodeError as error:
+            # A sequence that the part cuts is looked at with the next one.
+            if end == len(data) or error.start < end - start - 3 or not error.start:
+                return start + error.start
+            end = start + error.start
+        start = end
+    return None
 
 
 def check_size(place: str, size: int, reading: Reading, *, unpacked: bool = False) -> None:
@@ -247,12 +362,17 @@ def find_fault(text: str) -> str | None:
     return None
 
 
-def find_lines(text: str, start: int = 0) -> Iterator[re.Match[str]]:
+def find_lines(
+    text: str | EncodedText, start: int = 0
+) -> Iterator[re.Match[str]] | Iterator[_EncodedLine]:
     r"""Walk over the lines of a text from an offset on, with their ends: \n, \r\n or \r.
 
-    str.splitlines would also cut at separators that texts may hold, and copy the text.
+    str.splitlines would also cut at separators that texts may hold, and copy the text. Offsets are
+    those of characters; of an encoded text, of bytes.
     """
-    return _LINE.finditer(text, start)
+    if isinstance(text, str):
+        return _LINE.finditer(text, start)
+    return (_EncodedLine(found, text) for found in _ENCODED_LINE.finditer(text.data, start))
 
 
 def _read_bytes(path: Path, reading: Reading) -> bytes:

@@ -35,7 +35,7 @@ def test_a_bomb_is_refused_without_unpacking_it(tmp_path: Path):
 
 
 def test_the_limit_is_the_largest_size_that_is_read(tmp_path: Path):
-    assert Reading().max_megabytes == 500
+    assert Reading().max_megabytes == 4_000
     path = tmp_path / "a.csv"
     path.write_bytes(b"a" * 1_000_000)
     assert len(read_text(path, Reading(max_megabytes=1))) == 1_000_000

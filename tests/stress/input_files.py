@@ -135,8 +135,8 @@ def _sizes() -> list[Case]:
         Case(
             group,
             "bomb against the default limit",
-            bomb(b"\0", 4000, "mine.csv.gz"),
-            (r"larger than 500 MB when unpacked",),
+            bomb(b"\0", 8000, "mine.csv.gz"),
+            (r"larger than 4,000 MB when unpacked",),
             full=True,
         ),
         Case(

@@ -206,7 +206,7 @@ class StreamSettings:
         default=None,
         ge=1,
         description="Largest size of a data file after unpacking, in MB; it may have 10,000 rows "
-        "for each MB. null means 500.",
+        "for each MB. null means 4,000.",
     )
     task_settings: dict[str, TaskSettings] = Field(
         default_factory=dict, description="By task: columns, label names, metric, encoding."
