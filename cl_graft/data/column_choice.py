@@ -53,7 +53,6 @@ _PART_OF_A_NAME = re.compile(r"[A-Z]?[a-z]+|[A-Z]+|[0-9]+")
 
 _HEADER_ROWS = 500
 _ALIKE = 0.9
-_FEW = 20
 _WORDS = 4
 _NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 _LETTERS = re.compile(r"[^\W\d_]+")
@@ -244,7 +243,7 @@ def find_missing_header(file: RecordFile, *, sure: bool = True) -> str:
     return (
         f"{file.header}: the line looks like a row and not like names of columns, as {shown!r} "
         f"looks like the values below it; put a line with the names of the {len(file.columns)} "
-        "columns above it, such as text and label"
+        "columns above it, such as text and label, or name the columns if it is the header"
     )
 
 
@@ -313,7 +312,7 @@ def _compare(name: str, values: Sequence[str]) -> int:
     if "9" in shape and count >= enough:
         return 2 if _describe_shape(name) == shape else -1
     counts = Counter(value.strip() for value in values)
-    if len(counts) <= min(_FEW, len(values) // 2):
+    if len(counts) <= min(_MOST_CLASSES, len(values) // 2):
         return 2 if counts[name] > 1 else -1
     long = sum(len(value.split()) >= _WORDS for value in values) >= len(values) / 2
     return int(bool(values) and long and len(name.split()) >= _WORDS)
