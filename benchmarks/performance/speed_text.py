@@ -63,7 +63,9 @@ class TextShape(Shape):
         rows, answers = self.batch()
 
         def loss() -> Tensor:
-            return nn.functional.cross_entropy(model(rows, 0).flatten(0, 1), answers.flatten())
+            return nn.functional.cross_entropy(
+                model.answer_logits(rows).flatten(0, 1).float(), answers.flatten()
+            )
 
         return loss
 
