@@ -78,9 +78,11 @@ def test_a_fault_far_from_the_start_is_found(text: str, times: int, is_cut: bool
         assert detect_encoding(data) == whole
 
 
-def test_a_character_from_beyond_western_europe_does_not_multiply_the_memory(
-    tmp_path: Path,
+def test_one_emoji_does_not_multiply_the_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(text_files, "_LARGE", 1_000_000)
+    monkeypatch.setattr(text_files, "_PART", 100_000)
     path = tmp_path / "a.csv"
     row = f"{'a long text about nothing ' * 80},yes\n"
     rows = 2_000_000 // len(row)
