@@ -31,6 +31,7 @@ from cl_graft.kinds import KINDS, find_kind
 from cl_graft.models.text_generation import compare_generated, is_text_head
 from cl_graft.results.run_results import RESULTS, RunResult, read_bank_record, read_result
 from cl_graft.runtime.devices import pick_device
+from cl_graft.runtime.threads import lock_generators
 
 __all__ = ["TOLERANCE", "EntryCheck", "VerifyReport", "verify"]
 
@@ -107,6 +108,7 @@ class VerifyReport:
         return all(entry.ok for entry in self.entries) and "differs" not in found
 
 
+@lock_generators()  # it sets torch's number of threads, on which what others train depends
 def verify(
     folder: Path | str,
     *,

@@ -21,6 +21,7 @@ from cl_graft.localization.grafting_settings import GraftingSettings
 from cl_graft.runtime.batching import EVAL_BATCH
 from cl_graft.runtime.cache import Cache
 from cl_graft.runtime.checkpoints import Checkpoints
+from cl_graft.runtime.devices import pick_device
 from cl_graft.strategies.bank_on_model import identify_model
 from cl_graft.strategies.benchmark import TextStream
 from cl_graft.strategies.loop.best_step import KeepBest
@@ -183,7 +184,7 @@ class StrategyInputs:
             "optimizer": kind(groups, lr=1.0, weight_decay=weight_decay),
             "criterion": self.stream.criterion,
             "eval_mb_size": self.eval_batch,
-            "device": self.device or self.model.task_model.device,
+            "device": pick_device(self.device or self.model.task_model.device),
             "evaluator": self.evaluator or EvaluationPlugin(scores, loggers=[BaseLogger()]),
         }
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -56,8 +57,8 @@ def questions(count: int) -> list[tuple[Any, dict[str, Any]]]:
 
 
 def test_threads_that_share_an_open_bank_get_the_answers_of_one_thread(opened: OpenBank) -> None:
-    asked = questions(200)
-    alone = [opened.predict(texts, **task) for texts, task in asked]
+    asked, other = questions(80), open_bank(opened.folder)  # entries are read when they answer
+    alone = [other.predict(texts, **task) for texts, task in asked]
     found = in_threads([lambda t=texts, k=task: opened.predict(t, **k) for texts, task in asked])
     assert found == alone
 
@@ -112,6 +113,32 @@ def test_whoever_carries_an_entry_by_hand_can_keep_others_out(opened: OpenBank) 
         assert opened.switch.position == 0
     thread.join()
     assert opened.switch.position == 1
+
+
+@pytest.mark.slow
+def test_tasks_are_added_while_other_threads_ask(folder: Path, tmp_path: Path) -> None:
+    opened = open_bank(shutil.copytree(folder.parent, tmp_path / "run") / "bank")
+    expected = {task: opened.predict([*TEXTS], task=task) for task in TASKS}
+    done = threading.Event()
+
+    def ask() -> list[bool]:
+        found: list[bool] = []
+        while not done.is_set():
+            found += [opened.predict([*TEXTS], task=task) == expected[task] for task in TASKS]
+        return found
+
+    def add(task: str) -> int:
+        return opened.add(task).position
+
+    with ThreadPoolExecutor(4) as pool:
+        asking = [pool.submit(ask) for _ in range(2)]
+        added = [pool.submit(add, task) for task in ("paraphrase", "answer_entailment")]
+        try:
+            assert sorted(one.result() for one in added) == [4, 5]
+        finally:
+            done.set()
+        assert all(all(one.result()) for one in asking)
+    assert opened.verify().ok
 
 
 class Answers(BaseHTTPRequestHandler):
