@@ -12,6 +12,7 @@ import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import NoReturn
 
 from cl_graft.errors import InputError, a_or_an
 from cl_graft.kinds.decoding import Decoding
@@ -91,6 +92,15 @@ class TextTask:
     def __repr__(self) -> str:
         sizes = ", ".join(f"{len(rows):,} {split}" for split, rows in self.splits.items())
         return f"TextTask({self.name!r}, {self.own_kind.describe(self)}, rows: {sizes})"
+
+    @property
+    def origin_stream(self) -> NoReturn:
+        """Refuse to be an experience of Avalanche, whose strategies ask it for its stream."""
+        raise AttributeError(
+            f"the task {self.name!r} is no experience: put tasks into a stream, as in stream = "
+            "text_stream([task], tokenizer, family=...), and train on the experiences of "
+            "stream.benchmark.train_stream"
+        )
 
     @property
     def splits(self) -> dict[str, tuple[Row, ...]]:

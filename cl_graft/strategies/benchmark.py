@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any, NoReturn, get_args
 
 from avalanche.benchmarks import benchmark_from_datasets, with_task_labels
 from avalanche.benchmarks.utils import DataAttribute, TaskLabels
@@ -58,6 +58,14 @@ class TextStream:
     def __repr__(self) -> str:
         heads = ", one head" if self.one_head else ""
         return f"TextStream({', '.join(self.names)}{heads})"
+
+    @property
+    def origin_stream(self) -> NoReturn:
+        """Refuse to be an experience of Avalanche, whose strategies ask it for its stream."""
+        raise AttributeError(
+            "a TextStream is no experience: train on those of its benchmark.train_stream, and "
+            "evaluate its benchmark.test_stream"
+        )
 
     @property
     def names(self) -> list[str]:

@@ -18,6 +18,7 @@ from cl_graft.strategies.bank_budget import coordinates_within
 from cl_graft.strategies.earlier_tasks import choose_earlier
 from cl_graft.strategies.head_start import earlier_head
 from cl_graft.strategies.loop.phase_reports import PhaseReports, describe_cost
+from cl_graft.strategies.strategy_checks import check_rate
 from cl_graft.strategies.task_training import TaskMetadata, TaskTraining
 from cl_graft.training.dense_run import DenseRun
 from cl_graft.training.learnable_task import LearnableTask
@@ -96,6 +97,8 @@ def open_training(
             measure=reports.measure,
         )
     free = switch.bank.free(found.region, builds_on=earlier.positions)
+    if settings.retrain and len(free):
+        check_rate(strategy.optimizer, coordinates=len(free))
     switch.carry_entries(earlier.positions)
     training = TaskTraining(
         strategy,

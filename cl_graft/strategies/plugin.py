@@ -37,7 +37,9 @@ from cl_graft.strategies.loop.divergence import check_loss
 from cl_graft.strategies.open_training import open_training
 from cl_graft.strategies.strategy_checks import (
     check_arguments,
+    check_instance,
     check_model,
+    check_optimizer,
     check_plugins,
     check_rows,
 )
@@ -156,8 +158,10 @@ class GraftingPlugin(SupervisedPlugin, supports_distributed=True):
 
     # The hooks, in the order in which a strategy calls them.
 
-    def before_training(self, strategy: Any, **kwargs: Any) -> None:
+    def before_training(self, strategy: Any = None, **kwargs: Any) -> None:
         """Abandon an experience whose training was ended by an exception."""
+        check_instance(self, GraftingPlugin)
+        check_optimizer(strategy)
         self.abandon()
 
     def before_train_dataset_adaptation(self, strategy: Any, **kwargs: Any) -> None:
@@ -173,7 +177,7 @@ class GraftingPlugin(SupervisedPlugin, supports_distributed=True):
         if label is None:
             return
         check_model(strategy.model)
-        check_plugins(strategy)
+        check_plugins(strategy, GraftingPlugin)
         model = unwrap_model(strategy.model)
         last = _LAST_TRAINED.get(model)
         if last is not None and (other := last()) is not None:
@@ -249,8 +253,9 @@ class GraftingPlugin(SupervisedPlugin, supports_distributed=True):
         if self._on_entry:
             self._on_entry(bank)
 
-    def before_eval(self, strategy: Any, **kwargs: Any) -> None:
+    def before_eval(self, strategy: Any = None, **kwargs: Any) -> None:
         """Undo what an interrupted evaluation left, before Avalanche grows heads for this one."""
+        check_instance(self, GraftingPlugin)
         self._restore()
 
     def before_eval_exp(self, strategy: Any, **kwargs: Any) -> None:

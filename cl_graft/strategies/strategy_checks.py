@@ -26,9 +26,19 @@ from cl_graft.models import TaskModel
 from cl_graft.strategies.heads import find_head_paths, unwrap_model
 from cl_graft.strategies.loop.best_step import KeepBest
 from cl_graft.strategies.task_labels import TaskLabels
+from cl_graft.training.learning_rates import region_rate
 from cl_graft.training.precision import warn_of_float16
 
-__all__ = ["check_arguments", "check_model", "check_plugins", "check_rows", "reads_parameters"]
+__all__ = [
+    "check_arguments",
+    "check_instance",
+    "check_model",
+    "check_optimizer",
+    "check_plugins",
+    "check_rate",
+    "check_rows",
+    "reads_parameters",
+]
 
 _NEED_EVERY_GRADIENT = (SynapticIntelligencePlugin, MIRPlugin)
 _IN_A_STEP = (
@@ -36,6 +46,7 @@ _IN_A_STEP = (
     *("after_backward", "before_update", "after_update", "after_training_iteration"),
 )
 _READERS = {"parameters", "named_parameters"}
+_HIGH_RATE = 0.1
 _REFUSED: tuple[tuple[type[nn.Module], str], ...] = (
     (PNN, "adds a column of parameters for every task and forgets nothing by itself"),
     (PackNetModule, "keeps every task's weights apart by itself"),
@@ -83,9 +94,23 @@ def check_arguments(
         )
 
 
+def check_instance(plugin: object, kind: type) -> None:
+    """Refuse a class in the place of a plugin, whose hooks then get the strategy for `self`.
+
+    Raises:
+        TypeError: If the plugin is of another kind.
+    """
+    if not isinstance(plugin, kind):
+        raise TypeError(
+            f"plugins holds the class {kind.__name__}; make one of it: plugins=[{kind.__name__}()]"
+        )
+
+
 def _check_type(name: str, given: object, kind: type, example: str) -> None:
     if given is not None and not isinstance(given, kind):
         found = repr(given) if isinstance(given, str) else a_or_an(type(given).__name__)
+        if isinstance(given, type):
+            found = f"the class {given.__name__}"
         raise TypeError(f"{name} must be {kind.__name__}, such as {example}, got {found}")
 
 
@@ -109,6 +134,39 @@ def check_rows(strategy: Any, *, label: int, learned: frozenset[int]) -> None:
             f"{', '.join(map(str, others))}, too, which were not learned: grafting makes an entry "
             "of one task at a time, so these would be answered at chance. Train the experiences "
             "one after the other (JointTraining takes all at once)"
+        )
+
+
+def check_optimizer(strategy: Any) -> None:
+    """Warn of an optimiser that was made for another model, which Avalanche silently takes over.
+
+    Args:
+        strategy: The strategy, before it trains.
+    """
+    own = {id(parameter) for parameter in strategy.model.parameters()}
+    held = [p for group in strategy.optimizer.param_groups for p in group["params"]]
+    if held and not any(id(parameter) in own for parameter in held):
+        warnings.warn(
+            "the optimiser holds no parameter of the strategy's model: was it made for another "
+            "one? Avalanche gives it this model's, so its learning rate is used here",
+            stacklevel=3,
+        )
+
+
+def check_rate(optimizer: torch.optim.Optimizer, *, coordinates: int) -> None:
+    """Warn of a learning rate of Adam's kind that no region of this size learns with.
+
+    Args:
+        optimizer: The optimiser of the region.
+        coordinates: Number of weights that it trains.
+    """
+    rate, usual = float(optimizer.param_groups[0]["lr"]), region_rate("adamw", coordinates)
+    if "betas" in optimizer.defaults and rate >= _HIGH_RATE and rate > 4 * usual:
+        warnings.warn(
+            f"{type(optimizer).__name__} moves every weight by about its learning rate in a step, "
+            f"and {rate:g} is far for {coordinates:,} weights; about {usual:.2g} is usual. Rates "
+            "such as 0.3 are for SGD",
+            stacklevel=2,
         )
 
 
@@ -138,14 +196,23 @@ def check_model(model: nn.Module) -> None:
             )
 
 
-def check_plugins(strategy: Any) -> None:
+def check_plugins(strategy: Any, own: type) -> None:
     """Warn of plugins that cannot act on a region, and refuse those that fail on it.
+
+    Args:
+        strategy: The strategy.
+        own: Class of the plugin that learns regions, of which there is one.
 
     Raises:
         ValueError: If a plugin needs gradients of the model's own parameters, or chooses among
-            steps.
+            steps, or if a second one learns regions.
     """
     plugins = strategy.plugins
+    if sum(isinstance(plugin, own) for plugin in plugins) > 1:
+        raise ValueError(
+            f"the strategy has several plugins of the class {own.__name__}, which would each learn "
+            "every task; leave one (GraftingContinual brings its own)"
+        )
     failing = _names(p for p in plugins if isinstance(p, _NEED_EVERY_GRADIENT))
     if failing:
         raise ValueError(

@@ -1,0 +1,64 @@
+"""What a program gives a strategy in the place of something else is named in a sentence."""
+
+from functools import partial
+
+import pytest
+import torch
+from avalanche.models import SimpleMLP
+from tiny_streams import learner, naive_strategy, quick, text_learner, vector_stream
+
+import cl_graft as cg
+
+
+def mlp():
+    return SimpleMLP(num_classes=2, input_size=12, hidden_size=16, drop_rate=0.0)
+
+
+@pytest.mark.parametrize("call", ["train", "eval"])
+def test_a_class_in_the_place_of_a_plugin(call):
+    strategy = naive_strategy(mlp(), plugins=[cg.GraftingPlugin])
+    with pytest.raises(TypeError, match=r"holds the class GraftingPlugin; .*GraftingPlugin\(\)"):
+        getattr(strategy, call)(vector_stream(labels=[0]).streams["train"])
+
+
+def test_a_class_in_the_place_of_settings():
+    with pytest.raises(TypeError, match="got the class GraftingSettings"):
+        cg.GraftingPlugin(cg.GraftingSettings)
+    model = mlp()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    with pytest.raises(TypeError, match="got the class GraftingPlugin"):
+        cg.GraftingContinual(model=model, optimizer=optimizer, grafting=cg.GraftingPlugin)
+
+
+def test_two_plugins_in_one_strategy():
+    run = learner(mlp(), vector_stream(labels=[0]), plugins=[cg.GraftingPlugin(quick())])
+    with pytest.raises(ValueError, match="several plugins of the class GraftingPlugin"):
+        run.strategy.train(run.train_stream[0])
+
+
+def test_a_task_or_a_stream_in_the_place_of_experiences(tiny_bert):
+    run = text_learner(tiny_bert)
+    task = cg.load_task("sentiment", shots=8, max_test=8)
+    for given in (task, [task]):
+        with pytest.raises(AttributeError, match=r"'sentiment' is no experience: .*train_stream"):
+            run.strategy.train(given)
+    loaded = cg.load_model(str(tiny_bert), family="encoder")
+    stream = cg.text_stream([task], loaded.tokenizer, family="encoder")
+    with pytest.raises(AttributeError, match="a TextStream is no experience"):
+        run.strategy.train(stream)
+    assert not hasattr(task, "origin_stream")
+
+
+def test_an_optimizer_of_another_model():
+    run = learner(mlp(), vector_stream(labels=[0, 1]))
+    run.strategy.optimizer = torch.optim.SGD(mlp().parameters(), lr=0.1)
+    with pytest.warns(UserWarning, match="holds no parameter of the strategy's model"):
+        run.strategy.train(run.train_stream[0])
+    run.strategy.train(run.train_stream[1])  # a second warning would be an error
+
+
+def test_a_rate_of_sgd_for_adam():
+    made = partial(learner, mlp(), vector_stream(labels=[0]), settings=quick(density=0.5))
+    adam = made(optimizer=lambda model: torch.optim.AdamW(model.parameters(), lr=0.3))
+    with pytest.warns(UserWarning, match=r"AdamW moves every weight by about .* usual"):
+        adam.strategy.train(adam.train_stream[0])
