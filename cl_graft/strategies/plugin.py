@@ -161,8 +161,8 @@ class GraftingPlugin(SupervisedPlugin, supports_distributed=True):
     def before_training(self, strategy: Any = None, **kwargs: Any) -> None:
         """Abandon an experience whose training was ended by an exception."""
         check_instance(self, GraftingPlugin)
-        check_optimizer(strategy)
         self.abandon()
+        check_optimizer(strategy)
 
     def before_train_dataset_adaptation(self, strategy: Any, **kwargs: Any) -> None:
         """Set dev rows aside, before the strategy makes its loader."""

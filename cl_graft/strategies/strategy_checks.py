@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import logging
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from types import CodeType
@@ -39,6 +40,8 @@ __all__ = [
     "check_rows",
     "reads_parameters",
 ]
+
+logger = logging.getLogger(__name__)
 
 _NEED_EVERY_GRADIENT = (SynapticIntelligencePlugin, MIRPlugin)
 _IN_A_STEP = (
@@ -162,11 +165,13 @@ def check_rate(optimizer: torch.optim.Optimizer, *, coordinates: int) -> None:
     """
     rate, usual = float(optimizer.param_groups[0]["lr"]), region_rate("adamw", coordinates)
     if "betas" in optimizer.defaults and rate >= _HIGH_RATE and rate > 4 * usual:
-        warnings.warn(
-            f"{type(optimizer).__name__} moves every weight by about its learning rate in a step, "
-            f"and {rate:g} is far for {coordinates:,} weights; about {usual:.2g} is usual. Rates "
-            "such as 0.3 are for SGD",
-            stacklevel=2,
+        logger.warning(
+            "%s moves every weight by about its learning rate in a step, and %g is far for %d "
+            "weights; about %.2g is usual. Rates such as 0.3 are for SGD",
+            type(optimizer).__name__,
+            rate,
+            coordinates,
+            usual,
         )
 
 
