@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from types import CodeType
 from typing import Any, get_args
 
+import torch
 from avalanche.models import (
     PNN,
     CosineIncrementalClassifier,
