@@ -114,7 +114,8 @@ def find_texts(
         return longest[0], asked.text_pair
     if longest:
         raise InputError(
-            f"{file.place}: which column holds the text, {_join_or(longest)}? Name it with text"
+            f"{file.place}: which column holds the text, {_join_or(longest)}? Name it with text "
+            "(--text)"
         )
     raise InputError(
         f"{file.place}: no text column found among {join_names(file.columns) or 'none'}; name it "
@@ -195,7 +196,8 @@ def find_label(
     if counts:
         shown = [f"{name} ({values:,} values)" for name, values in counts.items()]
         raise InputError(
-            f"{file.place}: which column holds the label, {_join_or(shown)}? Name it with label"
+            f"{file.place}: which column holds the label, {_join_or(shown)}? Name it with label "
+            "(--label)"
         )
     raise InputError(
         f"{file.place}: no label column found among {join_names(file.columns)}; name it with "

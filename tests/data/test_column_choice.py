@@ -4,10 +4,12 @@ import json
 from pathlib import Path
 
 import pytest
+from configs import config_with
 
 from cl_graft.data import load_task
 from cl_graft.errors import InputError
 from cl_graft.experiments.config.draft import draft_config
+from cl_graft.experiments.tasks import load_tasks
 
 SAID = ["the tap drips", "no hot water here", "a lovely room", "they were kind to us"]
 TEXTS = [f"{SAID[n % 4]} on day {n} of {n % 7} days" for n in range(60)]
@@ -152,3 +154,20 @@ def test_cells_of_several_labels_are_told_and_drafted_as_such(tmp_path, mark):
     # Names that hold such a mark are classes where their parts are no labels.
     rows = [[t, ("Paris, France", "Lyon, France", "Rome")[n % 3]] for n, t in enumerate(TEXTS)]
     assert len(load_task(str(write(path, rows, ["text", "label"])), warn=False).label_names) == 3
+
+
+def test_columns_named_for_a_stream_are_those_of_tasks_that_name_none_and_have_some(tmp_path):
+    rows = [[t, b, n % 3] for n, (t, b) in enumerate(zip(TEXTS, LABELS, strict=True))]
+    write(tmp_path / "one.csv", rows, ["was", "art", "stufe"])
+    write(tmp_path / "two.csv", rows, ["was", "art", "stufe"])
+    stream = {
+        "data": str(tmp_path),
+        "tasks": ["one", "two", "sentiment"],
+        "label": "art",
+        "task_settings": {"two": {"text": "was", "label": "stufe"}},
+    }
+    tasks = load_tasks(
+        config_with({f"stream.{key}": own for key, own in stream.items()}).stream, seed=0
+    )
+    found = [task.source.get("columns") for task in tasks]
+    assert found == [["was", None, "art"], ["was", None, "stufe"], None]
