@@ -185,7 +185,7 @@ def _collate(rows: Sequence[Sequence[Any]]) -> list[Any]:
     inputs, targets, *others = zip(*rows, strict=True)
     if isinstance(targets[0], Tensor) and targets[0].ndim:
         targets = tuple(join_rows([target[None] for target in targets], fill=NO_TARGET))
-    return [default_collate(column) for column in (inputs, targets, *others)]
+    return [default_collate(list(column)) for column in (inputs, targets, *others)]
 
 
 def _dataset(inputs: Tensor, targets: Tensor, *, label: int) -> Any:
