@@ -298,9 +298,8 @@ def _refuse_other_objects(path: Path, records: Sequence[Record]) -> None:
                 f"{path}: one object, whose rows seem to stand in the list {name!r}: write that "
                 "list alone into the file"
             )
-    if len(values) > 1 and all(
-        isinstance(values[name], dict) for name in others if "." not in name
-    ):
+    tables = [isinstance(values[name], dict) for name in others if "." not in name]
+    if len(values) > 1 and tables and all(tables):
         raise InputError(
             f"{path}: one object that seems to hold a table by columns, as pandas writes it: write "
             "one object a row (to_json with orient='records')"
