@@ -63,8 +63,8 @@ def train(rank: int, kind: str, checkpoint: str, out: str) -> None:
     if kind in ("text", "answers"):
         own: dict[str, Any] = {}
         if kind == "answers":
-            forms = ("instruction", "input")
-            tasks = [load_task(form, data=Path(out), warn=False) for form in forms]
+            names = ("instruction", "input")
+            tasks = [load_task(form, data=Path(out), warn=False) for form in names]
             own = {"tasks": tasks, "family": "causal_lm", "max_length": 48}
         made = text_learner(
             Path(checkpoint),

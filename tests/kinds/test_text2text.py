@@ -137,7 +137,7 @@ def test_a_number_is_told_from_a_text_of_digits(tmp_path):
     file = tmp_path / "rows.jsonl"
     rows = [{"input": f"How many? {number}", "target": number} for number in range(8)]
     file.write_text("\n".join(map(json.dumps, rows)))
-    with pytest.raises(InputError, match=r"1: the answer in column 'target' is no text: 0 "):
+    with pytest.raises(InputError, match=r"'target' is no text: 0; 8 of 8 rows"):
         load_task(str(file))
     rows = [{**row, "target": str(row["target"])} for row in rows]
     file.write_text("\n".join(map(json.dumps, rows)))
