@@ -99,7 +99,7 @@ class StrategyBatches:
         loader = self._strategy.dataloader
         settings = getattr(loader, "loader_kwargs", {})
         collate = settings.get("collate_fn") or getattr(loader, "collate_fn", None)
-        return (collate or default_collate)(items)
+        return (collate or default_collate)(list(items))
 
     @contextmanager
     def _holding(self, batch: Any) -> Iterator[None]:
