@@ -72,6 +72,7 @@ class Runs:
             values["strategy_settings"] = {strategy: own}
         key = f"{strategy} {seed} {json.dumps(values, sort_keys=True)}"
         if key not in self.done:
+            self.out.mkdir(parents=True, exist_ok=True)
             out = self.out / str(sum(1 for _ in self.out.iterdir()))
             config = config_with(values)
             drawn_by = ("tasks", "shots", "max_test", "scenario", "classes_per_experience")

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import signal
+import subprocess
+import sys
 import zipfile
 from collections.abc import Callable
 from dataclasses import replace
@@ -251,32 +252,37 @@ def test_what_was_exported_comes_back_with_the_same_bits(bank_of_family, tmp_pat
     assert load_bank(tmp_path / "bank").base.fingerprint == load_bank(bank).base.fingerprint
 
 
+KILLED_IMPORT = """
+import os, signal, sys
+from cl_graft.integrations.task_import import import_task
+
+tuned, bank, base, made = sys.argv[1:]
+rename, count = os.replace, 0
+
+
+def killed(source, target):
+    global count
+    count += 1
+    if count == int(made):
+        os.kill(os.getpid(), signal.SIGKILL)
+    rename(source, target)
+
+
+os.replace = killed
+import_task(tuned, bank, task="mine", base=base)
+"""
+
+
 @pytest.mark.parametrize("made", [3, *slow(1, 2, 4)])
 def test_an_import_that_was_killed_before_there_was_a_bank_can_be_repeated(
-    tiny_roberta, tmp_path, monkeypatch, made
+    tiny_roberta, tmp_path, made
 ):
     model = classifier(tiny_roberta)
     nudge_(model)
     tuned = saved(model, tiny_roberta, tmp_path / "tuned")
-    count = 0
-
-    def killed(source, target, *, rename=os.replace):
-        nonlocal count
-        count += 1
-        if count == made:
-            os.kill(os.getpid(), signal.SIGKILL)
-        rename(source, target)
-
-    monkeypatch.setattr("os.replace", killed)
-    child = os.fork()
-    if not child:
-        try:
-            import_task(tuned, tmp_path / "bank", task="mine", base=str(tiny_roberta))
-        finally:
-            os._exit(0)
-    _, status = os.waitpid(child, 0)
-    assert os.waitstatus_to_exitcode(status) == -signal.SIGKILL
-    monkeypatch.undo()
+    where = (str(tuned), str(tmp_path / "bank"), str(tiny_roberta), str(made))
+    killed = subprocess.run([sys.executable, "-W", "ignore", "-c", KILLED_IMPORT, *where])
+    assert killed.returncode == -signal.SIGKILL
     if (tmp_path / "bank" / "bank.json").exists():
         assert load_bank(tmp_path / "bank").entries
     import_task(tuned, tmp_path / "bank", task="mine", base=str(tiny_roberta))

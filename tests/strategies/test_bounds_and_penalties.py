@@ -98,20 +98,6 @@ def head_bytes(result):
     return list(result.bytes.values())
 
 
-def test_ewc_holds_two_copies_of_all_weights_a_task_and_online_two_in_all(small_runs):
-    first, second = head_bytes(small_runs("naive"))
-    model = parameters(small_runs("naive"))
-    # Copies of a task hold the heads that there are by then.
-    assert list(small_runs("ewc").bytes.values()) == [
-        first + 2 * (model + first),
-        second + 2 * (model + first + second),
-    ]
-    assert list(small_runs("ewc_online").bytes.values()) == [
-        first + 2 * (model + first),
-        second + 2 * second,
-    ]
-
-
 def test_lwf_holds_one_copy_of_the_model_whatever_the_number_of_tasks(small_runs):
     first, second = head_bytes(small_runs("naive"))
     held = list(small_runs("lwf").bytes.values())

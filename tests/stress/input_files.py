@@ -209,8 +209,8 @@ def _parquet() -> list[Case]:
         Case(
             group,
             "another schema",
-            table({"user": texts, "stars": labels}),
-            ("no text column found among user, stars",),
+            table({"user": texts, "title": texts[::-1], "stars": labels}),
+            ("which column holds the text, title or user",),
         ),
         Case(group, "no rows", table({"text": [], "label": []}), (r"mine\.parquet: .* no rows",)),
         Case(
@@ -235,7 +235,7 @@ def _parquet() -> list[Case]:
             group,
             "lists as labels",
             table({"text": texts, "label": [[1]] * 40}),
-            (r"mine\.parquet: no label column found among text;",),
+            ("needs two or more different label names, got",),
         ),
         Case(
             group,

@@ -25,6 +25,14 @@ def _tables() -> list[Case]:
     def case(name: str, make: Make, *says: str, **more: Any) -> Case:
         return Case(group, name, make, says, **more)
 
+    def table(header: str) -> Make:
+        words = {"text": "a text {n}", "words": "a text {n}", "remark": "another one {n}"}
+        lines = [
+            ",".join(words.get(name, "{m}").format(n=n, m=n % 2) for name in header.split(","))
+            for n in range(40)
+        ]
+        return document("\n".join([header, *lines]) + "\n", name="mine.csv")
+
     return [
         case("a field too many", csv("a, b,yes"), r"mine\.csv:42: 3 fields, but the header has 2"),
         case("a field too few", csv("alone"), r"mine\.csv:42: 1 fields, but the header has 2"),
@@ -41,8 +49,8 @@ def _tables() -> list[Case]:
         case("empty file", document("", name="mine.csv"), r"mine\.csv: the file is empty"),
         case("blank lines alone", document("\n \r\n\n", name="mine.csv"), "the file is empty"),
         case("no header", document("good,yes\nbad,no\n", name="mine.csv"), "no text column found"),
-        case("unusual names", csv(header="words,label"), "no text column found among words, label"),
-        case("no label", csv(header="text,grade"), "no label column found among text, grade"),
+        case("unusual names", table("words,remark,label"), "which column holds the text"),
+        case("no label", table("text,grade,mark"), "which column holds the label"),
         case(
             "column that is not there",
             csv(),
@@ -52,7 +60,7 @@ def _tables() -> list[Case]:
         case(
             "another header in the test file",
             _splits(csv(name="mine/train.csv"), csv(header="txt,label", name="mine/test.csv")),
-            r"test\.csv:2: there is no column 'text'; did you mean 'txt'",
+            r"test\.csv: there is no column 'text', as train has; did you mean 'txt'",
         ),
         case(
             "ragged tsv",
