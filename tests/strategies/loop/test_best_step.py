@@ -118,7 +118,7 @@ def test_the_step_of_naive_is_the_later_of_the_best_on_dev(kept_strategy):
             load_(strategy.model, steps.after[label, step])
             answers = compute_logits(
                 lambda inputs, label=label: strategy.model(inputs, label),
-                _dev_rows(streams[label], None),
+                _dev_rows(streams[label][0], None),
                 device=torch.device("cpu"),
             )
             scores[step] = score(*answers, "accuracy")
