@@ -3,6 +3,7 @@
 import pytest
 from slow_cases import slow, slow_but
 
+from cl_graft.models import graftable_parameters, load_model
 from cl_graft.strategies.registry import STRATEGIES
 
 
@@ -96,6 +97,23 @@ def parameters(result):
 def head_bytes(result):
     """What Naive keeps of each task: its head."""
     return list(result.bytes.values())
+
+
+def test_ewc_holds_two_copies_of_trained_weights_a_task_and_online_two_in_all(
+    small_runs, tiny_bert
+):
+    first, second = head_bytes(small_runs("naive"))
+    trained = graftable_parameters(load_model(str(tiny_bert), family="encoder").model)
+    model = sum(parameter.nbytes for parameter in trained.values())
+    # Copies of a task hold the heads that there are by then.
+    assert list(small_runs("ewc").bytes.values()) == [
+        first + 2 * (model + first),
+        second + 2 * (model + first + second),
+    ]
+    assert list(small_runs("ewc_online").bytes.values()) == [
+        first + 2 * (model + first),
+        second + 2 * second,
+    ]
 
 
 def test_lwf_holds_one_copy_of_the_model_whatever_the_number_of_tasks(small_runs):

@@ -210,7 +210,7 @@ def _parquet() -> list[Case]:
             group,
             "another schema",
             table({"user": texts, "remark": texts[::-1], "stars": labels}),
-            ("which column holds the text",),
+            (r"mine\.parquet: which column holds the text, user or remark\?",),
         ),
         Case(group, "no rows", table({"text": [], "label": []}), (r"mine\.parquet: .* no rows",)),
         Case(
@@ -235,7 +235,7 @@ def _parquet() -> list[Case]:
             group,
             "lists as labels",
             table({"text": texts, "label": [[1]] * 40}),
-            ("needs two or more different label names, got",),
+            (r"task 'mine' needs two or more different label names, got \['1'\]",),
         ),
         Case(
             group,

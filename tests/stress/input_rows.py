@@ -49,8 +49,16 @@ def _tables() -> list[Case]:
         case("empty file", document("", name="mine.csv"), r"mine\.csv: the file is empty"),
         case("blank lines alone", document("\n \r\n\n", name="mine.csv"), "the file is empty"),
         case("no header", document("good,yes\nbad,no\n", name="mine.csv"), "no text column found"),
-        case("unusual names", table("words,remark,label"), "which column holds the text"),
-        case("no label", table("text,grade,mark"), "which column holds the label"),
+        case(
+            "unusual names",
+            table("words,remark,label"),
+            r"mine\.csv: which column holds the text, remark or words\?",
+        ),
+        case(
+            "no label",
+            table("text,grade,mark"),
+            r"mine\.csv: which column holds the label, grade .* or mark",
+        ),
         case(
             "column that is not there",
             csv(),
