@@ -17,7 +17,7 @@ _SHOWN = 3
 _SEVERAL = 3
 _MOST_FAULTS = 1000
 _VALUE = re.compile(r"'[^']*'|\"[^\"]*\"|[0-9]+")
-"""What differs between sentences on the same fault in several rows."""
+"""Parts of a sentence that differ between rows with the same fault."""
 _T = TypeVar("_T")
 _U = TypeVar("_U")
 

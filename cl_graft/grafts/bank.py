@@ -194,7 +194,7 @@ class Entry:
 
         Args:
             stored: Sizes of the entry, and what reads it.
-            known: Its `task`, `label`, `weights_sha256` and `builds_on`.
+            known: Task, label, `weights_sha256` and `builds_on` of the entry, by field.
         """
         entry = object.__new__(cls)
         entry.__dict__.update(known, stored=stored)

@@ -50,7 +50,7 @@ def allowed_coordinates(
 
     Args:
         model: The model, which may be of fake tensors.
-        parameters: Its graftable parameters.
+        parameters: Graftable parameters of the model, by name.
         localizer: The localizer.
         layers: Upper blocks that a region may reach.
 

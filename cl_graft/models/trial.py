@@ -34,7 +34,7 @@ def try_model(model: TaskModel, tokenizer: PreTrainedTokenizerBase, *, dtype: to
 
     Args:
         model: The model in eval mode, without heads.
-        tokenizer: Its tokenizer.
+        tokenizer: Tokenizer of the model.
         dtype: Type of the parameters that was asked for; some architectures keep a few wider.
 
     Raises:

@@ -55,7 +55,7 @@ __all__ = [
 ]
 
 _FILES = ("file", "sha256", "bytes", "standalone")
-"""What a line of `bank.json` says of an entry's files."""
+"""Fields of a line of `bank.json` that describe an entry's files."""
 
 
 def save_bank(bank: GraftBank, folder: Path | str) -> None:

@@ -14,7 +14,7 @@ Optimizer = Literal["sgd", "adamw"]
 """Name of an optimiser."""
 
 Decay = Literal["linear", "cosine", "constant"]
-"""How a learning rate falls: to 0 in a line or half a cosine, or not at all."""
+"""Form in which a learning rate falls: linearly or as half a cosine to 0, or constant."""
 
 WARM_UP = 0.06
 """Share of the steps in which AdamW's learning rate rises, as in Hu et al., 2022 (LoRA on RoBERTa,
