@@ -78,7 +78,7 @@ SCALES: dict[str, dict[str, Any]] = {
 }
 PARTS: Mapping[str, dict[str, Any]] = {
     "independent": {"comparison.strategies": ["independent"]},
-    "isolated": {"comparison.strategies": ["grafting"], "grafting.builds_on": "none"},
+    "isolated": {"comparison.strategies": ["grafting"], "grafting.mode": "isolated"},
     "on earlier tasks": {"comparison.strategies": ["grafting"], "comparison.orders": 2},
 }
 """What is compared: its name in the table, and its settings."""
@@ -115,7 +115,7 @@ def run_stream(config: ExperimentConfig, out: Path, engine: Engine | None) -> di
     dense = shared_rate(config, out / "dense")
     config = config.with_values({"fine_tuning.lr": dense["lr"]})
     region = tune(
-        config.with_values({"grafting.builds_on": "none", "comparison.tune": True}),
+        config.with_values({"grafting.mode": "isolated", "comparison.tune": True}),
         "grafting",
         out=out,
         cache=DirectoryCache(out / "dense" / CACHE),

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
@@ -93,7 +93,6 @@ def add_task(
     device: str | None = None,
     trust_remote_code: bool = False,
     progress: Progress = silent,
-    budget: Mapping[str, int | None] | None = None,
 ) -> Added:
     """Learn one more task into a bank, on top of the tasks that it holds.
 
@@ -114,8 +113,6 @@ def add_task(
         device: Device to run on; None takes a GPU if there is one.
         trust_remote_code: Whether to run Python code that comes with the checkpoint.
         progress: Called after every step of a phase.
-        budget: `bank_bytes` and `bank_tasks` that the task keeps to in place of those of its
-            settings, which its entry records.
 
     Raises:
         InputError: If the task, its data or a setting cannot be used, or another process writes
@@ -147,7 +144,7 @@ def add_task(
             first_label=label,
         )
         targets = stream.tasks[0].splits["train"][1]
-        metadata = task_metadata(text_task, config, seed=seed, may_build_on=under, targets=targets)
+        metadata = task_metadata(text_task, config, seed=seed, builds_on=under, targets=targets)
         known = [p for p, entry in enumerate(bank.entries) if entry.task == text_task.name]
         new = not (known and is_recorded(metadata, by=bank.entries[known[-1]].metadata))
         position = len(bank) if new else known[-1]
@@ -160,7 +157,7 @@ def add_task(
                     opened.loaded,
                     bank,
                     stream,
-                    replace(config, grafting=replace(config.grafting, **(budget or {}))),
+                    config,
                     where,
                     record_own_settings(metadata, bank.base, config, seed=seed),
                     seed=seed,

@@ -30,7 +30,6 @@ from cl_graft.models import Loaded
 from cl_graft.storage import append_entry, load_bank, save_bank
 from cl_graft.storage.bank_folder import replace_entries
 from cl_graft.storage.bank_index import staged_folder
-from cl_graft.storage.entry_file import pack_entry
 
 __all__ = ["EntryData", "encode_test_rows", "find_data", "train_again"]
 
@@ -99,7 +98,7 @@ def find_data(
     for override in sets:
         override_(values, override)
     config = restore_config(bank.base, tasks=[name], settings=values)
-    if named is None and config.grafting.builds_on == "all" and entry.builds_on is not None:
+    if named is None and entry.builds_on is not None:
         # It was added to the bank with names that no run records.
         names = _builds_on_by_name(bank, entry.builds_on)
         own_settings = drawn.setdefault("task_settings", {}).setdefault(name, {})
@@ -152,29 +151,10 @@ def train_again(
             if one is None:
                 append_entry(load_bank(staged).append(left.entries[place]), staged)
             else:
-                budget = _budget_within(left, data, place, one)
-                added = add_task(staged, one.name, settings=one.settings, budget=budget, **options)
-                scores.append(added.test)
+                scores.append(add_task(staged, one.name, settings=one.settings, **options).test)
         again = load_bank(staged)
     replace_entries(again, where, first=first, announce=announce)
     return scores
-
-
-def _budget_within(
-    left: GraftBank, data: Sequence[EntryData | None], place: int, one: EntryData
-) -> dict[str, int | None]:
-    """Return the budget of an entry that is trained again, beside later entries that stay.
-
-    Those are no tasks that are still to come, and what they take is taken. A task that was added
-    with a budget of its own keeps it: there were no later entries then.
-    """
-    settings = one.config.grafting
-    if settings.bank_bytes is None or "bank_bytes" in one.settings.get("grafting", {}):
-        return {}
-    stay = [later for later in range(place + 1, len(left)) if data[later] is None]
-    taken = sum(len(pack_entry(left.entries[later], left)) for later in stay)
-    tasks = (settings.bank_tasks or len(left)) - len(stay)
-    return {"bank_bytes": max(1, settings.bank_bytes - taken), "bank_tasks": max(1, tasks)}
 
 
 def encode_test_rows(loaded: Loaded, data: EntryData) -> tuple[Tensor, Tensor, str | Scorer]:

@@ -8,7 +8,7 @@ order, from their data. Those that build on others keep the bits of their answer
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -20,13 +20,12 @@ from cl_graft.banks.bank_of_run import find_bank_folder, track_change
 from cl_graft.banks.entry_data import EntryData, encode_test_rows, find_data, train_again
 from cl_graft.banks.open_bank import OpenBank, open_bank, recorded_device
 from cl_graft.errors import BankError, InputError
-from cl_graft.experiments.bank_metadata import read_own_settings, stored_settings
 from cl_graft.experiments.folders import (
     CACHE,
     find_run_of_bank,
     lock_bank,
 )
-from cl_graft.grafts.bank import Entry, GraftBank, find_entries, find_entry
+from cl_graft.grafts.bank import GraftBank, find_entries, find_entry
 from cl_graft.inference.task_switch import Switch
 from cl_graft.metrics import score
 from cl_graft.models.text_generation import compare_generated, is_text_head
@@ -83,15 +82,10 @@ class Forgotten:
         exact: Whether the bank, now or after re-training, is to the bit one that never learned
             these entries. Re-training gives these bits where threads, versions and machine are the
             same. It is not known where the settings of an entry are not recorded (an Avalanche
-            program made it), nor where `chose` names one: the choice could be another. Where
-            `sized` does it is not: the budget would be shared out otherwise.
+            program made it).
         done: Whether the bank was changed.
         dependents: Entries that were trained on top of the task.
         labels: Task labels that moved, new ones by old ones: labels have no gaps.
-        chose: Tasks of later entries that stay, which chose on dev what to build on while the task
-            was there, and chose others.
-        sized: Tasks of entries that stay, and have a budget for the bank (`grafting.bank_bytes`)
-            in common with the task.
         traces: Folders beside the bank that still hold the task: its run's records, and a cache
             with its tokens and the weights of its dense run.
     """
@@ -105,8 +99,6 @@ class Forgotten:
     done: bool
     dependents: tuple[Dependent, ...]
     labels: Mapping[int, int]
-    chose: tuple[str, ...]
-    sized: tuple[str, ...]
     traces: tuple[Path, ...]
 
 
@@ -170,7 +162,7 @@ def forget(
         bank = open_stored_bank(where)
         name, gone = _find_removed(bank, where, task, latest=latest, dry_run=dry_run)
         first = gone[0] if gone else len(bank)
-        report, left, later = _plan_removal(bank, where, name, gone, first, done=not dry_run)
+        report, left, later = _plan_removal(bank, where, name, gone, done=not dry_run)
         if not later:
             if not dry_run:
                 replace_entries(left, where, first=first, announce=announce)
@@ -202,7 +194,7 @@ def forget(
         known = all("settings_sha256" in bank.entries[place].metadata for place in later)
         return replace(
             report,
-            exact=retrain and report.exact and known,
+            exact=retrain and known,
             done=retrain and not dry_run,
             dependents=tuple(dependents),
         )
@@ -244,12 +236,10 @@ def _find_removed(
 
 
 def _plan_removal(
-    bank: GraftBank, where: Path, task: str, gone: tuple[int, ...], first: int, *, done: bool
+    bank: GraftBank, where: Path, task: str, gone: tuple[int, ...], *, done: bool
 ) -> tuple[Forgotten, GraftBank, tuple[int, ...]]:
     """Return the report of a removal, the bank that is left, and the entries that build on it."""
     later = _find_dependents(bank, gone)
-    chose = _find_choices(bank, first, without={*gone, *later})
-    sized = _find_sized(bank, first, without={*gone, *later})
     labels, left = _new_labels(bank, gone), bank.without(gone)
     report = Forgotten(
         bank=where,
@@ -257,12 +247,10 @@ def _plan_removal(
         mode=bank.mode,
         positions=gone,
         stay=tuple(find_entries(left, task)),
-        exact=not chose and not sized,
+        exact=True,
         done=done,
         dependents=(),
         labels={old: new for old, new in labels.items() if old != new},
-        chose=chose,
-        sized=sized,
         traces=_find_traces(where, task),
     )
     kept = tuple(
@@ -347,35 +335,6 @@ def _find_dependents(bank: GraftBank, gone: Sequence[int]) -> tuple[int, ...]:
         if place not in gone and {*gone, *found} & {*bank.builds_on(place)}:
             found.append(place)
     return tuple(found)
-
-
-def _find_choices(bank: GraftBank, first: int, *, without: Collection[int]) -> tuple[str, ...]:
-    """Return the tasks of the entries from `first` on that chose on dev what to build on."""
-    return tuple(
-        entry.task
-        for place, entry in enumerate(bank.entries)
-        if place > first and place not in without and entry.metadata.get("builds_on") == "dev"
-    )
-
-
-def _find_sized(bank: GraftBank, first: int, *, without: Collection[int]) -> tuple[str, ...]:
-    """Return the tasks of the entries whose size a budget for the bank decided.
-
-    The bank's settings give it, or those with which the task was added. Where it was added with
-    one, or the budget says for how many tasks it is, those before entry `first` have the same
-    share without it.
-    """
-    if first == len(bank):
-        return ()
-    usual = stored_settings(bank.base).get("grafting", {})
-
-    def is_sized(place: int, entry: Entry) -> bool:
-        added = read_own_settings(entry.metadata).get("grafting", {})
-        own = {**usual, **added}
-        start = first + 1 if own.get("bank_tasks") or "bank_bytes" in added else 0
-        return bool(own.get("bank_bytes")) and place >= start and place not in without
-
-    return tuple(entry.task for place, entry in enumerate(bank.entries) if is_sized(place, entry))
 
 
 def _refuse_unfinished(where: Path) -> None:

@@ -95,7 +95,7 @@ def learn_entry(
             config,
             {label: dense},
             seed=seed,
-            may_build_on={} if under is None else {label: under},
+            builds_on={} if under is None else {label: under},
         ),
         evaluator=EvaluationPlugin(loggers=[BaseLogger()]),
         plugins=(reporter,),

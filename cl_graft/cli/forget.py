@@ -132,22 +132,10 @@ def _describe(report: Forgotten, *, dry_run: bool) -> list[str]:
         return [f"{report.bank} does not hold {report.task!r} any more; nothing had to be done."]
     places = ", ".join(map(str, report.positions))
     what = f"{report.task!r} (entry {places}, {report.mode} mode)"
-    unsure = [
-        (report.chose, "chose on dev what to build on while it was there, and might have chosen "
-         "otherwise without it"),
-        (report.sized, "shared the budget for the bank (bank_bytes) with it, and would have "
-         "other sizes without it"),
-    ]  # fmt: skip
-    said = [f"{', '.join(tasks)} {what_of_them}" for tasks, what_of_them in unsure if tasks]
-    if not (report.exact or (said and (report.done or not report.dependents))):
+    if not report.exact:
         return []
     if dry_run:
         lines = [f"{report.bank} would hold no byte of {what}. Nothing was changed."]
-    elif said:
-        lines = [
-            f"{report.bank} holds no byte of {what}. {'; '.join(said)}; check with: cl-graft "
-            f"verify {report.bank}"
-        ]
     else:
         lines = [
             f"{report.bank} is now, file by file, the bank of a stream without {what}; check with: "

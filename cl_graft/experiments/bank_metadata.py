@@ -258,7 +258,7 @@ def task_metadata(
     *,
     seed: int,
     max_length: int | None = None,
-    may_build_on: Sequence[str] | None = None,
+    builds_on: Sequence[str] | None = None,
     targets: Tensor | None = None,
 ) -> TaskMetadata:
     """Describe a task for its bank entry.
@@ -268,7 +268,7 @@ def task_metadata(
         config: The experiment's settings.
         seed: The run's seed.
         max_length: Tokens a row; None means the config's, or else the task's own.
-        may_build_on: Names of the tasks that it may build on; None means all.
+        builds_on: Names of the tasks that it may build on; None means all.
         targets: Targets of its encoded training rows; None where nothing is recorded of them.
     """
     return TaskMetadata(
@@ -282,7 +282,7 @@ def task_metadata(
             "rows": {split: len(rows) for split, rows in task.splits.items()},
             "shots": config.stream.shots,
             "data_fingerprint": task.fingerprint,
-            "settings_sha256": _settings_sha256(config, seed=seed, may_build_on=may_build_on),
+            "settings_sha256": _settings_sha256(config, seed=seed, builds_on=builds_on),
             **_columns(task),
             **_kind(task, targets),
         },
@@ -329,12 +329,12 @@ def _learning_settings(config: ExperimentConfig) -> dict[str, Any]:
 
 
 def _settings_sha256(
-    config: ExperimentConfig, *, seed: int, may_build_on: Sequence[str] | None
+    config: ExperimentConfig, *, seed: int, builds_on: Sequence[str] | None
 ) -> str:
     """Hash the settings of learning that are not recorded one by one."""
     values = {"seed": seed, **_learning_settings(config)}
-    if may_build_on is not None:
-        values["may_build_on"] = list(may_build_on)
+    if builds_on is not None:
+        values["builds_on"] = list(builds_on)
     for name in ("shots", "max_length"):
         del values["stream"][name]
     return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()

@@ -67,7 +67,6 @@ _STREAM_SETTINGS = (
     *("comparison.bytes_per_task", "grafting.mode", "grafting.avoid_owned", "grafting.retrain"),
     *("grafting.start", "grafting.dropout", "grafting.evaluations", "grafting.head_fit_rows"),
     *("grafting.keep_standalone", "grafting.mask_candidates"),
-    *("grafting.bank_bytes", "grafting.bank_tasks", "grafting.builds_on", "grafting.head_start"),
 )
 
 

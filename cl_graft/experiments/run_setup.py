@@ -63,7 +63,7 @@ class Setup:
         model: The model, with a head for each task.
         identity: Description of the base for the bank.
         metadata: Description of each task for its entry, by task label.
-        may_build_on: Names of the tasks that a task may build on, by task label; a task without
+        builds_on: Names of the tasks that a task may build on, by task label; a task without
             this setting is missing.
         record: Record of the run before its first step.
     """
@@ -74,7 +74,7 @@ class Setup:
     model: MultiTaskText
     identity: BaseIdentity
     metadata: dict[int, TaskMetadata]
-    may_build_on: dict[int, tuple[str, ...]]
+    builds_on: dict[int, tuple[str, ...]]
     record: RunRecord
 
 
@@ -308,7 +308,7 @@ def set_up(
         data=data_report(stream),
     )
     model = text_model(loaded, stream, seed=seed, one_head=stream.one_head).to(device)
-    may_build_on = tasks_to_build_on(config.stream, tasks)
+    builds_on = tasks_to_build_on(config.stream, tasks)
     with in_phase("dense fine-tuning"):
         record.memory = measure_memory(model.task_model, stream, config.fine_tuning)
     return Setup(
@@ -323,11 +323,11 @@ def set_up(
                 config,
                 seed=seed,
                 max_length=length,
-                may_build_on=may_build_on.get(label),
+                builds_on=builds_on.get(label),
                 targets=stream.tasks[label].splits["train"][1],
             )
             for label, task in enumerate(tasks)
         },
-        may_build_on=may_build_on,
+        builds_on=builds_on,
         record=record,
     )

@@ -55,7 +55,7 @@ def input_settings(
     schedules: Mapping[int, FineTuning],
     *,
     seed: int,
-    may_build_on: Mapping[int, tuple[str, ...]],
+    builds_on: Mapping[int, tuple[str, ...]],
 ) -> dict[str, Any]:
     """Return the settings of a config as arguments of `StrategyInputs`.
 
@@ -63,15 +63,13 @@ def input_settings(
         config: The settings.
         schedules: Dense schedule of each task, by task label.
         seed: Seed of the run.
-        may_build_on: Names of the tasks that a task may build on, by task label; a task without
+        builds_on: Names of the tasks that a task may build on, by task label; a task without
             this setting is missing.
     """
     return {
         "fine_tuning": schedules,
         "grafting": {
-            label: config.grafting.of_task(
-                schedule, seed=seed, may_build_on=may_build_on.get(label)
-            )
+            label: config.grafting.of_task(schedule, seed=seed, builds_on=builds_on.get(label))
             for label, schedule in schedules.items()
         },
         "region_optimizer": config.region_optimizer,

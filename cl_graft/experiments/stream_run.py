@@ -238,7 +238,7 @@ class StreamRun:
             stream=setup.stream,
             metadata=setup.metadata,
             identity=setup.identity,
-            **input_settings(config, dense, seed=setup.seed, may_build_on=setup.may_build_on),
+            **input_settings(config, dense, seed=setup.seed, builds_on=setup.builds_on),
             device=setup.device,
             evaluator=EvaluationPlugin(
                 self.scores,

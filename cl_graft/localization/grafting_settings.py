@@ -126,23 +126,11 @@ class GraftingSettings:
         default="prefix",
         description="A task is answered by the grafts of all tasks so far, or by its own alone.",
     )
-    builds_on: Literal["all", "none", "dev"] = Field(
-        default="all",
-        description="Earlier tasks on whose grafts a task trains in prefix mode: 'all', 'none', or "
-        "'dev', whichever of all, none and single ones scores best on dev with a fitted head.",
-    )
-    may_build_on: tuple[str, ...] | None = Field(
+    builds_on: tuple[str, ...] | None = Field(
         default=None,
         exclude=True,
-        description="Names of the earlier tasks that it may build on, with what these build on; "
-        "None means all.",
-    )
-    head_start: Literal["dense", "earlier", "fitted", "dev"] = Field(
-        default="dense",
-        description="Head from which region training starts: 'dense', that of the dense run "
-        "(or its fit to the base); 'earlier', that of the latest task with the same labels that "
-        "the task builds on; 'fitted', one fitted to the features on top of the earlier tasks; "
-        "'dev', whichever of these scores best on dev.",
+        description="Names of the earlier tasks on whose grafts a task trains in prefix mode, with "
+        "those that these build on; None means all.",
     )
     auto_share: float = Field(
         default=0.98, gt=0, le=1, description="Share of the dense score that density 'auto' keeps."
@@ -151,19 +139,6 @@ class GraftingSettings:
         default=(1e-4, 3e-4, 1e-3, 3e-3, 1e-2),
         min_length=1,
         description="Densities that 'auto' tries, ascending, each in (0, 1].",
-    )
-    bank_bytes: int | None = Field(
-        default=None,
-        ge=1,
-        description="Largest size of all entries of the bank together, such as 2MB. Each task has "
-        "an equal share, and what earlier tasks left of theirs: with density 'auto' hard tasks get "
-        "more. null: no limit.",
-    )
-    bank_tasks: int | None = Field(
-        default=None,
-        ge=1,
-        description="Tasks that `bank_bytes` is to be enough for; null: those of the bank and the "
-        "rest of the stream.",
     )
     keep_standalone: bool = Field(
         default=False, description="Also keep each task's whole region with its dense values."
@@ -191,7 +166,7 @@ class GraftingSettings:
             raise ValueError(f"each must be in (0, 1], got {list(value)}")
         return value
 
-    @field_validator("bank_bytes", "states_memory", mode="before")
+    @field_validator("states_memory", mode="before")
     @classmethod
     def _read_bytes(cls, value: Any) -> Any:
         return parse_bytes(value) if isinstance(value, str) else value
@@ -203,10 +178,6 @@ class GraftingSettings:
         return row.name if isinstance(value, str) else value
 
     def __post_init__(self) -> None:
-        if self.bank_bytes is not None and self.keep_standalone:
-            raise InputError("bank_bytes counts no standalone grafts: leave keep_standalone out")
-        if self.bank_tasks is not None and self.bank_bytes is None:
-            raise InputError("bank_tasks shares out bank_bytes: set that, too")
         row = find_localizer(self.localizer)
         if row.needs_dense_run:
             return

@@ -88,7 +88,6 @@ def find_region(
     settings: GraftingSettings,
     *,
     owned: Region | None = None,
-    most: int | None = None,
     dense: DenseRun | None = None,
     cache: Cache | None = None,
     checkpoints: Checkpoints | None = None,
@@ -102,8 +101,6 @@ def find_region(
         settings: Density, localizer and dense run.
         owned: Coordinates of earlier tasks, passed over where `settings.avoid_owned` says so; None
             means none.
-        most: Largest number of coordinates that the region may have, whatever the density says;
-            None means no limit.
         dense: The dense run, if it was made already; None makes one where the localizer needs it.
         cache: Cache of dense runs, heads and rankings.
         checkpoints: Checkpoints that an interrupted phase is resumed from.
@@ -129,7 +126,7 @@ def find_region(
     if owned is not None and settings.avoid_owned and settings.mode == "prefix":
         passed_over = owned
     free = layout.total - len(passed_over) if allowed is None else len(allowed - passed_over)
-    k = min(settings.coordinates(layout.total), free, layout.total if most is None else most)
+    k = min(settings.coordinates(layout.total), free)
     region, graft_dev = Region.empty(layout), None
     if k:
         depth = max(20 * k, layout.total // 20) + len(passed_over)

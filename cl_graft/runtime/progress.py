@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 __all__ = ["PHASE_NAMES", "Progress", "Step", "rename_steps", "silent"]
 
 PHASE_NAMES = {
-    "earlier": "choice of earlier tasks",
     "dense": "dense run",
     "choose": "dense runs of the grid",
     "warm-up": "fit of the head",

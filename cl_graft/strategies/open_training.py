@@ -1,22 +1,21 @@
-"""The start of a task's training: choice of earlier tasks, region, and its free coordinates."""
+"""The start of a task's training: the earlier tasks under it, its region, and what is free."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from torch import nn
 
+from cl_graft.errors import InputError, nearest
+from cl_graft.grafts.bank import GraftBank
 from cl_graft.inference.task_switch import Switch
 from cl_graft.localization.grafting_settings import GraftingSettings
 from cl_graft.localization.region_search import find_region
 from cl_graft.runtime.cache import Cache
 from cl_graft.runtime.checkpoints import Checkpoints
 from cl_graft.runtime.error_context import in_task
-from cl_graft.strategies.bank_budget import coordinates_within
-from cl_graft.strategies.earlier_tasks import choose_earlier
-from cl_graft.strategies.head_start import earlier_head
 from cl_graft.strategies.loop.phase_reports import PhaseReports, describe_cost
 from cl_graft.strategies.strategy_checks import check_rate
 from cl_graft.strategies.task_training import TaskMetadata, TaskTraining
@@ -58,59 +57,39 @@ def open_training(
         cache: Cache of dense runs and rankings.
         checkpoints: Checkpoints from which an interrupted phase resumes.
         progress: Function called as (phase, step, steps).
+
+    Raises:
+        InputError: If `settings.builds_on` names an unknown task.
     """
     own = metadata.get(label, TaskMetadata(f"task{label}"))
-    label_names = own.metadata.get("label_names")
     reports = PhaseReports(strategy, name=own.name, label=label, progress=progress)
     reports.say(describe_cost(strategy, settings, rows=len(task.train)))
     with in_task(own.name):
-        earlier = choose_earlier(
-            task,
-            settings,
-            switch,
-            names=[other.name for other in metadata.values()],
-            label_names=label_names,
-            cache=cache,
-            progress=reports.step,
-        )
-        if earlier.scores:
-            reports.say(earlier.describe(switch.bank))
-        most = coordinates_within(
-            switch.bank,
-            task,
-            settings,
-            name=own.name,
-            label=label,
-            tasks_left=_count_tasks_left(strategy.experience),
-            builds_on=earlier.positions,
-            metadata=own.metadata,
+        builds_on = _find_earlier(
+            switch.bank, settings, names=[other.name for other in metadata.values()]
         )
         found = find_region(
             task,
             settings,
-            owned=switch.bank.owned(of=earlier.positions),
-            most=most,
+            owned=switch.bank.owned(of=builds_on),
             dense=dense,
             cache=cache,
             checkpoints=checkpoints,
             progress=reports.step,
             measure=reports.measure,
         )
-    free = switch.bank.free(found.region, builds_on=earlier.positions)
+    free = switch.bank.free(found.region, builds_on=builds_on)
     if settings.retrain and len(free):
         check_rate(strategy.optimizer, coordinates=len(free))
-    switch.carry_entries(earlier.positions)
+    switch.carry_entries(builds_on)
     training = TaskTraining(
         strategy,
         model,
         switch,
         label=label,
         free=free,
-        found=earlier.count(found),
-        builds_on=earlier.positions,
-        earlier_head=earlier_head(
-            task, switch.bank, builds_on=earlier.positions, label=label, names=label_names
-        ),
+        found=found,
+        builds_on=builds_on,
         task=task,
         settings=settings,
         measure=reports.measure,
@@ -126,8 +105,28 @@ def open_training(
     return training
 
 
-def _count_tasks_left(experience: Any) -> int:
-    """Return how many experiences of its stream are still to be learned, with this one."""
-    stream = experience.origin_stream
-    length = len(stream) if hasattr(stream, "__len__") else 0  # lazy streams have none
-    return max(1, length - int(experience.current_experience))
+def _find_earlier(
+    bank: GraftBank, settings: GraftingSettings, *, names: Iterable[str]
+) -> tuple[int, ...]:
+    """Return the positions of the entries that a task builds on, ascending.
+
+    Args:
+        bank: Bank of the earlier tasks.
+        settings: Settings of the task.
+        names: Names of all tasks of the stream, learned or not.
+    """
+    wanted = settings.builds_on
+    if wanted is not None:
+        known = {entry.task for entry in bank.entries} | set(names)
+        for name in wanted:
+            if name not in known:
+                raise InputError(f"builds_on: no task {name!r} here; {nearest(name, known)}")
+    if bank.mode == "isolated":
+        return ()
+    if wanted is None:
+        return tuple(range(len(bank)))
+    found: set[int] = set()
+    for place, entry in enumerate(bank.entries):
+        if entry.task in wanted:
+            found |= {*bank.builds_on(place), place}
+    return tuple(sorted(found))

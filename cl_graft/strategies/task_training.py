@@ -39,8 +39,6 @@ from cl_graft.runtime.seeding import (
 )
 from cl_graft.runtime.tensor_names import parameters_by_name, tensors_by_name
 from cl_graft.storage.metadata_schema import check_task_metadata
-from cl_graft.strategies.bank_budget import recorded_inputs
-from cl_graft.strategies.head_start import start_head_
 from cl_graft.strategies.heads import (
     HeldHeads,
     copy_head_state,
@@ -56,6 +54,9 @@ from cl_graft.training.region_parameters import RegionParameters
 from cl_graft.training.train_mode import dropout_off
 
 __all__ = ["TaskMetadata", "TaskTraining"]
+
+_RECORDED_ROWS = 8
+"""Rows of dev that an entry records to be verified with."""
 
 
 @dataclass(frozen=True)
@@ -99,7 +100,6 @@ class TaskTraining:
         free: Region,
         found: FoundRegion,
         builds_on: tuple[int, ...],
-        earlier_head: Mapping[str, Tensor] | None,
         task: LearnableTask,
         settings: GraftingSettings,
         measure: Measure = ignore_measurement,
@@ -121,7 +121,7 @@ class TaskTraining:
         self._base = extract(model, free)
         self._model = strategy.model
         self._head_before = snapshot(task.head)
-        self._start_(free, earlier_head)
+        self._start_(free)
         self._until_closed = ExitStack()
         # No open `with` block: one that is forgotten ends, and seeds, when memory is freed.
         self._until_closed.callback(save_generators())
@@ -139,7 +139,7 @@ class TaskTraining:
         self._steps = 0
         self._best: tuple[float, Tensor, dict[str, Tensor]] | None = None
 
-    def _start_(self, free: Region, earlier_head: Mapping[str, Tensor] | None) -> None:
+    def _start_(self, free: Region) -> None:
         """Write the values at which the region's free coordinates and the head begin."""
         task, settings, dense = self._task, self._settings, self._found.dense
         if (settings.start == "tuned" or not settings.retrain) and dense.tuned:
@@ -147,10 +147,6 @@ class TaskTraining:
         copy_(task.head, dense.head)
         if not settings.retrain:
             self._refit_head_()
-        else:
-            self.passes["region"] += start_head_(
-                task, settings, earlier=earlier_head, seed=self._seed
-            )
 
     def _set_dropout(self) -> None:
         """Turn dropout off until the task is closed: everywhere, or below the layers that train."""
@@ -293,7 +289,6 @@ class TaskTraining:
                 "graft_dev": found.graft_dev,
                 "trained_dev": trained_dev,
                 "temperature": self._temperature(),
-                **({"builds_on": "dev"} if self._settings.builds_on == "dev" else {}),
             },
             builds_on=self._builds_on,
         )
@@ -391,7 +386,10 @@ class TaskTraining:
         return asdict(fitted) if fitted else None
 
     def _recorded_batch(self) -> RecordedBatch | None:
-        inputs = recorded_inputs(self._task.dev)
+        dev = self._task.dev
+        count = min(_RECORDED_ROWS, len(dev))
+        # Evenly spaced, as rows in the order of their lengths would be all alike at one end.
+        inputs = dev.batch([place * len(dev) // count for place in range(count)])[0]
         if not isinstance(inputs, Tensor):  # a batch that only the strategy can answer
             return None
         with torch.no_grad():

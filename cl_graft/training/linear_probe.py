@@ -35,9 +35,7 @@ __all__ = [
     "DevScores",
     "check_head_fit",
     "count_fit_passes",
-    "count_probe_passes",
     "fit_head",
-    "score_fitted_head",
     "score_on_dev",
 ]
 
@@ -87,51 +85,14 @@ def fit_head(task: LearnableTask, *, rows: int, seed: int) -> dict[str, Tensor]:
     head = task.head_module
     if head is None or not task.head:
         return snapshot(task.head)
-    return _fit(task, head, rows, seed)[0]
-
-
-def score_fitted_head(
-    task: LearnableTask, *, rows: int, seed: int
-) -> tuple[dict[str, Tensor], float]:
-    """Fit a task's head as `fit_head` does, and score it on dev with the model as it is now.
-
-    A prompt, or a head that cannot be fitted alone, is scored as it is.
-
-    Args:
-        task: The task, as in `fit_head`.
-        rows: Number of training rows, as in `fit_head`.
-        seed: Seed of the draw of rows.
-
-    Returns:
-        The head's values, and their score on dev.
-
-    Raises:
-        DivergedError: If a feature is NaN or infinite.
-    """
-    head = task.head_module
-    if head is None or not task.head:
-        task.model.eval()
-        return snapshot(task.head), task.dev_score()
-    values, logits, targets = _fit(task, head, rows, seed)
-    return values, task.score(logits.cpu(), targets.cpu())
-
-
-def _fit(
-    task: LearnableTask, head: nn.Module, rows: int, seed: int
-) -> tuple[dict[str, Tensor], Tensor, Tensor]:
-    """Return the values of the head that fit best, its logits on dev, and dev's targets."""
     drawn = permutation(len(task.train), seed, "warm-up").tolist()[:rows]
     fit = _Fit(task, head, list(_features(task, head, task.train, _bound(task, task.train, drawn))))
     fitted = [fit.solve(ridge) for ridge in RIDGES]
-    losses, targets = [0.0] * len(fitted), []
-    answers: list[list[Tensor]] = [[] for _ in fitted]
+    losses = [0.0] * len(fitted)
     for part in _features(task, head, task.dev, range(len(task.dev))):
-        targets.append(part.targets)
         for place, values in enumerate(fitted):
             losses[place] += fit.loss(values, [part]) * (len(part) / len(task.dev))
-            answers[place].append(fit.answer(values, part))
-    best = min(range(len(fitted)), key=losses.__getitem__)
-    return fit.name_values(fitted[best]), torch.cat(answers[best]), torch.cat(targets)
+    return fit.name_values(fitted[min(range(len(fitted)), key=losses.__getitem__)])
 
 
 class DevScores(NamedTuple):
@@ -194,12 +155,6 @@ def count_fit_passes(task: LearnableTask, *, rows: int) -> Passes:
     if task.head_module is None or not task.head:
         return Passes()
     return Passes(forward=min(rows, len(task.train)) + len(task.dev))
-
-
-def count_probe_passes(task: LearnableTask, *, rows: int) -> Passes:
-    """Return how many rows `score_fitted_head` takes."""
-    fitted = count_fit_passes(task, rows=rows)
-    return fitted if fitted.forward else Passes(forward=len(task.dev))
 
 
 @dataclass(frozen=True, eq=False)

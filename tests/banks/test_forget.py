@@ -165,25 +165,6 @@ def test_a_task_that_was_added_with_its_own_settings_is_trained_again_with_them(
     assert not add_task(never, "urgency", sets=own).new
 
 
-def test_a_task_that_was_added_with_a_budget_is_named_beside_a_forgotten_one(copied):
-    run = copied("isolated", TASKS[:2])
-    add_task(run, "urgency", sets=["grafting.bank_bytes=60000", "grafting.density=0.5"])
-    report = forget(run, "topic")
-    assert (report.exact, report.done, report.sized) == (False, True, ("urgency",))
-
-
-def test_tasks_that_were_added_with_a_budget_are_trained_again_within_it(copied, learn):
-    own = ["grafting.bank_bytes=60000", "grafting.density=0.5", "comparison.seeds=[3]"]
-    run = copied("prefix", TASKS[:2])
-    never = shutil.copytree(learn(TASKS[:1], "prefix"), run.parent / "seed1")
-    for folder in (run, never):
-        add_task(folder, "urgency", sets=own)
-        add_task(folder, "paraphrase")
-    report = forget(run, "topic", retrain=True)
-    assert (report.exact, report.sized) == (True, ())
-    assert file_hashes(run / "bank") == file_hashes(never / "bank")
-
-
 def test_what_was_learned_on_a_cpu_is_trained_again_there_beside_a_gpu(copied, learn, monkeypatch):
     run = copied("prefix")
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
@@ -306,25 +287,6 @@ def test_other_data_than_an_entry_was_trained_on_are_refused(tiny_bert, tmp_path
     with pytest.raises(InputError, match="data found for 'days' are not those"):
         forget(run, "sentiment", retrain=True)
     assert file_hashes(run / "bank") == before
-
-
-@pytest.mark.slow
-def test_tasks_with_a_budget_are_trained_again_within_their_shares(tiny_bert, tmp_path):
-    budget = {"bank_bytes": 60_000, "density": 0.5}
-    run = tiny_run(tmp_path / "all", tiny_bert, TASKS, **budget)
-    report = forget(run, "sentiment", retrain=True)
-    assert (report.exact, report.done, report.sized) == (True, True, ())
-    never = tiny_run(tmp_path / "never", tiny_bert, TASKS[1:], **budget)
-    assert file_hashes(run / "bank") == file_hashes(never / "bank")
-
-
-def test_tasks_that_shared_a_budget_with_a_forgotten_one_are_named(tiny_bert, tmp_path):
-    budget = {"bank_bytes": 60_000, "density": 0.5, "builds_on": "none"}
-    run = tiny_run(tmp_path / "all", tiny_bert, TASKS, **budget)
-    report = forget(run, "topic")
-    assert (report.exact, report.done) == (False, True)
-    assert report.sized == ("sentiment", "paraphrase")
-    assert verify(run).ok
 
 
 def test_a_task_that_takes_its_rows_from_a_shared_file_is_trained_again(tiny_bert, tmp_path):

@@ -61,11 +61,6 @@ def by_size(size):
             ({"optimizer": "adamw"}, torch.optim.AdamW, by_size),
             ({"optimizer": "adamw", "lr": 0.01}, torch.optim.AdamW, lambda _: 0.01),
             ({"optimizer": "adamw", "lr_decay": "constant"}, torch.optim.AdamW, by_size),
-            (
-                {"optimizer": "adamw", "density": 1.0, "bank_bytes": 60_000},
-                torch.optim.AdamW,
-                by_size,
-            ),
         ),
     ],
 )

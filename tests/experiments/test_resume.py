@@ -41,7 +41,6 @@ CHOICES = {
     "grid": {"tasks": ["sentiment"], "grid": True, "steps": 3},
     "fp16": {"precision": "fp16", "micro_batch": 4, "localizer": "averaged_gain"},
     "prompts": {"family": "causal_lm", "max_length": 48, "steps": 3},
-    "earlier tasks": {"tasks": ["sentiment", "paraphrase"], "builds_on": "dev", "steps": 3},
 }
 
 
@@ -105,7 +104,6 @@ PLACES = [
     ("grafting", "train", 4, "sentiment"),
     ("naive", "train", 4, "sentiment"),
     ("grid", "choose", 2, "sentiment"),
-    ("earlier tasks", "earlier", 1, "paraphrase"),
 ]
 MORE_PLACES = [
     ("grafting", "dense", 8, "topic"),

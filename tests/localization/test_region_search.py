@@ -108,13 +108,6 @@ def test_auto_density_takes_one_pass_over_dev_a_size_and_one_for_the_dense_run()
     assert more == len(task.dev)
 
 
-@pytest.mark.usefixtures("one_penalty")
-def test_a_region_has_no_more_coordinates_than_it_may():
-    task = make_task()
-    for chosen in (settings(), settings(density="auto", budgets=(0.05, 1.0))):
-        assert len(find_region(task, chosen, owned=nothing(task), most=3).region) == 3
-
-
 @pytest.mark.parametrize("name", slow_but(FEW, FITTING))
 def test_only_a_localizer_that_looks_at_tuned_weights_has_a_dense_run(name):
     task = make_task()

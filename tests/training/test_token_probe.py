@@ -16,7 +16,7 @@ from cl_graft.runtime.seeding import generator
 from cl_graft.training import linear_probe
 from cl_graft.training.examples import Examples
 from cl_graft.training.learnable_task import LearnableTask
-from cl_graft.training.linear_probe import RIDGES, fit_head, score_fitted_head, score_on_dev
+from cl_graft.training.linear_probe import RIDGES, fit_head, score_on_dev
 
 LENGTH, HIDDEN, TAGS, INTENTS = 9, 6, 3, 2
 HEADS = {
@@ -116,18 +116,6 @@ def test_a_fitted_head_of_tokens_is_where_the_plain_penalised_loss_is_flat(kind)
     ]
     assert min(left) < 1e-3 < sorted(left)[1]
     assert float(loss.detach()) < 0.99 * float(plain_loss(task, snapshot(task.head), range(50)))
-
-
-@pytest.mark.parametrize("kind", slow_but(("tags", "spans"), HEADS))
-def test_a_fitted_head_of_tokens_answers_dev_as_its_score_says(kind):
-    task = make_task(kind)
-    before = snapshot(task.head)
-    values, score = score_fitted_head(task, rows=50, seed=0)
-    assert all(torch.equal(value, before[name]) for name, value in task.head.items())
-    with torch.no_grad():
-        for name, value in values.items():
-            task.head[name].copy_(value)
-    assert score == pytest.approx(task.dev_score(), abs=1e-5)
 
 
 def test_a_head_of_tokens_is_fitted_to_as_many_rows_as_memory_is_given(monkeypatch):

@@ -105,8 +105,7 @@ def _strategy(method: Method, grafting: GraftingSettings) -> str:
         return ""
     grows = grafting.mode == "prefix" and grafting.avoid_owned
     on_candidates = grafting.mask_candidates is not None and localizer.score_candidates is not None
-    depends = (grows and on_candidates) or grafting.bank_bytes is not None
-    is_shared = is_ranking_cached(localizer) and not depends
+    is_shared = is_ranking_cached(localizer) and not (grows and on_candidates)
     return _RANKED if is_shared else _DENSE
 
 

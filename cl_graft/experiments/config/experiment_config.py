@@ -72,7 +72,7 @@ _SET_BY_RUNS = {
     "fine_tuning": "fine_tuning",
     "seed": "comparison.seeds",
     "evaluate_every": "grafting.evaluations",
-    "may_build_on": "stream.task_settings",
+    "builds_on": "stream.task_settings",
 }
 """Fields of `GraftingSettings` that an experiment sets, with the settings that they follow from."""
 

@@ -145,7 +145,7 @@ class GraftingLoopSettings(GraftingSettings):
     )
 
     def of_task(
-        self, dense: FineTuning, *, seed: int, may_build_on: tuple[str, ...] | None = None
+        self, dense: FineTuning, *, seed: int, builds_on: tuple[str, ...] | None = None
     ) -> GraftingSettings:
         """Return the settings of a task with this schedule of its dense run."""
         evaluations = dense.evaluations if self.evaluations is None else self.evaluations
@@ -155,7 +155,7 @@ class GraftingLoopSettings(GraftingSettings):
             fine_tuning=dense,
             seed=seed,
             evaluate_every=every,
-            may_build_on=may_build_on,
+            builds_on=builds_on,
         )
 
 
