@@ -38,17 +38,17 @@ from scales import (
 )
 
 from cl_graft.errors import DivergedError
-from cl_graft.experiments.comparison.compare import compare
-from cl_graft.experiments.comparison.tuning import (
+from cl_graft.lab.experiments.comparison.compare import compare
+from cl_graft.lab.experiments.comparison.tuning import (
     TUNING_SEED,
     best,
     score_candidates,
     use_dev_as_test,
 )
-from cl_graft.experiments.config import ExperimentConfig
-from cl_graft.experiments.run import run
-from cl_graft.experiments.tasks import load_tasks
-from cl_graft.results.run_results import RunResult
+from cl_graft.lab.experiments.run import run
+from cl_graft.lab.results.run_results import RunResult
+from cl_graft.settings import ExperimentConfig
+from cl_graft.settings.tasks import load_tasks
 from cl_graft.storage.cache_folder import DirectoryCache
 
 TASKS = ["qnli", "ag_news", "sst2_sent", "mrpc", "mnli"]

@@ -31,7 +31,7 @@ from scales import (
     write_results,
 )
 
-from cl_graft.experiments.config import ExperimentConfig
+from cl_graft.settings import ExperimentConfig
 from cl_graft.storage.cache_folder import DirectoryCache
 
 TASKS = ["sst2_sent", "ag_news"]

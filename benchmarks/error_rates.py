@@ -1,10 +1,10 @@
 """Error rates of the package's intervals and tests where there is nothing to find.
 
-Every interval and every test of `cl_graft.metrics.statistics`, of
-`cl_graft.results.strategy_statistics` and of `papers.sam` is simulated under its null hypothesis
-(`null_hypotheses.py`), and the share of simulations in which it is wrong is put beside the rate
-that it states. Two more tables say what goes wrong where samples are not independent, and what no
-interval of the package says. Results go with command, versions and machine to
+Every interval and every test of `cl_graft.metrics.statistics`,
+of `cl_graft.lab.results.strategy_statistics` and of `papers.sam` is simulated under its null
+hypothesis (`null_hypotheses.py`), and the share of simulations in which it is wrong is put beside
+the rate that it states. Two more tables say what goes wrong where samples are not independent,
+and what no interval of the package says. Results go with command, versions and machine to
 ``benchmarks/results/error_rates.json`` and ``.md``, which docs/reference/metrics.md shows.
 
     python benchmarks/error_rates.py
@@ -28,7 +28,8 @@ import torch
 from null_hypotheses import CHECKS, Rate, measure
 from papers.measures import stability
 
-from cl_graft.results.run_results import machine, versions
+from cl_graft.lab.results.run_results import machine
+from cl_graft.settings.run_folder import versions
 
 RESULTS = Path(__file__).parent / "results"
 TRIALS = 2_000

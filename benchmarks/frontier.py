@@ -39,9 +39,9 @@ from scales import (
     write_results,
 )
 
-from cl_graft.experiments.config import ExperimentConfig
-from cl_graft.results.formatting import spread_text
-from cl_graft.results.strategy_statistics import Spread
+from cl_graft.lab.results.formatting import spread_text
+from cl_graft.lab.results.strategy_statistics import Spread
+from cl_graft.settings import ExperimentConfig
 from cl_graft.storage.cache_folder import DirectoryCache
 from cl_graft.training.passes import Passes
 

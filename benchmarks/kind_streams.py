@@ -42,16 +42,16 @@ from scales import (
     write_results,
 )
 
-from cl_graft.experiments.comparison.compare import compare
-from cl_graft.experiments.comparison.jobs import Engine
-from cl_graft.experiments.comparison.tuning import (
+from cl_graft.lab.experiments.comparison.compare import compare
+from cl_graft.lab.experiments.comparison.jobs import Engine
+from cl_graft.lab.experiments.comparison.tuning import (
     TUNING_SEED,
     best,
 )
-from cl_graft.experiments.config import ExperimentConfig
-from cl_graft.experiments.folders import CACHE
-from cl_graft.results.run_results import RunResult
-from cl_graft.results.stored_runs import find_runs
+from cl_graft.lab.results.run_results import RunResult
+from cl_graft.lab.results.stored_runs import find_runs
+from cl_graft.settings import ExperimentConfig
+from cl_graft.settings.run_folder import CACHE
 from cl_graft.storage.cache_folder import DirectoryCache
 
 Scores: TypeAlias = Sequence[float | None]

@@ -38,16 +38,16 @@ from scales import (
 )
 from torch import nn
 
-from cl_graft.experiments.bank_metadata import base_identity
-from cl_graft.experiments.config import ExperimentConfig
-from cl_graft.experiments.run_setup import load_stream
-from cl_graft.experiments.schedule import make_schedule
-from cl_graft.experiments.tasks import load_tasks
 from cl_graft.grafts.graft import load_
+from cl_graft.lab.experiments.run_setup import load_stream
+from cl_graft.lab.results.formatting import spread_text
+from cl_graft.lab.results.strategy_statistics import Spread
 from cl_graft.metrics import score
 from cl_graft.models import graftable_parameters
-from cl_graft.results.formatting import spread_text
-from cl_graft.results.strategy_statistics import Spread
+from cl_graft.settings import ExperimentConfig
+from cl_graft.settings.bank_metadata import base_identity
+from cl_graft.settings.schedule import make_schedule
+from cl_graft.settings.tasks import load_tasks
 from cl_graft.strategies import MultiTaskText, text_model
 from cl_graft.strategies.experience_tasks import make_learnable_task
 from cl_graft.strategies.methods.isolation.bitfit import find_biases

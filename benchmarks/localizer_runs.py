@@ -9,14 +9,14 @@ from typing import Any
 
 import torch
 
-from cl_graft.experiments.bank_metadata import base_identity, task_metadata
-from cl_graft.experiments.config import ExperimentConfig
-from cl_graft.experiments.run_setup import load_stream
-from cl_graft.experiments.schedule import make_schedule
-from cl_graft.experiments.tasks import load_tasks
 from cl_graft.grafts.graft import copy_, gather, grafted
 from cl_graft.grafts.region import Region
+from cl_graft.lab.experiments.run_setup import load_stream
 from cl_graft.metrics import score
+from cl_graft.settings import ExperimentConfig
+from cl_graft.settings.bank_metadata import base_identity, task_metadata
+from cl_graft.settings.schedule import make_schedule
+from cl_graft.settings.tasks import load_tasks
 from cl_graft.storage.cache_folder import DirectoryCache
 from cl_graft.strategies import MultiTaskText, text_model
 from cl_graft.strategies.experience_tasks import make_stream_task

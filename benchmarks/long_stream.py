@@ -30,10 +30,10 @@ import torch
 
 from cl_graft.banks.inspect import inspect_bank
 from cl_graft.banks.verify import verify
-from cl_graft.experiments.config import ExperimentConfig, config_from, override_, to_nested
-from cl_graft.experiments.run import run, run_folder
-from cl_graft.results.run_results import RunResult
+from cl_graft.lab.experiments.run import run, run_folder
+from cl_graft.lab.results.run_results import RunResult
 from cl_graft.runtime.progress import Step
+from cl_graft.settings import ExperimentConfig, config_from, override_, to_nested
 from cl_graft.storage import load_bank
 
 sys.path.append(str(Path(__file__).parents[1] / "tests" / "stress"))

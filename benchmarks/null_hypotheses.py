@@ -18,6 +18,13 @@ from papers.measurements import Measurement, summarize
 from papers.sam import differences, ranks
 from scipy import stats
 
+from cl_graft.lab.results.run_results import RunResult
+from cl_graft.lab.results.strategy_statistics import (
+    compare_with,
+    rank_strategies,
+    seed_means,
+    spread_over_seeds,
+)
 from cl_graft.metrics.statistics import (
     average_ranks,
     critical_difference,
@@ -25,13 +32,6 @@ from cl_graft.metrics.statistics import (
     mean_interval,
     paired_t_test,
     spearman,
-)
-from cl_graft.results.run_results import RunResult
-from cl_graft.results.strategy_statistics import (
-    compare_with,
-    rank_strategies,
-    seed_means,
-    spread_over_seeds,
 )
 
 __all__ = ["CHECKS", "Check", "Rate", "measure"]

@@ -23,7 +23,7 @@ from cl_graft.cli.app import main
 from cl_graft.cli.options import AsJson, Data, Quiet, Sets
 from cl_graft.cli.output import Output, make_table, redirect_prints
 from cl_graft.errors import InputError
-from cl_graft.experiments.config.parts import seeds_from
+from cl_graft.settings.parts import seeds_from
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 

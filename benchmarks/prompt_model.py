@@ -37,9 +37,10 @@ from torch.nn import functional as F
 
 from cl_graft.data import load_task
 from cl_graft.errors import InputError
+from cl_graft.lab.results.run_results import machine
 from cl_graft.models import find_minilm
-from cl_graft.results.run_results import machine, versions
 from cl_graft.runtime.seeding import generator, permutation, seeded
+from cl_graft.settings.run_folder import versions
 
 TASKS = ("sst2_sent", "cr", "mpqa", "ag_news", "qnli", "snli", "mnli", "qqp", "mrpc", "cola")
 SCALES: Mapping[str, Mapping[str, Any]] = {

@@ -29,11 +29,12 @@ from torch import Tensor, nn
 
 from cl_graft.banks.open_bank import OpenBank, open_bank
 from cl_graft.data import encode
-from cl_graft.experiments.config import ExperimentConfig, config_from, to_nested
-from cl_graft.experiments.run import run, run_folder
-from cl_graft.experiments.tasks import load_tasks
 from cl_graft.grafts.bank import GraftBank
-from cl_graft.results.run_results import machine, versions
+from cl_graft.lab.experiments.run import run, run_folder
+from cl_graft.lab.results.run_results import machine
+from cl_graft.settings import ExperimentConfig, config_from, to_nested
+from cl_graft.settings.run_folder import versions
+from cl_graft.settings.tasks import load_tasks
 from cl_graft.storage import load_bank
 
 sys.path.append(str(Path(__file__).parents[1] / "tests" / "stress"))

@@ -37,10 +37,10 @@ from scales import (
     write_results,
 )
 
-from cl_graft.experiments.comparison.compare import compare
-from cl_graft.results.formatting import spread_text
-from cl_graft.results.run_results import RunResult
-from cl_graft.results.strategy_statistics import Spread
+from cl_graft.lab.experiments.comparison.compare import compare
+from cl_graft.lab.results.formatting import spread_text
+from cl_graft.lab.results.run_results import RunResult
+from cl_graft.lab.results.strategy_statistics import Spread
 from cl_graft.strategies.registry import STRATEGIES
 
 TASKS = ["qnli", "ag_news", "sst2_sent", "mrpc"]

@@ -13,13 +13,14 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from cl_graft.experiments.config import ExperimentConfig, load_config
-from cl_graft.experiments.engines.dispatch import PoolEngine
-from cl_graft.experiments.engines.ray import ray_pool
-from cl_graft.results.run_results import machine, versions
-from cl_graft.results.strategy_statistics import spread_over_seeds
+from cl_graft.lab.experiments.engines.dispatch import PoolEngine
+from cl_graft.lab.experiments.engines.ray import ray_pool
+from cl_graft.lab.results.run_results import machine
+from cl_graft.lab.results.strategy_statistics import spread_over_seeds
 from cl_graft.runtime.devices import pick_device
 from cl_graft.runtime.native_libraries import keep_freed_memory
+from cl_graft.settings import ExperimentConfig, load_config
+from cl_graft.settings.run_folder import versions
 
 RESULTS = Path(__file__).parent / "results"
 SMOKE: dict[str, Any] = {

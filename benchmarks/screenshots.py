@@ -21,7 +21,7 @@ from pathlib import Path
 from PIL import Image
 from playwright.sync_api import Browser, sync_playwright
 
-from cl_graft.reporting.page import make_report
+from cl_graft.lab.reporting.page import make_report
 
 VIEWS = {"desktop": (1280, 860), "phone": (390, 844)}
 SECTIONS = {

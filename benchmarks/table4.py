@@ -33,7 +33,7 @@ from scales import (
     write_results,
 )
 
-from cl_graft.experiments.comparison.compare import compare
+from cl_graft.lab.experiments.comparison.compare import compare
 
 TASKS = ["qnli", "ag_news", "sst2_sent"]
 SCALES: dict[str, dict[str, Any]] = {

@@ -24,14 +24,14 @@ def places(values: Mapping[str, Any]) -> dict[str, Any]:
 
 def settings(values: Mapping[str, Any] | None = None, **more: Any) -> dict[str, Any]:
     """Return settings by part, as a config file holds them."""
-    from cl_graft.experiments.config import to_nested
+    from cl_graft.settings import to_nested
 
     return to_nested(places({**(values or {}), **more}))
 
 
 def config_with(values: Mapping[str, Any] | None = None, **more: Any) -> Any:
     """Return a checked config."""
-    from cl_graft.experiments.config import config_from
+    from cl_graft.settings import config_from
 
     return config_from(settings(values, **more))
 
@@ -53,8 +53,8 @@ def _place(name: str) -> str:
 
 
 def _parts_with(name: str) -> Iterator[str]:
-    from cl_graft.experiments.config.parts import PARTS
     from cl_graft.runtime.settings import list_fields
+    from cl_graft.settings.parts import PARTS
 
     found = (part for part, cls in PARTS.items() if name in list_fields(cls))
     return (f"{part}.{name}" for part in found)

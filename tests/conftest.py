@@ -50,9 +50,9 @@ def no_pictures() -> Iterator[None]:
     To write them takes longer than a tiny run.
     """
     with pytest.MonkeyPatch.context() as patch:
-        if module := sys.modules.get("cl_graft.experiments.stream_run"):
+        if module := sys.modules.get("cl_graft.lab.experiments.stream_run"):
             patch.setattr(module, "draw_pictures", lambda *_: None)
-        if module := sys.modules.get("cl_graft.reporting.exports"):
+        if module := sys.modules.get("cl_graft.lab.reporting.exports"):
             patch.setattr(module, "png", lambda figure: b"")
         yield
 
@@ -90,18 +90,18 @@ def one_penalty(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @contextmanager
 def _drawing() -> Iterator[pytest.MonkeyPatch]:
-    from cl_graft.experiments.run_curves import draw_pictures
+    from cl_graft.lab.experiments.run_curves import draw_pictures
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("cl_graft.experiments.stream_run.draw_pictures", draw_pictures)
+        patch.setattr("cl_graft.lab.experiments.stream_run.draw_pictures", draw_pictures)
         yield patch
 
 
 @pytest.fixture
 def blank_figures(monkeypatch: pytest.MonkeyPatch) -> None:
     """Write the figures of a report blank, where a test looks at words and tables alone."""
-    monkeypatch.setattr("cl_graft.reporting.page.svg", lambda figure: "<svg></svg>")
-    monkeypatch.setattr("cl_graft.reporting.page.png", lambda figure: b"")
+    monkeypatch.setattr("cl_graft.lab.reporting.page.svg", lambda figure: "<svg></svg>")
+    monkeypatch.setattr("cl_graft.lab.reporting.page.png", lambda figure: b"")
 
 
 @pytest.fixture(scope="session")
@@ -232,7 +232,7 @@ def tiny_config(tiny_bert: Path):
 
 @pytest.fixture(scope="session")
 def comparison(tiny_config, tmp_path_factory: pytest.TempPathFactory):
-    from cl_graft.experiments.comparison.compare import compare
+    from cl_graft.lab.experiments.comparison.compare import compare
 
     with _drawing() as patch:
         patch.setattr("torch.utils.tensorboard.writer.figure_to_image", _blank)

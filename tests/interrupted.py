@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 from tiny_runs import file_hashes
 
-from cl_graft.experiments.config import ExperimentConfig
-from cl_graft.experiments.folders import curves_folder, run_folder
+from cl_graft.lab.experiments.folders import curves_folder, run_folder
 from cl_graft.runtime.checkpoints import Checkpoint, State
 from cl_graft.runtime.progress import Step
+from cl_graft.settings import ExperimentConfig
 from cl_graft.storage.files import is_partial, pack, unpack
 
 __all__ = [
@@ -59,7 +59,7 @@ def interrupt(
     config: ExperimentConfig, strategy: str, out: Path, progress: Callable[[Step], None]
 ) -> Path:
     """Run a strategy until its progress trips; return the run's folder."""
-    from cl_graft.experiments.run import run
+    from cl_graft.lab.experiments.run import run
 
     with pytest.raises(Trip):
         run(config, strategy=strategy, seed=0, out=out, progress=progress)

@@ -6,7 +6,7 @@ from typing import Any
 
 from small_results import small_result
 
-from cl_graft.results.run_results import RunResult
+from cl_graft.lab.results.run_results import RunResult
 
 METRICS = {"topic": "accuracy", "mrpc": "f1", "cola": "matthews", "sst2": "accuracy"}
 

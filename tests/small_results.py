@@ -3,7 +3,7 @@
 from dataclasses import replace
 from typing import Any
 
-from cl_graft.results.run_results import RunResult
+from cl_graft.lab.results.run_results import RunResult
 
 RESULT = RunResult(
     strategy="naive",

@@ -52,7 +52,7 @@ class Runs:
         self, strategy: str, *, own: dict[str, Any] | None = None, seed: int = 0, **settings: Any
     ) -> Any:
         """Return the results of a strategy with settings of its own."""
-        from cl_graft.results.run_results import read_result
+        from cl_graft.lab.results.run_results import read_result
 
         return read_result(self.folder(strategy, own=own, seed=seed, **settings))
 
@@ -62,9 +62,9 @@ class Runs:
         """Return the folder of a run."""
         from configs import config_with
 
-        from cl_graft.experiments.folders import run_folder
-        from cl_graft.experiments.run import run
-        from cl_graft.experiments.tasks import load_tasks
+        from cl_graft.lab.experiments.folders import run_folder
+        from cl_graft.lab.experiments.run import run
+        from cl_graft.settings.tasks import load_tasks
         from cl_graft.storage.cache_folder import DirectoryCache
 
         values = SMALL | self.settings | {"model": str(self.model), **settings}

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from warm_processes import run_warm
 
 if TYPE_CHECKING:
-    from cl_graft.results.run_results import RunResult
+    from cl_graft.lab.results.run_results import RunResult
 
 __all__ = [
     "QUICK",
@@ -111,8 +111,8 @@ def tiny_run(out: Path, model: Path, tasks: Sequence[str], **settings: Any) -> P
     """Learn tasks by grafting, in this process, and return the run's folder."""
     from configs import config_with
 
-    from cl_graft.experiments.folders import run_folder
-    from cl_graft.experiments.run import run
+    from cl_graft.lab.experiments.folders import run_folder
+    from cl_graft.lab.experiments.run import run
 
     config = config_with({**QUICK, "model": str(model), "tasks": list(tasks), **settings})
     run(config, strategy="grafting", seed=0, out=out)

@@ -16,16 +16,12 @@ import torch
 from torch import Tensor
 
 from cl_graft.errors import InputError, join_names
-from cl_graft.experiments.bank_metadata import base_identity
-from cl_graft.experiments.config import ExperimentConfig
-from cl_graft.experiments.localized_task import refuse_stream_settings
-from cl_graft.experiments.run_setup import load_stream
-from cl_graft.experiments.schedule import choose, list_schedules
-from cl_graft.experiments.tasks import load_tasks
 from cl_graft.grafts.graft import Graft, gather, grafted
 from cl_graft.grafts.hashing import hash_tensors
 from cl_graft.grafts.model_state import replace_parameters
 from cl_graft.grafts.region import Layout, Parameters, Region
+from cl_graft.lab.experiments.localized_task import refuse_stream_settings
+from cl_graft.lab.experiments.run_setup import load_stream
 from cl_graft.localization import LocalizerInputs, Ranking, find_localizer
 from cl_graft.localization.grafting_settings import GraftingSettings
 from cl_graft.localization.parameter_kinds import biases
@@ -34,6 +30,10 @@ from cl_graft.localization.task_gradients import RowCounter, localizer_inputs
 from cl_graft.models import TaskModel
 from cl_graft.runtime.cache import cache_key
 from cl_graft.runtime.devices import pick_device
+from cl_graft.settings import ExperimentConfig
+from cl_graft.settings.bank_metadata import base_identity
+from cl_graft.settings.schedule import choose, list_schedules
+from cl_graft.settings.tasks import load_tasks
 from cl_graft.storage.cache_folder import DirectoryCache
 from cl_graft.strategies import text_model
 from cl_graft.strategies.experience_tasks import make_stream_task

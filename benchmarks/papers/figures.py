@@ -8,8 +8,8 @@ from operator import attrgetter
 
 from matplotlib.figure import Figure
 
-from cl_graft.figures.heatmaps import share_heatmaps
-from cl_graft.figures.score_curves import Score, score_curves
+from cl_graft.lab.figures.heatmaps import share_heatmaps
+from cl_graft.lab.figures.score_curves import Score, score_curves
 from papers.measurements import Summary
 from papers.table import Experiment
 

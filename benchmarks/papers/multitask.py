@@ -17,7 +17,6 @@ import torch
 from torch import Tensor
 
 from cl_graft.errors import InputError
-from cl_graft.experiments.schedule import train_candidates
 from cl_graft.grafts.graft import gather, grafted, snapshot
 from cl_graft.grafts.hashing import hash_tensors
 from cl_graft.grafts.model_state import preserve_parameters, replace_parameters, train_only
@@ -27,6 +26,7 @@ from cl_graft.localization.gates import open_gates
 from cl_graft.localization.learned_mask import learned_mask
 from cl_graft.localization.paper_mask import paper_mask
 from cl_graft.runtime.seeding import derive, generator
+from cl_graft.settings.schedule import train_candidates
 from cl_graft.training.dense_run import DenseRun
 from cl_graft.training.fine_tuning import backpropagate, fine_tune
 from cl_graft.training.fine_tuning_settings import FineTuning

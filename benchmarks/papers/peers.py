@@ -18,11 +18,11 @@ from typing import Any, cast
 from torch import nn
 
 from cl_graft.errors import InputError
-from cl_graft.experiments.schedule import train_candidates
 from cl_graft.grafts.hashing import hash_tensors
 from cl_graft.grafts.model_state import preserve_parameters, replace_parameters
 from cl_graft.models import TaskModel, block_stacks
 from cl_graft.runtime.seeding import derive, generator
+from cl_graft.settings.schedule import train_candidates
 from cl_graft.strategies.methods.isolation.adapters import (
     Bottleneck,
     add_adapter_,

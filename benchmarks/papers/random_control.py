@@ -13,13 +13,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from operator import itemgetter
 
-from cl_graft.experiments.schedule import train_candidates
 from cl_graft.grafts.graft import gather, snapshot
 from cl_graft.grafts.region import Parameters, Region
 from cl_graft.localization import find_localizer
 from cl_graft.localization.localizer_inputs import add_gradient_
 from cl_graft.localization.task_gradients import RowCounter
 from cl_graft.metrics.statistics import holm, mean_interval, paired_t_test
+from cl_graft.settings.schedule import train_candidates
 from cl_graft.training.dense_run import DenseRun
 from cl_graft.training.passes import Passes
 from papers.answers import Answers

@@ -10,8 +10,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
 
-from cl_graft.experiments.schedule import train_candidates
 from cl_graft.grafts.region import Region
+from cl_graft.settings.schedule import train_candidates
 from cl_graft.training.dense_run import DenseRun
 from cl_graft.training.linear_probe import fit_head
 from cl_graft.training.passes import Passes

@@ -19,12 +19,13 @@ from scales import stored_config
 
 import cl_graft
 from cl_graft.errors import InputError, find
-from cl_graft.experiments.config import ExperimentConfig, config_from, override_, to_nested
-from cl_graft.figures.style import png
+from cl_graft.lab.results.run_results import machine
 from cl_graft.localization import find_localizer
+from cl_graft.metrics.figure_style import png
 from cl_graft.metrics.statistics import LEAST_SAMPLES
-from cl_graft.results.run_results import machine, versions
 from cl_graft.runtime.devices import pick_device
+from cl_graft.settings import ExperimentConfig, config_from, override_, to_nested
+from cl_graft.settings.run_folder import versions
 from cl_graft.storage.cache_folder import DirectoryCache
 from cl_graft.storage.files import replace_file
 from papers.bench import Bench

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from cl_graft.errors import InputError
-from cl_graft.experiments.config import to_dotted
-from cl_graft.experiments.config.old_configs import from_flat
+from cl_graft.settings import to_dotted
+from cl_graft.settings.old_configs import from_flat
 from cl_graft.storage.files import replace_file
 from cl_graft.training.fine_tuning_settings import FineTuning
 from papers.claims import View

@@ -23,8 +23,8 @@ from typing import Any
 import torch
 from measure import pairs
 
-from cl_graft.experiments.config import config_from, to_nested
-from cl_graft.experiments.run import run
+from cl_graft.lab.experiments.run import run
+from cl_graft.settings import config_from, to_nested
 from cl_graft.storage.checkpoint_files import FileCheckpoints
 
 RESULTS = Path(__file__).parents[1] / "results"

@@ -28,11 +28,11 @@ from typing import Any, get_args
 import torch
 
 from cl_graft.banks.open_bank import open_bank
-from cl_graft.experiments.config import config_from, to_nested
-from cl_graft.experiments.run import run
 from cl_graft.grafts.bank import GraftBank, Mode
 from cl_graft.grafts.graft import Graft
 from cl_graft.grafts.region import Region
+from cl_graft.lab.experiments.run import run
+from cl_graft.settings import config_from, to_nested
 from cl_graft.storage import load_bank, save_bank
 
 RESULTS = Path(__file__).parents[1] / "results"

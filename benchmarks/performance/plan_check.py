@@ -27,13 +27,13 @@ from torch.nn import functional as F
 from torch.utils.data import TensorDataset
 
 from cl_graft.cli.output import to_plain
-from cl_graft.experiments.config import config_from
-from cl_graft.experiments.memory_estimate import make_plan
 from cl_graft.grafts.region import Layout, Region
+from cl_graft.lab.experiments.memory_estimate import make_plan
 from cl_graft.localization import LocalizerInputs, localize
 from cl_graft.models import TaskModel, graftable_parameters, linear_head
 from cl_graft.models.heads import LabelStrings
 from cl_graft.models.load import build_backbone, read_config
+from cl_graft.settings import config_from
 from cl_graft.training.dense_run import fine_tune_task
 from cl_graft.training.examples import Examples
 from cl_graft.training.fine_tuning_settings import FineTuning

@@ -31,14 +31,15 @@ import ray
 import torch
 from ray.cluster_utils import Cluster
 
-from cl_graft.experiments.comparison.compare import compare
-from cl_graft.experiments.comparison.jobs import Engine
-from cl_graft.experiments.config import ExperimentConfig, to_dotted
-from cl_graft.experiments.config.old_configs import from_flat
-from cl_graft.experiments.engines.dispatch import PoolEngine
-from cl_graft.experiments.engines.ray import ray_pool
-from cl_graft.results.comparison import Comparison
-from cl_graft.results.run_results import RunResult, versions
+from cl_graft.lab.experiments.comparison.compare import compare
+from cl_graft.lab.experiments.comparison.jobs import Engine
+from cl_graft.lab.experiments.engines.dispatch import PoolEngine
+from cl_graft.lab.experiments.engines.ray import ray_pool
+from cl_graft.lab.results.comparison import Comparison
+from cl_graft.lab.results.run_results import RunResult
+from cl_graft.settings import ExperimentConfig, to_dotted
+from cl_graft.settings.old_configs import from_flat
+from cl_graft.settings.run_folder import versions
 from cl_graft.storage import OWNER
 
 sys.path.append(str(Path(__file__).parents[1]))

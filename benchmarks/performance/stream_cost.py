@@ -26,8 +26,8 @@ from typing import Any
 
 import torch
 
-from cl_graft.experiments.config import ExperimentConfig
-from cl_graft.experiments.run import run, run_folder
+from cl_graft.lab.experiments.run import run, run_folder
+from cl_graft.settings import ExperimentConfig
 
 sys.path.append(str(Path(__file__).parents[1]))
 from scales import RESULTS, make_config, make_parser

@@ -16,28 +16,28 @@ from cl_graft.banks.bank_of_run import find_bank_folder, track_change
 from cl_graft.banks.learn_entry import learn_entry, score_test_rows
 from cl_graft.banks.open_bank import open_bank
 from cl_graft.errors import InputError, nearest
-from cl_graft.experiments.bank_metadata import (
-    is_recorded,
-    record_own_settings,
-    restore_config,
-    task_metadata,
-)
-from cl_graft.experiments.config import (
+from cl_graft.grafts.bank import GraftBank
+from cl_graft.runtime.devices import pick_device
+from cl_graft.runtime.error_context import in_phase, in_task
+from cl_graft.runtime.progress import Progress, silent
+from cl_graft.runtime.threads import lock_generators
+from cl_graft.settings import (
     ExperimentConfig,
     merge_configs,
     override_,
     warn_of_large_density,
 )
-from cl_graft.experiments.config.stream_settings import split_at_commas
-from cl_graft.experiments.folders import lock_bank
-from cl_graft.experiments.progress_reporter import ProgressReporter
-from cl_graft.experiments.tasks import check_tasks, load_tasks
-from cl_graft.grafts.bank import GraftBank
-from cl_graft.results.data_report import data_lines, data_report
-from cl_graft.runtime.devices import pick_device
-from cl_graft.runtime.error_context import in_phase, in_task
-from cl_graft.runtime.progress import Progress, silent
-from cl_graft.runtime.threads import lock_generators
+from cl_graft.settings.bank_metadata import (
+    is_recorded,
+    record_own_settings,
+    restore_config,
+    task_metadata,
+)
+from cl_graft.settings.data_report import data_lines, data_report
+from cl_graft.settings.progress_reporter import ProgressReporter
+from cl_graft.settings.run_folder import lock_bank
+from cl_graft.settings.stream_settings import split_at_commas
+from cl_graft.settings.tasks import check_tasks, load_tasks
 from cl_graft.storage import load_bank
 from cl_graft.strategies.benchmark import text_stream
 

@@ -11,7 +11,6 @@ from functools import partial
 from typing import cast
 
 from cl_graft.errors import InputError, WrongArchitecture, WrongBase, WrongTokenizer
-from cl_graft.experiments.bank_metadata import BaseHashes, base_hashes
 from cl_graft.grafts.bank import BaseIdentity, Entry, GraftBank
 from cl_graft.grafts.region import Layout
 from cl_graft.models import (
@@ -23,6 +22,7 @@ from cl_graft.models import (
     load_model,
 )
 from cl_graft.models.config_settings import describe_other_settings
+from cl_graft.settings.bank_metadata import BaseHashes, base_hashes
 from cl_graft.storage.files import report_damage
 
 __all__ = ["check_bank_model", "check_entries", "check_hashes", "load_base"]

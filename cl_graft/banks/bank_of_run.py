@@ -12,8 +12,14 @@ from pathlib import Path
 
 from cl_graft.banks.file_checks import Check
 from cl_graft.errors import InputError
-from cl_graft.experiments.folders import BANK, find_run_of_bank, is_run
-from cl_graft.results.run_results import RESULTS, read_bank_record, write_bank_record
+from cl_graft.settings.run_folder import (
+    BANK,
+    RESULTS,
+    find_run_of_bank,
+    is_run,
+    read_bank_record,
+    write_bank_record,
+)
 from cl_graft.storage.bank_index import INDEX, bank_sha256
 
 __all__ = ["accept_bank", "check_bank", "find_bank_folder", "track_change"]

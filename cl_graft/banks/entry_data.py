@@ -20,13 +20,13 @@ from cl_graft.data import TextTask
 from cl_graft.data.encoded_task import encode_task
 from cl_graft.data.task_place import find_place
 from cl_graft.errors import InputError
-from cl_graft.experiments.bank_metadata import read_own_settings, restore_config, task_metadata
-from cl_graft.experiments.config import ExperimentConfig, merge_configs, override_
-from cl_graft.experiments.folders import find_run_of_bank, read_config_file, select_settings
-from cl_graft.experiments.tasks import load_tasks
 from cl_graft.grafts.bank import Entry, GraftBank
 from cl_graft.metrics.task_score import Scorer
 from cl_graft.models import Loaded
+from cl_graft.settings import ExperimentConfig, merge_configs, override_
+from cl_graft.settings.bank_metadata import read_own_settings, restore_config, task_metadata
+from cl_graft.settings.run_folder import find_run_of_bank, read_config_file, select_settings
+from cl_graft.settings.tasks import load_tasks
 from cl_graft.storage import append_entry, load_bank, save_bank
 from cl_graft.storage.bank_folder import replace_entries
 from cl_graft.storage.bank_index import staged_folder

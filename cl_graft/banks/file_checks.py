@@ -13,13 +13,20 @@ from typing import Any, Literal, cast
 import torch
 
 from cl_graft.errors import InputError
-from cl_graft.experiments.bank_metadata import checkpoint_files
-from cl_graft.experiments.config import ExperimentConfig, config_from, merge_configs, to_dotted
-from cl_graft.experiments.config.old_configs import from_flat
-from cl_graft.experiments.folders import CONFIG, read_config_file, select_settings
-from cl_graft.experiments.tasks import load_tasks
 from cl_graft.grafts.hashing import file_sha256
-from cl_graft.results.run_results import RESULTS, RunResult, read_hashes, versions
+from cl_graft.settings import ExperimentConfig, config_from, merge_configs, to_dotted
+from cl_graft.settings.bank_metadata import checkpoint_files
+from cl_graft.settings.old_configs import from_flat
+from cl_graft.settings.run_folder import (
+    CONFIG,
+    RESULTS,
+    RunRecord,
+    read_config_file,
+    read_hashes,
+    select_settings,
+    versions,
+)
+from cl_graft.settings.tasks import load_tasks
 
 __all__ = ["Check", "check_checkpoint", "check_files", "check_run", "read_run_config"]
 
@@ -71,7 +78,7 @@ def check_checkpoint(recorded: Mapping[str, object], folder: Path) -> Iterator[C
 
 
 def check_run(
-    run: Path, result: RunResult, *, fingerprint: str, device: torch.device
+    run: Path, result: RunRecord, *, fingerprint: str, device: torch.device
 ) -> Iterator[Check]:
     """Compare the files, settings, base, data and versions of a run with the recorded ones.
 
@@ -103,7 +110,7 @@ def check_run(
             yield Check(name, "other here", detail)
 
 
-def read_run_config(run: Path, result: RunResult) -> ExperimentConfig:
+def read_run_config(run: Path, result: RunRecord) -> ExperimentConfig:
     """Return the config of a run, from its results or, before they held it, from `config.json`.
 
     Raises:
@@ -129,7 +136,7 @@ def check_files(run: Path, recorded: Mapping[str, str], *, complete: bool) -> It
             yield Check(name, "same")
 
 
-def _check_data(run: Path, result: RunResult) -> Iterator[Check]:
+def _check_data(run: Path, result: RunRecord) -> Iterator[Check]:
     """Read the data again and compare their fingerprints."""
     try:
         tasks = load_tasks(read_run_config(run, result).stream, seed=result.seed)

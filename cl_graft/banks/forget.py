@@ -20,18 +20,14 @@ from cl_graft.banks.bank_of_run import find_bank_folder, track_change
 from cl_graft.banks.entry_data import EntryData, encode_test_rows, find_data, train_again
 from cl_graft.banks.open_bank import OpenBank, open_bank, recorded_device
 from cl_graft.errors import BankError, InputError
-from cl_graft.experiments.folders import (
-    CACHE,
-    find_run_of_bank,
-    lock_bank,
-)
 from cl_graft.grafts.bank import GraftBank, find_entries, find_entry
 from cl_graft.inference.task_switch import Switch
 from cl_graft.metrics import score
 from cl_graft.models.text_generation import compare_generated, is_text_head
-from cl_graft.results.run_results import RESULTS, read_result
 from cl_graft.runtime.devices import pick_device
 from cl_graft.runtime.progress import Progress, Step, silent
+from cl_graft.settings.bank_metadata import read_own_settings, stored_settings
+from cl_graft.settings.run_folder import CACHE, RESULTS, find_run_of_bank, lock_bank, read_record
 from cl_graft.storage.bank_folder import open_stored_bank, replace_entries
 from cl_graft.storage.bank_index import delete_unlisted, list_files, read_index
 from cl_graft.storage.entry_file import ENTRY_FORMAT
@@ -344,7 +340,7 @@ def _refuse_unfinished(where: Path) -> None:
         InputError: If the run is not finished.
     """
     run = find_run_of_bank(where)
-    if run and not ((run / RESULTS).is_file() and read_result(run).complete):
+    if run and not ((run / RESULTS).is_file() and read_record(run).complete):
         raise InputError(
             f"the run {run} is not finished; go on with it (cl-graft run --resume {run}), and let "
             "its bank forget afterwards"
@@ -375,7 +371,7 @@ def _list_all(where: Path) -> set[str]:
 def _find_traces(where: Path, task: str) -> tuple[Path, ...]:
     """Return the folders beside the bank that hold a task."""
     run = find_run_of_bank(where)
-    if run is None or not (run / RESULTS).is_file() or task not in read_result(run).tasks:
+    if run is None or not (run / RESULTS).is_file() or task not in read_record(run).tasks:
         return ()
     cache = run.parent.parent / CACHE
     return (run, cache) if cache.is_dir() else (run,)

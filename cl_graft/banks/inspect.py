@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from cl_graft.banks.bank_of_run import accept_bank, find_bank_folder
-from cl_graft.experiments.folders import BANK, lock_bank
 from cl_graft.grafts.bank import Entry
 from cl_graft.grafts.region import overlap_matrix
 from cl_graft.kinds import find_kind
+from cl_graft.settings.run_folder import BANK, lock_bank
 from cl_graft.storage import load_graft
 from cl_graft.storage.bank_folder import open_stored_bank
 from cl_graft.storage.bank_index import count_entry_bytes

@@ -11,15 +11,15 @@ from avalanche.logging import BaseLogger
 from avalanche.training.plugins import EvaluationPlugin
 from torch import Tensor
 
-from cl_graft.experiments.config import ExperimentConfig
-from cl_graft.experiments.folders import CACHE, find_run_of_bank
-from cl_graft.experiments.progress_reporter import ProgressReporter
-from cl_graft.experiments.schedule import choose, input_settings, list_schedules, make_schedule
 from cl_graft.grafts.bank import GraftBank
 from cl_graft.grafts.graft import snapshot
 from cl_graft.metrics import score
 from cl_graft.models import Loaded
 from cl_graft.runtime.error_context import in_phase
+from cl_graft.settings import ExperimentConfig
+from cl_graft.settings.progress_reporter import ProgressReporter
+from cl_graft.settings.run_folder import CACHE, find_run_of_bank
+from cl_graft.settings.schedule import choose, input_settings, list_schedules, make_schedule
 from cl_graft.storage import append_entry
 from cl_graft.storage.cache_folder import DirectoryCache
 from cl_graft.strategies import (

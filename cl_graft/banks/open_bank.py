@@ -181,7 +181,7 @@ class OpenBank:
                 opened, as after `forget`; nothing is learned then.
         """
         from cl_graft.banks.add import add_task  # it trains, and answering needs no Avalanche
-        from cl_graft.experiments.folders import lock_bank
+        from cl_graft.settings.run_folder import lock_bank
 
         with lock_generators(), lock_bank(self.folder):
             self.switch.check_grown(open_stored_bank(self.folder))

@@ -22,16 +22,22 @@ from cl_graft.banks.bank_of_run import check_bank, find_bank_folder
 from cl_graft.banks.file_checks import Check, check_checkpoint, check_run, read_run_config
 from cl_graft.banks.open_bank import OpenBank, open_bank, recorded_device
 from cl_graft.errors import InputError, a_or_an
-from cl_graft.experiments.bank_metadata import base_hashes, load_base_model
-from cl_graft.experiments.folders import CHECKPOINTS, is_run
 from cl_graft.grafts.bank import GraftBank, RecordedBatch, find_entries, pick_recorded
 from cl_graft.grafts.graft import find_parameters
 from cl_graft.grafts.hashing import environment, hash_tensors
 from cl_graft.kinds import KINDS, find_kind
 from cl_graft.models.text_generation import compare_generated, is_text_head
-from cl_graft.results.run_results import RESULTS, RunResult, read_bank_record, read_result
 from cl_graft.runtime.devices import pick_device
 from cl_graft.runtime.threads import lock_generators
+from cl_graft.settings.bank_metadata import base_hashes, load_base_model
+from cl_graft.settings.run_folder import (
+    CHECKPOINTS,
+    RESULTS,
+    RunRecord,
+    is_run,
+    read_bank_record,
+    read_record,
+)
 
 __all__ = ["TOLERANCE", "EntryCheck", "VerifyReport", "verify"]
 
@@ -133,7 +139,7 @@ def verify(
     """
     run = _find_run(Path(folder))
     has_results = run is not None and (run / RESULTS).is_file()
-    result = read_result(run) if run and has_results else None
+    result = read_record(run) if run and has_results else None
     if run and result and not (run / "bank" / "bank.json").is_file():
         return _verify_run(run, result, model=model, trust_remote_code=trust_remote_code)
     where = find_bank_folder(folder)
@@ -195,7 +201,7 @@ def _check_missing_results(run: Path) -> Check:
 
 
 def _verify_run(
-    run: Path, result: RunResult, *, model: str | None, trust_remote_code: bool
+    run: Path, result: RunRecord, *, model: str | None, trust_remote_code: bool
 ) -> VerifyReport:
     """Check a run that has no bank: its base, its files and its data."""
     config = read_run_config(run, result)

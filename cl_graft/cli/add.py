@@ -57,7 +57,7 @@ def add_command(
       cl-graft add my_bank --data tickets.csv --task tickets --text body --label queue
     """
     from cl_graft.banks.add import add_task
-    from cl_graft.experiments.config import to_nested
+    from cl_graft.settings import to_nested
 
     output = Output(quiet, as_json)
     with redirect_prints(), show_progress(output) as progress:

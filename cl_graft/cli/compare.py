@@ -34,9 +34,9 @@ from cl_graft.errors import InputError
 from cl_graft.runtime.signals import stoppable
 
 if TYPE_CHECKING:
-    from cl_graft.experiments.comparison.jobs import Engine
-    from cl_graft.experiments.config import ExperimentConfig
-    from cl_graft.results.comparison import Comparison
+    from cl_graft.lab.experiments.comparison.jobs import Engine
+    from cl_graft.lab.results.comparison import Comparison
+    from cl_graft.settings import ExperimentConfig
 
 __all__ = ["compare_command", "name_files", "run_comparison"]
 
@@ -101,7 +101,7 @@ def compare_command(
         make_score_table,
         to_json_content,
     )
-    from cl_graft.experiments.resume import stored_comparison
+    from cl_graft.lab.experiments.resume import stored_comparison
 
     output = Output(quiet, as_json)
     if resume is not None:
@@ -141,11 +141,11 @@ def run_comparison(
     engine: Engine | None = None,
 ) -> Comparison:
     """Run a comparison with progress shown and signals caught."""
-    from cl_graft.experiments.comparison.compare import compare
-    from cl_graft.experiments.comparison.sweep import expand_sweep
-    from cl_graft.experiments.comparison.tuning import runs_to_choose
-    from cl_graft.experiments.folders import resume_command
-    from cl_graft.experiments.run_setup import keep_able_strategies
+    from cl_graft.lab.experiments.comparison.compare import compare
+    from cl_graft.lab.experiments.comparison.sweep import expand_sweep
+    from cl_graft.lab.experiments.comparison.tuning import runs_to_choose
+    from cl_graft.lab.experiments.folders import resume_command
+    from cl_graft.lab.experiments.run_setup import keep_able_strategies
 
     config = keep_able_strategies(config)
     each = [single.config for single in expand_sweep(config)]
@@ -180,7 +180,7 @@ def _load_settings(
     config: Path | None, chosen: Chosen, sweep: Sequence[str], sets: Sequence[str]
 ) -> ExperimentConfig:
     """Return the config as options, ``--sweep`` and ``--set`` change it."""
-    from cl_graft.experiments.config import load_config
+    from cl_graft.settings import load_config
 
     swept = [_sweep_to_set(text) for text in sweep]
     origins = dict.fromkeys([text.partition("=")[0] for text in swept], "--sweep")
@@ -204,7 +204,7 @@ def name_files(comparison: Comparison) -> list[str]:
     """Say where the results are, if there are any, and what to do with them."""
     if not comparison.runs:
         return ["Nothing was learned: the folder is free for another start."]
-    from cl_graft.experiments.folders import CURVES
+    from cl_graft.lab.experiments.folders import CURVES
 
     out = comparison.out
     # The runs of a sweep lie in folders of their own.

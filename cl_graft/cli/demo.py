@@ -43,9 +43,9 @@ def demo_command(
         make_score_table,
         to_json_content,
     )
-    from cl_graft.experiments.config import load_config
-    from cl_graft.experiments.config.presets import DEMO
-    from cl_graft.experiments.run import run_folder
+    from cl_graft.lab.experiments.run import run_folder
+    from cl_graft.settings import load_config
+    from cl_graft.settings.presets import DEMO
 
     output = Output(quiet, as_json)
     config = load_config(

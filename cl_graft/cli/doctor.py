@@ -17,7 +17,7 @@ def doctor_command(as_json: AsJson = False) -> None:
 
     [b]Example[/b]: cl-graft doctor
     """
-    from cl_graft.experiments.installation import check_installation
+    from cl_graft.lab.experiments.installation import check_installation
 
     checks = check_installation()
     faults = [check for check in checks if check.state == "fault"]

@@ -12,8 +12,8 @@ import typer
 from cl_graft.errors import InputError, nearest
 
 if TYPE_CHECKING:
-    from cl_graft.experiments.comparison.jobs import Engine
-    from cl_graft.experiments.engines.dispatch import Pool
+    from cl_graft.lab.experiments.comparison.jobs import Engine
+    from cl_graft.lab.experiments.engines.dispatch import Pool
 
 __all__ = [
     "Address",
@@ -103,9 +103,9 @@ def open_engine(
     if name == "local":
         yield None
         return
-    from cl_graft.experiments.engines.dispatch import PoolEngine
-    from cl_graft.experiments.engines.ray import ray_pool
-    from cl_graft.experiments.engines.slurm import slurm_pool
+    from cl_graft.lab.experiments.engines.dispatch import PoolEngine
+    from cl_graft.lab.experiments.engines.ray import ray_pool
+    from cl_graft.lab.experiments.engines.slurm import slurm_pool
 
     pool: Pool
     if name == "ray":

@@ -39,7 +39,7 @@ def init_command(
     """
     from cl_graft.data.column_choice import join_values
     from cl_graft.data.record_files import Columns
-    from cl_graft.experiments.config.draft import draft_config
+    from cl_graft.settings.draft import draft_config
     from cl_graft.storage.files import replace_file
 
     if out.exists() and not force:

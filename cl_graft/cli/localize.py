@@ -38,8 +38,8 @@ def localize_command(
 
       cl-graft localize reviews --data mydata --localizer movement --shots 64
     """
-    from cl_graft.experiments.config import load_config
-    from cl_graft.experiments.localized_task import localize_task
+    from cl_graft.lab.experiments.localized_task import localize_task
+    from cl_graft.settings import load_config
 
     output = Output(quiet, as_json)
     chosen = chosen.also("stream.tasks", [task], "TASK")

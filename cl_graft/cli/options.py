@@ -19,9 +19,9 @@ from typing import Annotated, Any
 import typer
 
 from cl_graft.errors import InputError
-from cl_graft.experiments.config import ExperimentConfig
-from cl_graft.experiments.config.parts import PARTS
 from cl_graft.runtime.settings import list_fields
+from cl_graft.settings import ExperimentConfig
+from cl_graft.settings.parts import PARTS
 
 __all__ = [
     "COMPARED",

@@ -15,9 +15,9 @@ from cl_graft.cli.progress import duration, show_progress
 from cl_graft.errors import InputError
 
 if TYPE_CHECKING:
-    from cl_graft.experiments.config import ExperimentConfig
-    from cl_graft.experiments.memory_estimate import Plan
-    from cl_graft.experiments.time_estimate import TimeEstimate
+    from cl_graft.lab.experiments.memory_estimate import Plan
+    from cl_graft.lab.experiments.time_estimate import TimeEstimate
+    from cl_graft.settings import ExperimentConfig
 
 __all__ = ["plan_command"]
 
@@ -90,9 +90,9 @@ def plan_command(
 
       cl-graft plan meta-llama/Llama-3.1-70B --family causal_lm --dtype bfloat16
     """
-    from cl_graft.experiments.config import load_config
-    from cl_graft.experiments.memory_estimate import make_plan
+    from cl_graft.lab.experiments.memory_estimate import make_plan
     from cl_graft.runtime.byte_sizes import parse_bytes
+    from cl_graft.settings import load_config
 
     output = Output(quiet, as_json)
     file = Path(model) if Path(model).suffix in (".yaml", ".yml") else None
@@ -112,7 +112,7 @@ def plan_command(
     there_is = parse_bytes(memory) if memory is not None else None
     with redirect_prints(), show_progress(output) as progress:
         if measure_time:  # first, as it may refuse the config
-            from cl_graft.experiments.time_estimate import estimate_time
+            from cl_graft.lab.experiments.time_estimate import estimate_time
 
             estimate = estimate_time(config, progress=progress.phase)
         plan = make_plan(

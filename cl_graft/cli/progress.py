@@ -68,7 +68,7 @@ class Meter:
             )
 
     def step(self, step: Step) -> None:
-        """Take a report of `cl_graft.experiments`."""
+        """Take a report of `cl_graft.lab.experiments`."""
         name = f"{step.strategy} seed {step.seed}"
         if step.note:
             self._tell(f"{name}: {step.note}")

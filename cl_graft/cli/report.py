@@ -14,7 +14,7 @@ from cl_graft.errors import InputError
 
 if TYPE_CHECKING:
     from cl_graft.kinds.rows import Row
-    from cl_graft.results.stored_runs import StoredRun
+    from cl_graft.lab.results.stored_runs import StoredRun
 
 __all__ = ["report_command"]
 
@@ -56,8 +56,8 @@ def report_command(
 
       cl-graft report first/grafting/seed0 second/grafting/seed0 --out both
     """
-    from cl_graft.experiments.folders import REPORT
-    from cl_graft.reporting.page import make_report
+    from cl_graft.lab.experiments.folders import REPORT
+    from cl_graft.lab.reporting.page import make_report
 
     output = Output(quiet, as_json)
     if out is None:
@@ -76,7 +76,7 @@ def report_command(
 def _read_rows(run: StoredRun) -> Mapping[str, Sequence[Row]]:
     """Read the test rows of a run's tasks again."""
     from cl_graft.banks.file_checks import read_run_config
-    from cl_graft.experiments.tasks import load_tasks
+    from cl_graft.settings.tasks import load_tasks
 
     result = run.result
     tasks = load_tasks(read_run_config(run.folder, result).stream, seed=result.seed)

@@ -67,10 +67,10 @@ def run_command(
         make_comparison_table,
         make_score_table,
     )
-    from cl_graft.experiments.config import load_config
-    from cl_graft.experiments.folders import resume_command
-    from cl_graft.experiments.resume import find_run, stored_config
-    from cl_graft.experiments.run import run, run_folder
+    from cl_graft.lab.experiments.folders import resume_command
+    from cl_graft.lab.experiments.resume import find_run, stored_config
+    from cl_graft.lab.experiments.run import run, run_folder
+    from cl_graft.settings import load_config
 
     output = Output(quiet, as_json)
     chosen = chosen.also("comparison.strategies", strategy, "--strategy")

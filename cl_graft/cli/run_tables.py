@@ -12,11 +12,11 @@ from rich.text import Text
 
 from cl_graft.cli.output import make_table
 from cl_graft.errors import join_names
-from cl_graft.results.comparison import Comparison
-from cl_graft.results.comparison_rows import comparison_rows, measure_notes
-from cl_graft.results.data_report import data_lines
-from cl_graft.results.run_results import RunResult, score_rows
+from cl_graft.lab.results.comparison import Comparison
+from cl_graft.lab.results.comparison_rows import comparison_rows, measure_notes
+from cl_graft.lab.results.run_results import RunResult, score_rows
 from cl_graft.runtime.escaping import for_terminal
+from cl_graft.settings.data_report import data_lines
 
 __all__ = [
     "list_data_notes",

@@ -22,9 +22,6 @@ from cl_graft.banks.bank_of_run import find_bank_folder, track_change
 from cl_graft.banks.open_bank import open_bank
 from cl_graft.data import Prompt, label_token_ids
 from cl_graft.errors import InputError, join_names
-from cl_graft.experiments.bank_metadata import base_identity, load_base_model
-from cl_graft.experiments.config import config_from
-from cl_graft.experiments.folders import lock_bank
 from cl_graft.grafts.bank import Entry, GraftBank
 from cl_graft.grafts.graft import Graft, find_parameters, gather, grafted
 from cl_graft.grafts.hashing import hash_tensors
@@ -35,6 +32,9 @@ from cl_graft.integrations.token_layer import order_tags
 from cl_graft.kinds.prompts import Family
 from cl_graft.kinds.text_task import MAX_LENGTH
 from cl_graft.models import Loaded, check_head, graftable_parameters, make_head
+from cl_graft.settings import config_from
+from cl_graft.settings.bank_metadata import base_identity, load_base_model
+from cl_graft.settings.run_folder import lock_bank
 from cl_graft.storage import append_entry
 from cl_graft.storage.bank_index import holds_no_bank_yet
 from cl_graft.storage.metadata_schema import check_name

@@ -20,17 +20,6 @@ from cl_graft.banks.bank_of_run import find_bank_folder, track_change
 from cl_graft.banks.learn_entry import learn_entry
 from cl_graft.banks.open_bank import open_bank
 from cl_graft.errors import InputError
-from cl_graft.experiments.bank_metadata import (
-    base_identity,
-    load_base_model,
-    record_own_settings,
-    restore_config,
-    task_metadata,
-)
-from cl_graft.experiments.config import config_from
-from cl_graft.experiments.folders import lock_bank
-from cl_graft.experiments.progress_reporter import ProgressReporter
-from cl_graft.experiments.tasks import check_tasks
 from cl_graft.grafts.bank import Entry, GraftBank
 from cl_graft.grafts.graft import copy_
 from cl_graft.grafts.hashing import hash_tensors
@@ -42,6 +31,17 @@ from cl_graft.models import Loaded, graftable_parameters
 from cl_graft.models.text_generation import ANSWER
 from cl_graft.runtime.error_context import in_task
 from cl_graft.runtime.progress import silent
+from cl_graft.settings import config_from
+from cl_graft.settings.bank_metadata import (
+    base_identity,
+    load_base_model,
+    record_own_settings,
+    restore_config,
+    task_metadata,
+)
+from cl_graft.settings.progress_reporter import ProgressReporter
+from cl_graft.settings.run_folder import lock_bank
+from cl_graft.settings.tasks import check_tasks
 from cl_graft.storage import load_bank
 from cl_graft.storage.bank_index import holds_no_bank_yet
 from cl_graft.strategies.benchmark import TextStream, text_stream

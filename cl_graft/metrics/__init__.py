@@ -1,6 +1,6 @@
 """Measures of a stream: pure functions on predictions and on the matrix R[i][j] of scores.
 
-Figures are in `cl_graft.figures`, Avalanche's metric plugins in
+Figures are in `cl_graft.lab.figures`, Avalanche's metric plugins in
 `cl_graft.strategies.stream_scores`; neither is imported here.
 """
 

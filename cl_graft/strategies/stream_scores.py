@@ -22,11 +22,11 @@ from avalanche.models import MultiTaskModule
 from torch import Tensor, nn
 
 from cl_graft.errors import InputError
-from cl_graft.figures.reliability import reliability_diagram
 from cl_graft.grafts.hashing import hash_tensors
 from cl_graft.metrics.by_metric import group_by_metric, name_metric
 from cl_graft.metrics.calibration import ece, reliability_bins
 from cl_graft.metrics.continual import ScoreMatrix, average_accuracy, backward_transfer, forgetting
+from cl_graft.metrics.reliability_diagram import reliability_diagram
 from cl_graft.metrics.stream_matrix import StreamMatrix
 from cl_graft.metrics.task_score import Scorer, score
 from cl_graft.storage.files import replace_file

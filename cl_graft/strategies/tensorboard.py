@@ -20,7 +20,7 @@ from matplotlib.figure import Figure
 from tensorboard.plugins.hparams import plugin_data_pb2
 from torch.utils.tensorboard.summary import hparams
 
-from cl_graft.figures.style import figure_style
+from cl_graft.metrics.figure_style import figure_style
 from cl_graft.storage.files import replace_file
 
 __all__ = ["OncePerStepTensorboardLogger", "cut_log"]

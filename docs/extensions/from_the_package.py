@@ -53,10 +53,10 @@ def fill(text: str) -> str:
 
 def config() -> str:
     """Every field of the config with its type, default, range and meaning, by part."""
-    from cl_graft.experiments.config import ExperimentConfig
-    from cl_graft.experiments.config.parts import PARTS
-    from cl_graft.experiments.config.stream_settings import TaskSettings
     from cl_graft.runtime.settings import list_fields
+    from cl_graft.settings import ExperimentConfig
+    from cl_graft.settings.parts import PARTS
+    from cl_graft.settings.stream_settings import TaskSettings
 
     own = list_fields(ExperimentConfig)
     sections = [fields_table({name: own[name] for name in own if name not in PARTS})]
@@ -72,7 +72,7 @@ def config() -> str:
 
 def presets_of_settings() -> str:
     """What the presets of the config set."""
-    from cl_graft.experiments.config.presets import PRESETS
+    from cl_graft.settings.presets import PRESETS
 
     settings = [
         (f"`{name}`", f"`{part}.{key}`", f"`{json.dumps(value)}`")

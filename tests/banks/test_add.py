@@ -15,8 +15,8 @@ from cl_graft.banks.open_bank import open_bank
 from cl_graft.banks.predict import list_entry_notes
 from cl_graft.banks.verify import verify
 from cl_graft.errors import BankError, WrongArchitecture
-from cl_graft.experiments.folders import lock_bank
 from cl_graft.runtime.progress import Step
+from cl_graft.settings.run_folder import lock_bank
 
 
 @pytest.fixture(scope="module")

@@ -28,8 +28,8 @@ from cl_graft.banks.predict import list_calibration_notes, predict
 from cl_graft.data import encode
 from cl_graft.data.record_files import Columns
 from cl_graft.data.synthetic import generate
-from cl_graft.experiments.tasks import load_tasks
-from cl_graft.results.run_results import read_result
+from cl_graft.lab.results.run_results import read_result
+from cl_graft.settings.tasks import load_tasks
 
 
 @pytest.fixture(scope="module")

@@ -29,10 +29,10 @@ from cl_graft.errors import (
     WrongBase,
     WrongTokenizer,
 )
-from cl_graft.experiments.folders import run_folder
-from cl_graft.experiments.run import run as run_strategy
 from cl_graft.grafts.bank import Entry, GraftBank, RecordedBatch
 from cl_graft.grafts.graft import Graft
+from cl_graft.lab.experiments.folders import run_folder
+from cl_graft.lab.experiments.run import run as run_strategy
 from cl_graft.models import load_model
 from cl_graft.storage.checksums import dump_with_checksum, load_with_checksum
 

@@ -17,7 +17,7 @@ from related_tasks import write_table as write_related
 from scales import SMOKE, make_config
 
 from cl_graft.data.streams import STREAMS
-from cl_graft.results.run_results import read_result
+from cl_graft.lab.results.run_results import read_result
 
 
 def run_smoke(name, folder, *options, sets=(), kept=None):

@@ -28,7 +28,7 @@ def test_help_is_quick_and_lists_every_command_and_the_exit_codes():
     assert "Exit codes" in told.out
     loaded = {line.rsplit("|", 1)[-1].strip() for line in told.err.splitlines()}
     assert "cl_graft.cli" in loaded
-    assert not loaded & {"avalanche", "transformers", "datasets", "cl_graft.experiments.run"}
+    assert not loaded & {"avalanche", "transformers", "datasets", "cl_graft.lab.experiments.run"}
 
 
 def test_every_command_explains_itself_with_an_example():
@@ -229,7 +229,7 @@ def test_options_go_before_the_config_file(session):
 
 def test_the_demo_names_the_extra_that_holds_all_it_needs(monkeypatch):
     from cl_graft.cli.demo import refuse_missing_packages
-    from cl_graft.experiments.config.presets import DEMO
+    from cl_graft.settings.presets import DEMO
 
     strategies = DEMO["comparison"]["strategies"]
     refuse_missing_packages(strategies)

@@ -7,7 +7,7 @@ from typer.testing import CliRunner
 from warm_processes import printed_by
 
 from cl_graft.cli import app
-from cl_graft.experiments.installation import check_installation
+from cl_graft.lab.experiments.installation import check_installation
 
 WITHOUT_A_HUB = """
 import sys
@@ -50,7 +50,7 @@ def test_a_package_that_is_too_old_is_a_fault(tmp_path, monkeypatch):
     old.mkdir()
     (old / "METADATA").write_text("Metadata-Version: 2.1\nName: numpy\nVersion: 0.1\n")
     monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setattr("cl_graft.experiments.installation.explain_silent_hub", lambda: "")
+    monkeypatch.setattr("cl_graft.lab.experiments.installation.explain_silent_hub", lambda: "")
     ran = CliRunner().invoke(app, ["doctor"])
     assert ran.exit_code == 1, ran.output
     assert "0.1, but >=2 is needed" in " ".join(ran.stdout.split())

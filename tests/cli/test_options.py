@@ -4,8 +4,8 @@ import pytest
 import typer
 
 from cl_graft.cli import app
-from cl_graft.experiments.config.parts import PARTS
 from cl_graft.runtime.settings import list_fields
+from cl_graft.settings.parts import PARTS
 
 COMMANDS = typer.main.get_command(app).commands  # type: ignore[attr-defined]
 ELSEWHERE = {

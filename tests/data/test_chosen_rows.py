@@ -7,7 +7,7 @@ from cl_graft.data import load_task
 from cl_graft.data.readers import read_rows
 from cl_graft.data.text_files import Reading
 from cl_graft.errors import InputError
-from cl_graft.experiments.tasks import load_tasks
+from cl_graft.settings.tasks import load_tasks
 
 LABELS = {"bank": ("balance", "transfer"), "travel": ("visa", "hotel")}
 

@@ -8,8 +8,8 @@ from configs import config_with
 
 from cl_graft.data import load_task
 from cl_graft.errors import InputError
-from cl_graft.experiments.config.draft import draft_config
-from cl_graft.experiments.tasks import load_tasks
+from cl_graft.settings.draft import draft_config
+from cl_graft.settings.tasks import load_tasks
 
 SAID = ["the tap drips", "no hot water here", "a lovely room", "they were kind to us"]
 TEXTS = [f"{SAID[n % 4]} on day {n} of {n % 7} days" for n in range(60)]

@@ -11,9 +11,9 @@ from cl_graft.data import load_task
 from cl_graft.data.stream_files import PUBLISHED, read_stream_file
 from cl_graft.data.streams import STREAMS, expand_streams, find_stream
 from cl_graft.errors import InputError
-from cl_graft.experiments.bank_metadata import task_metadata
-from cl_graft.experiments.config import config_from, load_config
-from cl_graft.experiments.tasks import load_tasks
+from cl_graft.settings import config_from, load_config
+from cl_graft.settings.bank_metadata import task_metadata
+from cl_graft.settings.tasks import load_tasks
 
 SHIPPED = {
     name: stream

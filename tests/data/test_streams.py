@@ -110,8 +110,8 @@ import sys
 
 sys.path.insert(0, sys.argv[1])
 from cl_graft.errors import InputError
-from cl_graft.experiments.config import config_from
-from cl_graft.experiments.tasks import load_tasks
+from cl_graft.settings import config_from
+from cl_graft.settings.tasks import load_tasks
 from cl_graft.data import load_task
 
 config = config_from({"stream": {"tasks": "tickets"}})

@@ -9,8 +9,8 @@ import pytest
 from docs.pages import DOCS, name_of, pages
 
 import cl_graft
-from cl_graft.experiments.config.parts import PARTS
 from cl_graft.runtime.settings import list_fields
+from cl_graft.settings.parts import PARTS
 
 
 def load_extension(name: str) -> ModuleType:

@@ -19,9 +19,9 @@ from docs.pages import ROOT, blocks, name_of, pages, prose, typed_commands
 from slow_cases import slow
 
 from cl_graft.cli import app
-from cl_graft.experiments.config import config_from
-from cl_graft.experiments.config.parts import PARTS
 from cl_graft.runtime.settings import list_fields
+from cl_graft.settings import config_from
+from cl_graft.settings.parts import PARTS
 
 PAGES = pages()
 ELSEWHERE = {"docs/guides/transformers.md"}

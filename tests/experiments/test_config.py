@@ -7,13 +7,13 @@ from configs import config_with, settings
 
 from cl_graft import compare, load_model, load_task, run
 from cl_graft.errors import InputError
-from cl_graft.experiments.config import config_from, load_config, make_config, to_dotted, to_nested
-from cl_graft.experiments.config.old_configs import MOVED, from_flat
-from cl_graft.experiments.config.parts import PARTS
-from cl_graft.experiments.config.stream_settings import TaskSettings
 from cl_graft.kinds.kind import KINDS
 from cl_graft.localization.grafting_settings import GraftingSettings
 from cl_graft.runtime.settings import list_fields
+from cl_graft.settings import config_from, load_config, make_config, to_dotted, to_nested
+from cl_graft.settings.old_configs import MOVED, from_flat
+from cl_graft.settings.parts import PARTS
+from cl_graft.settings.stream_settings import TaskSettings
 
 
 @pytest.mark.parametrize(

@@ -13,10 +13,10 @@ from tiny_runs import QUICK, cl_graft
 from cl_graft import InputError
 from cl_graft.data import load_task, readers
 from cl_graft.data.record_files import Columns, read_records
-from cl_graft.experiments.comparison.compare import compare
-from cl_graft.experiments.config import load_config
-from cl_graft.experiments.config.draft import draft_config
-from cl_graft.experiments.tasks import load_tasks
+from cl_graft.lab.experiments.comparison.compare import compare
+from cl_graft.settings import load_config
+from cl_graft.settings.draft import draft_config
+from cl_graft.settings.tasks import load_tasks
 
 
 def rows(count: int, **columns: list) -> list[dict]:

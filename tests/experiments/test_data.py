@@ -8,9 +8,9 @@ import pytest
 from configs import config_with
 
 from cl_graft.errors import InputError
-from cl_graft.experiments.comparison.compare import compare
-from cl_graft.experiments.folders import differences
-from cl_graft.experiments.run import run
+from cl_graft.lab.experiments.comparison.compare import compare
+from cl_graft.lab.experiments.folders import differences
+from cl_graft.lab.experiments.run import run
 
 QUICK = {
     "tasks": ["mine"],

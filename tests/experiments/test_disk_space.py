@@ -13,11 +13,11 @@ from stored_banks import content
 
 from cl_graft.banks.add import add_task
 from cl_graft.errors import CannotWrite, DivergedError, InUse
-from cl_graft.experiments import disk_space, stream_run
-from cl_graft.experiments.comparison.compare import compare
-from cl_graft.experiments.folders import curves_folder
-from cl_graft.experiments.run import run, run_folder
-from cl_graft.experiments.run_curves import draw_pictures
+from cl_graft.lab.experiments import disk_space, stream_run
+from cl_graft.lab.experiments.comparison.compare import compare
+from cl_graft.lab.experiments.folders import curves_folder
+from cl_graft.lab.experiments.run import run, run_folder
+from cl_graft.lab.experiments.run_curves import draw_pictures
 from cl_graft.storage import OWNER, free_bytes, load_bank, only_writer
 from cl_graft.storage import cache_folder as cache_module
 from cl_graft.storage.cache_folder import DirectoryCache

@@ -9,10 +9,10 @@ from slow_cases import slow
 from typer.testing import CliRunner
 
 from cl_graft.cli import app
-from cl_graft.experiments.config import load_config
-from cl_graft.experiments.localized_task import localize_task
+from cl_graft.lab.experiments.localized_task import localize_task
 from cl_graft.localization import LOCALIZERS, find_localizer
 from cl_graft.localization.grafting_settings import GraftingSettings
+from cl_graft.settings import load_config
 from cl_graft.storage import load_graft
 from cl_graft.storage.cache_folder import DirectoryCache
 
@@ -51,7 +51,7 @@ def config_of(model, *sets):
 @pytest.fixture
 def blank_pictures(monkeypatch):
     """Leave pictures blank where a test looks at none: they take longer than a tiny task."""
-    monkeypatch.setattr("cl_graft.experiments.localized_task.png", lambda figure, dpi: b"")
+    monkeypatch.setattr("cl_graft.lab.experiments.localized_task.png", lambda figure, dpi: b"")
 
 
 def test_a_task_is_localized_into_a_graft_file_numbers_and_pictures(tiny_bert, tmp_path):

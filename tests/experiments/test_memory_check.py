@@ -8,8 +8,8 @@ from configs import changed, config_with
 
 from cl_graft.data import load_task
 from cl_graft.errors import InputError
-from cl_graft.experiments.memory_check import measure_memory, memory_note
-from cl_graft.experiments.run import run
+from cl_graft.lab.experiments.memory_check import measure_memory, memory_note
+from cl_graft.lab.experiments.run import run
 from cl_graft.models import load_model
 from cl_graft.strategies.benchmark import text_stream
 from cl_graft.training.fine_tuning_settings import FineTuning

@@ -11,10 +11,10 @@ from small_results import small_result
 from tiny_runs import tiny_run
 
 from cl_graft.banks.open_bank import open_bank
+from cl_graft.lab.reporting.exports import comparison_csv
+from cl_graft.lab.reporting.summary import summarize, write_summary
+from cl_graft.lab.results.run_results import read_result
 from cl_graft.metrics import score
-from cl_graft.reporting.exports import comparison_csv
-from cl_graft.reporting.summary import summarize, write_summary
-from cl_graft.results.run_results import read_result
 from cl_graft.storage.checksums import dump_with_checksum
 
 

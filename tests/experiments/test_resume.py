@@ -14,13 +14,14 @@ from tiny_runs import cl_graft, cl_graft_started, file_hashes
 from warm_processes import run_warm
 
 from cl_graft.errors import InputError
-from cl_graft.experiments.comparison.compare import compare
-from cl_graft.experiments.folders import CHECKPOINTS, curves_folder, resume_command, run_folder
-from cl_graft.experiments.resume import find_run, resume_comparison, resume_run
-from cl_graft.experiments.run import run
-from cl_graft.experiments.tasks import load_tasks
-from cl_graft.results.run_results import read_result
+from cl_graft.lab.experiments.comparison.compare import compare
+from cl_graft.lab.experiments.folders import curves_folder, resume_command, run_folder
+from cl_graft.lab.experiments.resume import find_run, resume_comparison, resume_run
+from cl_graft.lab.experiments.run import run
+from cl_graft.lab.results.run_results import read_result
 from cl_graft.runtime.signals import Stop, Stopped, stoppable
+from cl_graft.settings.run_folder import CHECKPOINTS
+from cl_graft.settings.tasks import load_tasks
 from cl_graft.storage import OWNER
 from cl_graft.strategies.registry import STRATEGIES
 
@@ -370,7 +371,7 @@ def test_other_data_are_refused(tmp_path, base):
 def test_other_versions_are_told(interrupted, caplog, monkeypatch):
     folder, _ = interrupted("naive", "train", 2)
     with monkeypatch.context() as patch:
-        patch.setattr("cl_graft.experiments.run_setup.machine", lambda _: {"threads": 99})
+        patch.setattr("cl_graft.lab.experiments.run_setup.machine", lambda _: {"threads": 99})
         resume_run(folder)
     assert "threads was 1, is 99" in caplog.text
 

@@ -9,12 +9,12 @@ from slow_cases import slow
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from cl_graft.errors import InputError
-from cl_graft.experiments.bank_metadata import restore_config
-from cl_graft.experiments.run import run, run_folder
-from cl_graft.experiments.schedule import list_schedules, make_schedule
-from cl_graft.experiments.tasks import load_tasks
 from cl_graft.kinds.kind import KINDS
-from cl_graft.results.run_results import read_result
+from cl_graft.lab.experiments.run import run, run_folder
+from cl_graft.lab.results.run_results import read_result
+from cl_graft.settings.bank_metadata import restore_config
+from cl_graft.settings.schedule import list_schedules, make_schedule
+from cl_graft.settings.tasks import load_tasks
 from cl_graft.storage import load_bank
 from cl_graft.storage.cache_folder import DirectoryCache
 from cl_graft.training.fine_tuning_settings import FineTuning

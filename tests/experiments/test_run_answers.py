@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from cl_graft.errors import InputError
-from cl_graft.experiments.run_answers import collect_answers
-from cl_graft.results.shown_answers import ANSWERS
+from cl_graft.lab.experiments.run_answers import collect_answers
+from cl_graft.lab.results.shown_answers import ANSWERS
 
 RIGHT = ["x", "y" * 400]
 

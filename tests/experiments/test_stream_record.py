@@ -9,7 +9,7 @@ from tiny_runs import cl_graft_each
 import cl_graft as cg
 from cl_graft.banks.bank_base import load_base
 from cl_graft.banks.forget import forget
-from cl_graft.experiments.bank_metadata import base_fingerprint
+from cl_graft.settings.bank_metadata import base_fingerprint
 
 
 def learn(loaded, stream, folder, *, mode="prefix", **record):

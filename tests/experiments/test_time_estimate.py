@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from configs import config_with
 
-from cl_graft.experiments import time_estimate
-from cl_graft.experiments.time_estimate import TaskTimes, add_up_times, estimate_time
+from cl_graft.lab.experiments import time_estimate
+from cl_graft.lab.experiments.time_estimate import TaskTimes, add_up_times, estimate_time
 from cl_graft.training.fine_tuning_settings import FineTuning
 
 

@@ -6,8 +6,8 @@ import pytest
 from configs import config_with
 
 from cl_graft.errors import InputError
-from cl_graft.experiments.tasks import check_tasks, load_tasks
 from cl_graft.models import load_model
+from cl_graft.settings.tasks import check_tasks, load_tasks
 
 
 def test_an_instruction_that_does_not_fit_is_found_wherever_it_stands(tiny_gpt2, tmp_path):

@@ -8,9 +8,9 @@ from slow_cases import slow_but
 from torch.utils.tensorboard import SummaryWriter
 from warm_processes import printed_by
 
-from cl_graft.figures.heatmaps import overlap_heatmap, r_matrix_heatmap
-from cl_graft.figures.reliability import reliability_diagram
+from cl_graft.lab.figures.heatmaps import overlap_heatmap, r_matrix_heatmap
 from cl_graft.metrics import ece, reliability_bins
+from cl_graft.metrics.reliability_diagram import reliability_diagram
 
 NAMES = ["qnli", "ag_news", "sst2"]
 R = [[0.752, None, None], [0.752, 0.897, None], [0.752, 0.897, 0.822]]
@@ -105,7 +105,7 @@ def test_tensorboard_takes_a_figure(tmp_path):
 def test_drawing_needs_no_window_and_no_global_state():
     code = (
         "import sys\n"
-        "from cl_graft.figures.heatmaps import overlap_heatmap\n"
+        "from cl_graft.lab.figures.heatmaps import overlap_heatmap\n"
         "overlap_heatmap([[1.0]], ['a'])\n"
         "assert 'matplotlib.pyplot' not in sys.modules\n"
     )

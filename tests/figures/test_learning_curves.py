@@ -2,8 +2,8 @@
 
 import pytest
 
-from cl_graft.figures.learning_curves import Learning, learning_curves
-from cl_graft.figures.style import svg
+from cl_graft.lab.figures.learning_curves import Learning, learning_curves
+from cl_graft.metrics.figure_style import svg
 
 GRAFTING = Learning(
     loss=((1, 0.7), (2, 0.5)),

@@ -8,7 +8,7 @@ import numpy as np
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.text import Text
 
-from cl_graft.figures.memory_frontier import Tradeoff, memory_frontier, on_frontier
+from cl_graft.lab.figures.memory_frontier import Tradeoff, memory_frontier, on_frontier
 
 POINTS = {
     "large": Tradeoff(0.90, 0.01, 4e6, forgets=False),

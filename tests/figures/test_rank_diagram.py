@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cl_graft.figures.rank_diagram import cliques, rank_diagram
+from cl_graft.lab.figures.rank_diagram import cliques, rank_diagram
 
 
 def test_runs_within_the_difference_are_joined_and_parts_of_longer_ones_are_not():

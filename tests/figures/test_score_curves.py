@@ -2,7 +2,7 @@
 
 import pytest
 
-from cl_graft.figures.score_curves import Score, score_curves
+from cl_graft.lab.figures.score_curves import Score, score_curves
 
 
 def _drawn(*scores):

@@ -1,6 +1,6 @@
 """Curves along the stream can be told apart, also where they coincide, on an honest axis."""
 
-from cl_graft.figures.stream_curves import Curve, stream_curves
+from cl_graft.lab.figures.stream_curves import Curve, stream_curves
 
 
 def drawn(**curves):

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 
-import cl_graft.figures
-from cl_graft.figures.memory_frontier import Tradeoff, memory_frontier
-from cl_graft.figures.score_curves import Score, score_curves
-from cl_graft.figures.stream_curves import cost_bars
-from cl_graft.figures.style import png
+import cl_graft.lab.figures
+from cl_graft.lab.figures.memory_frontier import Tradeoff, memory_frontier
+from cl_graft.lab.figures.score_curves import Score, score_curves
+from cl_graft.lab.figures.stream_curves import cost_bars
+from cl_graft.metrics.figure_style import png
 
 
 def draw_frontier(sizes):
@@ -61,7 +61,7 @@ def test_ticks_of_a_logarithmic_axis_are_plain_numbers(draw, which):
 
 
 def test_no_figure_makes_a_logarithmic_axis_of_its_own():
-    folder = Path(cl_graft.figures.__file__).parent
+    folder = Path(cl_graft.lab.figures.__file__).parent
     for path in folder.glob("*.py"):
         found = re.search(r"set_[xy]scale|loglog|semilog", path.read_text())
         assert found is None or path.name == "style.py", path

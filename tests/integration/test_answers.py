@@ -22,13 +22,13 @@ from cl_graft.banks.predict import list_calibration_notes, predict
 from cl_graft.banks.verify import verify
 from cl_graft.cli.predict import predict_command
 from cl_graft.errors import InputError
-from cl_graft.experiments.bank_metadata import task_metadata
-from cl_graft.experiments.comparison.compare import compare
-from cl_graft.experiments.folders import run_folder
-from cl_graft.experiments.resume import resume_run
-from cl_graft.experiments.run import run as run_strategy
-from cl_graft.results.run_results import read_result
-from cl_graft.results.shown_answers import ANSWERS
+from cl_graft.lab.experiments.comparison.compare import compare
+from cl_graft.lab.experiments.folders import run_folder
+from cl_graft.lab.experiments.resume import resume_run
+from cl_graft.lab.experiments.run import run as run_strategy
+from cl_graft.lab.results.run_results import read_result
+from cl_graft.lab.results.shown_answers import ANSWERS
+from cl_graft.settings.bank_metadata import task_metadata
 
 TASKS = ["places", "sentiment", "cheer"]
 LONG = " ".join(one["context"] for one in make_questions(6))

@@ -17,8 +17,8 @@ from cl_graft.banks.add import add_task
 from cl_graft.banks.open_bank import open_bank
 from cl_graft.banks.verify import verify
 from cl_graft.errors import InputError
-from cl_graft.experiments.bank_metadata import base_fingerprint
 from cl_graft.models import load_model, make_head
+from cl_graft.settings.bank_metadata import base_fingerprint
 from cl_graft.strategies import ScaleLoss
 from cl_graft.strategies.strategy_checks import check_model
 from cl_graft.training.precision import LossScale
@@ -97,7 +97,7 @@ def test_the_same_weights_in_another_precision_are_another_base(tiny_bert):
 
 @pytest.mark.slow
 def test_every_strategy_runs_in_fp16_in_parts_and_with_checkpointing(tiny_bert, tmp_path):
-    from cl_graft.experiments.comparison.compare import compare
+    from cl_graft.lab.experiments.comparison.compare import compare
 
     config = config_with(
         {

@@ -23,14 +23,14 @@ from cl_graft.banks.verify import verify
 from cl_graft.cli.predict import predict_command
 from cl_graft.cli.report import _read_rows
 from cl_graft.errors import InputError
-from cl_graft.experiments.folders import run_folder
-from cl_graft.experiments.resume import resume_run
-from cl_graft.experiments.run import run as run_strategy
+from cl_graft.lab.experiments.folders import run_folder
+from cl_graft.lab.experiments.resume import resume_run
+from cl_graft.lab.experiments.run import run as run_strategy
+from cl_graft.lab.reporting.page import make_report
+from cl_graft.lab.results.run_results import read_result
+from cl_graft.lab.results.stored_runs import find_runs
+from cl_graft.lab.results.task_errors import ERRORS, count_wrong
 from cl_graft.models.task_server import TaskServer
-from cl_graft.reporting.page import make_report
-from cl_graft.results.run_results import read_result
-from cl_graft.results.stored_runs import find_runs
-from cl_graft.results.task_errors import ERRORS, count_wrong
 
 TASKS = ["names", "sentiment", "plans"]
 ASKED = ["the book is by Lily", "they live near the small town", "nobody is outside"]

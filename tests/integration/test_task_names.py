@@ -11,7 +11,7 @@ from cl_graft.banks.add import add_task
 from cl_graft.banks.forget import forget
 from cl_graft.banks.inspect import inspect_bank
 from cl_graft.banks.verify import verify
-from cl_graft.reporting.page import make_report
+from cl_graft.lab.reporting.page import make_report
 
 NAMES = ("café", "日本語", "हिन्दी")
 

@@ -29,18 +29,18 @@ from cl_graft.banks.open_bank import open_bank
 from cl_graft.banks.predict import predict
 from cl_graft.banks.verify import verify
 from cl_graft.errors import InputError
-from cl_graft.experiments.comparison.compare import compare
-from cl_graft.experiments.folders import curves_folder
-from cl_graft.experiments.resume import resume_run
 from cl_graft.grafts.bank import RecordedBatch
 from cl_graft.inference.task_switch import Switch
 from cl_graft.kinds.messages import read_chat
 from cl_graft.kinds.text2text import make_chat_row
+from cl_graft.lab.experiments.comparison.compare import compare
+from cl_graft.lab.experiments.folders import curves_folder
+from cl_graft.lab.experiments.resume import resume_run
+from cl_graft.lab.reporting.page import make_report
+from cl_graft.lab.reporting.report_data import read_report_data
+from cl_graft.lab.results.run_results import read_result
+from cl_graft.lab.results.shown_answers import ANSWERS
 from cl_graft.models.text_generation import split_generated
-from cl_graft.reporting.page import make_report
-from cl_graft.reporting.report_data import read_report_data
-from cl_graft.results.run_results import read_result
-from cl_graft.results.shown_answers import ANSWERS
 from cl_graft.strategies import text_model
 
 FAMILIES = {"chat": "causal_lm", "t5": "seq2seq_lm", "bart": "seq2seq_lm"}

@@ -17,8 +17,8 @@ from tiny_runs import QUICK, file_hashes
 from tiny_streams import learner, naive_strategy, vector_stream
 from torch import nn
 
-from cl_graft.experiments.folders import run_folder
-from cl_graft.experiments.run import run
+from cl_graft.lab.experiments.folders import run_folder
+from cl_graft.lab.experiments.run import run
 from cl_graft.runtime.seeding import seeded
 from cl_graft.strategies.loop.budgets import SeededLoop
 

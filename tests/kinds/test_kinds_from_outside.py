@@ -10,8 +10,8 @@ from own_registries import registries_restored
 from cl_graft.banks.open_bank import open_bank
 from cl_graft.banks.verify import verify
 from cl_graft.errors import InputError
-from cl_graft.experiments.run import run, run_folder
 from cl_graft.kinds import KINDS
+from cl_graft.lab.experiments.run import run, run_folder
 
 
 @pytest.fixture(scope="module")

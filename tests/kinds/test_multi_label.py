@@ -20,12 +20,12 @@ from cl_graft.banks.open_bank import open_bank
 from cl_graft.banks.verify import verify
 from cl_graft.data import load_task
 from cl_graft.errors import DamagedFile, InputError
-from cl_graft.experiments.run import run, run_folder
 from cl_graft.integrations import export_task, import_task
 from cl_graft.kinds import KINDS
 from cl_graft.kinds.multi_label import LabelsHead
+from cl_graft.lab.experiments.run import run, run_folder
+from cl_graft.lab.results.task_errors import ERRORS
 from cl_graft.metrics import score, task_loss
-from cl_graft.results.task_errors import ERRORS
 from cl_graft.strategies.registry import STRATEGIES, list_available
 
 MULTI_LABEL = KINDS.find("multi_label")

@@ -19,8 +19,8 @@ from cl_graft.banks.add import add_task
 from cl_graft.banks.open_bank import open_bank
 from cl_graft.banks.verify import verify
 from cl_graft.errors import WrongBase
-from cl_graft.experiments.resume import resume_run
-from cl_graft.experiments.run import run
+from cl_graft.lab.experiments.resume import resume_run
+from cl_graft.lab.experiments.run import run
 from cl_graft.models import load_model
 from cl_graft.models.config_settings import config_settings, describe_other_settings
 

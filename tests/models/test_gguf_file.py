@@ -14,11 +14,11 @@ from tiny_runs import cl_graft
 
 from cl_graft.cli.plan import plan_command
 from cl_graft.errors import InputError
-from cl_graft.experiments.bank_metadata import base_hashes, checkpoint_files
-from cl_graft.experiments.memory_estimate.phases import PHASES
+from cl_graft.lab.experiments.memory_estimate.phases import PHASES
 from cl_graft.models import gguf_file, load_model
 from cl_graft.models.config_settings import config_settings, describe_other_settings
 from cl_graft.models.load import read_config
+from cl_graft.settings.bank_metadata import base_hashes, checkpoint_files
 
 
 @pytest.fixture(scope="module")
@@ -149,7 +149,7 @@ def test_memory_can_be_planned_for_it(tmp_path, monkeypatch, capsys):
     path = tmp_path / "tiny.gguf"
     write_llama(path, tmp_path / "tokenizer", layers=1)  # each layer takes seconds, and each phase
     some = {name: PHASES[name] for name in ("region training", "evaluation")}
-    monkeypatch.setattr("cl_graft.experiments.memory_estimate.plan.PHASES", some)
+    monkeypatch.setattr("cl_graft.lab.experiments.memory_estimate.plan.PHASES", some)
     plan_command(model=str(path), family="causal_lm", max_length=32)
     assert "tiny.gguf (causal_lm, float32)" in capsys.readouterr().out
 

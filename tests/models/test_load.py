@@ -186,7 +186,7 @@ constants.HF_HUB_CACHE, constants.HF_HUB_OFFLINE = os.environ["HF_HUB_CACHE"], T
 """
 PINNED = """
 from dataclasses import replace
-from cl_graft.experiments.bank_metadata import base_identity, load_base_model
+from cl_graft.settings.bank_metadata import base_identity, load_base_model
 from configs import config_with
 from cl_graft.banks.bank_base import load_base
 from cl_graft.models import load_model

@@ -12,10 +12,10 @@ from configs import config_with
 from gguf_models import write_llama
 
 from cl_graft.errors import InputError
-from cl_graft.experiments.bank_metadata import base_identity, load_base_model
 from cl_graft.grafts.hashing import file_sha256
 from cl_graft.models import load_model, smollm2
 from cl_graft.models.named_models import cache_home, find_smollm2, smollm2_folder
+from cl_graft.settings.bank_metadata import base_identity, load_base_model
 
 
 @pytest.fixture

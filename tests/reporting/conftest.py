@@ -14,7 +14,7 @@ def compared(tiny_bert: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of a comparison of four strategies with three seeds."""
     from configs import config_with
 
-    from cl_graft.experiments.comparison.compare import compare
+    from cl_graft.lab.experiments.comparison.compare import compare
 
     settings = {
         **QUICK,
@@ -32,7 +32,7 @@ def compared(tiny_bert: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def report(compared: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of its report."""
-    from cl_graft.reporting.page import make_report
+    from cl_graft.lab.reporting.page import make_report
 
     return make_report([compared], out=tmp_path_factory.mktemp("report") / "out").page.parent
 
@@ -40,7 +40,7 @@ def report(compared: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def shown(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of the report that is opened: that of CL_GRAFT_RUNS, if it names a folder."""
-    from cl_graft.reporting.page import make_report
+    from cl_graft.lab.reporting.page import make_report
 
     if not (runs := os.environ.get("CL_GRAFT_RUNS")):
         return request.getfixturevalue("report")

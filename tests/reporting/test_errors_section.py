@@ -8,11 +8,11 @@ from sklearn.metrics import precision_recall_fscore_support
 
 from cl_graft import InputError
 from cl_graft.cli.report import _read_rows, report_command
-from cl_graft.reporting.errors_section import error_details, error_tables
-from cl_graft.reporting.page import make_report
-from cl_graft.reporting.report_data import read_report_data
-from cl_graft.results.stored_runs import find_runs
-from cl_graft.results.task_errors import (
+from cl_graft.lab.reporting.errors_section import error_details, error_tables
+from cl_graft.lab.reporting.page import make_report
+from cl_graft.lab.reporting.report_data import read_report_data
+from cl_graft.lab.results.stored_runs import find_runs
+from cl_graft.lab.results.task_errors import (
     ERRORS,
     TaskErrors,
     WrongRow,

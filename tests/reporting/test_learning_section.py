@@ -7,10 +7,10 @@ from dataclasses import replace
 import pytest
 
 from cl_graft.errors import InputError
-from cl_graft.reporting.learning_section import draw_learning, learning_text
-from cl_graft.reporting.page import make_report
-from cl_graft.reporting.report_data import read_report_data
-from cl_graft.results.learning_curves import (
+from cl_graft.lab.reporting.learning_section import draw_learning, learning_text
+from cl_graft.lab.reporting.page import make_report
+from cl_graft.lab.reporting.report_data import read_report_data
+from cl_graft.lab.results.learning_curves import (
     CURVES,
     PhaseCurve,
     TaskCurves,

@@ -13,18 +13,18 @@ from tiny_runs import QUICK, tiny_run
 
 from cl_graft import InputError
 from cl_graft.cli.report import _read_rows, report_command
-from cl_graft.experiments.run_errors import collect_numbers
-from cl_graft.figures.style import svg
-from cl_graft.reporting.numbers_section import draw_numbers, largest_errors, number_table
-from cl_graft.reporting.report_data import read_report_data
-from cl_graft.results.answered_numbers import (
+from cl_graft.lab.experiments.run_errors import collect_numbers
+from cl_graft.lab.reporting.numbers_section import draw_numbers, largest_errors, number_table
+from cl_graft.lab.reporting.report_data import read_report_data
+from cl_graft.lab.results.answered_numbers import (
     MOST_NUMBERS,
     NUMBERS,
     AnsweredNumber,
     NumberScores,
     TaskNumbers,
 )
-from cl_graft.results.stored_runs import find_runs
+from cl_graft.lab.results.stored_runs import find_runs
+from cl_graft.metrics.figure_style import svg
 
 
 @pytest.fixture(scope="module")

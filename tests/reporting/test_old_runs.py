@@ -12,7 +12,7 @@ from pathlib import Path
 
 from cl_graft.banks.file_checks import read_run_config
 from cl_graft.cli.report import report_command
-from cl_graft.results.stored_runs import find_runs
+from cl_graft.lab.results.stored_runs import find_runs
 
 OLD = Path(__file__).parent / "fixtures" / "old_run"
 

@@ -16,13 +16,13 @@ from tiny_runs import cl_graft, file_hashes
 
 from cl_graft import InputError
 from cl_graft.cli.report import report_command
-from cl_graft.reporting.page import PAGE, make_report
-from cl_graft.reporting.report_data import read_report_data
-from cl_graft.reporting.sections import make_sections
-from cl_graft.reporting.tables import Cell, Table, comparison, latex
-from cl_graft.results.formatting import points
-from cl_graft.results.run_results import read_result, write_result
-from cl_graft.results.task_errors import ERRORS
+from cl_graft.lab.reporting.page import PAGE, make_report
+from cl_graft.lab.reporting.report_data import read_report_data
+from cl_graft.lab.reporting.sections import make_sections
+from cl_graft.lab.reporting.tables import Cell, Table, comparison, latex
+from cl_graft.lab.results.formatting import points
+from cl_graft.lab.results.run_results import read_result, write_result
+from cl_graft.lab.results.task_errors import ERRORS
 
 STRATEGIES = ("grafting", "naive", "independent", "ewc")
 
@@ -145,7 +145,7 @@ def test_a_report_is_made_the_same_twice(name, compared, tmp_path, monkeypatch):
         sections = make_sections(*given, **more)
         return [one for one in sections if name in (None, one.name)]
 
-    monkeypatch.setattr("cl_graft.reporting.page.make_sections", some)
+    monkeypatch.setattr("cl_graft.lab.reporting.page.make_sections", some)
     for folder in ("first", "second"):
         make_report([compared], out=tmp_path / folder)
     assert list((tmp_path / "first" / "figures").glob("*.svg"))

@@ -8,11 +8,11 @@ import pytest
 from mixed_results import METRICS, mixed_results
 from small_results import small_result
 
-from cl_graft.reporting.exports import comparison_csv, comparison_latex, find_tradeoffs
-from cl_graft.reporting.report_data import read_report_data
-from cl_graft.reporting.sections import make_sections
-from cl_graft.reporting.summary import summarize, write_summary
-from cl_graft.results.run_results import write_result
+from cl_graft.lab.reporting.exports import comparison_csv, comparison_latex, find_tradeoffs
+from cl_graft.lab.reporting.report_data import read_report_data
+from cl_graft.lab.reporting.sections import make_sections
+from cl_graft.lab.reporting.summary import summarize, write_summary
+from cl_graft.lab.results.run_results import write_result
 
 WITHOUT_CONFIDENCE = {
     "metrics": METRICS | {"cola": "pearson"},

@@ -9,11 +9,11 @@ from configs import config_with
 from small_results import shifted_results
 
 from cl_graft.data.streams import STREAMS
-from cl_graft.reporting.report_data import ReportData
-from cl_graft.reporting.sections import make_sections
-from cl_graft.reporting.stream_section import stream_section
-from cl_graft.reporting.summary import summarize, write_summary
-from cl_graft.results.stored_runs import StoredRun
+from cl_graft.lab.reporting.report_data import ReportData
+from cl_graft.lab.reporting.sections import make_sections
+from cl_graft.lab.reporting.stream_section import stream_section
+from cl_graft.lab.reporting.summary import summarize, write_summary
+from cl_graft.lab.results.stored_runs import StoredRun
 
 
 @pytest.fixture

@@ -8,11 +8,16 @@ import math
 import pytest
 from small_results import shifted_results, small_result
 
-from cl_graft.figures.style import png
-from cl_graft.reporting.exports import comparison_csv, comparison_latex, draw_frontier, draw_ranks
-from cl_graft.reporting.summary import summarize, write_summary
-from cl_graft.results.comparison import Failure
-from cl_graft.results.strategy_statistics import Ranks, Spread
+from cl_graft.lab.reporting.exports import (
+    comparison_csv,
+    comparison_latex,
+    draw_frontier,
+    draw_ranks,
+)
+from cl_graft.lab.reporting.summary import summarize, write_summary
+from cl_graft.lab.results.comparison import Failure
+from cl_graft.lab.results.strategy_statistics import Ranks, Spread
+from cl_graft.metrics.figure_style import png
 
 
 def test_a_summary_holds_mean_and_sample_deviation_over_seeds():
@@ -61,7 +66,7 @@ def test_tables_and_pictures_hold_the_summary(tmp_path, monkeypatch):
     lines = [line for line in table.splitlines() if line.endswith(r"\\")]
     assert {line.count("&") for line in lines} == {len(summary.tasks) + 2}
     assert r"\mathbf{" in table
-    monkeypatch.setattr("cl_graft.reporting.exports.png", png)
+    monkeypatch.setattr("cl_graft.lab.reporting.exports.png", png)
     draw_ranks(Ranks({"a": 1.0, "b": 2.0, "c": 3.0}, 0.5, 2), tmp_path)
     assert (tmp_path / "ranks.png").stat().st_size > 1000
     draw_frontier(summary, tmp_path)

@@ -11,7 +11,7 @@ import pytest
 from configs import config_with
 from tiny_runs import QUICK
 
-from cl_graft.experiments.comparison.compare import compare
+from cl_graft.lab.experiments.comparison.compare import compare
 
 SECONDS = 60_000.0
 """In milliseconds: TensorBoard starts slowly on a busy machine."""

@@ -5,12 +5,12 @@ from pathlib import Path
 import pytest
 from small_results import shifted_results, small_result
 
-from cl_graft.reporting.report_data import ReportData
-from cl_graft.reporting.summary import summarize
-from cl_graft.reporting.verdict import write_verdict
-from cl_graft.results.comparison import Comparison, Failure
-from cl_graft.results.comparison_rows import measure_notes
-from cl_graft.results.stored_runs import StoredRun
+from cl_graft.lab.reporting.report_data import ReportData
+from cl_graft.lab.reporting.summary import summarize
+from cl_graft.lab.reporting.verdict import write_verdict
+from cl_graft.lab.results.comparison import Comparison, Failure
+from cl_graft.lab.results.comparison_rows import measure_notes
+from cl_graft.lab.results.stored_runs import StoredRun
 
 
 @pytest.fixture

@@ -10,8 +10,9 @@ from slow_cases import slow
 from small_results import small_result
 
 from cl_graft.errors import BankError, FutureVersion, InputError
-from cl_graft.results.matrices import pack_matrix, unpack_matrix
-from cl_graft.results.run_results import RESULTS, RunResult, read_result, write_result
+from cl_graft.lab.results.matrices import pack_matrix, unpack_matrix
+from cl_graft.lab.results.run_results import RunResult, read_result, write_result
+from cl_graft.settings.run_folder import RESULTS
 from cl_graft.storage.checksums import dump_with_checksum, load_with_checksum
 
 

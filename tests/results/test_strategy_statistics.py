@@ -7,15 +7,15 @@ from dataclasses import replace
 import pytest
 from small_results import shifted_results
 
-from cl_graft.metrics.statistics import critical_difference
-from cl_graft.results.run_results import RunResult
-from cl_graft.results.strategy_statistics import (
+from cl_graft.lab.results.run_results import RunResult
+from cl_graft.lab.results.strategy_statistics import (
     Spread,
     compare_with,
     rank_strategies,
     seed_means,
     spread_over_seeds,
 )
+from cl_graft.metrics.statistics import critical_difference
 
 
 @pytest.fixture

@@ -3,7 +3,7 @@
 import pytest
 from small_results import small_result
 
-from cl_graft.results.stream_measures import gain_from_earlier
+from cl_graft.lab.results.stream_measures import gain_from_earlier
 
 
 def test_what_earlier_tasks_gave_is_measured_against_a_run_of_the_same_tasks_and_seed():

@@ -14,11 +14,11 @@ import torch
 from stored_banks import LAYOUT, bank_of, base_identity, same_bank, sample
 
 from cl_graft.errors import BankError, DamagedFile
-from cl_graft.experiments.config import PARTS
 from cl_graft.grafts.bank import GraftBank
 from cl_graft.grafts.graft import Graft
 from cl_graft.models.heads import ACTIVATIONS, POOLINGS
 from cl_graft.models.task_model import FAMILIES
+from cl_graft.settings import PARTS
 from cl_graft.storage import (
     StoredGraft,
     load_bank,

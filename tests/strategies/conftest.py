@@ -28,7 +28,7 @@ def kept_strategy(
 
     `before` gets the strategy before it learns.
     """
-    from cl_graft.experiments import stream_run
+    from cl_graft.lab.experiments import stream_run
     from cl_graft.strategies.registry import build_strategy
 
     runs = Runs(small_runs.model, tmp_path, drawn=small_runs.drawn)

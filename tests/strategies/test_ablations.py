@@ -7,7 +7,7 @@ from slow_cases import slow
 
 from cl_graft.banks.verify import verify
 from cl_graft.errors import InputError
-from cl_graft.experiments.run_setup import apply_fixed_settings
+from cl_graft.lab.experiments.run_setup import apply_fixed_settings
 from cl_graft.localization import LOCALIZERS
 from cl_graft.storage import load_bank
 from cl_graft.strategies.registry import STRATEGIES, list_available

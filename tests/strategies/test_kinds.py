@@ -11,9 +11,9 @@ from tiny_runs import forgets_nothing
 from transformers import AutoConfig
 
 from cl_graft.errors import InputError
-from cl_graft.experiments.comparison.compare import compare
-from cl_graft.experiments.run_setup import keep_able_strategies
-from cl_graft.experiments.tasks import load_tasks
+from cl_graft.lab.experiments.comparison.compare import compare
+from cl_graft.lab.experiments.run_setup import keep_able_strategies
+from cl_graft.settings.tasks import load_tasks
 from cl_graft.strategies.registry import STRATEGIES, list_available
 
 # Ablations differ from grafting in their localizer, which tests/localization runs on every kind.
@@ -73,7 +73,7 @@ def test_those_that_need_classes_are_known():
 
 
 def test_a_comparison_refuses_such_a_method_before_any_run(data, tmp_path, monkeypatch):
-    monkeypatch.setattr("cl_graft.experiments.comparison.runs.load_base_model", None)
+    monkeypatch.setattr("cl_graft.lab.experiments.comparison.runs.load_base_model", None)
     settings = {"tasks": ["names"], "data": str(data), "model": "none", "seeds": [0]}
     config = config_with({**settings, "strategies": ["naive", "lwf"]})
     with pytest.raises(InputError, match="'lwf' needs the class of each row"):

@@ -6,8 +6,8 @@ from slow_cases import slow_but
 from small_runs import FEW, Runs
 
 from cl_graft.errors import InputError
-from cl_graft.experiments.folders import differences
-from cl_graft.experiments.run import run
+from cl_graft.lab.experiments.folders import differences
+from cl_graft.lab.experiments.run import run
 from cl_graft.strategies.method import Setting
 from cl_graft.strategies.registry import STRATEGIES, list_available
 

@@ -7,7 +7,7 @@ from configs import config_with
 from small_runs import SMALL
 
 from cl_graft.errors import InputError
-from cl_graft.experiments.comparison.compare import compare
+from cl_graft.lab.experiments.comparison.compare import compare
 from cl_graft.strategies.registry import STRATEGIES, list_available
 
 METHOD = """

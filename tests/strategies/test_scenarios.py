@@ -11,11 +11,11 @@ from small_runs import FEW, SMALL, Runs
 from cl_graft import text_stream
 from cl_graft.data import number_classes, share_labels
 from cl_graft.errors import InputError
-from cl_graft.experiments.run import run
-from cl_graft.experiments.run_setup import check_strategy
-from cl_graft.experiments.scenarios import fit_scenario
-from cl_graft.experiments.tasks import load_tasks
+from cl_graft.lab.experiments.run import run
+from cl_graft.lab.experiments.run_setup import check_strategy
 from cl_graft.models import linear_head, load_model
+from cl_graft.settings.scenarios import fit_scenario
+from cl_graft.settings.tasks import load_tasks
 from cl_graft.strategies import MultiTaskText
 from cl_graft.strategies.registry import STRATEGIES, list_available
 

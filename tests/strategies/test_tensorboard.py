@@ -11,7 +11,7 @@ from slow_cases import slow
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from tiny_streams import learner, vector_stream
 
-from cl_graft.figures.heatmaps import r_matrix_heatmap
+from cl_graft.lab.figures.heatmaps import r_matrix_heatmap
 from cl_graft.strategies.stream_scores import StreamScores
 from cl_graft.strategies.tensorboard import OncePerStepTensorboardLogger, cut_log
 

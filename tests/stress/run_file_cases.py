@@ -15,11 +15,11 @@ from tiny_checkpoint import QUICK, tiny_checkpoint
 from cl_graft.banks.file_checks import check_checkpoint, check_files
 from cl_graft.banks.verify import verify
 from cl_graft.errors import InputError
-from cl_graft.experiments.bank_metadata import checkpoint_files
-from cl_graft.experiments.config import config_from, to_nested
-from cl_graft.experiments.folders import read_config_file
-from cl_graft.experiments.run import run, run_folder
-from cl_graft.results.run_results import read_hashes, read_result
+from cl_graft.lab.experiments.run import run, run_folder
+from cl_graft.lab.results.run_results import read_result
+from cl_graft.settings import config_from, to_nested
+from cl_graft.settings.bank_metadata import checkpoint_files
+from cl_graft.settings.run_folder import read_config_file, read_hashes
 
 __all__ = ["Flips", "flips_of_a_run"]
 

@@ -13,7 +13,7 @@ from torture_children import Told, tell
 from torture_report import Row
 
 from cl_graft.errors import BankError, InputError
-from cl_graft.experiments.config import to_nested
+from cl_graft.settings import to_nested
 from cl_graft.storage import load_bank
 
 __all__ = ["TASKS", "Cases", "Place", "bank_files", "readable"]

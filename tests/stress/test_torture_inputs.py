@@ -13,8 +13,8 @@ from configs import places
 from input_case import Case
 
 from cl_graft.errors import InputError
-from cl_graft.experiments.config import load_config
-from cl_graft.experiments.tasks import load_tasks
+from cl_graft.settings import load_config
+from cl_graft.settings.tasks import load_tasks
 
 CASES = {
     f"{case.group}: {case.name}": case

@@ -88,7 +88,7 @@ class Child:
 
 def prepare() -> None:
     """Import all that children need, in the parent; no thread may be started here."""
-    import cl_graft.experiments.comparison.compare  # noqa: F401
+    import cl_graft.lab.experiments.comparison.compare  # noqa: F401
 
     torch.set_num_threads(1)
     os.environ |= {
@@ -155,7 +155,7 @@ def tell(
 
 
 def _watch(watch: Watch) -> None:
-    from cl_graft.experiments.progress_reporter import ProgressReporter
+    from cl_graft.settings.progress_reporter import ProgressReporter
 
     report = ProgressReporter.phase
 

@@ -34,7 +34,7 @@ from tiny_checkpoint import tiny_checkpoint
 from torture_children import Told, prepare, start, tell
 from torture_report import Row, end_part, options
 
-from cl_graft.experiments.config import to_nested
+from cl_graft.settings import to_nested
 
 KINDS = ("grafting", "naive", "independent", "compare")
 KILLS = {"smoke": 3, "full": 110}

@@ -26,9 +26,9 @@ from tiny_checkpoint import tiny_checkpoint
 from torture_report import Row, end_part, options
 
 from cl_graft.banks.open_bank import open_bank
-from cl_graft.experiments.config import config_from, to_nested
-from cl_graft.experiments.run import run, run_folder
+from cl_graft.lab.experiments.run import run, run_folder
 from cl_graft.runtime.progress import Step
+from cl_graft.settings import config_from, to_nested
 from cl_graft.storage import load_bank
 
 _MEMORY_A_TASK = 200_000

@@ -33,8 +33,8 @@ from torture_children import Told, prepare, tell
 from torture_report import Row, end_part, options
 
 from cl_graft.errors import BankError, InputError
-from cl_graft.experiments.config import to_nested
 from cl_graft.grafts.bank import GraftBank
+from cl_graft.settings import to_nested
 from cl_graft.storage import load_bank
 from cl_graft.storage.checksums import dump_with_checksum, load_with_checksum
 from cl_graft.storage.hub import save_pretrained
@@ -74,7 +74,7 @@ def main() -> None:
     place.mkdir(parents=True, exist_ok=True)
     prepare()
     import cl_graft.integrations
-    import cl_graft.reporting  # noqa: F401
+    import cl_graft.lab.reporting  # noqa: F401
 
     model = tiny_checkpoint(place).resolve()
     runs = {family: learned(place, model, family) for family in FAMILIES}

@@ -32,7 +32,7 @@ from torture_kills import SETTINGS, check, comparable, look_through
 from torture_report import Row, end_part, options
 from write_points import Counter, trap
 
-from cl_graft.experiments.config import to_nested
+from cl_graft.settings import to_nested
 
 LIMIT = {"smoke": 12, "full": None}
 """Calls of a command at which it is killed, evenly spread; None means all."""

@@ -16,7 +16,7 @@ from papers.pages import FOLDER, claims_page, read_results, table_page, tables_p
 from papers.stored import Stored, read_stored, store
 
 from cl_graft.errors import InputError
-from cl_graft.experiments.config import to_dotted
+from cl_graft.settings import to_dotted
 
 ROOT = Path(__file__).parents[3]
 RESULTS = ROOT / "benchmarks" / "results"

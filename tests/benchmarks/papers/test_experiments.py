@@ -14,8 +14,8 @@ from slow_cases import slow
 from smoke_benches import smoke_bench
 
 from cl_graft.errors import InputError
-from cl_graft.experiments.tasks import load_tasks
 from cl_graft.localization.paper_mask import paper_mask
+from cl_graft.settings.tasks import load_tasks
 
 pytestmark = pytest.mark.usefixtures("one_penalty")
 

@@ -15,10 +15,10 @@ from warm_processes import run_warm
 from cl_graft.cli.app import _OneLine as OneLine
 from cl_graft.cli.output import to_plain
 from cl_graft.errors import InputError
-from cl_graft.experiments import folders
-from cl_graft.experiments.comparison.compare import compare
-from cl_graft.experiments.folders import CHECKPOINTS
-from cl_graft.results.run_results import RESULTS, read_result
+from cl_graft.lab.experiments import folders
+from cl_graft.lab.experiments.comparison.compare import compare
+from cl_graft.lab.results.run_results import read_result
+from cl_graft.settings.run_folder import CHECKPOINTS, RESULTS
 
 
 def test_every_cell_and_both_summaries_are_written(comparison, tiny_config):

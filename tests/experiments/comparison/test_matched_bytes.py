@@ -8,16 +8,16 @@ from configs import changed, config_with
 from slow_cases import slow
 
 from cl_graft.errors import InputError
-from cl_graft.experiments.bank_metadata import load_base_model
-from cl_graft.experiments.comparison.compare import compare
-from cl_graft.experiments.comparison.matched_bytes import (
+from cl_graft.lab.experiments.comparison.compare import compare
+from cl_graft.lab.experiments.comparison.matched_bytes import (
     resize_strategy,
     sizes_within,
 )
-from cl_graft.experiments.run import run
-from cl_graft.experiments.tasks import load_tasks
-from cl_graft.results.comparison import Size
+from cl_graft.lab.experiments.run import run
+from cl_graft.lab.results.comparison import Size
 from cl_graft.runtime.byte_sizes import largest_within
+from cl_graft.settings.bank_metadata import load_base_model
+from cl_graft.settings.tasks import load_tasks
 from cl_graft.strategies.registry import list_available
 
 BUDGET = 12_000

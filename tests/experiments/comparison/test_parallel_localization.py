@@ -7,8 +7,8 @@ from typing import Any
 
 from configs import config_with
 
-from cl_graft.experiments.comparison.jobs import Job
-from cl_graft.experiments.comparison.parallel_localization import localize_ahead
+from cl_graft.lab.experiments.comparison.jobs import Job
+from cl_graft.lab.experiments.comparison.parallel_localization import localize_ahead
 
 
 def jobs_of(*strategies: str, tasks: int = 2, seeds: tuple[int, ...] = (0,), **settings: Any):

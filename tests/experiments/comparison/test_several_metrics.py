@@ -7,8 +7,8 @@ import pytest
 from configs import config_with
 from tiny_runs import QUICK
 
-from cl_graft.experiments.comparison.compare import compare
-from cl_graft.experiments.comparison.tuning import score_candidates
+from cl_graft.lab.experiments.comparison.compare import compare
+from cl_graft.lab.experiments.comparison.tuning import score_candidates
 from cl_graft.metrics.by_metric import LEAST_REFERENCE
 
 TASKS = {"sentiment": "accuracy", "topic": "f1", "urgency": "matthews"}

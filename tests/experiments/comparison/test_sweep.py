@@ -6,12 +6,12 @@ import pytest
 from configs import changed, config_with
 
 from cl_graft.errors import InputError
-from cl_graft.experiments.comparison.compare import compare
-from cl_graft.experiments.comparison.sweep import draw_orders, expand_sweep
-from cl_graft.experiments.resume import resume_comparison
-from cl_graft.experiments.run import run
-from cl_graft.reporting.report_data import read_report_data
-from cl_graft.results.run_results import read_result
+from cl_graft.lab.experiments.comparison.compare import compare
+from cl_graft.lab.experiments.comparison.sweep import draw_orders, expand_sweep
+from cl_graft.lab.experiments.resume import resume_comparison
+from cl_graft.lab.experiments.run import run
+from cl_graft.lab.reporting.report_data import read_report_data
+from cl_graft.lab.results.run_results import read_result
 
 
 def config(orders, tasks="a,b,c"):

@@ -7,19 +7,19 @@ import pytest
 from configs import changed, config_with
 
 from cl_graft.errors import DivergedError, InputError
-from cl_graft.experiments.comparison import tuning
-from cl_graft.experiments.comparison.compare import compare
-from cl_graft.experiments.comparison.tuning import (
+from cl_graft.lab.experiments.comparison import tuning
+from cl_graft.lab.experiments.comparison.compare import compare
+from cl_graft.lab.experiments.comparison.tuning import (
     best,
     list_grid,
     use_dev_as_test,
     with_values,
 )
-from cl_graft.experiments.config import to_dotted
-from cl_graft.experiments.run import run
-from cl_graft.experiments.tasks import load_tasks
-from cl_graft.reporting.markdown import settings_at_edge
-from cl_graft.results.run_results import read_result
+from cl_graft.lab.experiments.run import run
+from cl_graft.lab.reporting.markdown import settings_at_edge
+from cl_graft.lab.results.run_results import read_result
+from cl_graft.settings import to_dotted
+from cl_graft.settings.tasks import load_tasks
 from cl_graft.strategies.registry import STRATEGIES
 from cl_graft.training.learning_rates import REGION_LR, region_rate
 

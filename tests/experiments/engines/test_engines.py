@@ -18,13 +18,13 @@ from slow_cases import slow
 from tiny_runs import cl_graft
 
 from cl_graft.errors import InputError
-from cl_graft.experiments.comparison.compare import compare
-from cl_graft.experiments.comparison.jobs import Job
-from cl_graft.experiments.engines.dispatch import ATTEMPTS, PoolEngine
-from cl_graft.experiments.engines.message_board import MessageBoard
-from cl_graft.experiments.engines.ray import check_resources, ray_pool
-from cl_graft.experiments.engines.slurm import slurm_pool
-from cl_graft.experiments.engines.worker import work
+from cl_graft.lab.experiments.comparison.compare import compare
+from cl_graft.lab.experiments.comparison.jobs import Job
+from cl_graft.lab.experiments.engines.dispatch import ATTEMPTS, PoolEngine
+from cl_graft.lab.experiments.engines.message_board import MessageBoard
+from cl_graft.lab.experiments.engines.ray import check_resources, ray_pool
+from cl_graft.lab.experiments.engines.slurm import slurm_pool
+from cl_graft.lab.experiments.engines.worker import work
 from cl_graft.runtime.progress import Step
 from cl_graft.runtime.signals import Stop, Stopped
 from cl_graft.storage import OWNER, locks

@@ -3,7 +3,7 @@
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from cl_graft.experiments.memory_estimate.memory_tracker import MemoryTracker
+from cl_graft.lab.experiments.memory_estimate.memory_tracker import MemoryTracker
 
 
 def test_the_peak_is_the_most_that_lived_at_once():

@@ -17,17 +17,22 @@ from slow_cases import slow
 from torch import nn
 
 from cl_graft.errors import InputError
-from cl_graft.experiments.config.parts import ModelSettings
-from cl_graft.experiments.memory_estimate.fake_model import FakeModel, make_fake_model
-from cl_graft.experiments.memory_estimate.memory_tracker import MemoryTracker
-from cl_graft.experiments.memory_estimate.phases import PHASES, PhaseMemory, Workload, measure_phase
-from cl_graft.experiments.memory_estimate.plan import advise
 from cl_graft.grafts.region import Layout, Region
+from cl_graft.lab.experiments.memory_estimate.fake_model import FakeModel, make_fake_model
+from cl_graft.lab.experiments.memory_estimate.memory_tracker import MemoryTracker
+from cl_graft.lab.experiments.memory_estimate.phases import (
+    PHASES,
+    PhaseMemory,
+    Workload,
+    measure_phase,
+)
+from cl_graft.lab.experiments.memory_estimate.plan import advise
 from cl_graft.metrics import task_loss
 from cl_graft.models import LabelStrings, TaskModel, graftable_parameters, linear_head, load_model
 from cl_graft.models.load import read_config
 from cl_graft.models.text_generation import ANSWER as ANSWER_SEGMENT
 from cl_graft.models.text_generation import TextHead
+from cl_graft.settings.parts import ModelSettings
 from cl_graft.training.fine_tuning import fine_tune
 from cl_graft.training.fine_tuning_settings import FineTuning
 from cl_graft.training.region_parameters import RegionParameters
@@ -244,8 +249,8 @@ def test_the_number_of_rows_that_is_advised_fits(minilm, share):
 
 LARGE = """
 import json, resource, sys
-from cl_graft.experiments.config import config_from
-from cl_graft.experiments.memory_estimate import make_plan
+from cl_graft.settings import config_from
+from cl_graft.lab.experiments.memory_estimate import make_plan
 
 small = config_from({"stream": {"tasks": ["any"]}, "model": {"name": sys.argv[2]}})
 large = {"model.name": sys.argv[1], "model.family": "causal_lm", "model.dtype": "bfloat16"}

@@ -11,10 +11,10 @@ from tiny_models import one_layer_config
 from tiny_runs import QUICK, tiny_run
 
 from cl_graft.errors import InputError
-from cl_graft.experiments.config import config_from
-from cl_graft.experiments.memory_estimate import make_plan
-from cl_graft.experiments.memory_estimate.phases import PHASES
+from cl_graft.lab.experiments.memory_estimate import make_plan
+from cl_graft.lab.experiments.memory_estimate.phases import PHASES
 from cl_graft.runtime.byte_sizes import parse_bytes, readable_bytes
+from cl_graft.settings import config_from
 from cl_graft.storage import load_bank
 
 
@@ -29,7 +29,7 @@ def plan_only(monkeypatch):
 
     def choose(*names):
         some = {name: PHASES[name] for name in names}
-        monkeypatch.setattr("cl_graft.experiments.memory_estimate.plan.PHASES", some)
+        monkeypatch.setattr("cl_graft.lab.experiments.memory_estimate.plan.PHASES", some)
 
     return choose
 
@@ -40,7 +40,7 @@ def learned(tiny_bert, tmp_path_factory):
     run = tiny_run(tmp_path_factory.mktemp("run"), tiny_bert, ["sentiment"], density=0.3)
     config = plan_config(tiny_bert, max_length=QUICK["max_length"], density=0.3)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("cl_graft.experiments.memory_estimate.plan.PHASES", {})
+        patch.setattr("cl_graft.lab.experiments.memory_estimate.plan.PHASES", {})
         return run / "bank", make_plan(config)
 
 

@@ -1,0 +1,1 @@
+"""The laboratory: experiments, their results, reports and figures; nothing outside imports it."""

@@ -1,0 +1,178 @@
+"""The comparison of strategies on one stream, on several orders of it, and over swept settings.
+
+With `bytes_per_task`, strategies are made as large as that allows; with `tune`, their own settings
+are chosen before the first run. The runs share a cache, so independent fine-tuning costs nothing
+where grafting ran before. The same comparison into the same folder resumes: finished runs are read,
+and one that was stopped or killed resumes from its checkpoint. Seeds, strategies and values of a
+sweep can be added.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from cl_graft.lab.experiments import folders
+from cl_graft.lab.experiments.comparison.jobs import Engine, SequentialEngine
+from cl_graft.lab.experiments.comparison.parallel_localization import wait_for_first
+from cl_graft.lab.experiments.comparison.runs import (
+    ComparisonRuns,
+    find_runs_to_do,
+    refuse_another_base,
+)
+from cl_graft.lab.experiments.comparison.sweep import draw_orders, expand_sweep
+from cl_graft.lab.experiments.run_setup import keep_able_strategies
+from cl_graft.lab.reporting.summary import summarize, write_summary
+from cl_graft.lab.results.comparison import Comparison, SweptValues
+from cl_graft.lab.results.run_results import RunResult, command
+from cl_graft.runtime.devices import pick_device
+from cl_graft.runtime.progress import Progress, Step, silent
+from cl_graft.runtime.signals import Stop
+from cl_graft.settings import ExperimentConfig, make_config
+from cl_graft.storage import only_writer
+from cl_graft.storage.cache_folder import DirectoryCache
+
+__all__ = ["compare"]
+
+logger = logging.getLogger(__name__)
+
+
+def compare(
+    config: ExperimentConfig | Mapping[str, Any] | Path | str,
+    *,
+    out: Path | str,
+    progress: Progress = silent,
+    started_by: str | None = None,
+    stop: Stop | None = None,
+    engine: Engine | None = None,
+) -> Comparison:
+    """Run all strategies and seeds of a config into a folder, and summarize them there.
+
+    A run that fails is reported, and the others go on. Where the config asks for several orders or
+    sweeps a setting, every one of them is a comparison of its own in a folder below, and measures
+    are over seeds, of a strategy with each value; of several orders a seed has the mean.
+
+    Args:
+        config: The settings: a config, settings by part, or the path of a YAML file.
+        out: Folder, which gets ``<strategy>/seed<k>/`` for every run, ``cache/``, ``tuning/`` where
+            values are chosen, ``summary.json``, ``.md``, ``.csv`` and ``.tex``, ``frontier.png``,
+            and ``ranks.png`` from three strategies on. With several comparisons it gets
+            ``order<n>/``, ``density=0.001/`` and the like for each, the cache and the summaries
+            over all of them, and ``sweep-<setting>.png``.
+        progress: Called after every step of every phase.
+        started_by: Command that started it, for the results; None means this process's.
+        stop: Asked after every step whether to stop.
+        engine: Engine that does the jobs; None does them one after another in this process. An
+            engine localizes the tasks of grafting's runs first, each as a job of its own.
+
+    Raises:
+        InputError: If the folder holds a comparison with another config or with runs on another
+            base or other data, another process writes to it, model or data cannot be used, or
+            there are not as many orders; nothing is computed then.
+        Stopped: If `stop` asked for it.
+    """
+    config = keep_able_strategies(make_config(config))
+    out, parts = Path(out), expand_sweep(config)
+    started_by, stop = started_by or command(), stop or Stop()
+    alone = not parts[0].name
+    with ExitStack() as locks:
+        locks.enter_context(only_writer(out))
+        folders.check_out(out, config)
+        comparisons = {
+            out / part.name: find_runs_to_do(
+                part,
+                out / part.name,
+                cache=out / folders.CACHE,
+                started_by=started_by,
+                ahead=engine is not None,
+            )
+            for part in parts
+        }
+        refuse_another_base([*comparisons.values()])
+        # No folder was written so far: a comparison that cannot run leaves nothing behind.
+        jobs = wait_for_first([job for one in comparisons.values() for job in one.jobs])
+        if jobs and engine is None:
+            pick_device(config.model.device)
+        locks.push(partial(_drop_empty, [*comparisons, out]))
+        for place, one in comparisons.items():
+            if not alone:
+                locks.enter_context(only_writer(place))
+            folders.write_comparison(one.part.config, place, started_by=started_by)
+        folders.write_comparison(config, out, started_by=started_by)
+        for place, one in comparisons.items():
+            for strategy, seed in one.done:
+                folders.finish_killed_run(folders.run_folder(place, strategy, seed))
+                progress(Step("reused", 1, 1, "", one.part.name_strategy(strategy), seed))
+        cache = DirectoryCache(out / folders.CACHE)
+        tasks = {
+            (place, seed): t for place, one in comparisons.items() for seed, t in one.tasks.items()
+        }
+        engine = engine or SequentialEngine(cache, tasks)
+        for job, outcome in engine(jobs, progress=progress, stop=stop):
+            comparisons[job.out].take(job, outcome)
+            if job.is_run and not alone:
+                _summarize_all(config, list(comparisons.values()), out, started_by)
+        logger.info("cache: %s answered, %s computed", dict(cache.hits), dict(cache.misses))
+        each = [one.sum_up(whole=True) for one in comparisons.values()]
+        return (
+            each[0]
+            if alone
+            else _summarize_all(config, list(comparisons.values()), out, started_by, True)
+        )
+
+
+def _drop_empty(places: Sequence[Path], error: type[BaseException] | None, *_: object) -> None:
+    """Delete the configs of comparisons without any result, unless they were stopped."""
+    if error is None or issubclass(error, Exception):
+        for place in places:
+            folders.drop_comparison(place)
+
+
+def _summarize_all(
+    config: ExperimentConfig,
+    found: list[ComparisonRuns],
+    out: Path,
+    started_by: str,
+    whole: bool = False,
+) -> Comparison:
+    """Summarize the finished runs of all comparisons."""
+    rows: dict[str, list[RunResult]] = {}
+    for name in config.comparison.strategies:
+        for one in found:
+            row = one.part.name_row(name)
+            own = [run for run in one.results if run.strategy == name]
+            rows.setdefault(row, []).extend(replace(run, strategy=row) for run in own)
+    runs = [run for own in rows.values() for run in own]
+    failed = tuple(
+        replace(
+            failure,
+            strategy=one.part.name_row(failure.strategy),
+            error=one.part.name_order(failure.error),
+        )
+        for one in found
+        for failure in one.failed
+    )
+    if not runs:
+        return Comparison(out, (), failed, None)
+    orders = draw_orders(config) if config.comparison.orders != 1 else ()
+    sweep = {
+        one.part.name_row(name): SweptValues(name, dict(one.part.values))
+        for one in found
+        for name in one.part.config.comparison.strategies
+    }
+    summary = summarize(
+        runs, failed, config=config.values(), started_by=started_by,
+        budget=found[0].budget, orders=orders, sweep=sweep if config.comparison.sweep else None,
+    )  # fmt: skip
+    if orders:
+        rows_by_name = {  # values are tuned for each order by itself
+            name: replace(row, tuning={}) for name, row in summary.strategies.items()
+        }
+        summary = replace(summary, strategies=rows_by_name)
+    write_summary(summary, out, whole=whole and not failed)
+    return Comparison(out, tuple(runs), failed, summary)

@@ -1,0 +1,183 @@
+"""The runs of one comparison: which are finished, which jobs are left, and their summary."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from cl_graft.data import TextTask
+from cl_graft.errors import InputError
+from cl_graft.lab.experiments import folders
+from cl_graft.lab.experiments.comparison.jobs import Failed, Job, Outcome, apply_tuning
+from cl_graft.lab.experiments.comparison.matched_bytes import resize_strategy, sizes_within
+from cl_graft.lab.experiments.comparison.parallel_localization import localize_ahead
+from cl_graft.lab.experiments.comparison.sweep import SingleComparison
+from cl_graft.lab.experiments.comparison.tuning import stored_tuning
+from cl_graft.lab.experiments.run_setup import check_strategies
+from cl_graft.lab.reporting.summary import summarize, write_summary
+from cl_graft.lab.results.comparison import Budget, Comparison, ComparisonSummary, Failure, Size
+from cl_graft.lab.results.run_results import RunResult
+from cl_graft.models import Loaded
+from cl_graft.models.config_settings import describe_other_settings
+from cl_graft.settings.bank_metadata import BaseHashes, base_hashes, load_base_model
+from cl_graft.settings.tasks import check_tasks, load_tasks, refuse_other_data
+
+__all__ = ["ComparisonRuns", "find_runs_to_do", "refuse_another_base"]
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass
+class ComparisonRuns:
+    """The runs of a comparison, every strategy with every seed.
+
+    Attributes:
+        part: Config of the comparison.
+        out: Folder of the comparison.
+        started_by: Command that started it, for the results.
+        tasks: Tasks by data seed.
+        budget: Bytes a task, sizes of the strategies, and why others do not fit; None without one.
+        jobs: Jobs that are left.
+        done: Finished runs by strategy and seed.
+        base: The base that the jobs will use; None without jobs.
+        failed: Runs that failed.
+    """
+
+    part: SingleComparison
+    out: Path
+    started_by: str
+    tasks: Mapping[int, Sequence[TextTask]]
+    budget: Budget | None
+    jobs: list[Job]
+    done: dict[tuple[str, int], RunResult]
+    base: BaseHashes | None = None
+    failed: list[Failure] = field(default_factory=list)
+
+    def take(self, job: Job, outcome: Outcome) -> None:
+        """Add the outcome of a job, and summarize the finished runs."""
+        if job.seed is None or not job.is_run:
+            return  # if it failed, so do the runs that wait for it
+        if isinstance(outcome, RunResult):
+            self.done[job.strategy, job.seed] = outcome
+        elif isinstance(outcome, Failed):
+            self.failed.append(Failure(job.strategy, job.seed, outcome.error))
+        self.sum_up()
+
+    def sum_up(self, *, whole: bool = False) -> Comparison:
+        """Write the summaries of the finished runs.
+
+        Args:
+            whole: Whether no run is in progress: pictures are drawn then, if nothing failed.
+        """
+        results, config = self.results, self.part.config
+        summary: ComparisonSummary | None = None
+        if results:
+            summary = summarize(
+                results,
+                self.failed,
+                config=config.values(),
+                started_by=self.started_by,
+                budget=self.budget,
+            )
+            write_summary(summary, self.out, whole=whole and not self.failed)
+        return Comparison(self.out, tuple(results), tuple(self.failed), summary)
+
+    @property
+    def results(self) -> list[RunResult]:
+        """The finished runs, in the order of the config."""
+        config = self.part.config
+        runs = itertools.product(config.comparison.strategies, config.comparison.seeds)
+        return [self.done[run] for run in runs if run in self.done]
+
+
+def find_runs_to_do(
+    part: SingleComparison, out: Path, *, cache: Path, started_by: str, ahead: bool = False
+) -> ComparisonRuns:
+    """Find the finished runs of a comparison, and the jobs that are left.
+
+    Args:
+        part: Config of the comparison.
+        out: Folder of the comparison.
+        cache: Folder of the cache.
+        started_by: Command that started it, for the results.
+        ahead: Whether tasks are localized ahead, in jobs of their own.
+
+    Raises:
+        InputError: If the folder holds a comparison with another config, or model or data cannot
+            be used.
+    """
+    config = part.config
+    folders.check_out(out, config)
+    seeds = {config.stream.sample_seed(seed): seed for seed in config.comparison.seeds}
+    # For every data seed at once: errors in the data are raised now.
+    tasks = {data_seed: load_tasks(config.stream, seed=seed) for data_seed, seed in seeds.items()}
+
+    @functools.cache
+    def base() -> Loaded:
+        """Load the base model, for strategies that can all run."""
+        check_strategies(config.comparison.strategies, config, next(iter(tasks.values())))
+        return load_base_model(config.model)
+
+    budget: Budget | None = None
+    if (limit := config.comparison.bytes_per_task) is not None:
+        sizes, unmet = sizes_within(limit, config, base(), next(iter(tasks.values())))
+        budget = Budget(limit, sizes, unmet)
+        for name, reason in unmet.items():
+            logger.warning("%s is left out at %s bytes a task: %s", name, f"{limit:,}", reason)
+    own = {
+        name: resize_strategy(config, name, budget.sizes[name] if budget else Size())
+        for name in config.comparison.strategies
+        if not budget or name in budget.sizes
+    }
+    tuned = {name: stored_tuning(settings, name, out=out) for name, settings in own.items()}
+    done: dict[tuple[str, int], RunResult] = {}
+    jobs: list[Job] = []
+    for seed, (strategy, settings) in itertools.product(config.comparison.seeds, own.items()):
+        run = Job(strategy, seed, settings, out, started_by, cache=cache, label=part.label)
+        choice = tuned[strategy]
+        if choice is None:
+            to_choose = replace(run, seed=None)
+            run = replace(run, needs=frozenset({to_choose.name}))
+            jobs += [run] if to_choose in jobs else [to_choose, run]
+        elif result := folders.find_finished(run.folder, apply_tuning(settings, strategy, choice)):
+            refuse_other_data(result, tasks[config.stream.sample_seed(seed)])
+            done[strategy, seed] = result
+        else:
+            jobs.append(run)
+    if ahead and config.stream.scenario == "task":
+        jobs = localize_ahead(jobs, tasks=len(next(iter(tasks.values()))))
+    if jobs:
+        for stream in tasks.values():
+            check_tasks(stream, base(), config.stream)
+    hashes = base_hashes(base()) if jobs else None
+    return ComparisonRuns(part, out, started_by, tasks, budget, jobs, done, hashes)
+
+
+def refuse_another_base(comparisons: Sequence[ComparisonRuns]) -> None:
+    """Refuse to compare new runs with finished ones on another base.
+
+    Args:
+        comparisons: Those of one folder.
+
+    Raises:
+        InputError: If the checkpoint changed since a finished run.
+    """
+    for new, old in itertools.product(comparisons, repeat=2):
+        if new.base is None or new.part.config.model != old.part.config.model:
+            continue
+        for result in old.done.values():
+            other = describe_other_settings(result.model.get("config"), new.base.config)
+            if result.model["fingerprint"] != new.base.fingerprint:
+                other = (
+                    f"base {result.model['fingerprint'][:12]}… then, "
+                    f"{new.base.fingerprint[:12]}… now: its weights or tokenizer changed"
+                )
+            if other:
+                raise InputError(
+                    f"{new.part.config.model.name} is another model than when {result.strategy} "
+                    f"with seed {result.seed} was run ({other}); choose another output folder"
+                )

@@ -1,0 +1,313 @@
+"""Tuning: a strategy's small grid, chosen on dev rows of the first two tasks.
+
+Every combination of `Method.grid` is a run of its own, on a stream of the first two tasks
+whose test rows are their dev rows, so that neither test rows nor later tasks have an influence. The
+score is the average accuracy at the end, which counts forgetting. Where the two tasks have
+different metrics, it is the mean over them of the score as a share of the best combination's. The
+choice is made once, with the seed 0, and holds for every seed of a comparison.
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from cl_graft.data import TextTask
+from cl_graft.errors import BankError, DivergedError, InputError
+from cl_graft.lab.experiments import folders
+from cl_graft.lab.experiments.run import run
+from cl_graft.lab.results.measures import has_one_metric
+from cl_graft.lab.results.run_results import RunResult
+from cl_graft.metrics.by_metric import average_share, too_small
+from cl_graft.runtime.progress import Progress, rename_steps, silent
+from cl_graft.runtime.signals import Stop
+from cl_graft.settings import ExperimentConfig
+from cl_graft.settings.old_configs import MOVED
+from cl_graft.settings.tasks import load_tasks
+from cl_graft.storage.cache_folder import DirectoryCache
+from cl_graft.storage.checksums import dump_with_checksum, load_with_checksum
+from cl_graft.storage.files import VERSION, check_json, replace_file
+from cl_graft.strategies.method import Method, Value
+from cl_graft.strategies.registry import find_strategy
+
+__all__ = [
+    "TUNING_SEED",
+    "Tuning",
+    "best",
+    "list_grid",
+    "runs_to_choose",
+    "score_candidates",
+    "stored_tuning",
+    "tune",
+    "use_dev_as_test",
+    "with_values",
+]
+
+TUNING_SEED = 0
+"""Seed of tuning, whatever the seeds of the comparison: more of them may be added later."""
+
+_TASKS = 2
+_REGION_RATE = "grafting.lr"
+_ADAMW_REGION_RATES = (0.0003, 0.001, 0.003, 0.01)
+_CHOSEN = "chosen.json"
+_FORMAT = "cl-graft-tuning"
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Tuning:
+    """The values that were tried for a strategy, and those that were chosen.
+
+    Attributes:
+        grid: Values of each setting, tried in all combinations.
+        tasks: Tasks on whose dev rows they were scored.
+        scores: Score of each combination, in their order: its ``"values"`` and the ``"score"``, the
+            average accuracy on dev after the last of these tasks (`score_candidates`); null where
+            training diverged.
+        chosen: Combination with the highest score, of equal ones the first.
+    """
+
+    grid: Mapping[str, Sequence[Value]] = field(default_factory=dict)
+    tasks: Sequence[str] = ()
+    scores: Sequence[Mapping[str, Any]] = ()
+    chosen: Mapping[str, Value] = field(default_factory=dict)
+
+
+def list_grid(
+    method: Method, config: ExperimentConfig
+) -> tuple[dict[str, tuple[Value, ...]], list[dict[str, Value]]]:
+    """Return the part of a strategy's grid that is to be tuned, and all combinations of it.
+
+    Args:
+        method: The strategy.
+        config: The config, whose settings of the strategy are not tuned, and whose optimiser of
+            regions says how large their rates are.
+
+    Examples:
+        >>> from cl_graft.settings import make_config
+        >>> from cl_graft.strategies.registry import STRATEGIES
+        >>> config = make_config({"stream": {"tasks": ["topic"]}})
+        >>> grid, candidates = list_grid(STRATEGIES["ewc"], config)
+        >>> grid
+        {'ewc_lambda': (1.0, 10.0, 100.0, 1000.0, 10000.0)}
+        >>> candidates[0]
+        {'ewc_lambda': 1.0}
+    """
+    given = config.comparison.strategy_settings.get(method.name, {})
+    grid = {name: values for name, values in method.grid.items() if name not in given}
+    if _REGION_RATE in grid and config.region_optimizer == "adamw":
+        grid[_REGION_RATE] = _ADAMW_REGION_RATES
+    combined = itertools.product(*grid.values())
+    return grid, [dict(zip(grid, values, strict=True)) for values in combined] if grid else []
+
+
+def with_values(
+    config: ExperimentConfig, method: Method, values: Mapping[str, Value]
+) -> ExperimentConfig:
+    """Return the config of single runs of a strategy with some values chosen.
+
+    Examples:
+        >>> from cl_graft.settings import make_config
+        >>> from cl_graft.strategies.registry import STRATEGIES
+        >>> config = make_config({"stream": {"tasks": ["topic"]}})
+        >>> chosen = with_values(config, STRATEGIES["ewc"], {"ewc_lambda": 10.0})
+        >>> chosen.comparison.strategy_settings
+        {'ewc': {'ewc_lambda': 10.0}}
+    """
+    known = {setting.name for setting in method.settings}
+    own = {name: value for name, value in values.items() if name in known}
+    fields: dict[str, Any] = {n: value for n, value in values.items() if n not in known}
+    settings = dict(config.comparison.strategy_settings)
+    if own:
+        settings[method.name] = {**settings.get(method.name, {}), **own}
+    return config.with_values(
+        {**fields, "comparison.strategy_settings": settings, "comparison.tune": False}
+    )
+
+
+def use_dev_as_test(tasks: Sequence[TextTask], *, count: int = _TASKS) -> tuple[TextTask, ...]:
+    """Return the first `count` tasks with their dev rows in the place of their test rows.
+
+    Examples:
+        >>> from cl_graft.data import load_task
+        >>> names = ("topic", "sentiment", "urgency")
+        >>> tasks = [load_task(name, shots=4, max_test=8) for name in names]
+        >>> [len(task.test) for task in use_dev_as_test(tasks)]
+        [32, 32]
+    """
+    return tuple(
+        replace(task, test=task.dev, source={**task.source, "test": "the dev rows"})
+        for task in tasks[:count]
+    )
+
+
+def best(scores: Sequence[float | None]) -> int:
+    """Return the place of the highest score, of equal ones the first.
+
+    Raises:
+        ValueError: If there is none.
+
+    Examples:
+        >>> best([0.5, None, 0.75, 0.75])
+        2
+    """
+    known = [-math.inf if score is None else score for score in scores]
+    if all(score is None for score in scores):
+        raise ValueError(f"expected a score, got {list(scores)}")
+    return known.index(max(known))
+
+
+def score_candidates(results: Sequence[RunResult | None]) -> list[float | None]:
+    """Score the runs of all combinations of a grid.
+
+    Args:
+        results: Results on the same tasks; None where training diverged. At least one is known.
+
+    Returns:
+        Of each the average accuracy at the end. Where tasks have different metrics, the mean over
+        tasks of the score as a share of the best of all; a task whose best is too small to take a
+        share of it (`cl_graft.metrics.by_metric.LEAST_REFERENCE`) is left out, and without any
+        task all are 0.
+    """
+    known = [result for result in results if result is not None]
+    first = known[0]
+    if has_one_metric(first.metrics):
+        return [None if result is None else result.average_accuracy for result in results]
+    best_scores: dict[str, float] = {}
+    for result in known:
+        for task, score in zip(first.tasks, result.R[-1], strict=True):
+            if score is not None:
+                best_scores[task] = max(score, best_scores.get(task, -math.inf))
+    left_out = too_small([best_scores])
+    places = [j for j, task in enumerate(first.tasks) if task not in left_out]
+    top = [best_scores.get(first.tasks[j]) for j in places]
+    if not places:
+        logger.warning("no score on dev is worth choosing by: the first values are taken")
+    return [
+        None if result is None else average_share([result.R[-1][j] for j in places], top) or 0.0
+        for result in results
+    ]
+
+
+def tune(
+    config: ExperimentConfig,
+    strategy: str,
+    *,
+    out: Path | str,
+    cache: DirectoryCache,
+    progress: Progress = silent,
+    stop: Stop | None = None,
+    started_by: str | None = None,
+) -> Tuning:
+    """Choose a strategy's values, into ``OUT/tuning/<strategy>/``; a choice that is there is read.
+
+    A combination whose training diverges is passed over.
+
+    Args:
+        config: Config of the comparison.
+        strategy: Name of the strategy.
+        out: Folder OUT.
+        cache: Shared with the comparison: dense runs of grafting are made once.
+        progress: Called after every step.
+        stop: Asked after every step whether to stop.
+        started_by: Command that started the comparison, for the results.
+
+    Raises:
+        DivergedError: If every combination's training diverges.
+        Stopped: If `stop` asked for it.
+    """
+    out = Path(out)
+    found = stored_tuning(config, strategy, out=out)
+    if found is not None:
+        return found
+    method, folder = find_strategy(strategy), _folder(out, strategy)
+    grid, candidates = list_grid(method, config)
+    tasks = use_dev_as_test(load_tasks(config.stream, seed=TUNING_SEED))
+    results: list[RunResult | None] = []
+    for values in candidates:
+        name = ",".join(f"{setting}={value}" for setting, value in values.items())
+        try:
+            result = run(
+                with_values(config, method, values),
+                strategy=strategy,
+                seed=TUNING_SEED,
+                out=folder / name,
+                tasks=tasks,
+                cache=cache,
+                progress=rename_steps(progress, f"{{}} {name}".format),
+                started_by=started_by,
+                stop=stop,
+            )
+        except DivergedError as error:
+            logger.warning("%s with %s: %s; the choice goes on without it", strategy, name, error)
+            results.append(None)
+            continue
+        results.append(result)
+    if all(result is None for result in results):
+        raise DivergedError(f"{strategy}: training diverges with every value of its grid")
+    scores = score_candidates(results)
+    tuning = Tuning(
+        grid={name: list(values) for name, values in grid.items()},
+        tasks=[task.name for task in tasks],
+        scores=[
+            {"values": values, "score": score}
+            for values, score in zip(candidates, scores, strict=True)
+        ],
+        chosen=candidates[best(scores)],
+    )
+    head = {"format": _FORMAT, "version": VERSION}
+    replace_file(folder / _CHOSEN, dump_with_checksum({**head, **asdict(tuning)}))
+    return tuning
+
+
+def stored_tuning(config: ExperimentConfig, strategy: str, *, out: Path | str) -> Tuning | None:
+    """Return the stored choice for a strategy; None if there is none yet.
+
+    A comparison keeps its choices, also where a later version of the package has wider grids. Where
+    there is nothing to choose, an empty `Tuning`.
+
+    Raises:
+        InputError: If the file is not ours.
+        BankError: If it is altered, or a newer package wrote it.
+    """
+    out = Path(out)
+    if not config.comparison.tune or not list_grid(find_strategy(strategy), config)[1]:
+        return Tuning()
+    path = _folder(out, strategy) / _CHOSEN
+    if not path.is_file():
+        return None
+    try:
+        values = load_with_checksum(path.read_bytes(), name=str(path))
+        check_json(values, format=_FORMAT, name=str(path))
+        names = {one.name for one in find_strategy(strategy).settings}
+
+        def place(name: str) -> str:
+            return name if name in names else MOVED.get(name, name)
+
+        grid = {place(name): tried for name, tried in values["grid"].items()}
+        chosen = {place(name): value for name, value in values["chosen"].items()}
+        return Tuning(grid, values["tasks"], values["scores"], chosen)
+    except BankError:
+        raise
+    except (ValueError, KeyError) as error:
+        raise InputError(f"{path}: not a choice of values: {error}") from None
+
+
+def runs_to_choose(config: ExperimentConfig) -> int:
+    """Return how many runs of two tasks a comparison makes to choose values."""
+    rows = (
+        [find_strategy(name) for name in config.comparison.strategies]
+        if config.comparison.tune
+        else []
+    )
+    return sum(len(list_grid(method, config)[1]) for method in rows)
+
+
+def _folder(out: Path, strategy: str) -> Path:
+    return out / folders.TUNING / strategy

@@ -1,0 +1,166 @@
+"""Workers on a Ray cluster: an existing one, or one that is started on this machine.
+
+Ray (Moritz et al., "Ray: A Distributed Framework for Emerging AI Applications", OSDI 2018,
+https://docs.ray.io) finds a place for every job, and notices when a process or a machine is gone.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from cl_graft.errors import InputError, first_line
+from cl_graft.lab.experiments.comparison.jobs import Failed, Outcome
+from cl_graft.lab.experiments.engines.dispatch import WorkerDied
+from cl_graft.lab.experiments.engines.worker import WorkerJob, work
+
+__all__ = ["RayPool", "ray_pool"]
+
+_PATIENCE_SECONDS = 10.0
+_OBJECTS = 128 << 20
+"""Bytes of memory for the settings and results that processes send each other."""
+
+
+@dataclass(frozen=True)
+class RayPool:
+    """The workers of a Ray cluster that this process is connected to.
+
+    Attributes:
+        ray: The module, initialised.
+        remote: The remote function that does a job.
+        cpus: Cores that a job takes.
+        gpus: GPUs that a job takes.
+    """
+
+    ray: Any
+    remote: Any
+    cpus: int
+    gpus: float
+
+    @property
+    def slots(self) -> int:
+        """Number of jobs that the cluster can do at once now."""
+        there = self.ray.cluster_resources()
+        places = there.get("CPU", 0) // self.cpus
+        if self.gpus:
+            places = min(places, there.get("GPU", 0) // self.gpus)
+        return int(places)
+
+    def submit(self, sent: WorkerJob) -> Any:
+        """Give a job to the next free worker."""
+        return self.remote.options(name=sent.job.name).remote(sent)
+
+    def wait(self, handles: Sequence[Any], seconds: float) -> Sequence[Any]:
+        """Wait, and return what is over; see `cl_graft.lab.experiments.engines.dispatch.Pool`."""
+        done, _ = self.ray.wait(list(handles), num_returns=len(handles), timeout=seconds)
+        return done
+
+    def outcome(self, handle: Any) -> Outcome | None:
+        """Return the outcome of a job.
+
+        Raises:
+            WorkerDied: If its process or machine is gone, or took too much memory.
+        """
+        errors = self.ray.exceptions
+        try:
+            return self.ray.get(handle)
+        except errors.RayTaskError as error:  # before the job began: no package there, maybe
+            return Failed(f"{type(error.cause).__name__}: {error.cause}")
+        except errors.RayError as error:
+            raise WorkerDied(_first_sentence(error)) from error
+
+    def close(self) -> None:
+        """Leave the cluster, and end it if it was started for this."""
+        self.ray.shutdown()
+
+
+def ray_pool(
+    *,
+    address: str | None = None,
+    workers: int | None = None,
+    cpus: int = 1,
+    gpus: float = 0.0,
+) -> RayPool:
+    """Connect to a Ray cluster, or start one here.
+
+    Args:
+        address: Address of a cluster, such as ``"auto"`` or ``"10.0.0.1:6379"``; None starts one on
+            this machine, which ends with the pool.
+        workers: Number of workers for which a cluster that is started here gets cores; None means
+            as many as fit on the machine. For other clusters it is unused:
+            `cl_graft.lab.experiments.engines.dispatch.PoolEngine` limits their jobs.
+        cpus: Cores a worker.
+        gpus: GPUs a worker; a fraction lets workers share one.
+
+    Raises:
+        InputError: If Ray is not installed, the cluster cannot be reached, or none of its machines
+            has what a worker needs.
+    """
+    try:
+        import ray
+        import ray.exceptions
+    except ImportError:
+        raise InputError(
+            "the engine 'ray' needs Ray: python -m pip install 'cl-graft[ray]'"
+        ) from None
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": "error"}
+    if address is None:
+        count = workers or max(1, (os.cpu_count() or 1) // cpus)
+        start = {"num_cpus": count * cpus, "object_store_memory": _OBJECTS}
+        ray.init(address="local", include_dashboard=False, **start, **quiet)
+    else:
+        try:
+            _check_address(address)
+            ray.init(address=address, **quiet)
+        except (OSError, ValueError, RuntimeError) as error:
+            raise InputError(
+                f"no Ray cluster answers at {address}: {_first_sentence(error)}; "
+                "start one with: ray start --head"
+            ) from None
+    try:
+        check_resources(ray.nodes(), cpus=cpus, gpus=gpus)
+    except InputError:
+        ray.shutdown()
+        raise
+    remote = ray.remote(num_cpus=cpus, num_gpus=gpus, max_retries=0)(work)
+    return RayPool(ray, remote, cpus, gpus)
+
+
+def _check_address(address: str) -> None:
+    """Make sure that a process listens at HOST:PORT: Ray itself would try for minutes.
+
+    Raises:
+        OSError: If none does.
+    """
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    if port.isdigit():
+        socket.create_connection((host.strip("[]"), int(port)), timeout=_PATIENCE_SECONDS).close()
+
+
+def check_resources(nodes: Sequence[dict[str, Any]], *, cpus: int, gpus: float) -> None:
+    """Make sure that some machine can hold a worker: Ray would wait for one for ever.
+
+    Args:
+        nodes: The machines of a cluster, as `ray.nodes` describes them.
+        cpus: Cores that a worker needs.
+        gpus: GPUs that a worker needs.
+
+    Raises:
+        InputError: If no machine has that.
+    """
+    alive = [node["Resources"] for node in nodes if node["Alive"]]
+    if any(node.get("CPU", 0) >= cpus and node.get("GPU", 0) >= gpus for node in alive):
+        return
+    there = "; ".join(f"{node.get('CPU', 0):g} CPUs, {node.get('GPU', 0):g} GPUs" for node in alive)
+    raise InputError(
+        f"no machine of the cluster has {cpus} CPUs and {gpus:g} GPUs for a run (there are: "
+        f"{there}); lower --cpus-per-run or --gpus-per-run, or add machines"
+    )
+
+
+def _first_sentence(error: BaseException) -> str:
+    return f"{type(error).__name__}: {first_line(error).split('. ')[0]}"

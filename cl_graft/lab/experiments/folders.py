@@ -1,0 +1,338 @@
+"""The folders of experiments: OUT/<strategy>/seed<k>/ is a run, OUT/cache/ is shared.
+
+A run's folder holds the resolved config beside its results: it tells whether a run is of the config
+that is asked for, and a killed run resumes from it.
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from cl_graft.errors import CannotWrite, DivergedError, InputError, OutOfMemory
+from cl_graft.lab.results.run_results import BESIDE, RunResult, read_result
+from cl_graft.settings import RUN_CHOICES, ExperimentConfig, config_from, to_dotted
+from cl_graft.settings.run_folder import (
+    BANK,
+    CACHE,
+    CHECKPOINTS,
+    CONFIG,
+    CONFIG_FORMAT,
+    RESULTS,
+    read_config_file,
+    select_settings,
+)
+from cl_graft.settings.stream_settings import TaskSettings
+from cl_graft.storage import LOCK, OWNER, only_writer
+from cl_graft.storage.checksums import dump_with_checksum
+from cl_graft.storage.files import (
+    VERSION,
+    delete_partial_files,
+    is_partial,
+    replace_file,
+)
+from cl_graft.strategies.registry import STRATEGIES
+
+__all__ = [
+    "AHEAD",
+    "CURVES",
+    "ENGINE",
+    "REPORT",
+    "TUNING",
+    "add_resume_hint",
+    "check_out",
+    "clear_unfinished",
+    "curves_folder",
+    "delete_leftovers",
+    "differences",
+    "discard_empty_run",
+    "drop_comparison",
+    "find_finished",
+    "finish",
+    "move_curves",
+    "refuse_links",
+    "resume_command",
+    "run_folder",
+    "write_comparison",
+    "write_config_file",
+]
+
+CURVES, TUNING = "tensorboard", "tuning"
+AHEAD = f"{CACHE}/ahead"
+"""Folder of runs that are made for the cache alone; it may be deleted with the cache."""
+ENGINE = "engine"
+"""Folder of an engine's files while a comparison runs."""
+REPORT = "report"
+"""Folder that `cl-graft report` writes."""
+_OURS = {*BESIDE, RESULTS, BANK, CURVES, CHECKPOINTS, REPORT}
+
+
+def run_folder(out: Path | str, strategy: str, seed: int) -> Path:
+    """Return the folder of a run."""
+    return Path(out) / strategy / f"seed{seed}"
+
+
+def curves_folder(run: Path) -> Path:
+    """Return the folder of a run's curves, ``OUT/tensorboard/<strategy>-seed<k>``.
+
+    TensorBoard names runs by their folders.
+    """
+    return run.parent.parent / CURVES / f"{run.parent.name}-{run.name}"
+
+
+def move_curves(run: Path) -> None:
+    """Move the curves of a run that an earlier version began out of the run's folder."""
+    before, now = run / CURVES, curves_folder(run)
+    if before.is_dir() and not now.exists():
+        now.parent.mkdir(exist_ok=True)
+        before.replace(now)
+
+
+def delete_leftovers(folder: Path) -> None:
+    """Delete what killed writes left in a run's folder, to which no other process writes."""
+    if folder.is_dir():
+        delete_partial_files(folder.rglob(".*"))
+        if (folder / BANK).is_dir():
+            with only_writer(folder / BANK):
+                pass  # takes over the lock of a killed writer, and releases it
+
+
+def write_config_file(config: ExperimentConfig, folder: Path, **more: Any) -> None:
+    """Write the resolved config of a run into its folder, with more fields such as its seed."""
+    _write(config.shared_values(), folder, **more)
+
+
+def _write(settings: Mapping[str, Any], folder: Path, **more: Any) -> None:
+    head = {"format": CONFIG_FORMAT, "version": VERSION}
+    replace_file(folder / CONFIG, dump_with_checksum({**head, **more, **settings}))
+
+
+def write_comparison(config: ExperimentConfig, out: Path, *, started_by: str) -> None:
+    """Write the resolved config of a comparison into its folder, and the command that began it."""
+    _write(config.values(), out, command=started_by)
+
+
+def differences(stored: Mapping[str, Any], config: ExperimentConfig) -> list[str]:
+    """List the settings in which a stored config differs from a config.
+
+    Returns:
+        Sentences such as ``"stream.shots 512 there, 64 here"``.
+    """
+    now = to_dotted(config.shared_values())
+    # Settings that were added after the config was stored had the values that are defaults now.
+    defaults = to_dotted(config_from({"stream": {"tasks": config.stream.tasks}}).shared_values())
+    there = {**defaults, **to_dotted(select_settings(stored))}
+    plain = asdict(TaskSettings())
+    own = there["stream.task_settings"]
+    there["stream.task_settings"] = {name: {**plain, **own[name]} for name in own}
+    # Settings of strategies that the folder does not hold may be added with them.
+    compared = stored.get("comparison", {}).get("strategies", [])
+    held = [stored["strategy"]] if "strategy" in stored else compared
+    for values in (there, now):
+        own = values["comparison.strategy_settings"]
+        values["comparison.strategy_settings"] = {name: own.get(name, {}) for name in held}
+    return [
+        f"{name} {json.dumps(there.get(name))} there, {json.dumps(now.get(name))} here"
+        for name in sorted({*there, *now} - RUN_CHOICES)
+        if not name.startswith("output.") and there.get(name) != now.get(name)
+    ]
+
+
+def find_finished(folder: Path, config: ExperimentConfig) -> RunResult | None:
+    """Return the results of a run with this config that is complete; None if there is none.
+
+    Raises:
+        InputError: If the folder holds a run with another config, or something else.
+    """
+    if not folder.exists() or (folder.is_dir() and not _content(folder)):
+        return None
+    stored = read_config_file(folder) if folder.is_dir() else None
+    if stored is None:
+        raise InputError(f"{folder} holds no run of this package; choose another output folder")
+    if other := differences(stored, config):
+        raise InputError(
+            f"{folder} holds a run with another config ({'; '.join(other)}); "
+            "choose another output folder"
+        )
+    if not (folder / RESULTS).is_file():
+        return None
+    result = read_result(folder)
+    return result if result.complete else None
+
+
+def clear_unfinished(folder: Path, *, keep: Sequence[str] = ()) -> None:
+    """Delete the files of an unfinished run, so that it can begin again.
+
+    The caller must be its only writer.
+
+    Args:
+        folder: Folder of the run.
+        keep: Names in it that stay.
+
+    Raises:
+        InputError: If there are files of others in it.
+    """
+    if not folder.exists():
+        return
+    delete_leftovers(folder)
+    content = _content(folder)
+    foreign = sorted(path.name for path in content if path.name not in _OURS)
+    if foreign:
+        raise InputError(
+            f"{folder} holds an unfinished run and files that are not this package's "
+            f"({', '.join(foreign[:3])}); move them away, or choose another output folder"
+        )
+    for path in content:
+        if path.name in keep:
+            continue
+        _delete(path)
+    curves = curves_folder(folder)
+    if curves.exists():  # otherwise another run may be about to write into the common folder
+        _delete(curves)
+        with suppress(OSError):  # those of other runs may be in it
+            curves.parent.rmdir()
+
+
+def refuse_links(folder: Path) -> None:
+    """Refuse a run whose checkpoints or curves are links: files elsewhere would be deleted.
+
+    Raises:
+        InputError: If one is a link.
+    """
+    curves = curves_folder(folder)
+    for path in (folder / CHECKPOINTS, folder / CURVES, curves.parent, curves):
+        if path.is_symlink():
+            raise InputError(
+                f"{path} is a link; expected a folder, as files in it are deleted. Delete "
+                "the link and move the folder that it leads to into its place, or move the whole "
+                "run to where it leads"
+            )
+
+
+def resume_command(what: str, folder: Path, config: ExperimentConfig) -> str:
+    """Return the command line that resumes a run or a comparison.
+
+    Args:
+        what: ``"run"`` or ``"compare"``.
+        folder: Folder of the run or comparison.
+        config: Config of the run or comparison.
+    """
+    trusted = " --trust-remote-code" if config.model.trust_remote_code else ""
+    return f"cl-graft {what} --resume {shlex.quote(str(folder))}{trusted}"
+
+
+@contextmanager
+def discard_empty_run(folder: Path) -> Iterator[None]:
+    """Delete a run that fails before it has learned anything, so that it can begin again.
+
+    A run that was stopped stays. A run with a checkpoint stays too, unless it would fail again in
+    the same way: because it diverged, or because it began here and its input was refused.
+    """
+    is_new = not (folder / CONFIG).is_file()
+    try:
+        yield
+    except Exception as error:
+        refused = isinstance(error, InputError) and not isinstance(error, CannotWrite)
+        again = isinstance(error, DivergedError) or (is_new and refused)
+        kinds = (BANK,) if again else (BANK, CHECKPOINTS)
+        saved = [path for kind in kinds for path in folder.glob(f"{kind}/**/*")]
+        if not any(path.is_file() for path in [folder / RESULTS, *saved]):
+            with suppress(InputError):
+                clear_unfinished(folder)
+        raise
+
+
+def drop_comparison(out: Path) -> None:
+    """Delete the config of a comparison without any result, so that another may begin there.
+
+    What its runs have put into the cache stays: it answers any comparison.
+    """
+    if (out / CONFIG).is_file() and _is_empty(out):
+        (out / CONFIG).unlink()
+        with suppress(OSError):  # its lock and the cache may still be in it
+            out.rmdir()
+
+
+def _is_empty(folder: Path) -> bool:
+    """Return whether a folder holds no more than configs, a cache, and folders like it."""
+    return all(
+        path.name in (CONFIG, CACHE, ENGINE) or (path.is_dir() and _is_empty(path))
+        for path in _content(folder)
+    )
+
+
+@contextmanager
+def add_resume_hint(folder: Path, config: ExperimentConfig) -> Iterator[None]:
+    """Add the command that resumes a run to errors of a full disk or memory."""
+    try:
+        yield
+    except (CannotWrite, OutOfMemory) as error:
+        if (folder / CONFIG).is_file():
+            error.args = (f"{error}; go on with: {resume_command('run', folder, config)}",)
+        raise
+
+
+def finish(folder: Path) -> None:
+    """Delete the files that only an unfinished run needs."""
+    _delete(folder / CHECKPOINTS)
+
+
+def finish_killed_run(folder: Path) -> None:
+    """Finish a run whose process was killed after it wrote the results."""
+    if any((folder / name).exists() for name in (LOCK, OWNER, CHECKPOINTS)):
+        with only_writer(folder):
+            delete_leftovers(folder)
+            finish(folder)
+
+
+def _delete(path: Path) -> None:
+    """Delete a file, a folder with all in it, or a link, whose target stays."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
+
+
+def check_out(out: Path, config: ExperimentConfig) -> None:
+    """Make sure that a comparison may write into a folder.
+
+    Raises:
+        InputError: If it holds a comparison with another config (saying what differs), or files
+            of others.
+    """
+    if not out.exists():
+        return
+    if not out.is_dir():
+        raise InputError(f"{out} is a file; choose another output folder")
+    stored = read_config_file(out)
+    if stored is not None:
+        other = differences(stored, config)
+        swept = stored.get("comparison", {}).get("sweep", {})
+        before, now = sorted(swept), sorted(config.comparison.sweep)
+        if before != now:
+            other.append(f"sweep of {', '.join(before) or 'nothing'} there")
+        if other:
+            raise InputError(
+                f"{out} holds a comparison with another config ({'; '.join(other)}); "
+                "choose another output folder"
+            )
+        return
+    ours = {CACHE, CURVES, ENGINE, REPORT, *STRATEGIES}
+    foreign = sorted(path.name for path in _content(out) if path.name not in ours)
+    if foreign:
+        raise InputError(
+            f"{out} is not empty and holds no comparison ({', '.join(foreign[:3])} …); "
+            "choose another output folder"
+        )
+
+
+def _content(folder: Path) -> list[Path]:
+    """Return the paths in a folder, without its lock and partial files of killed processes."""
+    paths = (path for path in folder.iterdir() if path.name not in (LOCK, OWNER))
+    return [path for path in paths if not is_partial(path)]

@@ -1,0 +1,360 @@
+"""The region of one task: its graft as a file, its scores, and its place in the model.
+
+It is apart from runs, whose regions depend on the coordinates that earlier tasks own.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from cl_graft.errors import InputError
+from cl_graft.grafts.anatomy import anatomy
+from cl_graft.grafts.graft import Graft, gather, grafted, snapshot
+from cl_graft.grafts.model_state import replace_parameters
+from cl_graft.grafts.region import Layout, Parameters, Region
+from cl_graft.lab.experiments.run_setup import load_stream
+from cl_graft.lab.figures.heatmaps import share_heatmaps
+from cl_graft.lab.figures.score_curves import Score, score_curves
+from cl_graft.lab.results.run_results import machine
+from cl_graft.localization import Ranking, find_localizer
+from cl_graft.localization.grafting_settings import GraftingSettings
+from cl_graft.localization.region_search import find_region, rank_task
+from cl_graft.metrics import agreement, ece, reliability_bins, score
+from cl_graft.metrics.figure_style import png
+from cl_graft.metrics.reliability_diagram import reliability_diagram
+from cl_graft.metrics.task_score import NO_TARGET
+from cl_graft.runtime.devices import pick_device
+from cl_graft.settings import ExperimentConfig, config_from, to_dotted
+from cl_graft.settings.bank_metadata import base_identity
+from cl_graft.settings.run_folder import versions
+from cl_graft.settings.schedule import choose, list_schedules, train_candidates
+from cl_graft.settings.tasks import load_tasks
+from cl_graft.storage import StoredGraft, only_writer, save_graft
+from cl_graft.storage.cache_folder import DirectoryCache
+from cl_graft.storage.files import replace_file
+from cl_graft.strategies import text_model
+from cl_graft.strategies.experience_tasks import make_stream_task
+from cl_graft.strategies.heads import copy_head_state
+from cl_graft.training.dense_run import DenseRun, fine_tune_task
+from cl_graft.training.graft_retraining import train_region
+from cl_graft.training.linear_probe import fit_head
+
+__all__ = [
+    "DENSITIES",
+    "REGION_RATES",
+    "LocalizedTask",
+    "localize_task",
+    "refuse_stream_settings",
+]
+
+DENSITIES = (1e-5, 3e-5, 1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 3e-2, 1e-1)
+"""Densities at which grafts are scored, whatever the density of the region."""
+
+REGION_RATES = {"sgd": (0.01, 0.1, 1.0), "adamw": (0.0003, 0.001, 0.01)}
+"""Learning rates of regions by optimiser, beside the config's, of which dev chooses one where the
+config has a grid; the grafting paper tells no rate."""
+
+_STREAM_SETTINGS = (
+    *("stream.scenario", "stream.classes_per_experience", "comparison.strategies"),
+    *("comparison.strategy_settings", "comparison.sweep", "comparison.orders", "comparison.tune"),
+    *("comparison.bytes_per_task", "grafting.mode", "grafting.avoid_owned", "grafting.retrain"),
+    *("grafting.start", "grafting.dropout", "grafting.evaluations", "grafting.head_fit_rows"),
+    *("grafting.keep_standalone", "grafting.mask_candidates"),
+)
+
+
+@dataclass(frozen=True)
+class LocalizedTask:
+    """The region of one task.
+
+    Attributes:
+        task: Name of the task.
+        coordinates: Coordinates in the region.
+        density: Their share of the graftable ones, in (0, 1].
+        scores: By method (``"fine-tuning"``, ``"graft"``, where there is a head ``"graft, head
+            fitted"``, ``"re-trained graft"``): score, and where answers are classes ECE and
+            agreement with fine-tuning, on the test rows, as fractions. Where a row has several
+            answers, such as tags, or the start and the end of a span, each counts.
+        folder: Folder of the files.
+    """
+
+    task: str
+    coordinates: int
+    density: float
+    scores: dict[str, dict[str, float]]
+    folder: Path
+
+
+def refuse_stream_settings(config: ExperimentConfig) -> None:
+    """Refuse settings that only streams read, instead of ignoring them.
+
+    Raises:
+        InputError: If one of them is not as its preset has it.
+    """
+    preset = config_from({"stream": {"tasks": config.stream.tasks}, "preset": config.preset})
+    own, plain = to_dotted(config.values()), to_dotted(preset.values())
+    for name in _STREAM_SETTINGS:
+        if own[name] != plain[name]:
+            raise InputError(
+                f"{name} is a setting of streams: an experiment on single tasks, and localize, do "
+                "not read it; leave it out"
+            )
+
+
+def localize_task(config: ExperimentConfig, *, out: Path | str) -> LocalizedTask:
+    """Fine-tune on one task, find its region, and write graft, numbers and figures.
+
+    The graft has the tuned values of the region. Beside it stands what the region gives when it is
+    trained again from the base.
+
+    Args:
+        config: The settings; its first task is taken, with its first seed.
+        out: The folder, which also keeps the dense run: another density needs no second one.
+
+    Returns:
+        The numbers; in the folder are ``graft.safetensors``, ``numbers.json``, ``densities.png``,
+        ``anatomy.png``, and where answers are classes ``reliability-fine-tuning.png`` and
+        ``reliability-graft.png``.
+
+    Raises:
+        InputError: If settings or data cannot be used.
+        InUse: If another process writes to the folder.
+    """
+    refuse_stream_settings(config)
+    with only_writer(out):
+        return _localize(config, Path(out))
+
+
+def _localize(config: ExperimentConfig, out: Path) -> LocalizedTask:
+    """Localize into a folder to which no other process writes."""
+    single = _SingleTask(config, DirectoryCache(out / "cache"))
+    name, run = single.name, single.dense()
+    ranking = single.ranking(run)
+    region = single.region(run)
+    graft = gather(run.tuned, region)
+    with (
+        replace_parameters(single.task.parameters, run.tuned),
+        replace_parameters(single.task.head, run.head),
+    ):
+        tuned = single.logits()
+    kept = single.answers(region, run)
+    answered = {"graft": kept}
+    if single.task.head and single.settings.head_refit_rows:
+        with single.with_graft(graft, single.fit_head(graft)):
+            answered["graft, head fitted"] = single.logits()
+    with single.with_graft(*single.retrain(region)):
+        again = single.logits()
+    scores = {
+        method: {"score": single.score(logits), **single.compare(logits, tuned)}
+        for method, logits in {
+            "fine-tuning": tuned,
+            **answered,
+            "re-trained graft": again,
+        }.items()
+    }
+    sizes = {single.size(density, ranking) for density in DENSITIES} | {len(region)}
+    by_density = {
+        size / region.layout.total: single.score(single.answers(ranking.top(size), run))
+        for size in sorted(sizes)
+    }
+    plain = {method: found["score"] for method, found in scores.items()}
+    metadata = {"labels": list(single.label_names), "scores": plain}
+    save_graft(
+        StoredGraft(graft, single.identity, name, head=single.copy_head(run), metadata=metadata),
+        out / "graft.safetensors",
+    )
+    numbers = {**single.describe(region), "scores": scores}
+    numbers["score by density"] = [list(point) for point in by_density.items()]
+    replace_file(out / "numbers.json", json.dumps(numbers, indent=1).encode())
+    figures = _draw(name, region, fine_tuned=scores["fine-tuning"]["score"], grafts=by_density)
+    for method, logits in {"fine-tuning": tuned, "graft": kept}.items():
+        if (found := single.classes(logits)) is not None:
+            bins = reliability_bins(found[0].softmax(-1), found[1])
+            figures[f"reliability-{method}"] = reliability_diagram(bins, title=f"{name}: {method}")
+    for called, figure in figures.items():
+        replace_file(out / f"{called}.png", png(figure, dpi=120))
+    return LocalizedTask(name, len(region), region.density, scores, out)
+
+
+def _draw(
+    name: str, region: Region, *, fine_tuned: float, grafts: Mapping[float, float]
+) -> dict[str, Any]:
+    """Return the figures `densities`, with scores of grafts by density, and `anatomy`."""
+    line = Score(name, "fine-tuning", None, fine_tuned, 0.0)
+    points = [Score(name, "graft", x, y, 0.0) for x, y in grafts.items()]
+    return {
+        "densities": score_curves(
+            [line, *points],
+            title=f"Grafts of {name}",
+            measure="score",
+            axis="density",
+            logarithmic=True,
+        ),
+        "anatomy": share_heatmaps(
+            {
+                f"{len(region):,} coordinates, share in %": {
+                    (kind, layer): share for (layer, kind), share in _shares(region)
+                }
+            },
+            title=f"Where the region of {name} lies",
+            x_label="layer",
+            y_label="kind of parameter",
+        ),
+    }
+
+
+class _SingleTask:
+    """The first task of a config on a model at its base, without a stream."""
+
+    def __init__(self, config: ExperimentConfig, cache: DirectoryCache) -> None:
+        self.seed, self._cache = config.comparison.seeds[0], cache
+        self.config = config.with_values({"stream.tasks": config.stream.tasks[:1]})
+        self.device = pick_device(config.model.device)
+        tasks = load_tasks(self.config.stream, seed=self.seed)
+        loaded, stream = load_stream(self.config, tasks, cache=cache)
+        self.identity = base_identity(loaded, self.config, seed=self.seed)
+        (self.name,), (encoded,) = stream.names, stream.tasks
+        self._splits, self.label_names = encoded.splits, encoded.task.label_names
+        self._metric = encoded.scored_by
+        model = text_model(loaded, stream, seed=self.seed).to(self.device).eval()
+        self.task = make_stream_task(
+            model, stream, 0, base=self.identity.fingerprint, seed=self.seed
+        )
+        self.schedule = choose(
+            self.task, list_schedules(config, encoded.task), seed=self.seed, cache=cache
+        )
+
+    def dense(self) -> DenseRun:
+        path = find_localizer(self.config.grafting.localizer).needs_path
+        return fine_tune_task(
+            self.task, self.schedule, seed=self.seed, path=path, cache=self._cache
+        )
+
+    @property
+    def settings(self) -> GraftingSettings:
+        """Settings of grafting, among all coordinates whatever `mask_candidates` says."""
+        settings = self.config.grafting.of_task(self.schedule, seed=self.seed)
+        return replace(settings, mask_candidates=None)
+
+    def ranking(self, run: DenseRun) -> Ranking:
+        """Rank all coordinates that the localizer may choose."""
+        task, allowed = self.task, find_localizer(self.config.grafting.localizer).allowed
+        total = Layout.of(task.parameters).total
+        most = len(allowed(task.model, task.parameters)) if allowed else total
+        k = min(most, self.settings.coordinates(total))
+        return rank_task(task, self.settings, run, k=k, cache=self._cache)
+
+    def region(self, run: DenseRun) -> Region:
+        return find_region(self.task, self.settings, dense=run, cache=self._cache).region
+
+    def size(self, density: float, ranking: Ranking) -> int:
+        """Return how many coordinates a density is, at most those of the ranking."""
+        return min(len(ranking.order), max(1, round(density * ranking.layout.total)))
+
+    def fit_head(self, graft: Graft) -> dict[str, Tensor]:
+        """Fit a head to the features of the base with a graft, by L-BFGS."""
+        with grafted(self.task.model, graft):
+            return fit_head(self.task, rows=self.settings.head_refit_rows, seed=self.seed)
+
+    def copy_head(self, run: DenseRun) -> dict[str, Tensor]:
+        """Return the state of the dense run's head as banks store heads."""
+        with replace_parameters(self.task.head, run.head):
+            return copy_head_state(self.task.model, 0)
+
+    def describe(self, region: Region) -> dict[str, Any]:
+        """Return what the numbers of a region belong to, as JSON values."""
+        return {
+            "task": self.name,
+            "coordinates": len(region),
+            "density": region.density,
+            "anatomy": [
+                {"layer": int(layer), "kind": kind, "share": share}
+                for (layer, kind), share in _shares(region)
+            ],
+            "config": self.config.with_values({"stream.data": None}).values(),
+            "versions": versions(self.device),
+            "machine": machine(self.device),
+        }
+
+    def retrain(self, region: Region) -> tuple[Graft, dict[str, Tensor]]:
+        """Train the region again from the base, at the rate that dev chooses."""
+        config = self.config
+        plan = config.region_schedule(self.schedule, coordinates=len(region))
+        rates = {plan.lr, *(REGION_RATES[plan.optimizer] if config.training.grid else ())}
+
+        def train(lr: float) -> tuple[Graft, dict[str, Tensor]]:
+            return train_region(
+                self.task,
+                region,
+                replace(plan, lr=lr),
+                head=snapshot(self.task.head),
+                seed=self.seed,
+                head_lr=config.grafting.head_lr,
+            )
+
+        def dev(found: tuple[Graft, dict[str, Tensor]]) -> float:
+            with self.with_graft(*found):
+                return self.score(self.logits("valid"), split="valid")
+
+        return max((found for _, found in train_candidates(sorted(rates), train)), key=dev)
+
+    @contextmanager
+    def with_graft(self, graft: Graft, head: Parameters) -> Iterator[None]:
+        with grafted(self.task.model, graft), replace_parameters(self.task.head, head):
+            yield
+
+    def answers(self, region: Region, run: DenseRun) -> Tensor:
+        """Answer the test rows with the tuned values of a region on the base: logits."""
+        with self.with_graft(gather(run.tuned, region), run.head):
+            return self.logits()
+
+    def logits(self, split: str = "test") -> Tensor:
+        """Answer with the model as it is now: fp32 logits on the CPU, see `task_loss`."""
+        inputs, _ = self._splits[split]
+        self.task.model.eval()
+        with torch.no_grad():
+            parts = inputs.split(self.config.training.eval_batch)
+            return torch.cat([self.task.forward(p.to(self.device)).float().cpu() for p in parts])
+
+    def targets(self, split: str = "test") -> Tensor:
+        return self._splits[split][1]
+
+    def score(self, logits: Tensor, *, split: str = "test") -> float:
+        return score(logits, self.targets(split), self._metric)
+
+    def classes(self, logits: Tensor) -> tuple[Tensor, Tensor] | None:
+        """Return logits, (m, K), and class ids, (m,), of all answers; None without classes."""
+        targets = self.targets()
+        if targets.is_floating_point() or (targets.ndim == 2 and logits.ndim == 2):
+            return None
+        if targets.ndim == 1:
+            return logits, targets
+        targets = targets[:, : logits.shape[1]]
+        return logits[targets != NO_TARGET], targets[targets != NO_TARGET]
+
+    def compare(self, logits: Tensor, tuned: Tensor) -> dict[str, float]:
+        """Measure the calibration of answers and their agreement with others, of classes alone."""
+        own, other = self.classes(logits), self.classes(tuned)
+        if own is None or other is None:
+            return {}
+        return {
+            "ECE": ece(own[0].softmax(-1), own[1]),
+            "agreement with fine-tuning": agreement(own[0], other[0]),
+        }
+
+
+def _shares(region: Region) -> Iterator[tuple[tuple[str, str], float]]:
+    """Yield (layer, kind of parameter) with the share of the region there."""
+    found = anatomy(region)
+    for row, layer in enumerate(found.layers):
+        for column, kind in enumerate(found.kinds):
+            if found.sizes[row, column]:
+                yield (str(layer), kind), float(found.counts[row, column]) / len(region)

@@ -1,0 +1,192 @@
+"""A run: one strategy with one seed on one stream, evaluated after every task.
+
+    config = config_from({"stream": {"tasks": ["sentiment", "topic"]}})
+    run(config, strategy="grafting", seed=0, out="first")
+
+Everything is written as soon as it is known: an entry of the bank when its task is learned, the
+results after every task, and checkpoints inside every phase. A run that failed or was killed
+resumes, and ends on the bits of a run that was never interrupted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from cl_graft.data import TextTask
+from cl_graft.errors import InputError
+from cl_graft.lab.experiments import folders
+from cl_graft.lab.experiments.disk_space import reserve_disk_space
+from cl_graft.lab.experiments.memory_check import memory_note
+from cl_graft.lab.experiments.run_checkpoint import find_checkpoint
+from cl_graft.lab.experiments.run_curves import draw_config
+from cl_graft.lab.experiments.run_setup import apply_fixed_settings, set_up
+from cl_graft.lab.experiments.stream_run import StreamRun
+from cl_graft.lab.results.run_results import RunResult, command
+from cl_graft.runtime.devices import explain_slow_precision, pick_device
+from cl_graft.runtime.error_context import in_phase
+from cl_graft.runtime.progress import Progress, Step, silent
+from cl_graft.runtime.signals import Stop
+from cl_graft.runtime.threads import lock_generators
+from cl_graft.settings import ExperimentConfig, make_config
+from cl_graft.settings.data_report import cut_note
+from cl_graft.settings.schedule import list_schedules
+from cl_graft.settings.tasks import load_tasks, refuse_other_data
+from cl_graft.storage import explain_full_disk, only_writer
+from cl_graft.storage.cache_folder import DirectoryCache
+from cl_graft.storage.checkpoint_files import FileCheckpoints
+from cl_graft.strategies.method import Method
+from cl_graft.strategies.registry import find_strategy
+from cl_graft.strategies.tensorboard import OncePerStepTensorboardLogger
+
+__all__ = ["run", "run_folder"]
+
+run_folder = folders.run_folder
+
+
+@lock_generators()
+def run(
+    config: ExperimentConfig | Mapping[str, Any] | Path | str,
+    *,
+    strategy: str | None = None,
+    seed: int | None = None,
+    out: Path | str,
+    progress: Progress = silent,
+    cache: DirectoryCache | None = None,
+    tasks: Sequence[TextTask] | None = None,
+    started_by: str | None = None,
+    stop: Stop | None = None,
+    tuning: Mapping[str, Any] | None = None,
+) -> RunResult:
+    """Run a strategy on the stream of a config, into ``OUT/<strategy>/seed<k>/``.
+
+    A run of the same config that is in the folder already is resumed, or read if it is finished.
+    Runs in several threads of a process wait for each other, as they share torch's generators.
+
+    Args:
+        config: The settings: a config, settings by part, or the path of a YAML file.
+        strategy: The strategy's name; None means the first of the config.
+        seed: Every random choice is a function of it; None means the first of the config.
+        out: Folder OUT.
+        progress: Called after every step of every phase.
+        cache: Keeps tokens, dense runs and rankings; None means ``OUT/cache``.
+        tasks: The tasks of the config, if they are loaded already.
+        started_by: Command that began the run, for the results; None means this process's.
+        stop: Asked after every step whether to stop.
+        tuning: How values of the config were tuned, for the results.
+
+    Raises:
+        InputError: If the config asks for what a comparison does, the folder holds a run with
+            another config or other data or something else, another process runs there, or model or
+            data cannot be used; nothing is computed then.
+        CannotWrite: If the disk is full or read-only; what was saved before is whole.
+        OutOfMemory: If a phase needs more memory than there is; the phase and task are named.
+        DivergedError: If a loss, a score or a weight is NaN or infinite.
+        Stopped: If `stop` asked for it.
+    """
+    config = make_config(config)
+    asked = config.comparison
+    strategy = asked.strategies[0] if strategy is None else strategy
+    seed = asked.seeds[0] if seed is None else seed
+    if type(seed) is not int or seed < 0:
+        raise InputError(f"a seed must be a whole number of at least 0, got {seed!r}")
+    if asked.tune or asked.bytes_per_task is not None or asked.orders != 1 or asked.sweep:
+        raise InputError(
+            "tune, bytes_per_task, orders and sweep are of a comparison, and this is one run with "
+            "its settings as they are: cl-graft compare takes them"
+        )
+    method = find_strategy(strategy)
+    folder = run_folder(out, strategy, seed)
+    own = apply_fixed_settings(method, config)
+    with only_writer(folder), folders.add_resume_hint(folder, config), explain_full_disk(folder):
+        if (done := folders.find_finished(folder, config)) is not None:
+            now = load_tasks(config.stream, seed=seed) if tasks is None else tasks
+            refuse_other_data(done, now)
+            folders.delete_leftovers(folder)
+            folders.finish(folder)
+            progress(Step("reused", 1, 1, "", strategy, seed))
+            return done
+        folders.refuse_links(folder)
+        with folders.discard_empty_run(folder):
+            result = _learn(
+                config,
+                own,
+                method,
+                tasks,
+                seed=seed,
+                folder=folder,
+                cache=DirectoryCache(Path(out) / folders.CACHE) if cache is None else cache,
+                progress=progress,
+                stop=stop or Stop(),
+                started_by=started_by or command(),
+                tuning=tuning or {},
+            )
+            folders.finish(folder)
+            return result
+
+
+def _learn(
+    config: ExperimentConfig,
+    own: ExperimentConfig,
+    method: Method,
+    tasks: Sequence[TextTask] | None,
+    *,
+    seed: int,
+    folder: Path,
+    cache: DirectoryCache,
+    progress: Progress,
+    stop: Stop,
+    started_by: str,
+    tuning: Mapping[str, Any],
+) -> RunResult:
+    """Learn a stream in a run's folder, from its latest checkpoint if there is one.
+
+    `own` is the config with the strategy's fixed settings. They follow from its name, so what is
+    written down is the config as it was given.
+    """
+    device = pick_device(config.model.device)
+    tasks = load_tasks(config.stream, seed=seed) if tasks is None else tasks
+    with in_phase("loading"):
+        setup = set_up(own, method, tasks, seed=seed, device=device, cache=cache)
+    reserve_disk_space(
+        method,
+        setup.stream,
+        setup.model.task_model,
+        grafting=own.grafting,
+        schedules=[list_schedules(own, encoded.task) for encoded in setup.stream.tasks],
+        folder=folder,
+        cache=cache,
+    )
+    begun = folders.read_config_file(folder) or {}
+    origin = {
+        "command": begun.get("command") or started_by,
+        "processes": begun.get("processes", 0) + 1,
+        "tuning": begun.get("tuning") or dict(tuning),
+    }
+    setup.record.config = config.shared_values()
+    setup.record.command, setup.record.processes = origin["command"], origin["processes"]
+    setup.record.tuning = origin["tuning"]
+    checkpoints = FileCheckpoints(
+        folder / folders.CHECKPOINTS,
+        seconds=config.output.checkpoint_seconds,
+        steps=config.output.checkpoint_steps,
+        spare=cache.spare,
+        stop=stop,
+    )
+    resumed = find_checkpoint(folder, method, setup.record, checkpoints)
+    folders.write_config_file(config, folder, strategy=method.name, seed=seed, **origin)
+    curves = OncePerStepTensorboardLogger(folders.curves_folder(folder), resume=resumed is not None)
+    slow = explain_slow_precision(config.model.precision, device)
+    note = memory_note(setup.record.memory) + cut_note(setup.record.data)
+    note += f"; {slow}" if slow else ""
+    progress(Step("memory", 1, 1, "", method.name, seed, note))
+    try:
+        if resumed is None:
+            draw_config(setup.record, curves)
+        run = StreamRun(own, method, setup, folder, cache, curves, progress, checkpoints, resumed)
+        del resumed  # maybe as large as the model
+        with stop.saving():
+            return run.learn_stream()
+    finally:
+        curves.writer.close()

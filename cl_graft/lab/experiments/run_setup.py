@@ -1,0 +1,334 @@
+"""The setup of a run: the model at its base, the encoded stream, and the record before a step."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+
+from cl_graft.data import TextTask
+from cl_graft.errors import InputError, join_names
+from cl_graft.grafts.bank import BaseIdentity
+from cl_graft.lab.experiments.memory_check import measure_memory
+from cl_graft.lab.experiments.memory_estimate.fake_model import make_fake_model
+from cl_graft.lab.experiments.run_record import RunRecord
+from cl_graft.lab.results.run_results import machine
+from cl_graft.localization import find_localizer
+from cl_graft.localization.upper_blocks import allowed_coordinates
+from cl_graft.models import Loaded, TaskModel, graftable_parameters
+from cl_graft.models.load import read_config
+from cl_graft.runtime.cache import Cache
+from cl_graft.runtime.error_context import in_phase
+from cl_graft.settings import ExperimentConfig
+from cl_graft.settings.bank_metadata import (
+    BASE_HASHES,
+    base_identity,
+    load_base_model,
+    task_metadata,
+)
+from cl_graft.settings.data_report import data_report
+from cl_graft.settings.presets import GRID_BATCH_SIZES
+from cl_graft.settings.run_folder import versions
+from cl_graft.settings.tasks import check_tasks, load_tasks, tasks_to_build_on
+from cl_graft.storage.cache_folder import DirectoryCache
+from cl_graft.strategies import MultiTaskText, TaskMetadata, text_model
+from cl_graft.strategies.benchmark import TextStream, text_stream
+from cl_graft.strategies.method import Method, StreamShape
+from cl_graft.strategies.registry import find_strategy
+
+__all__ = [
+    "Setup",
+    "apply_fixed_settings",
+    "check_strategies",
+    "check_strategy",
+    "describe_shape",
+    "keep_able_strategies",
+    "set_up",
+    "when_asked_early",
+]
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, eq=False)
+class Setup:
+    """A model at its base and the stream that it will learn.
+
+    Attributes:
+        seed: Seed of the run.
+        device: Device of the model.
+        stream: Encoded tasks.
+        model: The model, with a head for each task.
+        identity: Description of the base for the bank.
+        metadata: Description of each task for its entry, by task label.
+        builds_on: Names of the tasks that a task may build on, by task label; a task without
+            this setting is missing.
+        record: Record of the run before its first step.
+    """
+
+    seed: int
+    device: torch.device
+    stream: TextStream
+    model: MultiTaskText
+    identity: BaseIdentity
+    metadata: dict[int, TaskMetadata]
+    builds_on: dict[int, tuple[str, ...]]
+    record: RunRecord
+
+
+def check_strategy(
+    method: Method,
+    config: ExperimentConfig,
+    tasks: Sequence[TextTask],
+    *,
+    shape: StreamShape | None = None,
+) -> None:
+    """Make sure that a strategy can run on the config's model, in its scenario and on its tasks.
+
+    Args:
+        method: The strategy.
+        config: The settings.
+        tasks: The tasks.
+        shape: Properties of model and stream; None makes a model of fake tensors if needed.
+
+    Raises:
+        InputError: If it cannot.
+    """
+    if method.unavailable:
+        raise InputError(f"strategy {method.name!r} is not available: {method.unavailable}")
+    if method.encoders_only and config.model.family != "encoder":
+        raise InputError(
+            f"strategy {method.name!r} works on an encoder's features; family is "
+            f"{config.model.family!r}"
+        )
+    scenario = config.stream.scenario
+    if reason := method.unsupported.get(scenario):
+        raise InputError(
+            f"strategy {method.name!r} cannot run in the scenario {scenario!r}: {reason}; "
+            "strategies: all takes those that can"
+        )
+    method.check_tasks(tasks)
+    if shape is None:
+        shape = _make_shape([method], config, tasks)
+    if shape is None:
+        return
+    method.check_stream(shape, config.comparison.strategy_settings.get(method.name, {}))
+    if limits := _find_limits(method, config):
+        try:
+            allowed_coordinates(shape.model, graftable_parameters(shape.model), **limits)
+        except InputError as error:
+            raise InputError(
+                f"strategy {method.name!r} cannot run on this model: {error}"
+            ) from None
+
+
+def _find_limits(method: Method, config: ExperimentConfig) -> dict[str, Any]:
+    """Return the settings that may not leave a region a coordinate of the model; empty: none."""
+    name = method.fixed_config.get("grafting.localizer", config.grafting.localizer)
+    layers = config.grafting.layers
+    free = layers == "all" and find_localizer(name).allowed is None
+    return {} if free or not method.has_regions else {"localizer": name, "layers": layers}
+
+
+def _make_shape(
+    methods: Sequence[Method], config: ExperimentConfig, tasks: Sequence[TextTask]
+) -> StreamShape | None:
+    """Make the config's model of fake tensors, if one of the strategies depends on it."""
+    if not any(one.checks_stream or _find_limits(one, config) for one in methods):
+        return None
+    model = config.model
+    read = read_config(model.name, family=model.family, trust_remote_code=model.trust_remote_code)
+    return describe_shape(make_fake_model(read, model).model, config, tasks)
+
+
+def describe_shape(
+    model: TaskModel, config: ExperimentConfig, tasks: Sequence[TextTask]
+) -> StreamShape:
+    """Return the properties of a config's model and stream that are known before a run.
+
+    Args:
+        model: The model, which may be of fake tensors.
+        config: The settings; where dev chooses batch sizes, the largest counts.
+        tasks: The tasks.
+    """
+    return StreamShape(
+        model=model,
+        tasks=len(tasks),
+        classes=max(task.num_outputs for task in tasks),
+        length=config.stream.max_length or max(task.max_length for task in tasks),
+        batch_size=max(GRID_BATCH_SIZES) if config.training.grid else config.fine_tuning.batch_size,
+        localizer=config.grafting.localizer,
+    )
+
+
+def check_strategies(
+    names: Sequence[str], config: ExperimentConfig, tasks: Sequence[TextTask]
+) -> None:
+    """Make sure that all strategies of a comparison can run, see `check_strategy`.
+
+    Raises:
+        InputError: If one cannot; if several cannot, those that can are named.
+    """
+    faults = _find_faults(names, config, tasks)
+    if not faults:
+        return
+    able = ",".join(name for name in names if name not in faults)
+    several = len(faults) > 1 and bool(able)
+    first = next(iter(faults.values()))
+    raise InputError(f"{first}; those that can run here: --strategies {able}" if several else first)
+
+
+def _find_faults(
+    names: Iterable[str], config: ExperimentConfig, tasks: Sequence[TextTask]
+) -> dict[str, str]:
+    """Return why strategies cannot run, by name, of those that cannot."""
+    methods = [find_strategy(name) for name in names]
+    shape = _make_shape(methods, config, tasks)
+    faults: dict[str, str] = {}
+    for method in methods:
+        try:
+            check_strategy(method, config, tasks, shape=shape)
+        except InputError as error:
+            faults[method.name] = str(error)
+    return faults
+
+
+def keep_able_strategies(config: ExperimentConfig) -> ExperimentConfig:
+    """Return the config without the strategies of ``all`` that cannot learn its tasks on its model.
+
+    They are named in a log message, with the reason of the first. What the config names itself
+    stays.
+
+    Raises:
+        InputError: If the tasks cannot be loaded, there is no such model, or none of the strategies
+            can run.
+    """
+    asked = config.comparison
+    if not asked.grouped:
+        return config
+    tasks = load_tasks(config.stream, seed=asked.seeds[0])
+    faults = _find_faults(asked.grouped, config, tasks)
+    kept = [name for name in asked.strategies if name not in faults]
+    if faults and not kept:
+        raise InputError(next(iter(faults.values())))
+    if left_out := [name for name in asked.strategies if name in faults]:
+        reason = faults[left_out[0]]
+        logger.warning("left out, as they cannot run here: %s; %s", join_names(left_out), reason)
+    return config.with_values({"comparison.strategies": kept})
+
+
+def apply_fixed_settings(method: Method, config: ExperimentConfig) -> ExperimentConfig:
+    """Return the config with the settings that a strategy fixes, such as its localizer.
+
+    Raises:
+        InputError: If these do not fit the other settings.
+    """
+    return config.with_values(method.fixed_config) if method.fixed_config else config
+
+
+def when_asked_early(
+    config: ExperimentConfig, method: Method
+) -> Literal["always", "once", "never"]:
+    """Return when tasks are evaluated before they are learned: ``stream.evaluate_ahead``.
+
+    A prompt, or a head that all tasks share, can answer a task before it was learned. A head of the
+    task's own would answer at chance before, so the task is not evaluated.
+    """
+    can_answer = config.model.family != "encoder" or config.stream.scenario == "domain"
+    if not can_answer or method.trains == "nothing":
+        return "never"
+    return config.stream.evaluate_ahead
+
+
+def load_stream(
+    config: ExperimentConfig, tasks: Sequence[TextTask], *, cache: Cache | None = None
+) -> tuple[Loaded, TextStream]:
+    """Load the base of a config and encode tasks for it.
+
+    Args:
+        config: The settings.
+        tasks: The tasks, as `load_tasks` returns them.
+        cache: Cache of token ids; None keeps none.
+
+    Raises:
+        InputError: If the model cannot be used, or a task does not fit it.
+    """
+    loaded = load_base_model(config.model)
+    check_tasks(tasks, loaded, config.stream)
+    stream = text_stream(
+        tasks,
+        loaded.tokenizer,
+        family=config.model.family,
+        max_length=config.stream.max_length,
+        one_head=config.stream.scenario != "task",
+        cache=cache,
+    )
+    return loaded, stream
+
+
+def set_up(
+    config: ExperimentConfig,
+    method: Method,
+    tasks: Sequence[TextTask],
+    *,
+    seed: int,
+    device: torch.device,
+    cache: DirectoryCache,
+) -> Setup:
+    """Load the model, encode the stream and measure what the run will hold.
+
+    Raises:
+        InputError: If model or data cannot be used.
+    """
+    check_strategy(method, config, tasks)
+    loaded, stream = load_stream(config, tasks, cache=cache)
+    length = stream.tasks[0].splits["train"][0].shape[-1]
+    identity = base_identity(loaded, config, seed=seed)
+    coordinates = sum(p.numel() for p in graftable_parameters(loaded.model).values())
+    record = RunRecord(
+        strategy=method.name,
+        seed=seed,
+        tasks=stream.names,
+        metrics={task.name: task.scored_by for task in tasks},
+        data_fingerprints={task.name: task.fingerprint for task in tasks},
+        model={
+            "name": loaded.name,
+            "family": config.model.family,
+            "fingerprint": identity.fingerprint,
+            "precision": config.model.precision,
+            "graftable": coordinates,
+            **{name: identity.metadata[name] for name in BASE_HASHES},
+        },
+        config=config.shared_values(),
+        settings=method.check_settings(config.comparison.strategy_settings.get(method.name, {})),
+        versions=versions(device),
+        machine=machine(device),
+        data=data_report(stream),
+    )
+    model = text_model(loaded, stream, seed=seed, one_head=stream.one_head).to(device)
+    builds_on = tasks_to_build_on(config.stream, tasks)
+    with in_phase("dense fine-tuning"):
+        record.memory = measure_memory(model.task_model, stream, config.fine_tuning)
+    return Setup(
+        seed=seed,
+        device=device,
+        stream=stream,
+        model=model,
+        identity=identity,
+        metadata={
+            label: task_metadata(
+                task,
+                config,
+                seed=seed,
+                max_length=length,
+                builds_on=builds_on.get(label),
+                targets=stream.tasks[label].splits["train"][1],
+            )
+            for label, task in enumerate(tasks)
+        },
+        builds_on=builds_on,
+        record=record,
+    )

@@ -1,0 +1,82 @@
+"""Record base and tasks of an Avalanche program in its bank, so that commands open it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TypedDict
+
+from cl_graft.grafts.bank import BaseIdentity
+from cl_graft.models import Loaded
+from cl_graft.settings import config_from
+from cl_graft.settings.bank_metadata import base_identity, task_metadata
+from cl_graft.strategies import TaskMetadata
+from cl_graft.strategies.benchmark import TextStream
+
+__all__ = ["StreamRecord", "record_stream"]
+
+
+class StreamRecord(TypedDict):
+    """Two arguments of `GraftingPlugin`: the base, and the tasks by task label."""
+
+    identity: BaseIdentity
+    metadata: dict[int, TaskMetadata]
+
+
+def record_stream(loaded: Loaded, stream: TextStream, *, seed: int = 0) -> StreamRecord:
+    """Describe base and tasks for a bank, as runs do.
+
+    Then `open_bank`, `verify` and the commands `predict`, `verify` and `add` load the base by
+    themselves, and know the labels of the tasks. For example::
+
+        plugin = cg.GraftingPlugin(settings, **cg.record_stream(loaded, stream))
+
+    Args:
+        loaded: The model at its base, as `load_model` returned it.
+        stream: The tasks, encoded for it.
+        seed: Seed with which later tasks are added to the bank.
+
+    Returns:
+        The arguments. Later tasks are added with the default settings, unless others are given,
+        as the settings of a program are not recorded.
+
+    Raises:
+        InputError: If no bank can record it, as a folder whose name holds control characters.
+    """
+    model = loaded.model
+    length = stream.tasks[0].splits["train"][0].shape[-1]
+    config = config_from(
+        {
+            "model": {
+                "name": loaded.name,
+                "family": model.family,
+                "pooling": model.pooling,
+                "precision": model.precision,
+                "dtype": str(next(model.parameters()).dtype).removeprefix("torch."),
+                "trust_remote_code": any(
+                    type(part).__module__.startswith("transformers_modules")
+                    for part in (loaded.tokenizer, *model.modules())
+                ),
+            },
+            "stream": {"tasks": ["recorded one by one"], "max_length": length},
+        },
+        source="the stream",
+    )
+    return {
+        "identity": base_identity(loaded, config, seed=seed),
+        "metadata": {
+            stream.first_label + place: _without_settings(
+                task_metadata(encoded.task, config, seed=seed, targets=encoded.splits["train"][1])
+            )
+            for place, encoded in enumerate(stream.tasks)
+        },
+    }
+
+
+def _without_settings(task: TaskMetadata) -> TaskMetadata:
+    """Return metadata without what says how a run drew and learned the task."""
+    known = {
+        name: value
+        for name, value in task.metadata.items()
+        if name not in ("shots", "settings_sha256")
+    }
+    return replace(task, metadata=known)

@@ -1,0 +1,267 @@
+"""Heatmaps: the matrix R, the overlap of regions, and where in a model regions lie.
+
+Every function returns a `matplotlib.figure.Figure` made through matplotlib's object interface: no
+window, no global state, nothing to close. `figure.savefig(path)` writes it; a TensorBoard
+`SummaryWriter` takes it with `add_figure`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+import matplotlib
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.colors import Colormap
+from matplotlib.figure import Figure
+
+from cl_graft.grafts.anatomy import Anatomy
+from cl_graft.metrics.continual import ScoreMatrix
+from cl_graft.metrics.figure_style import (
+    MISSING,
+    MOST_PANELS,
+    figure_style,
+    switch_off_empty_panels,
+)
+
+__all__ = [
+    "anatomy_panels",
+    "overlap_heatmap",
+    "place_names",
+    "r_matrix_heatmap",
+    "share_heatmaps",
+]
+
+_NUMBERED = 24
+"""Tasks up to which each cell has its number and each row its name."""
+
+_CELL = 0.62
+"""Side of a cell, in inches."""
+
+
+@figure_style()
+def r_matrix_heatmap(R: ScoreMatrix, names: Sequence[str], *, title: str = "") -> Figure:
+    """Draw R[i][j]: one row an experience trained on, one column an experience tested on.
+
+    Args:
+        R: Scores as fractions; drawn and written as percentages. None cells stay grey.
+        names: One name an experience.
+        title: Printed above the figure; a description by default.
+
+    Raises:
+        ValueError: If R is not square with one row a name.
+
+    Examples:
+        >>> figure = r_matrix_heatmap([[0.9, None], [0.9, 0.8]], ["first", "second"])
+        >>> figure.axes[0].get_xlabel()
+        'tested on'
+    """
+    percent = 100 * _square(R, names, "R")
+    low = min(0.0, float(np.nanmin(percent, initial=0.0)))
+    return _heatmap(
+        percent,
+        names,
+        title=title or "R: score after each experience",
+        x_label="tested on",
+        y_label="after training on",
+        colour_label="score (%)",
+        limits=(low, 100.0),
+    )
+
+
+@figure_style()
+def overlap_heatmap(
+    overlap: Sequence[Sequence[float | None]], names: Sequence[str], *, title: str = ""
+) -> Figure:
+    """Draw the overlap of regions, |γ_i ∩ γ_j| / |γ_j| in row i and column j.
+
+    Args:
+        overlap: Fractions in [0, 1], square; drawn and written as percentages. None cells stay
+            grey.
+        names: One name a region.
+        title: Printed above the figure; a description by default.
+
+    Raises:
+        ValueError: If the matrix is not square with one row a name.
+
+    Examples:
+        >>> figure = overlap_heatmap([[1.0, 0.2], [0.2, 1.0]], ["first", "second"])
+    """
+    return _heatmap(
+        100 * _square(overlap, names, "the overlap matrix"),
+        names,
+        title=title or "Overlap of regions",
+        x_label="region j",
+        y_label="region i",
+        colour_label="|region i ∩ region j| / |region j| (%)",
+        limits=(0.0, 100.0),
+    )
+
+
+@figure_style()
+def share_heatmaps(
+    panels: Mapping[str, Mapping[tuple[str, str], float]],
+    *,
+    title: str,
+    x_label: str,
+    y_label: str,
+) -> Figure:
+    """Draw shares in per cent, one panel below the other.
+
+    Args:
+        panels: By the panel's title, shares by (row, column); a panel without any is left out.
+        title: Title of the figure.
+        x_label: What columns are.
+        y_label: What rows are.
+
+    Raises:
+        ValueError: If no panel has a share.
+    """
+    panels = {name: cells for name, cells in panels.items() if cells}
+    if not panels:
+        raise ValueError("no fraction to draw: every panel is empty")
+    rows = {name: list(dict.fromkeys(row for row, _ in cells)) for name, cells in panels.items()}
+    columns = list(dict.fromkeys(column for cells in panels.values() for _, column in cells))
+    tall = [len(names) for names in rows.values()]
+    longest = max(len(row) for names in rows.values() for row in names)
+    size = (2.6 + 0.085 * longest + _CELL * len(columns), 1.2 + sum(1.7 + _CELL * n for n in tall))
+    figure = Figure(figsize=size)
+    grid = figure.subplots(
+        len(panels), 1, squeeze=False, height_ratios=[count + 1 for count in tall]
+    )
+    if len(panels) > 1:
+        figure.suptitle(title)
+    for axes, (name, cells) in zip(grid.flat, panels.items(), strict=True):
+        values = np.full((len(rows[name]), len(columns)), np.nan)
+        for (row, column), value in cells.items():
+            values[rows[name].index(row), columns.index(column)] = 100 * value
+        most = float(np.nanmax(values))
+        whole = most > 20  # smaller shares would all be of one colour on the whole scale
+        limits = (0.0, 100.0 if whole else most or 1.0)
+        _draw_cells(
+            axes, values, rows[name], columns, limits=limits, label="%", digits=0 if whole else 1
+        )
+        # A title of the figure would stand left of the cells, which long names of rows push away.
+        own = name if len(panels) > 1 else f"{title}\n{name}"
+        axes.set(title=own, xlabel=x_label, ylabel=y_label)
+    return figure
+
+
+@figure_style()
+def anatomy_panels(anatomies: Mapping[str, Anatomy], *, title: str) -> Figure:
+    """Draw which share of each place's weights is in the region: layers by modules, a panel a task.
+
+    Args:
+        anatomies: By task.
+        title: Printed above.
+    """
+    panels = list(anatomies.items())[:MOST_PANELS]
+    kinds, layers = place_names(panels[0][1])
+    shown = [(task, 100 * np.ma.masked_invalid(own.density.numpy())) for task, own in panels]
+    highest = max((float(values.max()) for _, values in shown), default=0.0) or 1.0
+    columns = min(2, len(panels))
+    rows = math.ceil(len(panels) / columns)
+    height = 0.2 * len(layers) + 0.5
+    longest = max(map(len, kinds))
+    size = (0.2 * len(kinds) * columns + 1.8, height * rows + 0.08 * longest + 0.8)
+    figure = Figure(figsize=size)
+    grid = figure.subplots(rows, columns, squeeze=False, sharex=True, sharey=True)
+    colours = _colours()
+    image = None
+    for axes, (task, values) in zip(grid.flat, shown, strict=False):
+        image = axes.imshow(values, cmap=colours, vmin=0, vmax=highest, aspect="auto")
+        axes.set_title(task, fontsize="medium")
+        axes.set_yticks(range(len(layers)), layers, fontsize="x-small")
+        axes.set_xticks(range(len(kinds)), kinds, rotation=90, fontsize="x-small")
+    switch_off_empty_panels(grid, len(panels))
+    figure.suptitle(title)
+    figure.supylabel("layer", fontsize="medium")
+    if image is not None:
+        figure.colorbar(image, ax=grid, label="weights in the region (%)", shrink=0.8, aspect=15)
+    return figure
+
+
+def place_names(anatomy: Anatomy) -> tuple[list[str], list[str]]:
+    """Return names of an anatomy's columns and rows, without what all kinds of names share."""
+    kinds = [kind.replace(".weight", "").replace(".bias", " (bias)") for kind in anatomy.kinds]
+    return kinds, ["other" if layer < 0 else str(layer) for layer in anatomy.layers]
+
+
+def _heatmap(
+    values: np.ndarray,
+    names: Sequence[str],
+    *,
+    title: str,
+    x_label: str,
+    y_label: str,
+    colour_label: str,
+    limits: tuple[float, float],
+) -> Figure:
+    size = len(names)
+    # The picture of a long stream stays as large as that of a short one: its memory would grow
+    # with the square of the number of tasks.
+    side = 2.4 + _CELL * min(size, _NUMBERED)
+    every = math.ceil(size / _NUMBERED)
+    figure = Figure(figsize=(side + 1.2, side))
+    axes = figure.subplots()
+    _draw_cells(axes, values, names, names, limits=limits, label=colour_label, every=every)
+    axes.set(title=title, xlabel=x_label, ylabel=y_label)
+    return figure
+
+
+def _draw_cells(
+    axes: Axes,
+    values: np.ndarray,
+    rows: Sequence[str],
+    columns: Sequence[str],
+    *,
+    limits: tuple[float, float],
+    label: str,
+    digits: int = 1,
+    every: int = 1,
+) -> None:
+    """Draw a matrix with its colour bar.
+
+    Args:
+        axes: The panel.
+        values: The matrix; NaN where there is no value.
+        rows: Names of the rows.
+        columns: Names of the columns.
+        limits: Values at the ends of the colour bar.
+        label: What the colour bar says.
+        digits: Digits behind the point of the number in each cell.
+        every: Distance of the rows and columns that have a name; cells have numbers where it is 1.
+    """
+    image = axes.imshow(values, cmap=_colours(), vmin=limits[0], vmax=limits[1])
+    axes.set_xticks(
+        range(0, len(columns), every),
+        columns[::every],
+        rotation=40,
+        ha="right",
+        rotation_mode="anchor",
+    )
+    axes.set_yticks(range(0, len(rows), every), rows[::every])
+    for (i, j), value in np.ndenumerate(values):
+        if np.isfinite(value) and every == 1:
+            colour = "white" if value < sum(limits) / 2 else "black"
+            text = f"{value:.{digits}f}"
+            axes.text(j, i, text, ha="center", va="center", color=colour, fontsize="small")
+    axes.figure.colorbar(image, ax=axes, label=label, shrink=0.85)
+
+
+def _colours() -> Colormap:
+    return matplotlib.colormaps["viridis"].with_extremes(bad=MISSING)
+
+
+def _square(cells: Sequence[Sequence[float | None]], names: Sequence[str], what: str) -> np.ndarray:
+    size = len(names)
+    if size == 0 or len(cells) != size or any(len(row) != size for row in cells):
+        raise ValueError(
+            f"{what} must be square with one row and one column a name: got {size} names, "
+            f"rows of {[len(row) for row in cells]} cells"
+        )
+    return np.array(
+        [[np.nan if cell is None else float(cell) for cell in row] for row in cells],
+        dtype=np.float64,
+    ).reshape(size, size)

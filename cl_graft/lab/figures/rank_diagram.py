@@ -1,0 +1,75 @@
+"""The figure of average ranks: which methods differ, and which cannot be told apart."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from matplotlib.figure import Figure
+
+from cl_graft.metrics.figure_style import PALETTE, figure_style, mark_parts
+
+__all__ = ["cliques", "rank_diagram"]
+
+_LINE = 0.28
+"""Inches a method."""
+
+_TICKS = 12
+_APART = 0.025
+"""Share of the axis from one bar to the next."""
+
+
+@figure_style()
+def rank_diagram(ranks: Mapping[str, float], difference: float) -> Figure:
+    """Draw average ranks, and bars beside the methods that do not differ significantly.
+
+    As in Demšar, 2006, https://www.jmlr.org/papers/v7/demsar06a.html, Fig. 1, with a line a method.
+
+    Args:
+        ranks: Average rank of each method, 1 is best.
+        difference: The critical difference.
+    """
+    ordered = sorted(ranks.items(), key=lambda row: row[1])
+    figure = Figure(figsize=(7, 1.3 + _LINE * len(ordered)))
+    axes = figure.subplots()
+    places = range(len(ordered))
+    axes.set_yticks(places, [name for name, _ in ordered])
+    names = axes.get_yticklabels()
+    for place, (name, rank) in enumerate(ordered):
+        (dot,) = axes.plot([rank], [place], "o", color=PALETTE[0])
+        said = axes.annotate(
+            f"{rank:.2f}", (rank, place), (6, 0), textcoords="offset points", va="center"
+        )
+        parts = {"mark": dot, "value": said, "name": names[place]}
+        mark_parts([*ranks].index(name), parts)
+    bars, apart = cliques([rank for _, rank in ordered], difference), _APART * len(ordered)
+    for number, (first, last) in enumerate(bars):
+        # Upright, a column each: they may overlap, and every line between their ends belongs.
+        axes.plot(
+            [1 - apart * (len(bars) - number)] * 2, [first, last], color=PALETTE[4], linewidth=4
+        )
+    axes.set_ylim(len(ordered) - 0.5, -0.5)
+    axes.set_xlim(1 - apart * (len(bars) + 1), max(len(ordered) + 0.9, 1.08 * len(ordered)))
+    axes.set_xticks(range(1, len(ordered) + 1, 1 + len(ordered) // _TICKS))
+    axes.set_xlabel("average rank (1 is best)")
+    title = f"a bar joins what cannot be told apart (critical difference {difference:.2f})"
+    figure.suptitle(title, fontsize="medium")  # over the names, too, which may be long
+    axes.grid(axis="x")
+    return figure
+
+
+def cliques(ranks: list[float], difference: float) -> list[tuple[int, int]]:
+    """Return the longest runs of ranks that lie within the critical difference.
+
+    Args:
+        ranks: Average ranks, ascending.
+        difference: The critical difference.
+
+    Returns:
+        First and last place of every run of at least two that lies in no longer one.
+    """
+    found: list[tuple[int, int]] = []
+    for first, rank in enumerate(ranks):
+        last = max(place for place, other in enumerate(ranks) if other - rank <= difference)
+        if last > first and (not found or last > found[-1][1]):
+            found.append((first, last))
+    return found

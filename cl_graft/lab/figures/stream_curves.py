@@ -1,0 +1,173 @@
+"""Figures of strategies: curves along the stream, and bars of what it cost."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from statistics import mean
+from typing import Any
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from cl_graft.metrics.figure_style import (
+    GREY,
+    PALETTE,
+    TEXT_COLOUR,
+    figure_style,
+    mark_parts,
+    set_log_scale,
+)
+
+__all__ = [
+    "NAMED",
+    "Curve",
+    "cost_bars",
+    "line_style",
+    "mark_range",
+    "mean_known",
+    "stream_curves",
+]
+
+_MARKERS = "osD^vPX*"
+_DASHES = ("-", "--", ":", "-.")
+NAMED = 12
+"""Strategies that get a colour of their own; others are drawn thin and grey."""
+_TICKS = 24
+
+
+@dataclass(frozen=True)
+class Curve:
+    """A measure after each task of the stream, one list a run; None where there is none."""
+
+    runs: tuple[tuple[float | None, ...], ...]
+
+    @property
+    def middle(self) -> list[float | None]:
+        """Mean over the runs that have a value."""
+        return [mean_known(values) for values in self._places()]
+
+    @property
+    def spread(self) -> list[tuple[float, float] | None]:
+        """Lowest and highest value; None where fewer than two runs have one."""
+        return [
+            (min(known), max(known)) if len(known) > 1 else None
+            for known in map(_drop_missing, self._places())
+        ]
+
+    def _places(self) -> list[tuple[float | None, ...]]:
+        return list(zip(*self.runs, strict=True))
+
+
+@figure_style()
+def stream_curves(
+    found: Mapping[str, Curve], tasks: Sequence[str], *, title: str, measure: str
+) -> Figure:
+    """Draw a measure along the stream: a line a strategy, its range over runs as a band.
+
+    Args:
+        found: By strategy; the first ones get colours. Fractions, drawn as points.
+        tasks: The tasks, in their order.
+        title: Printed above.
+        measure: What the vertical axis says.
+    """
+    figure = Figure(figsize=(6.4, 4.2))
+    axes = figure.subplots()
+    places = range(len(tasks))
+    every = math.ceil(len(tasks) / _TICKS)
+    named: list[int] = []
+    for number, (name, curve) in enumerate(found.items()):
+        style = line_style(number)
+        points = [(x, 100 * y) for x, y in zip(places, curve.middle, strict=True) if y is not None]
+        if not points:
+            continue
+        label = name if number < NAMED else None
+        named += [number] if label else []
+        (line,) = axes.plot(*zip(*points, strict=True), label=label, markevery=every, **style)
+        mark_parts(number, {"mark": line})
+        band = [(x, ends) for x, ends in zip(places, curve.spread, strict=True) if ends]
+        if band and number < NAMED:
+            low, high = zip(*((100 * a, 100 * b) for _, (a, b) in band), strict=True)
+            places_of_band = [x for x, _ in band]
+            area = axes.fill_between(
+                places_of_band, low, high, color=style["color"], alpha=0.15, lw=0
+            )
+            mark_parts(number, {"band": area})
+    axes.set_xticks(
+        places[::every], tasks[::every], rotation=30, ha="right", rotation_mode="anchor"
+    )
+    axes.set(title=title, xlabel="after learning", ylabel=measure)
+    mark_range(axes)
+    axes.grid(axis="y")
+    legend = figure.legend(loc="outside lower center", ncols=3)
+    for number, key, text in zip(named, legend.legend_handles, legend.get_texts(), strict=True):
+        mark_parts(number, {"key": key, "name": text})
+    return figure
+
+
+@figure_style()
+def cost_bars(
+    values: Mapping[str, float | None], *, title: str, unit: str, logarithmic: bool = False
+) -> Figure:
+    """Draw one number a strategy as horizontal bars, with the number beside each."""
+    known = {name: value for name, value in values.items() if value is not None}
+    numbers = [number for number, value in enumerate(values.values()) if value is not None]
+    figure = Figure(figsize=(6.4, 1.2 + 0.3 * len(known)))
+    axes = figure.subplots()
+    places = range(len(known))
+    bars = axes.barh(places, list(known.values()), height=0.62)
+    axes.set_yticks(places, list(known))
+    names = axes.get_yticklabels()
+    for number, place, value in zip(numbers, places, known.values(), strict=True):
+        text = f"{value:,.3g}" if value < 1000 else f"{value:,.0f}"
+        said = axes.annotate(text, (value, place), (4, 0), textcoords="offset points", va="center",
+                             fontsize="small")  # fmt: skip
+        mark_parts(number, {"mark": bars[place], "value": said, "name": names[place]})
+    axes.invert_yaxis()
+    if logarithmic and min(known.values(), default=0) > 0:
+        set_log_scale(axes, "x")
+    axes.set(title=title, xlabel=unit)
+    axes.margins(x=0.18)
+    axes.grid(axis="x")
+    return figure
+
+
+def mean_known(values: Sequence[float | None]) -> float | None:
+    """Return the mean of the values that there are; None without any."""
+    known = _drop_missing(values)
+    return mean(known) if known else None
+
+
+def _drop_missing(values: Sequence[float | None]) -> list[float]:
+    return [value for value in values if value is not None]
+
+
+def mark_range(axes: Axes) -> None:
+    """Let a vertical axis span a point at least, and say where it does not begin at 0."""
+    low, high = axes.get_ylim()
+    if high - low < 1:
+        low, high = ((low + high) / 2 + side for side in (-0.5, 0.5))
+        axes.set_ylim(low, high)
+    if low > 0:
+        axes.set_ylabel(f"{axes.get_ylabel()}, axis from {low:.3g}")
+
+
+def line_style(number: int) -> dict[str, Any]:
+    """Return colour, marker and dashes of a line: no two of the first twelve look alike.
+
+    The first lies on top. Those below have larger and hollow markers, which stay seen around it
+    where curves coincide.
+    """
+    if number >= NAMED:
+        return {"color": GREY, "linewidth": 0.8, "zorder": 1}
+    colours = (TEXT_COLOUR, *PALETTE)
+    return {
+        "color": colours[number % len(colours)],
+        "marker": _MARKERS[number % len(_MARKERS)],
+        "linestyle": _DASHES[number % len(_DASHES)],
+        "markersize": 5 + 2 * min(number, 3),
+        "markerfacecolor": "none" if number else colours[0],
+        "linewidth": 1.6,
+        "zorder": 3 - number / 100,
+    }

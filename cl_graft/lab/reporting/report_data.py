@@ -1,0 +1,194 @@
+"""The data of a report: runs, their summary, and where their regions lie."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from statistics import mean
+from typing import Any
+
+from pydantic import TypeAdapter
+
+from cl_graft.errors import BankError, InputError
+from cl_graft.grafts.anatomy import Anatomy, anatomy
+from cl_graft.lab.reporting.summary import summarize
+from cl_graft.lab.results.answered_numbers import NUMBERS, TaskNumbers
+from cl_graft.lab.results.comparison import Budget, ComparisonSummary, Failure
+from cl_graft.lab.results.learning_curves import CURVES, TaskCurves
+from cl_graft.lab.results.measures import has_one_metric
+from cl_graft.lab.results.normalized_scores import normalize
+from cl_graft.lab.results.run_results import RunResult
+from cl_graft.lab.results.shown_answers import ANSWERS, TaskAnswers
+from cl_graft.lab.results.stored_runs import StoredRun, check_alike, find_runs
+from cl_graft.lab.results.task_errors import ERRORS, TaskErrors
+from cl_graft.storage import load_bank
+
+__all__ = ["ReportData", "read_report_data"]
+
+_BUDGET = TypeAdapter(Budget)
+
+
+@dataclass(frozen=True)
+class ReportData:
+    """Everything that a report shows.
+
+    Attributes:
+        folders: Folders that the report was asked for.
+        runs: Finished runs, grouped by strategy.
+        summary: Summary of the runs; see `cl_graft.lab.reporting.summary.summarize`.
+        anatomies: Anatomies of regions by strategy and task, from the first run of each strategy
+            that has a bank.
+        commands: Command lines that started the runs, each once.
+        answers: Answers that are texts by strategy and task, from the first run of each strategy.
+        errors: Right and wrong answers by strategy and task, from the first run of each strategy
+            that keeps them.
+        numbers: Right and answered numbers of regression tasks, from the same runs.
+        curves: Losses and dev scores by strategy and task, from the same runs.
+    """
+
+    folders: tuple[Path, ...]
+    runs: tuple[StoredRun, ...]
+    summary: ComparisonSummary
+    anatomies: Mapping[str, Mapping[str, Anatomy]]
+    commands: tuple[str, ...]
+    answers: Mapping[str, Mapping[str, TaskAnswers]] = field(default_factory=dict)
+    errors: Mapping[str, Mapping[str, TaskErrors]] = field(default_factory=dict)
+    numbers: Mapping[str, Mapping[str, TaskNumbers]] = field(default_factory=dict)
+    curves: Mapping[str, Mapping[str, TaskCurves]] = field(default_factory=dict)
+
+    def results(self, strategy: str) -> list[RunResult]:
+        """Return the results of a strategy."""
+        return [run.result for run in self.runs if run.result.strategy == strategy]
+
+    @property
+    def strategies(self) -> list[str]:
+        """Names of the strategies, in the order of the comparison."""
+        return list(self.summary.strategies)
+
+    def file_name(self, strategy: str) -> str:
+        """Return a strategy's name in names of files: letters, digits and dashes.
+
+        No two are alike: of those that would be, the later ones end with ``_`` and their place.
+        """
+        made = [re.sub("[^A-Za-z0-9]", "-", name).strip("-") for name in self.strategies]
+        place = self.strategies.index(strategy)
+        return f"{made[place]}_{place + 1}" if made[place] in made[:place] else made[place]
+
+    def of_seed(self, seed: int) -> ReportData:
+        """Return the data with the runs of one seed alone."""
+        whole = self.summary
+        runs = tuple(run for run in self.runs if run.result.seed == seed)
+        summary = summarize(
+            [run.result for run in runs],
+            [failure for failure in whole.failed if failure.seed == seed],
+            config=whole.config,
+            started_by=whole.command,
+            budget=whole.budget,
+            orders=whole.orders,
+        )
+        return replace(self, runs=runs, summary=summary)
+
+
+def read_report_data(folders: Sequence[Path | str]) -> ReportData:
+    """Read and summarize the runs under some folders.
+
+    Args:
+        folders: Runs, and outputs of comparisons.
+
+    Raises:
+        InputError: If a folder holds no run, or the runs are not of the same tasks and model.
+        BankError: If a file is altered.
+    """
+    places = [Path(folder) for folder in folders]
+    everything = find_runs(places)
+    runs = [run for run in everything if run.result.complete]
+    if not runs:
+        raise InputError(f"no run is finished under {', '.join(map(str, places))}")
+    check_alike(runs)
+    runs = _order(runs)
+    failed, budget = _read_comparisons(places)
+    failed += [
+        Failure(
+            run.result.strategy,
+            run.result.seed,
+            f"{len(run.result.R)} of {len(run.result.tasks)} tasks learned so far",
+        )
+        for run in everything
+        if not run.result.complete
+    ]
+    commands = tuple(dict.fromkeys(run.result.command for run in runs))
+    orders = list(dict.fromkeys(tuple(run.result.tasks) for run in runs))
+    summary = summarize(
+        [run.result for run in runs],
+        failed,
+        config=runs[0].result.config,
+        started_by=commands[0],
+        budget=budget,
+        orders=orders if len(orders) > 1 else (),
+    )
+    firsts: dict[str, Path] = {}
+    for run in runs:
+        firsts.setdefault(run.result.strategy, run.folder)
+    return ReportData(
+        tuple(places),
+        tuple(runs),
+        summary,
+        _read_anatomies(runs),
+        commands,
+        {name: ANSWERS.read(folder) for name, folder in firsts.items()},
+        {name: own for name, folder in firsts.items() if (own := ERRORS.read(folder))},
+        {name: own for name, folder in firsts.items() if (own := NUMBERS.read(folder))},
+        {name: own for name, folder in firsts.items() if (own := CURVES.read(folder))},
+    )
+
+
+def _order(runs: Sequence[StoredRun]) -> list[StoredRun]:
+    """Put grafting first, then the other strategies by what they are compared by, each by seed."""
+    results = [run.result for run in runs]
+    normalized = normalize(results)
+    one = has_one_metric(results[0].metrics)
+    scores: dict[str, list[float]] = {}
+    for result in results:
+        score = result.average_accuracy if one else normalized.average(result)
+        scores.setdefault(result.strategy, []).append(score or 0.0)
+    best = sorted(scores, key=lambda name: (not name.startswith("grafting"), -mean(scores[name])))
+    return sorted(runs, key=lambda run: (best.index(run.result.strategy), run.result.seed))
+
+
+def _read_comparisons(folders: Sequence[Path]) -> tuple[list[Failure], Budget | None]:
+    """Return the runs that failed, and the budget if there is one comparison, which has one."""
+    summaries = [
+        _read_summary(folder / "summary.json")
+        for folder in folders
+        if (folder / "summary.json").is_file()
+    ]
+    failed = [
+        Failure(failure["strategy"], failure["seed"], failure["error"])
+        for summary in summaries
+        for failure in summary.get("failed", [])
+    ]
+    budget = summaries[0].get("budget") if len(folders) == len(summaries) == 1 else None
+    return failed, None if budget is None else _BUDGET.validate_python(budget)
+
+
+def _read_summary(path: Path) -> dict[str, Any]:
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise InputError(f"{path}: not the summary of a comparison ({error})") from None
+
+
+def _read_anatomies(runs: Sequence[StoredRun]) -> dict[str, dict[str, Anatomy]]:
+    found: dict[str, dict[str, Anatomy]] = {}
+    for run in runs:
+        if run.result.strategy in found or run.bank is None:
+            continue
+        try:
+            bank = load_bank(run.bank)
+        except BankError as error:
+            raise type(error)(f"{run.bank}: {error}") from None
+        found[run.result.strategy] = {e.task: anatomy(e.region) for e in bank.entries}
+    return found

@@ -1,0 +1,136 @@
+"""The verdict of a report: what the runs say in a few sentences, read off their measures.
+
+It names the strategy that the comparison is about, what forgets beside it, and fine-tuning of each
+task alone. Measures of different units are never averaged, and times of different machines are
+not compared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from cl_graft.lab.reporting.measure_columns import average_columns, measure_columns
+from cl_graft.lab.reporting.report_data import ReportData
+from cl_graft.lab.reporting.tables import count_same_bits, write_interval
+from cl_graft.lab.results.comparison_rows import note_on_rows
+from cl_graft.lab.results.run_results import find_method_name
+from cl_graft.lab.results.strategy_statistics import Spread
+from cl_graft.metrics.statistics import LEAST_SAMPLES
+from cl_graft.runtime.byte_sizes import decimal_bytes
+from cl_graft.strategies.registry import STRATEGIES
+
+__all__ = ["write_verdict"]
+
+
+def write_verdict(data: ReportData) -> list[str]:
+    """Return sentences on forgetting, scores, bytes, time and certainty, the most telling first.
+
+    What is not known has no sentence: forgetting of a single task, or the time of runs that were
+    resumed.
+
+    Args:
+        data: Data of the report.
+    """
+    names = data.strategies
+    own, others = names[0], names[1:]
+    alone = next((name for name in others if find_method_name(name) == "independent"), None)
+    rival = next((name for name in others if find_method_name(name) == "naive"), None)
+    rival = rival or next(
+        (n for n in others if not _is_bound(n) and find_method_name(n) != find_method_name(own)),
+        None,
+    )
+    shown = [name for name in (own, rival, alone) if name is not None]
+    found = [
+        *_forgetting(data, own, rival),
+        _bytes(data, [n for n in shown if find_method_name(n) != "naive" or n == own]),
+        _time(data, own, rival or alone),
+        note_on_rows(
+            {n: row.forward_backward.mean or 0.0 for n, row in data.summary.strategies.items()}
+        ),
+        *_scores(data, shown),
+        _same_bits(data, own),
+        _certainty(data, own, rival or alone),
+        _choice(data, shown),
+    ]
+    return [sentence for sentence in found if sentence]
+
+
+def _forgetting(data: ReportData, own: str, rival: str | None) -> list[str]:
+    sentences = []
+    for column in measure_columns(data.summary, "forgetting"):
+        if column.spreads[own].mean is None:
+            continue
+        # Of several metrics, a column's title names its own.
+        metric = column.title.partition(", ")[2]
+        said = f"{own} forgot {_points(column.spreads[own])} points"
+        said += f" of {metric}" if metric else ""
+        if rival and column.spreads[rival].mean is not None:
+            said += f", {rival} {_points(column.spreads[rival])}"
+        sentences.append(f"{said}.")
+    return sentences
+
+
+def _bytes(data: ReportData, names: Sequence[str]) -> str:
+    rows = data.summary.strategies
+    sizes = [(name, rows[name].bytes_per_task.mean) for name in names]
+    said = [f"{decimal_bytes(round(size))} with {name}" for name, size in sizes if size is not None]
+    return f"A task adds {', '.join(said)}." if said else ""
+
+
+def _time(data: ReportData, own: str, other: str | None) -> str:
+    if other is None:
+        return ""
+    ours, theirs = data.results(own), data.results(other)
+    runs = [*ours, *theirs]
+    same = all(run.machine == runs[0].machine and run.processes == 1 for run in runs)
+    if not same or [(r.seed, r.tasks) for r in ours] != [(r.seed, r.tasks) for r in theirs]:
+        return ""
+    spent, base = (sum(run.total_seconds for run in part) for part in (ours, theirs))
+    return f"{own} took {spent / base:,.2f} times as long as {other}." if spent and base else ""
+
+
+def _scores(data: ReportData, names: Sequence[str]) -> list[str]:
+    sentences = []
+    for column in average_columns(data.summary):
+        said = [f"{n} {_points(s)}" for n in names if (s := column.spreads[n]).mean is not None]
+        if said:
+            title = f"{column.title[0].upper()}{column.title[1:]}"
+            sentences.append(f"{title} at the end: {', '.join(said)}.")
+    return sentences
+
+
+def _same_bits(data: ReportData, own: str) -> str:
+    same, count = count_same_bits(data.results(own))
+    if not count or len(data.summary.tasks) == 1:
+        return ""
+    said = "every answer is" if same == count else f"the answers to {same} of {count} tasks are"
+    return f"At the end of {own}, {said} bit for bit as on the day the task was learned."
+
+
+def _certainty(data: ReportData, own: str, other: str | None) -> str:
+    seeds = len({run.seed for run in data.results(own)})
+    if seeds < LEAST_SAMPLES:
+        count = "One seed" if seeds == 1 else f"{seeds} seeds"
+        return f"{count}: nothing can be said about how sure these numbers are."
+    said = f"± is half the 95 % interval over {seeds} seeds."
+    test = next((one for one in data.summary.differences if one.strategy == other), None)
+    if test is None or test.reference != own or test.p_holm is None:
+        return said
+    apart = "differ" if test.p_holm < 0.05 else "cannot be told apart"
+    return f"{said} {own} and {other} {apart} in {data.summary.overall} (p {test.p_holm:.2g})."
+
+
+def _choice(data: ReportData, names: Sequence[str]) -> str:
+    """Say that the best of several variants of a method is named, where there are several."""
+    methods = [find_method_name(name) for name in data.strategies]
+    if all(methods.count(find_method_name(name)) == 1 for name in names):
+        return ""
+    return "Of several variants of a method, the one with the highest score on test rows is named."
+
+
+def _is_bound(name: str) -> bool:
+    return (found := STRATEGIES.get(find_method_name(name))) is not None and found.is_bound
+
+
+def _points(spread: Spread) -> str:
+    return write_interval(spread, scale=100, digits=1)

@@ -1,0 +1,343 @@
+"""Records of a comparison: its runs, and the summary of them by strategy.
+
+A comparison shows itself in a notebook and gives its runs to pandas, so that nobody has to read its
+files to look at it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from html import escape
+from pathlib import Path
+from statistics import fmean
+from typing import TYPE_CHECKING, Any
+
+from cl_graft.lab.results.comparison_rows import comparison_rows, measure_notes
+from cl_graft.lab.results.formatting import html_table
+from cl_graft.lab.results.measures import has_one_metric, named_measures, overall_title
+from cl_graft.lab.results.normalized_scores import (
+    Normalization,
+    NormalizedScores,
+    normalize,
+)
+from cl_graft.lab.results.run_results import RunResult
+from cl_graft.lab.results.strategy_statistics import (
+    Difference,
+    Ranks,
+    Spread,
+    mean_ece,
+)
+from cl_graft.runtime.escaping import for_terminal
+
+if TYPE_CHECKING:
+    import pandas
+    from matplotlib.figure import Figure
+
+    from cl_graft.lab.figures.stream_curves import Curve
+
+__all__ = [
+    "Budget",
+    "Comparison",
+    "ComparisonSummary",
+    "Failure",
+    "MetricSummary",
+    "Size",
+    "StrategySummary",
+    "SweptValues",
+]
+
+_NONE = Spread(None, None, None, 0)
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A run of a comparison that could not be finished.
+
+    Attributes:
+        strategy: Name of the strategy.
+        seed: Seed of the run.
+        error: Kind and sentence of the error.
+    """
+
+    strategy: str
+    seed: int
+    error: str
+
+
+@dataclass(frozen=True)
+class Size:
+    """The size at which a strategy stays within a number of bytes a task.
+
+    Attributes:
+        setting: Setting that makes it as large: one of the strategy, or ``"density"``; empty if
+            none was set.
+        value: Value of the setting.
+        bytes: Bytes that a task is expected to add at most, its head counted, the mean over the
+            stream; None for bounds, which are not sized.
+    """
+
+    setting: str = ""
+    value: bool | int | float | str | None = None
+    bytes: int | None = None
+
+
+@dataclass(frozen=True)
+class Budget:
+    """A number of bytes a task that strategies are compared at.
+
+    Attributes:
+        bytes_per_task: Bytes that a task may add.
+        sizes: Sizes of the strategies that fit, by name.
+        unmet: Reasons why the others do not fit, by name.
+    """
+
+    bytes_per_task: int
+    sizes: dict[str, Size]
+    unmet: dict[str, str]
+
+
+@dataclass(frozen=True)
+class SweptValues:
+    """The values that were set for a row of a sweep's table.
+
+    Attributes:
+        strategy: Name of the strategy.
+        values: Values by the name of the setting.
+    """
+
+    strategy: str
+    values: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class MetricSummary:
+    """Measures of a strategy over the tasks of one metric, in a stream that has several.
+
+    Attributes:
+        average: See `cl_graft.metrics.average_accuracy`.
+        backward_transfer: See `cl_graft.metrics.backward_transfer`.
+        forward_transfer: See `cl_graft.metrics.forward_transfer`.
+        forgetting: See `cl_graft.metrics.forgetting`.
+        average_over_stream: See `cl_graft.metrics.accuracy_over_stream`.
+        backward_transfer_over_stream: See `cl_graft.metrics.backward_transfer_over_stream`.
+        forward_transfer_over_stream: See `cl_graft.metrics.forward_transfer_over_stream`.
+    """
+
+    average: Spread
+    backward_transfer: Spread
+    forward_transfer: Spread
+    forgetting: Spread
+    average_over_stream: Spread
+    backward_transfer_over_stream: Spread
+    forward_transfer_over_stream: Spread
+
+
+@dataclass(frozen=True)
+class StrategySummary:
+    """Measures of a strategy over seeds; scores are fractions.
+
+    The first seven are in the metric that all tasks have, and without a value where tasks have
+    several metrics; then `by_metric` has them.
+
+    Attributes:
+        average_accuracy: See `cl_graft.metrics.average_accuracy`.
+        backward_transfer: See `cl_graft.metrics.backward_transfer`.
+        forward_transfer: See `cl_graft.metrics.forward_transfer`.
+        forgetting: See `cl_graft.metrics.forgetting`.
+        accuracy_over_stream: See `cl_graft.metrics.accuracy_over_stream`.
+        backward_transfer_over_stream: See `cl_graft.metrics.backward_transfer_over_stream`.
+        forward_transfer_over_stream: See `cl_graft.metrics.forward_transfer_over_stream`.
+        ece: Expected calibration error at the end, the mean over tasks.
+        final: Score at the end by task.
+        sent_right: Share of texts that were sent to their own task, if the strategy picks tasks.
+        passes_per_row: Forward passes to answer a text.
+        bytes_per_task: Bytes that a task adds, the mean over tasks.
+        most_bytes: Bytes that the largest task adds.
+        seconds: Wall time of all phases, in seconds.
+        forward_backward: Rows that went forward and backward.
+        forward: Rows that went forward alone.
+        tuning: Grid, scores and chosen values of the strategy's tuning; empty without tuning.
+        by_order: Average accuracy (or normalized average) on each order of the tasks, the mean over
+            seeds.
+        of_independent: Average accuracy over that of independent fine-tuning.
+        by_metric: Measures of each metric where tasks have several; else empty.
+        normalized: Normalized average where tasks have several metrics, see
+            `cl_graft.lab.results.normalized_scores`.
+        other_metrics: Scores at the end by metrics that are not the tasks' own, the mean over the
+            tasks of `RunResult.other_scores` that have one, by metric.
+    """
+
+    average_accuracy: Spread
+    backward_transfer: Spread
+    forward_transfer: Spread
+    forgetting: Spread
+    accuracy_over_stream: Spread
+    backward_transfer_over_stream: Spread
+    forward_transfer_over_stream: Spread
+    ece: Spread
+    final: dict[str, Spread]
+    sent_right: Spread
+    passes_per_row: Spread
+    bytes_per_task: Spread
+    most_bytes: Spread
+    seconds: Spread
+    forward_backward: Spread
+    forward: Spread
+    tuning: dict[str, Any]
+    by_order: list[float | None] = field(default_factory=list)
+    of_independent: float | None = None
+    by_metric: dict[str, MetricSummary] = field(default_factory=dict)
+    normalized: Spread = _NONE
+    other_metrics: dict[str, Spread] = field(default_factory=dict)
+
+    @property
+    def overall(self) -> Spread:
+        """What strategies are compared by: average accuracy, or the normalized average."""
+        return self.normalized if self.by_metric else self.average_accuracy
+
+
+@dataclass(frozen=True)
+class ComparisonSummary:
+    """The summary of a comparison, `summary.json`: measures by strategy, and their differences.
+
+    Attributes:
+        tasks: Names of the tasks, in their (first) order.
+        seeds: Seeds of the runs, ascending.
+        strategies: Measures by strategy, and by swept values where there are any.
+        differences: Differences to one strategy, the reference.
+        ranks: Average ranks; None with fewer than three strategies.
+        orders: Orders of the tasks; empty if there is one.
+        sweep: Swept values by row of the table.
+        budget: Bytes a task that the strategies were sized to; None if they were not.
+        failed: Runs that failed.
+        config: Settings, as JSON.
+        data: Rows used, cut and left out of each task; see `cl_graft.settings.data_report`.
+        model: Name, family, fingerprint and number of graftable coordinates of the base.
+        versions: Versions of the packages.
+        machine: Machine of the first run.
+        command: Command line that started the comparison.
+        metrics: Name of the metric of each task.
+        normalization: What the normalized average is a mean of, or why there is none; None where
+            all tasks have one metric.
+        other_metrics: Metrics of `StrategySummary.other_metrics`, with the number of their tasks.
+    """
+
+    tasks: list[str]
+    seeds: list[int]
+    strategies: dict[str, StrategySummary]
+    differences: list[Difference]
+    ranks: Ranks | None
+    orders: list[list[str]]
+    sweep: dict[str, SweptValues]
+    budget: Budget | None
+    failed: list[Failure]
+    config: dict[str, Any]
+    data: dict[str, dict[str, Any]]
+    model: dict[str, Any]
+    versions: dict[str, str]
+    machine: dict[str, Any]
+    command: str
+    metrics: dict[str, str] = field(default_factory=dict)
+    normalization: Normalization | None = None
+    other_metrics: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def overall(self) -> str:
+        """Name of what strategies are compared by, such as ``"average accuracy"``."""
+        return overall_title(self.metrics)
+
+
+@dataclass(frozen=True, repr=False)
+class Comparison:
+    """The outcome of several strategies and seeds.
+
+    Attributes:
+        out: Folder of the comparison.
+        runs: Finished runs, by strategy and seed in the order of the config.
+        failed: Runs that failed.
+        summary: Measures by strategy; None if no run is finished.
+    """
+
+    out: Path
+    runs: tuple[RunResult, ...]
+    failed: tuple[Failure, ...]
+    summary: ComparisonSummary | None
+
+    def to_pandas(self) -> pandas.DataFrame:
+        """Return a table with one row a run.
+
+        Returns:
+            Columns strategy, seed, the measures of the run (fractions; of each metric where tasks
+            have several, such as ``"average_f1"``, and their normalized average), the score at the
+            end on each task (``"final <task>"``), bytes a task, and seconds.
+        """
+        import pandas
+
+        scores = normalize(self.runs)
+        return pandas.DataFrame([_run_row(run, scores) for run in self.runs])
+
+    def plot(self) -> Figure:
+        """Draw the average accuracy over the tasks learned so far, a line a strategy.
+
+        Where tasks have several metrics, it is the normalized average.
+
+        Raises:
+            ValueError: If no run is finished, or there is no normalized average.
+        """
+        if not self.runs:
+            raise ValueError("there is nothing to draw: no run of the comparison is finished")
+        from cl_graft.lab.figures.stream_curves import stream_curves
+        from cl_graft.lab.results.stream_measures import average_after, normalized_after
+
+        tasks, title = self.runs[0].tasks, overall_title(self.runs[0].metrics)
+        scores = normalize(self.runs)
+        one = has_one_metric(self.runs[0].metrics)
+        if not one and scores.normalization.missing:
+            raise ValueError(
+                "tasks have several metrics, and their normalized average cannot be drawn: "
+                f"{scores.normalization.missing}"
+            )
+        if any(run.tasks != tasks for run in self.runs):
+            tasks = [f"task {place + 1}" for place in range(len(tasks))]
+        found: dict[str, Curve] = {}
+        for name in dict.fromkeys(run.strategy for run in self.runs):
+            own = [run for run in self.runs if run.strategy == name]
+            found[name] = average_after(own) if one else normalized_after(own, scores)
+        return stream_curves(
+            found,
+            tasks,
+            title=f"{title[0].upper()}{title[1:]} over the tasks learned so far",
+            measure=f"{title} (%)",
+        )
+
+    def __repr__(self) -> str:
+        failed = f", {len(self.failed)} failed" if self.failed else ""
+        runs = "1 run" if len(self.runs) == 1 else f"{len(self.runs)} runs"
+        return f"Comparison({str(self.out)!r}, {runs}{failed})"
+
+    def _repr_html_(self) -> str:
+        """Return the table of the strategies for a notebook."""
+        failed = [
+            escape(for_terminal(f"Not finished: {one.strategy}, seed {one.seed}: {one.error}"))
+            for one in self.failed
+        ]
+        text = "".join(f"<p>{line}</p>" for line in failed)
+        if not self.runs:
+            return text
+        notes = "".join(f"<p>{escape(for_terminal(one))}</p>" for one in measure_notes(self.runs))
+        return html_table(*comparison_rows(self.runs)) + notes + text
+
+
+def _run_row(run: RunResult, scores: NormalizedScores) -> Mapping[str, object]:
+    one = has_one_metric(run.metrics)
+    return {
+        "strategy": run.strategy,
+        "seed": run.seed,
+        **named_measures(run),
+        **({} if one else {"normalized_average": scores.average(run)}),
+        "ece": mean_ece(run),
+        **{f"final {task}": value for task, value in zip(run.tasks, run.R[-1], strict=False)},
+        "bytes_per_task": fmean(run.bytes.values()) if run.bytes else None,
+        "seconds": run.total_seconds,
+    }

@@ -1,0 +1,146 @@
+"""Runs found under folders, with a name for each strategy that tells them apart.
+
+A folder is that of a run, or what a comparison wrote, with a run in each ``<strategy>/seed<k>/``.
+Reports read them from here, whatever wrote them.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from cl_graft.errors import InputError
+from cl_graft.lab.results.run_results import RunResult, read_result
+from cl_graft.models.config_settings import describe_other_settings
+from cl_graft.runtime.escaping import for_terminal
+from cl_graft.settings.run_folder import BANK, RESULTS
+from cl_graft.storage.bank_index import INDEX
+
+__all__ = ["StoredRun", "check_alike", "find_runs", "swept_values"]
+
+
+@dataclass(frozen=True)
+class StoredRun:
+    """A run and its folder.
+
+    Attributes:
+        folder: Folder of the run.
+        result: Results of the run. The strategy's name also says which values were swept, and
+            which of the folders the run is from, where several folders hold the same strategy.
+    """
+
+    folder: Path
+    result: RunResult
+
+    @property
+    def bank(self) -> Path | None:
+        """Folder of the run's bank, if there is one."""
+        bank = self.folder / BANK
+        return bank if (bank / INDEX).is_file() else None
+
+
+def find_runs(folders: Sequence[Path]) -> list[StoredRun]:
+    """Read all runs under some folders, finished or not.
+
+    Args:
+        folders: Runs, and outputs of comparisons.
+
+    Raises:
+        InputError: If a folder does not exist or holds no run.
+        BankError: If results are altered.
+    """
+    found = [
+        (folder, StoredRun(run, _read(run))) for folder in folders for run in _run_folders(folder)
+    ]
+    return _name_apart(found)
+
+
+def check_alike(runs: Sequence[StoredRun]) -> None:
+    """Refuse runs that cannot stand in one table.
+
+    Raises:
+        InputError: If the runs are of different tasks, different metrics of a task, or different
+            base models.
+    """
+    first = runs[0]
+    for run in runs[1:]:
+        own, other = sorted(first.result.tasks), sorted(run.result.tasks)
+        if own != other:
+            raise InputError(
+                f"{first.folder} learned {', '.join(own)}, {run.folder} learned "
+                f"{', '.join(other)}: a report compares runs of the same tasks, so make one each"
+            )
+        for task, metric in first.result.metrics.items():
+            if (other := run.result.metrics.get(task)) != metric:
+                raise InputError(
+                    f"{first.folder} scores {task} by {metric}, {run.folder} by {other}: such "
+                    "scores cannot be compared, so make a report each"
+                )
+        bases = [one.result.model for one in (first, run)]
+        if bases[0]["fingerprint"] != bases[1]["fingerprint"] or describe_other_settings(
+            *(base.get("config") for base in bases)
+        ):
+            raise InputError(
+                f"{first.folder} and {run.folder} are of different base models "
+                f"({first.result.model['name']}, {run.result.model['name']}): make a report each"
+            )
+
+
+def swept_values(folder: str) -> str:
+    """Return the swept values in the name of a sweep's folder.
+
+    Args:
+        folder: Name of the folder, such as ``"density=0.001,order2"``.
+
+    Returns:
+        The values alone, such as ``"density=0.001"``; empty if nothing was swept.
+    """
+    return " ".join(part for part in folder.split(",") if "=" in part)
+
+
+def _run_folders(folder: Path) -> list[Path]:
+    if not folder.is_dir():
+        raise InputError(f"there is no folder {folder}")
+    if (folder / RESULTS).is_file():
+        return [folder]
+    found = [*folder.glob(f"*/seed*/{RESULTS}"), *folder.glob(f"*/*/seed*/{RESULTS}")]
+    if not found:
+        raise InputError(
+            f"{folder} holds no run: expected the folder of a run (with {RESULTS}), or what "
+            "cl-graft compare was told to write --out to"
+        )
+    return sorted(path.parent for path in found)
+
+
+def _read(run: Path) -> RunResult:
+    """Read a run, and add the swept values to the name of its strategy."""
+    result = read_result(run)
+    swept = _one_line(swept_values(run.resolve().parent.parent.name))
+    return replace(result, strategy=f"{result.strategy} {swept}".strip())
+
+
+def _name_apart(found: Sequence[tuple[Path, StoredRun]]) -> list[StoredRun]:
+    """Add the folder to a strategy's name where two folders hold the same run."""
+    folders: dict[str, list[Path]] = {}
+    for folder, run in found:
+        own = folders.setdefault(run.result.strategy, [])
+        own += [] if folder in own else [folder]
+    counts = Counter((r.result.strategy, r.result.seed, tuple(r.result.tasks)) for _, r in found)
+    clashing = {strategy for (strategy, _, _), count in counts.items() if count > 1}
+    named: list[StoredRun] = []
+    for folder, run in found:
+        strategy = run.result.strategy
+        if strategy in clashing:
+            names = [own.resolve().name for own in folders[strategy]]
+            apart = len(set(names)) == len(names)
+            name = _one_line(folder.resolve().name if apart else str(folder))
+            run = replace(run, result=replace(run.result, strategy=f"{strategy} ({name})"))
+        named.append(run)
+    return named
+
+
+def _one_line(name: str) -> str:
+    """Return a folder's name with escapes for line ends and for characters that act."""
+    return for_terminal(name).replace("\n", "\\n").replace("\t", "\\t")

@@ -1,0 +1,359 @@
+"""A first config for a folder of data, with the tasks, columns and labels found there."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from itertools import product
+from pathlib import Path
+from typing import Any, cast, get_args
+
+import yaml
+
+from cl_graft.data import TextTask, load_task
+from cl_graft.data.bad_rows import OnBadRow
+from cl_graft.data.column_choice import SeveralLabels, count_values, is_usual, join_values
+from cl_graft.data.readers import has_rows, read_once, read_train_records
+from cl_graft.data.record_files import Columns, RecordFile, explain_unread_kind, strip_suffix
+from cl_graft.data.yaml_files import read_yaml
+from cl_graft.errors import InputError
+from cl_graft.kinds.answer_rows import AnswerRow
+from cl_graft.kinds.rows import Row
+from cl_graft.kinds.task_name import check_task_name
+from cl_graft.kinds.text2text import Text2Text
+from cl_graft.runtime.settings import list_fields
+from cl_graft.settings import config_from
+from cl_graft.settings.data_report import source_notes
+from cl_graft.settings.parts import PARTS
+
+__all__ = ["Draft", "FoundTask", "draft_config"]
+
+_SHOTS = 512
+_LENGTHS = (16, 32, 64, 128, 256)
+_TOKENS_A_WORD = 1.4
+_FRAME = 4
+"""Words that stand for what a template puts around a text, or a chat template around a message."""
+_WRITER = "smollm2"
+"""Model of tasks that are answered with text."""
+_SHOWN = 8
+_BAD_SHARE = 0.5
+"""Largest share of a task's rows, and of its training rows, that a draft leaves out."""
+_SHOWN_DEFAULTS = {
+    "fine_tuning": ("steps", "batch_size"),
+    "grafting": ("density", "localizer", "mode"),
+}
+
+
+@dataclass(frozen=True)
+class FoundTask:
+    """A task in a folder of data.
+
+    Attributes:
+        name: Name of the task's file or folder.
+        columns: Columns of texts and label.
+        guessed: Whether columns were chosen by what they hold, and not by their names.
+        others: Other columns that could hold the label, with the number of their different values.
+        kind: Kind of the task.
+        asks: Description of its answers, such as ``"3 classes"``.
+        labels: Number of training rows by label.
+        rows: Number of rows by split, with those that were held out for test and dev.
+        words: Largest number of words in 95 % of the texts, pairs together; of text to text
+            prompt and answer, with what a template puts around them.
+        notes: Further notes on the rows.
+        skipped: Number of rows that cannot be used and are left out.
+        settings: Further settings with which its rows are read.
+    """
+
+    name: str
+    columns: Columns
+    guessed: bool
+    others: Mapping[str, int]
+    kind: str
+    asks: str
+    labels: Mapping[str, int]
+    rows: Mapping[str, int]
+    words: int
+    notes: Sequence[str]
+    skipped: int
+    settings: Mapping[str, object]
+
+
+@dataclass(frozen=True)
+class Draft:
+    """A config, and the tasks it was made from.
+
+    Attributes:
+        text: The config, YAML with comments.
+        tasks: Tasks of the folder.
+        left_out: Other files and folders by name, with the reason why each is no task.
+    """
+
+    text: str
+    tasks: tuple[FoundTask, ...]
+    left_out: Mapping[str, str]
+
+
+def draft_config(
+    data: Path | str, *, columns: Columns | None = None, called: str = "stream.yaml"
+) -> Draft:
+    r"""Look through a folder of data and write the config that compares strategies on it.
+
+    A task is a file of rows, or a folder with a train file; a folder that holds a train file itself
+    is one task. Columns are chosen as `load_task` chooses them.
+
+    Args:
+        data: Folder, or a file.
+        columns: Columns that the caller names; they hold for the tasks that have them.
+        called: Name of the config's file, for the command in its first lines.
+
+    Raises:
+        InputError: If there is no such folder, or nothing in it is a task.
+
+    Examples:
+        >>> import tempfile
+        >>> from pathlib import Path
+        >>> folder = Path(tempfile.mkdtemp())
+        >>> lines = ["text,label", *(f"Text {n},{'ab'[n % 2]}" for n in range(40))]
+        >>> _ = (folder / "reviews.csv").write_text("\n".join(lines))
+        >>> [task.name for task in draft_config(folder).tasks]
+        ['reviews']
+    """
+    data = Path(data)
+    if not data.exists():
+        raise InputError(f"there is no folder {data}")
+    found: list[FoundTask] = []
+    left_out: dict[str, str] = {}
+    for name, path in _candidates(data):
+        try:
+            if any(task.name == name for task in found):
+                raise InputError(f"{path}: another task is called {name!r}, too")
+            found.append(_find(check_task_name(name), path, data, columns or Columns()))
+        except InputError as error:
+            left_out[path.name] = str(error)
+    if not found:
+        reasons = "; ".join(left_out.values()) or "it is empty"
+        raise InputError(f"{data}: nothing there is a task: {reasons}")
+    text = "\n".join([*_lines(data, found, left_out, called), ""])
+    config_from(read_yaml(text, place="the draft"), source="the draft")
+    return Draft(text, tuple(found), left_out)
+
+
+def _candidates(data: Path) -> Iterator[tuple[str, Path]]:
+    if has_rows(data) or data.is_file():
+        stem = data.resolve().name
+        yield (strip_suffix(stem) or stem), data
+        return
+    if data.is_dir():
+        for path in sorted(data.iterdir()):
+            if not path.name.startswith("."):
+                yield (path.name if path.is_dir() else strip_suffix(path.name) or path.name), path
+
+
+def _find(name: str, path: Path, data: Path, asked: Columns) -> FoundTask:
+    if path.is_dir() and not has_rows(path):
+        raise InputError(f"{path}: a folder without a train file")
+    if not has_rows(path):
+        raise InputError(explain_unread_kind(path))
+    with read_once():
+        file = read_train_records(path)
+        task, settings, skipped = _load(name, data, file, asked)
+    text, text_pair, label = cast(Sequence[str | None], task.source["columns"])
+    counts = Counter(task.class_names[int(row.label)] for row in task.train if task.class_names)
+    others = count_values(file, (text, text_pair, label)) if label else {}
+    named = (asked.text, asked.label)
+    return FoundTask(
+        name,
+        Columns(text=text, text_pair=text_pair, label=label),
+        not all(is_usual(column) for column in (text, label) if column and column not in named),
+        others,
+        task.kind,
+        task.own_kind.describe(task),
+        {label_name: counts[label_name] for label_name in task.class_names},
+        {split: len(rows) for split, rows in task.splits.items()},
+        _words(task),
+        source_notes(task.source),
+        skipped,
+        settings,
+    )
+
+
+def _load(
+    name: str, data: Path, file: RecordFile, asked: Columns
+) -> tuple[TextTask, Mapping[str, Any], int]:
+    """Load a task as classes, as numbers, or with several labels a row, whichever fits first.
+
+    Where all rows cannot be used, some are left out, at most half of them.
+
+    Returns:
+        The task, settings with which it was read, and the number of rows that are left out.
+    """
+    named = {key: value for key, value in asdict(asked).items() if value in file.columns}
+    number = {"kind": "regression"}
+    try:
+        return _try(name, data, file, named, ({}, number))
+    except SeveralLabels as error:
+        return _try(name, data, file, {**named, **error.settings}, ({},))
+
+
+def _try(
+    name: str,
+    data: Path,
+    file: RecordFile,
+    settings: Mapping[str, Any],
+    kinds: Sequence[Mapping[str, Any]],
+) -> tuple[TextTask, Mapping[str, Any], int]:
+    errors: list[InputError] = []
+    for on_bad_row, kind in product(get_args(OnBadRow), kinds):
+        own = {**settings, **kind}
+        try:
+            task = load_task(name, data=data, warn=False, on_bad_row=on_bad_row, **own)
+        except SeveralLabels:
+            raise
+        except InputError as error:
+            errors.append(error)
+            continue
+        if kind and _has_whole_labels(task):
+            continue  # class ids: what is wrong with them as classes is said
+        if on_bad_row == "error" or _is_mostly_kept(task, file):
+            left_out = 0 if on_bad_row == "error" else sum(_count_left_out(task).values())
+            return task, settings, left_out
+    raise errors[0]
+
+
+def _has_whole_labels(task: TextTask) -> bool:
+    return all(float(row.label).is_integer() for rows in task.splits.values() for row in rows)
+
+
+def _is_mostly_kept(task: TextTask, file: RecordFile) -> bool:
+    """Whether at most half of all rows, and of the training rows, are left out."""
+    read = cast(Mapping[str, int], task.source["rows_read"])
+    left_out = _count_left_out(task)
+    return all(
+        left <= _BAD_SHARE * (left + kept)
+        for left, kept in (
+            (sum(left_out.values()), sum(read.values())),
+            (left_out.get(file.place, 0), read["train"]),
+        )
+    )
+
+
+def _count_left_out(task: TextTask) -> dict[str, int]:
+    files = cast(Mapping[str, Mapping[str, int]], task.source.get("left_out", {}))
+    return {file: own["rows"] for file, own in files.items()}
+
+
+def _words(task: TextTask) -> int:
+    counts = sorted(_count_words(row) for row in task.train)
+    return counts[min(len(counts) - 1, round(0.95 * len(counts)))]
+
+
+def _count_words(row: Row) -> int:
+    """Return the words of a row; of text to text those of its prompt and answer."""
+    if not isinstance(row, AnswerRow):
+        return len(f"{row.text} {row.text_pair or ''}".split())
+    asked = [one.content for one in row.messages] or [row.text, row.text_pair or ""]
+    texts = [*asked, row.targets[0]]
+    return len(" ".join(texts).split()) + _FRAME * len(texts)
+
+
+def _lines(
+    data: Path, tasks: Sequence[FoundTask], left_out: Mapping[str, str], called: str
+) -> Iterator[str]:
+    """Yield the lines of the config."""
+    longest = max(task.words for task in tasks)
+    length = next((n for n in _LENGTHS if n >= _TOKENS_A_WORD * longest), _LENGTHS[-1])
+    stream, model = list_fields(PARTS["stream"]), list_fields(PARTS["model"])
+    yield "# What to learn, with what, and how; a setting that is not here has its default."
+    yield f"# Use it: cl-graft compare {_plain(called)} --out first"
+    yield ""
+    yield "stream:"
+    yield "  # The folder of the tasks, relative to where you call cl-graft."
+    yield f"  data: {_value(str(data))}"
+    yield "  # The tasks in the order in which they are learned."
+    yield "  tasks:"
+    for task in tasks:
+        yield f"    - {_value(task.name)}"
+    for name, reason in left_out.items():
+        yield f"    # {_plain(name)} was left out: {_plain(reason)}"
+    yield "  # The columns of texts and labels."
+    yield "  task_settings:"
+    for task in tasks:
+        yield from _task_lines(task)
+    yield f"  # {stream['shots'].description}"
+    yield f"  shots: {_SHOTS}"
+    yield "  # Classes with fewer rows give all that they have; error refuses them."
+    yield "  shots_short: all"
+    yield f"  # Tokens per row; 95 % of the texts have at most {longest:,} words."
+    yield f"  max_length: {length}"
+    if skipped := sum(task.skipped for task in tasks):
+        yield f"  # Rows that cannot be used, {skipped:,} here, are left out; error refuses them."
+        yield "  on_bad_row: skip"
+    yield ""
+    yield "model:"
+    yield f"  # {model['name'].description}"
+    if any(task.kind == Text2Text.name for task in tasks):
+        yield f"  name: {_value(_WRITER)}"
+        yield "  # Text is written by a causal_lm or a seq2seq_lm (T5, BART)."
+        yield "  family: causal_lm"
+    else:
+        yield f"  name: {_value(str(model['name'].default))}"
+    yield ""
+    yield "comparison:"
+    yield "  # Others: cl-graft strategies"
+    yield "  strategies: [grafting, naive, independent]"
+    yield "  # Several seeds, such as [0, 1, 2], give intervals and significance."
+    yield "  seeds: [0]"
+    yield ""
+    yield "# Further settings, with their defaults:"
+    for part, names in _SHOWN_DEFAULTS.items():
+        yield f"# {part}:"
+        for name in names:
+            field = list_fields(PARTS[part])[name]
+            yield f"#   {name}: {json.dumps(field.default)}  # {field.description}"
+
+
+def _task_lines(task: FoundTask) -> Iterator[str]:
+    """Yield the lines on a task's columns and labels."""
+    rows = ", ".join(f"{split} {count:,}" for split, count in task.rows.items())
+    shown = [f"{label} ({count:,})" for label, count in task.labels.items()]
+    more = f", … ({len(shown)} in all)" if len(shown) > _SHOWN else ""
+    yield f"    {_value(task.name)}:"
+    yield f"      # rows in the file: {rows}"
+    if task.labels:
+        yield f"      # labels in train: {_plain(', '.join(shown[:_SHOWN]))}{more}"
+    else:
+        yield f"      # {_plain(task.asks)}"
+        yield f"      kind: {_value(task.kind)}"
+    if task.guessed:
+        yield "      # These columns were guessed from what they hold: check them."
+    for note in task.notes:
+        yield f"      # {_plain(note)}"
+    for key in ("label_names", "label_separator"):
+        if key in task.settings:
+            yield f"      {key}: {json.dumps(task.settings[key], ensure_ascii=False)}"
+    for key in ("text", "text_pair", "label"):
+        if (column := getattr(task.columns, key)) is not None:
+            yield f"      {key}: {_value(column)}"
+    if task.others:
+        yield f"      # The label could also be: {_plain(join_values(task.others))}"
+    if task.labels and all(label.isdecimal() for label in task.labels):
+        names = ", ".join(f"name of {label}" for label in list(task.labels)[:_SHOWN])
+        yield f"      # label_names: [{names}]"
+
+
+def _value(text: str) -> str:
+    """Write a text as YAML, without quotes where nobody needs them."""
+    simple = text.replace("_", "").replace("/", "").isalpha() and text.isascii()
+    reserved = text.lower() in ("y", "n", "yes", "no", "on", "off", "true", "false", "null")
+    if simple and not reserved:
+        return text
+    return yaml.safe_dump(text, default_style='"', width=math.inf).strip()
+
+
+def _plain(text: str) -> str:
+    """Return a text as a comment can hold it: in one line, without control characters."""
+    one_line = " ".join(text.split())
+    return "".join(character if character.isprintable() else "?" for character in one_line)

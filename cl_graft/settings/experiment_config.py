@@ -1,0 +1,325 @@
+"""The config of an experiment, and its checks.
+
+A config comes from a YAML file, from the command line or from Python. The defaults are tuned for
+the encoder MiniLM on two cores.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any, Literal, Self
+
+from pydantic import Field, TypeAdapter, ValidationError, model_validator
+
+from cl_graft.data.streams import find_stream
+from cl_graft.data.yaml_files import read_yaml_file
+from cl_graft.errors import InputError, nearest
+from cl_graft.runtime.settings import (
+    describe_faults,
+    find_origin,
+    join_few,
+    list_fields,
+    settings_class,
+)
+from cl_graft.settings.dotted_names import (
+    describe_part,
+    merge_configs,
+    override_,
+    put_,
+    to_dotted,
+    to_nested,
+)
+from cl_graft.settings.old_configs import MOVED
+from cl_graft.settings.parts import (
+    PARTS,
+    ComparisonSettings,
+    DenseSettings,
+    GraftingLoopSettings,
+    ModelSettings,
+    OutputSettings,
+    TrainingSettings,
+)
+from cl_graft.settings.presets import PRESETS
+from cl_graft.settings.stream_settings import StreamSettings
+from cl_graft.training.fine_tuning_settings import FineTuning, with_rate_schedule
+from cl_graft.training.learning_rates import Optimizer, region_rate
+
+__all__ = [
+    "RUN_CHOICES",
+    "ExperimentConfig",
+    "config_from",
+    "load_config",
+    "make_config",
+    "warn_of_large_density",
+    "warn_of_pitfalls",
+]
+
+logger = logging.getLogger(__name__)
+
+RUN_CHOICES = frozenset({"comparison.strategies", "comparison.seeds", "comparison.sweep"})
+"""The settings that say which runs a comparison has; its runs share all others."""
+
+_LARGE_DENSITY = 0.1
+"""Density above which a region is warned of."""
+
+_SET_BY_RUNS = {
+    "fine_tuning": "fine_tuning",
+    "seed": "comparison.seeds",
+    "evaluate_every": "grafting.evaluations",
+    "builds_on": "stream.task_settings",
+}
+"""Fields of `GraftingSettings` that an experiment sets, with the settings that they follow from."""
+
+
+@settings_class
+class ExperimentConfig:
+    """The config of an experiment: tasks, model, training, comparison and output.
+
+    Examples:
+        >>> config = make_config({"stream": {"tasks": ["topic"]}, "grafting": {"density": 0.001}})
+        >>> config.grafting.density
+        0.001
+    """
+
+    stream: StreamSettings = Field(description="The tasks to learn, and the rows of each.")
+    model: ModelSettings = Field(
+        default_factory=ModelSettings, description="The model at its base, and how it answers."
+    )
+    fine_tuning: DenseSettings = Field(
+        default_factory=DenseSettings,
+        description="Dense training: the run from which a region is found, naive fine-tuning, and "
+        "the steps and batches of the loops of all strategies.",
+    )
+    grafting: GraftingLoopSettings = Field(
+        default_factory=GraftingLoopSettings,
+        description="How a region is found and trained. Strategies without regions do not read it.",
+    )
+    training: TrainingSettings = Field(
+        default_factory=TrainingSettings,
+        description="What the loops of all strategies share beside `fine_tuning`.",
+    )
+    comparison: ComparisonSettings = Field(
+        default_factory=ComparisonSettings,
+        description="Strategies, seeds, and values of settings to compare.",
+    )
+    output: OutputSettings = Field(
+        default_factory=OutputSettings,
+        description="Checkpoints that are written during a run; they change no bit of its results.",
+    )
+    preset: Literal["default", "paper", "fast"] = Field(
+        default="default",
+        description="'paper' takes the schedule of the grafting paper: 16·n·k steps, batch size "
+        "and learning rate chosen on dev from its grid, its mask, density 1e-4. 'fast' grafts "
+        "without a dense run: regions from a few gradient batches at the base.",
+    )
+
+    @model_validator(mode="after")
+    def _fit_the_parts(self) -> Self:
+        if self.stream.scenario == "class" and self.model.family != "encoder":
+            raise ValueError(
+                "scenario 'class' is for encoders, whose head can hold the labels of all tasks; "
+                f"family is {self.model.family!r}"
+            )
+        names = self.comparison.strategies
+        if groups := {"all", "ablations"} & set(names):
+            # Imported here: it loads Avalanche, which takes seconds.
+            from cl_graft.strategies.registry import list_available
+
+            members = {
+                group: list_available(
+                    encoder=self.model.family == "encoder",
+                    ablations=group == "ablations",
+                    scenario=self.stream.scenario,
+                )
+                for group in groups
+            }
+            named = [member for name in names for member in members.get(name, [name])]
+            comparison = replace(self.comparison, strategies=list(dict.fromkeys(named)))
+            own = {member for group in members.values() for member in group} - set(names)
+            object.__setattr__(comparison, "grouped", frozenset(own))
+            object.__setattr__(self, "comparison", comparison)
+        return self
+
+    @property
+    def loop_clip(self) -> float:
+        """Largest norm of a gradient in the loops of strategies; infinite for none."""
+        return self.training.clip or self.fine_tuning.clip or math.inf
+
+    @property
+    def region_optimizer(self) -> Optimizer:
+        """Optimiser of regions: the given one, else the one that suits the model's family."""
+        family_default: Optimizer = "adamw" if self.model.family == "causal_lm" else "sgd"
+        return self.grafting.optimizer or family_default
+
+    def region_schedule(self, dense: FineTuning, *, coordinates: int) -> FineTuning:
+        """Return the schedule of a region of this size: steps and batches of its dense run."""
+        optimizer = self.region_optimizer
+        lr = region_rate(optimizer, coordinates, given=self.grafting.lr)
+        decay = self.grafting.lr_decay or dense.lr_decay
+        region = replace(dense, optimizer=optimizer, lr=lr, weight_decay=0.0, lr_decay=decay)
+        return with_rate_schedule(region, is_region=True)
+
+    def with_values(self, values: Mapping[str, Any]) -> ExperimentConfig:
+        """Return the config with other values, by dotted name as in ``{"stream.shots": 64}``.
+
+        Raises:
+            InputError: If a value is out of its range.
+        """
+        parts: dict[str, dict[str, Any]] = {}
+        for name, value in values.items():
+            part, _, field = name.partition(".")
+            parts.setdefault(part, {})[field] = value
+        own = {part: replace(getattr(self, part), **fields) for part, fields in parts.items()}
+        return replace(self, **own)
+
+    def values(self) -> dict[str, Any]:
+        """Return all settings as JSON can hold them, by part."""
+        return TypeAdapter(ExperimentConfig).dump_python(self, mode="json")
+
+    def shared_values(self) -> dict[str, Any]:
+        """Return the settings that all runs of a comparison share, as JSON can hold them."""
+        values = to_dotted(self.values())
+        return to_nested({name: value for name, value in values.items() if name not in RUN_CHOICES})
+
+
+def config_from(
+    values: Mapping[str, Any], *, source: str = "config", origins: Mapping[str, str] | None = None
+) -> ExperimentConfig:
+    """Check settings, and complete them by their preset and the defaults.
+
+    Args:
+        values: Settings by part, as in a YAML file.
+        source: Origin of the settings, for messages.
+        origins: Origin of single settings by dotted name, where it is another one, as in
+            ``{"fine_tuning.steps": "--steps"}``.
+
+    Raises:
+        InputError: If a key or name is unknown (with the nearest known one, or the place to which
+            an old key moved) or a value is out of its range.
+    """
+    origins = origins or {}
+    misplaced: dict[str, list[str]] = {}
+    for name, sentence in _find_misplaced(values):
+        misplaced.setdefault(find_origin(name, origins) or source, []).append(sentence)
+    if misplaced:
+        faults = {origin: join_few(sentences) for origin, sentences in misplaced.items()}
+        raise InputError("; ".join(f"{origin}: {fault}" for origin, fault in faults.items()))
+    try:
+        return TypeAdapter(ExperimentConfig).validate_python(_fill_in(values))
+    except ValidationError as error:
+        faults = describe_faults(error, ExperimentConfig, source=source, origins=origins)
+        sentences = [f"{origin}: {fault}" for origin, fault in faults.items()]
+        raise InputError("; ".join(sentences)) from None
+
+
+def _fill_in(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return settings, completed by those of their preset."""
+    name = values.get("preset")
+    preset = PRESETS.get(name, {}) if isinstance(name, str) else {}
+    filled = merge_configs(preset, values)
+    own = values.get("fine_tuning")
+    if preset and isinstance(own, Mapping) and "steps" in own:
+        filled["training"] = {"paper_steps": False, **dict(values.get("training", {}))}
+        filled = merge_configs(preset, filled)
+    filled = {part: {} if own is None and part in PARTS else own for part, own in filled.items()}
+    return {"stream": {}, **filled}
+
+
+def _find_misplaced(values: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield the dotted names that are unknown or stand in a wrong place, with a sentence each."""
+    short = {name: f"{part}.{name}" for part in PARTS for name in list_fields(PARTS[part])}
+    short |= {**_SET_BY_RUNS, **MOVED}
+    for name, value in values.items():
+        if name in PARTS and (isinstance(value, Mapping) or value is None):
+            for field in value or {}:
+                place = f"{name}.{field}"
+                if name == "grafting" and field in _SET_BY_RUNS:
+                    yield place, f"{place!r} is set by {_SET_BY_RUNS[field]!r}"
+                elif field in MOVED and field not in list_fields(PARTS[name]):
+                    yield place, f"{place!r} is now {MOVED[field]!r}"
+        elif name in MOVED:
+            yield name, f"{name!r} is now {MOVED[name]!r}"
+        elif name in PARTS:
+            yield name, describe_part(name, value)
+        elif name not in list_fields(ExperimentConfig):
+            near = get_close_matches(str(name), short, n=1)
+            hint = f"did you mean {short[near[0]]!r}?" if near else nearest(str(name), PARTS)
+            yield name, f"unknown key {name!r}; {hint}"
+
+
+def load_config(
+    path: Path | str | None,
+    sets: Sequence[str] = (),
+    *,
+    options: Mapping[str, object] | None = None,
+    origins: Mapping[str, str] | None = None,
+    under: Mapping[str, Any] | None = None,
+) -> ExperimentConfig:
+    """Read a config file, and warn in the log of a very large region and of a stream's pitfalls.
+
+    Args:
+        path: A YAML file with the parts of `ExperimentConfig`; None means no file.
+        sets: Overrides such as ``"fine_tuning.steps=200"``, with a value in YAML. They override
+            `options`.
+        options: Options of the command line, by the setting's dotted name. They override the file.
+        origins: Names of the options for messages, by the same names.
+        under: A partial config that all of these override.
+
+    Raises:
+        InputError: If there is no such file, it is no YAML mapping, or a setting is wrong.
+    """
+    values = read_yaml_file(Path(path)) if path is not None else {}
+    origins = dict(origins or {})
+    for name, value in (options or {}).items():
+        put_(values, name, json.loads(json.dumps(value, default=str)))
+    for override in sets:
+        override_(values, override)
+        origins[override.partition("=")[0].strip()] = "--set"
+    source = str(path) if path is not None else "settings"
+    config = config_from(merge_configs(under or {}, values), source=source, origins=origins)
+    warn_of_large_density(config.grafting.density)
+    warn_of_pitfalls(config.stream)
+    return config
+
+
+def make_config(config: ExperimentConfig | Mapping[str, Any] | Path | str) -> ExperimentConfig:
+    """Return a config, whether it is given as one, as settings by part, or as a YAML file's path.
+
+    Raises:
+        InputError: As `config_from` and `load_config` do.
+
+    Examples:
+        >>> make_config({"stream": {"tasks": ["topic"]}}).model.name
+        'minilm'
+    """
+    if isinstance(config, ExperimentConfig):
+        return config
+    return config_from(config) if isinstance(config, Mapping) else load_config(config)
+
+
+def warn_of_large_density(density: float | Literal["auto"]) -> None:
+    """Warn where a region has so large a share of the weights that few tasks fit a bank."""
+    if density == "auto" or density <= _LARGE_DENSITY:
+        return
+    tasks = int(1 / density)
+    logger.warning(
+        "warning: density %g puts %.0f%% of the weights into each task's region, and a weight has "
+        "one owner: grafts of %s do not fit beside each other, and a graft is about as large as "
+        "the model. 0.0001 to 0.01 is usual",
+        density,
+        100 * density,
+        "two tasks" if tasks < 2 else f"{tasks + 1} tasks",
+    )
+
+
+def warn_of_pitfalls(stream: StreamSettings) -> None:
+    """Warn in the log of the known pitfalls of a named stream."""
+    if stream.name is not None:
+        for pitfall in find_stream(stream.name).pitfalls:
+            logger.warning("stream %s: %s", stream.name, pitfall)

@@ -1,0 +1,273 @@
+"""The folder of a run, as far as a bank needs it: its config, its results, and its lock.
+
+A run of an experiment keeps its bank in its folder. Whoever verifies, extends or shortens that bank
+reads the run's `config.json` and `results.json`, and keeps the record of the bank in them true.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field, fields
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import torch
+from pydantic import TypeAdapter, ValidationError
+
+from cl_graft.errors import BankError, DamagedFile, InputError
+from cl_graft.grafts.hashing import environment
+from cl_graft.settings.old_configs import from_flat
+from cl_graft.storage import only_writer
+from cl_graft.storage.checksums import dump_with_checksum, load_with_checksum
+from cl_graft.storage.files import check_json, replace_file, report_damage
+from cl_graft.storage.metadata_schema import check_name
+from cl_graft.storage.serialization import part
+
+__all__ = [
+    "BANK",
+    "CACHE",
+    "CHECKPOINTS",
+    "CONFIG",
+    "CONFIG_FORMAT",
+    "RESULTS",
+    "RESULTS_FORMAT",
+    "RunRecord",
+    "check_values",
+    "find_run_of_bank",
+    "is_run",
+    "lock_bank",
+    "read_bank_record",
+    "read_config_file",
+    "read_hashes",
+    "read_record",
+    "read_values",
+    "report_missing_parts",
+    "select_settings",
+    "versions",
+    "write_bank_record",
+]
+
+CONFIG, RESULTS = "config.json", "results.json"
+CACHE, CHECKPOINTS = "cache", "checkpoints"
+BANK = "bank"
+"""The folder of a run's bank in the run's folder."""
+
+CONFIG_FORMAT, RESULTS_FORMAT = "cl-graft-config", "cl-graft-results"
+_BESIDE_SETTINGS = ("strategy", "seed", "command", "processes", "tuning")
+"""Fields of a run's stored config beside its settings."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunRecord:
+    """What a run recorded of itself, its base and its data.
+
+    Attributes:
+        strategy: Name of the strategy.
+        seed: Seed of the run.
+        tasks: Names of the tasks in the order of the stream.
+        complete: Whether all tasks were learned.
+        routed: Share of the test rows that their own task answered, cells as in `RunResult.R`, if
+            the strategy picks tasks by itself.
+        logit_hashes: SHA-256 over the test logits by task, right after it was ``"learned"`` and at
+            the ``"end"``, over the same batches.
+        data_fingerprints: Fingerprints of the data, by task.
+        model: Name, family, fingerprint and number of graftable coordinates of the base.
+        versions: Versions of the packages, and of what else bits depend on.
+        config: All settings of the run, as JSON.
+    """
+
+    strategy: str
+    seed: int
+    tasks: list[str]
+    complete: bool
+    routed: Any = None
+    logit_hashes: dict[str, dict[str, str]]
+    data_fingerprints: dict[str, str]
+    model: dict[str, Any]
+    versions: dict[str, str]
+    config: dict[str, Any] = field(default_factory=dict)
+
+
+_SCHEMA = TypeAdapter(RunRecord)
+
+
+def find_run_of_bank(bank: Path) -> Path | None:
+    """Return the run that made a bank, if the bank's folder lies in it, also through a link."""
+    run = bank.resolve().parent
+    return run if bank.resolve().name == BANK and (run / CONFIG).is_file() else None
+
+
+def is_run(folder: Path) -> bool:
+    """Tell whether a folder holds the config of a run."""
+    try:
+        return {"strategy", "seed"} <= set(read_config_file(folder) or {})
+    except (BankError, InputError):
+        return False
+
+
+@contextmanager
+def lock_bank(bank: Path | str) -> Iterator[tuple[str, ...]]:
+    """Lock a bank, and the run whose folder holds it, as the run may be writing the bank.
+
+    The block gets the names of partial files in the bank's folder that were deleted.
+    """
+    bank = Path(bank).resolve()
+    with ExitStack() as held:
+        if (bank.parent / CONFIG).is_file():
+            held.enter_context(only_writer(bank.parent))
+        yield held.enter_context(only_writer(bank))
+
+
+def read_config_file(folder: Path) -> dict[str, Any] | None:
+    """Return the config of a run or a comparison; None if the folder has none.
+
+    Raises:
+        InputError: If the file is there but not ours.
+        BankError: If it is altered, or a newer package wrote it.
+    """
+    path = folder / CONFIG
+    if not path.is_file():
+        return None
+    try:
+        values = load_with_checksum(path.read_bytes(), name=str(path))
+    except BankError:
+        raise
+    except ValueError:
+        raise InputError(f"{path}: not the config of a run; choose another output folder") from None
+    if "format" in values:
+        check_json(values, format=CONFIG_FORMAT, name=str(path))
+    return from_flat({key: own for key, own in values.items() if key not in ("format", "version")})
+
+
+def select_settings(stored: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings in what `read_config_file` returned, without the fields of the run."""
+    return {name: value for name, value in stored.items() if name not in _BESIDE_SETTINGS}
+
+
+def read_record(folder: Path | str) -> RunRecord:
+    """Read what a run recorded of itself in its `results.json`.
+
+    Raises:
+        InputError: If there is none, or it is something else.
+        BankError: If it is altered, holds what no run writes, or a newer package wrote it.
+    """
+    path = Path(folder) / RESULTS
+    values = {"config": {}, "routed": None, **read_values(path)}
+    with report_missing_parts(path):
+        known = {one.name: values[one.name] for one in fields(RunRecord)}
+        check_values(known, _SCHEMA)
+    return RunRecord(**known)
+
+
+def check_values(known: Mapping[str, Any], schema: TypeAdapter[Any]) -> None:
+    """Check the values of a `results.json`, and the names in them.
+
+    Raises:
+        ValueError: If one is not of its type, or a name cannot be that of a task or strategy.
+    """
+    schema.validate_json(json.dumps(known), strict=True)
+    for name in (known["strategy"], *known["tasks"]):
+        check_name(name, what="the name of a task or strategy")
+
+
+@contextmanager
+def report_missing_parts(path: Path) -> Iterator[None]:
+    """Turn errors of reading the values of a `results.json` into those of its file.
+
+    Raises:
+        InputError: If a value is missing.
+        DamagedFile: If a value is wrong.
+    """
+    try:
+        yield
+    except KeyError as error:
+        raise InputError(f"{path}: not the results of a run: {error} is missing") from None
+    except ValidationError as error:
+        fault = error.errors(include_url=False)[0]
+        place = ".".join(map(str, fault["loc"]))
+        raise DamagedFile(f"{path} is damaged: {place}: {fault['msg']}") from None
+    except (ValueError, TypeError) as error:
+        raise DamagedFile(f"{path} is damaged: {error}") from None
+
+
+def read_hashes(folder: Path) -> dict[str, str] | None:
+    """Return the SHA-256 of the files beside a run's results; None if none were recorded.
+
+    Raises:
+        InputError: As `read_record`.
+        BankError: As `read_record`.
+    """
+    return read_values(folder / RESULTS).get("files")
+
+
+def read_bank_record(folder: Path) -> dict[str, Any] | None:
+    """Return which bank a run's results name; None if they name none.
+
+    Returns:
+        ``"sha256"`` and ``"entries"`` of the bank, and, while a change of it is under way, those
+        of the bank to come under ``"coming"``.
+
+    Raises:
+        InputError: As `read_record`.
+        BankError: As `read_record`, or if it is none.
+    """
+    path = folder / RESULTS
+    record = read_values(path).get("bank")
+    if record is not None:
+        with report_damage(str(path)):
+            for one in (record, record.get("coming", record)):
+                for key, kind in (("sha256", str), ("entries", int)):
+                    part(one, key, kind)
+    return record
+
+
+def write_bank_record(folder: Path, record: Mapping[str, Any]) -> None:
+    """Replace which bank a run's results name, and leave the rest of them as it is.
+
+    Args:
+        folder: The run's folder.
+        record: As `read_bank_record` returns it.
+    """
+    values = read_values(folder / RESULTS)
+    replace_file(folder / RESULTS, dump_with_checksum({**values, "bank": dict(record)}))
+
+
+def read_values(path: Path) -> dict[str, Any]:
+    """Return what stands in a `results.json`, once it matches its checksum.
+
+    Raises:
+        InputError: If there is none, or it is something else.
+        BankError: If it is altered, or a newer package wrote it.
+    """
+    try:
+        values = load_with_checksum(path.read_bytes(), name=str(path))
+    except OSError as error:
+        raise InputError(f"{path}: cannot read the results: {error.strerror}") from None
+    except BankError:
+        raise
+    except ValueError as error:
+        raise InputError(f"{path}: not the results of a run: {error}") from None
+    if "format" in values:
+        check_json(values, format=RESULTS_FORMAT, name=str(path))
+    return values
+
+
+def versions(device: torch.device) -> dict[str, str]:
+    """Return the versions of the packages that results depend on, and what bits depend on."""
+    return _package_versions() | environment(device)
+
+
+@functools.cache
+def _package_versions() -> dict[str, str]:
+    names = ("cl-graft", "transformers", "avalanche-lib", "datasets", "numpy", "torchvision")
+    found: dict[str, str] = {}
+    for name in names:
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            found[name] = "from source" if name == "cl-graft" else "not installed"
+    return found

@@ -1,0 +1,174 @@
+"""The tasks of a stream, loaded and checked."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+from typing import cast
+
+from cl_graft.data import TextTask, load_task
+from cl_graft.data.audit import find_shared_rows
+from cl_graft.data.encoded_task import encode_task
+from cl_graft.data.readers import explain_missing
+from cl_graft.data.streams import find_stream
+from cl_graft.data.task_place import find_place
+from cl_graft.errors import InputError, nearest
+from cl_graft.kinds.prompts import Family
+from cl_graft.kinds.task_name import check_task_name
+from cl_graft.models import Loaded, longest_row
+from cl_graft.settings.run_folder import RunRecord
+from cl_graft.settings.scenarios import fit_scenario
+from cl_graft.settings.stream_settings import StreamSettings, TaskSettings
+
+__all__ = ["check_tasks", "load_tasks", "refuse_other_data", "tasks_to_build_on"]
+
+_ROWS_TRIED = 4
+
+
+def load_tasks(stream: StreamSettings, *, seed: int) -> tuple[TextTask, ...]:
+    """Load the tasks of a stream for the run with a seed, in the stream's scenario.
+
+    Test rows of a task that another task learns from are counted in the notes of its `source`.
+    Nothing is logged: the results report what became of the data.
+
+    Args:
+        stream: Settings of the stream.
+        seed: Seed of the run.
+
+    Raises:
+        InputError: If a folder lacks tasks of the named stream, a task is unknown, its data cannot
+            be used, or it does not fit the scenario.
+    """
+    _refuse_missing(stream)
+    for name in stream.task_settings:
+        if name not in stream.tasks:
+            raise InputError(f"task_settings: no task {name!r} here; {nearest(name, stream.tasks)}")
+    tasks = tuple(_load(name, stream, stream.sample_seed(seed)) for name in stream.tasks)
+    for name, count in Counter(task.name for task in tasks).items():
+        if count > 1:
+            raise InputError(f"{count} of the tasks are called {name!r}: results go by task name")
+    tasks = tuple(
+        replace(task, source={**task.source, "notes": [*_notes(task), *notes]})
+        for task, notes in zip(tasks, find_shared_rows(tasks), strict=True)
+    )
+    return fit_scenario(tasks, stream)
+
+
+def tasks_to_build_on(
+    stream: StreamSettings, tasks: Sequence[TextTask]
+) -> dict[int, tuple[str, ...]]:
+    """Return the names of the tasks that a task may build on, by task label.
+
+    A task whose settings do not name them is missing.
+
+    Args:
+        stream: Settings of the stream.
+        tasks: Tasks of the stream, as `load_tasks` returns them.
+    """
+    names = dict(zip(stream.tasks, (task.name for task in tasks), strict=False))
+    return {
+        label: tuple(names[other] for other in own.builds_on)
+        for label, given in enumerate(stream.tasks)
+        if (own := stream.task_settings.get(given)) is not None and own.builds_on is not None
+    }
+
+
+def _notes(task: TextTask) -> list[str]:
+    said = task.source["notes"]
+    return [str(note) for note in said] if isinstance(said, list) else []
+
+
+def check_tasks(tasks: Sequence[TextTask], loaded: Loaded, stream: StreamSettings) -> None:
+    """Make sure that a model can answer the tasks, before anything is computed.
+
+    Prompts, label words and lengths are tried on a few rows of each task.
+
+    Raises:
+        InputError: If a prompt does not fit the family, leaves no room for a text, a label word has
+            several tokens, or `max_length` is more than the model's positions.
+    """
+    length = stream.max_length or max(task.max_length for task in tasks)
+    most = longest_row(loaded.model)
+    if most is not None and length > most:
+        raise InputError(
+            f"max_length must be at most {most}, the positions of {loaded.name!r}, got {length}"
+        )
+    for task in tasks:
+        few = replace(
+            task,
+            **{
+                split: task.own_kind.choose_tried(rows, _ROWS_TRIED)
+                for split, rows in task.splits.items()
+            },
+        )
+        encode_task(
+            few, loaded.tokenizer, family=cast(Family, loaded.model.family), max_length=length
+        )
+
+
+def refuse_other_data(result: RunRecord, tasks: Sequence[TextTask]) -> None:
+    """Refuse tasks whose rows are not those of a finished run.
+
+    Raises:
+        InputError: If the data changed since.
+    """
+    now = {task.name: task.fingerprint for task in tasks}
+    changed = [name for name in now if result.data_fingerprints.get(name) != now[name]]
+    if changed:
+        raise InputError(
+            f"the data of {', '.join(changed)} changed since {result.strategy} with seed "
+            f"{result.seed} was run; choose another output folder"
+        )
+
+
+def _refuse_missing(stream: StreamSettings) -> None:
+    """Refuse a folder that lacks tasks of the named stream, before any of them is read."""
+    if stream.name is None or stream.data is None or not find_stream(stream.name).needs_folder:
+        return
+    if not stream.data.exists():
+        raise InputError(f"{stream.data}: {explain_missing(stream.data)}")
+    missing = {}
+    for name in stream.tasks:
+        place = stream.task_settings.get(name, TaskSettings()).rows_from or name
+        try:
+            found = find_place(place, stream.data).path
+        except InputError:
+            found = None
+        if found is None:
+            missing[name] = stream.data / place
+    if missing:
+        one = next(iter(missing.values()))
+        raise InputError(
+            f"{stream.data}: of the stream {stream.name!r} there is no data for "
+            f"{', '.join(missing)}; looked for {one}/train.jsonl (.csv, .parquet, …), its test file"
+            f"{' and the like' if len(missing) > 1 else ''}; put them there, or name with "
+            "stream.tasks the tasks that are there"
+        )
+
+
+def _load(name: str, stream: StreamSettings, data_seed: int) -> TextTask:
+    own = stream.task_settings.get(name, TaskSettings())
+    place = find_place(own.rows_from or name, stream.data)
+    read = partial(
+        load_task,
+        own.rows_from or name,
+        data=stream.data,
+        shots=stream.shots,
+        data_seed=data_seed,
+        shots_short=stream.shots_short,
+        max_train=stream.max_train,
+        max_dev=stream.max_dev,
+        max_test=stream.max_test,
+        on_bad_row=stream.on_bad_row,
+        max_megabytes=stream.max_megabytes,
+        warn=False,
+        **stream.read_settings(name, has_columns=place.generated is None),
+    )
+    if own.rows_from is None:
+        return read()
+    try:
+        return replace(read(), name=check_task_name(name))
+    except InputError as error:
+        raise InputError(f"task {name!r}: {error}") from None
