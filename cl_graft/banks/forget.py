@@ -26,7 +26,6 @@ from cl_graft.metrics import score
 from cl_graft.models.text_generation import compare_generated, is_text_head
 from cl_graft.runtime.devices import pick_device
 from cl_graft.runtime.progress import Progress, Step, silent
-from cl_graft.settings.bank_metadata import read_own_settings, stored_settings
 from cl_graft.settings.run_folder import CACHE, RESULTS, find_run_of_bank, lock_bank, read_record
 from cl_graft.storage.bank_folder import open_stored_bank, replace_entries
 from cl_graft.storage.bank_index import delete_unlisted, list_files, read_index
