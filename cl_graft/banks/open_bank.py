@@ -24,7 +24,7 @@ from cl_graft.banks.input_texts import InputText, check_texts
 from cl_graft.errors import DamagedFile, InputError
 from cl_graft.grafts.bank import GraftBank, find_entry
 from cl_graft.inference.task_switch import Switch
-from cl_graft.kinds import Answer, EncodedRows, Prompt, Row, find_kind
+from cl_graft.kinds import Answer, EncodedRows, Encoding, Prompt, Row, find_kind
 from cl_graft.kinds.answer_rows import AnswerRow
 from cl_graft.kinds.messages import read_chat
 from cl_graft.kinds.text2text import make_chat_row
@@ -311,13 +311,13 @@ class OpenBank:
             replace(row, place=one.place) if isinstance(row, AnswerRow) else row
             for row, one in zip(rows, texts, strict=True)
         ]
-        encoded = kind.encode(
-            rows,
+        encoding = Encoding(
             self.loaded.tokenizer,
-            family=self.loaded.model.family,
+            self.loaded.model.family,
             prompt=Prompt(prompt["template"], prompt["words"]) if prompt else None,
             max_length=max(1, length - kind.count_reserved(entry.head)),
         )
+        encoded = kind.encode(rows, encoding)
         if encoded.cut and position not in self._cut:
             self._cut.add(position)
             logger.warning(

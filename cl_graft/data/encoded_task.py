@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 
 from cl_graft.errors import InputError, a_or_an
+from cl_graft.kinds.kind import Encoding
 from cl_graft.kinds.one_label import OneLabel
 from cl_graft.kinds.prompts import Family, Prompt
 from cl_graft.kinds.rows import EncodedRows, Row
@@ -145,13 +146,11 @@ def _encode_splits(
             }
     encoded: dict[str, EncodedRows] = {}
     first = 0
-    same: dict[str, Any] = {"family": family, "prompt": prompt, "max_length": max_length}
     for name, rows in texts.items():
         with _named(task.name, f"{'dev' if name == 'valid' else name} rows: "):
-            if name == "train":
-                encoded[name] = kind.encode_training(rows, tokenizer, task=task, **same)
-            else:
-                encoded[name] = kind.encode(rows, tokenizer, first=first, task=task, **same)
+            how = Encoding(tokenizer, family, prompt, max_length, first=first, task=task)
+            encode = kind.encode_training if name == "train" else kind.encode
+            encoded[name] = encode(rows, how)
         first += len(encoded[name].inputs)
     if cache is not None and key:
         kept = {

@@ -1,7 +1,7 @@
 """Kinds of tasks, one file each: what a row holds, how it is encoded, answered and scored."""
 
 from cl_graft.kinds.decoding import Decoding
-from cl_graft.kinds.kind import KINDS, Kind, find_kind, register_kind
+from cl_graft.kinds.kind import KINDS, Encoding, Kind, encode_for, find_kind, register_kind
 from cl_graft.kinds.prompt_encoding import label_token_ids
 from cl_graft.kinds.prompts import CAUSAL_PROMPTS, PROMPTS, Prompt
 from cl_graft.kinds.rows import Answer, ColumnError, EncodedRows, Row, Span
@@ -17,12 +17,14 @@ __all__ = [
     "ColumnError",
     "Decoding",
     "EncodedRows",
+    "Encoding",
     "Kind",
     "Prompt",
     "Row",
     "Span",
     "TextTask",
     "encode",
+    "encode_for",
     "find_kind",
     "label_token_ids",
     "number_classes",

@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 
     from cl_graft.kinds.text_task import TextTask
 
-__all__ = ["decode_answer", "encode_answers", "encode_asked", "find_stops", "measure_answers"]
-
 
 def encode_asked(
     rows: Sequence[Any],

@@ -11,8 +11,6 @@ from cl_graft.kinds.messages import Message, read_messages
 from cl_graft.kinds.passage_answers import read_text_value
 from cl_graft.kinds.rows import ColumnError, Row
 
-__all__ = ["AnswerRow", "read_answer_row"]
-
 
 @dataclass(frozen=True, slots=True)
 class AnswerRow(Row):

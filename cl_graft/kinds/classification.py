@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import torch
+from torch import Tensor
 
 from cl_graft.errors import InputError, join_names
+from cl_graft.kinds.confusions import Confusions, count_rows
 from cl_graft.kinds.kind import register_kind
 from cl_graft.kinds.one_label import OneLabel, check_labels
 from cl_graft.kinds.text_task import TextTask
-
-__all__ = ["Classification"]
 
 
 @register_kind
@@ -50,6 +50,12 @@ class Classification(OneLabel):
     def reported_metrics(self, task: TextTask) -> tuple[str, ...]:
         """Return accuracy: tasks with another metric are often read by both."""
         return ("accuracy",)
+
+    def confusions(
+        self, task: TextTask, outputs: Tensor, targets: Tensor, numbers: Tensor
+    ) -> list[Confusions]:
+        """Count rows by their right and their likeliest class."""
+        return [count_rows(task.label_names, outputs, targets, numbers)]
 
     def describe(self, task: TextTask) -> str:
         """Return the number of classes."""

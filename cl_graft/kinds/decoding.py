@@ -9,8 +9,6 @@ from typing import Any, Literal
 from cl_graft.errors import InputError, nearest
 from cl_graft.models.text_generation import MOST_BEAMS, MOST_TOKENS
 
-__all__ = ["Decoding"]
-
 
 @dataclass(frozen=True)
 class Decoding:

@@ -16,10 +16,9 @@ import torch
 from torch import Tensor, nn
 
 from cl_graft.errors import InputError, join_names
-from cl_graft.kinds.kind import Kind, register_kind
+from cl_graft.kinds.kind import Encoding, Kind, register_kind
 from cl_graft.kinds.passage_answers import check_answers, read_answers, read_text_value
 from cl_graft.kinds.prompt_encoding import require_fast
-from cl_graft.kinds.prompts import Prompt
 from cl_graft.kinds.rows import Answer, EncodedRows, Row, Span
 from cl_graft.kinds.text_encoding import pad_inputs
 from cl_graft.kinds.text_task import TextTask
@@ -30,7 +29,6 @@ from cl_graft.models.token_heads import ABSENT, SpanHead
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase as Tokenizer
 
-__all__ = ["ExtractiveQA", "QuestionRow", "find_best_spans"]
 
 _LONGEST_ANSWER = 30
 """Tokens of the longest answer that is looked for, as in SQuAD's baselines; see `_longest`."""
@@ -128,13 +126,7 @@ class ExtractiveQA(Kind):
     def encode(
         self,
         rows: Sequence[Any],
-        tokenizer: Tokenizer,
-        *,
-        family: str,
-        prompt: Prompt | None,
-        max_length: int,
-        first: int = 0,
-        task: TextTask | None = None,
+        encoding: Encoding,
     ) -> EncodedRows:
         """Encode each question with each window of its passage.
 
@@ -143,6 +135,7 @@ class ExtractiveQA(Kind):
         whole in no window count as cut, too. `places` hold the characters of each token in the
         passage, None for tokens of no passage.
         """
+        tokenizer, max_length = encoding.tokenizer, encoding.max_length
         require_fast(tokenizer, "extractive QA needs")
         questions, cut = _shorten([row.text for row in rows], tokenizer, max_length // 2)
         least = max_length - max_length // 2 - tokenizer.num_special_tokens_to_add(pair=True)
@@ -175,7 +168,7 @@ class ExtractiveQA(Kind):
             places.append(characters)
             answers = rows[number].answers
             found = _find_tokens(characters, answers[0]) if answers else (0, 0)
-            targets.append((*found, first + window))
+            targets.append((*found, encoding.first + window))
             if found[0]:
                 whole.add(number)
         cut |= {number for number, row in enumerate(rows) if row.answers} - whole

@@ -7,15 +7,18 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from torch import Tensor, nn
 
 from cl_graft.errors import InputError
+from cl_graft.kinds.confusions import Confusions
 from cl_graft.kinds.prompt_encoding import label_token_ids
 from cl_graft.kinds.prompts import Family, Prompt
 from cl_graft.kinds.rows import Answer, EncodedRows, Row
+from cl_graft.kinds.text_encoding import Encoded, encode_rows
 from cl_graft.metrics.task_score import Scorer
 from cl_graft.models import TaskModel, make_head
 from cl_graft.runtime.registry import Registry
@@ -26,7 +29,37 @@ if TYPE_CHECKING:
 
     from cl_graft.kinds.text_task import TextTask
 
-__all__ = ["KINDS", "Kind", "find_kind", "find_kind_columns", "register_kind"]
+
+@dataclass(frozen=True, eq=False)
+class Encoding:
+    """How rows become the inputs of a model.
+
+    Attributes:
+        tokenizer: A tokenizer of transformers.
+        family: Family of the model, one of `Kind.families`.
+        prompt: The task's prompt for the family; None for encoders.
+        max_length: Tokens an input, special ones included.
+        first: Number of the first input, where targets hold the numbers of inputs.
+        task: The task; None for texts that are to be answered, whose targets mean nothing.
+    """
+
+    tokenizer: Tokenizer
+    family: Any
+    prompt: Prompt | None
+    max_length: int
+    first: int = 0
+    task: TextTask | None = None
+
+
+def encode_for(rows: Sequence[Row], encoding: Encoding) -> Encoded:
+    """Encode texts or pairs of texts with `encode_rows`."""
+    return encode_rows(
+        rows,
+        encoding.tokenizer,
+        family=encoding.family,
+        prompt=encoding.prompt,
+        max_length=encoding.max_length,
+    )
 
 
 class Kind(ABC):
@@ -152,24 +185,13 @@ class Kind(ABC):
     def encode(
         self,
         rows: Sequence[Any],
-        tokenizer: Tokenizer,
-        *,
-        family: str,
-        prompt: Prompt | None,
-        max_length: int,
-        first: int = 0,
-        task: TextTask | None = None,
+        encoding: Encoding,
     ) -> EncodedRows:
         """Encode rows for a model family.
 
         Args:
             rows: The rows.
-            tokenizer: A tokenizer of transformers.
-            family: Family of the model, one of `families`.
-            prompt: The task's prompt for the family; None for encoders.
-            max_length: Tokens an input, special ones included.
-            first: Number of the first input, where targets hold the numbers of inputs.
-            task: The task; None for texts that are to be answered, whose targets mean nothing.
+            encoding: How they are encoded.
 
         Raises:
             InputError: If the rows, the prompt or the tokenizer do not fit the family.
@@ -178,25 +200,13 @@ class Kind(ABC):
     def encode_training(
         self,
         rows: Sequence[Any],
-        tokenizer: Tokenizer,
-        *,
-        family: str,
-        prompt: Prompt | None,
-        max_length: int,
-        task: TextTask,
+        encoding: Encoding,
     ) -> EncodedRows:
         """Encode the rows that a task is learned from, the first ones; arguments as for `encode`.
 
         They differ from others where the answer is a part of the input.
         """
-        return self.encode(
-            rows,
-            tokenizer,
-            family=family,
-            prompt=prompt,
-            max_length=max_length,
-            task=task,
-        )
+        return self.encode(rows, encoding)
 
     def choose_tried(self, rows: Sequence[Any], count: int) -> tuple[Any, ...]:
         """Return rows on which a model's prompt and length are tried before a run: the first.
@@ -276,6 +286,19 @@ class Kind(ABC):
             encoded: Rows of the task by split, before they are sorted.
         """
         return None
+
+    def confusions(
+        self, task: TextTask, outputs: Tensor, targets: Tensor, numbers: Tensor
+    ) -> list[Confusions]:
+        """Count right and answered classes of test rows, for the errors in a report.
+
+        Args:
+            task: The task.
+            outputs: Outputs for the rows, fp32, on the CPU.
+            targets: Their targets.
+            numbers: Numbers of the rows, (n,).
+        """
+        return []
 
     def metadata(self, task: TextTask) -> dict[str, Any]:
         """Return what an entry of a bank records of the task to answer it, beside its labels."""

@@ -23,16 +23,6 @@ from cl_graft.kinds.prompt_encoding import (
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase as Tokenizer
 
-__all__ = [
-    "SYSTEM",
-    "USER",
-    "Message",
-    "chat_end",
-    "fill_chat",
-    "read_chat",
-    "read_messages",
-    "tokenize_chat",
-]
 
 SYSTEM, USER, ASSISTANT = "system", "user", "assistant"
 _ROLES = (SYSTEM, USER, ASSISTANT)

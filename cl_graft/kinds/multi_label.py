@@ -7,6 +7,7 @@ the mean of these over labels. Targets have shape (n, K), 1 where a label is the
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -15,19 +16,17 @@ import torch
 from torch import Tensor, nn
 
 from cl_graft.errors import DamagedFile, InputError, join_names, nearest
-from cl_graft.kinds.kind import Kind, register_kind
-from cl_graft.kinds.prompts import Prompt
+from cl_graft.kinds.confusions import Confusions
+from cl_graft.kinds.kind import Encoding, Kind, encode_for, register_kind
 from cl_graft.kinds.rows import LABEL_COLUMNS, Answer, ColumnError, EncodedRows, Row
-from cl_graft.kinds.text_encoding import encode_rows
 from cl_graft.kinds.text_task import TextTask
 from cl_graft.metrics.task_score import register_metric
 from cl_graft.models import TaskModel, linear_head
 from cl_graft.models.heads import register_head
 
 if TYPE_CHECKING:
-    from transformers import PreTrainedTokenizerBase as Tokenizer
+    pass
 
-__all__ = ["THRESHOLD", "LabelledRow", "LabelsHead", "MultiLabel"]
 
 THRESHOLD = 0.5
 """Probability above which a label is answered."""
@@ -150,21 +149,31 @@ class MultiLabel(Kind):
     def encode(
         self,
         rows: Sequence[Any],
-        tokenizer: Tokenizer,
-        *,
-        family: Any,
-        prompt: Prompt | None,
-        max_length: int,
-        first: int = 0,
-        task: TextTask | None = None,
+        encoding: Encoding,
     ) -> EncodedRows:
         """Encode the texts; of each label, whether it is there."""
-        made = encode_rows(rows, tokenizer, family=family, prompt=prompt, max_length=max_length)
+        made = encode_for(rows, encoding)
+        task = encoding.task
         targets = torch.zeros(len(rows), len(task.label_names) if task else 1, dtype=torch.int64)
         for number, row in enumerate(rows):
             if task is not None:
                 targets[number, list(row.present)] = 1
         return EncodedRows(made.inputs, targets, torch.arange(len(rows)), made.cut)
+
+    def confusions(
+        self, task: TextTask, outputs: Tensor, targets: Tensor, numbers: Tensor
+    ) -> list[Confusions]:
+        """Count labels that are right, missed (answered as none), and false."""
+        found, right = outputs[..., 1] > outputs[..., 0], targets == 1
+        none = len(task.label_names)
+        counts: Counter[tuple[int, int]] = Counter()
+        for label in range(none):
+            has, gets = right[:, label], found[:, label]
+            counts[label, label] = int((has & gets).sum())
+            counts[label, none] = int((has & ~gets).sum())
+            counts[none, label] = int((~has & gets).sum())
+        counts = +counts
+        return [Confusions((*task.label_names, "no label"), counts, "labels")] if counts else []
 
     def make_head(self, model: TaskModel, task: TextTask, *, seed: int) -> nn.Module:
         """Make a linear head with a logit a label."""

@@ -9,17 +9,13 @@ import torch
 from torch import Tensor, nn
 
 from cl_graft.errors import DamagedFile, InputError
-from cl_graft.kinds.kind import Kind
-from cl_graft.kinds.prompts import Prompt
+from cl_graft.kinds.kind import Encoding, Kind, encode_for
 from cl_graft.kinds.rows import Answer, EncodedRows, Row
-from cl_graft.kinds.text_encoding import encode_rows
 from cl_graft.kinds.text_task import TextTask
 from cl_graft.models import TaskModel, linear_head
 
 if TYPE_CHECKING:
-    from transformers import PreTrainedTokenizerBase as Tokenizer
-
-__all__ = ["OneLabel", "check_labels"]
+    pass
 
 
 class OneLabel(Kind):
@@ -39,16 +35,10 @@ class OneLabel(Kind):
     def encode(
         self,
         rows: Sequence[Any],
-        tokenizer: Tokenizer,
-        *,
-        family: Any,
-        prompt: Prompt | None,
-        max_length: int,
-        first: int = 0,
-        task: TextTask | None = None,
+        encoding: Encoding,
     ) -> EncodedRows:
         """Encode texts or pairs of texts with `encode_rows`."""
-        made = encode_rows(rows, tokenizer, family=family, prompt=prompt, max_length=max_length)
+        made = encode_for(rows, encoding)
         return EncodedRows(made.inputs, self.make_targets(rows), torch.arange(len(rows)), made.cut)
 
     def make_head(self, model: TaskModel, task: TextTask, *, seed: int) -> nn.Module:

@@ -11,8 +11,6 @@ from typing import Any
 from cl_graft.errors import InputError, brief
 from cl_graft.kinds.rows import ColumnError
 
-__all__ = ["check_answers", "read_answers", "read_text_value"]
-
 _SPELLINGS: tuple[tuple[Callable[[str], str], str], ...] = (
     (str.casefold, "capital letters"),
     (lambda text: " ".join(text.split()), "blanks or line ends"),

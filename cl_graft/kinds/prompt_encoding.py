@@ -25,26 +25,6 @@ if TYPE_CHECKING:
     # transformers takes seconds to import, and a tokenizer is always handed in.
     from transformers import PreTrainedTokenizerBase as Tokenizer
 
-__all__ = [
-    "TEMPLATE",
-    "CutRule",
-    "Filled",
-    "Ids",
-    "Tokens",
-    "check_prompt",
-    "encode_prompts",
-    "find_forbidden_ids",
-    "find_frame",
-    "find_special_tokens",
-    "fit_tokens",
-    "label_token_ids",
-    "name_row",
-    "require_fast",
-    "require_tokenizer",
-    "split_template",
-    "tokenize_after",
-    "tokenize_filled",
-]
 
 Ids = tuple[list[int], list[int]]
 """Token ids and segments of a row."""

@@ -28,19 +28,6 @@ from typing import Literal
 from cl_graft.errors import InputError, nearest
 from cl_graft.runtime.escaping import control_in
 
-__all__ = [
-    "CAUSAL_PROMPTS",
-    "PROMPTS",
-    "Family",
-    "Piece",
-    "Prompt",
-    "default_prompts",
-    "ending_space",
-    "fill_field",
-    "find_text",
-    "is_of_second",
-]
-
 Family = Literal["encoder", "masked_lm", "causal_lm", "seq2seq_lm"]
 """Families of models, see `cl_graft.models.TaskModel`."""
 

@@ -14,8 +14,6 @@ from cl_graft.kinds.kind import register_kind
 from cl_graft.kinds.one_label import OneLabel, check_labels
 from cl_graft.kinds.text_task import TextTask
 
-__all__ = ["Regression"]
-
 
 @register_kind
 class Regression(OneLabel):

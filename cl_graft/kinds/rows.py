@@ -11,8 +11,6 @@ from torch import Tensor
 from cl_graft.errors import InputError
 from cl_graft.runtime.seeding import permutation
 
-__all__ = ["LABEL_COLUMNS", "Answer", "ColumnError", "EncodedRows", "Row", "Span", "limit_rows"]
-
 LABEL_COLUMNS = ("label", "labels", "class", "category", "target", "coarse_label", "label_text")
 """Usual names of the column of labels."""
 

@@ -13,8 +13,6 @@ from cl_graft.errors import InputError
 from cl_graft.kinds.rows import Row
 from cl_graft.kinds.text_task import TextTask
 
-__all__ = ["number_classes", "share_labels"]
-
 
 def share_labels(tasks: Sequence[TextTask]) -> tuple[TextTask, ...]:
     """Number the labels of all tasks in the order of the first task's (domain-incremental).

@@ -16,21 +16,19 @@ import torch
 from torch import Tensor, nn
 
 from cl_graft.errors import DamagedFile, InputError, brief, join_names, nearest
-from cl_graft.kinds.kind import Kind, register_kind
+from cl_graft.kinds.confusions import Confusions, count_rows
+from cl_graft.kinds.kind import Encoding, Kind, register_kind
 from cl_graft.kinds.prompt_encoding import require_fast
-from cl_graft.kinds.prompts import Prompt
 from cl_graft.kinds.rows import Answer, ColumnError, EncodedRows, Row, Span
 from cl_graft.kinds.text_encoding import pad_inputs
 from cl_graft.kinds.text_task import TextTask
-from cl_graft.metrics.span_scores import list_tags
+from cl_graft.metrics.span_scores import count_spans, list_tags
 from cl_graft.metrics.task_score import NO_TARGET
 from cl_graft.models import TaskModel
 from cl_graft.models.token_heads import TaggingHead
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase as Tokenizer
-
-__all__ = ["TaggedRow", "Tagging", "find_columns", "find_spans"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,16 +162,12 @@ class Tagging(Kind):
     def encode(
         self,
         rows: Sequence[Any],
-        tokenizer: Tokenizer,
-        *,
-        family: str,
-        prompt: Prompt | None,
-        max_length: int,
-        first: int = 0,
-        task: TextTask | None = None,
+        encoding: Encoding,
     ) -> EncodedRows:
         """Encode the words as one text; `places` hold the column of each word's first token."""
-        inputs, offsets, cut = _encode_words([row.text for row in rows], tokenizer, max_length)
+        max_length, task = encoding.max_length, encoding.task
+        texts = [row.text for row in rows]
+        inputs, offsets, cut = _encode_words(texts, encoding.tokenizer, max_length)
         places = tuple(find_columns(row.words, own) for row, own in zip(rows, offsets, strict=True))
         targets = torch.full((len(rows), max_length), NO_TARGET, dtype=torch.int64)
         for number, (row, columns) in enumerate(zip(rows, places, strict=True)):
@@ -188,6 +182,20 @@ class Tagging(Kind):
         """Make a linear head on the tokens, and one on the first token for the intents."""
         tags, intents = len(task.label_names), len(task.intent_names)
         return TaggingHead(model.hidden_size, tags, intents, seed=seed)
+
+    def confusions(
+        self, task: TextTask, outputs: Tensor, targets: Tensor, numbers: Tensor
+    ) -> list[Confusions]:
+        """Count the spans, and the rows by their intents where there are any."""
+        tags = len(task.label_names)
+        types = tuple(name.removeprefix("B-") for name in task.label_names[1::2])
+        found: list[Confusions] = []
+        if spans := count_spans(outputs[..., :tags], targets, types=len(types)):
+            found.append(Confusions((*types, "no span"), spans, "spans"))
+        if task.intent_names:
+            intents, right = outputs[:, 0, tags:], targets[:, 0] - tags
+            found.append(count_rows(task.intent_names, intents, right, numbers, part="intents"))
+        return found
 
     def metadata(self, task: TextTask) -> dict[str, Any]:
         """Return the names of the intents, where there are any."""

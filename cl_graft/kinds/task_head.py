@@ -9,8 +9,6 @@ from torch import nn
 from cl_graft.kinds.text_task import TextTask
 from cl_graft.models import TaskModel
 
-__all__ = ["make_task_head"]
-
 
 def make_task_head(
     model: TaskModel,

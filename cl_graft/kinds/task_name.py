@@ -7,8 +7,6 @@ from unicodedata import category, normalize
 
 from cl_graft.errors import InputError
 
-__all__ = ["check_task_name"]
-
 _LONGEST = 100
 _JOINERS = "\u200c\u200d"
 """Characters without a shape, which some scripts need between letters."""

@@ -26,7 +26,7 @@ from cl_graft.kinds.answer_encoding import (
 )
 from cl_graft.kinds.answer_rows import AnswerRow, read_answer_row
 from cl_graft.kinds.decoding import Decoding
-from cl_graft.kinds.kind import Kind, register_kind
+from cl_graft.kinds.kind import Encoding, Kind, register_kind
 from cl_graft.kinds.messages import SYSTEM, USER, Message
 from cl_graft.kinds.prompts import Family, Prompt
 from cl_graft.kinds.rows import Answer, EncodedRows, Row
@@ -39,8 +39,6 @@ from cl_graft.models.text_generation import ANSWER, TextHead, split_generated
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase as Tokenizer
-
-__all__ = ["Text2Text", "make_chat_row"]
 
 
 @register_kind
@@ -196,37 +194,32 @@ class Text2Text(Kind):
     def encode(
         self,
         rows: Sequence[Any],
-        tokenizer: Tokenizer,
-        *,
-        family: str,
-        prompt: Prompt | None,
-        max_length: int,
-        first: int = 0,
-        task: TextTask | None = None,
+        encoding: Encoding,
     ) -> EncodedRows:
         """Encode prompts that are to be answered; of a task they leave room for its answers."""
+        tokenizer, max_length, task = encoding.tokenizer, encoding.max_length, encoding.task
         room, side = max_length, rows[0].cut if rows else "right"
         if task is not None:
-            room -= measure_answers(task, tokenizer, family, max_length)
+            room -= measure_answers(task, tokenizer, encoding.family, max_length)
             side = task.decoding.cut
-        asked, cut = encode_asked(rows, tokenizer, family, prompt, room, cut=side)
-        return _pack(asked, [[]] * len(rows), tokenizer, max_length, first, len(cut))
+        asked, cut = encode_asked(rows, tokenizer, encoding.family, encoding.prompt, room, cut=side)
+        return _pack(asked, [[]] * len(rows), tokenizer, max_length, encoding.first, len(cut))
 
     def encode_training(
         self,
         rows: Sequence[Any],
-        tokenizer: Tokenizer,
-        *,
-        family: str,
-        prompt: Prompt | None,
-        max_length: int,
-        task: TextTask,
+        encoding: Encoding,
     ) -> EncodedRows:
         """Encode prompts with their first right answer, which ends with the token of the end."""
-        longest = measure_answers(task, tokenizer, family, max_length)
+        task, tokenizer, max_length = encoding.task, encoding.tokenizer, encoding.max_length
+        if task is None:
+            raise ValueError("rows that train belong to a task, got none")
+        longest = measure_answers(task, tokenizer, encoding.family, max_length)
         room, side = max_length - longest, task.decoding.cut
-        asked, cut = encode_asked(rows, tokenizer, family, prompt, room, cut=side)
-        answers, shortened = encode_answers(rows, tokenizer, family, prompt, longest)
+        asked, cut = encode_asked(rows, tokenizer, encoding.family, encoding.prompt, room, cut=side)
+        answers, shortened = encode_answers(
+            rows, tokenizer, encoding.family, encoding.prompt, longest
+        )
         return _pack(asked, answers, tokenizer, max_length, 0, len(cut | shortened))
 
     def make_prompted_head(

@@ -28,12 +28,6 @@ if TYPE_CHECKING:
     # transformers takes seconds to import, and a tokenizer is always handed in.
     from transformers import PreTrainedTokenizerBase as Tokenizer
 
-__all__ = [
-    "Encoded",
-    "encode",
-    "encode_rows",
-    "pad_inputs",
-]
 
 _FIRST, _SECOND = 1, 2
 

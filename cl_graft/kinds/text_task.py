@@ -22,8 +22,6 @@ from cl_graft.kinds.rows import Row, limit_rows
 from cl_graft.kinds.task_name import check_task_name
 from cl_graft.metrics.task_score import METRICS
 
-__all__ = ["MAX_LENGTH", "TextTask"]
-
 MAX_LENGTH = 128
 """Tokens a row where neither a task nor a setting says otherwise."""
 

@@ -11,7 +11,7 @@ from answer_tasks import make_questions, question_task, write_task
 from cl_graft.data import load_task
 from cl_graft.data.encoded_task import encode_task
 from cl_graft.errors import InputError
-from cl_graft.kinds import KINDS, TextTask
+from cl_graft.kinds import KINDS, Encoding, TextTask
 from cl_graft.kinds.extractive_qa import QuestionRow, find_best_spans
 from cl_graft.metrics import score
 from cl_graft.models.token_heads import ABSENT
@@ -28,9 +28,7 @@ def read(**values):
 
 
 def encode(row, tokenizer, *, max_length=64, first=0):
-    return QA.encode(
-        [row], tokenizer, family="encoder", prompt=None, max_length=max_length, first=first
-    )
+    return QA.encode([row], Encoding(tokenizer, "encoder", None, max_length, first=first))
 
 
 def long_row(question="Which town?"):
@@ -266,9 +264,8 @@ def made_scorer(task, tokenizer, max_length=64):
     splits = {"train": task.train, "valid": task.dev, "test": task.test}
     encoded, first = {}, 0
     for split, rows in splits.items():
-        encoded[split] = QA.encode(
-            rows, tokenizer, family="encoder", prompt=None, max_length=max_length, first=first
-        )
+        encoding = Encoding(tokenizer, "encoder", None, max_length, first=first)
+        encoded[split] = QA.encode(rows, encoding)
         first += len(encoded[split].inputs)
     return QA.scorer(task, encoded), encoded
 

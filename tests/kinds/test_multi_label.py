@@ -21,7 +21,7 @@ from cl_graft.banks.verify import verify
 from cl_graft.data import load_task
 from cl_graft.errors import DamagedFile, InputError
 from cl_graft.integrations import export_task, import_task
-from cl_graft.kinds import KINDS
+from cl_graft.kinds import KINDS, Encoding
 from cl_graft.kinds.multi_label import LabelsHead
 from cl_graft.lab.experiments.run import run, run_folder
 from cl_graft.lab.results.task_errors import ERRORS
@@ -71,9 +71,8 @@ def test_scores_of_a_hand_example():
 
 def test_answers_are_the_labels_above_a_half_and_each_has_a_probability(wordpiece):
     task = labels_task()
-    encoded = MULTI_LABEL.encode(
-        task.train[:3], wordpiece, family="encoder", prompt=None, max_length=32, task=task
-    )
+    encoding = Encoding(wordpiece, "encoder", None, max_length=32, task=task)
+    encoded = MULTI_LABEL.encode(task.train[:3], encoding)
     assert encoded.targets.tolist() == [[1, 0, 0], [0, 1, 0], [0, 0, 1]]
     logits = torch.tensor([[2.0, -1.0, 0.1], [-1.0, -2.0, 0.0], [-1.0, 3.0, -1.0]])
     metadata = {"label_names": list(task.label_names)}

@@ -10,7 +10,7 @@ from answer_tasks import make_numbers, number_task, write_task
 
 from cl_graft.data import load_task
 from cl_graft.errors import InputError, NotFinite
-from cl_graft.kinds import KINDS
+from cl_graft.kinds import KINDS, Encoding
 from cl_graft.metrics import score, task_loss
 
 REGRESSION = KINDS.find("regression")
@@ -46,9 +46,8 @@ def test_a_constant_has_no_correlation(metric):
 
 def test_targets_are_fp32_numbers_and_answers_are_numbers(wordpiece):
     task = number_task()
-    encoded = REGRESSION.encode(
-        task.train, wordpiece, family="encoder", prompt=None, max_length=32, task=task
-    )
+    encoding = Encoding(wordpiece, "encoder", None, max_length=32, task=task)
+    encoded = REGRESSION.encode(task.train, encoding)
     assert encoded.targets.dtype == torch.float32
     assert encoded.targets.tolist() == [row.label for row in task.train]
     answers = REGRESSION.answer(torch.tensor([[2.5]]), encoded, task.train[:1], {"label_names": []})

@@ -10,7 +10,7 @@ from tagged_data import tagged_folder, tagged_records
 
 from cl_graft.data import load_task
 from cl_graft.errors import DamagedFile, InputError
-from cl_graft.kinds import KINDS, Row, Span, TextTask
+from cl_graft.kinds import KINDS, Encoding, Row, Span, TextTask
 from cl_graft.kinds.tagging import TaggedRow, find_columns, find_spans
 from cl_graft.metrics.span_scores import list_tags
 
@@ -38,8 +38,7 @@ def write(folder: Path, split: str, *records: dict) -> None:
 
 
 def encode(rows, tokenizer, *, max_length=16, task=TASK):
-    options = {"family": "encoder", "prompt": None, "max_length": max_length}
-    return TAGGING.encode(rows, tokenizer, task=task, **options)
+    return TAGGING.encode(rows, Encoding(tokenizer, "encoder", None, max_length, task=task))
 
 
 def test_a_folder_of_words_and_tags_is_a_tagging_task_with_tags_in_a_fixed_order(tmp_path: Path):

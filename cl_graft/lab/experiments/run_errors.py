@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from math import ceil
 from typing import Any, cast
 
 from torch import Tensor
 
 from cl_graft.data.encoded_task import EncodedTask
-from cl_graft.kinds.text_task import TextTask
 from cl_graft.lab.results.answered_numbers import (
     MOST_NUMBERS,
     AnsweredNumber,
     NumberScores,
     TaskNumbers,
 )
-from cl_graft.lab.results.task_errors import Counts, TaskErrors, WrongRow
-from cl_graft.metrics.span_scores import count_spans
+from cl_graft.lab.results.task_errors import TaskErrors, WrongRow
 from cl_graft.metrics.task_score import METRICS, score
 from cl_graft.strategies.stream_scores import StreamScores
 
@@ -47,18 +43,15 @@ def collect_errors(
     last = len(scores.order) - 1
     for learned, number in enumerate(scores.order):
         task = tasks[number].task
-        if task.kind not in ("classification", "tagging", "multi_label"):
-            continue
         outputs, targets = scores.predictions(number)
-        if task.kind == "tagging":
-            own = _count_tags(task, outputs, targets, tasks[number].rows)
-        elif task.kind == "multi_label":
-            own = _count_labels(task, outputs, targets)
-        else:
-            own = {task.name: _count_rows(task.label_names, outputs, targets, tasks[number].rows)}
-        for name, errors in own.items():
+        rows = tasks[number].rows["test"]
+        for own in task.own_kind.confusions(task, outputs, targets, rows):
+            name = f"{task.name} ({own.part})" if own.part else task.name
+            end = tuple((*pair, count) for pair, count in sorted(own.counts.items()))
             earlier = before[name].learned if name in before else None
-            found[name] = replace(errors, learned=errors.end if learned == last else earlier)
+            wrong = tuple(WrongRow(*row) for row in own.wrong)
+            learned_as = end if learned == last else earlier
+            found[name] = TaskErrors(own.labels, learned_as, end, wrong, own.counted)
     return found
 
 
@@ -77,7 +70,7 @@ def collect_numbers(
     last = len(scores.order) - 1
     for learned, number in enumerate(scores.order):
         task = tasks[number].task
-        if task.kind != "regression":
+        if not task.own_kind.one_label or task.label_names:
             continue
         outputs, right = scores.predictions(number)
         end = _score_numbers(outputs, right)
@@ -130,66 +123,3 @@ def _pick_numbers(rows: Tensor, right: Tensor, answers: Tensor) -> tuple[Answere
     picked = {*range(0, len(right), step), *worst}
     kept = (value for place, value in enumerate(values) if place in picked)
     return tuple(AnsweredNumber(*value) for value in sorted(kept))
-
-
-def _count_rows(
-    labels: tuple[str, ...], outputs: Tensor, targets: Tensor, rows: Mapping[str, Tensor]
-) -> TaskErrors:
-    confidence, answers = outputs.double().softmax(dim=1).max(dim=1)
-    answers = answers.clamp(max=len(labels))  # all classes of other tasks count as one
-    counts = Counter(zip(targets.tolist(), answers.tolist(), strict=True))
-    wrong = _find_wrong(rows["test"], targets, answers, confidence)
-    return TaskErrors(labels, None, _sort(counts), wrong)
-
-
-def _count_tags(
-    task: TextTask, outputs: Tensor, targets: Tensor, rows: Mapping[str, Tensor]
-) -> dict[str, TaskErrors]:
-    """Count the spans of a tagging task, and the rows by their intents."""
-    tags = len(task.label_names)
-    types = tuple(name.removeprefix("B-") for name in task.label_names[1::2])
-    found: dict[str, TaskErrors] = {}
-    if spans := count_spans(outputs[..., :tags], targets, types=len(types)):
-        found[task.name] = TaskErrors((*types, "no span"), None, _sort(spans), counted="spans")
-    if task.intent_names:
-        found[f"{task.name} (intents)"] = _count_rows(
-            task.intent_names, outputs[:, 0, tags:], targets[:, 0] - tags, rows
-        )
-    return found
-
-
-def _count_labels(task: TextTask, outputs: Tensor, targets: Tensor) -> dict[str, TaskErrors]:
-    """Count labels that are right, missed (answered "no label") and false (right is "no label")."""
-    found, right = outputs[..., 1] > outputs[..., 0], targets == 1
-    none = len(task.label_names)
-    counts: Counter[tuple[int, int]] = Counter()
-    for label in range(none):
-        has, gets = right[:, label], found[:, label]
-        counts[label, label] = int((has & gets).sum())
-        counts[label, none] = int((has & ~gets).sum())
-        counts[none, label] = int((~has & gets).sum())
-    if not (counts := +counts):
-        return {}
-    names = (*task.label_names, "no label")
-    return {task.name: TaskErrors(names, None, _sort(counts), counted="labels")}
-
-
-def _sort(counts: Counter[tuple[int, int]]) -> Counts:
-    return tuple((*pair, number) for pair, number in sorted(counts.items()))
-
-
-def _find_wrong(
-    rows: Tensor, targets: Tensor, answers: Tensor, confidence: Tensor
-) -> tuple[WrongRow, ...]:
-    """Return the wrong rows that the model is surest of."""
-    places = (answers != targets).nonzero().flatten().tolist()
-    places.sort(key=lambda place: (-float(confidence[place]), int(rows[place])))
-    return tuple(
-        WrongRow(
-            int(rows[place]),
-            int(targets[place]),
-            int(answers[place]),
-            round(float(confidence[place]), 4),
-        )
-        for place in places[:_ROWS]
-    )
