@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from torch import Tensor, nn
 
-from cl_graft.errors import InputError
 from cl_graft.kinds.confusions import Confusions
 from cl_graft.kinds.prompt_encoding import label_token_ids
 from cl_graft.kinds.prompts import Family, Prompt
+from cl_graft.kinds.row_format import RowFormat
 from cl_graft.kinds.rows import Answer, EncodedRows, Row
 from cl_graft.kinds.text_encoding import Encoded, encode_rows
 from cl_graft.metrics.task_score import Scorer
@@ -62,8 +62,8 @@ def encode_for(rows: Sequence[Row], encoding: Encoding) -> Encoded:
     )
 
 
-class Kind(ABC):
-    """A kind of tasks: what a row holds, how it is encoded, answered and scored.
+class Kind(RowFormat, ABC):
+    """A kind of tasks: how rows are encoded, answered and scored; as a `RowFormat`, what they hold.
 
     A kind is a class in one file, of which one instance is registered. What it does not define is
     as for classification. Losses need no kind: `cl_graft.metrics.task_loss` goes by the shape of
@@ -73,12 +73,6 @@ class Kind(ABC):
         name: Name in settings, data and banks.
         metrics: Names of metrics that fit it; the first is the default.
         families: Model families that can answer it.
-        columns: Columns that a data set of this kind has, each with its usual names; the first
-            name is that in messages. Empty where `cl_graft.data.columns` reads it.
-        target_column: Name in `columns` of the right answers: dev and test rows are left out where
-            no row of their file has one. Empty where there is no such column.
-        optional: Columns that it may have, likewise.
-        other_columns: Columns that a data set of this kind has instead, one mapping each.
         one_label: Whether a row has one label, a class or a number, and nothing else to learn.
         class_axis: Whether the last axis of its outputs are classes, beside which those of wider
             tasks can stand.
@@ -92,10 +86,6 @@ class Kind(ABC):
     name: ClassVar[str]
     metrics: ClassVar[tuple[str, ...]]
     families: ClassVar[tuple[str, ...]] = ("encoder",)
-    columns: ClassVar[Mapping[str, tuple[str, ...]]] = {}
-    target_column: ClassVar[str] = ""
-    optional: ClassVar[Mapping[str, tuple[str, ...]]] = {}
-    other_columns: ClassVar[tuple[Mapping[str, tuple[str, ...]], ...]] = ()
     one_label: ClassVar[bool] = False
     class_axis: ClassVar[bool] = True
     head_tensor: ClassVar[str] = ""
@@ -132,54 +122,6 @@ class Kind(ABC):
     @abstractmethod
     def count_outputs(self, task: TextTask) -> int:
         """Return the size of the last axis of a task's outputs: classes; 1 for a number."""
-
-    def find_columns(self, names: Collection[str], *, labelled: bool = True) -> list[str]:
-        """Return the usual names of the kind's columns, where data with such names are of it.
-
-        Args:
-            names: Names of the data's columns.
-            labelled: Whether the column with what is to be learned is among them.
-        """
-        return [
-            name
-            for columns in (self.columns, *self.other_columns)
-            if all(
-                any(one in names for one in usual)
-                or (column == self.target_column and not labelled)
-                for column, usual in columns.items()
-            )
-            for usual in columns.values()
-            for name in usual
-        ]
-
-    def read(self, values: Mapping[str, object], place: str) -> object:
-        """Return what a record holds, before label names are known.
-
-        Args:
-            values: Values by column, under the first of a column's usual names; optional columns
-                that the data lack are left out.
-            place: File and line, for messages.
-
-        Raises:
-            InputError: If something is wrong with it; a `ColumnError` is shown with the name that
-                the column has in the data.
-        """
-        raise NotImplementedError
-
-    def make_rows(
-        self, drafts: Mapping[str, Sequence[tuple[Any, str]]], declared: Mapping[str, Sequence[str]]
-    ) -> tuple[dict[str, list[Row | InputError]], dict[str, Any]]:
-        """Make rows of what was read, when all splits are known.
-
-        Args:
-            drafts: What `read` returned, with its place, by split; ``"train"`` is among them.
-            declared: Names that the data declare, such as ``"label_names"``, ``"span_types"``.
-
-        Returns:
-            The rows by split, an error where one cannot be used; and fields of the `TextTask`, such
-            as `label_names`.
-        """
-        raise NotImplementedError
 
     @abstractmethod
     def encode(

@@ -35,7 +35,7 @@ def fit_scenario(tasks: Sequence[TextTask], stream: StreamSettings) -> tuple[Tex
         ('shared-0-0 second', 'shared-0-1 first')
     """
     for task in tasks if stream.scenario != "task" else ():
-        if task.kind != "classification":
+        if not task.own_kind.needs_classes:
             raise InputError(
                 f"in the scenario {stream.scenario!r} tasks share a head of classes; "
                 f"{task.name!r} is a task of {task.own_kind.title}"

@@ -158,7 +158,7 @@ def _check_head(tasks: Sequence[EncodedTask]) -> None:
     """Raise an InputError unless one head can answer all tasks."""
     first = tasks[0]
     for task in tasks:
-        if task.task.kind != "classification":
+        if not task.task.own_kind.needs_classes:
             raise InputError(
                 f"one head for all tasks: {task.task.name!r} is a "
                 f"{task.task.kind.replace('_', ' ')} task, and only classes can share a head"

@@ -281,7 +281,7 @@ class Method:
         """
         for task in tasks:
             kind = task.own_kind.title
-            if self.kinds == "classification" and task.kind != "classification":
+            if self.kinds == "classification" and not task.own_kind.needs_classes:
                 raise InputError(
                     f"strategy {self.name!r} needs the class of each row, so it learns "
                     f"classification alone; {task.name!r} is a task of {kind}"
