@@ -25,6 +25,7 @@ __all__ = [
     "first_sentence",
     "list_pages",
     "names_in_full",
+    "names_of_module",
     "pages_that_use",
     "public_names",
 ]
@@ -50,8 +51,28 @@ def document_modules(text: str) -> str:
     return _MODULE.sub(lambda found: _document(found[1]), text)
 
 
+@cache
+def names_of_module(module: str) -> tuple[str, ...]:
+    """Return the public names of a module in its order: what it declares, or else defines.
+
+    Those are its classes, functions and constants without an underscore in front.
+    """
+    loaded = import_module(module)
+    if declared := getattr(loaded, "__all__", None):
+        return tuple(declared)
+    names: list[str] = []
+    for node in ast.parse(inspect.getsource(loaded)).body:
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            names.append(node.name)
+        elif isinstance(node, ast.Assign | ast.AnnAssign):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            for part in (part for target in targets for part in ast.walk(target)):
+                names += [part.id] if isinstance(part, ast.Name) else []
+    return tuple(name for name in dict.fromkeys(names) if name[0] != "_" and name != "logger")
+
+
 def _document(module: str) -> str:
-    names = import_module(module).__all__
+    names = names_of_module(module)
     full = _in_full([module])
     members = f"   :members: {', '.join(full)}\n" if full else ""
     parts = [
@@ -98,7 +119,7 @@ def names_in_full() -> frozenset[str]:
         name: getattr(import_module(module), name)
         for modules in MODULES.values()
         for module in modules
-        for name in import_module(module).__all__
+        for name in names_of_module(module)
     }
     used = pages_that_use()
     full = {
@@ -148,7 +169,7 @@ def _table_of_pages(folder: str) -> str:
 
 
 def _in_full(modules: Iterable[str]) -> list[str]:
-    names = (name for module in modules for name in import_module(module).__all__)
+    names = (name for module in modules for name in names_of_module(module))
     return [name for name in names if name in names_in_full()]
 
 
