@@ -196,7 +196,10 @@ class OpenBank:
                 progress=progress,
             )
             grown = open_stored_bank(self.folder)
-            self.switch.add(check_entries(grown, self.loaded, name=str(self.folder)))
+        # A thread inside `carrying` may wait for the locks above, so the model's comes after them.
+        with lock_model(self.loaded.model):
+            if len(grown) > len(self.bank):  # unless a thread that learned later was here first
+                self.switch.add(check_entries(grown, self.loaded, name=str(self.folder)))
         return added
 
     def verify(self) -> VerifyReport:

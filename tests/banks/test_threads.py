@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import threading
+import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -139,6 +140,37 @@ def test_tasks_are_added_while_other_threads_ask(folder: Path, tmp_path: Path) -
             done.set()
         assert all(all(one.result()) for one in asking)
     assert opened.verify().ok
+
+
+def test_whoever_adds_a_task_while_carrying_an_entry_stops_no_other_thread(
+    folder: Path, tmp_path: Path
+) -> None:
+    opened = open_bank(shutil.copytree(folder.parent, tmp_path / "run") / "bank")
+    few = {"fine_tuning": {"steps": 1}}
+    carried = threading.Event()
+
+    def add_inside() -> int:
+        with opened.switch.carrying(0):
+            carried.set()
+            time.sleep(0.2)  # the other thread begins to learn
+            return opened.add("paraphrase", settings=few).position
+
+    def add() -> int:
+        carried.wait()
+        return opened.add("answer_entailment", settings=few).position
+
+    found: list[int] = []
+    threads = [
+        threading.Thread(target=lambda work=work: found.append(work()), daemon=True)
+        for work in (add_inside, add)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert sorted(found) == [4, 5]
+    assert len(opened) == 6
+    assert opened.switch.position is None
 
 
 class Answers(BaseHTTPRequestHandler):
