@@ -254,7 +254,7 @@ def drop_headers(place: str, records: Iterable[Record], bad: BadRows) -> tuple[R
     records = tuple(records)
     again = {index for index, record in enumerate(records) if _repeats_names(record.values)}
     for record in (records[index] for index in sorted(again)):
-        if [str(value).strip() for value in record.values.values()] != list(record.values):
+        if [*map(_name, record.values.values())] != [*map(_name, record.values)]:
             raise InputError(
                 f"{record.place}: the names of the columns in another order than at first; these "
                 "are several files with different columns, so read each by itself"
@@ -265,10 +265,15 @@ def drop_headers(place: str, records: Iterable[Record], bad: BadRows) -> tuple[R
 
 
 def _repeats_names(values: Mapping[str, object]) -> bool:
-    own = values.values()
-    if len(values) < 2 or not all(isinstance(v, str) and v.strip() in values for v in own):
+    """Tell whether a row holds the names of the columns, in any case and order."""
+    own, names = values.values(), {*map(_name, values)}
+    if len(values) < 2 or not all(isinstance(v, str) and _name(v) in names for v in own):
         return False
-    return len({str(value).strip() for value in own}) == len(values)
+    return len({*map(_name, own)}) == len(names)
+
+
+def _name(value: object) -> str:
+    return str(value).strip().casefold()
 
 
 def _refuse_header(headers: Collection[int], numbered: tuple[int, Record]) -> Record:

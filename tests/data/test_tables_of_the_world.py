@@ -79,8 +79,9 @@ def test_columns_without_a_name_are_no_columns_and_a_note_tells_of_what_they_hol
 
 
 @pytest.mark.parametrize("name", ["a.csv", "a.jsonl"])
-def test_a_header_within_the_rows_is_a_bad_row_and_no_class(tmp_path, name):
-    rows = list(zip([*TEXTS, "text"], [*LABELS, "label"], strict=True))
+@pytest.mark.parametrize("again", [("text", "label"), ("Text", " LABEL")])
+def test_a_header_within_the_rows_is_a_bad_row_and_no_class(tmp_path, name, again):
+    rows = [*zip(TEXTS, LABELS, strict=True), again]
     if name == "a.csv":
         path = write(tmp_path / name, ["text,label", *map(",".join, rows)])
     else:
