@@ -21,9 +21,10 @@ _Entry = TypeVar("_Entry")
 
 
 class Registry(Mapping[str, _Entry]):
-    """Entries by name, complete from the first lookup on.
+    """Entries by name; what registers them is imported on the first lookup.
 
-    The first lookup imports what this package registers, and then the entry points of installed
+    A lookup imports the modules of `load_own`. Where these register no such name, and wherever
+    entries are listed, it imports those of `load_others` and then the entry points of installed
     packages. An entry point that cannot be loaded is warned of; it is named again in the error when
     a name is not found.
 
@@ -31,21 +32,26 @@ class Registry(Mapping[str, _Entry]):
         kind: What an entry is, for messages, such as ``"strategy"``.
         group: The group of entry points, such as ``"cl_graft.strategies"``.
         load_own: Imports the modules of this package that register entries.
+        load_others: Imports those of them that most users of the others do without.
 
     Attributes:
         failures: One sentence for each entry point that could not be loaded.
     """
 
     def __init__(
-        self, kind: str, *, group: str, load_own: Callable[[], object] = lambda: None
+        self,
+        kind: str,
+        *,
+        group: str,
+        load_own: Callable[[], object] = lambda: None,
+        load_others: Callable[[], object] = lambda: None,
     ) -> None:
         self.kind = kind
         self.group = group
-        self._load_own = load_own
+        self._steps = [load_own, load_others, self._load_entry_points]
         self._entries: dict[str, _Entry] = {}
         self._of_failed_load: set[str] = set()
         self.failures: list[str] = []
-        self._is_loaded = False
 
     def register(self, name: str, entry: _Entry) -> None:
         """Add an entry.
@@ -65,14 +71,14 @@ class Registry(Mapping[str, _Entry]):
             InputError: If there is none; the nearest name is given, and entry points that could
                 not be loaded.
         """
-        self._load()
+        self._load(until=name)
         if name in self._entries:
             return self._entries[name]
         failures = "".join(f"; {failure}" for failure in self.failures)
         raise InputError(f"unknown {self.kind} {name!r}: {nearest(name, self._entries)}{failures}")
 
     def __getitem__(self, name: str) -> _Entry:
-        self._load()
+        self._load(until=name)
         return self._entries[name]
 
     def __iter__(self) -> Iterator[str]:
@@ -83,17 +89,19 @@ class Registry(Mapping[str, _Entry]):
         self._load()
         return len(self._entries)
 
-    def _load(self) -> None:
-        if self._is_loaded:
-            return
-        self._is_loaded = True  # first, as modules that register may look entries up
-        before = set(self._entries)
-        try:
-            self._load_own()
-        except BaseException:  # such as an interruption in a notebook; the next lookup tries again
-            self._is_loaded = False
-            self._of_failed_load |= self._entries.keys() - before
-            raise
+    def _load(self, *, until: str | None = None) -> None:
+        """Import what registers entries, step by step, until a name is there."""
+        while self._steps and (until is None or until not in self._entries):
+            step = self._steps.pop(0)  # first, as modules that register may look entries up
+            before = set(self._entries)
+            try:
+                step()
+            except BaseException:  # such as an interruption in a notebook: the next lookup retries
+                self._steps.insert(0, step)
+                self._of_failed_load |= self._entries.keys() - before
+                raise
+
+    def _load_entry_points(self) -> None:
         for point in sorted(entry_points(group=self.group)):
             try:
                 point.load()

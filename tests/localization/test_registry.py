@@ -27,7 +27,7 @@ def largest(inputs, *, k, steps):
 def registry(monkeypatch):
     """The registry as it is before the first lookup of a process; what is added is taken away."""
     monkeypatch.setattr(LOCALIZERS, "_entries", dict(LOCALIZERS.items()))
-    monkeypatch.setattr(LOCALIZERS, "_is_loaded", False)
+    monkeypatch.setattr(LOCALIZERS, "_steps", [LOCALIZERS._load_entry_points])
     return LOCALIZERS
 
 

@@ -31,6 +31,19 @@ def test_the_first_lookup_loads_what_the_package_itself_registers():
     assert dict(registry) == {"circle": 0}
 
 
+def test_what_is_seldom_used_is_loaded_for_other_names_alone():
+    registry = Registry(
+        "shape",
+        group="shapes",
+        load_own=lambda: registry.register("circle", 0),
+        load_others=lambda: registry.register("square", 4),
+    )
+    assert registry.find("circle") == 0
+    assert "square" not in registry._entries
+    assert registry.find("square") == 4
+    assert list(registry) == ["circle", "square"]
+
+
 def test_an_installed_package_registers_through_its_entry_point(install, monkeypatch):
     import cl_graft.runtime.registry as module
 
@@ -45,7 +58,7 @@ def test_a_broken_entry_point_is_named_and_takes_nothing_else_away(install, capl
     install("broken_shapes", "raise RuntimeError('no compass')", entry_point="broken_shapes:Square")
     registry = Registry("shape", group="shapes", load_own=lambda: registry.register("circle", 0))
     with caplog.at_level(logging.WARNING):
-        assert registry.find("circle") == 0
+        assert dict(registry) == {"circle": 0}
     assert "'square' (broken_shapes:Square) of the package broken_shapes" in caplog.text
     with pytest.raises(InputError, match=r"unknown shape 'square'.*RuntimeError: no compass"):
         registry.find("square")

@@ -53,8 +53,7 @@ def installed(tmp_path, monkeypatch):
     # As in a new process, in which nothing was looked up yet.
     monkeypatch.setattr(STRATEGIES, "_entries", dict(STRATEGIES))
     monkeypatch.setattr(STRATEGIES, "failures", [])
-    monkeypatch.setattr(STRATEGIES, "_is_loaded", False)
-    monkeypatch.setattr(STRATEGIES, "_load_own", lambda: None)
+    monkeypatch.setattr(STRATEGIES, "_steps", [STRATEGIES._load_entry_points])
     yield
     sys.modules.pop("shrinking", None)
 
