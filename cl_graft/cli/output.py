@@ -33,6 +33,13 @@ __all__ = [
 ]
 
 
+_MOST_FRAMED = 100
+"""Rows of a table that has a frame."""
+
+_WIDEST = 40
+"""Columns that a cell without a frame is filled up to."""
+
+
 @dataclass(frozen=True)
 class Output:
     """Output of one command.
@@ -58,7 +65,8 @@ class Output:
         console = Console(highlight=False, width=None if sys.stdout.isatty() else 120)
         for thing in shown:
             text = isinstance(thing, str)
-            console.print(for_terminal(thing) if text else thing, markup=False, soft_wrap=text)
+            shown_as = for_terminal(thing) if text else thing
+            console.print(shown_as, markup=False, soft_wrap=text, crop=False)
 
     def note(self, text: str) -> None:
         """Write a line to stderr."""
@@ -85,16 +93,30 @@ def drop_unset(**options: object) -> dict[str, object]:
 
 
 def make_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> Group:
-    """Make a table under its title: text to the left, numbers to the right."""
-    made = Table(header_style="bold")
-    for place, column in enumerate(columns):
-        numeric = bool(rows) and all(_is_number(row[place]) for row in rows)
-        made.add_column(
-            Text(for_terminal(column)), justify="right" if numeric else "left", overflow="fold"
+    """Make a table under its title: text to the left, numbers to the right.
+
+    One of more than 100 rows has no frame and folds no cell, as laying that out takes seconds.
+    """
+    right = [bool(rows) and all(map(_is_number, column)) for column in zip(*rows, strict=True)]
+    cells = [[for_terminal(str(value)) for value in row] for row in (columns, *rows)]
+    heading = Text(for_terminal(title), style="bold")
+    if len(rows) > _MOST_FRAMED:
+        widths = [min(_WIDEST, max(map(len, column))) for column in zip(*cells, strict=True)]
+        lines = (
+            "  ".join(
+                cell.rjust(width) if numeric else cell.ljust(width)
+                for cell, width, numeric in zip(row, widths, right, strict=True)
+            ).rstrip()
+            for row in cells
         )
-    for row in rows:
-        made.add_row(*(Text(for_terminal(str(value))) for value in row))
-    return Group(Text(for_terminal(title), style="bold"), made)
+        return Group(heading, Text("\n".join(lines), no_wrap=True, overflow="ignore"))
+    made = Table(header_style="bold")
+    for place, column in enumerate(cells[0]):
+        numeric = bool(rows) and right[place]
+        made.add_column(Text(column), justify="right" if numeric else "left", overflow="fold")
+    for row in cells[1:]:
+        made.add_row(*map(Text, row))
+    return Group(heading, made)
 
 
 def to_json_text(content: object, *, indent: int | None = None) -> str:

@@ -179,7 +179,7 @@ class Entry:
     """File of the entry, in an instance that was made by `in_file`."""
 
     def __post_init__(self) -> None:
-        if both := len(self.owned_before & self.owned.region):
+        if both := self.size - len(self.region):
             raise ValueError(f"entry {self.task!r} owns {both} coordinates that earlier tasks own")
 
     def __repr__(self) -> str:

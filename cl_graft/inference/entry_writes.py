@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import copy
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.autograd.graph import increment_version
@@ -24,6 +25,9 @@ from cl_graft.inference.flat_parameters import flatten_
 from cl_graft.runtime.tensor_names import modules_by_path
 
 __all__ = ["EntryWrites", "TensorWrites"]
+
+_WHOLE = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
+"""Whole numbers by their bytes."""
 
 _REMEMBERED = 64
 """Jumps whose views are kept: making them takes as long as the writing."""
@@ -66,21 +70,37 @@ class EntryWrites:
             owned: The values of each entry, by its position, ascending.
             base: The base's values wherever the entries write; None reads them from the model.
         """
+        if not owned:
+            return
         tensors = self.locate_tensors().tensors
         self._jumps.clear()
-        chunks: dict[str, list[tuple[int, Tensor, Tensor, Tensor | None]]] = defaultdict(list)
+        dtype = next(iter(owned.values())).values.dtype
+        starts = np.array([0, self.layout.total] if self._flat else self.layout.starts)
+        names = [""] if self._flat else self.layout.names
+        # As views of numpy: a thousand tasks have a hundred thousand parts, and torch takes ten
+        # times as long to cut one out.
+        chunks: list[list[tuple[int, list[np.ndarray]]]] = [[] for _ in names]
         for number, graft in owned.items():
-            under = None if base is None else base.on(graft.region).values
-            for name, inside, place in self._parts(graft.region):
-                below = None if under is None else under[place]
-                chunks[name].append((number, inside, graft.values[place], below))
-        for name, parts in chunks.items():
+            laid = [graft, *([] if base is None else [base.on(graft.region)])]
+            whole = [graft.region.index.numpy(), *(_to_bits(one.values) for one in laid)]
+            cuts = np.searchsorted(whole[0], starts).tolist()
+            for parts, low, high in zip(chunks, cuts[:-1], cuts[1:], strict=True):
+                if low < high:
+                    parts.append((number, [one[low:high] for one in whole]))
+        for name, first, parts in zip(names, starts.tolist(), chunks, strict=False):
+            if not parts:
+                continue
+            tensor = tensors[name]
             if name not in self._by_tensor:
-                self._by_tensor[name] = TensorWrites.empty(tensors[name])
-            numbers, inside, values, below = zip(*parts, strict=True)
-            index = torch.cat(inside).to(tensors[name].device)
-            under = tensors[name][index] if base is None else torch.cat(below)
-            self._by_tensor[name].add(numbers, [*map(len, inside)], index, torch.cat(values), under)
+                self._by_tensor[name] = TensorWrites.empty(tensor)
+            numbers, pieces = zip(*parts, strict=True)
+            sizes = [len(piece[0]) for piece in pieces]
+            index, values, *below = (
+                torch.from_numpy(np.concatenate(same)) for same in zip(*pieces, strict=True)
+            )
+            index = (index - first).to(tensor.device)
+            under = below[0].view(base.values.dtype) if base else tensor[index]
+            self._by_tensor[name].add(numbers, sizes, index, values.view(dtype), under)
 
     def drop(self, number: int) -> None:
         """Forget what an entry writes; the numbers of the others stay."""
@@ -144,10 +164,6 @@ class EntryWrites:
             self._places = self._locate()
         return self._places
 
-    def _parts(self, region: Region) -> Iterable[tuple[str, Tensor, slice]]:
-        """Walk the tensors that a region touches, as `Region.by_parameter` does."""
-        return [("", region.index, slice(None))] if self._flat else region.by_parameter()
-
     def _locate(self) -> _Places:
         self._jumps.clear()
         tensors = {"": flatten_(self._model, self.layout)} if self._flat else {}
@@ -165,6 +181,11 @@ class EntryWrites:
     def __getstate__(self) -> dict[str, Any]:
         """Leave out the views: in a copy they would not be views of the copied model."""
         return self.__dict__ | {"_places": None, "_jumps": {}}
+
+
+def _to_bits(values: Tensor) -> np.ndarray:
+    """Return values as whole numbers of the same bits, as numpy has no bfloat16."""
+    return values.view(_WHOLE[values.itemsize]).numpy()
 
 
 @dataclass(frozen=True, eq=False)

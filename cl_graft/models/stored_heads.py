@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from cl_graft.grafts.bank import Entry
-from cl_graft.models.heads import HEADS, LabelStrings, LabelWords, PooledHead, linear_head
+from cl_graft.models.heads import HEADS, LabelStrings, LabelWords, PooledHead
 from cl_graft.models.task_model import WRITING, TaskModel
 from cl_graft.models.text_generation import MOST_BEAMS, MOST_TOKENS, TextHead
 
@@ -21,11 +21,10 @@ def load_head(entry: Entry, *, family: str) -> nn.Module:
     if family == "encoder" and (made := _make_registered(state)) is not None:
         head: nn.Module = made
     elif "dense.weight" in state:
-        layers = [_make_layer(state[f"{part}.weight"]) for part in ("dense", "out")]
-        head = PooledHead(*layers, activation=str(entry.metadata.get("activation")))
+        layers = [_make_layer(state, f"{part}.") for part in ("dense", "out")]
+        return PooledHead(*layers, activation=str(entry.metadata.get("activation")))
     elif family == "encoder":
-        classes, hidden = state["weight"].shape
-        head = linear_head(hidden, classes, seed=0)
+        return _make_layer({name: tensor.float() for name, tensor in state.items()})
     elif family == "masked_lm":
         head = LabelWords(state["token_ids"].tolist())
     elif "stops" in state:
@@ -148,7 +147,10 @@ def _check_text_head(
         raise ValueError(f"answers of {longest:,} tokens by {beams:,} beams")
 
 
-def _make_layer(weight: Tensor) -> nn.Linear:
-    """Make the linear layer that a weight, (outputs, inputs), belongs to."""
-    outputs, inputs = weight.shape
-    return nn.Linear(inputs, outputs, dtype=weight.dtype)
+def _make_layer(state: Mapping[str, Tensor], prefix: str = "") -> nn.Linear:
+    """Make a linear layer of copies of a stored weight, (outputs, inputs), and bias."""
+    weight, bias = (state[f"{prefix}{name}"].clone() for name in ("weight", "bias"))
+    # On no device, so that nothing is drawn.
+    layer = nn.Linear(weight.shape[1], weight.shape[0], dtype=weight.dtype, device="meta")
+    layer.load_state_dict({"weight": weight, "bias": bias}, assign=True)
+    return layer

@@ -57,6 +57,8 @@ def control_in(text: str) -> str | None:
     That is a control character, half of a character, or one that turns the direction of text.
     Joiners stay allowed, as some scripts need them.
     """
+    if text.isascii() and text.isprintable():
+        return None
     for character in text:
         if character in _TURNS_TEXT or category(character) in ("Cc", "Cs", "Zl", "Zp"):
             return f"U+{ord(character):04X}"

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
@@ -44,6 +45,7 @@ _LONGEST_PATH = 4096
 _LONGEST_TEXT = 100_000
 _MOST_VALUES = 100_000
 _DEEPEST = 16
+_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 def _refuse_control(text: str) -> str:
@@ -308,21 +310,23 @@ def _check_size(value: object) -> None:
 
 def _list_parts(value: object) -> list[Any]:
     """Return the keys and values in a JSON value, after a check of a single value."""
-    if isinstance(value, Mapping):
-        return [*value.keys(), *value.values()]
-    if isinstance(value, list | tuple):
-        return list(value)
     if isinstance(value, str):
         if len(value) > _LONGEST_TEXT:
             raise ValueError(f"a text of {len(value):,} characters, expected {_LONGEST_TEXT:,}")
-        if any("\ud800" <= character <= "\udfff" for character in value):
+        if not value.isascii() and _SURROGATE.search(value):
             raise ValueError(f"a text holds half a character: {value[:40]!r}")
-    elif isinstance(value, int) and not isinstance(value, bool):
+        return []
+    if value is None or isinstance(value, bool | float):
+        return []
+    if isinstance(value, int):
         if abs(value) >= 2**64:
             raise ValueError("a whole number has more than 64 bits")
-    elif value is not None and not isinstance(value, float | bool):
-        raise ValueError(f"{a_or_an(type(value).__name__)} is no JSON value")
-    return []
+        return []
+    if isinstance(value, list | tuple):
+        return list(value)
+    if isinstance(value, Mapping):
+        return [*value.keys(), *value.values()]
+    raise ValueError(f"{a_or_an(type(value).__name__)} is no JSON value")
 
 
 def _show_key(key: str) -> str:

@@ -108,3 +108,13 @@ def test_a_stderr_that_takes_nothing_changes_no_exit_code(monkeypatch, stream):
     for _ in range(2):
         handler.handle(logging.LogRecord("cl_graft", logging.WARNING, "", 0, "a", None, None))
     handler.write_counts()
+
+
+def test_a_long_table_has_a_line_a_row_and_no_frame(capsys):
+    """A frame around a thousand rows takes seconds to lay out."""
+    rows = [(f"task {number}", f"{number:,}", "a, b" * 50) for number in range(1000)]
+    Output().result({}, make_table("tasks", ("name", "number", "answers"), rows))
+    title, head, first, *_, last = capsys.readouterr().out.splitlines()
+    assert (title, head) == ("tasks", "name      number  answers")
+    assert first == f"task 0         0  {'a, b' * 50}"
+    assert last.split("  ")[0] == "task 999"
