@@ -31,6 +31,8 @@ from cl_graft.kinds import TextTask
 from cl_graft.localization import find_localizer
 from cl_graft.localization.grafting_settings import DEFAULT_DENSITY, GraftingSettings
 from cl_graft.localization.registry import Score
+from cl_graft.runtime.seeding import check_generators, claim_generators
+from cl_graft.runtime.threads import lock_generators
 from cl_graft.strategies.benchmark import TextStream
 from cl_graft.training.precision import warn_of_float16
 
@@ -58,7 +60,9 @@ class GraftCallback(TrainerCallback):
     of the answers alone, among the coordinates that no earlier entry owns. Then it is trained from
     the base on top of the earlier entries, for as many steps of as many rows as the trainer took.
 
-    Runs at: train_begin, train_end.
+    Two trainers in two threads would draw from each other's generator: both are refused.
+
+    Runs at: train_begin, step_end, train_end.
 
     Args:
         base: The model before training; it may be the very object that the trainer then trains.
@@ -195,6 +199,7 @@ class GraftCallback(TrainerCallback):
         With a bank, put the base back into the model, unless the trainer resumes a checkpoint.
         """
         del control
+        claim_generators()
         warn_of_float16(kwargs["model"])
         if self._bank is not None:
             self._start(self._bank, args, state, kwargs["model"])
@@ -206,6 +211,18 @@ class GraftCallback(TrainerCallback):
                 "model that goes into Trainer(model=...)"
             )
 
+    def on_step_end(
+        self,
+        args: TrainingArguments,
+        state: TrainerState,
+        control: TrainerControl,
+        **kwargs: Any,
+    ) -> None:
+        """Refuse to train on beside another thread (`check_generators`)."""
+        del args, state, control, kwargs
+        check_generators()
+
+    @lock_generators()
     def on_train_end(
         self,
         args: TrainingArguments,

@@ -133,7 +133,11 @@ class GraftingSettings:
         "those that these build on; None means all.",
     )
     auto_share: float = Field(
-        default=0.98, gt=0, le=1, description="Share of the dense score that density 'auto' keeps."
+        default=0.98,
+        gt=0,
+        le=1,
+        description="Share of the dense score that density 'auto' keeps; a negative score, such as "
+        "a negated loss, may be worse by the same factor.",
     )
     budgets: tuple[float, ...] = Field(
         default=(1e-4, 3e-4, 1e-3, 3e-3, 1e-2),

@@ -364,7 +364,9 @@ def _cut_region(
     region, scores = Region.empty(ranking.layout), DevScores(0.0, 0.0)
     with replace_parameters(task.head, dense.head):
         with replace_parameters(task.parameters, dense.tuned):
-            wanted = settings.auto_share * measure().fitted_head
+            dense_score = measure().fitted_head
+        share = settings.auto_share
+        wanted = dense_score * share if dense_score >= 0 else dense_score / share
         for size in sizes:
             region = ranking.top(size, without=without)
             with _carrying(task, dense, region):

@@ -21,6 +21,7 @@ from cl_graft.runtime.threads import lock_generators
 
 __all__ = [
     "check_generators",
+    "claim_generators",
     "derive",
     "generator",
     "global_generators",
@@ -105,16 +106,21 @@ def seed_generators(seed: int) -> None:
     down the call stack for each kind of accelerator, for a first use that never comes; this takes
     as long as a training step of a tiny model.
     """
-    global _last_thread
-    _last_thread = threading.get_ident()
+    claim_generators()
     if torch.accelerator.is_available():
         torch.manual_seed(seed)
     else:
         torch.default_generator.manual_seed(seed)
 
 
+def claim_generators() -> None:
+    """Draw from torch's global generators as they are; `check_generators` remembers the thread."""
+    global _last_thread
+    _last_thread = threading.get_ident()
+
+
 def check_generators() -> None:
-    """Refuse to train on where another thread seeded torch's generators since this one did.
+    """Refuse to train on where another thread seeded or claimed the generators since this one did.
 
     Raises:
         RuntimeError: If one did: draws of one may have gone to the other, so it is refused, too.

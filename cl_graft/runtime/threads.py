@@ -2,12 +2,13 @@
 
 Whatever writes into a model's weights and computes with them holds the model's lock in between, so
 that several threads can use one model. All threads share torch's global generators, so training
-whose draws must not change holds theirs.
+whose draws must not change holds theirs. A forked process computes with one thread.
 """
 
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import wraps
@@ -15,6 +16,7 @@ from threading import Lock, RLock
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 from weakref import WeakKeyDictionary
 
+import torch
 from torch import nn
 
 __all__ = ["hold_model", "lock_generators", "lock_model"]
@@ -36,6 +38,12 @@ _MODELS: WeakKeyDictionary[nn.Module, Any] = WeakKeyDictionary()
 """Locks by model: a copy of a model has its own, and a model can be copied and pickled."""
 _MODELS_LOCK = Lock()
 _GENERATORS = RLock()
+
+
+if hasattr(os, "register_at_fork"):
+    # The threads of torch's parent process are not in a forked one, which would wait for them for
+    # ever in its first large product; PyTorch's own loaders do the same in theirs.
+    os.register_at_fork(after_in_child=lambda: torch.set_num_threads(1))
 
 
 @contextmanager

@@ -99,14 +99,14 @@ def check_arguments(
 
 
 def check_instance(plugin: object, kind: type) -> None:
-    """Refuse a class in the place of a plugin, whose hooks then get the strategy for `self`.
+    """Refuse a class in the place of a plugin or metric, whose hooks get the strategy for `self`.
 
     Raises:
         TypeError: If the plugin is of another kind.
     """
     if not isinstance(plugin, kind):
         raise TypeError(
-            f"plugins holds the class {kind.__name__}; make one of it: plugins=[{kind.__name__}()]"
+            f"the strategy holds the class {kind.__name__}; make one of it: {kind.__name__}()"
         )
 
 

@@ -30,6 +30,7 @@ from cl_graft.metrics.reliability_diagram import reliability_diagram
 from cl_graft.metrics.stream_matrix import StreamMatrix
 from cl_graft.metrics.task_score import Scorer, score
 from cl_graft.storage.files import replace_file
+from cl_graft.strategies.strategy_checks import check_instance
 from cl_graft.strategies.task_labels import find_benchmark
 
 __all__ = ["StreamScores"]
@@ -227,8 +228,9 @@ class StreamScores(PluginMetric[ScoreMatrix]):
 
     # The hooks, in the order in which a strategy calls them.
 
-    def before_training(self, strategy: Any) -> None:
+    def before_training(self, strategy: Any = None) -> None:
         """Drop the state of a training that an exception interrupted."""
+        check_instance(self, StreamScores)
         self._training = False
 
     def before_training_exp(self, strategy: Any) -> None:
@@ -248,8 +250,9 @@ class StreamScores(PluginMetric[ScoreMatrix]):
         self.order.append(number)
         self._labels[number] = _label(strategy.experience)
 
-    def before_eval_exp(self, strategy: Any) -> None:
+    def before_eval_exp(self, strategy: Any = None) -> None:
         """Start with no batches."""
+        check_instance(self, StreamScores)
         self._batches = []
 
     def after_eval_iteration(self, strategy: Any) -> None:

@@ -283,7 +283,7 @@ class TaskTraining:
             recorded_batch=self._recorded_batch(),
             metadata={
                 **metadata.metadata,
-                "metric": metadata.metric,
+                "metric": "negative loss" if self._task.scored_by_loss else metadata.metric,
                 "localizer": find_localizer(self._settings.localizer).name,
                 "dense_dev": found.dense.dev,
                 "graft_dev": found.graft_dev,

@@ -214,6 +214,7 @@ class Flat(nn.Module):
 def test_where_targets_are_no_class_ids_dev_is_scored_by_the_loss(targets):
     make_item, criterion, make = TARGETS[targets]
     bank, hashes = learned(Naive, stream(make_item), model=make(), criterion=criterion)
+    assert {entry.metadata["metric"] for entry in bank.entries} == {"negative loss"}
     assert hashes[0] == hashes[1]
     first = bank.entries[0]
     assert first.metadata["dense_dev"] < 0

@@ -6,6 +6,7 @@ from functools import partial
 import pytest
 import torch
 from avalanche.models import SimpleMLP
+from avalanche.training.plugins import EvaluationPlugin
 from tiny_streams import learner, naive_strategy, quick, text_learner, vector_stream
 
 import cl_graft as cg
@@ -19,6 +20,13 @@ def mlp():
 def test_a_class_in_the_place_of_a_plugin(call):
     strategy = naive_strategy(mlp(), plugins=[cg.GraftingPlugin])
     with pytest.raises(TypeError, match=r"holds the class GraftingPlugin; .*GraftingPlugin\(\)"):
+        getattr(strategy, call)(vector_stream(labels=[0]).streams["train"])
+
+
+@pytest.mark.parametrize("call", ["train", "eval"])
+def test_a_class_in_the_place_of_a_metric(call):
+    strategy = naive_strategy(mlp(), evaluator=EvaluationPlugin(cg.StreamScores, loggers=[]))
+    with pytest.raises(TypeError, match=r"holds the class StreamScores; .*StreamScores\(\)"):
         getattr(strategy, call)(vector_stream(labels=[0]).streams["train"])
 
 

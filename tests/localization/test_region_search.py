@@ -10,10 +10,11 @@ from small_tasks import MemoryCache, make_task, nothing, settings
 
 from cl_graft.errors import InputError
 from cl_graft.grafts.graft import snapshot
-from cl_graft.localization import LOCALIZERS
+from cl_graft.localization import LOCALIZERS, region_search
 from cl_graft.localization.grafting_settings import GraftingSettings
 from cl_graft.localization.parameter_kinds import biases
 from cl_graft.localization.region_search import find_region
+from cl_graft.training.linear_probe import DevScores
 from cl_graft.training.passes import Passes, total_passes
 
 # The small task has no LayerNorm.
@@ -96,6 +97,23 @@ def test_auto_density_judges_a_graft_under_a_head_that_fits_it():
     found = [find_region(task, auto, owned=nothing(task), dense=run) for run in (dense, spoiled)]
     assert len(found[0].region) == len(found[1].region)
     assert found[1].graft_dev < 0.5 < found[0].graft_dev
+
+
+@pytest.mark.usefixtures("one_penalty")
+@pytest.mark.parametrize(("share", "density"), [(0.5, 0.2), (1.0, 1.0)])
+def test_auto_density_lets_a_negative_score_be_worse_by_the_same_factor(
+    share, density, monkeypatch
+):
+    """Such as a negated loss, or a correlation."""
+    scores = iter([-1.0, -1.5, -1.0])
+    monkeypatch.setattr(
+        region_search, "score_on_dev", lambda *_, **__: DevScores(*[next(scores)] * 2)
+    )
+    auto = settings(density="auto", budgets=(0.2, 1.0), auto_share=share)
+    task = make_task()
+    assert find_region(task, auto, owned=nothing(task)).region.density == pytest.approx(
+        density, 0.1
+    )
 
 
 @pytest.mark.usefixtures("one_penalty")

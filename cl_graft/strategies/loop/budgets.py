@@ -76,6 +76,7 @@ class SeededLoop(SupervisedPlugin, supports_distributed=True):
 
     def before_training_epoch(self, strategy: Any, **kwargs: Any) -> None:
         """Seed the epoch's data order."""
+        check_generators()
         epoch = strategy.clock.train_exp_epochs
         seed_generators(derive(self.seed, self._experience, "epoch", epoch))
 
