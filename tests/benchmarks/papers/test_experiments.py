@@ -25,10 +25,10 @@ NOT_AT_SMOKE_SCALE = (
     *("few thousand rows", "region of mrpc", "region of qqp", "no share of the gain"),
 )
 FAST = (
-    *("table1", "table3", "fig8", "theorem_d2", "majority_gain", "gradient_share", "head_refit"),
-    *("generation", "sam_fig3"),
+    *("table1", "table3", "theorem_d2", "majority_gain", "gradient_share", "generation"),
+    "sam_fig3",
 )
-"""One or two of each module; tests below and those of a module run table6, sam_table2 and more."""
+"""One of a module; tests below and those of a module run fig8, table6, sam_table2 and more."""
 
 
 @pytest.fixture(scope="module")
@@ -181,6 +181,7 @@ def similarities(tmp_path):
     return folder.parent
 
 
+@pytest.mark.slow
 def test_a_regression_is_learned_and_scored_by_correlation(
     similarities, tmp_path, tiny_bert, monkeypatch
 ):
@@ -227,6 +228,7 @@ def test_cells_that_are_done_are_not_run_again_and_other_settings_or_versions_ar
         run_experiment("sam_table4", seeds=[0], **chosen)
 
 
+@pytest.mark.slow
 def test_what_concludes_on_the_cells_of_another_experiment_does_not_run_them_again(
     folder, tiny_bert, monkeypatch
 ):

@@ -14,6 +14,7 @@ on_linux = pytest.mark.skipif(
 
 
 @on_linux
+@pytest.mark.slow
 def test_memory_is_that_of_the_tensors_that_live_at_once_and_not_of_the_set_up():
     few = measure.peak_memory(one_after_the_other, 3)
     many = measure.peak_memory(side_by_side, 3)
