@@ -44,7 +44,7 @@ OUTSIDE: dict[str, set[str]] = {
     "storage": {"torch", "numpy", "filelock", "huggingface_hub", "pydantic", "safetensors"},
     "training": {"torch", "pydantic"},
     "localization": {"torch", "pydantic", "pydantic_core"},
-    "inference": {"torch"},
+    "inference": {"torch", "numpy"},
     "models": {"torch", "huggingface_hub", "packaging", "safetensors", "transformers"},
     "data": {
         *("torch", "datasets", "huggingface_hub", "pandas", "pyarrow", "pydantic", "transformers"),

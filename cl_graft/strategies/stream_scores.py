@@ -250,9 +250,8 @@ class StreamScores(PluginMetric[ScoreMatrix]):
         self.order.append(number)
         self._labels[number] = _label(strategy.experience)
 
-    def before_eval_exp(self, strategy: Any = None) -> None:
+    def before_eval_exp(self, strategy: Any) -> None:
         """Start with no batches."""
-        check_instance(self, StreamScores)
         self._batches = []
 
     def after_eval_iteration(self, strategy: Any) -> None:
