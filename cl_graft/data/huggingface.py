@@ -2,7 +2,6 @@
 
 import json
 import logging
-import struct
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -15,8 +14,6 @@ from cl_graft.errors import InputError, first_line
 from cl_graft.kinds.kind import find_kind_columns
 
 # The datasets library takes most of a second to import, so each function imports it when called.
-
-__all__ = ["is_saved_dataset", "read_dataset", "read_hub_dataset", "read_saved_dataset"]
 
 _logger = logging.getLogger(__name__)
 
@@ -68,71 +65,19 @@ def _list_arrow_files(path: Path) -> list[Path]:
 
 
 def _check_arrow_file(file: Path) -> None:
-    """Refuse damage that would end the process, and values that the library would unpack.
+    """Refuse damage that would end the process.
 
     Raises:
-        InputError: If the file is damaged, or if it is packed, or a column's values stand in a
-            dictionary or another form of repetition, none of which the library writes.
+        InputError: If the file is damaged.
     """
     import pyarrow
 
     try:
-        with pyarrow.memory_map(str(file)) as source:
-            for message in pyarrow.ipc.MessageReader.open_stream(source):
-                if message.type == "record batch" and _is_packed(message.metadata.to_pybytes()):
-                    raise InputError(
-                        f"{file}: packed rows, which the datasets library does not write; save "
-                        "them without compression"
-                    )
-            source.seek(0)
-            stream = pyarrow.ipc.open_stream(source)
-            _refuse_repetition(file, stream.schema.types)
+        with pyarrow.memory_map(str(file)) as source, pyarrow.ipc.open_stream(source) as stream:
             for batch in stream:
                 batch.validate(full=True)
-    except InputError:
-        raise
-    except (pyarrow.ArrowException, OSError, ValueError, struct.error) as error:
+    except (pyarrow.ArrowException, OSError, ValueError) as error:
         raise InputError(f"{file}: not an intact Arrow file ({first_line(error)})") from None
-
-
-def _is_packed(metadata: bytes) -> bool:
-    """Whether the rows of an Arrow message are compressed, by its flatbuffer.
-
-    Source: https://github.com/apache/arrow/blob/main/format/Message.fbs
-    """
-
-    def find_field(table: int, number: int) -> int | None:
-        layout = table - struct.unpack_from("<i", metadata, table)[0]
-        at = 4 + 2 * number
-        if at >= struct.unpack_from("<H", metadata, layout)[0]:
-            return None
-        offset = struct.unpack_from("<H", metadata, layout + at)[0]
-        return table + offset if offset else None
-
-    def follow(place: int) -> int:
-        return place + struct.unpack_from("<I", metadata, place)[0]
-
-    header = find_field(follow(0), 2)
-    return header is not None and find_field(follow(header), 3) is not None
-
-
-def _refuse_repetition(file: Path, types: list[Any]) -> None:
-    import pyarrow
-
-    repeating = (
-        *(pyarrow.types.is_dictionary, pyarrow.types.is_run_end_encoded),
-        *(pyarrow.types.is_string_view, pyarrow.types.is_binary_view),
-        *(pyarrow.types.is_list_view, pyarrow.types.is_large_list_view),
-    )
-    while types:
-        kind = types.pop()
-        if any(is_one(kind) for is_one in repeating):
-            raise InputError(
-                f"{file}: a column of the type {kind}, which the datasets library does not write; "
-                "save its values themselves"
-            )
-        kind = getattr(kind, "storage_type", kind)
-        types += [kind.field(place).type for place in range(kind.num_fields)]
 
 
 def read_hub_dataset(

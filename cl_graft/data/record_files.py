@@ -343,17 +343,16 @@ def collect_records(place: str, records: Iterable[Record], reading: Reading) -> 
 
 def _measure_memory(values: object) -> int:
     """Return about how many bytes of memory values take, with all that is inside them."""
-    size, left = 0, [values]
-    while left:
-        value = left.pop()
+    size, found = 0, [values]
+    for value in found:  # grows meanwhile
         size += _BYTES_A_VALUE
         if isinstance(value, str | bytes):
             size += len(value)
         elif isinstance(value, Mapping):
-            left.extend(value.values())
+            found.extend(value.values())
             size += _BYTES_A_VALUE * len(value)
         elif isinstance(value, list | tuple):
-            left.extend(value)
+            found.extend(value)
     return size
 
 

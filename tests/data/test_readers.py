@@ -1,7 +1,6 @@
 """Every form of data gives the same rows, and every fault one sentence with file and line."""
 
 import csv
-import datetime
 import gzip
 import json
 import logging
@@ -87,23 +86,6 @@ def test_every_format_gives_the_same_rows(tmp_path: Path, name: str):
     assert read.splits == {"train": ROWS}
     assert read.label_names == ("bad", "good")
     assert has_rows(path)
-
-
-def test_dates_of_parquet_that_python_has_not_are_read_as_numbers(tmp_path):
-    import pyarrow as pa
-    import pyarrow.parquet
-
-    table = {
-        "text": ["a", "b"],
-        "label": ["x", "y"],
-        "day": pa.array([10**8, None], pa.int32()).cast(pa.date32()),
-        "when": pa.array([1, None], pa.timestamp("us", tz="Nowhere/Else")),
-        "early": pa.array([0, None], pa.date32()),
-    }
-    pa.parquet.write_table(pa.table(table), tmp_path / "a.parquet")
-    (first, second) = read_records(tmp_path / "a.parquet").records
-    assert list(first.values.values()) == ["a", "x", 10**8, 1, datetime.date(1970, 1, 1)]
-    assert list(second.values.values()) == ["b", "y", None, None, None]
 
 
 @pytest.mark.parametrize("name", ["a.jsonl", "a.csv", "a.tsv", "a.parquet"])

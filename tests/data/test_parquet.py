@@ -1,0 +1,108 @@
+"""Parquet files give single values and what kinds of tasks have, within limits."""
+
+import datetime
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from cl_graft.data import parquet
+from cl_graft.data.record_files import read_records
+from cl_graft.data.text_files import Reading
+from cl_graft.errors import InputError
+
+SMALL = Reading(max_megabytes=2)
+PLAIN = {"use_dictionary": False, "store_schema": False}
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "a.parquet"
+
+
+def test_batches_give_every_row_whatever_their_size(path, monkeypatch):
+    table = pa.table(
+        {
+            "text": [None, *(f"text {n}" for n in range(99))],
+            "label": pa.array(["good", "bad"] * 50).dictionary_encode(),
+            "tokens": [["one", str(n)] for n in range(100)],
+        }
+    )
+    pq.write_table(table, path, row_group_size=13)
+    for rows in (1, 7, 10_000):
+        monkeypatch.setattr(parquet, "_BATCH_ROWS", rows)
+        assert [r.values for r in read_records(path).records] == table.to_pylist()
+
+
+def test_other_columns_than_those_of_texts_and_kinds_are_passed_over(path):
+    table = {
+        "text": ["one", "two"],
+        "label": ["x", "y"],
+        "long": [[0, 1]] * 2,
+        "wide": pa.array([b"a" * 65] * 2, pa.binary(65)),
+        "inner": [{"a": 1}] * 2,
+        "json": pa.array(['"a"'] * 2, pa.json_()),
+        "tokens": pa.array([[("a", 1)]] * 2, pa.map_(pa.string(), pa.int8())),
+    }
+    pq.write_table(pa.table(table), path)
+    read = read_records(path)
+    assert read.columns == ("text", "label")
+    assert read.passed_over == ("long", "wide", "inner", "json", "tokens")
+    assert read.records[1].values == {"text": "two", "label": "y"}
+
+
+def test_dates_that_python_has_not_are_read_as_numbers(path):
+    table = {
+        "day": pa.array([10**8, None], pa.int32()).cast(pa.date32()),
+        "when": pa.array([1, None], pa.timestamp("us", tz="Nowhere/Else")),
+        "early": pa.array([0, None], pa.date32()),
+    }
+    pq.write_table(pa.table(table), path)
+    (first, second) = read_records(path).records
+    assert list(first.values.values()) == [10**8, 1, datetime.date(1970, 1, 1)]
+    assert list(second.values.values()) == [None, None, None]
+
+
+@pytest.mark.parametrize(
+    ("table", "told"),
+    [
+        ({"text": ["a" * 90_000] * 100}, "larger than 2 MB when unpacked"),
+        ({"tokens": [["a" * 90_000]] * 100}, "larger than 2 MB when unpacked"),
+        ({"text": pa.nulls(3_000_000, pa.string())}, "more than 20,000 rows"),
+    ],
+)
+def test_a_small_file_of_large_rows_is_refused(path, table, told):
+    pq.write_table(pa.table(table), path, compression="zstd")
+    assert path.stat().st_size < 100_000
+    with pytest.raises(InputError, match=told):
+        read_records(path, reading=SMALL)
+
+
+def test_a_text_that_is_not_utf_8_names_its_column(path):
+    pq.write_table(pa.table({"text": ["aé", "b"], "label": [0, 1]}), path, **PLAIN)
+    path.write_bytes(path.read_bytes().replace("aé".encode(), b"a\xff\xff"))
+    with pytest.raises(InputError, match="column 'text' holds a text that is not UTF-8"):
+        read_records(path)
+
+
+def test_a_name_with_dots_is_one_column_and_a_name_given_twice_none(path):
+    inner = pa.array([{"a": ["x"]}] * 2)
+    table = pa.table({"text.a": ["one", "two"], "text": inner, "label": [0, 1], "label.b": inner})
+    pq.write_table(table, path)
+    read = read_records(path)
+    assert [r.values for r in read.records] == [
+        {"text.a": "one", "label": 0},
+        {"text.a": "two", "label": 1},
+    ]
+    assert read.passed_over == ("text", "label.b")
+    pq.write_table(pa.table([["a"], ["b"]], names=["text", "text"]), path)
+    with pytest.raises(InputError, match="several columns called 'text'"):
+        read_records(path)
+
+
+@pytest.mark.parametrize("cut", [5, 50, 900])
+def test_a_file_that_was_cut_off_is_an_error(path, cut):
+    pq.write_table(pa.table({"text": [f"text {n}" for n in range(90)]}), path)
+    path.write_bytes(path.read_bytes()[:-cut])
+    with pytest.raises(InputError, match="not an intact parquet file"):
+        read_records(path)
