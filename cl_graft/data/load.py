@@ -12,20 +12,22 @@ from __future__ import annotations
 import functools
 import logging
 from collections.abc import Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cl_graft.data.audit import audit, describe_findings
-from cl_graft.data.bad_rows import BadRows, OnBadRow
+from cl_graft.data.bad_rows import BadRows
 from cl_graft.data.columns import LabelledRows
 from cl_graft.data.few_shot import HELD_OUT, few_shot, hold_out_test, name_missing, name_single
 from cl_graft.data.kind_rows import LabelLists
 from cl_graft.data.presets import PRESETS, Preset
-from cl_graft.data.readers import Tables, read_rows
+from cl_graft.data.readers import DataFiles, Tables, make_rows, read_files
 from cl_graft.data.record_files import Columns
 from cl_graft.data.task_place import GENERATED_PREFIX, TaskPlace, find_place
-from cl_graft.data.text_columns import TextColumns, answer_with_labels, read_text_columns
+from cl_graft.data.task_settings import TaskSettings
+from cl_graft.data.text_columns import TextColumns, answer_with_labels
 from cl_graft.data.text_files import Reading
 from cl_graft.errors import InputError, a_or_an
 from cl_graft.kinds.decoding import Decoding
@@ -40,8 +42,6 @@ from cl_graft.kinds.text_task import MAX_LENGTH, TextTask
 if TYPE_CHECKING:
     from cl_graft.data.synthetic import GeneratedTask
 
-__all__ = ["load_task"]
-
 _GENERATED_SHOTS = 1024
 _OF_TABLES = "data"
 """Name of a task whose rows come without one."""
@@ -53,34 +53,11 @@ _logger = logging.getLogger(__name__)
 
 def load_task(
     name: Path | str | object,
+    settings: TaskSettings | None = None,
     *,
     data: Path | str | object | None = None,
-    shots: int | None = None,
-    data_seed: int = 0,
-    shots_short: str = "all",
-    max_train: int | None = None,
-    max_dev: int | None = None,
-    max_test: int | None = None,
-    text: str | None = None,
-    text_pair: str | None = None,
-    label: str | None = None,
-    where: Mapping[str, str] | None = None,
-    label_names: Sequence[str] | None = None,
-    metric: str | None = None,
-    kind: str | None = None,
-    positive: str | None = None,
-    max_length: int | None = None,
-    prompt: Prompt | None = None,
-    causal_prompt: Prompt | None = None,
-    template: str | None = None,
-    instruction: str | None = None,
-    input: str | Sequence[str] | None = None,
-    decoding: Mapping[str, Any] | None = None,
-    label_separator: str | None = None,
-    encoding: str | None = None,
-    on_bad_row: OnBadRow = "error",
-    max_megabytes: int | None = None,
     warn: bool = True,
+    **keywords: Any,
 ) -> TextTask:
     """Load a task by name.
 
@@ -97,93 +74,74 @@ def load_task(
         name: A preset, a path, "generated:<name>" (or the bare name), or a hub name
             "owner/name" with an optional ":config". Or rows, as `data` takes them; the task is then
             called "data".
+        settings: Columns, labels and number of the rows, and what else differs from the defaults.
         data: Folder of data sets, or the data set itself. Or rows that the program holds: a
             DataFrame of pandas, a Dataset or DatasetDict of the datasets library, a list of
             dictionaries by column, or a dictionary of these by split.
-        shots: Training rows a class; None for all (1,024 for a generated task, which has at most
-            1,000,000 training rows).
-        data_seed: Seed of all sampling.
-        shots_short: "all" takes all rows of a class with too few, which a note says; "error"
-            refuses.
-        max_train: Largest number of training rows, drawn after the shots.
-        max_dev: Largest number of dev rows.
-        max_test: Largest number of test rows.
-        text: Column of the first text.
-        text_pair: Column of the second text.
-        label: Column of the label.
-        where: Values by column, as in ``{"domain": "banking"}``: only rows that have them are
-            taken, and the task's labels are those that they have.
-        label_names: Label names in the order of class ids; empty for a regression. Of rows with
-            several labels they may be the names of columns of 0 and 1.
-        metric: Name of a metric, in place of the preset's, or of the kind's first one.
-        kind: Name of the kind of tasks, one of `cl_graft.kinds.KINDS`; None means that whose
-            columns the data have.
-        positive: The label of which the metric "f1" is the F1, in place of the one that a
-            `meta.json` or the preset names, or of the second of two labels.
-        max_length: Tokens a row, in place of the preset's, or 128.
-        prompt: Masked prompt, in place of the preset's, or the label names themselves.
-        causal_prompt: Causal prompt, likewise.
-        template: Prompt of a task of text to text, with ``{input}`` and ``{instruction}`` in it.
-        instruction: What every row of text to text asks, in place of a column `instruction`.
-        input: Input of text to text with columns in braces, such as ``"sentence 1: {text}"``; of
-            several a row takes the first whose columns it has.
-        decoding: Settings of answers of text to text, by the names of `cl_graft.kinds.Decoding`.
-        label_separator: What stands between the labels of a row that has several, in place of
-            ``"|"``.
-        encoding: Encoding of text files, in place of UTF-8.
-        on_bad_row: "skip" leaves rows out that cannot be used, and counts them in `source`;
-            "error" refuses them.
-        max_megabytes: Largest size of a file once unpacked, in MB, in place of 4,000.
         warn: Log what a user should know of the data (rows left out or repeated, how dev was
             chosen). It stands in `source` in any case.
+        **keywords: Fields of `TaskSettings`, in place of those of `settings`.
 
     Raises:
-        InputError: If the name is unknown (with the nearest known), or anything about the data is
-            not as it must be.
+        InputError: If the name or a keyword is unknown (with the nearest known), or anything about
+            the data is not as it must be.
 
     Examples:
         >>> task = load_task("sentiment", shots=8, max_test=20)
         >>> task.label_names, len(task.train), len(task.test)
         (('negative', 'positive'), 16, 20)
     """
-    counts = {"shots": shots, "max_train": max_train, "max_dev": max_dev, "max_test": max_test}
-    _check_types({**counts, "data_seed": data_seed}, label_names, kind)
-    if kind == "regression" and label_names is None:
-        label_names = ()
+    settings = replace(settings, **keywords) if settings else TaskSettings(**keywords)
     place = _find_place(name, data)
-    name = place.name if place.tables else str(name)
-    if place.generated is not None:
-        named = (text, text_pair, label, label_names, encoding, where, instruction, input)
-        named += (label_separator,)
-        if any(one is not None for one in named):
-            raise InputError(
-                f"{name!r} is generated: it has no columns, labels or encoding to name"
-            )
-        loaded = _generate(place.generated, kind, shots, data_seed)
+    files = None
+    if place.generated is None:
+        _check(place.name, settings)
+        changed = {
+            "encoding": settings.encoding,
+            "max_megabytes": settings.max_megabytes,
+            "where": settings.where,
+        }
+        reading = Reading(**{key: value for key, value in changed.items() if value is not None})
+        files = read_files(place.source, reading, BadRows(settings.on_bad_row))
+    task = make_task(place, files, settings)
+    if warn:
+        for note in task.source["notes"]:  # pyright: ignore[reportGeneralTypeIssues]
+            _logger.warning("task %s: %s", task.name, note)
+    return task
+
+
+def make_task(place: TaskPlace, files: DataFiles | None, settings: TaskSettings) -> TextTask:
+    """Make a task of what was read at its place, or of what its grammar writes.
+
+    Args:
+        place: The place.
+        files: What was read there; None for a generated task.
+        settings: Settings of the task.
+
+    Raises:
+        InputError: If anything about the data is not as it must be.
+    """
+    if files is None:
+        loaded = _generate(place, settings)
         preset, bad_rows = None, BadRows()
     else:
-        changed = {"encoding": encoding, "max_megabytes": max_megabytes, "where": where}
-        reading = Reading(**{key: value for key, value in changed.items() if value is not None})
-        made = read_text_columns(name, kind, instruction, input, template)
-        columns = Columns(text=text, text_pair=text_pair, label=label)
-        lists = _read_separator(name, kind, label_separator)
-        read = _read(place, columns, label_names, kind, reading, on_bad_row, made, lists)
-        loaded = _choose_rows(place, read, shots, data_seed, shots_short)
+        read = _read(place, files, settings)
+        loaded = _choose_rows(place, read, settings)
         preset, bad_rows = read.preset, read.bad_rows
-
     names = loaded.label_names
-    own_kind = KINDS.find(loaded.kind or ("classification" if names else "regression"))
-    fallback = _choose_prompts(place, loaded, own_kind, has_preset=preset is not None)
+    kind = KINDS.find(loaded.kind or ("classification" if names else "regression"))
+    prompt, causal_prompt = _choose_prompts(place, loaded, kind, has_preset=preset is not None)
     fields = dict(loaded.fields)
-    if template is not None or decoding is not None:
-        fields |= _read_answer_settings(name, own_kind, template, decoding)
+    if settings.template is not None or settings.decoding is not None:
+        fields |= _read_answer_settings(place.name, kind, settings)
         causal_prompt = fields.pop("causal_prompt", causal_prompt)
-    metric = metric or (preset.metric if preset else own_kind.metrics[0])
+    metric = settings.metric or (preset.metric if preset else kind.metrics[0])
+    positive = settings.positive
     if positive is None and metric == "f1" and len(names) == 2:
         positive = loaded.positive or (preset and preset.positive) or names[1]
     positive = preset.aliases.get(positive or "", positive) if preset else positive
     shown: dict[str, Any] = {} if positive is None else {"f1_of": positive}
-    shown |= {"where": dict(where)} if where else {}
+    shown |= {"where": settings.where} if settings.where else {}
     task = TextTask(
         name=place.name,
         label_names=names,
@@ -192,20 +150,21 @@ def load_task(
         test=loaded.test,
         metric=metric,
         positive=positive,
-        prompt=prompt or fallback[0],
-        causal_prompt=causal_prompt or fallback[1],
-        max_length=max_length or (preset.max_length if preset else MAX_LENGTH),
+        prompt=settings.prompt or prompt,
+        causal_prompt=settings.causal_prompt or causal_prompt,
+        max_length=settings.max_length or (preset.max_length if preset else MAX_LENGTH),
         source={**loaded.source, **shown},
-        kind=own_kind.name,
+        kind=kind.name,
         **fields,
-    ).with_limits(seed=data_seed, max_train=max_train, max_dev=max_dev, max_test=max_test)
+    ).with_limits(
+        seed=settings.data_seed,
+        max_train=settings.max_train,
+        max_dev=settings.max_dev,
+        max_test=settings.max_test,
+    )
     counts = audit(task)
-    notes = [*loaded.notes, *describe_findings(task, counts)]
-    if warn:
-        bad_rows.warn()
-        for note in notes:
-            _logger.warning("task %s: %s", task.name, note)
-    return replace(task, source={**task.source, **counts, "notes": [*bad_rows.sentences(), *notes]})
+    notes = [*bad_rows.sentences(), *loaded.notes, *describe_findings(task, counts)]
+    return replace(task, source={**task.source, **counts, "notes": notes})
 
 
 def _find_place(name: object, data: object) -> TaskPlace:
@@ -216,19 +175,6 @@ def _find_place(name: object, data: object) -> TaskPlace:
             raise InputError(f"expected the name of a task beside data, got {type(name).__name__}")
         return TaskPlace(name=_OF_TABLES, tables=Tables(_OF_TABLES, name))
     return TaskPlace(name=check_task_name(str(name)), tables=Tables(str(name), data))
-
-
-def _check_types(
-    counts: Mapping[str, object], label_names: Sequence[str] | None, kind: str | None
-) -> None:
-    """Refuse values of a type that would be taken for something else."""
-    for argument, count in counts.items():
-        if count is not None and type(count) is not int:
-            raise InputError(f"{argument} must be a whole number, got {count!r}")
-    if isinstance(label_names, str):
-        raise InputError(f"label_names must be a list of names, got the text {label_names!r}")
-    if kind is not None and not isinstance(kind, str):
-        raise InputError(f"kind must be the name of a kind of tasks, got {kind!r}")
 
 
 def _choose_prompts(
@@ -244,21 +190,25 @@ def _choose_prompts(
     return kind.default_prompts(loaded.train) if known == (None, None) else known
 
 
-def _read_separator(name: str, kind: str | None, separator: str | None) -> LabelLists:
-    """Return how labels are written where a row has several."""
-    if separator is None:
-        return LabelLists()
-    if kind != MultiLabel.name or not separator:
+def _check(name: str, settings: TaskSettings) -> None:
+    """Refuse settings of another kind of tasks than the one that is named."""
+    own, kind = settings, settings.kind
+    if (own.instruction is not None or own.input is not None) and kind not in (
+        None,
+        Text2Text.name,
+    ):
+        raise InputError(
+            f"task {name!r}: instruction and input are for text to text, and kind is {kind!r}"
+        )
+    separator = own.label_separator
+    if separator is not None and (kind != MultiLabel.name or not separator):
         raise InputError(
             f"task {name!r}: label_separator parts the labels of a task of kind "
             f"{MultiLabel.name!r}, and must not be empty; got {separator!r}, and kind {kind!r}"
         )
-    return LabelLists(separator)
 
 
-def _read_answer_settings(
-    name: str, kind: Kind, template: str | None, decoding: Mapping[str, Any] | None
-) -> dict[str, Any]:
+def _read_answer_settings(name: str, kind: Kind, settings: TaskSettings) -> dict[str, Any]:
     """Return the fields of a task of text to text that settings name."""
     if kind.name != Text2Text.name:
         raise InputError(
@@ -267,10 +217,10 @@ def _read_answer_settings(
         )
     found: dict[str, Any] = {}
     try:
-        if template is not None:
-            found["causal_prompt"] = Prompt(template, {})
-        if decoding is not None:
-            found["decoding"] = Decoding.of(decoding)
+        if settings.template is not None:
+            found["causal_prompt"] = Prompt(settings.template, {})
+        if settings.decoding is not None:
+            found["decoding"] = Decoding.of(settings.decoding)
     except InputError as error:
         raise InputError(f"task {name!r}: {error}") from None
     return found
@@ -297,37 +247,36 @@ class _Read:
     note: str = ""
 
 
-def _read(
-    place: TaskPlace,
-    columns: Columns,
-    label_names: Sequence[str] | None,
-    kind: str | None,
-    reading: Reading,
-    on_bad_row: OnBadRow,
-    text_columns: TextColumns | None,
-    label_lists: LabelLists,
-) -> _Read:
+def _read(place: TaskPlace, files: DataFiles, settings: TaskSettings) -> _Read:
     """Read a place as its preset's data, or, where they are not, as data of one's own."""
+    names, kind = settings.label_names, settings.kind
+    if kind == "regression" and names is None:
+        names = []
+    text_columns = None
+    if settings.instruction is not None or settings.input is not None:
+        try:
+            inputs = tuple(settings.input or ())
+            text_columns = TextColumns(settings.instruction, inputs, settings.template)
+        except InputError as error:
+            raise InputError(f"task {place.name!r}: {error}") from None
 
     def read_as(preset: Preset | None, note: str = "") -> _Read:
-        bad_rows = BadRows(on_bad_row)
-        rows = read_rows(
-            place.source,
-            columns=columns,
-            label_names=label_names,
+        own = replace(files, bad_rows=deepcopy(files.bad_rows))
+        rows = make_rows(
+            own,
+            columns=Columns(text=settings.text, text_pair=settings.text_pair, label=settings.label),
+            label_names=names,
             preset=preset,
             kind=kind,
-            reading=reading,
-            bad_rows=bad_rows,
             text_columns=text_columns,
-            label_lists=label_lists,
+            label_lists=LabelLists(settings.label_separator or LabelLists.separator),
         )
-        return _Read(rows, preset, bad_rows, note)
+        return _Read(rows, preset, own.bad_rows, note)
 
     preset = PRESETS.get(place.name)
     if kind is not None and not KINDS.find(kind).one_label:
         preset = None
-    if preset is None or (label_names is not None and set(label_names) != set(preset.label_names)):
+    if preset is None or (names is not None and set(names) != set(preset.label_names)):
         return read_as(None)
     read = read_as(preset)
     pair = read.rows.columns.text_pair is not None
@@ -347,15 +296,18 @@ def _origin(place: TaskPlace) -> str:
     return f"hub:{place.hub}" if place.path is None else str(place.path)
 
 
-def _choose_rows(
-    place: TaskPlace, read: _Read, shots: int | None, data_seed: int, shots_short: str
-) -> _Loaded:
+def _choose_rows(place: TaskPlace, read: _Read, settings: TaskSettings) -> _Loaded:
     rows = read.rows
     classes = rows.label_names if not rows.kind or KINDS[rows.kind].needs_classes else ()
     try:
-        train, dev, test, rule = _three_splits(rows.splits, data_seed, classes)
+        train, dev, test, rule = _three_splits(rows.splits, settings.data_seed, classes)
         chosen = few_shot(
-            train, label_names=classes, shots=shots, data_seed=data_seed, dev=dev, short=shots_short
+            train,
+            label_names=classes,
+            shots=settings.shots,
+            data_seed=settings.data_seed,
+            dev=dev,
+            short=settings.shots_short,
         )
     except InputError as error:
         hint = "" if {"test", "dev"} & rows.splits.keys() else HELD_OUT
@@ -402,15 +354,22 @@ def _three_splits(
     return train, None, test, f"80/20 of {what}, by data seed {data_seed}"
 
 
-def _generate(task: GeneratedTask, kind: str | None, shots: int | None, data_seed: int) -> _Loaded:
+def _generate(place: TaskPlace, settings: TaskSettings) -> _Loaded:
     from cl_graft.data.synthetic import draw
 
+    task: Any = place.generated
+    kind, data_seed = settings.kind, settings.data_seed
+    named = ("text", "text_pair", "label", "label_names", "encoding", "where", "instruction")
+    if any(getattr(settings, one) is not None for one in (*named, "input", "label_separator")):
+        raise InputError(
+            f"{task.name!r} is generated: it has no columns, labels or encoding to name"
+        )
     if kind not in (None, "classification", Text2Text.name):
         raise InputError(
             f"{task.name!r} is generated: its kind is classification, or text2text, which answers "
             f"with the names of its labels; got {kind!r}"
         )
-    shots = _GENERATED_SHOTS if shots is None else shots
+    shots = _GENERATED_SHOTS if settings.shots is None else settings.shots
     if shots < 1:
         raise InputError(f"shots must be at least 1 row a class, got {shots}")
     train_rows = shots * len(task.label_names)

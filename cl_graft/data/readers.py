@@ -9,8 +9,6 @@ it decides what serves as dev and test where a split is missing.
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
@@ -46,15 +44,6 @@ from cl_graft.kinds import KINDS, Kind
 from cl_graft.kinds.multi_label import MultiLabel
 from cl_graft.kinds.text2text import Text2Text
 
-__all__ = [
-    "Tables",
-    "explain_missing",
-    "has_rows",
-    "read_once",
-    "read_rows",
-    "read_train_records",
-]
-
 _SPLITS: Mapping[str, tuple[str, ...]] = {
     "train": ("train", "training"),
     "dev": ("dev", "validation", "valid", "val", "eval", "validation_matched"),
@@ -80,69 +69,98 @@ class Tables:
     given: object
 
 
-_Read = tuple[dict[str, RecordFile], BadRows]
-_kept: ContextVar[dict[tuple[Path, bool], _Read | InputError] | None] = ContextVar(
-    "kept", default=None
-)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DataFiles:
+    """What was read of a data set.
+
+    Attributes:
+        records: Records by split; "train" is among them.
+        bad_rows: Rows that could not be read, and notes on the files.
+        label_names: Label names that the folder's `meta.json` declares; None if it declares none.
+        positive: Name of its positive label, likewise.
+        span_types: Its types of spans, likewise.
+        chosen: Whether some records were chosen by the values of columns.
+    """
+
+    records: Mapping[str, RecordFile]
+    bad_rows: BadRows
+    label_names: Sequence[str] | None = None
+    positive: str | None = None
+    span_types: Sequence[str] | None = None
+    chosen: bool = False
 
 
-def read_rows(
-    source: Path | str | Tables,
-    *,
-    columns: Columns | None = None,
-    label_names: Sequence[str] | None = None,
-    preset: Preset | None = None,
-    kind: str | None = None,
-    reading: Reading | None = None,
-    bad_rows: BadRows | None = None,
-    text_columns: TextColumns | None = None,
-    label_lists: LabelLists | None = None,
-) -> LabelledRows:
-    """Read the splits of a data set; see `cl_graft.data.columns.to_rows`.
+def read_files(source: Path | str | Tables, reading: Reading, bad_rows: BadRows) -> DataFiles:
+    """Read the records of every split of a data set.
 
     Args:
         source: A path: a file, a folder of train / dev / test files, or a saved data set. Or a
             text: the name of a data set on the hub, ``"owner/name"``, with ``":config"`` where
             needed. Or rows that the program holds.
-        columns: Columns named by the caller; the others are found by their usual names.
-        label_names: Declared label names, in the order of class ids; empty for a regression. They
-            go before those of the data.
-        preset: Known data set that these rows may be of.
-        kind: Name of the kind of tasks; None means that whose columns the data have.
-        reading: Encoding and limits of the files, and which rows are taken. Of chosen rows, labels
-            that none of them has are no labels of the task.
-        bad_rows: Collects rows that cannot be used; its `warn` logs what was left out. None means
-            they are errors, and what is left out even so is logged here.
-        text_columns: How inputs of text to text are made of other columns. Labels of data that are
-            named text to text, and have no such columns, become answers in any case.
-        label_lists: How several labels of a row are written; None means the default.
+        reading: Encoding and limits of the files, and which rows are taken.
+        bad_rows: Collects rows that cannot be read.
 
     Raises:
-        InputError: With file and line, if anything about the data is not as it must be; within
-            seconds, if the hub cannot be reached.
+        InputError: With file and line, if something cannot be read; within seconds, if the hub
+            cannot be reached.
     """
-    reading, bad = reading or Reading(), bad_rows or BadRows()
-    declared, positive, span_types = None, None, None
-    found = Columns()
+    meta: Mapping[str, Any] = {}
     if isinstance(source, Tables):
-        records = _read_tables(source, reading, bad)
+        records = _read_tables(source, reading, bad_rows)
     elif isinstance(source, str):
         name, _, config = source.partition(":")
         records = _select_splits(read_hub_dataset(name, config or None, reading=reading), name)
     else:
         if not source.exists():
             raise InputError(f"{source}: {explain_missing(source)}")
-        if source.is_dir():
-            declared, positive, span_types = _read_meta(source)
-        records = _read_files(source, reading, bad)
-    records = {split: _choose(file, reading.where) for split, file in records.items()}
-    asked, label_names = label_names, declared if label_names is None else label_names
+        meta = _read_meta(source / "meta.json") if source.is_dir() else {}
+        records = _read_path(source, reading, bad_rows)
+    return DataFiles(
+        records={split: _choose(file, reading.where) for split, file in records.items()},
+        bad_rows=bad_rows,
+        chosen=bool(reading.where),
+        **meta,
+    )
+
+
+def make_rows(
+    files: DataFiles,
+    *,
+    columns: Columns | None = None,
+    label_names: Sequence[str] | None = None,
+    preset: Preset | None = None,
+    kind: str | None = None,
+    text_columns: TextColumns | None = None,
+    label_lists: LabelLists | None = None,
+) -> LabelledRows:
+    """Turn the records of a data set into rows; see `cl_graft.data.columns.to_rows`.
+
+    Rows that cannot be used are collected by the `bad_rows` of the files. Of chosen records, labels
+    that none of them has are no labels of the task.
+
+    Args:
+        files: The records.
+        columns: Columns named by the caller; the others are found by their usual names.
+        label_names: Declared label names, in the order of class ids; empty for a regression. They
+            go before those of the data.
+        preset: Known data set that these rows may be of.
+        kind: Name of the kind of tasks; None means that whose columns the data have.
+        text_columns: How inputs of text to text are made of other columns. Labels of data that are
+            named text to text, and have no such columns, become answers in any case.
+        label_lists: How several labels of a row are written; None means the default.
+
+    Raises:
+        InputError: With file and line, if anything about the data is not as it must be.
+    """
+    records, bad = files.records, files.bad_rows
+    asked, columns = label_names, columns or Columns()
+    label_names = files.label_names if label_names is None else label_names
+    plain, found = columns == Columns(), Columns()
     if text_columns is not None or (kind == Text2Text.name and lacks_columns(records["train"])):
         records, found = (text_columns or TextColumns()).fill(
-            records, columns=columns or Columns(), label_names=label_names, bad_rows=bad
+            records, columns=columns, label_names=label_names, bad_rows=bad
         )
-        kind, columns, label_names = Text2Text.name, None, None
-    plain = columns in (None, Columns())
+        kind, columns, label_names, plain = Text2Text.name, Columns(), None, True
     own: Kind | None = None
     if kind == MultiLabel.name:
         own = KINDS.find(MultiLabel.name)
@@ -152,58 +170,24 @@ def read_rows(
             own = KINDS.find(MultiLabel.name)
     if isinstance(own, MultiLabel):
         records, label_names, found = (label_lists or LabelLists()).fill(
-            records, columns=columns or Columns(), label_names=label_names, bad_rows=bad
+            records, columns=columns, label_names=label_names, bad_rows=bad
         )
         plain = True
-    if own is not None and not plain:
+    if own is None:
+        rows = to_rows(
+            records, columns=columns, label_names=label_names, preset=preset, bad_rows=bad
+        )
+        rows = _drop_unused_labels(rows) if files.chosen and asked is None else rows
+        return replace(rows, positive=files.positive, kind=kind or "")
+    if not plain:
         raise InputError(
             f"a task of kind {own.name!r} is read from columns of usual names, such as "
             f"{join_names(own.columns)}; text, text_pair and label name those of other kinds"
         )
-    if own is not None:
-        names = {"label_names": label_names, "span_types": span_types}
-        rows = read_kind_rows(
-            own,
-            records,
-            declared={name: given for name, given in names.items() if given},
-            bad_rows=bad,
-        )
-        if bad_rows is None:
-            bad.warn()
-        return replace(rows, columns=found)
-    rows = to_rows(
-        records,
-        columns=columns or Columns(),
-        label_names=label_names,
-        preset=preset,
-        bad_rows=bad,
-    )
-    if reading.where and asked is None:
-        rows = _drop_unused_labels(rows)
-    if bad_rows is None:
-        bad.warn()
-    return replace(rows, positive=positive, kind=kind or "")
-
-
-def read_train_records(path: Path) -> RecordFile:
-    """Read the training records of a local file or folder as they stand there.
-
-    Records that cannot be read are left out.
-
-    Raises:
-        InputError: If there are none that can be read.
-    """
-    return _read_files(path, Reading(), BadRows("skip"))["train"]
-
-
-@contextmanager
-def read_once() -> Iterator[None]:
-    """Keep what is read of local files for a `with` block, and read none of them again."""
-    before = _kept.set({})
-    try:
-        yield
-    finally:
-        _kept.reset(before)
+    names = {"label_names": label_names, "span_types": files.span_types}
+    declared = {name: given for name, given in names.items() if given}
+    rows = read_kind_rows(own, records, declared=declared, bad_rows=bad)
+    return replace(rows, columns=found)
 
 
 def has_rows(path: Path) -> bool:
@@ -220,28 +204,7 @@ def explain_missing(path: Path) -> str:
     return "there is no such file or folder"
 
 
-def _read_files(path: Path, reading: Reading, bad: BadRows) -> dict[str, RecordFile]:
-    kept, own = _kept.get(), (path, bad.skip)
-    if kept is None or reading != Reading():
-        return _read_each(path, reading, bad)
-    skipped = kept.get((path, True))
-    if isinstance(skipped, tuple) and not skipped[1].counts:
-        kept[own] = skipped
-    if own not in kept:
-        fresh = BadRows("skip" if bad.skip else "error")
-        try:
-            kept[own] = _read_each(path, reading, fresh), fresh
-        except InputError as error:
-            kept[own] = error
-    found = kept[own]
-    if isinstance(found, InputError):
-        raise found
-    bad.notes += found[1].notes
-    bad.merge(found[1], sum(len(file.records) for file in found[0].values()))
-    return found[0]
-
-
-def _read_each(path: Path, reading: Reading, bad: BadRows) -> dict[str, RecordFile]:
+def _read_path(path: Path, reading: Reading, bad: BadRows) -> dict[str, RecordFile]:
     if path.is_file():
         return {"train": read_records(path, reading=reading, bad_rows=bad)}
     if not path.is_dir():
@@ -409,24 +372,21 @@ def _select_splits(files: Mapping[str, RecordFile], place: str) -> dict[str, Rec
     return found
 
 
-def _read_meta(
-    folder: Path,
-) -> tuple[tuple[str, ...] | None, str | None, tuple[str, ...] | None]:
+def _read_meta(path: Path) -> dict[str, Any]:
     """Read what a folder's `meta.json` declares: label names, the positive one, and span types."""
-    path = folder / "meta.json"
     if not path.is_file():
-        return None, None, None
+        return {}
     try:
         meta = json.loads(path.read_text(encoding="utf-8-sig"))
-        names, positive = meta.get("label_names"), meta.get("positive")
-        types = meta.get("span_types")
+        found = {name: meta.get(name) for name in ("label_names", "positive", "span_types")}
     except (ValueError, AttributeError, RecursionError) as error:
         raise InputError(f"{path}: not a readable JSON object ({error})") from None
-    if positive is not None and not isinstance(positive, str):
-        raise InputError(f"{path}: positive must be a label's name, got {positive!r}")
-    for name, given in {"label_names": names, "span_types": types}.items():
-        if given is not None and not (
-            isinstance(given, list) and all(isinstance(one, str) for one in given)
-        ):
-            raise InputError(f"{path}: {name} must be a list of texts, got {given!r}")
-    return None if names is None else tuple(names), positive, types and tuple(types)
+    for name, given in found.items():
+        if name == "positive":
+            is_right, what = isinstance(given, str), "a label's name"
+        else:
+            texts = isinstance(given, list) and all(isinstance(one, str) for one in given)
+            is_right, what = texts, "a list of texts"
+        if given is not None and not is_right:
+            raise InputError(f"{path}: {name} must be {what}, got {given!r}")
+    return found

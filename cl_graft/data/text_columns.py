@@ -22,14 +22,6 @@ from cl_graft.kinds.answer_rows import AnswerRow
 from cl_graft.kinds.rows import Row
 from cl_graft.kinds.text2text import Text2Text
 
-__all__ = [
-    "TextColumns",
-    "answer_with_labels",
-    "fill_input",
-    "lacks_columns",
-    "read_text_columns",
-]
-
 _INPUT, _TARGET, _INSTRUCTION = "input", "target", "instruction"
 _USUAL = Text2Text.columns
 _NAME = re.compile(r"\w[\w -]*")
@@ -125,31 +117,6 @@ class TextColumns:
         if text.startswith(before) and text.endswith(after) and len(before + after) < len(text):
             return text[len(before) : len(text) - len(after)]
         return text
-
-
-def read_text_columns(
-    name: str,
-    kind: str | None,
-    instruction: str | None,
-    inputs: str | Sequence[str] | None,
-    template: str | None,
-) -> TextColumns | None:
-    """Return what the settings of a task say of its columns; None if they say nothing.
-
-    Raises:
-        InputError: If they cannot be used, or the task is named as one of another kind.
-    """
-    if instruction is None and inputs is None:
-        return None
-    if kind not in (None, Text2Text.name):
-        raise InputError(
-            f"task {name!r}: instruction and input are for text to text, and kind is {kind!r}"
-        )
-    several = (inputs,) if isinstance(inputs, str) else tuple(inputs or ())
-    try:
-        return TextColumns(instruction, several, template)
-    except InputError as error:
-        raise InputError(f"task {name!r}: {error}") from None
 
 
 def lacks_columns(file: RecordFile) -> bool:
