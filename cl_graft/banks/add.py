@@ -105,7 +105,7 @@ def add_task(
         folder: The bank, or the run that holds it.
         task: A name, path or hub name, as in a config.
         model: Folder or hub name of the base, if it is no longer the one that the bank recorded.
-        columns: Fields of `TaskSettings`: columns, label names, metric.
+        columns: Fields of `StreamTaskSettings`: columns, label names, metric.
         settings: Settings that differ from those of the bank's run, by part, as in
             ``{"grafting": {"density": 0.001}}``.
         sets: The same as text, as in ``"fine_tuning.steps=200"``.

@@ -7,6 +7,7 @@ from cl_graft.data.few_shot import few_shot
 from cl_graft.data.load import load_task
 from cl_graft.data.presets import PRESETS, Preset
 from cl_graft.data.streams import STREAMS, Stream, register_stream
+from cl_graft.data.task_settings import TaskSettings
 from cl_graft.kinds import (
     CAUSAL_PROMPTS,
     PROMPTS,
@@ -28,6 +29,7 @@ __all__ = [
     "Prompt",
     "Row",
     "Stream",
+    "TaskSettings",
     "TextTask",
     "encode",
     "few_shot",

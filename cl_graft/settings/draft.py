@@ -6,18 +6,21 @@ import json
 import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
-from itertools import product
 from pathlib import Path
-from typing import Any, cast, get_args
+from typing import Any, cast
 
 import yaml
 
-from cl_graft.data import TextTask, load_task
-from cl_graft.data.bad_rows import OnBadRow
+from cl_graft.data import TaskSettings, TextTask
+from cl_graft.data.bad_rows import BadRows
 from cl_graft.data.column_choice import SeveralLabels, count_values, is_usual, join_values
-from cl_graft.data.readers import has_rows, read_once, read_train_records
-from cl_graft.data.record_files import Columns, RecordFile, explain_unread_kind, strip_suffix
+from cl_graft.data.load import make_task
+from cl_graft.data.readers import DataFiles, has_rows, read_files
+from cl_graft.data.record_files import Columns, explain_unread_kind, strip_suffix
+from cl_graft.data.task_place import TaskPlace, find_place
+from cl_graft.data.text_files import Reading
 from cl_graft.data.yaml_files import read_yaml
 from cl_graft.errors import InputError
 from cl_graft.kinds.answer_rows import AnswerRow
@@ -28,8 +31,6 @@ from cl_graft.runtime.settings import list_fields
 from cl_graft.settings import config_from
 from cl_graft.settings.data_report import source_notes
 from cl_graft.settings.parts import PARTS
-
-__all__ = ["Draft", "FoundTask", "draft_config"]
 
 _SHOTS = 512
 _LENGTHS = (16, 32, 64, 128, 256)
@@ -157,87 +158,81 @@ def _find(name: str, path: Path, data: Path, asked: Columns) -> FoundTask:
         raise InputError(f"{path}: a folder without a train file")
     if not has_rows(path):
         raise InputError(explain_unread_kind(path))
-    with read_once():
-        file = read_train_records(path)
-        task, settings, skipped = _load(name, data, file, asked)
+    place = find_place(name, data)
+    files = read_files(place.source, Reading(), BadRows("skip"))
+    file = files.records["train"]
+    named = {key: value for key, value in asdict(asked).items() if value in file.columns}
+    task, settings = _load(place, files, named)
+    left_out = _count_left_out(task)
+    _refuse_mostly_bad(task, left_out, file.place)
     text, text_pair, label = cast(Sequence[str | None], task.source["columns"])
     counts = Counter(task.class_names[int(row.label)] for row in task.train if task.class_names)
-    others = count_values(file, (text, text_pair, label)) if label else {}
-    named = (asked.text, asked.label)
     return FoundTask(
-        name,
-        Columns(text=text, text_pair=text_pair, label=label),
-        not all(is_usual(column) for column in (text, label) if column and column not in named),
-        others,
-        task.kind,
-        task.own_kind.describe(task),
-        {label_name: counts[label_name] for label_name in task.class_names},
-        {split: len(rows) for split, rows in task.splits.items()},
-        _words(task),
-        source_notes(task.source),
-        skipped,
-        settings,
+        name=name,
+        columns=Columns(text=text, text_pair=text_pair, label=label),
+        guessed=not all(
+            is_usual(column) for column in (text, label) if column and column not in named.values()
+        ),
+        others=count_values(file, (text, text_pair, label)) if label else {},
+        kind=task.kind,
+        asks=task.own_kind.describe(task),
+        labels={label_name: counts[label_name] for label_name in task.class_names},
+        rows={split: len(rows) for split, rows in task.splits.items()},
+        words=_words(task),
+        notes=source_notes(task.source),
+        skipped=sum(left_out.values()),
+        settings=settings,
     )
 
 
 def _load(
-    name: str, data: Path, file: RecordFile, asked: Columns
-) -> tuple[TextTask, Mapping[str, Any], int]:
-    """Load a task as classes, as numbers, or with several labels a row, whichever fits first.
-
-    Where all rows cannot be used, some are left out, at most half of them.
+    place: TaskPlace, files: DataFiles, named: Mapping[str, Any]
+) -> tuple[TextTask, Mapping[str, Any]]:
+    """Make a task of classes or of several labels a row, or of numbers if these fit more rows.
 
     Returns:
-        The task, settings with which it was read, and the number of rows that are left out.
+        The task, and settings with which it is read.
     """
-    named = {key: value for key, value in asdict(asked).items() if value in file.columns}
-    number = {"kind": "regression"}
+
+    def make(**settings: Any) -> TextTask:
+        return make_task(place, files, TaskSettings(on_bad_row="skip", **{**named, **settings}))
+
+    task, fault = None, None
     try:
-        return _try(name, data, file, named, ({}, number))
+        task = make()
     except SeveralLabels as error:
-        return _try(name, data, file, {**named, **error.settings}, ({},))
-
-
-def _try(
-    name: str,
-    data: Path,
-    file: RecordFile,
-    settings: Mapping[str, Any],
-    kinds: Sequence[Mapping[str, Any]],
-) -> tuple[TextTask, Mapping[str, Any], int]:
-    errors: list[InputError] = []
-    for on_bad_row, kind in product(get_args(OnBadRow), kinds):
-        own = {**settings, **kind}
-        try:
-            task = load_task(name, data=data, warn=False, on_bad_row=on_bad_row, **own)
-        except SeveralLabels:
-            raise
-        except InputError as error:
-            errors.append(error)
-            continue
-        if kind and _has_whole_labels(task):
-            continue  # class ids: what is wrong with them as classes is said
-        if on_bad_row == "error" or _is_mostly_kept(task, file):
-            left_out = 0 if on_bad_row == "error" else sum(_count_left_out(task).values())
-            return task, settings, left_out
-    raise errors[0]
+        return make(**error.settings), {**named, **error.settings}
+    except InputError as error:
+        fault = error
+    left_out = sum(_count_left_out(task).values()) if task else 1
+    if left_out:
+        with suppress(InputError):
+            numbers = make(kind="regression")
+            # Of class ids it is said what is wrong with them as classes.
+            if not _has_whole_labels(numbers) and (
+                task is None or sum(_count_left_out(numbers).values()) < left_out
+            ):
+                task = numbers
+    if task is None:
+        raise fault or InputError(f"{place.name}: no task")
+    return task, named
 
 
 def _has_whole_labels(task: TextTask) -> bool:
     return all(float(row.label).is_integer() for rows in task.splits.values() for row in rows)
 
 
-def _is_mostly_kept(task: TextTask, file: RecordFile) -> bool:
-    """Whether at most half of all rows, and of the training rows, are left out."""
+def _refuse_mostly_bad(task: TextTask, left_out: Mapping[str, int], train: str) -> None:
+    """Refuse a task of which more than half of all rows, or of the training rows, are left out."""
     read = cast(Mapping[str, int], task.source["rows_read"])
-    left_out = _count_left_out(task)
-    return all(
-        left <= _BAD_SHARE * (left + kept)
-        for left, kept in (
-            (sum(left_out.values()), sum(read.values())),
-            (left_out.get(file.place, 0), read["train"]),
-        )
-    )
+    for left, kept in (
+        (sum(left_out.values()), sum(read.values())),
+        (left_out.get(train, 0), read["train"]),
+    ):
+        if left > _BAD_SHARE * (left + kept):
+            files = cast(Mapping[str, Any], task.source["left_out"])
+            first = next(iter(files.values()))["first"][0]
+            raise InputError(f"{first} ({left:,} of {left + kept:,} rows cannot be used)")
 
 
 def _count_left_out(task: TextTask) -> dict[str, int]:

@@ -11,81 +11,24 @@ from pydantic import Field, field_validator, model_validator
 from pydantic_core import ArgsKwargs
 
 from cl_graft.data.streams import expand_streams, take_stream
+from cl_graft.data.task_settings import RowSettings
 from cl_graft.errors import nearest
 from cl_graft.runtime.settings import settings_class
 
-__all__ = ["StreamSettings", "TaskSettings", "refuse_doubles", "split_at_commas"]
-
 
 @settings_class
-class TaskSettings:
-    """Columns, labels and metric of one task, where its preset (or the default) does not fit.
+class StreamTaskSettings(RowSettings):
+    """Columns, labels and metric of one task of a stream, and where its rows are.
 
     Examples:
-        >>> TaskSettings(text="body", label="stars").label
+        >>> StreamTaskSettings(text="body", label="stars").label
         'stars'
     """
 
-    text: str | None = Field(default=None, description="Column of the first text.")
-    text_pair: str | None = Field(default=None, description="Column of the second text.")
-    label: str | None = Field(default=None, description="Column of the label.")
     rows_from: str | None = Field(
         default=None,
         description="Where the task's rows are, if not under its own name: a folder or file of "
         "`stream.data`, a preset or a hub name. Several tasks may share one.",
-    )
-    where: dict[str, str] | None = Field(
-        default=None,
-        description="Values by column, such as {domain: banking}: only rows with these values are "
-        "taken, and the labels of these rows are the task's labels.",
-    )
-    label_names: list[str] | None = Field(
-        default=None,
-        description="Label names in the order of the class ids; of a multi-label task they may "
-        "be columns of 0 and 1.",
-    )
-    metric: str | None = Field(
-        default=None,
-        description="Metric of the task's score: accuracy, f1, matthews, or a registered one.",
-    )
-    kind: str | None = Field(
-        default=None,
-        description="Kind of the task: classification, regression, tagging, extractive_qa, "
-        "text2text, multi_label, or a registered one; null means that the data's columns decide.",
-    )
-    positive: str | None = Field(
-        default=None,
-        description="The positive label of the metric f1 with two labels; null takes that of the "
-        "data or the preset, or else the second label.",
-    )
-    template: str | None = Field(
-        default=None,
-        description="Prompt of a text-to-text task, with {input} and {instruction} in it.",
-    )
-    instruction: str | None = Field(
-        default=None,
-        description="Instruction of every row of a text-to-text task, in place of the data's own.",
-    )
-    input: list[str] | None = Field(
-        default=None,
-        description="Template of a text-to-text input with columns in braces, such as 'sentence 1: "
-        "{text}'; of several, a row takes the first whose columns it has. null takes the data's "
-        "own input, or their texts.",
-    )
-    decoding: dict[str, Any] | None = Field(
-        default=None,
-        description="How text-to-text answers are decoded: beams, longest_answer (tokens), stop "
-        "(texts that end an answer), cut (the side of a long text that is cut).",
-    )
-    label_separator: str | None = Field(
-        default=None,
-        description="Text between the labels of a row in a multi-label task, such as ', '; null "
-        "takes '|'.",
-    )
-    encoding: str | None = Field(
-        default=None,
-        description="Encoding of the task's text files, such as cp1252; null means UTF-8, or "
-        "another one that is detected.",
     )
     builds_on: list[str] | None = Field(
         default=None,
@@ -97,11 +40,6 @@ class TaskSettings:
     @classmethod
     def _split(cls, value: Any) -> Any:
         return split_at_commas(value)
-
-    @field_validator("input", mode="before")
-    @classmethod
-    def _take_one(cls, value: Any) -> Any:
-        return [value] if isinstance(value, str) else value
 
     def columns(self) -> dict[str, Any]:
         """Return what is needed to read the task at its place."""
@@ -208,7 +146,7 @@ class StreamSettings:
         description="Largest size of a data file after unpacking, in MB; it may have 10,000 rows "
         "for each MB. null means 4,000.",
     )
-    task_settings: dict[str, TaskSettings] = Field(
+    task_settings: dict[str, StreamTaskSettings] = Field(
         default_factory=dict, description="By task: columns, label names, metric, encoding."
     )
 
@@ -290,7 +228,7 @@ class StreamSettings:
             task: The task, as `tasks` names it.
             has_columns: Whether its rows have columns, as those of a built-in task have not.
         """
-        own = self.task_settings.get(task, TaskSettings())
+        own = self.task_settings.get(task, StreamTaskSettings())
         columns = {"text": self.text, "text_pair": self.text_pair, "label": self.label}
         if not has_columns or any(getattr(own, name) is not None for name in columns):
             columns = {}

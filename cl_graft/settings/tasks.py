@@ -20,7 +20,7 @@ from cl_graft.kinds.task_name import check_task_name
 from cl_graft.models import Loaded, longest_row
 from cl_graft.settings.run_folder import RunRecord
 from cl_graft.settings.scenarios import fit_scenario
-from cl_graft.settings.stream_settings import StreamSettings, TaskSettings
+from cl_graft.settings.stream_settings import StreamSettings, StreamTaskSettings
 
 __all__ = ["check_tasks", "load_tasks", "refuse_other_data", "tasks_to_build_on"]
 
@@ -131,7 +131,7 @@ def _refuse_missing(stream: StreamSettings) -> None:
         raise InputError(f"{stream.data}: {explain_missing(stream.data)}")
     missing = {}
     for name in stream.tasks:
-        place = stream.task_settings.get(name, TaskSettings()).rows_from or name
+        place = stream.task_settings.get(name, StreamTaskSettings()).rows_from or name
         try:
             found = find_place(place, stream.data).path
         except InputError:
@@ -149,7 +149,7 @@ def _refuse_missing(stream: StreamSettings) -> None:
 
 
 def _load(name: str, stream: StreamSettings, data_seed: int) -> TextTask:
-    own = stream.task_settings.get(name, TaskSettings())
+    own = stream.task_settings.get(name, StreamTaskSettings())
     place = find_place(own.rows_from or name, stream.data)
     read = partial(
         load_task,

@@ -44,7 +44,7 @@ def _type(annotation: Any) -> str:
         return f"list of {_type(inner[0])}"
     if origin is dict:
         return f"{_type(inner[1])} by {_type(inner[0])}"
-    return {"Path": "path", "TaskSettings": "settings"}.get(
+    return {"Path": "path", "StreamTaskSettings": "settings"}.get(
         annotation.__name__, annotation.__name__
     )
 

@@ -56,7 +56,7 @@ def config() -> str:
     from cl_graft.runtime.settings import list_fields
     from cl_graft.settings import ExperimentConfig
     from cl_graft.settings.parts import PARTS
-    from cl_graft.settings.stream_settings import TaskSettings
+    from cl_graft.settings.stream_settings import StreamTaskSettings
 
     own = list_fields(ExperimentConfig)
     sections = [fields_table({name: own[name] for name in own if name not in PARTS})]
@@ -66,7 +66,7 @@ def config() -> str:
             fields_table({n: field for n, field in list_fields(cls).items() if not field.exclude})
         )
     sections.append("### Settings of one task\n\nThe fields of each value of `task_settings`.")
-    sections.append(fields_table(list_fields(TaskSettings)))
+    sections.append(fields_table(list_fields(StreamTaskSettings)))
     return "\n\n".join(sections)
 
 

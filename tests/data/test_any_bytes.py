@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from read_data import read_rows
 from slow_cases import slow
 
 from cl_graft.data.bad_rows import BadRows
-from cl_graft.data.readers import read_rows
 from cl_graft.data.record_files import read_records
 from cl_graft.data.text_files import Reading, find_lines
 from cl_graft.errors import InputError

@@ -4,10 +4,10 @@ import logging
 from pathlib import Path
 
 import pytest
+from read_data import read_rows
 
 from cl_graft.data import load_task
 from cl_graft.data.bad_rows import BadRows
-from cl_graft.data.readers import read_rows
 from cl_graft.errors import InputError
 
 ROWS = [f"text {n},{'no' if n % 2 else 'yes'}" for n in range(40)]

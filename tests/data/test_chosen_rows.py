@@ -2,9 +2,9 @@
 
 import pytest
 from configs import config_with
+from read_data import read_rows
 
 from cl_graft.data import load_task
-from cl_graft.data.readers import read_rows
 from cl_graft.data.text_files import Reading
 from cl_graft.errors import InputError
 from cl_graft.settings.tasks import load_tasks

@@ -9,9 +9,9 @@ import datasets
 import pyarrow
 import pyarrow.parquet as parquet
 import pytest
+from read_data import read_rows
 from slow_cases import slow
 
-from cl_graft.data.readers import read_rows
 from cl_graft.data.text_files import Reading
 from cl_graft.errors import InputError
 

@@ -7,9 +7,10 @@ import logging
 from pathlib import Path
 
 import pytest
+from read_data import read_rows
 
 from cl_graft.data.bad_rows import BadRows
-from cl_graft.data.readers import has_rows, read_rows
+from cl_graft.data.readers import has_rows
 from cl_graft.data.record_files import Columns, read_records
 from cl_graft.data.text_files import Reading
 from cl_graft.errors import InputError

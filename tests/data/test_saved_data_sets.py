@@ -3,8 +3,8 @@
 import datasets
 import numpy as np
 import pytest
+from read_data import read_rows
 
-from cl_graft.data.readers import read_rows
 from cl_graft.data.record_files import Columns
 from cl_graft.errors import InputError
 

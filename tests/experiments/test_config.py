@@ -13,7 +13,7 @@ from cl_graft.runtime.settings import list_fields
 from cl_graft.settings import config_from, load_config, make_config, to_dotted, to_nested
 from cl_graft.settings.old_configs import MOVED, from_flat
 from cl_graft.settings.parts import PARTS
-from cl_graft.settings.stream_settings import TaskSettings
+from cl_graft.settings.stream_settings import StreamTaskSettings
 
 
 @pytest.mark.parametrize(
@@ -140,7 +140,7 @@ def test_settings_with_parts_are_left_as_they_are():
 
 
 def test_every_field_is_described_and_only_tasks_has_no_default():
-    for part, cls in {**PARTS, "task": TaskSettings}.items():
+    for part, cls in {**PARTS, "task": StreamTaskSettings}.items():
         for name, described in list_fields(cls).items():
             assert described.description, (part, name)
             assert described.is_required() == (name == "tasks")

@@ -28,7 +28,7 @@ from cl_graft.settings.run_folder import (
     read_config_file,
     select_settings,
 )
-from cl_graft.settings.stream_settings import TaskSettings
+from cl_graft.settings.stream_settings import StreamTaskSettings
 from cl_graft.storage import LOCK, OWNER, only_writer
 from cl_graft.storage.checksums import dump_with_checksum
 from cl_graft.storage.files import (
@@ -128,7 +128,7 @@ def differences(stored: Mapping[str, Any], config: ExperimentConfig) -> list[str
     # Settings that were added after the config was stored had the values that are defaults now.
     defaults = to_dotted(config_from({"stream": {"tasks": config.stream.tasks}}).shared_values())
     there = {**defaults, **to_dotted(select_settings(stored))}
-    plain = asdict(TaskSettings())
+    plain = asdict(StreamTaskSettings())
     own = there["stream.task_settings"]
     there["stream.task_settings"] = {name: {**plain, **own[name]} for name in own}
     # Settings of strategies that the folder does not hold may be added with them.
