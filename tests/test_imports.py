@@ -47,8 +47,8 @@ OUTSIDE: dict[str, set[str]] = {
     "inference": {"torch", "numpy"},
     "models": {"torch", "huggingface_hub", "packaging", "safetensors", "transformers"},
     "data": {
-        *("torch", "datasets", "huggingface_hub", "pandas", "pyarrow", "pydantic", "transformers"),
-        "yaml",
+        *("torch", "charset_normalizer", "datasets", "huggingface_hub", "pandas", "pyarrow"),
+        *("pydantic", "transformers", "yaml"),
     },
     "data.synthetic": {"torch"},
     "metrics": {

@@ -27,7 +27,7 @@ from cl_graft.data.record_files import (
     strip_suffix,
 )
 from cl_graft.data.text_columns import fill_input
-from cl_graft.data.text_files import Reading, decode, find_fault, find_lines, read_text
+from cl_graft.data.text_files import Reading, decode_lines, find_fault, read_lines
 from cl_graft.errors import InputError, join_names, nearest
 from cl_graft.grafts.bank import GraftBank, find_entries, find_entry
 from cl_graft.kinds.messages import Message, read_chat
@@ -150,9 +150,9 @@ def read_texts(
         if not path.is_file():
             raise InputError(f"{path}: there is no such file")
         bad = BadRows()
-        text = read_text(path, Reading(), notes=bad.notes)
+        lines = read_lines(path, Reading(), notes=bad.notes)
         bad.warn()
-        return _from_lines(text, str(path), task)
+        return _from_lines(lines, str(path), task)
     if path.is_file() and strip_suffix(path.name) is None:
         raise InputError(explain_unread_kind(path, (".txt", *SUFFIXES)))
     bad = BadRows()
@@ -192,10 +192,10 @@ def parse_texts(
     """
     if kind not in KINDS:
         raise InputError(f"unknown format {kind!r} of {place}: expected one of {', '.join(KINDS)}")
-    text = decode(data, place)
+    lines = decode_lines(data, place)
     if kind == "txt":
-        return _from_lines(text, place, task)
-    records = parse_records(text, kind, place=Path(place))
+        return _from_lines(lines, place, task)
+    records = parse_records(lines, kind, place=Path(place))
     return _from_records(records, task, columns or Columns(), id_column, bank)
 
 
@@ -238,11 +238,11 @@ def check_texts(bank: GraftBank, texts: Sequence[InputText]) -> None:
                 raise InputError(f"{one.place}: the text {fault}")
 
 
-def _from_lines(text: str, place: str, task: str | None) -> list[InputText]:
+def _from_lines(lines: Sequence[str], place: str, task: str | None) -> list[InputText]:
     """Take each line that is not empty; a tab parts the two texts of a pair."""
     found: list[InputText] = []
-    for number, line in enumerate(find_lines(text), start=1):
-        own = line[0].rstrip("\r\n")
+    for number, line in enumerate(lines, start=1):
+        own = line.rstrip("\r\n")
         if own.strip():
             first, tab, second = own.partition("\t")
             found.append(

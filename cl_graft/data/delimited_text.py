@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import csv
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from cl_graft.data.text_files import MAX_CHARACTERS, MAX_LINE, EncodedText, find_lines
-
-__all__ = ["Dialect", "LongLine", "allow_long_fields", "choose_dialects", "read_table_rows"]
+from cl_graft.data.text_files import MAX_CHARACTERS, MAX_LINE
 
 _QUOTED = re.compile('"[^"]*(?:"|$)')
 _SEPARATOR_LINE = re.compile(r'"?sep=(.)"?[ \t]*(?:\r\n?|\n)', re.IGNORECASE)
@@ -27,7 +25,7 @@ class Dialect:
         quotes: Whether quotes enclose fields; else they are characters of a text.
         backslash: Whether a backslash makes the next character a part of the text, as in the dumps
             of MySQL.
-        start: Offset at which the table begins.
+        start: Number of lines before the table.
     """
 
     delimiter: str
@@ -36,35 +34,33 @@ class Dialect:
     start: int = 0
 
 
-def choose_dialects(text: str | EncodedText, kind: str) -> list[Dialect]:
+def choose_dialects(lines: Sequence[str], kind: str) -> list[Dialect]:
     """Return the ways in which a table may be written, the likeliest first.
 
     Its fields are parted by what a first line ``sep=;`` says, as Excel reads it, or by what the
     header holds most of outside of quotes; those of a `.tsv` by tabs.
 
     Args:
-        text: The table, not empty.
+        lines: The table, not empty.
         kind: ``"csv"`` or ``"tsv"``.
     """
-    said = _SEPARATOR_LINE.match(text if isinstance(text, str) else text.start())
-    start = said.end() if said else 0
-    if said and not isinstance(text, str):
-        start = text.count_bytes(said[0])
+    said = _SEPARATOR_LINE.fullmatch(lines[0])
     if said:
         delimiter = said[1]
     elif kind == "tsv":
         delimiter = "\t"
     else:
-        first = next(line[0] for line in find_lines(text) if line[0].strip())
+        first = next(line for line in lines if line.strip())
         delimiter = max(_DELIMITERS, key=_QUOTED.sub("", first).count)
     ways = [(True, False), (True, True)]
     if kind == "tsv":
         ways = [(True, False), (False, False), (True, True), (False, True)]
+    start = 1 if said else 0
     return [Dialect(delimiter, quotes, backslash, start) for quotes, backslash in ways]
 
 
 def read_table_rows(
-    text: str | EncodedText, dialect: Dialect
+    lines: Sequence[str], dialect: Dialect
 ) -> Iterator[tuple[int, list[str] | csv.Error]]:
     """Yield each row's first line number and its fields, or what is wrong with it.
 
@@ -74,57 +70,42 @@ def read_table_rows(
     Raises:
         LongLine: At a line of more than `MAX_LINE` characters.
     """
-    number, offset = 1 + (dialect.start > 0), dialect.start
-    while True:
-        walk = _Lines(text, offset, dialect)
+    start = dialect.start
+    while start < len(lines):
         reader = csv.reader(
-            walk,
+            _prepare(lines, start, dialect),
             delimiter=dialect.delimiter,
             quoting=csv.QUOTE_MINIMAL if dialect.quotes else csv.QUOTE_NONE,
             escapechar="\\" if dialect.backslash else None,
             strict=True,
         )
-        before = 0
+        begun = start
         while True:
-            walk.first_end = None
+            number = start + 1
             try:
-                fields = next(reader, None)
+                fields: list[str] | csv.Error | None = next(reader, None)
             except csv.Error as error:
-                yield number, error
-                if reader.line_num > before + 1 and walk.first_end is not None:
-                    number, offset = number + 1, walk.first_end
-                    break
-            else:
-                if fields is None:
-                    return
-                yield number, fields
-            number, before = number + reader.line_num - before, reader.line_num
+                fields = error
+            if fields is None:
+                return
+            yield number, fields
+            end = begun + reader.line_num
+            start = end if isinstance(fields, list) else start + 1
+            if start < end:
+                break
 
 
 class LongLine(ValueError):
     """A line is longer than any table's."""
 
 
-class _Lines:
-    """Iterate over the lines of a text, and remember where the first one of a row ends."""
-
-    def __init__(self, text: str | EncodedText, offset: int, dialect: Dialect) -> None:
-        self._found = find_lines(text, offset)
-        self._keeps_null = dialect.backslash
-        self.first_end: int | None = None
-
-    def __iter__(self) -> _Lines:
-        return self
-
-    def __next__(self) -> str:
-        found = next(self._found)
-        line = found[0]
+def _prepare(lines: Sequence[str], start: int, dialect: Dialect) -> Iterator[str]:
+    for number in range(start, len(lines)):
+        line = lines[number]
         if len(line) > MAX_LINE:
             raise LongLine(f"a line of {len(line):,} characters, the limit is {MAX_LINE:,}")
-        if self.first_end is None:
-            self.first_end = found.end()
         # \N stands for NULL; the csv module would take the backslash away.
-        return _NULL.sub(r"\\\\N", line) if self._keeps_null else line
+        yield _NULL.sub(r"\\\\N", line) if dialect.backslash else line
 
 
 @contextmanager

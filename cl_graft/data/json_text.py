@@ -9,16 +9,14 @@ from __future__ import annotations
 import codecs
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from cl_graft.data.bad_rows import BadRows
-from cl_graft.data.text_files import MAX_LINE, EncodedText, find_lines
+from cl_graft.data.text_files import MAX_LINE
 from cl_graft.errors import InputError
-
-__all__ = ["add_paths", "holds_objects", "read_json_objects", "refuse_damaged"]
 
 _NOT_DECODED = re.compile("[\udc80-\udcff]")
 _BLANKS = re.compile(r"[ \t\r\n]*")
@@ -37,22 +35,22 @@ def holds_objects(start: bytes) -> bool:
 
 
 def read_json_objects(
-    text: str | EncodedText, path: Path, bad: BadRows
+    lines: Sequence[str], path: Path, bad: BadRows
 ) -> Iterator[tuple[dict[str, object], str]]:
     """Walk over the objects of a list or of lines, and their places.
 
     Args:
-        text: The text.
+        lines: The text.
         path: Name of the file in places.
         bad: Takes lines that hold no object.
 
     Raises:
         InputError: If the text is a list, and something else stands in it.
     """
-    start = text if isinstance(text, str) else text.start()
-    if start.lstrip().startswith("["):
-        return _read_list(str(text), path)
-    return _read_lines(text, path, bad)
+    first = next((line for line in lines if line.strip()), "")
+    if first.lstrip().startswith("["):
+        return _read_list("".join(lines), path)
+    return _read_lines(lines, path, bad)
 
 
 def add_paths(values: dict[str, object]) -> dict[str, object]:
@@ -75,10 +73,10 @@ def add_paths(values: dict[str, object]) -> dict[str, object]:
 
 
 def _read_lines(
-    text: str | EncodedText, path: Path, bad: BadRows
+    lines: Sequence[str], path: Path, bad: BadRows
 ) -> Iterator[tuple[dict[str, object], str]]:
-    for number, found in enumerate(find_lines(text), start=1):
-        line, place = found[0].rstrip("\r\n"), f"{path}:{number}"
+    for number, whole in enumerate(lines, start=1):
+        line, place = whole.rstrip("\r\n"), f"{path}:{number}"
         if not line.strip():
             continue
         try:
@@ -118,7 +116,7 @@ def _read_list(text: str, path: Path) -> Iterator[tuple[dict[str, object], str]]
 
 
 def refuse_damaged(text: str, place: str) -> None:
-    """Refuse bytes of another encoding, which `read_text` left as surrogates, and NUL.
+    """Refuse bytes of another encoding, which `read_lines` left as surrogates, and NUL.
 
     Raises:
         InputError: If there are some.

@@ -28,23 +28,9 @@ from cl_graft.data.delimited_text import (
 )
 from cl_graft.data.json_text import add_paths, holds_objects, read_json_objects, refuse_damaged
 from cl_graft.data.parquet import read_parquet
-from cl_graft.data.text_files import EncodedText, Reading, check_row_count, read_encoded
+from cl_graft.data.text_files import Reading, check_row_count, read_lines
 from cl_graft.errors import InputError, join_names
 from cl_graft.kinds.kind import find_kind_columns
-
-__all__ = [
-    "SUFFIXES",
-    "Columns",
-    "Record",
-    "RecordFile",
-    "collect_records",
-    "drop_headers",
-    "explain_unread_kind",
-    "is_record_file",
-    "parse_records",
-    "read_records",
-    "strip_suffix",
-]
 
 SUFFIXES = (
     *(".jsonl", ".jsonl.gz", ".json", ".json.gz", ".csv", ".csv.gz", ".tsv", ".tsv.gz"),
@@ -192,8 +178,8 @@ def read_records(
         raise InputError(explain_unread_kind(path))
     kind = path.name.lower().removesuffix(".gz").rsplit(".", 1)[1]
     if kind != "parquet":
-        text = read_encoded(path, reading, escape=bad.skip, notes=bad.notes)
-        return parse_records(text, kind, place=path, reading=reading, bad_rows=bad)
+        lines = read_lines(path, reading, escape=bad.skip, notes=bad.notes)
+        return parse_records(lines, kind, place=path, reading=reading, bad_rows=bad)
     table = read_parquet(path, reading)
     numbered = enumerate(table.rows, start=1)
     records = collect_records(
@@ -206,17 +192,17 @@ def read_records(
 
 
 def parse_records(
-    text: str | EncodedText,
+    lines: Sequence[str],
     kind: str,
     *,
     place: Path,
     reading: Reading | None = None,
     bad_rows: BadRows | None = None,
 ) -> RecordFile:
-    """Read the text of a file of records, as `read_records` does.
+    """Read the lines of a file of records, as `read_records` does.
 
     Args:
-        text: The text.
+        lines: The lines, with their ends.
         kind: ``"jsonl"``, ``"json"``, ``"csv"`` or ``"tsv"``.
         place: Name of the file in messages.
         reading: Limits.
@@ -226,19 +212,19 @@ def parse_records(
         InputError: If the text is empty, or at the first row that cannot be read.
     """
     reading, bad = reading or Reading(), bad_rows or BadRows()
-    if not (text.strip() if isinstance(text, str) else text.start().strip()):
+    if not any(map(str.strip, lines)):
         raise InputError(f"{place}: the file is empty")
     header = ""
     if kind in ("jsonl", "json"):
         own = BadRows("skip")
-        found = (Record(add_paths(v), at) for v, at in read_json_objects(text, place, own))
+        found = (Record(add_paths(v), at) for v, at in read_json_objects(lines, place, own))
         records = collect_records(str(place), found, reading)
         bad.merge(own, len(records))
         _refuse_other_objects(place, records)
         names = dict.fromkeys(name for record in records for name in record.values)
         columns = tuple(filter(str.strip, names))
     else:
-        columns, records, header = _read_table(place, text, kind, reading, bad)
+        columns, records, header = _read_table(place, lines, kind, reading, bad)
     records = drop_headers(str(place), records, bad)
     _refuse_no_records(place, records, bad)
     return RecordFile(str(place), columns, records, {}, header=header)
@@ -357,7 +343,7 @@ def _measure_memory(values: object) -> int:
 
 
 def _read_table(
-    path: Path, text: str | EncodedText, kind: str, reading: Reading, bad: BadRows
+    path: Path, lines: Sequence[str], kind: str, reading: Reading, bad: BadRows
 ) -> tuple[tuple[str, ...], tuple[Record, ...], str]:
     """Read a table in the first of its likely dialects that gives the fewest bad rows.
 
@@ -365,9 +351,9 @@ def _read_table(
         The columns, the rows, and the place of the header.
     """
     best: tuple[BadRows, Dialect, tuple[tuple[str, ...], tuple[Record, ...], str]] | None = None
-    for dialect in choose_dialects(text, kind):
+    for dialect in choose_dialects(lines, kind):
         own = BadRows("skip")
-        table = _read_table_with(path, text, dialect, reading, own)
+        table = _read_table_with(path, lines, dialect, reading, own)
         if best is None or own.total < best[0].total:
             best = own, dialect, table
         if not own.total:
@@ -381,11 +367,11 @@ def _read_table(
 
 
 def _read_table_with(
-    path: Path, text: str | EncodedText, dialect: Dialect, reading: Reading, bad: BadRows
+    path: Path, lines: Sequence[str], dialect: Dialect, reading: Reading, bad: BadRows
 ) -> tuple[tuple[str, ...], tuple[Record, ...], str]:
     try:
         with allow_long_fields():
-            rows = read_table_rows(text, dialect)
+            rows = read_table_rows(lines, dialect)
             header, place = _read_header(path, rows)
             found = _read_table_records(path, rows, header, dialect.delimiter, bad)
             records = collect_records(str(path), found, reading)

@@ -1,4 +1,4 @@
-"""The text of a data file: unpacked, of a bounded size, and decoded.
+"""The lines of a text file: unpacked, of a bounded size, and decoded.
 
 An error names what a file really is (another encoding, an archive under a wrong name, a web page)
 before its rows are read. No more is unpacked than may be read.
@@ -8,30 +8,15 @@ from __future__ import annotations
 
 import codecs
 import gzip
+import io
 import re
 import unicodedata
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from cl_graft.errors import InputError, nearest
-
-__all__ = [
-    "MAX_CHARACTERS",
-    "MAX_LINE",
-    "MEGABYTE",
-    "EncodedText",
-    "Reading",
-    "check_row_count",
-    "check_size",
-    "decode",
-    "detect_encoding",
-    "find_fault",
-    "find_lines",
-    "read_encoded",
-    "read_text",
-]
 
 MAX_CHARACTERS = 1_000_000
 """Largest number of characters of a text: a tokenizer would fill the memory with a longer one."""
@@ -45,10 +30,11 @@ _INVISIBLE = ("Cc", "Cf", "Zs", "Zl", "Zp")
 MEGABYTE = 1_000_000
 _BYTES_A_ROW = 100
 
-_ENCODINGS = (
-    "utf-8", "utf-16", "utf-32", "latin-1", "cp1250", "cp1251", "cp1252", "shift_jis", "gb18030",
-    "big5", "euc_kr",
-)  # fmt: skip
+_GUESSED = (
+    *("cp1252", "cp1250", "cp1251", "cp1253", "cp1254", "cp1255", "cp1256", "koi8_r"),
+    *("cp932", "gb18030", "big5", "cp949", "utf_16_le", "utf_16_be"),
+)
+_ENCODINGS = ("utf-8", "utf-16", "utf-32", "latin-1", "shift_jis", "euc_kr", *_GUESSED)
 _MARKS = (
     (b"\xff\xfe\x00\x00", "utf-32"),
     (b"\x00\x00\xfe\xff", "utf-32"),
@@ -69,24 +55,10 @@ _SIGNATURES = (
     (b"%PDF-", "a PDF"),
     (b"version https://git-lfs", "a pointer of Git LFS: fetch the file with 'git lfs pull'"),
 )
-_LOOKED_AT = 100_000
-_MOST_BEYOND_ASCII = 0.25
-_BEYOND_ASCII = re.compile(rb"[\x80-\xff]")
-_ASCII_LETTER = re.compile(rb"[A-Za-z]")
-_UTF8_SEQUENCE = re.compile(
-    rb"[\xc2-\xdf][\x80-\xbf]|[\xe0-\xef][\x80-\xbf]{2}|[\xf0-\xf4][\x80-\xbf]{3}"
-)
-_NOT_CP1252 = re.compile(rb"[\x81\x8d\x8f\x90\x9d]")
 _BZIP2 = re.compile(rb"BZh[1-9]1AY&SY")
 _PAGE = re.compile(rb"\s*<(!doctype html|html|head)\b", re.IGNORECASE)
-_LINE = re.compile(r"[^\r\n]++(?:\r\n?|\n)?|\r\n?|\n")
-_ENCODED_LINE = re.compile(rb"[^\r\n]++(?:\r\n?|\n)?|\r\n?|\n")
-_FILLED = re.compile(rb"\s*[^\r\n]+(?:\r\n?|\n)?")
-_LARGE = 16 * MEGABYTE
+_LOOKED_AT = 50_000
 _PART = MEGABYTE
-_ENDS_OF_ASCII = re.compile(
-    r"utf-8(-sig)?|ascii|iso8859-\d+|cp125\d|koi8-[rut]|gb18030|big5|euc_kr"
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,10 +103,10 @@ class Reading:
         return self.most_bytes // _BYTES_A_ROW
 
 
-def read_text(
+def read_lines(
     path: Path, reading: Reading, *, escape: bool = False, notes: list[str] | None = None
-) -> str:
-    """Read a text file, gzipped if its name ends in `.gz`.
+) -> list[str]:
+    """Read the lines of a text file, gzipped if its name ends in `.gz`.
 
     Args:
         path: The file.
@@ -147,148 +119,59 @@ def read_text(
         InputError: If the file cannot be read, is none of text, too large or of another encoding.
     """
     data = _read_bytes(path, reading)
-    return _decode_file(data, path, reading, escape=escape, notes=notes)
-
-
-def _decode_file(
-    data: bytes, path: Path, reading: Reading, *, escape: bool, notes: list[str] | None
-) -> str:
     encoding = reading.encoding or detect_encoding(data)
-    _note_encoding(path, encoding, reading, notes)
-    return decode(data, str(path), encoding, escape=escape)
-
-
-def _note_encoding(path: Path, encoding: str, reading: Reading, notes: list[str] | None) -> None:
     if notes is not None and reading.encoding is None and encoding != "utf-8":
         notes.append(
             f"{path}: not UTF-8, read as {encoding}; if that is wrong, name its encoding (such as "
             f"encoding: cp1250 in task_settings)"
         )
-
-
-@dataclass(frozen=True, slots=True)
-class EncodedText:
-    """A text that is kept as its bytes, of which one line at a time is decoded.
-
-    A large file then takes its own size in memory, and not that of a text in which one character
-    from beyond Western Europe makes every character four bytes.
-
-    Attributes:
-        data: The bytes, without a byte order mark.
-        codec: Their codec, in which the ends of lines are those of ASCII.
-        errors: What is done about bytes that are not of the codec.
-    """
-
-    data: bytes
-    codec: str
-    errors: str = "strict"
-
-    def __str__(self) -> str:
-        return self.data.decode(self.codec, self.errors)
-
-    def start(self) -> str:
-        """Return the first lines that are not all blank; empty if there are none."""
-        found = _FILLED.match(self.data)
-        return found[0].decode(self.codec, self.errors) if found else ""
-
-    def count_bytes(self, part: str) -> int:
-        """Return how many bytes a part of the text takes."""
-        return len(part.encode(self.codec, self.errors))
-
-
-@dataclass(frozen=True, slots=True)
-class _EncodedLine:
-    """A line of an `EncodedText`, as `re.Match` has it for those of a text."""
-
-    found: re.Match[bytes]
-    text: EncodedText
-
-    def __getitem__(self, group: int) -> str:
-        return self.found[group].decode(self.text.codec, self.text.errors)
-
-    def end(self) -> int:
-        return self.found.end()
-
-
-def read_encoded(
-    path: Path, reading: Reading, *, escape: bool = False, notes: list[str] | None = None
-) -> str | EncodedText:
-    """Read a text file as `read_text` does; a large one stays encoded where its codec allows it.
-
-    Raises:
-        InputError: As `read_text`.
-    """
-    data = _read_bytes(path, reading)
-    if len(data) < _LARGE:
-        return _decode_file(data, path, reading, escape=escape, notes=notes)
-    encoding = reading.encoding or detect_encoding(data)
-    codec = codecs.lookup(encoding).name
-    if not _ENDS_OF_ASCII.fullmatch(codec) or not _is_text(data, codec, escape=escape):
-        return _decode_file(data, path, reading, escape=escape, notes=notes)
-    _refuse_other_kinds(data, str(path), utf8=codec.startswith("utf-8"))
-    _note_encoding(path, encoding, reading, notes)
-    errors = "surrogateescape" if escape else "strict"
-    if codec.startswith("utf-8"):  # a tool may have put a second mark before the first
-        data = data.removeprefix(codecs.BOM_UTF8).removeprefix(codecs.BOM_UTF8)
-    return EncodedText(data, codec.removesuffix("-sig"), errors)
-
-
-def _is_text(data: bytes, codec: str, *, escape: bool) -> bool:
-    """Tell whether a large file can be decoded, without doing so at once."""
-    if data.count(0) * 4 > len(data):
-        return False
-    decoder = codecs.getincrementaldecoder(codec)("surrogateescape" if escape else "strict")
-    try:
-        for start in range(0, len(data), _PART):
-            decoder.decode(data[start : start + _PART])
-        decoder.decode(b"", final=True)
-    except UnicodeError:
-        return False
-    return True
+    return decode_lines(data, str(path), encoding, escape=escape)
 
 
 def detect_encoding(data: bytes) -> str:
     """Find out what text is encoded in.
 
-    A byte order mark says it; NUL in every other byte means UTF-16. Bytes that are not UTF-8, while
-    hardly any other byte beyond ASCII is, are taken for Windows' or ISO's code of Western Europe if
-    they are few among letters. All else counts as UTF-8, if need be with faults.
+    A byte order mark says it. Bytes that are not UTF-8, while few of the others beyond ASCII are,
+    or that hold NUL, are guessed by `charset-normalizer`; of guesses that are as good as each other
+    Windows' code of Western Europe is taken. All else counts as UTF-8, if need be with faults.
 
     Returns:
-        ``"utf-8"``, ``"utf-16"``, ``"utf-16-le"``, ``"utf-16-be"``, ``"utf-32"``, ``"cp1252"`` or
-        ``"latin-1"``.
+        The name of the encoding, such as ``"utf-8"``, ``"utf-16-le"`` or ``"cp1252"``.
     """
     for mark, name in _MARKS:
         if data.startswith(mark):
             return name
-    start = data[:_LOOKED_AT]
-    for offset, name in ((1, "utf-16-le"), (0, "utf-16-be")):
-        zero, other = start[offset::2].count(0), start[1 - offset :: 2].count(0)
-        if zero > 0.7 * (len(start) // 2) and not other:
-            return name
-    if (fault := _find_other(data)) is not None:
-        part = data[max(0, fault - _LOOKED_AT) : fault + _LOOKED_AT]
-        beyond = len(_BEYOND_ASCII.findall(part))
-        of_utf8 = sum(map(len, _UTF8_SEQUENCE.findall(part)))
-        letters = len(_ASCII_LETTER.findall(part))
-        if 2 * of_utf8 < beyond <= _MOST_BEYOND_ASCII * letters:
-            return "latin-1" if _NOT_CP1252.search(data) else "cp1252"
-    return "utf-8"
+    fault = _find_fault(data)
+    if fault is None and 0 not in data[:_LOOKED_AT]:
+        return "utf-8"
+    start = max(0, (fault or 0) - _LOOKED_AT)
+    part = data[start + start % 2 : start + 2 * _LOOKED_AT]
+    read = part.decode("utf-8", "replace")
+    faults = read.count("\ufffd")
+    if faults and sum(char > "\x7f" for char in read) >= 2 * faults:
+        return "utf-8"
+    # Reading UTF-8, which is nearly always, does without it.
+    from charset_normalizer import from_bytes
+
+    guesses = from_bytes(part, cp_isolation=list(_GUESSED))
+    best = [
+        name
+        for guess in guesses
+        if (guess.chaos, guess.coherence) == (guesses[0].chaos, guesses[0].coherence)
+        for name in guess.could_be_from_charset
+    ]
+    name = "cp1252" if "cp1252" in best else best[0] if best else "utf-8"
+    return name.replace("_", "-")
 
 
-def _find_other(data: bytes) -> int | None:
-    """Return the offset of the first byte that is not of UTF-8; None if all are."""
-    start = 0
-    while start < len(data):
-        end = min(start + _PART, len(data))
+def _find_fault(data: bytes) -> int | None:
+    """Return about where the first byte stands that is not of UTF-8; None if all are."""
+    decoder = codecs.getincrementaldecoder("utf-8")()
+    for start in range(0, len(data), _PART):
         try:
-            data[start:end].decode("utf-8")
+            decoder.decode(data[start : start + _PART], final=start + _PART >= len(data))
         except UnicodeDecodeError as error:
-            # A sequence that the part cuts is looked at with the next one.
-            if end == len(data) or error.start < end - start - 3 or not error.start:
-                return start + error.start
-            end = start + error.start
-        start = end
+            return start + error.start
     return None
 
 
@@ -319,31 +202,45 @@ def check_row_count(place: str, count: int, reading: Reading) -> None:
         )
 
 
-def decode(data: bytes, place: str, encoding: str = "utf-8", *, escape: bool = False) -> str:
-    """Decode the bytes of a text file; `place` names it in messages, `escape` as in `read_text`.
+def decode_lines(
+    data: bytes, place: str, encoding: str = "utf-8", *, escape: bool = False
+) -> list[str]:
+    r"""Decode the bytes of a text file to lines with their ends: \n, \r\n or \r.
+
+    Other separators, at which `str.splitlines` cuts too, are parts of texts. Lines are decoded one
+    by one, so that a character from beyond Western Europe makes no other line larger in memory.
+
+    Args:
+        data: The bytes.
+        place: Name of the file in messages.
+        encoding: Their encoding; a byte order mark is dropped.
+        escape: As in `read_lines`.
 
     Raises:
         InputError: If they are no text in this encoding.
     """
-    utf8 = encoding.lower().replace("_", "-") in ("utf-8", "utf8", "utf-8-sig")
+    codec = codecs.lookup(encoding).name
+    utf8 = codec in ("utf-8", "utf-8-sig")
     _refuse_other_kinds(data, place, utf8=utf8)
-    codec = "utf-8-sig" if utf8 else encoding
-    try:
-        text = data.decode(codec)
-    except UnicodeError as error:
-        text = _decode_escaped(data, codec) if escape else None
-        if text is None:
-            raise InputError(
-                _explain_undecoded(data, place, "UTF-8" if utf8 else encoding, error)
-            ) from None
-    text = text.removeprefix("\ufeff")
-    zeros = text.count("\0")
-    if zeros * 4 > len(text):
+    lines = None
+    for errors in ("strict", "surrogateescape") if escape else ("strict",):
+        try:
+            text = io.TextIOWrapper(io.BytesIO(data), codec, errors, newline="")
+            lines = list(text)
+            break
+        except UnicodeError:
+            continue
+    if lines is None:
+        raise InputError(_explain_undecoded(data, place, "UTF-8" if utf8 else encoding, codec))
+    if lines:  # a tool may have put a second mark before the first
+        lines[0] = lines[0].removeprefix("\ufeff").removeprefix("\ufeff")
+    zeros, characters = sum(line.count("\0") for line in lines), sum(map(len, lines))
+    if zeros * 4 > characters:
         raise InputError(
-            f"{place}: {zeros:,} of {len(text):,} characters are NUL: the file is not text, or is "
+            f"{place}: {zeros:,} of {characters:,} characters are NUL: the file is not text, or is "
             "in UTF-16 without a byte order mark (then name its encoding, utf-16-le or utf-16-be)"
         )
-    return text
+    return lines
 
 
 def find_fault(text: str) -> str | None:
@@ -360,19 +257,6 @@ def find_fault(text: str) -> str | None:
     if all(unicodedata.category(char) in _INVISIBLE for char in text):
         return "is empty but for invisible characters"
     return None
-
-
-def find_lines(
-    text: str | EncodedText, start: int = 0
-) -> Iterator[re.Match[str]] | Iterator[_EncodedLine]:
-    r"""Walk over the lines of a text from an offset on, with their ends: \n, \r\n or \r.
-
-    str.splitlines would also cut at separators that texts may hold, and copy the text. Offsets are
-    those of characters; of an encoded text, of bytes.
-    """
-    if isinstance(text, str):
-        return _LINE.finditer(text, start)
-    return (_EncodedLine(found, text) for found in _ENCODED_LINE.finditer(text.data, start))
 
 
 def _read_bytes(path: Path, reading: Reading) -> bytes:
@@ -419,21 +303,17 @@ def _refuse_other_kinds(data: bytes, place: str, *, utf8: bool) -> None:
             )
 
 
-def _decode_escaped(data: bytes, codec: str) -> str | None:
-    """Decode with lone surrogates for bytes that do not fit; None where the codec cannot."""
+def _explain_undecoded(data: bytes, place: str, encoding: str, codec: str) -> str:
     try:
-        return data.decode(codec, "surrogateescape")
-    except UnicodeError:
-        return None
-
-
-def _explain_undecoded(data: bytes, place: str, encoding: str, error: UnicodeError) -> str:
-    if not isinstance(error, UnicodeDecodeError):
+        data.decode(codec)
+    except UnicodeDecodeError as error:
+        seen = data[: error.start].decode(error.encoding, "replace")
+        line = 1 + max(seen.count("\n"), seen.count("\r"))
+        byte = f"byte 0x{data[error.start]:02x} is not {encoding} (offset {error.start:,})"
+        return (
+            f"{place}:{line}: {byte}; save the file as UTF-8, or name its encoding (Windows writes "
+            "cp1252 in the West)"
+        )
+    except UnicodeError as error:
         return f"{place}: not {encoding} ({error})"
-    seen = data[: error.start].decode(error.encoding, "replace")
-    line = 1 + max(seen.count("\n"), seen.count("\r"))
-    byte = f"byte 0x{data[error.start]:02x} is not {encoding} (offset {error.start:,})"
-    return (
-        f"{place}:{line}: {byte}; save the file as UTF-8, or name its encoding (Windows writes "
-        "cp1252 in the West)"
-    )
+    return f"{place}: not {encoding}"

@@ -9,10 +9,8 @@ import yaml
 from yaml.composer import ComposerError
 from yaml.constructor import ConstructorError
 
-from cl_graft.data.text_files import MEGABYTE, decode
+from cl_graft.data.text_files import MEGABYTE, decode_lines
 from cl_graft.errors import InputError
-
-__all__ = ["read_yaml", "read_yaml_file"]
 
 
 def read_yaml_file(path: Path, *, kind: str = "config") -> dict[str, Any]:
@@ -32,7 +30,7 @@ def read_yaml_file(path: Path, *, kind: str = "config") -> dict[str, Any]:
         raise InputError(f"{path}: cannot read the {kind}: {error.strerror}") from None
     if len(data) > MEGABYTE:
         raise InputError(f"{path}: not a {kind}: it is larger than 1 MB")
-    values = read_yaml(decode(data, str(path)), place=str(path))
+    values = read_yaml("".join(decode_lines(data, str(path))), place=str(path))
     if not isinstance(values, dict):
         raise InputError(
             f"{path}: expected 'name: value' lines, got {type(values).__name__}; an example: "

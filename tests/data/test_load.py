@@ -1,5 +1,6 @@
 """A name becomes a task: preset, path, generated or hub; and every wrong name is answered."""
 
+import inspect
 import json
 import logging
 from pathlib import Path
@@ -7,7 +8,7 @@ from pathlib import Path
 import pytest
 from warm_processes import printed_by
 
-from cl_graft.data.load import load_task
+from cl_graft.data import TaskSettings, load_task
 from cl_graft.data.synthetic import GENERATED
 from cl_graft.errors import InputError
 from cl_graft.kinds.prompts import PROMPTS, Prompt
@@ -361,11 +362,21 @@ def test_importing_the_tasks_imports_neither_transformers_nor_datasets():
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"shots": "8"}, "shots must be a whole number, got '8'"),
-        ({"data_seed": 0.5}, "data_seed must be a whole number, got 0.5"),
-        ({"label_names": "no"}, "label_names must be a list of names, got the text 'no'"),
+        ({"shots": "8"}, "shots: .* valid integer, got '8'"),
+        ({"data_seed": 0.5}, "data_seed: .* valid integer, got 0.5"),
+        ({"label_names": "no"}, "label_names: .* valid list, got 'no'"),
+        ({"on_bad_row": "skp"}, "on_bad_row: unknown 'skp'; did you mean 'skip'"),
+        ({"max_tain": 5}, r"unknown key 'max_tain'; did you mean 'max_train'\?"),
     ],
 )
 def test_an_argument_of_another_kind_is_answered_in_a_sentence(given: dict, message: str):
     with pytest.raises(InputError, match=message):
         load_task("sentiment", **given)
+
+
+def test_settings_are_one_object_or_keywords_which_go_before_it():
+    settings = TaskSettings(shots=8, max_test=20)
+    assert load_task("sentiment", settings) == load_task("sentiment", shots=8, max_test=20)
+    assert len(load_task("sentiment", settings, max_test=30).test) == 30
+    few = [p for p in inspect.signature(load_task).parameters.values() if p.kind != p.VAR_KEYWORD]
+    assert len(few) == 4

@@ -6,20 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from cl_graft.data.text_files import Reading, decode, detect_encoding, find_lines, read_text
+from cl_graft.data.text_files import Reading, decode_lines, detect_encoding, read_lines
 from cl_graft.errors import InputError
 
 
 @pytest.mark.parametrize("ends", ["\n", "\r\n", "\r"])
 def test_lines_end_as_on_any_system_and_nowhere_else(ends):
     text = f"a\u2028b{ends}{ends}\x0bc\x85d{ends}last"
-    assert [found[0].rstrip("\r\n") for found in find_lines(text)] == [
-        "a\u2028b",
-        "",
-        "\x0bc\x85d",
-        "last",
-    ]
-    assert "".join(found[0] for found in find_lines(text)) == text
+    lines = decode_lines(text.encode(), "a.csv")
+    assert lines == [f"a\u2028b{ends}", ends, f"\x0bc\x85d{ends}", "last"]
 
 
 def test_a_bomb_is_refused_without_unpacking_it(tmp_path: Path):
@@ -28,7 +23,7 @@ def test_a_bomb_is_refused_without_unpacking_it(tmp_path: Path):
     assert path.stat().st_size < 2_000_000
     tracemalloc.start()
     with pytest.raises(InputError, match=r"larger than 3 MB when unpacked.*raise max_megabytes"):
-        read_text(path, Reading(max_megabytes=3))
+        read_lines(path, Reading(max_megabytes=3))
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert peak < 10_000_000
@@ -38,22 +33,21 @@ def test_the_limit_is_the_largest_size_that_is_read(tmp_path: Path):
     assert Reading().max_megabytes == 4_000
     path = tmp_path / "a.csv"
     path.write_bytes(b"a" * 1_000_000)
-    assert len(read_text(path, Reading(max_megabytes=1))) == 1_000_000
+    assert read_lines(path, Reading(max_megabytes=1)) == ["a" * 1_000_000]
     path.write_bytes(b"a" * 1_000_001)
     with pytest.raises(InputError, match="larger than 1 MB, the limit for a file"):
-        read_text(path, Reading(max_megabytes=1))
+        read_lines(path, Reading(max_megabytes=1))
 
 
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-16-le", "cp1252"])
 def test_a_named_encoding_gives_the_text_without_its_mark(encoding):
-    assert decode("café\n".encode(encoding), "a.csv", encoding) == "café\n"
+    assert decode_lines("café\n".encode(encoding), "a.csv", encoding) == ["café\n"]
 
 
 def test_bytes_of_another_encoding_can_become_surrogates():
-    text = decode("a\ncafé".encode("latin-1"), "a.csv", escape=True)
-    assert text == "a\ncaf\udce9"
+    assert decode_lines("a\ncafé".encode("latin-1"), "a.csv", escape=True) == ["a\n", "caf\udce9"]
     with pytest.raises(InputError, match=r"a\.csv:2: byte 0xe9 is not UTF-8 \(offset 5\)"):
-        decode("a\ncafé".encode("latin-1"), "a.csv")
+        decode_lines("a\ncafé".encode("latin-1"), "a.csv")
 
 
 @pytest.mark.parametrize(
@@ -61,17 +55,20 @@ def test_bytes_of_another_encoding_can_become_surrogates():
     [
         ("Das Möbel war schön, die Tür aber nicht. " * 9, "latin-1", "cp1252"),
         ("The “menu” was fine.", "cp1252", "cp1252"),
-        ("a strange \x81 control character", "latin-1", "latin-1"),
+        ("L'été dernier nous étions à l'hôtel. Ça n'était pas très bon", "cp1252", "cp1252"),
+        ("Zażółć gęślą jaźń, to był dobry film i bardzo zła obsługa", "cp1250", "cp1250"),
         ("plain", "ascii", "utf-8"),
-        ("漢字とかな", "utf-16-be", "utf-8"),
         ("some text, with 漢", "utf-16-be", "utf-16-be"),
-        # A guess would be as bad as none: the error asks for the name.
-        ("Все хорошо, спасибо", "cp1251", "utf-8"),
-        ("これは日本語の文です", "shift_jis", "utf-8"),
+        ("some text", "utf-16", "utf-16"),
+        ("Все хорошо, спасибо", "cp1251", "cp1251"),
+        ("これは日本語の文です", "shift_jis", "cp932"),
+        ("这部电影非常好看，服务太差了", "gb18030", "gb18030"),
     ],
 )
-def test_an_encoding_is_found_where_it_is_plain_and_not_guessed_elsewhere(text, written, found):
-    assert detect_encoding(text.encode(written)) == found
+def test_an_encoding_that_nobody_named_is_found(text, written, found):
+    data = f"text,label\n{text},yes\n".encode(written)
+    assert detect_encoding(data) == found
+    assert "".join(decode_lines(data, "a.csv", found)) == f"text,label\n{text},yes\n"
 
 
 def test_a_faulty_byte_in_a_file_of_utf8_does_not_make_it_another_encoding():
@@ -85,3 +82,13 @@ def test_settings_that_make_no_sense_are_refused():
         Reading(encoding="utf9")
     with pytest.raises(InputError, match="max_megabytes must be at least 1, got 0"):
         Reading(max_megabytes=0)
+
+
+def test_one_emoji_does_not_multiply_the_memory(tmp_path: Path):
+    path = tmp_path / "a.csv"
+    path.write_text(f"{'a long text about nothing ' * 80},yes\n" * 2000 + "😀,no\n")
+    tracemalloc.start()
+    assert len(read_lines(path, Reading())) == 2001
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 2.5 * path.stat().st_size
