@@ -11,8 +11,6 @@ from typing import Any
 
 from cl_graft.kinds.text_task import TextTask
 
-__all__ = ["audit", "describe_findings", "find_shared_rows"]
-
 
 def audit(task: TextTask) -> dict[str, int]:
     """Count suspicious rows of a task.

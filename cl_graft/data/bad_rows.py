@@ -9,8 +9,6 @@ from typing import Any, Literal, TypeVar
 
 from cl_graft.errors import InputError
 
-__all__ = ["BadRows", "OnBadRow"]
-
 OnBadRow = Literal["error", "skip"]
 
 _SHOWN = 3

@@ -33,8 +33,6 @@ from cl_graft.data.text_files import find_fault
 from cl_graft.errors import InputError, join_names, nearest
 from cl_graft.kinds.rows import Row
 
-__all__ = ["LabelledRows", "require_text", "to_rows"]
-
 _SEPARATORS = "|;,"
 _SEVERAL = 3
 _SHARE = 0.05

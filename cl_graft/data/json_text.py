@@ -20,7 +20,6 @@ from cl_graft.errors import InputError
 
 _NOT_DECODED = re.compile("[\udc80-\udcff]")
 _BLANKS = re.compile(r"[ \t\r\n]*")
-_USUAL_LENGTH = 1 << 16
 _ROWS = re.compile(rb'\s*(\[|\{[ \t]*["}])')
 
 
@@ -139,24 +138,14 @@ def _read_item(text: str, at: int, place: str) -> tuple[dict[str, object], int]:
     if text[at : at + 1] != "{":
         raise InputError(f"{place}: each item of the list must be an object, as in {{…}}")
     decoder = json.JSONDecoder(object_pairs_hook=partial(_refuse_doubled_names, place))
-    most = _USUAL_LENGTH  # no more is parsed than an item may have; most have little
-    while True:
-        part = text[at : at + most]
-        try:
-            values, length = decoder.raw_decode(part)
-        except json.JSONDecodeError as error:
-            is_part = at + most < len(text)
-            if is_part and most < MAX_LINE:
-                most = MAX_LINE
-                continue
-            limit = f", in the {MAX_LINE:,} characters that an item may have" if is_part else ""
-            raise InputError(f"{place}: not valid JSON ({error.msg}{limit})") from None
-        except InputError:
-            raise
-        except (ValueError, RecursionError) as error:
-            raise InputError(_explain_unread(error, place)) from None
-        refuse_damaged(part[:length], place)
-        return values, at + length
+    try:
+        values, end = decoder.raw_decode(text, at)
+    except json.JSONDecodeError as error:
+        raise InputError(f"{place}: not valid JSON ({error.msg})") from None
+    except (ValueError, RecursionError) as error:
+        raise _make_error(error, place) from None
+    refuse_damaged(text[at:end], place)
+    return values, end
 
 
 def _read_line(line: str, place: str) -> dict[str, object]:
@@ -173,10 +162,8 @@ def _read_line(line: str, place: str) -> dict[str, object]:
             f"{place}: not valid JSON ({error.msg} at column {error.colno}); each line must hold "
             f"one JSON object{', and this is one document over many lines' if whole else ''}"
         ) from None
-    except InputError:
-        raise
     except (ValueError, RecursionError) as error:
-        raise InputError(_explain_unread(error, place)) from None
+        raise _make_error(error, place) from None
     if not isinstance(values, dict):
         raise InputError(
             f"{place}: each line must hold one JSON object, got {type(values).__name__}"
@@ -184,9 +171,11 @@ def _read_line(line: str, place: str) -> dict[str, object]:
     return values
 
 
-def _explain_unread(error: Exception, place: str) -> str:
-    """Say that numbers or nesting are beyond what Python reads."""
-    return f"{place}: JSON that cannot be read ({str(error).split(';', 1)[0]})"
+def _make_error(error: Exception, place: str) -> InputError:
+    """Return an error of ours as it is; of others say that the JSON is beyond what Python reads."""
+    if isinstance(error, InputError):
+        return error
+    return InputError(f"{place}: JSON that cannot be read ({str(error).split(';', 1)[0]})")
 
 
 def _refuse_doubled_names(place: str, pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -19,8 +19,6 @@ from cl_graft.errors import InputError, join_names, nearest
 from cl_graft.kinds import KINDS, ColumnError, Kind, Row
 from cl_graft.kinds.rows import LABEL_COLUMNS
 
-__all__ = ["LabelLists", "choose_kind", "has_label_lists", "read_kind_rows"]
-
 _LABELS = "label_list"
 _USUAL = (_LABELS, *LABEL_COLUMNS)
 _MARKS = {"1": True, "1.0": True, "true": True, "0": False, "0.0": False, "false": False}

@@ -16,15 +16,6 @@ from typing import Any
 from cl_graft.errors import InputError, nearest
 from cl_graft.runtime.escaping import control_in
 
-__all__ = [
-    "Labels",
-    "collect_class_names",
-    "has_no_label",
-    "name_listed_classes",
-    "read_label_name",
-    "read_labels",
-]
-
 _logger = logging.getLogger(__name__)
 
 _WHOLE = re.compile(r"[+-]?[0-9]{1,100}(\.0*)?")

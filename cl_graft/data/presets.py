@@ -18,8 +18,6 @@ from cl_graft.data.record_files import Columns
 from cl_graft.errors import join_names
 from cl_graft.kinds.text_task import MAX_LENGTH
 
-__all__ = ["PRESETS", "Preset"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class Preset:

@@ -12,11 +12,9 @@ from __future__ import annotations
 import csv
 import gzip
 import zlib
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
-from typing import Any, cast
 
 from cl_graft.data.bad_rows import BadRows
 from cl_graft.data.delimited_text import (
@@ -44,9 +42,13 @@ _ARCHIVES = (".zip", ".tar", ".tgz", ".tar.gz", ".7z", ".rar", ".xz", ".bz2", ".
 _NULL = "\\N"
 """Field of a data base's dump that has no value."""
 
+_Table = tuple[tuple[str, ...], "tuple[Record, ...]", str]
+
 _MEMORY_A_BYTE = 8
 _BYTES_A_VALUE = 64
 _BYTES_PEEKED = 1000
+_MAX_NAME = 1000
+"""Characters of a text that may be the name of a column."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -238,38 +240,36 @@ def drop_headers(place: str, records: Iterable[Record], bad: BadRows) -> tuple[R
             wrongly.
     """
     records = tuple(records)
-    again = {index for index, record in enumerate(records) if _repeats_names(record.values)}
-    for record in (records[index] for index in sorted(again)):
-        if [*map(_name, record.values.values())] != [*map(_name, record.values)]:
+    again = {record.place for record in records if _repeats_names(record.values)}
+
+    def refuse_header(record: Record) -> Record:
+        if record.place in again:
+            raise InputError(
+                f"{record.place}: the names of the columns again; these seem to be several files, "
+                "one after another"
+            )
+        return record
+
+    for record in records if again else ():
+        names = [*map(_name, record.values.values())]
+        if record.place in again and names != [*map(_name, record.values)]:
             raise InputError(
                 f"{record.place}: the names of the columns in another order than at first; these "
                 "are several files with different columns, so read each by itself"
             )
-    if not again:
-        return records
-    return tuple(bad.read_each(place, enumerate(records), partial(_refuse_header, again)))
+    return tuple(bad.read_each(place, records, refuse_header)) if again else records
 
 
 def _repeats_names(values: Mapping[str, object]) -> bool:
     """Tell whether a row holds the names of the columns, in any case and order."""
-    own, names = values.values(), {*map(_name, values)}
-    if len(values) < 2 or not all(isinstance(v, str) and _name(v) in names for v in own):
+    own = values.values()
+    if len(values) < 2 or not all(isinstance(v, str) and len(v) <= _MAX_NAME for v in own):
         return False
-    return len({*map(_name, own)}) == len(names)
+    return {*map(_name, own)} == {*map(_name, values)}
 
 
 def _name(value: object) -> str:
     return str(value).strip().casefold()
-
-
-def _refuse_header(headers: Collection[int], numbered: tuple[int, Record]) -> Record:
-    number, record = numbered
-    if number in headers:
-        raise InputError(
-            f"{record.place}: the names of the columns again; these seem to be several files, one "
-            "after another"
-        )
-    return record
 
 
 def _refuse_other_objects(path: Path, records: Sequence[Record]) -> None:
@@ -344,21 +344,23 @@ def _measure_memory(values: object) -> int:
 
 def _read_table(
     path: Path, lines: Sequence[str], kind: str, reading: Reading, bad: BadRows
-) -> tuple[tuple[str, ...], tuple[Record, ...], str]:
+) -> _Table:
     """Read a table in the first of its likely dialects that gives the fewest bad rows.
 
     Returns:
         The columns, the rows, and the place of the header.
     """
-    best: tuple[BadRows, Dialect, tuple[tuple[str, ...], tuple[Record, ...], str]] | None = None
+    tried: list[tuple[BadRows, Dialect, _Table]] = []
     for dialect in choose_dialects(lines, kind):
         own = BadRows("skip")
-        table = _read_table_with(path, lines, dialect, reading, own)
-        if best is None or own.total < best[0].total:
-            best = own, dialect, table
+        try:
+            with allow_long_fields():
+                tried.append((own, dialect, _read_dialect(path, lines, dialect, reading, own)))
+        except LongLine as error:
+            raise InputError(f"{path}: {error}; the file is no table, or damaged") from None
         if not own.total:
             break
-    own, dialect, table = cast(Any, best)
+    own, dialect, table = min(tried, key=lambda each: each[0].total)
     if dialect.backslash:
         own.notes.append(f"{path}: read with backslashes before quotes, as MySQL writes them")
     bad.notes += own.notes
@@ -366,26 +368,38 @@ def _read_table(
     return table
 
 
-def _read_table_with(
+def _read_dialect(
     path: Path, lines: Sequence[str], dialect: Dialect, reading: Reading, bad: BadRows
-) -> tuple[tuple[str, ...], tuple[Record, ...], str]:
-    try:
-        with allow_long_fields():
-            rows = read_table_rows(lines, dialect)
-            header, place = _read_header(path, rows)
-            found = _read_table_records(path, rows, header, dialect.delimiter, bad)
-            records = collect_records(str(path), found, reading)
-    except LongLine as error:
-        raise InputError(f"{path}: {error}; the file is no table, or damaged") from None
+) -> _Table:
+    rows = read_table_rows(lines, dialect)
+    number, fields = next(((n, f) for n, f in rows if f), (1, []))
+    header = _read_header(fields, place := f"{path}:{number}")
+    first = next(column for column, name in enumerate(header) if name)
+    nameless = [c for c, name in enumerate(header) if not name and c > first]
+    unread = 0
+
+    def read_each() -> Iterator[Record]:
+        nonlocal unread
+        for number, fields in rows:
+            place = f"{path}:{number}"
+            try:
+                if fields:
+                    yield Record(_match_header(fields, header, dialect.delimiter, place), place)
+                    unread += any(fields[column] for column in nameless)  # pyright: ignore[reportIndexIssue]
+            except InputError as fault:
+                bad.leave_out(str(path), str(fault))
+
+    records = collect_records(str(path), read_each(), reading)
+    if unread:
+        bad.notes.append(
+            f"{path}: {unread:,} row{'s hold' if unread > 1 else ' holds'} something in columns "
+            "without a name, which is not read"
+        )
     return tuple(filter(None, header)), records, place
 
 
-def _read_header(
-    path: Path, rows: Iterator[tuple[int, list[str] | csv.Error]]
-) -> tuple[list[str], str]:
-    """Take the header off the rows; what is wrong with it concerns every row."""
-    number, fields = next(((n, f) for n, f in rows if f), (1, []))
-    place = f"{path}:{number}"
+def _read_header(fields: list[str] | csv.Error, place: str) -> list[str]:
+    """Return the names of the columns; what is wrong with them concerns every row."""
     if isinstance(fields, csv.Error):
         raise InputError(f"{place}: the header is not readable ({fields})")
     for field in fields:
@@ -396,33 +410,7 @@ def _read_header(
         raise InputError(f"{place}: the header names no column: {header}")
     if len(set(named)) != len(named):
         raise InputError(f"{place}: the header names a column twice: {header}")
-    return header, place
-
-
-def _read_table_records(
-    path: Path,
-    rows: Iterator[tuple[int, list[str] | csv.Error]],
-    header: list[str],
-    delimiter: str,
-    bad: BadRows,
-) -> Iterator[Record]:
-    first = next(place for place, name in enumerate(header) if name)
-    nameless = [place for place, name in enumerate(header) if not name and place > first]
-    unread = 0
-    for number, fields in rows:
-        if not fields:
-            continue
-        place = f"{path}:{number}"
-        try:
-            yield Record(_match_header(fields, header, delimiter, place), place)
-            unread += isinstance(fields, list) and any(fields[column] for column in nameless)
-        except InputError as fault:
-            bad.leave_out(str(path), str(fault))
-    if unread:
-        bad.notes.append(
-            f"{path}: {unread:,} row{'s hold' if unread > 1 else ' holds'} something in columns "
-            "without a name, which is not read"
-        )
+    return header
 
 
 def _match_header(

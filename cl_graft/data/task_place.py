@@ -21,8 +21,6 @@ from cl_graft.kinds.task_name import check_task_name
 if TYPE_CHECKING:
     from cl_graft.data.synthetic import GeneratedTask
 
-__all__ = ["GENERATED_PREFIX", "TaskPlace", "find_place"]
-
 GENERATED_PREFIX = "generated:"
 """Beginning of a name that can only be that of a built-in task."""
 
