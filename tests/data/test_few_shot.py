@@ -64,19 +64,6 @@ def test_dev_never_holds_the_rows_of_one_class_alone_because_the_other_is_used_u
     assert "the smallest class has no row to spare" in chosen.rule["note"]
 
 
-def test_dev_is_5_percent_of_train_if_too_few_rows_are_left():
-    rows = rows_of(104, 110)
-    chosen = few_shot(rows, label_names=NAMES[:2], shots=100, data_seed=0)
-    assert counts(chosen.train) == {0: 95, 1: 95}
-    assert counts(chosen.dev) == {0: 5, 1: 5}
-    assert chosen.rule["dev"] == "5% of the training rows"
-
-
-def test_few_shots_keep_their_k_dev_rows_a_class_where_the_data_has_them():
-    chosen = few_shot(rows_of(100, 100), label_names=NAMES[:2], shots=4, data_seed=0)
-    assert counts(chosen.train) == counts(chosen.dev) == {0: 4, 1: 4}
-
-
 def test_all_rows_train_but_for_5_percent_without_shots():
     chosen = few_shot(rows_of(200, 100), label_names=NAMES[:2], shots=None, data_seed=0)
     assert counts(chosen.train) == {0: 190, 1: 95}
@@ -106,11 +93,6 @@ def test_short_all_takes_every_row_of_a_class_that_is_too_small():
     assert counts(chosen.dev) == {0: 1, 1: 2}
     assert chosen.rule["shots_short"] == "all"
     assert chosen.rule["note"].startswith("fewer than 40 rows, all of which serve: no 9; dev is 5%")
-
-
-def test_too_few_rows_of_a_task_without_classes_are_told_by_their_number_alone():
-    chosen = few_shot(rows_of(30), label_names=(), shots=40, data_seed=0)
-    assert str(chosen.rule["note"]).startswith("fewer than 40 rows, all of which serve: 30; ")
 
 
 def test_a_dev_split_of_ones_own_with_one_class_alone_is_not_used_and_one_that_lacks_a_class_is():

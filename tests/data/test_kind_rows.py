@@ -105,7 +105,7 @@ DAMAGED = [
 
 @pytest.mark.parametrize(
     ("row", "text", "fault"),
-    [(row, text, "half a character") for row in DAMAGED for text in ("a\x00b", "a\ud800b")]
+    [(row, "a\ud800b", "half a character") for row in DAMAGED]
     + [(row, "\u200b\u2060", "invisible") for row in (DAMAGED[0], DAMAGED[2])],
 )
 def test_damaged_texts_of_every_kind_are_refused_with_file_and_line(tmp_path, row, text, fault):
@@ -120,7 +120,7 @@ def test_columns_named_for_a_kind_with_columns_of_its_own_are_refused(tmp_path):
     path = write(tmp_path / "rows.jsonl", TAGGED)
     with pytest.raises(InputError, match=r"kind 'tagging' is read from columns .*tokens, tags"):
         load_task(path, kind="tagging", text="tokens")
-    with pytest.raises(InputError, match="kind must be the name of a kind of tasks, got 3"):
+    with pytest.raises(InputError, match=r"kind: .* valid string, got 3"):
         load_task(path, kind=3)
 
 
@@ -170,17 +170,6 @@ def test_lists_and_records_of_parquet_are_read_as_those_of_json_lines(tmp_path, 
     assert tables.test == lines.test
 
 
-def test_words_of_parquet_that_outgrow_their_dictionary_are_read(tmp_path):
-    # A writer gives up its dictionary in the midst of a column once this is full.
-    words = [["same", f"{n:0300d}"] for n in range(6000)]
-    rows = [{"tokens": found, "tags": ["O", "B-number"]} for found in words]
-    path = tmp_path / "rows.parquet"
-    parquet.write_table(pyarrow.Table.from_pylist(rows), path, dictionary_pagesize_limit=50_000)
-    read = load_task(str(path), shots=None, max_test=10, warn=False).train
-    assert {row.text for row in read} <= {" ".join(found) for found in words}
-    assert len({row.text for row in read}) == len(read) > 4000
-
-
 def test_numbered_tags_of_parquet_have_the_names_that_the_data_declare(tmp_path):
     names = datasets.ClassLabel(names=["O", "B-person", "I-person"])
     types = {"tokens": datasets.List(datasets.Value("string")), "ner_tags": datasets.List(names)}
@@ -216,19 +205,14 @@ def test_saved_data_sets_hold_words_with_named_or_numbered_tags_and_answers_in_p
     assert all(row.answers == (("Ada", 0),) for row in task.train)
 
 
-@pytest.mark.parametrize("number", ["1_000", "\uff11\uff12", "3,5", "nan", "1e400", ""])
-def test_what_only_python_takes_for_a_number_is_none(tmp_path, number):
-    rows = [*NUMBERS, {**NUMBERS[0], "label": number}]
-    path = write(tmp_path / "rows.jsonl", rows, times=1)
-    with pytest.raises(InputError, match=r"rows\.jsonl:3: "):
-        load_task(path, kind="regression")
-
-
 @pytest.mark.parametrize(
     ("number", "why"),
     [
         ("3,5", "is no number, because of its comma: write a decimal point"),
         ("much", "is no number, as a regression needs"),
+        ("1_000", "is no number"),
+        ("\uff11\uff12", "is no number"),
+        ("", "is empty"),
         ("1e400", "is not a finite number of single precision"),
         (float("nan"), "is NaN, so its value is missing"),
     ],

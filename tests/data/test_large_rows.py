@@ -33,15 +33,6 @@ def little_memory(most: int = 60_000_000) -> Iterator[None]:
     assert taken < most, f"{taken:,} bytes"
 
 
-def test_an_item_of_a_list_is_no_longer_than_a_line_may_be(tmp_path):
-    path = tmp_path / "a.json"
-    path.write_text('[{"text": "' + "a" * 100_000 + '", "label": "b"}]')
-    assert len(read_records(path).records) == 1
-    path.write_text('[{"text": [' + "[]," * (MAX_LINE // 3) + "[]]}]")
-    with pytest.raises(InputError, match="8,000,000 characters"):
-        read_records(path)
-
-
 def test_rows_are_counted_as_the_memory_that_they_take(tmp_path):
     """Thousands of empty objects in a line, or hundreds of columns, are small in the file alone."""
     empty = json.dumps({"text": "a", "label": 0, "more": [{}] * 300})

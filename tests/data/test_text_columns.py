@@ -91,7 +91,7 @@ def test_limits_draw_whole_turns_of_a_dialogue(tmp_path):
     ("settings", "message"),
     [
         ({"input": "{txt}"}, r"rows\.jsonl: there is no column 'txt'; did you mean 'text"),
-        ({"input": "no column"}, r"task '.*rows\.jsonl': input 'no column': braces hold the name"),
+        ({"input": "no column"}, r"task 'rows': input 'no column': braces hold the name"),
         ({"input": "{text.upper}"}, "braces hold the name of a column"),
         ({"input": "{text!r}"}, "braces hold the name of a column"),
         ({"input": "{text"}, r"input '\{text': "),
