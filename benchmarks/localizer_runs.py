@@ -35,7 +35,7 @@ class Bench:
         self.config, self.seed, self.cache = config, seed, cache
         self.device = torch.device("cpu")
         self.tasks = load_tasks(config.stream, seed=seed)
-        self.loaded, self.stream = load_stream(config, self.tasks, cache=cache)
+        self.loaded, self.stream = load_stream(config, self.tasks)
         self.identity = base_identity(self.loaded, config, seed=seed)
 
     def dense(self) -> dict[str, Any]:

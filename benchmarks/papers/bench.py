@@ -62,7 +62,7 @@ class Bench:
         config: The settings; the model's seed is the first of its seeds.
         data_seed: The sample's.
         cell: What else differs between the cells of an experiment, such as rows left out.
-        cache: Keeps tokens, and what was trained or ranked by gradients.
+        cache: Keeps what was trained or ranked by gradients.
         kinds: Kinds of tasks that the experiment runs.
 
     Raises:
@@ -89,7 +89,7 @@ class Bench:
                     f"task {task.name!r} is a {task.kind.replace('_', ' ')} task; this experiment "
                     f"runs tasks of {join_names(kinds)}"
                 )
-        loaded, self.stream = load_stream(self.config, tasks, cache=cache)
+        loaded, self.stream = load_stream(self.config, tasks)
         self.identity = base_identity(loaded, self.config, seed=self.seed)
         self.model = text_model(loaded, self.stream, seed=self.seed).to(self.device)
         self.names = self.stream.names

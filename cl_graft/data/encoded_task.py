@@ -1,18 +1,11 @@
-"""A task as tensors for one model, and the cache that spares tokenizing it again.
-
-What is kept are the tokens without their padding, a tenth of the tensors or less, under a name of
-all that they depend on: the task's rows, the tokenizer and its library, the family, the prompt and
-the length.
-"""
+"""A task as tensors for one model, which names the task and the split in errors of a prompt."""
 
 from __future__ import annotations
 
-import functools
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -20,21 +13,16 @@ from torch import Tensor
 
 from cl_graft.errors import InputError, a_or_an
 from cl_graft.kinds.kind import Encoding
-from cl_graft.kinds.one_label import OneLabel
-from cl_graft.kinds.prompts import Family, Prompt
+from cl_graft.kinds.prompts import Family
 from cl_graft.kinds.rows import EncodedRows, Row
 from cl_graft.kinds.text_task import TextTask
 from cl_graft.metrics.task_score import Scorer
 from cl_graft.runtime.batching import sort_by_length, text_lengths
-from cl_graft.runtime.cache import Cache, cache_key
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase as Tokenizer
 
 __all__ = ["EncodedTask", "encode_task", "serialize_tokenizer"]
-
-_ENCODING = 3
-"""Goes up whenever `encode` gives other tokens than before, or more is kept with them."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,12 +57,7 @@ class EncodedTask:
 
 
 def encode_task(
-    task: TextTask,
-    tokenizer: Tokenizer,
-    *,
-    family: Family,
-    max_length: int,
-    cache: Cache | None = None,
+    task: TextTask, tokenizer: Tokenizer, *, family: Family, max_length: int
 ) -> EncodedTask:
     """Encode the rows of a task; dev and test rows by length, the longest first.
 
@@ -83,7 +66,6 @@ def encode_task(
         tokenizer: The model's tokenizer.
         family: Family of the model.
         max_length: Tokens a row.
-        cache: Keeps the tokens.
 
     Raises:
         InputError: If the family cannot answer the kind of task, a prompt does not fit it, or a
@@ -96,7 +78,7 @@ def encode_task(
         )
     with _named(task.name):
         tokens = task.own_kind.label_tokens(task, tokenizer, family=family, max_length=max_length)
-        encoded = _encode_splits(task, tokenizer, family, max_length, cache)
+        encoded = _encode_splits(task, tokenizer, family, max_length)
     splits, numbers = {}, {}
     for name, rows in encoded.items():
         lengths = text_lengths(rows.inputs)
@@ -123,64 +105,20 @@ def _named(task: str, split: str = "") -> Iterator[None]:
 
 
 def _encode_splits(
-    task: TextTask, tokenizer: Tokenizer, family: Family, max_length: int, cache: Cache | None
+    task: TextTask, tokenizer: Tokenizer, family: Family, max_length: int
 ) -> dict[str, EncodedRows]:
-    """Return the encoded rows of every split, from the cache if it can."""
     texts: dict[str, Sequence[Row]] = {"train": task.train, "valid": task.dev, "test": task.test}
     kind = task.own_kind
-    prompt = kind.find_prompt(task, family)
-    key = ""
-    if cache is not None and isinstance(kind, OneLabel):  # others keep places, too
-        recipe = _make_recipe(tokenizer, family, prompt, max_length)
-        key = cache_key("tokens", task.fingerprint, recipe, 0)
-        if (found := cache.get(key)) is not None:
-            tensors, values = found
-            return {
-                name: EncodedRows(
-                    _pad(tensors, name, max_length, tokenizer),
-                    kind.make_targets(rows),
-                    torch.arange(len(rows)),
-                    values["cut"][name],
-                )
-                for name, rows in texts.items()
-            }
     encoded: dict[str, EncodedRows] = {}
     first = 0
+    prompt = kind.find_prompt(task, family)
     for name, rows in texts.items():
         with _named(task.name, f"{'dev' if name == 'valid' else name} rows: "):
             how = Encoding(tokenizer, family, prompt, max_length, first=first, task=task)
             encode = kind.encode_training if name == "train" else kind.encode
             encoded[name] = encode(rows, how)
         first += len(encoded[name].inputs)
-    if cache is not None and key:
-        kept = {
-            key: part
-            for name, rows in encoded.items()
-            for key, part in _strip_padding(rows.inputs, name).items()
-        }
-        cut = {name: rows.cut for name, rows in encoded.items()}
-        cache.put(key, kept, {"task": task.name, "cut": cut})
     return encoded
-
-
-@functools.cache
-def _library_versions() -> tuple[str, ...]:
-    return version("transformers"), version("tokenizers")
-
-
-def _make_recipe(
-    tokenizer: Tokenizer, family: Family, prompt: Prompt | None, max_length: int
-) -> dict[str, Any]:
-    special = {name: str(token) for name, token in tokenizer.special_tokens_map.items()}
-    return {
-        "encoding": _ENCODING,
-        "libraries": _library_versions(),
-        "tokenizer": [type(tokenizer).__name__, serialize_tokenizer(tokenizer), special],
-        "side": getattr(tokenizer, "truncation_side", ""),
-        "family": family,
-        "template": prompt.template if prompt else None,
-        "max_length": max_length,
-    }
 
 
 def serialize_tokenizer(tokenizer: Any) -> str:
@@ -194,25 +132,3 @@ def serialize_tokenizer(tokenizer: Any) -> str:
         return json.dumps(content | {"truncation": None, "padding": None}, sort_keys=True)
     vocabulary = sorted(tokenizer.get_vocab().items())
     return repr((vocabulary, sorted(tokenizer.special_tokens_map.items())))
-
-
-def _strip_padding(inputs: Tensor, name: str) -> dict[str, Tensor]:
-    """Take the padding off encoded rows."""
-    within = inputs[:, 1] != 0
-    return {
-        f"{name}.ids": inputs[:, 0][within].int(),
-        f"{name}.segments": inputs[:, 1][within].to(torch.uint8),
-        f"{name}.lengths": within.sum(1).int(),
-    }
-
-
-def _pad(kept: Mapping[str, Tensor], name: str, max_length: int, tokenizer: Tokenizer) -> Tensor:
-    """Put the padding back."""
-    padding: Any = tokenizer.pad_token_id or 0
-    lengths = kept[f"{name}.lengths"]
-    within = torch.arange(max_length) < lengths[:, None]
-    ids = torch.full(within.shape, padding, dtype=torch.int64)
-    segments = torch.zeros(within.shape, dtype=torch.int64)
-    ids[within] = kept[f"{name}.ids"].long()
-    segments[within] = kept[f"{name}.segments"].long()
-    return torch.stack([ids, segments], dim=1)

@@ -31,7 +31,6 @@ from cl_graft.kinds.prompts import Family
 from cl_graft.kinds.text_task import TextTask
 from cl_graft.metrics.task_score import NO_TARGET, TaskLoss
 from cl_graft.runtime.batching import join_rows
-from cl_graft.runtime.cache import Cache
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase as Tokenizer
@@ -87,7 +86,6 @@ def text_stream(
     max_length: int | None = None,
     first_label: int = 0,
     one_head: bool = False,
-    cache: Cache | None = None,
 ) -> TextStream:
     """Encode tasks and make the Avalanche benchmark over them.
 
@@ -100,7 +98,6 @@ def text_stream(
         one_head: Whether all tasks share one head. They then have the same labels in the same
             order, as `share_labels` and `number_classes` of `cl_graft.data` make them; a task's
             classes are those of its rows.
-        cache: Cache of tokenized tasks; None tokenizes every task again.
 
     Raises:
         InputError: If an argument is of another kind, a prompt does not fit the family, a label
@@ -120,8 +117,7 @@ def text_stream(
     require_tokenizer(tokenizer)
     length = max_length or max(task.max_length for task in tasks)
     encoded = tuple(
-        encode_task(task, tokenizer, family=family, max_length=length, cache=cache)
-        for task in tasks
+        encode_task(task, tokenizer, family=family, max_length=length) for task in tasks
     )
     if one_head:
         _check_head(encoded)

@@ -219,7 +219,7 @@ class _SingleTask:
         self.config = config.with_values({"stream.tasks": config.stream.tasks[:1]})
         self.device = pick_device(config.model.device)
         tasks = load_tasks(self.config.stream, seed=self.seed)
-        loaded, stream = load_stream(self.config, tasks, cache=cache)
+        loaded, stream = load_stream(self.config, tasks)
         self.identity = base_identity(loaded, self.config, seed=self.seed)
         (self.name,), (encoded,) = stream.names, stream.tasks
         self._splits, self.label_names = encoded.splits, encoded.task.label_names

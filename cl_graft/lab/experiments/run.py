@@ -70,7 +70,7 @@ def run(
         seed: Every random choice is a function of it; None means the first of the config.
         out: Folder OUT.
         progress: Called after every step of every phase.
-        cache: Keeps tokens, dense runs and rankings; None means ``OUT/cache``.
+        cache: Keeps dense runs and rankings; None means ``OUT/cache``.
         tasks: The tasks of the config, if they are loaded already.
         started_by: Command that began the run, for the results; None means this process's.
         stop: Asked after every step whether to stop.
@@ -148,7 +148,7 @@ def _learn(
     device = pick_device(config.model.device)
     tasks = load_tasks(config.stream, seed=seed) if tasks is None else tasks
     with in_phase("loading"):
-        setup = set_up(own, method, tasks, seed=seed, device=device, cache=cache)
+        setup = set_up(own, method, tasks, seed=seed, device=device)
     reserve_disk_space(
         method,
         setup.stream,

@@ -20,7 +20,6 @@ from cl_graft.localization import find_localizer
 from cl_graft.localization.upper_blocks import allowed_coordinates
 from cl_graft.models import Loaded, TaskModel, graftable_parameters
 from cl_graft.models.load import read_config
-from cl_graft.runtime.cache import Cache
 from cl_graft.runtime.error_context import in_phase
 from cl_graft.settings import ExperimentConfig
 from cl_graft.settings.bank_metadata import (
@@ -33,7 +32,6 @@ from cl_graft.settings.data_report import data_report
 from cl_graft.settings.presets import GRID_BATCH_SIZES
 from cl_graft.settings.run_folder import versions
 from cl_graft.settings.tasks import check_tasks, load_tasks, tasks_to_build_on
-from cl_graft.storage.cache_folder import DirectoryCache
 from cl_graft.strategies import MultiTaskText, TaskMetadata, text_model
 from cl_graft.strategies.benchmark import TextStream, text_stream
 from cl_graft.strategies.method import Method, StreamShape
@@ -243,15 +241,12 @@ def when_asked_early(
     return config.stream.evaluate_ahead
 
 
-def load_stream(
-    config: ExperimentConfig, tasks: Sequence[TextTask], *, cache: Cache | None = None
-) -> tuple[Loaded, TextStream]:
+def load_stream(config: ExperimentConfig, tasks: Sequence[TextTask]) -> tuple[Loaded, TextStream]:
     """Load the base of a config and encode tasks for it.
 
     Args:
         config: The settings.
         tasks: The tasks, as `load_tasks` returns them.
-        cache: Cache of token ids; None keeps none.
 
     Raises:
         InputError: If the model cannot be used, or a task does not fit it.
@@ -264,7 +259,6 @@ def load_stream(
         family=config.model.family,
         max_length=config.stream.max_length,
         one_head=config.stream.scenario != "task",
-        cache=cache,
     )
     return loaded, stream
 
@@ -276,7 +270,6 @@ def set_up(
     *,
     seed: int,
     device: torch.device,
-    cache: DirectoryCache,
 ) -> Setup:
     """Load the model, encode the stream and measure what the run will hold.
 
@@ -284,7 +277,7 @@ def set_up(
         InputError: If model or data cannot be used.
     """
     check_strategy(method, config, tasks)
-    loaded, stream = load_stream(config, tasks, cache=cache)
+    loaded, stream = load_stream(config, tasks)
     length = stream.tasks[0].splits["train"][0].shape[-1]
     identity = base_identity(loaded, config, seed=seed)
     coordinates = sum(p.numel() for p in graftable_parameters(loaded.model).values())

@@ -188,7 +188,7 @@ def attempt(
         job: The job.
         progress: Called after every step.
         stop: Asked after every step whether to stop.
-        cache: Cache of tokens, dense runs and rankings; None opens that of the job.
+        cache: Cache of dense runs and rankings; None opens that of the job.
         tasks: The tasks, if they are loaded already.
 
     Raises:
