@@ -121,16 +121,10 @@ def make_task(place: TaskPlace, files: DataFiles | None, settings: TaskSettings)
     Raises:
         InputError: If anything about the data is not as it must be.
     """
-    if files is None:
-        loaded = _generate(place, settings)
-        preset, bad_rows = None, BadRows()
-    else:
-        read = _read(place, files, settings)
-        loaded = _choose_rows(place, read, settings)
-        preset, bad_rows = read.preset, read.bad_rows
-    names = loaded.label_names
+    loaded = _generate(place, settings) if files is None else _read(place, files, settings)
+    names, preset = loaded.label_names, loaded.preset
     kind = KINDS.find(loaded.kind or ("classification" if names else "regression"))
-    prompt, causal_prompt = _choose_prompts(place, loaded, kind, has_preset=preset is not None)
+    prompt, causal_prompt = _choose_prompts(place, loaded, kind)
     fields = dict(loaded.fields)
     if settings.template is not None or settings.decoding is not None:
         fields |= _read_answer_settings(place.name, kind, settings)
@@ -163,7 +157,7 @@ def make_task(place: TaskPlace, files: DataFiles | None, settings: TaskSettings)
         max_test=settings.max_test,
     )
     counts = audit(task)
-    notes = [*bad_rows.sentences(), *loaded.notes, *describe_findings(task, counts)]
+    notes = [*loaded.notes, *describe_findings(task, counts)]
     return replace(task, source={**task.source, **counts, "notes": notes})
 
 
@@ -178,11 +172,11 @@ def _find_place(name: object, data: object) -> TaskPlace:
 
 
 def _choose_prompts(
-    place: TaskPlace, loaded: _Loaded, kind: Kind, *, has_preset: bool
+    place: TaskPlace, loaded: _Loaded, kind: Kind
 ) -> tuple[Prompt | None, Prompt | None]:
     """Return the masked and the causal prompt of a task whose caller names none."""
     known: tuple[Prompt | None, Prompt | None] = (None, None)
-    if has_preset or (place.generated and not loaded.kind and place.name in PROMPTS):
+    if loaded.preset or (place.generated and not loaded.kind and place.name in PROMPTS):
         known = PROMPTS.get(place.name), CAUSAL_PROMPTS.get(place.name)
     elif loaded.label_names and not loaded.kind:
         pair = loaded.train[0].text_pair is not None
@@ -237,17 +231,10 @@ class _Loaded:
     positive: str | None = None
     kind: str = ""
     fields: Mapping[str, Any] = field(default_factory=dict)
+    preset: Preset | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class _Read:
-    rows: LabelledRows
-    preset: Preset | None
-    bad_rows: BadRows
-    note: str = ""
-
-
-def _read(place: TaskPlace, files: DataFiles, settings: TaskSettings) -> _Read:
+def _read(place: TaskPlace, files: DataFiles, settings: TaskSettings) -> _Loaded:
     """Read a place as its preset's data, or, where they are not, as data of one's own."""
     names, kind = settings.label_names, settings.kind
     if kind == "regression" and names is None:
@@ -260,7 +247,7 @@ def _read(place: TaskPlace, files: DataFiles, settings: TaskSettings) -> _Read:
         except InputError as error:
             raise InputError(f"task {place.name!r}: {error}") from None
 
-    def read_as(preset: Preset | None, note: str = "") -> _Read:
+    def read_as(preset: Preset | None) -> tuple[LabelledRows, BadRows]:
         own = replace(files, bad_rows=deepcopy(files.bad_rows))
         rows = make_rows(
             own,
@@ -271,23 +258,30 @@ def _read(place: TaskPlace, files: DataFiles, settings: TaskSettings) -> _Read:
             text_columns=text_columns,
             label_lists=LabelLists(settings.label_separator or LabelLists.separator),
         )
-        return _Read(rows, preset, own.bad_rows, note)
+        return rows, own.bad_rows
 
     preset = PRESETS.get(place.name)
     if kind is not None and not KINDS.find(kind).one_label:
         preset = None
-    if preset is None or (names is not None and set(names) != set(preset.label_names)):
-        return read_as(None)
-    read = read_as(preset)
-    pair = read.rows.columns.text_pair is not None
-    why = preset.explain_misfit(read.rows.label_names, pair=pair)
-    if read.rows.kind and not KINDS[read.rows.kind].one_label:
-        why = f"these data are of {a_or_an(read.rows.kind.replace('_', ' '))} task"
-    if not why:
-        return read
-    if place.hub is not None:
-        raise InputError(f"{_origin(place)} is not the known data set {place.name!r}: {why}")
-    return read_as(None, f"these data are not the known data set {place.name!r}: {why}")
+    if names is not None and preset and set(names) != set(preset.label_names):
+        preset = None
+    rows, bad_rows = read_as(preset)
+    why = ""
+    if preset is not None:
+        pair = rows.columns.text_pair is not None
+        why = preset.explain_misfit(rows.label_names, pair=pair)
+        if rows.kind and not KINDS[rows.kind].one_label:
+            why = f"these data are of {a_or_an(rows.kind.replace('_', ' '))} task"
+        if why and place.hub is not None:
+            raise InputError(f"{_origin(place)} is not the known data set {place.name!r}: {why}")
+    if why:
+        preset = None
+        why = f"these data are not the known data set {place.name!r}: {why}"
+        rows, bad_rows = read_as(None)
+    loaded = _choose_rows(place, rows, settings)
+    notes = tuple(filter(None, (*bad_rows.sentences(), why, *loaded.notes)))
+    source = {**loaded.source, "left_out": bad_rows.report()}
+    return replace(loaded, source=source, notes=notes, preset=preset)
 
 
 def _origin(place: TaskPlace) -> str:
@@ -296,8 +290,7 @@ def _origin(place: TaskPlace) -> str:
     return f"hub:{place.hub}" if place.path is None else str(place.path)
 
 
-def _choose_rows(place: TaskPlace, read: _Read, settings: TaskSettings) -> _Loaded:
-    rows = read.rows
+def _choose_rows(place: TaskPlace, rows: LabelledRows, settings: TaskSettings) -> _Loaded:
     classes = rows.label_names if not rows.kind or KINDS[rows.kind].needs_classes else ()
     try:
         train, dev, test, rule = _three_splits(rows.splits, settings.data_seed, classes)
@@ -312,18 +305,16 @@ def _choose_rows(place: TaskPlace, read: _Read, settings: TaskSettings) -> _Load
     except InputError as error:
         hint = "" if {"test", "dev"} & rows.splits.keys() else HELD_OUT
         raise InputError(f"task {place.name!r}: {error}{hint}") from None
-    notes = [
-        read.note,
+    notes = (
         str(chosen.rule.get("note", "")),
         name_missing("test", test, classes),
         name_single(chosen.train, classes),
-    ]
+    )
     source: dict[str, Any] = {
         "from": _origin(place),
         "columns": [rows.columns.text, rows.columns.text_pair, rows.columns.label],
         "inputs": list(rows.columns.inputs),
         "rows_read": {split: len(own) for split, own in rows.splits.items()},
-        "left_out": read.bad_rows.report(),
         "without_labels": list(rows.without_labels),
         "test_split": rule,
         "split": chosen.rule,
@@ -334,7 +325,7 @@ def _choose_rows(place: TaskPlace, read: _Read, settings: TaskSettings) -> _Load
         dev=chosen.dev,
         test=test,
         source=source,
-        notes=tuple(note for note in notes if note),
+        notes=notes,
         positive=rows.positive,
         kind=rows.kind,
         fields=rows.fields,
