@@ -223,53 +223,30 @@ class LabelLists:
                 f"{train.note_on_unread}"
             )
         names = label_names if column is None else train.class_names.get(column) or label_names
+        texts = {"text": text, **({"text_pair": pair} if pair else {})}
+
+        def read(record: Record, hidden: bool) -> Record:
+            for name in (*texts.values(), *(() if hidden else filter(None, (column, *marks)))):
+                if name not in record.values:
+                    raise InputError(f"{record.place}: there is no column {name!r}")
+            labels = None
+            if not hidden and column is None:
+                labels = [name for name in marks if _read_mark(record, name)]
+            elif not hidden:
+                labels = self._read_names(record, column or "", names)
+            made = {usual: record.values[name] for usual, name in texts.items()}
+            return Record({**made, _LABELS: labels}, record.place)
+
         made: dict[str, RecordFile] = {}
         for split, file in files.items():
             hidden = split != "train" and not {column, *marks} & set(file.columns)
-            read = partial(
-                self._fill,
-                text=text,
-                pair=pair,
-                column=column,
-                marks=marks,
-                names=names,
-                hidden=hidden,
-            )
-            records = bad_rows.read_each(file.place, file.records, read)
+            records = bad_rows.read_each(file.place, file.records, partial(read, hidden=hidden))
             bad_rows.refuse_none_left(file.place, len(records))
-            shown = ("text", *(["text_pair"] if pair else []), _LABELS)
-            made[split] = replace(file, columns=shown, records=tuple(records))
+            made[split] = replace(file, columns=(*texts, _LABELS), records=tuple(records))
         if column is not None:
             self._check_separator(train, made["train"], column)
         declared = marks or (tuple(names) if names else None)
         return made, declared, Columns(text=text, text_pair=pair, label=column)
-
-    def _fill(
-        self,
-        record: Record,
-        *,
-        text: str,
-        pair: str | None,
-        column: str | None,
-        marks: Sequence[str],
-        names: Sequence[str] | None,
-        hidden: bool,
-    ) -> Record:
-        """Return a record with the columns of the kind; those of texts are checked by it."""
-        needed = [text, *([pair] if pair else []), *([] if hidden else [column, *marks])]
-        for name in filter(None, needed):
-            if name not in record.values:
-                raise InputError(f"{record.place}: there is no column {name!r}")
-        values: dict[str, object] = {"text": record.values[text]}
-        if pair is not None:
-            values["text_pair"] = record.values[pair]
-        if hidden:
-            values[_LABELS] = None
-        elif column is None:
-            values[_LABELS] = [name for name in marks if _read_mark(record, name)]
-        else:
-            values[_LABELS] = self._read_names(record, column, names)
-        return Record(values, record.place)
 
     def _read_names(
         self, record: Record, column: str, names: Sequence[str] | None
