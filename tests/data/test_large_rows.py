@@ -63,7 +63,7 @@ def test_a_line_beyond_any_row_is_refused_before_it_is_parsed(tmp_path):
 def test_an_open_quote_before_many_lines_takes_the_time_of_one_pass(tmp_path):
     path = tmp_path / "a.csv"
     path.write_text('text,label\n"open,x\n' + "a,b\n" * 100_000)
-    start = time.perf_counter()
+    start = time.process_time()
     with pytest.raises(InputError, match=r"a\.csv:2: not a readable row"):
         read_records(path)
-    assert time.perf_counter() - start < 10
+    assert time.process_time() - start < 10

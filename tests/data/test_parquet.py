@@ -26,6 +26,7 @@ def test_batches_give_every_row_whatever_their_size(path, monkeypatch):
             "text": [None, *(f"text {n}" for n in range(99))],
             "label": pa.array(["good", "bad"] * 50).dictionary_encode(),
             "tokens": [["one", str(n)] for n in range(100)],
+            "tags": [["O", None]] * 99 + [None],
         }
     )
     pq.write_table(table, path, row_group_size=13)
@@ -67,7 +68,10 @@ def test_dates_that_python_has_not_are_read_as_numbers(path):
     ("table", "told"),
     [
         ({"text": ["a" * 90_000] * 100}, "larger than 2 MB when unpacked"),
-        ({"tokens": [["a" * 90_000]] * 100}, "larger than 2 MB when unpacked"),
+        (
+            {"tokens": [["a" * 90_000]] * 100, "tags": [["O"]] * 100},
+            "larger than 2 MB when unpacked",
+        ),
         ({"text": pa.nulls(3_000_000, pa.string())}, "more than 20,000 rows"),
     ],
 )

@@ -5,7 +5,8 @@ import inspect
 import pytest
 from configs import config_with, settings
 
-from cl_graft import compare, load_model, load_task, run
+from cl_graft import compare, load_model, run
+from cl_graft.data import TaskSettings
 from cl_graft.errors import InputError
 from cl_graft.kinds.kind import KINDS
 from cl_graft.localization.grafting_settings import GraftingSettings
@@ -288,7 +289,7 @@ def test_a_list_in_place_of_a_part_is_told_as_such(tmp_path, sets):
     ("function", "part", "names"),
     [
         (load_model, "model", ["family", "pooling", "dtype", "precision", "trust_remote_code"]),
-        (load_task, "stream", ["shots_short", "on_bad_row", "max_megabytes", "max_train"]),
+        (TaskSettings, "stream", ["shots_short", "on_bad_row", "max_megabytes", "max_train"]),
     ],
 )
 def test_a_setting_has_the_default_of_the_function_that_takes_it(function, part, names):
