@@ -16,18 +16,6 @@ from cl_graft.errors import InputError, join_names, nearest
 from cl_graft.kinds import KINDS
 from cl_graft.kinds.rows import LABEL_COLUMNS
 
-__all__ = [
-    "SeveralLabels",
-    "check_named",
-    "count_values",
-    "find_label",
-    "find_missing_header",
-    "find_texts",
-    "find_usual_texts",
-    "is_usual",
-    "join_values",
-]
-
 _PAIRS = (
     ("text", "text_pair"),
     ("sentence1", "sentence2"),

@@ -22,8 +22,6 @@ from cl_graft.runtime.batching import sort_by_length, text_lengths
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase as Tokenizer
 
-__all__ = ["EncodedTask", "encode_task", "serialize_tokenizer"]
-
 
 @dataclass(frozen=True, eq=False)
 class EncodedTask:

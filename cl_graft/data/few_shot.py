@@ -14,8 +14,6 @@ from cl_graft.errors import InputError, join_names
 from cl_graft.kinds.rows import Row
 from cl_graft.runtime.seeding import permutation
 
-__all__ = ["HELD_OUT", "FewShot", "few_shot", "hold_out_test", "name_missing", "name_single"]
-
 _DEV_SHARE = 0.05
 _TEST_SHARE = 0.2
 _LARGE_CLASS = 10

@@ -20,8 +20,6 @@ from cl_graft.data.yaml_files import read_yaml_file
 from cl_graft.errors import InputError, nearest
 from cl_graft.runtime.settings import describe_faults, settings_class
 
-__all__ = ["PUBLISHED", "StreamFile", "find_in_file", "read_stream_file"]
-
 PUBLISHED = Path(__file__).parent / "published"
 """The folder of the streams that this package knows."""
 

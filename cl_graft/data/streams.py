@@ -18,18 +18,6 @@ from cl_graft.errors import InputError, nearest
 from cl_graft.runtime.registry import Registry
 from cl_graft.runtime.settings import settings_class
 
-__all__ = [
-    "PROTOCOL",
-    "STREAMS",
-    "PublishedResult",
-    "Stream",
-    "check_stream_name",
-    "expand_streams",
-    "find_stream",
-    "register_stream",
-    "take_stream",
-]
-
 PROTOCOL = (
     *("scenario", "classes_per_experience", "data", "shots", "shots_short"),
     *("max_train", "max_dev", "max_test", "max_length", "task_settings"),
