@@ -21,7 +21,7 @@ USED = load_extension("documented_modules").pages_that_use()
 
 def public_things(module: ModuleType):
     """Public names of a module that are classes or functions, as (name, thing)."""
-    for name in module.__all__:
+    for name in load_extension("documented_modules").names_of_module(module.__name__):
         thing = getattr(module, name)
         if inspect.isclass(thing) or inspect.isfunction(thing):
             yield f"{module.__name__}.{name}", thing

@@ -5,13 +5,14 @@ import inspect
 
 from docs.test_reference import load_extension
 
-MODULES = load_extension("documented_modules").MODULES
+extension = load_extension("documented_modules")
+MODULES = extension.MODULES
 
 
 def _functions():
     """Every documented function and method that does not make a record of what was written."""
     for module in (name for names in MODULES.values() for name in names):
-        for name in getattr(importlib.import_module(module), "__all__", ()):
+        for name in extension.names_of_module(module):
             thing = getattr(importlib.import_module(module), name)
             methods = vars(thing).items() if inspect.isclass(thing) else ()
             found = [(name, thing)] if inspect.isfunction(thing) else []
