@@ -6,8 +6,7 @@ QNLI -> AG News -> SST-2 at the scale of ``table4.py --scale cpu``, with the sam
 for both, by turns, seed by seed. Grafting takes the preset ``fast``: a region from a few gradient
 batches at the base and no dense run. Seconds are those of whole runs (model, data, training,
 evaluation after every task): wall time, and beside it the processor's, which says more of a seed
-that shared the machine with other work (``--shared``). Both also run with the upper layers alone
-(``--layers``), the states below them computed once a row. Accuracies stand beside those of
+that shared the machine with other work (``--shared``). Accuracies stand beside those of
 independent fine-tuning in ``results/table4-cpu.json``, which has the same scale. Writes
 ``results/stream_cost.json`` and ``.md``; a seed that is finished is not run again.
 """
@@ -33,15 +32,14 @@ sys.path.append(str(Path(__file__).parents[1]))
 from scales import RESULTS, make_config, make_parser
 from table4 import SCALES, TASKS
 
-STRATEGIES = ("naive", "grafting", "naive_upper", "grafting_upper")
-"""What is timed; "upper" is limited to the upper layers."""
+STRATEGIES = ("naive", "grafting")
+"""What is timed."""
 
 
 def main() -> None:
     """Run every seed that is not finished, then write."""
     parser = make_parser(str(__doc__).splitlines()[0], ("cpu", "smoke"), seeds=True)
     parser.set_defaults(seeds="0,1,2", out=Path("runs/stream_cost"))
-    parser.add_argument("--layers", type=int, default=3, help="upper layers of the limited runs")
     parser.add_argument("--threads", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--shared", action="store_true", help="other work runs beside these seeds")
     given = parser.parse_args()
@@ -51,7 +49,7 @@ def main() -> None:
     sets = ["preset=fast", "grafting.density=0.003", *given.sets]
     config = make_config(values, given.data, sets)
     seeds = [int(seed) for seed in given.seeds.split(",")]
-    about = {"threads": given.threads, "shared": given.shared, "layers": given.layers}
+    about = {"threads": given.threads, "shared": given.shared}
     for seed in seeds:
         finish(config, seed, given.out, about)
     paths = sorted(given.out.glob("seed*.json"))
@@ -71,15 +69,11 @@ def finish(config: ExperimentConfig, seed: int, out: Path, about: dict[str, Any]
         return
     cell: dict[str, Any] = dict(about)
     for name in STRATEGIES if seed % 2 == 0 else reversed(STRATEGIES):
-        strategy, own, folder = name, config, out
-        if name.endswith("_upper"):
-            strategy, folder = name.removesuffix("_upper"), out / "upper"
-            own = limit(config, strategy, about["layers"])
-        shutil.rmtree(run_folder(folder, strategy, seed), ignore_errors=True)
+        shutil.rmtree(run_folder(out, name, seed), ignore_errors=True)
         # A cache of its own: nothing that is timed may be answered from before.
-        shutil.rmtree(folder / "cache", ignore_errors=True)
+        shutil.rmtree(out / "cache", ignore_errors=True)
         started, worked = time.perf_counter(), time.process_time()
-        result = run(own, strategy=strategy, seed=seed, out=folder)
+        result = run(config, strategy=name, seed=seed, out=out)
         cell[name] = {
             "seconds": time.perf_counter() - started,
             "cpu_seconds": time.process_time() - worked,
@@ -91,13 +85,6 @@ def finish(config: ExperimentConfig, seed: int, out: Path, about: dict[str, Any]
     path.write_text(json.dumps(cell, indent=1))
 
 
-def limit(config: ExperimentConfig, strategy: str, layers: int) -> ExperimentConfig:
-    """Return the config of a strategy that trains upper layers alone."""
-    if strategy == "naive":
-        return config.with_values({"comparison.strategy_settings": {"naive": {"layers": layers}}})
-    return config.with_values({"grafting.layers": layers})
-
-
 def summary(
     cells: dict[int, dict[str, Any]], config: ExperimentConfig, scale: str
 ) -> dict[str, Any]:
@@ -106,16 +93,11 @@ def summary(
     A seed that shared the machine counts with the processor's seconds, any other with wall time.
     """
     clocks = {s: "cpu_seconds" if cell["shared"] else "seconds" for s, cell in cells.items()}
-    stored: dict[str, Any] = {}
-    for name in STRATEGIES[1:]:
-        ratios = [
-            cells[s][name][clock] / cells[s]["naive"][clock]
-            for s, clock in clocks.items()
-            if name in cells[s]
-        ]
-        if ratios:
-            stored[f"{name}_stream/naive_stream"] = statistics.median(ratios)
-            stored[f"{name}_stream/naive_stream/raw"] = ratios
+    ratios = [cells[s]["grafting"][clock] / cells[s]["naive"][clock] for s, clock in clocks.items()]
+    stored: dict[str, Any] = {
+        "grafting_stream/naive_stream": statistics.median(ratios),
+        "grafting_stream/naive_stream/raw": ratios,
+    }
     stored["seeds"] = {str(seed): cell for seed, cell in cells.items()}
     stored["machine"] = f"{platform.machine()}, {os.cpu_count()} cores, torch {torch.__version__}"
     stored["tasks"] = list(config.stream.tasks)
@@ -123,10 +105,8 @@ def summary(
         table4 = json.loads((RESULTS / "table4-cpu.json").read_text())
         independent = table4["strategies"]["independent"]["average_accuracy"]["mean"]
         stored["independent"] = independent
-        for name in ("grafting", "grafting_upper"):
-            scores = [c[name]["average_accuracy"] for c in cells.values() if name in c]
-            if scores:
-                stored[f"{name}/independent"] = statistics.mean(scores) / independent
+        scores = [cell["grafting"]["average_accuracy"] for cell in cells.values()]
+        stored["grafting/independent"] = statistics.mean(scores) / independent
     return stored
 
 
@@ -140,41 +120,27 @@ def render(stored: dict[str, Any]) -> str:
     ]
     for seed, cell in stored["seeds"].items():
         for strategy in STRATEGIES:
-            if strategy not in cell:
-                continue
-            row, title = cell[strategy], _title(strategy, cell)
+            row = cell[strategy]
             scores = " | ".join(f"{100 * row['scores'][task]:.1f}" for task in tasks)
             lines.append(
-                f"| {seed} | {title} | {scores} | {100 * row['average_accuracy']:.1f} "
+                f"| {seed} | {strategy} | {scores} | {100 * row['average_accuracy']:.1f} "
                 f"| {100 * row['backward_transfer']:.1f} "
                 f"| {'–' if cell['shared'] else format(row['seconds'], '.0f')} "
                 f"| {row['cpu_seconds']:.0f} |"
             )
     threads = ", ".join(str(cell["threads"]) for cell in stored["seeds"].values())
-    first = next(iter(stored["seeds"].values()))
-    for name in STRATEGIES[1:]:
-        if f"{name}_stream/naive_stream" not in stored:
-            continue
-        ratios = ", ".join(f"{ratio:.3f}" for ratio in stored[f"{name}_stream/naive_stream/raw"])
-        lines += [
-            "",
-            f"Time of a stream of {_title(name, first)} over that of a naive one, by seed: "
-            f"{ratios} (threads: {threads}; wall time, the processor's where a seed shared the "
-            "machine with other work).",
-        ]
-        if f"{name}/independent" in stored:
-            lines.append(
-                f"Its average accuracy: {stored[f'{name}/independent']:.3f} of independent "
-                f"fine-tuning's {100 * stored['independent']:.1f} (table4-cpu)."
-            )
+    ratios = ", ".join(f"{ratio:.3f}" for ratio in stored["grafting_stream/naive_stream/raw"])
+    lines += [
+        "",
+        f"Time of a stream of grafting over that of a naive one, by seed: {ratios} (threads: "
+        f"{threads}; wall time, the processor's where a seed shared the machine with other work).",
+    ]
+    if "independent" in stored:
+        lines.append(
+            f"Its average accuracy: {stored['grafting/independent']:.3f} of independent "
+            f"fine-tuning's {100 * stored['independent']:.1f} (table4-cpu)."
+        )
     return "\n".join([*lines, "", stored["machine"]]) + "\n"
-
-
-def _title(name: str, cell: dict[str, Any]) -> str:
-    """Return what a row is called in tables."""
-    if not name.endswith("_upper"):
-        return name
-    return f"{name.removesuffix('_upper')}, upper {cell['layers']} layers"
 
 
 if __name__ == "__main__":

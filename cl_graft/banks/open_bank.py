@@ -30,7 +30,6 @@ from cl_graft.kinds.messages import read_chat
 from cl_graft.kinds.text2text import make_chat_row
 from cl_graft.kinds.text_task import MAX_LENGTH
 from cl_graft.models import Loaded, load_head, longest_row
-from cl_graft.models.shared_states import share_below
 from cl_graft.models.task_server import TaskServer
 from cl_graft.runtime.devices import pick_device
 from cl_graft.runtime.progress import Progress, silent
@@ -247,15 +246,13 @@ class OpenBank:
     def logits(self, inputs: Tensor, position: int) -> Tensor:
         """Answer encoded rows, (n, 2, L), with an entry: logits of shape (n, classes), on the CPU.
 
-        The rows are one batch, so the same rows give the same bits. A batch that was asked of
-        another task before goes on from the states below all entries (`share_below`).
+        The rows are one batch, so the same rows give the same bits.
         """
         model = self.loaded.model
         with model.answering():
             self.carry(position)
-            with share_below(model.eval(), self.bank, rows=False):
-                label = self.bank.entries[position].label
-                return model(inputs.to(model.device), label).float().cpu()
+            label = self.bank.entries[position].label
+            return model.eval()(inputs.to(model.device), label).float().cpu()
 
     def answer(self, texts: Sequence[InputText], *, batch_size: int = 32) -> list[Answer]:
         """Answer texts that `check_texts` found to be answerable, in their order.

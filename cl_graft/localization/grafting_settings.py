@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from pydantic import Field, GetPydanticSchema, field_validator
 from pydantic_core import core_schema
@@ -10,7 +10,6 @@ from pydantic_core import core_schema
 from cl_graft.errors import InputError
 from cl_graft.grafts.blocks import Layers
 from cl_graft.localization.registry import Score, find_localizer
-from cl_graft.runtime.byte_sizes import parse_bytes
 from cl_graft.runtime.settings import settings_class
 from cl_graft.training.fine_tuning_settings import FineTuning
 
@@ -52,14 +51,7 @@ class GraftingSettings:
     layers: Layers = Field(
         default="all",
         description="Blocks that a region may reach, counted from the top: a number, 'upper' (half "
-        "of them) or 'all'. What lies below gets no backward pass and no dropout.",
-    )
-    states_memory: int | None = Field(
-        default=2**30,
-        ge=0,
-        description="Memory for the states that enter the lowest of `layers`, such as 1GiB; states "
-        "past it go to temporary files. null stores none and computes them with each batch, to the "
-        "same bits.",
+        "of them) or 'all'. What lies below gets no backward pass.",
     )
     fine_tuning: FineTuning = Field(
         default_factory=FineTuning,
@@ -169,11 +161,6 @@ class GraftingSettings:
         if not all(0 < budget <= 1 for budget in value):
             raise ValueError(f"each must be in (0, 1], got {list(value)}")
         return value
-
-    @field_validator("states_memory", mode="before")
-    @classmethod
-    def _read_bytes(cls, value: Any) -> Any:
-        return parse_bytes(value) if isinstance(value, str) else value
 
     @field_validator("localizer")
     @classmethod

@@ -31,12 +31,7 @@ from cl_graft.localization.grafting_settings import GraftingSettings
 from cl_graft.localization.ranking import Ranking, localize
 from cl_graft.localization.registry import Localizer, find_localizer
 from cl_graft.localization.task_gradients import RowCounter, localizer_inputs
-from cl_graft.localization.upper_blocks import (
-    allowed_coordinates,
-    freeze_lower_blocks,
-    number_in,
-    restrict,
-)
+from cl_graft.localization.upper_blocks import allowed_coordinates, number_in, restrict
 from cl_graft.runtime.cache import Cache, cache_key
 from cl_graft.runtime.checkpoints import NO_CHECKPOINT, Checkpoint, Checkpoints, State
 from cl_graft.runtime.error_context import in_phase
@@ -144,7 +139,7 @@ def find_region(
             progress=progress,
             measure=measure,
         )
-        with _name_localizer(localizer.name), freeze_lower_blocks(task, settings):
+        with _name_localizer(localizer.name):
             region, graft_dev = _cut_region(
                 task, settings, dense, ranking, k=k, without=passed_over, counter=counter
             )
@@ -231,7 +226,6 @@ def rank_task(
     )
     with (
         _name_localizer(localizer.name),
-        freeze_lower_blocks(task, settings),
         localizer_inputs(
             restrict(task, settings),
             settings,
@@ -299,14 +293,12 @@ def _run_or_fit_head(
     if not settings.head_fit_rows or not task.head or task.head_module is None:
         return DenseRun({}, snapshot(task.head), None, Passes())
     recipe = {"rows": settings.head_fit_rows, "penalty": "chosen on dev"}
-    if settings.layers != "all":
-        recipe["layers"] = settings.layers
     key = cache_key("warmup", task.identity, recipe, settings.seed)
     found = cache.get(key) if cache is not None else None
     if found is not None:
         head = task.from_cache(found[0], task.head)
     else:
-        with in_phase("fit of the head"), freeze_lower_blocks(task, settings):
+        with in_phase("fit of the head"):
             seed = derive(settings.seed, task.content, "warm-up")
             head = fit_head(task, rows=settings.head_fit_rows, seed=seed)
         if cache is not None:

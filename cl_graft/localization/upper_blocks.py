@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 
 import torch
@@ -15,7 +14,7 @@ from cl_graft.localization.grafting_settings import GraftingSettings
 from cl_graft.localization.registry import Score, find_localizer
 from cl_graft.training.learnable_task import LearnableTask
 
-__all__ = ["allowed_coordinates", "freeze_lower_blocks", "number_in", "restrict"]
+__all__ = ["allowed_coordinates", "number_in", "restrict"]
 
 
 def restrict(task: LearnableTask, settings: GraftingSettings) -> LearnableTask:
@@ -26,15 +25,6 @@ def restrict(task: LearnableTask, settings: GraftingSettings) -> LearnableTask:
     if settings.layers == "all":
         return task
     return replace(task, parameters=select_upper(task.model, task.parameters, settings.layers))
-
-
-def freeze_lower_blocks(
-    task: LearnableTask, settings: GraftingSettings
-) -> AbstractContextManager[object]:
-    """Return a context in which the states below `settings.layers` are treated as constant."""
-    if settings.layers == "all":
-        return nullcontext()
-    return task.freeze_below(settings.layers, memory=settings.states_memory)
 
 
 def allowed_coordinates(

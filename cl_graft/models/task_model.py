@@ -26,7 +26,6 @@ from cl_graft.models.attention import Attention
 from cl_graft.models.graftable import find_text_config, graftable_parameters
 from cl_graft.models.heads import POOLINGS, LabelStrings
 from cl_graft.models.label_strings import score_labels, score_labels_by_row
-from cl_graft.models.lower_blocks import find_lower_part
 from cl_graft.models.text_generation import (
     ANSWER,
     TextHead,
@@ -255,13 +254,6 @@ class TaskModel(nn.Module):
         return autocast(self.precision, ids.device)
 
     def _run(self, ids: Tensor, segments: Tensor) -> Any:
-        """Run the backbone, or what of it lies above states that are known already."""
-        below = find_lower_part(self)
-        if below is None:
-            return self._run_backbone(ids, segments)
-        return below.run(self, ids, segments, self._run_backbone)
-
-    def _run_backbone(self, ids: Tensor, segments: Tensor) -> Any:
         with self.enter_precision(ids):
             return self.backbone(**self._make_inputs(ids, segments))
 

@@ -9,7 +9,6 @@ from torch import Tensor, nn
 from cl_graft.grafts.bank import GraftBank, find_entry
 from cl_graft.inference.mixed_batches import MatrixMethod, mixed_batch
 from cl_graft.inference.task_switch import Switch
-from cl_graft.models.shared_states import share_below
 from cl_graft.models.stored_heads import load_head
 from cl_graft.models.task_model import TaskModel
 
@@ -44,8 +43,6 @@ class TaskServer:
     ) -> list[Tensor]:
         """Answer each row with an entry of the bank, through that entry's head.
 
-        Rows that hold the same text share what lies below all entries (`share_below`).
-
         Args:
             x: A batch as `TaskModel.forward` takes it.
             tasks: What answers each row: an entry's position, or a task's name, whose latest entry
@@ -67,7 +64,7 @@ class TaskServer:
         asked = [positions[row] for row in order]
         heads = [self._find_head(position) for position in asked]
         self.switch.prepare(asked)
-        with self._model.answering(), share_below(self._model, self.switch.bank, rows=True):
+        with self._model.answering():
             answers = self._model.answer_rows(
                 x[order],
                 heads,

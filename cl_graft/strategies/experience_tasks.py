@@ -12,7 +12,6 @@ import json
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import partial
 from typing import TYPE_CHECKING, Any
 from weakref import ref
 
@@ -25,7 +24,6 @@ from cl_graft.grafts.model_state import preserve_modes
 from cl_graft.metrics import score
 from cl_graft.metrics.task_score import METRICS, Scorer
 from cl_graft.models import TaskModel
-from cl_graft.models.lower_states import freeze_below
 from cl_graft.models.text_generation import TextHead
 from cl_graft.models.token_heads import TokenHead
 from cl_graft.runtime.seeding import derive, save_generators
@@ -260,7 +258,6 @@ def make_learnable_task(
         head_module=fitted,
         head_takes_tokens=isinstance(fitted, TokenHead),
         token_logits=unwrapped.answer_logits if stores and _writes_text(heads) else None,
-        **({"freeze_below": partial(freeze_below, unwrapped)} if stores else {}),
     )
 
 

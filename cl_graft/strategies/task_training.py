@@ -19,7 +19,6 @@ from torch import Tensor, nn
 
 from cl_graft.errors import DivergedError, InputError
 from cl_graft.grafts.bank import Entry, GraftBank, RecordedBatch, pick_recorded
-from cl_graft.grafts.blocks import find_block_stack
 from cl_graft.grafts.graft import copy_, extract, find_parameters, gather, snapshot, write_
 from cl_graft.grafts.hashing import environment, hash_tensors
 from cl_graft.grafts.model_state import preserve_modes, train_only
@@ -28,7 +27,6 @@ from cl_graft.inference.task_switch import Switch
 from cl_graft.localization import find_localizer
 from cl_graft.localization.grafting_settings import GraftingSettings
 from cl_graft.localization.region_search import FoundRegion
-from cl_graft.localization.upper_blocks import freeze_lower_blocks
 from cl_graft.metrics import fit_temperature
 from cl_graft.runtime.checkpoints import State, join_tensors, select_tensors
 from cl_graft.runtime.seeding import (
@@ -39,12 +37,7 @@ from cl_graft.runtime.seeding import (
 )
 from cl_graft.runtime.tensor_names import parameters_by_name, tensors_by_name
 from cl_graft.storage.metadata_schema import check_task_metadata
-from cl_graft.strategies.heads import (
-    HeldHeads,
-    copy_head_state,
-    find_head_paths,
-    find_heads,
-)
+from cl_graft.strategies.heads import HeldHeads, copy_head_state, find_head_paths
 from cl_graft.training.dense_run import Measure, ignore_measurement
 from cl_graft.training.fine_tuning import beats
 from cl_graft.training.learnable_task import LearnableTask
@@ -126,9 +119,8 @@ class TaskTraining:
         # No open `with` block: one that is forgotten ends, and seeds, when memory is freed.
         self._until_closed.callback(save_generators())
         self._until_closed.enter_context(train_only(strategy.model))
-        self._set_dropout()
-        self._below = self._until_closed.enter_context(ExitStack())
-        self._freeze_below()
+        if not settings.dropout:
+            self._until_closed.enter_context(dropout_off(strategy.model))
         self._live = self._until_closed.enter_context(RegionParameters(model, free))
         self._heads = HeldHeads(model, label, values=False)
         self._optimizer = strategy.optimizer
@@ -147,17 +139,6 @@ class TaskTraining:
         copy_(task.head, dense.head)
         if not settings.retrain:
             self._refit_head_()
-
-    def _set_dropout(self) -> None:
-        """Turn dropout off until the task is closed: everywhere, or below the layers that train."""
-        model, settings = self._unwrapped, self._settings
-        if not settings.dropout:
-            self._until_closed.enter_context(dropout_off(self._model))
-        elif settings.layers != "all":
-            stack = find_block_stack(model, self._task.parameters)
-            upper = stack.blocks(model)[stack.first(settings.layers) :]
-            kept = [*upper, *(head.module for head in find_heads(model, self.label))]
-            self._until_closed.enter_context(dropout_off(self._model, but_in=kept))
 
     def _enter_optimizer(self) -> None:
         """Give the optimiser the region, in its first group, and the head, in its last."""
@@ -232,7 +213,6 @@ class TaskTraining:
         write_(self._unwrapped, self._base)
         if not foreign:
             self.switch.accept_writes()
-        self._below.close()
         self._suspended = True
 
     def restore(self) -> None:
@@ -241,7 +221,6 @@ class TaskTraining:
         if self._suspended:
             self.switch.carry_entries(self._builds_on)
             self._suspended = False
-            self._freeze_below()
             self.write_()
 
     def commit(self, metadata: TaskMetadata) -> GraftBank:
@@ -311,17 +290,11 @@ class TaskTraining:
             group["params"] = parameters
         self._optimizer.state = defaultdict(dict)
 
-    def _freeze_below(self) -> None:
-        """Take what lies below the region's layers for constant, until `_below` is closed."""
-        self._below.enter_context(freeze_lower_blocks(self._task, self._settings))
-
     def _refit_head_(self) -> None:
         """Fit the head to the region's dense values: that of the dense run fits all of them."""
         rows = self._settings.head_refit_rows
         if rows and self._task.head:
-            with freeze_lower_blocks(self._task, self._settings):
-                head = fit_head(self._task, rows=rows, seed=self._seed)
-            copy_(self._task.head, head)
+            copy_(self._task.head, fit_head(self._task, rows=rows, seed=self._seed))
             self.passes["region"] += count_fit_passes(self._task, rows=rows)
 
     def _check_rest(self) -> None:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,7 +14,6 @@ import torch
 from torch import Tensor, nn
 
 from cl_graft.errors import NotFinite
-from cl_graft.grafts.blocks import Layers
 from cl_graft.runtime.batching import BatchOrder
 from cl_graft.runtime.seeding import permutation
 from cl_graft.training.examples import Examples, compute_logits
@@ -27,12 +25,6 @@ __all__ = ["LearnableTask"]
 
 _SCORED = 64
 """Rows of a batch that is scored by its loss."""
-
-
-def _compute_below(layers: Layers, *, memory: int | None) -> AbstractContextManager[object]:
-    """Return a context in which nothing changes: states are computed with each batch."""
-    del layers, memory
-    return nullcontext()
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,9 +55,6 @@ class LearnableTask:
             where `forward` returns no logits; otherwise None.
         scored_by_loss: Whether rows are scored by the loss, negated, batch by batch, and not by
             `score`, as where targets are no class ids.
-        freeze_below: Function of (`layers`, `memory`) that returns a context in which `forward`
-            treats the states below the upper `layers` blocks as constant, and may store them in
-            `memory` bytes; the default changes nothing.
     """
 
     model: nn.Module
@@ -85,7 +74,6 @@ class LearnableTask:
     recomputes: bool = False
     token_logits: Callable[[Tensor], Tensor] | None = None
     scored_by_loss: bool = False
-    freeze_below: Callable[..., AbstractContextManager[object]] = _compute_below
 
     @property
     def identity(self) -> str:

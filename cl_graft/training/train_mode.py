@@ -5,7 +5,7 @@ Gradient checkpointing acts in train mode alone, so switching to eval mode is no
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 from torch import nn
@@ -54,7 +54,7 @@ def without_dropout(model: nn.Module) -> Iterator[nn.Module]:
 
 
 @contextmanager
-def dropout_off(model: nn.Module, *, but_in: Iterable[nn.Module] = ()) -> Iterator[nn.Module]:
+def dropout_off(model: nn.Module) -> Iterator[nn.Module]:
     """Make every dropout probability of a model 0 for a `with` block, in whatever mode it is.
 
     It sets the probability of torch's dropout layers, and every float attribute of a module whose
@@ -64,7 +64,6 @@ def dropout_off(model: nn.Module, *, but_in: Iterable[nn.Module] = ()) -> Iterat
 
     Args:
         model: The model.
-        but_in: Modules of it that keep theirs.
 
     Examples:
         >>> import torch
@@ -73,11 +72,9 @@ def dropout_off(model: nn.Module, *, but_in: Iterable[nn.Module] = ()) -> Iterat
         ...     model(torch.ones(3))
         tensor([1., 1., 1.])
     """
-    kept = {inner for module in but_in for inner in module.modules()}
     probabilities = [
         (module, name, value)
         for module in model.modules()
-        if module not in kept
         for name, value in vars(module).items()
         if type(value) is float and _is_probability(module, name)
     ]

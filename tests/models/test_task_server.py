@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
 from dataclasses import replace
 
 import pytest
@@ -11,13 +10,10 @@ from torch import Tensor
 
 from cl_graft.errors import InputError
 from cl_graft.grafts.bank import BaseIdentity, Entry, GraftBank
-from cl_graft.grafts.blocks import Layers, find_block_stack, select_upper
 from cl_graft.grafts.graft import Graft
 from cl_graft.grafts.region import Layout, Region
 from cl_graft.inference.task_switch import Switch
 from cl_graft.models import TaskModel, TaskServer, graftable_parameters, load_model, make_head
-from cl_graft.models.lower_blocks import find_lower_part
-from cl_graft.models.shared_states import share_below
 
 LABELS = {
     "masked_lm": [[["great"], ["terrible"]], [["yes"], ["no"], ["maybe"]], [["good"], ["bad"]]],
@@ -41,23 +37,17 @@ def _server(
     family: str,
     *,
     one_token: bool = False,
-    layers: Layers = "all",
-    backwards: bool = False,
 ) -> tuple[TaskServer, Tensor]:
     """A model, a bank of three tasks with heads of different widths, and a batch of six rows."""
     loaded = load_model(str(request.getfixturevalue(f"tiny_{kind}")), family=family)
     model, tokenizer = loaded.model, loaded.tokenizer
     layout = Layout.of(graftable_parameters(model))
-    if backwards:
-        layout = Layout(layout.names[::-1], layout.shapes[::-1])
     bank = GraftBank(layout, BaseIdentity("f" * 64, kind, "float32"))
     draw = torch.Generator().manual_seed(0)
-    touched = select_upper(model, graftable_parameters(model), layers)
     for number in range(3):
         chosen = [
             start + torch.randperm(size, generator=draw)[:8]
-            for name, start, size in zip(layout.names, layout.starts, layout.sizes, strict=False)
-            if name in touched
+            for start, size in zip(layout.starts, layout.sizes, strict=False)
         ]
         claimed = Region.of(layout, torch.cat(chosen))
         free = bank.free(claimed)
@@ -162,63 +152,3 @@ def test_only_a_task_model_is_served(request):
     switch = Switch(bare, GraftBank(layout, server.switch.bank.base))
     with pytest.raises(TypeError, match="expected the switch of a TaskModel, got BertModel"):
         TaskServer(switch)
-
-
-@pytest.fixture(params=FAMILIES)
-def upper(request):
-    """A server of entries in the upper block, a batch, and the rows that pass the lower block."""
-    server, x = _server(request, *request.param, layers=1)
-    model = server.switch.model.eval()
-    passed = []
-    lower, _ = find_block_stack(model, graftable_parameters(model)).blocks(model)
-    inner = next(m for m in lower.modules() if next(m.parameters(recurse=False), None) is not None)
-    inner.register_forward_hook(lambda _, __, output: passed.append(len(output)))
-    return server, x, passed
-
-
-def test_tasks_asked_of_one_text_share_what_lies_below_them(upper):
-    server, x, passed = upper
-    server.answer(x[1:2].repeat(3, 1, 1), [0, 1, 2])  # the first of its kind is checked
-    passed.clear()
-    together = server.answer(x[:1].repeat(3, 1, 1), [0, 1, 2])
-    assert passed == [1] or server.switch.model.family == "causal_lm"  # a row a label there
-    for task in range(3):
-        expected = server.answer(x[:1], [task])[0]
-        torch.testing.assert_close(together[task], expected, rtol=1e-4, atol=1e-4)
-
-
-def test_a_batch_asked_of_task_after_task_passes_the_lower_block_once_to_the_same_bits(upper):
-    server, x, passed = upper
-    model, switch = server.switch.model, server.switch
-
-    def answers(shared: bool) -> list[Tensor]:
-        found = []
-        for task in (0, 1, 2, 1):
-            switch.to(task)
-            with torch.no_grad(), ExitStack() as block:
-                if shared:
-                    block.enter_context(share_below(model, switch.bank, rows=False))
-                found.append(model(x, task))
-        return found
-
-    plain = answers(False)
-    answers(True)
-    passed.clear()
-    shared = answers(True)
-    assert passed == [] or model.family == "causal_lm"
-    assert all(torch.equal(a, b) for a, b in zip(plain, shared, strict=True))
-    weight = next(iter(graftable_parameters(model).values()))
-    with torch.no_grad():
-        weight.mul_(1.5)
-        moved = model(x, 1)
-        with share_below(model, switch.bank, rows=False):
-            assert torch.equal(model(x, 1), moved)
-
-
-@pytest.mark.parametrize("backwards", [False, True])
-def test_entries_that_touch_the_first_block_share_nothing(request, backwards):
-    server, x = _server(request, "bert", "encoder", backwards=backwards)
-    model = server.switch.model.eval()
-    with share_below(model, server.switch.bank, rows=True):
-        assert find_lower_part(model) is None
-        model(x, 0)

@@ -24,7 +24,7 @@ from cl_graft.lab.experiments.run_setup import (
     when_asked_early,
 )
 from cl_graft.localization import find_localizer
-from cl_graft.localization.upper_blocks import freeze_lower_blocks, restrict
+from cl_graft.localization.upper_blocks import restrict
 from cl_graft.runtime.devices import pick_device
 from cl_graft.runtime.seeding import permutation
 from cl_graft.settings import ExperimentConfig
@@ -131,12 +131,11 @@ def estimate_time(
         rows = min(grafting.mask_batch, len(task.train))
         at_once = grafting.of_task(schedule, seed=seed).rows_at_once
         large = replace(schedule, batch_size=rows, micro_batch=at_once)
-        with freeze_lower_blocks(task, grafting):
-            reached = restrict(task, grafting)
-            if grafting.layers != "all":
-                located_step = _time_dense_step(reached, schedule, seed)
-            gradient = _time_dense_step(reached, large, seed, steps=1) / rows
-            region_step = _time_region_step(reached, schedule, config, seed)
+        reached = restrict(task, grafting)
+        if grafting.layers != "all":
+            located_step = _time_dense_step(reached, schedule, seed)
+        gradient = _time_dense_step(reached, large, seed, steps=1) / rows
+        region_step = _time_region_step(reached, schedule, config, seed)
         found.append(
             TaskTimes(
                 encoded.task.name,

@@ -154,20 +154,6 @@ def test_sizes_are_written_with_their_units():
     assert shown == ["0 B", "999 B", "1.50 KiB", "24.0 GiB", "700 MiB", "909 TiB"]
 
 
-def test_stored_states_are_counted_up_to_their_bound(tiny_bert, plan_only):
-    plan_only("region training", "evaluation")
-
-    def kept(**settings):
-        config = plan_config(tiny_bert, max_length=24, shots=10, max_dev=4, **settings)
-        plan = make_plan(config, classes=3)
-        return {phase.name: phase.kept for phase in plan.phases}
-
-    whole, upper, bounded = kept(), kept(layers=1), kept(layers=1, states_memory=1000)
-    assert upper["region training"] - whole["region training"] == (3 * 10 + 4) * 24 * 32 * 4
-    assert bounded["region training"] - whole["region training"] == 1000
-    assert upper["evaluation"] == whole["evaluation"]
-
-
 def test_layers_that_the_model_has_not_are_refused(tiny_bert):
     with pytest.raises(InputError, match=r"layers must be in \[1, 2\]"):
         make_plan(plan_config(tiny_bert, layers=3))

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from cl_graft.errors import InputError, first_line
-from cl_graft.grafts.blocks import find_block_stack
+from cl_graft.grafts.blocks import select_upper
 from cl_graft.kinds.text2text import Text2Text
 from cl_graft.lab.experiments.memory_estimate.entry_size import EntryBytes, entry_bytes
 from cl_graft.lab.experiments.memory_estimate.fake_model import FakeModel, make_fake_model
@@ -151,6 +151,7 @@ def make_plan(
     fake = make_fake_model(model_config, settings, classes=classes, answer=answer)
     _check_length(fake.model, length)
     graftable = fake.parameters
+    select_upper(fake.model, graftable, grafting.layers)  # refuses more than there are
     total = _count(graftable.values())
     region = grafting.coordinates(total)
     work = Workload(
@@ -170,7 +171,6 @@ def make_plan(
         fake,
         work,
         model_config,
-        stored=_stored_states(config, fake, classes=classes),
         model_bytes=model_bytes,
         memory=memory,
         progress=progress,
@@ -205,20 +205,17 @@ def _plan_phases(
     work: Workload,
     model_config: PreTrainedConfig,
     *,
-    stored: int,
     model_bytes: int,
     memory: int | None,
     progress: Callable[[str, int, int], None] | None,
 ) -> tuple[PlannedPhase, ...]:
-    """Measure every phase on a fake model, of which earlier tasks take `stored` bytes."""
+    """Measure every phase on a fake model."""
     phases: list[PlannedPhase] = []
     for place, phase in enumerate(PHASES.values()):
         if progress is not None:
             progress(phase.name, place, len(PHASES))
         with _errors_as_input_errors(model_config, fake):
             found = measure_phase(phase, fake, work)
-            if phase.localizes or phase.name == "region training":
-                found = replace(found, kept=found.kept + stored)
             peak = model_bytes + found.kept + found.step
             planned = PlannedPhase(phase.name, found.kept, found.step, peak)
             if memory is not None:
@@ -268,25 +265,6 @@ def _longest_answer(config: ExperimentConfig, length: int) -> int:
     texts = [own for own in config.stream.task_settings.values() if own.kind == Text2Text.name]
     longest = [(own.decoding or {}).get("longest_answer") or length // 2 for own in texts]
     return max(longest, default=0)
-
-
-def _stored_states(config: ExperimentConfig, fake: FakeModel, *, classes: int) -> int:
-    """Return the bytes of memory for states below the layers that a region may reach, at most.
-
-    Raises:
-        InputError: If the model has not as many layers.
-    """
-    grafting, shots = config.grafting, config.stream.shots
-    if grafting.layers == "all":
-        return 0
-    first = find_block_stack(fake.model, fake.parameters).first(grafting.layers)
-    if not first or grafting.states_memory is None:
-        return 0
-    if shots is None:
-        return grafting.states_memory
-    rows = shots * classes + (config.stream.max_dev or 0)
-    width = fake.model.hidden_size * next(iter(fake.parameters.values())).element_size()
-    return min(grafting.states_memory, rows * (config.stream.max_length or 0) * width)
 
 
 def _rows(phase: Phase, work: Workload) -> int:

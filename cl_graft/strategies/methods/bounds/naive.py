@@ -5,8 +5,6 @@ from __future__ import annotations
 from avalanche.training.templates import SupervisedTemplate
 
 from cl_graft.strategies import StrategyInputs, register_strategy
-from cl_graft.strategies.loop.upper_layers import UpperLayers
-from cl_graft.strategies.method import setting
 from cl_graft.strategies.methods.bounds.model_weights import load_weights_, read_weights
 
 __all__ = ["NaiveFineTuning"]
@@ -16,11 +14,9 @@ __all__ = ["NaiveFineTuning"]
 class NaiveFineTuning:
     """Train every weight on one task after the other."""
 
-    layers: int = setting(0, "Upper blocks that train; 0 means all.", least=0)
-
     state = staticmethod(read_weights)
     load_state_ = staticmethod(load_weights_)
 
     def build(self, inputs: StrategyInputs) -> SupervisedTemplate:
         """Return Avalanche's Naive."""
-        return inputs.naive(*([UpperLayers(self.layers)] if self.layers else []))
+        return inputs.naive()
