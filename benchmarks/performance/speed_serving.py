@@ -92,41 +92,37 @@ def switching(shape: Shape, *, repeats: int, tasks: int = 100) -> Values:
         model.load_state_dict(state, strict=False)
 
     found: Values = {}
-    for flat in (False, True):
-        mark = ", flat" if flat else ""
-        switch = Switch(model, make_bank(shape, model, 2, even=True), flat=flat)
-        ratios, first, second = compute_ratios(_jumps(switch, 0, 1), load, repeats, of=_JUMPS)
-        found[f"switch{mark}/load_state_dict"] = ratios
-        found[f"switch{mark}, ms"] = [1e3 * seconds for seconds in first]
-        found["load_state_dict, ms"] = [1e3 * seconds for seconds in second]
-        switch.to(None)
-        switch = Switch(model, make_bank(shape, model, tasks), flat=flat)
-        near, far = _jumps(switch, 0, 1), _jumps(switch, 0, tasks - 1)
-        _, first, second = compute_ratios(far, near, repeats, of=_JUMPS)
-        steps = tasks - 1
-        found[f"jump_1_to_{tasks}{mark}/{steps}_jumps"] = [
-            a / (b / _JUMPS * steps) for a, b in zip(first, second, strict=True)
-        ]
-        found[f"jump_1_to_{tasks}{mark}, ms"] = [1e3 * seconds for seconds in first]
-        switch.to(None)
+    switch = Switch(model, make_bank(shape, model, 2, even=True))
+    ratios, first, second = compute_ratios(_jumps(switch, 0, 1), load, repeats, of=_JUMPS)
+    found["switch/load_state_dict"] = ratios
+    found["switch, ms"] = [1e3 * seconds for seconds in first]
+    found["load_state_dict, ms"] = [1e3 * seconds for seconds in second]
+    switch.to(None)
+    switch = Switch(model, make_bank(shape, model, tasks))
+    near, far = _jumps(switch, 0, 1), _jumps(switch, 0, tasks - 1)
+    _, first, second = compute_ratios(far, near, repeats, of=_JUMPS)
+    steps = tasks - 1
+    found[f"jump_1_to_{tasks}/{steps}_jumps"] = [
+        a / (b / _JUMPS * steps) for a, b in zip(first, second, strict=True)
+    ]
+    found[f"jump_1_to_{tasks}, ms"] = [1e3 * seconds for seconds in first]
+    switch.to(None)
     return found
 
 
 def checked_switching(shape: Shape, *, repeats: int) -> Values:
     """Time whole jumps, with the check of the base, against the writes of the same jumps alone."""
-    found: Values = {}
-    for flat in (False, True):
-        mark = ", flat" if flat else ""
-        jumps = []
-        for checked in (True, False):
-            model = shape.model()
-            bank = make_bank(shape, model, 2, even=True, checked=checked)
-            jumps.append(_jumps(Switch(model, bank, flat=flat), 0, 1))
-        whole, writes = pairs(*jumps, repeats=repeats)
-        found[f"checked_switch{mark}/write"] = [a / b for a, b in zip(whole, writes, strict=True)]
-        found[f"checked_switch{mark}, ms"] = [1e3 * seconds / _JUMPS for seconds in whole]
-        found[f"write{mark}, ms"] = [1e3 * seconds / _JUMPS for seconds in writes]
-    return found
+    jumps = []
+    for checked in (True, False):
+        model = shape.model()
+        bank = make_bank(shape, model, 2, even=True, checked=checked)
+        jumps.append(_jumps(Switch(model, bank), 0, 1))
+    whole, writes = pairs(*jumps, repeats=repeats)
+    return {
+        "checked_switch/write": [a / b for a, b in zip(whole, writes, strict=True)],
+        "checked_switch, ms": [1e3 * seconds / _JUMPS for seconds in whole],
+        "write, ms": [1e3 * seconds / _JUMPS for seconds in writes],
+    }
 
 
 def steps_of_a_stream(shape: Shape, *, repeats: int, tasks: int = 100) -> Values:

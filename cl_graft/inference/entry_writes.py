@@ -1,9 +1,8 @@
 """The values that the entries of a bank write into a model, stacked entry after entry.
 
-A model is written into through tensors: its parameters, or the one buffer of a flat model. For
-each, `TensorWrites` holds the coordinates of all entries, entry after entry, with their values in
-the bank and at the base. So what lies between two entries is one contiguous part, and moving a
-model from one to the other is one `index_copy_` a tensor.
+For each parameter, `TensorWrites` holds the coordinates of all entries, entry after entry, with
+their values in the bank and at the base. So what lies between two entries is one contiguous part,
+and moving a model from one to the other is one `index_copy_` a parameter.
 """
 
 from __future__ import annotations
@@ -17,11 +16,9 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.autograd.graph import increment_version
 
 from cl_graft.grafts.graft import Graft, find_parameters
 from cl_graft.grafts.region import Layout, Region
-from cl_graft.inference.flat_parameters import flatten_
 from cl_graft.runtime.tensor_names import modules_by_path
 
 __all__ = ["EntryWrites", "TensorWrites"]
@@ -34,7 +31,7 @@ _REMEMBERED = 64
 
 
 class EntryWrites:
-    """Values that the entries write into a model, by parameter; of a flat one, under ``""``.
+    """Values that the entries write into a model, by parameter.
 
     Parameters may move afterwards (`.to(…)`, `load_state_dict(assign=True)`): the
     next write follows them.
@@ -42,13 +39,11 @@ class EntryWrites:
     Args:
         model: The model.
         layout: Layout of the graftable parameters.
-        flat: Whether to put them into one buffer (`flatten_`).
     """
 
-    def __init__(self, model: nn.Module, layout: Layout, *, flat: bool = False) -> None:
+    def __init__(self, model: nn.Module, layout: Layout) -> None:
         self.layout = layout
         self._model = model
-        self._flat = flat
         self._by_tensor: dict[str, TensorWrites] = {}
         self._jumps: dict[tuple[int, int, bool], list[tuple[Tensor, Tensor, Tensor]]] = {}
         self._places = self._locate()
@@ -75,8 +70,7 @@ class EntryWrites:
         tensors = self.locate_tensors().tensors
         self._jumps.clear()
         dtype = next(iter(owned.values())).values.dtype
-        starts = np.array([0, self.layout.total] if self._flat else self.layout.starts)
-        names = [""] if self._flat else self.layout.names
+        starts, names = np.array(self.layout.starts), self.layout.names
         # As views of numpy: a thousand tasks have a hundred thousand parts, and torch takes ten
         # times as long to cut one out.
         chunks: list[list[tuple[int, list[np.ndarray]]]] = [[] for _ in names]
@@ -123,12 +117,10 @@ class EntryWrites:
         for tensor, index, values in self._jumps[key]:
             tensor.index_copy_(0, index, values)
         torch.clear_autocast_cache()  # of casts of the old weights
-        if self._flat:
-            increment_version(places.parameters)
 
     def base_values(self) -> Graft:
         """Return the base's values wherever an entry writes."""
-        starts = {"": 0, **dict(zip(self.layout.names, self.layout.starts, strict=False))}
+        starts = dict(zip(self.layout.names, self.layout.starts, strict=False))
         index, values = [torch.empty(0, dtype=torch.int64)], []
         for name, writes in self._by_tensor.items():
             end = writes.cuts[-1]
@@ -166,10 +158,8 @@ class EntryWrites:
 
     def _locate(self) -> _Places:
         self._jumps.clear()
-        tensors = {"": flatten_(self._model, self.layout)} if self._flat else {}
         parameters = find_parameters(self._model, self.layout)
-        if not self._flat:
-            tensors = {name: p.detach().view(-1) for name, p in parameters.items()}
+        tensors = {name: p.detach().view(-1) for name, p in parameters.items()}
         for name, writes in self._by_tensor.items():
             writes.move_(tensors[name])
         slots, modules = [], modules_by_path(self._model)
@@ -193,7 +183,7 @@ class _Places:
     """The places of a model's parameters in memory.
 
     Attributes:
-        tensors: Flat tensors to write into: views of parameters by name, or the buffer.
+        tensors: Flat views of the parameters, by name.
         parameters: Parameters of the layout.
         slots: Dictionary and key that hold each parameter in its module, and its memory address.
     """

@@ -102,7 +102,7 @@ def _layers(
         for parameter in module._parameters.values():
             owners.setdefault(id(parameter), []).append(path)
     layers = []
-    for path, all_writes in switch.writes_by_parameter().by_module().items():
+    for path, all_writes in switch.writes.by_module().items():
         module = modules[path]
         tensors = {}
         for key, tensor, writes in all_writes:

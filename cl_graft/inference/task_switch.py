@@ -45,8 +45,6 @@ class Switch:
     Args:
         model: The model.
         bank: Bank whose answers it can carry.
-        flat: Whether to put the graftable parameters into one buffer (`flatten_`): jumps take a
-            tenth of the time, and the parameters stay views of the buffer.
         base: Identity of the base, where more is known than the bank records; None means that of
             the bank.
 
@@ -57,6 +55,7 @@ class Switch:
         carried: Entries whose values the model carries.
         shares: Whether a coordinate may have several owners.
         dropped: Entries that are not answered any more.
+        writes: What the entries that were read write into the model, by parameter.
 
     Raises:
         WrongBase: If the model is not the bank's base.
@@ -82,7 +81,6 @@ class Switch:
         model: nn.Module,
         bank: GraftBank,
         *,
-        flat: bool = False,
         base: BaseIdentity | None = None,
     ) -> None:
         self._heads = (base or bank.base).heads
@@ -91,29 +89,26 @@ class Switch:
         self.position: int | None = None
         self.carried: Spans = ()
         self.dropped: frozenset[int] = frozenset()
-        self._flat = flat
         self._is_locked = False
         self._disjoint: dict[int, bool] = {}
         self._laid_out: set[int] = set()
         self._prepared: set[int] = set()
-        self._parameter_writes: EntryWrites | None = None  # of a flat switch, once asked for
         read = [place for place, entry in enumerate(bank.entries) if entry.is_read]
         bank.check_owners(read)
         with lock_model(model):
             self._sha256 = _at_base(model, bank, base)
-            self._writes = EntryWrites(model, bank.layout, flat=flat)
+            self.writes = EntryWrites(model, bank.layout)
             self._lay_out(read)
             self._remember_model()
 
     @property
     def model(self) -> nn.Module:
         """The model; setting it goes on with a copy that carries what the old one carried."""
-        return self._writes.model
+        return self.writes.model
 
     @model.setter
     def model(self, model: nn.Module) -> None:
-        for writes in self._all_writes():
-            writes.model = model
+        self.writes.model = model
 
     @hold_model
     def to(self, position: int | None) -> None:
@@ -198,7 +193,7 @@ class Switch:
         """
         held = _KNOWN_MODELS.get(self.model)
         if held is not None and held.versions is not None:
-            held.versions.note(self._writes.locate_tensors().parameters)
+            held.versions.note(self.writes.locate_tensors().parameters)
 
     @hold_model
     def extend(self, bank: GraftBank, *, base: Graft) -> None:
@@ -212,8 +207,7 @@ class Switch:
             raise ValueError(f"expected a bank of {len(self.bank) + 1} entries, got {len(bank)}")
         self.bank, self.shares = bank, bank.may_share
         self.position = len(bank) - 1
-        for writes in self._all_writes():
-            writes.add({self.position: bank.entries[-1].owned}, base=base)
+        self.writes.add({self.position: bank.entries[-1].owned}, base=base)
         self._laid_out.add(self.position)
         self.carried = answer_spans(bank, self.position)
         self._remember_model()
@@ -271,8 +265,7 @@ class Switch:
 
     def _lay_out(self, positions: Sequence[int]) -> None:
         """Lay out what entries write; the model carries the base."""
-        for writes in self._all_writes():
-            writes.add({place: self.bank.entries[place].owned for place in positions})
+        self.writes.add({place: self.bank.entries[place].owned for place in positions})
         self._laid_out |= {*positions}
 
     def check_grown(self, bank: GraftBank) -> None:
@@ -311,8 +304,7 @@ class Switch:
             raise ValueError(f"the model carries entry {position}; switch away before dropping it")
         self.dropped |= {position}
         if self.bank.mode == "isolated":
-            for writes in self._all_writes():
-                writes.drop(position)
+            self.writes.drop(position)
 
     def check(self, position: int | None) -> None:
         """Refuse a position that cannot be answered.
@@ -336,30 +328,15 @@ class Switch:
             self._disjoint[position] = not self.bank.shares_coordinates((*under, position))
         return not under or self._disjoint[position]
 
-    @hold_model
-    def writes_by_parameter(self) -> EntryWrites:
-        """Return what entries write, by parameter also where storage is flat."""
-        if not self._flat:
-            return self._writes
-        if self._parameter_writes is None:
-            with self.carrying(None):
-                self._parameter_writes = EntryWrites(self.model, self.bank.layout)
-                entries = self.bank.entries
-                self._parameter_writes.add({at: entries[at].owned for at in sorted(self._laid_out)})
-            if self.bank.mode == "isolated":
-                for position in self.dropped:
-                    self._parameter_writes.drop(position)
-        return self._parameter_writes
-
     def _move(self, spans: Spans, position: int | None) -> None:
         """Carry the values of other entries, those that answer `position` if it is not None."""
         if spans != self.carried:
             self._check_free()
             gone, come = subtract(self.carried, spans), subtract(spans, self.carried)
             for low, high in gone:
-                self._writes.write_(low, high, base=True)
+                self.writes.write_(low, high, base=True)
             for low, high in apart(spans) if self.shares else come:
-                self._writes.write_(low, high, base=False)
+                self.writes.write_(low, high, base=False)
             self.carried = spans
             self._note_writes()
         self.position = position
@@ -389,7 +366,7 @@ class Switch:
         """Put the base's values under all entries, and compare all weights with the base."""
         if not self._sha256:
             return
-        under = self._writes.base_values()
+        under = self.writes.base_values()
         before = extract(self.model, under.region)
         write_(self.model, under)
         if model_sha256(self.model, exclude=self._heads) != self._sha256:
@@ -407,7 +384,7 @@ class Switch:
         """Remember that this switch moved the model last, and the versions of its tensors."""
         versions = TensorVersions(self.model, exclude=self._heads) if self._sha256 else None
         _KNOWN_MODELS[self.model] = _KnownModel(
-            ref(self), self._sha256, versions, self.bank, self._heads, self._writes.without_model()
+            ref(self), self._sha256, versions, self.bank, self._heads, self.writes.without_model()
         )
 
     def _note_writes(self) -> None:
@@ -419,13 +396,6 @@ class Switch:
     def _check_free(self) -> None:
         if self._is_locked:
             raise RuntimeError("the model is answering a mixed batch; move the switch after it")
-
-    def _all_writes(self) -> list[EntryWrites]:
-        return (
-            [self._writes]
-            if self._parameter_writes is None
-            else [self._writes, self._parameter_writes]
-        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -512,7 +482,7 @@ def _at_base(model: nn.Module, bank: GraftBank, base: BaseIdentity | None) -> st
                 or other.bank.base.fingerprint != bank.base.fingerprint
             ):
                 continue
-            under = other._writes.base_values()
+            under = other.writes.base_values()
             before = extract(model, under.region)
             write_(model, under)
             with suppress(WrongBase):

@@ -26,7 +26,6 @@ from cl_graft.grafts.graft import Graft, extract, find_parameters
 from cl_graft.grafts.model_state import without_nested_tensors
 from cl_graft.grafts.region import Region
 from cl_graft.runtime.forward_override import has_forward_override, override_forward
-from cl_graft.training.activation_functions import compute_tanh_gelu, find_tanh_gelus
 from cl_graft.training.coordinate_gradient import Coordinates, region_linear
 from cl_graft.training.linear_layers import is_conv1d, is_linear
 
@@ -38,8 +37,7 @@ class RegionParameters:
 
     While the object is open (from construction to `close`, or a `with` block), backward passes
     fill ``vector.grad``; gradients of several passes add up until the optimiser clears them. The
-    layers whose weights the region touches run another forward meanwhile, with the same results, as
-    do GPT-2's activation functions (`cl_graft.training.activation_functions`).
+    layers whose weights the region touches run another forward meanwhile, with the same results.
     Copies of the model that are made meanwhile (`copy.deepcopy`, `pickle`) are plain models with
     weights of their own. One region of a model is open at a time.
 
@@ -127,8 +125,6 @@ class RegionParameters:
                         "answered: its gradient would be lost; close that first"
                     )
                 undo.enter_context(override_forward(layer, _region_forward(handle, where)))
-        for module in find_tanh_gelus(self._model, self.vector.detach()[:0].to(self._dtype)):
-            undo.enter_context(override_forward(module, compute_tanh_gelu))
 
     def _gatherer(self, inside: Tensor, place: slice) -> Callable[[Tensor], None]:
         def gather(parameter: Tensor) -> None:

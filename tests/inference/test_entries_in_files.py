@@ -49,13 +49,10 @@ def same(model: TwoLayers, other: TwoLayers) -> bool:
 @given(st.data())
 def test_jumps_in_any_order_have_the_bits_of_a_fresh_graft(data: st.DataObject) -> None:
     bank = draw_bank(data)
-    flat = data.draw(st.booleans())
     model = TwoLayers()
-    switch = Switch(model, unread(bank), flat=flat)
+    switch = Switch(model, unread(bank))
     places = st.none() | st.integers(0, len(bank) - 1)
     for position in data.draw(st.lists(places, min_size=1, max_size=8)):
-        if position is not None and data.draw(st.booleans()):
-            switch.writes_by_parameter()
         switch.to(position)
         assert same(model, grafted_anew(bank, position))
     switch.to(None)

@@ -53,7 +53,7 @@ def test_rows_of_different_tasks_are_answered_as_by_switching(data: st.DataObjec
         values = torch.randn(len(entry.owned), generator=generator)
         bank = bank.append(replace(entry, owned=Graft(entry.owned.region, values)))
     model = TwoLayers().eval()
-    switch = Switch(model, bank, flat=data.draw(st.booleans()))
+    switch = Switch(model, bank)
     places = st.none() | st.integers(0, len(bank) - 1)
     positions = data.draw(st.lists(places, min_size=1, max_size=6))
     switch.to(data.draw(places))
@@ -260,25 +260,6 @@ def test_an_added_task_is_answered_and_a_dropped_one_refused(mode: Mode) -> None
     for refused in (lambda: switch.to(1), lambda: mixed_batch(switch, [0, 1]).__enter__()):
         with pytest.raises(ValueError, match="entry 1 was dropped"):
             refused()
-
-
-@MODES
-def test_a_flat_switch_adds_and_drops_as_well(mode: Mode) -> None:
-    whole = stream(mode, tasks=4)
-    model = TwoLayers().eval()
-    switch = Switch(model, GraftBank(LAYOUT, whole.base, mode, whole.entries[:2]), flat=True)
-    rows = torch.randn(3, 4)
-    with mixed_batch(switch, [0, 1, 1]), torch.no_grad():
-        model(rows)
-    switch.add(whole)
-    switch.drop(0)
-    with mixed_batch(switch, [1, 3, 2]), torch.no_grad():
-        answers = model(rows)
-    expected = _switching(Switch(TwoLayers().eval(), whole), rows, [1, 3, 2])
-    torch.testing.assert_close(answers, expected, rtol=1e-4, atol=1e-4)
-    switch.to(3)
-    switch.to(None)
-    assert _unchanged(model, model_bits(TwoLayers()))
 
 
 def test_a_bank_that_is_not_the_current_one_with_more_entries_is_refused() -> None:

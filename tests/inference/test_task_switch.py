@@ -19,7 +19,6 @@ from cl_graft.grafts.graft import extract, write_
 from cl_graft.inference.task_switch import Switch
 
 MODES = pytest.mark.parametrize("mode", ["prefix", "isolated"])
-STORAGE = pytest.mark.parametrize("flat", [False, True], ids=["apart", "flat"])
 
 
 def _anew(bank: GraftBank, position: int | None, model: nn.Module | None = None) -> nn.Module:
@@ -40,7 +39,7 @@ def _same(model: nn.Module, other: nn.Module) -> bool:
 def test_a_chain_of_jumps_gives_the_bits_of_a_fresh_graft_after_each(data: st.DataObject) -> None:
     bank = draw_bank(data)
     model = TwoLayers()
-    switch = Switch(model, bank, flat=data.draw(st.booleans()))
+    switch = Switch(model, bank)
     places = st.none() | st.integers(0, len(bank) - 1)
     for place in data.draw(st.lists(places, max_size=8)):
         switch.to(place)
@@ -56,7 +55,7 @@ def test_a_switch_that_grows_with_its_bank_equals_a_new_one(data: st.DataObject)
     whole = draw_bank(data)
     model = TwoLayers()
     bank = empty_bank(whole.mode)
-    switch = Switch(model, bank, flat=data.draw(st.booleans()))
+    switch = Switch(model, bank)
     for position, entry in enumerate(whole.entries):
         switch.carry_entries(whole.builds_on(position))
         base = extract(model, entry.owned.region)
@@ -76,7 +75,7 @@ def test_a_switch_that_grows_with_its_bank_equals_a_new_one(data: st.DataObject)
 def test_a_model_carries_any_entries_and_goes_back_to_them(data: st.DataObject) -> None:
     bank = draw_bank(data)
     model = TwoLayers()
-    switch = Switch(model, bank, flat=data.draw(st.booleans()))
+    switch = Switch(model, bank)
     some = sorted(data.draw(st.sets(st.integers(0, len(bank) - 1))))
     switch.carry_entries(some)
     expected = TwoLayers()
@@ -92,11 +91,10 @@ def test_a_model_carries_any_entries_and_goes_back_to_them(data: st.DataObject) 
 
 
 @MODES
-@STORAGE
-def test_carrying_goes_back_to_where_it_was_also_after_an_exception(mode: Mode, flat: bool) -> None:
+def test_carrying_goes_back_to_where_it_was_also_after_an_exception(mode: Mode) -> None:
     bank = stream(mode)
     model = TwoLayers()
-    switch = Switch(model, bank, flat=flat)
+    switch = Switch(model, bank)
     switch.to(1)
     with suppress(KeyError), switch.carrying(3):
         assert _same(model, _anew(bank, 3))
@@ -105,22 +103,20 @@ def test_carrying_goes_back_to_where_it_was_also_after_an_exception(mode: Mode, 
     assert _same(model, _anew(bank, 1))
 
 
-@STORAGE
-def test_half_precision_is_written_bit_for_bit(flat: bool) -> None:
+def test_half_precision_is_written_bit_for_bit() -> None:
     bank = stream("prefix")
     model = TwoLayers().bfloat16()
-    switch = Switch(model, bank, flat=flat)
+    switch = Switch(model, bank)
     switch.to(2)
     assert _same(model, _anew(bank, 2, TwoLayers().bfloat16()))
     switch.to(None)
     assert _same(model, TwoLayers().bfloat16())
 
 
-@STORAGE
-def test_parameters_that_moved_are_followed(flat: bool) -> None:
+def test_parameters_that_moved_are_followed() -> None:
     bank = stream("prefix")
     model = TwoLayers()
-    switch = Switch(model, bank, flat=flat)
+    switch = Switch(model, bank)
     switch.to(3)
     model.load_state_dict(copy.deepcopy(model.state_dict()), assign=True)
     switch.to(1)
@@ -130,11 +126,10 @@ def test_parameters_that_moved_are_followed(flat: bool) -> None:
     assert _same(model, _anew(bank, 2).bfloat16())
 
 
-@STORAGE
-def test_a_replaced_model_that_carries_the_same_answer_is_gone_on_with(flat: bool) -> None:
+def test_a_replaced_model_that_carries_the_same_answer_is_gone_on_with() -> None:
     bank = stream("prefix")
     old = TwoLayers()
-    switch = Switch(old, bank, flat=flat)
+    switch = Switch(old, bank)
     switch.to(3)
     new = copy.deepcopy(old)
     switch.model = new
@@ -143,11 +138,10 @@ def test_a_replaced_model_that_carries_the_same_answer_is_gone_on_with(flat: boo
     assert _same(old, _anew(bank, 3))
 
 
-@STORAGE
 @pytest.mark.parametrize("copied", [copy.deepcopy, lambda s: pickle.loads(pickle.dumps(s))])
-def test_a_copied_switch_moves_the_copied_model_alone(copied, flat: bool) -> None:
+def test_a_copied_switch_moves_the_copied_model_alone(copied) -> None:
     bank = stream("prefix")
-    switch = Switch(TwoLayers(), bank, flat=flat)
+    switch = Switch(TwoLayers(), bank)
     switch.to(2)
     other = copied(switch)
     other.to(0)
@@ -155,10 +149,9 @@ def test_a_copied_switch_moves_the_copied_model_alone(copied, flat: bool) -> Non
     assert _same(switch.model, _anew(bank, 2))
 
 
-@STORAGE
-def test_autograd_sees_that_a_jump_changed_the_weights(flat: bool) -> None:
+def test_autograd_sees_that_a_jump_changed_the_weights() -> None:
     model = TwoLayers()
-    switch = Switch(model, stream("prefix"), flat=flat)
+    switch = Switch(model, stream("prefix"))
     loss = model(torch.randn(2, 4)).sum()
     switch.to(3)
     with pytest.raises(RuntimeError, match="modified by an inplace operation"):

@@ -97,8 +97,7 @@ def test_a_bank_that_names_what_torch_compile_adds_is_refused_with_the_name():
 
 
 @WAYS
-@pytest.mark.parametrize("flat", [False, True])
-def test_mixed_batches_and_switches_work_on_a_compiled_model(compiled, flat):
+def test_mixed_batches_and_switches_work_on_a_compiled_model(compiled):
     plain, other = mlp().eval(), compiled(mlp()).eval()
     layout = Layout.of(graftable_parameters(plain))
     bank = GraftBank(layout, BaseIdentity("0" * 64, "mlp", "float32"))
@@ -109,7 +108,7 @@ def test_mixed_batches_and_switches_work_on_a_compiled_model(compiled, flat):
     rows = torch.randn(3, 12, generator=torch.Generator().manual_seed(0))
     with torch.no_grad(), mixed_batch(Switch(plain, bank), [0, 1, 1]) as serving:
         expected = serving(rows)
-    switch = Switch(other, bank, flat=flat)
+    switch = Switch(other, bank)
     for _ in range(2):
         with torch.no_grad(), mixed_batch(switch, [0, 1, 1]) as serving:
             torch.testing.assert_close(serving(rows), expected)
