@@ -103,8 +103,8 @@ def pick_recorded(outputs: Tensor, inputs: Tensor) -> Tensor:
     """Return the part of a model's outputs that an entry records, (rows, values).
 
     Outputs of rows, (n, K) or (n,), are recorded whole. Where a model answers at tokens, a row has
-    thousands of logits, so up to 64 are taken, evenly, of the last 8 tokens that all rows have; of
-    other outputs of more axes likewise, of all of them.
+    thousands of logits, so up to 64 are taken, evenly, of the last 8 tokens that all rows have. For
+    other outputs with more than two axes, they are taken from all values.
 
     Args:
         outputs: Outputs of the model, (n, …).
@@ -347,8 +347,8 @@ class GraftBank:
         """Return the coordinates that entries own.
 
         Args:
-            upto: Take the first so many entries; None means all.
-            of: Take the entries at these positions instead; None means those of `upto`.
+            upto: Use only the first `upto` entries; None means all.
+            of: Use the entries at these positions instead; None means those of `upto`.
         """
         entries = self.entries[:upto] if of is None else [self.entries[place] for place in of]
         return union((e.owned.region for e in entries), layout=self.layout)

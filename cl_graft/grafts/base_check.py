@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from cl_graft.errors import WrongBase
 from cl_graft.grafts.bank import BaseIdentity, GraftBank
-from cl_graft.grafts.graft import Graft, extract, find_parameters
+from cl_graft.grafts.graft import extract, find_parameters
 from cl_graft.grafts.hashing import fingerprint_weights, hash_tensors, model_sha256
 
 __all__ = ["TensorVersions", "check_base", "identify"]
@@ -30,38 +30,27 @@ def identify(model: nn.Module, *, heads: Sequence[str], dtype: str) -> BaseIdent
     return BaseIdentity(fingerprint_weights(weights), type(model).__name__, dtype, metadata)
 
 
-def check_base(model: nn.Module, bank: GraftBank, base: BaseIdentity | None = None) -> str:
+def check_base(model: nn.Module, bank: GraftBank) -> str:
     """Return the hash of a model's weights, once they are known to be those of a bank's base.
 
-    All parameters and buffers outside the heads count. A bank that does not record their hash is
-    checked by its fingerprint, if it was made around a model of one's own: then that goes over the
-    weights alone. Of any other, what the latest entry recorded of the graftable weights is checked.
+    All parameters and buffers outside the heads count.
 
     Args:
         model: The model; nothing is written into it.
         bank: The bank.
-        base: Identity of the base, where more is known than the bank records; None means that of
-            the bank.
 
     Returns:
-        The hash; empty if the bank records nothing that a model can be compared with.
+        The hash; empty if the bank records none, and nothing was compared.
 
     Raises:
         WrongBase: If the model is another one, or carries answers of the bank.
     """
-    base = base or bank.base
-    found = model_sha256(model, exclude=base.heads)
-    recorded = base.weights_sha256
-    if recorded == found or (not recorded and fingerprint_weights(found) == base.fingerprint):
-        return found
-    fits = _gives_latest_answer(model, bank)
-    carried = _find_carried(model, bank)
-    enough = fits is None or (fits and "family" in base.metadata)
-    if not recorded and carried is None and enough:
-        return found if fits else ""
-    raise WrongBase(
-        f"the model is not the base of the bank ({base.model!r}): {_reason(bank, carried, fits)}"
-    )
+    recorded = bank.base.weights_sha256
+    if recorded and recorded != model_sha256(model, exclude=bank.base.heads):
+        raise WrongBase(
+            f"the model is not the base of the bank ({bank.base.model!r}): {_reason(model, bank)}"
+        )
+    return recorded
 
 
 class TensorVersions:
@@ -132,35 +121,28 @@ def _find_carried(model: nn.Module, bank: GraftBank) -> int | None:
     return None
 
 
-def _gives_latest_answer(model: nn.Module, bank: GraftBank) -> bool | None:
-    """Tell whether the model and the bank together make the latest entry's recorded weights.
-
-    None if no hash was recorded.
-    """
+def _gives_latest_answer(model: nn.Module, bank: GraftBank) -> bool:
+    """Tell whether the model and the bank together make the latest entry's recorded weights."""
     if not bank.entries or not bank.entries[-1].weights_sha256:
-        return None
-    tensors = _with(dict(find_parameters(model, bank.layout)), bank.answer(len(bank) - 1))
+        return False
+    tensors: dict[str, Tensor] = dict(find_parameters(model, bank.layout))
+    answer = bank.answer(len(bank) - 1)
+    for name, inside, place in answer.region.by_parameter():
+        copy = tensors[name].detach().clone()
+        copy.view(-1)[inside.to(copy.device)] = answer.values[place].to(copy.device, copy.dtype)
+        tensors[name] = copy
     return hash_tensors(tensors) == bank.entries[-1].weights_sha256
 
 
-def _with(tensors: dict[str, nn.Parameter], graft: Graft) -> dict[str, Tensor]:
-    """Return the tensors with a graft's values, in copies where it has any."""
-    made: dict[str, Tensor] = dict(tensors)
-    for name, inside, place in graft.region.by_parameter():
-        copy = made[name].detach().clone()
-        copy.view(-1)[inside.to(copy.device)] = graft.values[place].to(copy.device, copy.dtype)
-        made[name] = copy
-    return made
-
-
-def _reason(bank: GraftBank, carried: int | None, fits: bool | None) -> str:
+def _reason(model: nn.Module, bank: GraftBank) -> str:
+    carried = _find_carried(model, bank)
     if carried is not None:
         return (
             f"it carries the values of entry {carried} ({bank.entries[carried].task!r}), as a "
             "model does after training, and the base's values under them are not known in this "
             "process; load the base again, or go on with the strategy that trained the model"
         )
-    if fits:
+    if _gives_latest_answer(model, bank):
         return (
             "its graftable weights are the same, but other parameters or buffers differ, such as "
             "embeddings or the running statistics of BatchNorm; load the base as it was when the "

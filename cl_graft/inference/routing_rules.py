@@ -133,8 +133,8 @@ def discriminant(features: Tensor, known: ClassStatistics, *, shrinkage: float) 
     """Pick the likeliest task if the features of each class are normal, with one covariance.
 
     Linear discriminant analysis as it is learned from a stream (Hayes and Kanan, 2020,
-    https://arxiv.org/abs/1909.01520): the log-likelihood of class c is, but for what all classes
-    share, μ_cᵀ Σ⁻¹ z − μ_cᵀ Σ⁻¹ μ_c / 2. A task's likelihood is the mean of its classes', so tasks
+    https://arxiv.org/abs/1909.01520): the log-likelihood of class c is, up to a constant,
+    μ_cᵀ Σ⁻¹ z − μ_cᵀ Σ⁻¹ μ_c / 2. A task's likelihood is the mean of its classes', so tasks
     are equally likely beforehand. Of equally likely tasks the smaller number counts.
 
     Args:

@@ -72,8 +72,9 @@ class RowDifferences:
         groups: Groups of the rows of the batch.
         weight: Differences of the weight, of all tasks.
         bias: Differences of the bias, of all tasks.
-        of_weight: Parts of `weight` that the rows of each task get, with a sign: 1 for what they
-            have and the module does not carry, -1 for what it is the other way round.
+        of_weight: Parts of `weight` that the rows of each task get, with a sign: 1 for
+            differences that the module lacks, -1 for those that it carries and the rows must not
+            have.
         of_bias: Parts of `bias` that they get.
     """
 

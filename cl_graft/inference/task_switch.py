@@ -16,7 +16,7 @@ from weakref import WeakKeyDictionary, ref
 from torch import nn
 
 from cl_graft.errors import BankError, DamagedFile, WrongBase
-from cl_graft.grafts.bank import BaseIdentity, Entry, GraftBank, check_builds_on
+from cl_graft.grafts.bank import Entry, GraftBank, check_builds_on
 from cl_graft.grafts.base_check import TensorVersions, check_base
 from cl_graft.grafts.graft import Graft, extract, write_
 from cl_graft.grafts.hashing import model_sha256
@@ -45,8 +45,6 @@ class Switch:
     Args:
         model: The model.
         bank: Bank whose answers it can carry.
-        base: Identity of the base, where more is known than the bank records; None means that of
-            the bank.
 
     Attributes:
         bank: Bank whose answers the model can carry.
@@ -76,14 +74,7 @@ class Switch:
         True
     """
 
-    def __init__(
-        self,
-        model: nn.Module,
-        bank: GraftBank,
-        *,
-        base: BaseIdentity | None = None,
-    ) -> None:
-        self._heads = (base or bank.base).heads
+    def __init__(self, model: nn.Module, bank: GraftBank) -> None:
         self.bank = bank
         self.shares = bank.may_share
         self.position: int | None = None
@@ -96,7 +87,7 @@ class Switch:
         read = [place for place, entry in enumerate(bank.entries) if entry.is_read]
         bank.check_owners(read)
         with lock_model(model):
-            self._sha256 = _at_base(model, bank, base)
+            self._sha256 = _at_base(model, bank)
             self.writes = EntryWrites(model, bank.layout)
             self._lay_out(read)
             self._remember_model()
@@ -369,7 +360,7 @@ class Switch:
         under = self.writes.base_values()
         before = extract(self.model, under.region)
         write_(self.model, under)
-        if model_sha256(self.model, exclude=self._heads) != self._sha256:
+        if model_sha256(self.model, exclude=self.bank.base.heads) != self._sha256:
             write_(self.model, before)
             raise WrongBase(
                 f"the model is not the base of the bank ({self.bank.base.model!r}) any more: "
@@ -382,9 +373,15 @@ class Switch:
 
     def _remember_model(self) -> None:
         """Remember that this switch moved the model last, and the versions of its tensors."""
-        versions = TensorVersions(self.model, exclude=self._heads) if self._sha256 else None
+        versions = (
+            TensorVersions(self.model, exclude=self.bank.base.heads) if self._sha256 else None
+        )
         _KNOWN_MODELS[self.model] = _KnownModel(
-            ref(self), self._sha256, versions, self.bank, self._heads, self.writes.without_model()
+            ref(self),
+            self._sha256,
+            versions,
+            self.bank,
+            self.writes.without_model(),
         )
 
     def _note_writes(self) -> None:
@@ -407,7 +404,6 @@ class _KnownModel:
         sha256: Hash of the base's weights; empty if they are not checked.
         versions: Tells whether something else wrote into the model since; None if not checked.
         bank: Bank of the switch.
-        heads: Module paths of the task heads.
         writes: What the switch writes and what stood there before, for when it is gone.
     """
 
@@ -415,7 +411,6 @@ class _KnownModel:
     sha256: str
     versions: TensorVersions | None
     bank: GraftBank
-    heads: tuple[str, ...]
     writes: EntryWrites
 
 
@@ -442,7 +437,7 @@ def put_back_(model: nn.Module) -> None:
         under = held.writes.base_values()
         before = extract(model, under.region)
         write_(model, under)
-        if held.sha256 in ("", model_sha256(model, exclude=held.heads)):
+        if held.sha256 in ("", model_sha256(model, exclude=held.bank.base.heads)):
             return
         write_(model, before)
     except (WrongBase, ValueError):  # other weights, or other parameters
@@ -464,14 +459,14 @@ def _carries_entry(model: nn.Module, bank: GraftBank) -> bool:
     return False
 
 
-def _at_base(model: nn.Module, bank: GraftBank, base: BaseIdentity | None) -> str:
+def _at_base(model: nn.Module, bank: GraftBank) -> str:
     """Check that a model is a bank's base, as `check_base`.
 
     A model that carries values of the bank is put back first, if a switch holds what was under
     them: it moves this model, or one that this one is a copy of.
     """
     try:
-        return check_base(model, bank, base)
+        return check_base(model, bank)
     except WrongBase:
         for known in _KNOWN_MODELS.keyrefs():  # in one go, as other threads open models, too
             held = (moved := known()) is not None and _KNOWN_MODELS.get(moved)
@@ -486,7 +481,7 @@ def _at_base(model: nn.Module, bank: GraftBank, base: BaseIdentity | None) -> st
             before = extract(model, under.region)
             write_(model, under)
             with suppress(WrongBase):
-                return check_base(model, bank, base)
+                return check_base(model, bank)
             write_(model, before)
         raise
 

@@ -101,13 +101,7 @@ class BankOnModel:
             )
         ):
             raise WrongBase(f"the bank belongs to a base with another config: {other}")
-        known = bank.base
-        if not known.weights_sha256:
-            known = identity or known
-            known = replace(
-                known, metadata={**known.metadata, "heads": list(find_head_paths(model))}
-            )
-        switch = Switch(model, bank, base=known)
+        switch = Switch(model, bank)
         open_heads_(model, bank)
         self._switch = switch
         return switch

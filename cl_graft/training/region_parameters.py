@@ -114,7 +114,7 @@ class RegionParameters:
         ]
         places = tuple(place for *_, place in matrices)
         for (layers, weight, inside, _), handle in zip(
-            matrices, _deal(self.vector, places, whole=not self.gathered), strict=True
+            matrices, _split_vector(self.vector, places, whole=not self.gathered), strict=True
         ):
             rows, columns = weight.shape
             where = Coordinates.of(inside, (rows, columns), transposed=is_conv1d(layers[0]))
@@ -180,7 +180,9 @@ class RegionParameters:
         self.close()
 
 
-def _deal(vector: Tensor, places: tuple[slice, ...], *, whole: bool = True) -> tuple[Tensor, ...]:
+def _split_vector(
+    vector: Tensor, places: tuple[slice, ...], *, whole: bool = True
+) -> tuple[Tensor, ...]:
     """Split a vector into slices for layers, whose gradients autograd joins again.
 
     Each layer gets a copy of its slice as a handle for the gradient; nothing is saved, so the
@@ -193,24 +195,24 @@ def _deal(vector: Tensor, places: tuple[slice, ...], *, whole: bool = True) -> t
         whole: Whether all of the vector's gradient comes by way of the handles. If not, a backward
             pass that leaves out other leaves (`torch.autograd.grad`) is refused.
     """
-    witness = None if whole else vector.new_zeros((), requires_grad=True)
+    backward_probe = None if whole else vector.new_zeros((), requires_grad=True)
     with torch.enable_grad():
-        return _Deal.apply(vector, witness, places)
+        return _SplitVector.apply(vector, backward_probe, places)
 
 
-class _Deal(torch.autograd.Function):
-    """`_deal` as a function of autograd."""
+class _SplitVector(torch.autograd.Function):
+    """`_split_vector` as a function of autograd."""
 
     @staticmethod
     def forward(
-        ctx: Any, vector: Tensor, witness: Tensor | None, places: tuple[slice, ...]
+        ctx: Any, vector: Tensor, backward_probe: Tensor | None, places: tuple[slice, ...]
     ) -> tuple[Tensor, ...]:
-        ctx.places, ctx.size, ctx.witness = places, len(vector), witness
+        ctx.places, ctx.size, ctx.backward_probe = places, len(vector), backward_probe
         return tuple(vector[place].clone() for place in places)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None]:
-        if ctx.witness is not None and not _reaches_every_leaf(ctx.next_functions[1][0]):
+        if ctx.backward_probe is not None and not _reaches_every_leaf(ctx.next_functions[1][0]):
             raise RuntimeError(
                 "the region holds biases, LayerNorms or other parameters whose gradient hooks "
                 "gather, and torch.autograd.grad runs no hooks of them: it would leave them out; "
@@ -222,9 +224,9 @@ class _Deal(torch.autograd.Function):
         return whole, None, None
 
 
-def _reaches_every_leaf(witness: Any) -> bool:
+def _reaches_every_leaf(backward_probe: Any) -> bool:
     """Tell whether a backward pass reaches all leaves, by a leaf that no caller asks for."""
-    return torch._C._will_engine_execute_node(witness)
+    return torch._C._will_engine_execute_node(backward_probe)
 
 
 def _linear_owners(model: nn.Module) -> dict[int, list[nn.Module]]:

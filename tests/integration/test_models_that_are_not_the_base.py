@@ -3,7 +3,6 @@
 import copy
 import gc
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 import torch
@@ -25,8 +24,7 @@ from warm_processes import printed_by
 from cl_graft import GraftBank, load_bank, save_bank
 from cl_graft.errors import WrongBase
 from cl_graft.grafts.bank import BaseIdentity
-from cl_graft.grafts.graft import find_parameters, write_
-from cl_graft.grafts.hashing import hash_tensors, model_sha256
+from cl_graft.grafts.hashing import model_sha256
 from cl_graft.inference.task_switch import Switch
 from cl_graft.strategies.heads import unwrap_model
 
@@ -72,18 +70,12 @@ def given(model, bank, **more):
     return learner(model, stream(), settings=settings, grafting={"bank": bank} | more)
 
 
-def as_old(bank):
-    """The bank as a version that did not record the hash of the weights would have read it."""
-    return replace(bank, base=replace(bank.base, metadata={}))
-
-
 @pytest.mark.parametrize("mode", ["prefix", *slow("isolated")])
-@pytest.mark.parametrize("old", [False, True])
-def test_a_second_strategy_answers_the_trained_model_as_the_first_one_does(mode, old):
+def test_a_second_strategy_answers_the_trained_model_as_the_first_one_does(mode):
     run = learner(Blocks(), stream(), settings=quick(density=0.1, mode=mode))
     run.strategy.train(run.train_stream)
     expected = run.hashes()
-    bank = as_old(run.plugin.bank) if old else run.plugin.bank
+    bank = run.plugin.bank
     second = given(run.model, bank)
     assert second.hashes() == expected
     assert run.hashes() == expected  # and the first one still does
@@ -104,14 +96,13 @@ def test_two_strategies_of_one_model_take_turns_in_learning():
     assert run.plugin.bank.entries[2].owned.same_bits(expected.owned)
 
 
-@pytest.mark.parametrize("old", [False, True])
-def test_a_model_that_carries_a_prefix_is_refused_where_nobody_holds_its_base(old):
+def test_a_model_that_carries_a_prefix_is_refused_where_nobody_holds_its_base():
     run = trained()
     model, bank = copy.deepcopy(run.model), run.plugin.bank
     before = bits(model)
     del run
     gc.collect()
-    second = given(model, as_old(bank) if old else bank)
+    second = given(model, bank)
     for use in (
         lambda: second.plugin.attach(model),
         second.hashes,
@@ -140,10 +131,9 @@ CHANGES = [other_embeddings, other_statistics, other_blocks]
 
 
 @pytest.mark.parametrize("change", CHANGES)
-@pytest.mark.parametrize("old", [False, True])
-def test_a_model_with_other_weights_or_buffers_is_refused_before_a_bit_is_written(change, old):
+def test_a_model_with_other_weights_or_buffers_is_refused_before_a_bit_is_written(change):
     run = trained()
-    bank = as_old(run.plugin.bank) if old else run.plugin.bank
+    bank = run.plugin.bank
     model = Blocks()
     with torch.no_grad():
         change(model)
@@ -153,7 +143,7 @@ def test_a_model_with_other_weights_or_buffers_is_refused_before_a_bit_is_writte
         lambda: second.plugin.attach(model),
         second.hashes,
         lambda: second.strategy.train(second.train_stream[2]),
-        lambda: Switch(model, bank, base=None),
+        lambda: Switch(model, bank),
     ):
         with pytest.raises(WrongBase, match="not the base of the bank"):
             use()
@@ -192,13 +182,6 @@ def test_a_bank_that_was_opened_by_a_fingerprint_with_a_tokenizer_is_checked_by_
     )
     foreign = replace(bank, base=identity)
     assert_checked_by_weights(run, foreign, identity)
-
-
-def test_an_old_bank_borrows_the_hash_of_an_identity_with_the_same_fingerprint():
-    run = trained()
-    identity = BaseIdentity("a" * 64, "m", "float32", dict(run.plugin.bank.base.metadata))
-    old = replace(run.plugin.bank, base=replace(identity, metadata={}))
-    assert_checked_by_weights(run, old, identity)
 
 
 def test_the_bank_records_the_hash_of_its_base_and_where_the_heads_are(tmp_path):
@@ -335,29 +318,6 @@ def test_a_bank_that_records_nothing_of_its_base_is_not_checked():
         [replace(entry, weights_sha256="") for entry in bank.entries]
     )
     assert Switch(SimpleMLP(num_classes=2, input_size=12, hidden_size=16), unknown).position is None
-
-
-@pytest.mark.parametrize("version", ["version1", "version2"])
-def test_banks_of_old_formats_are_refused_on_a_model_that_does_not_give_their_weights(version):
-    bank = load_bank(Path(__file__).parents[1] / "storage" / "fixtures" / version / "bank")
-    assert bank.base.weights_sha256 == ""
-    model = nn.Module()
-    model.block = nn.Linear(5, 6)
-    model.block.bias = nn.Parameter(torch.zeros(7))
-    before = bits(model)
-    with pytest.raises(WrongBase, match="its weights are others"):
-        Switch(model, bank)
-    assert bits(model) == before
-    write_(model, bank.entries[-1].owned)
-    with pytest.raises(WrongBase, match="carries the values of entry 1"):
-        Switch(model, bank)
-    write_(model, bank.entries[0].owned)
-    made = hash_tensors(find_parameters(model, bank.layout))
-    with torch.no_grad():
-        model.block.weight.view(-1)[bank.entries[0].owned.region.index[0]] += 1  # some other base
-    fitting = replace(bank, entries=(replace(bank.entries[0], weights_sha256=made),))
-    with Switch(model, fitting).carrying(0):
-        assert hash_tensors(find_parameters(model, bank.layout)) == made
 
 
 def in_turn(model, benchmark, **chosen):
