@@ -14,7 +14,7 @@ from cl_graft.grafts.bank import BaseIdentity, GraftBank
 from cl_graft.grafts.graft import extract, find_parameters
 from cl_graft.grafts.hashing import fingerprint_weights, hash_tensors, model_sha256
 
-__all__ = ["TensorVersions", "check_base", "identify"]
+__all__ = ["TensorVersions", "check_base", "find_carried", "identify"]
 
 
 def identify(model: nn.Module, *, heads: Sequence[str], dtype: str) -> BaseIdentity:
@@ -30,17 +30,11 @@ def identify(model: nn.Module, *, heads: Sequence[str], dtype: str) -> BaseIdent
     return BaseIdentity(fingerprint_weights(weights), type(model).__name__, dtype, metadata)
 
 
-def check_base(model: nn.Module, bank: GraftBank) -> str:
-    """Return the hash of a model's weights, once they are known to be those of a bank's base.
+def check_base(model: nn.Module, bank: GraftBank) -> None:
+    """Refuse a model whose weights are not those of a bank's base.
 
-    All parameters and buffers outside the heads count.
-
-    Args:
-        model: The model; nothing is written into it.
-        bank: The bank.
-
-    Returns:
-        The hash; empty if the bank records none, and nothing was compared.
+    All parameters and buffers outside the heads count. A bank that records no hash of them is not
+    checked. Nothing is written into the model.
 
     Raises:
         WrongBase: If the model is another one, or carries answers of the bank.
@@ -50,7 +44,6 @@ def check_base(model: nn.Module, bank: GraftBank) -> str:
         raise WrongBase(
             f"the model is not the base of the bank ({bank.base.model!r}): {_reason(model, bank)}"
         )
-    return recorded
 
 
 class TensorVersions:
@@ -62,13 +55,9 @@ class TensorVersions:
     Args:
         model: The model.
         exclude: Module paths that are left out.
-
-    Attributes:
-        exclude: Module paths that are left out.
     """
 
     def __init__(self, model: nn.Module, *, exclude: Sequence[str]) -> None:
-        self.exclude = tuple(exclude)
         prefixes = tuple(f"{path}." if path else "" for path in exclude)
         self._slots = [
             (owner, key, tensor)
@@ -83,15 +72,14 @@ class TensorVersions:
         self._counted = [tensor for tensor in tensors if not tensor.is_inference()]
         self._versions = self._now()
 
-    def moved(self) -> bool:
-        """Tell whether a tensor was replaced, or its memory."""
+    def _moved(self) -> bool:
         return any(owner.get(key) is not tensor for owner, key, tensor in self._slots) or (
             self._places != [tensor.data_ptr() for _, _, tensor in self._slots]
         )
 
     def changed(self) -> bool:
         """Tell whether a tensor was moved, or written into since it was last noted."""
-        return self._versions != self._now() or self.moved()
+        return self._versions != self._now() or self._moved()
 
     def note(self, some: Iterable[Tensor] | None = None) -> None:
         """Take what was written into tensors so far for unchanged.
@@ -112,7 +100,7 @@ class TensorVersions:
         return [tensor._version for tensor in self._counted]
 
 
-def _find_carried(model: nn.Module, bank: GraftBank) -> int | None:
+def find_carried(model: nn.Module, bank: GraftBank) -> int | None:
     """Return the latest entry whose values all stand in the model; None if there is none."""
     for position in reversed(range(len(bank))):
         owned = bank.entries[position].owned
@@ -135,7 +123,7 @@ def _gives_latest_answer(model: nn.Module, bank: GraftBank) -> bool:
 
 
 def _reason(model: nn.Module, bank: GraftBank) -> str:
-    carried = _find_carried(model, bank)
+    carried = find_carried(model, bank)
     if carried is not None:
         return (
             f"it carries the values of entry {carried} ({bank.entries[carried].task!r}), as a "

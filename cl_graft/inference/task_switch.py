@@ -17,7 +17,7 @@ from torch import nn
 
 from cl_graft.errors import BankError, DamagedFile, WrongBase
 from cl_graft.grafts.bank import Entry, GraftBank, check_builds_on
-from cl_graft.grafts.base_check import TensorVersions, check_base
+from cl_graft.grafts.base_check import TensorVersions, check_base, find_carried
 from cl_graft.grafts.graft import Graft, extract, write_
 from cl_graft.grafts.hashing import model_sha256
 from cl_graft.inference.entry_spans import Spans, answer_spans, apart, subtract, to_spans
@@ -87,7 +87,7 @@ class Switch:
         read = [place for place, entry in enumerate(bank.entries) if entry.is_read]
         bank.check_owners(read)
         with lock_model(model):
-            self._sha256 = _at_base(model, bank)
+            _check_base_(model, bank)
             self.writes = EntryWrites(model, bank.layout)
             self._lay_out(read)
             self._remember_model()
@@ -345,7 +345,7 @@ class Switch:
         known = (
             held is not None
             and other is not None
-            and held.sha256 == self._sha256
+            and held.bank.base.weights_sha256 == self.bank.base.weights_sha256
             and not (held.versions and held.versions.changed())
         )
         if not known:
@@ -355,13 +355,9 @@ class Switch:
 
     def _verify(self) -> None:
         """Put the base's values under all entries, and compare all weights with the base."""
-        if not self._sha256:
+        if not self.bank.base.weights_sha256:
             return
-        under = self.writes.base_values()
-        before = extract(self.model, under.region)
-        write_(self.model, under)
-        if model_sha256(self.model, exclude=self.bank.base.heads) != self._sha256:
-            write_(self.model, before)
+        if not _write_base_(self.model, self.writes, self.bank):
             raise WrongBase(
                 f"the model is not the base of the bank ({self.bank.base.model!r}) any more: "
                 "something else than the bank changed its weights, buffers or dtype since the bank "
@@ -373,15 +369,10 @@ class Switch:
 
     def _remember_model(self) -> None:
         """Remember that this switch moved the model last, and the versions of its tensors."""
-        versions = (
-            TensorVersions(self.model, exclude=self.bank.base.heads) if self._sha256 else None
-        )
+        base = self.bank.base
+        versions = TensorVersions(self.model, exclude=base.heads) if base.weights_sha256 else None
         _KNOWN_MODELS[self.model] = _KnownModel(
-            ref(self),
-            self._sha256,
-            versions,
-            self.bank,
-            self.writes.without_model(),
+            ref(self), versions, self.bank, self.writes.without_model()
         )
 
     def _note_writes(self) -> None:
@@ -401,14 +392,12 @@ class _KnownModel:
 
     Attributes:
         switch: The switch that moved it last.
-        sha256: Hash of the base's weights; empty if they are not checked.
         versions: Tells whether something else wrote into the model since; None if not checked.
         bank: Bank of the switch.
         writes: What the switch writes and what stood there before, for when it is gone.
     """
 
     switch: ref[Switch]
-    sha256: str
     versions: TensorVersions | None
     bank: GraftBank
     writes: EntryWrites
@@ -434,15 +423,14 @@ def put_back_(model: nn.Module) -> None:
         if switch is not None:
             switch.to(None)
             return
-        under = held.writes.base_values()
-        before = extract(model, under.region)
-        write_(model, under)
-        if held.sha256 in ("", model_sha256(model, exclude=held.bank.base.heads)):
+        if _write_base_(model, held.writes, held.bank):
             return
-        write_(model, before)
     except (WrongBase, ValueError):  # other weights, or other parameters
         pass
-    if _carries_entry(model, held.bank):
+    carried = None
+    with suppress(ValueError):
+        carried = find_carried(model, held.bank)
+    if carried is not None:
         raise WrongBase(
             f"the model carries values of a bank of {len(held.bank)} entries, which another plugin "
             "learned, and something else changed its weights since, so its base is not known any "
@@ -450,40 +438,41 @@ def put_back_(model: nn.Module) -> None:
         )
 
 
-def _carries_entry(model: nn.Module, bank: GraftBank) -> bool:
-    with suppress(ValueError):
-        return any(
-            len(entry.owned) and extract(model, entry.owned.region).same_bits(entry.owned)
-            for entry in bank.entries
-        )
-    return False
-
-
-def _at_base(model: nn.Module, bank: GraftBank) -> str:
+def _check_base_(model: nn.Module, bank: GraftBank) -> None:
     """Check that a model is a bank's base, as `check_base`.
 
     A model that carries values of the bank is put back first, if a switch holds what was under
     them: it moves this model, or one that this one is a copy of.
     """
     try:
-        return check_base(model, bank)
+        check_base(model, bank)
     except WrongBase:
         for known in _KNOWN_MODELS.keyrefs():  # in one go, as other threads open models, too
             held = (moved := known()) is not None and _KNOWN_MODELS.get(moved)
             other = held.switch() if held else None
             if (
-                other is None
-                or other.bank.layout != bank.layout
-                or other.bank.base.fingerprint != bank.base.fingerprint
+                other is not None
+                and other.bank.layout == bank.layout
+                and other.bank.base.fingerprint == bank.base.fingerprint
+                and _write_base_(model, other.writes, bank)
             ):
-                continue
-            under = other.writes.base_values()
-            before = extract(model, under.region)
-            write_(model, under)
-            with suppress(WrongBase):
-                return check_base(model, bank)
-            write_(model, before)
+                return
         raise
+
+
+def _write_base_(model: nn.Module, writes: EntryWrites, bank: GraftBank) -> bool:
+    """Write the base's values where entries write, if the model is the bank's base then.
+
+    Returns:
+        Whether it is, or the bank records no hash of its base; if not, the model is as before.
+    """
+    under = writes.base_values()
+    before = extract(model, under.region)
+    write_(model, under)
+    if bank.base.weights_sha256 in ("", model_sha256(model, exclude=bank.base.heads)):
+        return True
+    write_(model, before)
+    return False
 
 
 def _outline(entry: Entry) -> tuple[object, ...]:
