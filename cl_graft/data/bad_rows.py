@@ -79,7 +79,11 @@ class BadRows:
                 own[fault] = before[0] + count, before[1]
 
     def read_each(self, file: str, items: Iterable[_T], read: Callable[[_T], _U]) -> list[_U]:
-        """Read items one by one; those at which `read` raises an InputError are bad rows."""
+        """Read items one by one; those at which `read` raises an InputError are bad rows.
+
+        Raises:
+            InputError: If bad rows are errors and there is one, or if none is left.
+        """
         kept: list[_U] = []
         bad = BadRows("skip")
         for item in items:
@@ -88,6 +92,7 @@ class BadRows:
             except InputError as fault:
                 bad.leave_out(file, str(fault))
         self.merge(bad, len(kept))
+        self.refuse_none_left(file, len(kept))
         return kept
 
     def _explain(self, file: str, rows: int) -> str:

@@ -146,7 +146,6 @@ def to_rows(
         rows = bad.read_each(
             place, own, lambda d: Row(d.text, d.text_pair, labels.read(d.label, d.place))
         )
-        bad.refuse_none_left(place, len(rows))
         if not labels.names and split != "dev" and len(numbers := {row.label for row in rows}) == 1:
             raise InputError(
                 f"{place}: all rows have the same number {numbers.pop()} in column {column!r}"
@@ -204,7 +203,6 @@ def _collect_names(
         drafts,
         lambda draft: replace(draft, label=read_label_name(draft.label, draft.place)),
     )
-    bad.refuse_none_left(place, len(named))
     names = [str(draft.label) for draft in named]
     return named, collect_class_names(names, place=place, column=column)
 

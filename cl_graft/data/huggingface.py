@@ -88,15 +88,10 @@ _OWN_DATA = (
 
 
 def _read_splits(loaded: Any, place: str, reading: Reading) -> dict[str, RecordFile]:
+    tables = loaded if isinstance(loaded, Mapping) else {"train": loaded}
     return {
-        split: read_dataset(table, f"{place}[{split}]", reading)
-        for split, table in _by_split(loaded).items()
+        split: read_dataset(table, f"{place}[{split}]", reading) for split, table in tables.items()
     }
-
-
-def _by_split(loaded: Any) -> Mapping[str, Any]:
-    """Return the tables of a data set by split."""
-    return loaded if isinstance(loaded, Mapping) else {"train": loaded}
 
 
 def read_dataset(table: Any, place: str, reading: Reading) -> RecordFile:

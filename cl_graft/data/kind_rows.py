@@ -85,13 +85,11 @@ def read_kind_rows(
             continue
         read = partial(_read, kind, columns, frozenset(own))
         drafts[split] = bad.read_each(file.place, file.records, read)
-        bad.refuse_none_left(file.place, len(drafts[split]))
     made, fields = kind.make_rows(drafts, declared)
     splits: dict[str, tuple[Row, ...]] = {}
     for split, rows in made.items():
         place = files[split].place
         splits[split] = tuple(bad.read_each(place, rows, _unwrap))
-        bad.refuse_none_left(place, len(splits[split]))
     names = fields.pop("label_names", ())
     return LabelledRows(splits, names, Columns(), tuple(hidden), kind=kind.name, fields=fields)
 
@@ -241,7 +239,6 @@ class LabelLists:
         for split, file in files.items():
             hidden = split != "train" and not {column, *marks} & set(file.columns)
             records = bad_rows.read_each(file.place, file.records, partial(read, hidden=hidden))
-            bad_rows.refuse_none_left(file.place, len(records))
             made[split] = replace(file, columns=(*texts, _LABELS), records=tuple(records))
         if column is not None:
             self._check_separator(train, made["train"], column)

@@ -191,7 +191,7 @@ def make_rows(
 
 
 def has_rows(path: Path) -> bool:
-    """Whether `path` is a file or folder that `read_rows` would try to read."""
+    """Whether `path` is a file or folder that `read_files` would try to read."""
     if path.is_file():
         return is_record_file(path)
     return path.is_dir() and (is_saved_dataset(path) or "train" in _find_candidates(path))

@@ -45,7 +45,7 @@ class TaskPlace:
 
     @property
     def source(self) -> Path | str | Tables:
-        """Path, name on the hub, or tables, as `read_rows` takes them."""
+        """Path, name on the hub, or tables, as `read_files` takes them."""
         return self.tables or self.path or self.hub or ""
 
 

@@ -87,7 +87,6 @@ class TextColumns:
             names = label_names or file.class_names.get(target)
             read = partial(self._fill, inputs=inputs, target=target, names=names)
             records = bad_rows.read_each(file.place, file.records, read)
-            bad_rows.refuse_none_left(file.place, len(records))
             known = tuple(dict.fromkeys((*file.columns, *added)))
             made[split] = replace(file, columns=known, records=tuple(records))
         return made, Columns(label=target, inputs=tuple(inputs))
