@@ -82,7 +82,7 @@ class KeptPhases:
 
     def offer(self, key: str, state: Callable[[], State]) -> None:
         tensors, values = state()
-        self.kept[key] = pack(tensors, {"facts": dict(values)}, format=_FORMAT)
+        self.kept[key] = pack(tensors, {"values": dict(values)}, format=_FORMAT)
         self.offers += 1
         if self.offers == self._trip_after:
             raise Trip
@@ -91,7 +91,7 @@ class KeptPhases:
         if key not in self.kept:
             return None
         head, tensors = unpack(self.kept[key], format=_FORMAT, name=key)
-        values: Any = head["facts"]
+        values: Any = head["values"]
         return tensors, values
 
 

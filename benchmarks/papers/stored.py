@@ -10,7 +10,6 @@ from typing import Any
 
 from cl_graft.errors import InputError
 from cl_graft.settings import to_dotted
-from cl_graft.settings.old_configs import from_flat
 from cl_graft.storage.files import replace_file
 from cl_graft.training.fine_tuning_settings import FineTuning
 from papers.claims import View
@@ -129,7 +128,7 @@ def read_stored(file: Path | str) -> Stored:
             source=values["source"],
             command=values["command"],
             scale=values["scale"],
-            config=to_dotted(from_flat(values["config"])),
+            config=to_dotted(values["config"]),
             cells=values["cells"],
             seconds=values.get("seconds", ()),
             rows=rows,
@@ -158,7 +157,7 @@ def read_stream(file: Path | str) -> Stored:
             source="Panigrahi et al., 2023, Table 4",
             command=values["command"],
             scale=file.stem.rpartition("-")[2],
-            config=to_dotted(from_flat(values["config"])),
+            config=to_dotted(values["config"]),
             cells=f"seeds {', '.join(map(str, values['seeds']))}",
             rows=summarize([list(_of_stream(values["strategies"]))]),
             versions=values["versions"],

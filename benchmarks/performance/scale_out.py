@@ -38,7 +38,6 @@ from cl_graft.lab.experiments.engines.ray import ray_pool
 from cl_graft.lab.results.comparison import Comparison
 from cl_graft.lab.results.run_results import RunResult
 from cl_graft.settings import ExperimentConfig, to_dotted
-from cl_graft.settings.old_configs import from_flat
 from cl_graft.settings.run_folder import versions
 from cl_graft.storage import OWNER
 
@@ -201,7 +200,7 @@ def working_on(out: Path, but: set[str]) -> dict[str, Any]:
 
 def render(stored: dict[str, Any]) -> str:
     """Return the table as Markdown."""
-    config = to_dotted(from_flat(stored["config"]))
+    config = to_dotted(stored["config"])
     lines = [
         *table(stored["rows"]),
         "",

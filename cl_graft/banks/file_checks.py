@@ -16,7 +16,6 @@ from cl_graft.errors import InputError
 from cl_graft.grafts.hashing import file_sha256
 from cl_graft.settings import ExperimentConfig, config_from, merge_configs, to_dotted
 from cl_graft.settings.bank_metadata import checkpoint_files
-from cl_graft.settings.old_configs import from_flat
 from cl_graft.settings.run_folder import (
     CONFIG,
     RESULTS,
@@ -92,11 +91,11 @@ def check_run(
         BankError: If `config.json` is altered.
     """
     recorded = read_hashes(run)
-    yield Check(RESULTS, "same" if recorded is not None else "not recorded")
+    yield Check(RESULTS, "same")
     config = read_config_file(run)
-    yield from check_files(run, recorded or {}, complete=result.complete)
+    yield from check_files(run, recorded, complete=result.complete)
     if config is not None and result.config:
-        shared, own = to_dotted(select_settings(config)), to_dotted(from_flat(result.config))
+        shared, own = to_dotted(select_settings(config)), to_dotted(result.config)
         other = [name for name in own if shared.get(name) != own[name]]
         detail = f"of {RESULTS} and {CONFIG} differ in {', '.join(other)}" if other else ""
         yield Check("settings", "differs" if other else "same", detail)
@@ -117,9 +116,7 @@ def read_run_config(run: Path, result: RunRecord) -> ExperimentConfig:
         InputError: If there is none, or this package does not know it.
     """
     values: Mapping[str, Any] = result.config or read_config_file(run) or {}
-    settings = merge_configs(
-        from_flat(select_settings(values)), {"comparison": {"seeds": [result.seed]}}
-    )
+    settings = merge_configs(select_settings(values), {"comparison": {"seeds": [result.seed]}})
     return config_from(settings, source=f"{run}: the run's config")
 
 

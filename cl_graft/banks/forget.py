@@ -364,7 +364,7 @@ def _holds_unlisted(where: Path, task: str) -> bool:
 
 def _list_all(where: Path) -> set[str]:
     """Return the names of the files that a bank lists."""
-    return {name for record in read_index(where)[0]["entries"] for name in list_files(record)}
+    return {name for record in read_index(where)[0] for name in list_files(record)}
 
 
 def _find_traces(where: Path, task: str) -> tuple[Path, ...]:

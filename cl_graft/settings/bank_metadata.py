@@ -28,7 +28,6 @@ from cl_graft.settings import (
     to_dotted,
     to_nested,
 )
-from cl_graft.settings.old_configs import from_flat
 from cl_graft.settings.parts import ModelSettings
 from cl_graft.storage.serialization import base_record
 from cl_graft.strategies import TaskMetadata
@@ -185,7 +184,7 @@ def base_identity(loaded: Loaded, config: ExperimentConfig, *, seed: int) -> Bas
 def stored_settings(base: BaseIdentity) -> dict[str, Any]:
     """Return the settings of learning that a bank records, by part; {} if it records none."""
     stored = base.metadata.get("settings", {})
-    return from_flat(stored) if isinstance(stored, Mapping) else {}
+    return dict(stored) if isinstance(stored, Mapping) else {}
 
 
 def restore_config(

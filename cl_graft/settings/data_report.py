@@ -10,13 +10,6 @@ from cl_graft.strategies.benchmark import TextStream
 
 __all__ = ["cut_note", "data_lines", "data_report", "source_notes"]
 
-_SUSPICIOUS = {
-    "train_test_overlap": "test rows also in train or dev",
-    "train_dev_overlap": "dev rows also in train",
-    "duplicates": "training rows repeated",
-    "conflicts": "training rows with contradicting labels",
-}
-
 
 def data_report(stream: TextStream) -> dict[str, dict[str, Any]]:
     """Describe, as JSON, the rows that were used of each task's data.
@@ -45,17 +38,10 @@ def data_lines(data: Mapping[str, Mapping[str, Any]]) -> list[str]:
 
 def source_notes(source: Mapping[str, Any]) -> list[str]:
     """Say what a reader should know of a task's rows, from its `TextTask.source`."""
-    said = list(source["notes"]) if "notes" in source else _describe_counts(source)
+    said = list(source["notes"])
     if "f1_of" in source:
         said.append(f"its F1 is that of the label {source['f1_of']!r}")
     return said
-
-
-def _describe_counts(source: Mapping[str, Any]) -> list[str]:
-    """Say what results of version 0.1.0 count without a sentence on it."""
-    left_out = source.get("left_out", {}).items()
-    said = [f"{entry['rows']:,} rows of {file} left out" for file, entry in left_out]
-    return said + [f"{source[key]:,} {t}" for key, t in _SUSPICIOUS.items() if source.get(key)]
 
 
 def cut_note(data: Mapping[str, Mapping[str, Any]]) -> str:

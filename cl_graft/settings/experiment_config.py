@@ -35,7 +35,6 @@ from cl_graft.settings.dotted_names import (
     to_dotted,
     to_nested,
 )
-from cl_graft.settings.old_configs import MOVED
 from cl_graft.settings.parts import (
     PARTS,
     ComparisonSettings,
@@ -234,17 +233,13 @@ def _fill_in(values: Mapping[str, Any]) -> dict[str, Any]:
 def _find_misplaced(values: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """Yield the dotted names that are unknown or stand in a wrong place, with a sentence each."""
     short = {name: f"{part}.{name}" for part in PARTS for name in list_fields(PARTS[part])}
-    short |= {**_SET_BY_RUNS, **MOVED}
+    short |= _SET_BY_RUNS
     for name, value in values.items():
         if name in PARTS and (isinstance(value, Mapping) or value is None):
             for field in value or {}:
                 place = f"{name}.{field}"
                 if name == "grafting" and field in _SET_BY_RUNS:
                     yield place, f"{place!r} is set by {_SET_BY_RUNS[field]!r}"
-                elif field in MOVED and field not in list_fields(PARTS[name]):
-                    yield place, f"{place!r} is now {MOVED[field]!r}"
-        elif name in MOVED:
-            yield name, f"{name!r} is now {MOVED[name]!r}"
         elif name in PARTS:
             yield name, describe_part(name, value)
         elif name not in list_fields(ExperimentConfig):

@@ -21,7 +21,6 @@ from cl_graft.localization.grafting_settings import GraftingSettings
 from cl_graft.runtime.batching import EVAL_BATCH
 from cl_graft.runtime.byte_sizes import parse_bytes
 from cl_graft.runtime.settings import list_fields, settings_class
-from cl_graft.settings.old_configs import MOVED
 from cl_graft.settings.stream_settings import (
     StreamSettings,
     refuse_doubles,
@@ -282,8 +281,6 @@ class ComparisonSettings:
     def _know_what_is_swept(cls, value: dict[str, list[Any]]) -> dict[str, list[Any]]:
         for name, values in value.items():
             part, dot, _ = name.partition(".")
-            if not dot and name in MOVED:
-                raise ValueError(f"{name!r} is now {MOVED[name]!r}")
             if (not dot or part in PARTS) and name not in sweepable():
                 raise ValueError(f"{name!r} cannot be swept: {nearest(name, sweepable())}")
             if not values:

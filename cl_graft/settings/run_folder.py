@@ -18,12 +18,10 @@ from typing import Any
 import torch
 from pydantic import TypeAdapter, ValidationError
 
-from cl_graft.errors import BankError, DamagedFile, InputError
+from cl_graft.errors import BankError, DamagedFile, ForeignFile, InputError
 from cl_graft.grafts.hashing import environment
-from cl_graft.settings.old_configs import from_flat
 from cl_graft.storage import only_writer
-from cl_graft.storage.checksums import dump_with_checksum, load_with_checksum
-from cl_graft.storage.files import check_json, replace_file, report_damage
+from cl_graft.storage.files import dump_json, load_json, replace_file, report_damage
 from cl_graft.storage.metadata_schema import check_name
 from cl_graft.storage.serialization import part
 
@@ -133,14 +131,9 @@ def read_config_file(folder: Path) -> dict[str, Any] | None:
     if not path.is_file():
         return None
     try:
-        values = load_with_checksum(path.read_bytes(), name=str(path))
-    except BankError:
-        raise
-    except ValueError:
+        return load_json(path.read_bytes(), format=CONFIG_FORMAT, name=str(path))
+    except ForeignFile:
         raise InputError(f"{path}: not the config of a run; choose another output folder") from None
-    if "format" in values:
-        check_json(values, format=CONFIG_FORMAT, name=str(path))
-    return from_flat({key: own for key, own in values.items() if key not in ("format", "version")})
 
 
 def select_settings(stored: Mapping[str, Any]) -> dict[str, Any]:
@@ -156,7 +149,7 @@ def read_record(folder: Path | str) -> RunRecord:
         BankError: If it is altered, holds what no run writes, or a newer package wrote it.
     """
     path = Path(folder) / RESULTS
-    values = {"config": {}, "routed": None, **read_values(path)}
+    values = read_values(path)
     with report_missing_parts(path):
         known = {one.name: values[one.name] for one in fields(RunRecord)}
         check_values(known, _SCHEMA)
@@ -194,14 +187,14 @@ def report_missing_parts(path: Path) -> Iterator[None]:
         raise DamagedFile(f"{path} is damaged: {error}") from None
 
 
-def read_hashes(folder: Path) -> dict[str, str] | None:
-    """Return the SHA-256 of the files beside a run's results; None if none were recorded.
+def read_hashes(folder: Path) -> dict[str, str]:
+    """Return the SHA-256 of the files beside a run's results.
 
     Raises:
         InputError: As `read_record`.
         BankError: As `read_record`.
     """
-    return read_values(folder / RESULTS).get("files")
+    return read_values(folder / RESULTS)["files"]
 
 
 def read_bank_record(folder: Path) -> dict[str, Any] | None:
@@ -233,7 +226,9 @@ def write_bank_record(folder: Path, record: Mapping[str, Any]) -> None:
         record: As `read_bank_record` returns it.
     """
     values = read_values(folder / RESULTS)
-    replace_file(folder / RESULTS, dump_with_checksum({**values, "bank": dict(record)}))
+    replace_file(
+        folder / RESULTS, dump_json({**values, "bank": dict(record)}, format=RESULTS_FORMAT)
+    )
 
 
 def read_values(path: Path) -> dict[str, Any]:
@@ -244,16 +239,11 @@ def read_values(path: Path) -> dict[str, Any]:
         BankError: If it is altered, or a newer package wrote it.
     """
     try:
-        values = load_with_checksum(path.read_bytes(), name=str(path))
+        return load_json(path.read_bytes(), format=RESULTS_FORMAT, name=str(path))
     except OSError as error:
         raise InputError(f"{path}: cannot read the results: {error.strerror}") from None
-    except BankError:
-        raise
-    except ValueError as error:
+    except ForeignFile as error:
         raise InputError(f"{path}: not the results of a run: {error}") from None
-    if "format" in values:
-        check_json(values, format=RESULTS_FORMAT, name=str(path))
-    return values
 
 
 def versions(device: torch.device) -> dict[str, str]:

@@ -1,6 +1,6 @@
 """The folder of a bank, with one file an entry: reading it, and every change of it.
 
-The name of an entry's file contains the SHA-256 of its content, so a file that `bank.json` lists is
+The name of an entry's file contains its checksum, so a file that `bank.json` lists is
 never written again. A change writes the new files, replaces `bank.json`, and deletes the files that
 it does not list. Until `bank.json` is replaced, readers see the old bank, then the new one. Files
 that a killed writer left are deleted by the next one. One process writes at a time (`only_writer`);
@@ -9,7 +9,6 @@ any number may read.
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -18,43 +17,45 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from cl_graft.errors import BankError, DamagedFile, InputError, TruncatedFile
+from cl_graft.errors import BankError, DamagedFile, ForeignFile, InputError
 from cl_graft.grafts.bank import Entry, GraftBank, StoredEntry
 from cl_graft.grafts.region import Layout
 from cl_graft.storage.bank_index import (
-    DESCRIPTION,
+    COPY,
     DIGITS,
     INDEX,
     delete_unlisted,
     list_files,
     list_sha256,
     list_unlisted,
-    read_description,
     read_index,
     refuse_linked_folders,
     write_index,
+)
+from cl_graft.storage.entry_file import ENTRY_FORMAT, pack_entry, read_builds_on, unpack_entry
+from cl_graft.storage.files import (
+    checksum_in,
+    read_file,
+    report_damage,
+    sync_folder,
     write_once,
 )
-from cl_graft.storage.entry_file import has_place, pack_entry, read_builds_on, unpack_entry
-from cl_graft.storage.files import report_damage, sync_folder
-from cl_graft.storage.graft_file import StoredGraft, pack_graft, unpack_graft
+from cl_graft.storage.graft_file import GRAFT_FORMAT, StoredGraft, pack_graft, unpack_graft
 from cl_graft.storage.locks import only_writer
 from cl_graft.storage.serialization import check_fingerprint, check_layout, part
 
 __all__ = [
     "append_entry",
     "holds_entry",
-    "list_entry",
     "load_bank",
     "open_stored_bank",
-    "read_entry",
     "read_stored",
     "replace_entries",
     "save_bank",
     "write_entries",
 ]
 
-_FILES = ("file", "sha256", "bytes", "standalone")
+_FILES = ("file", "checksum", "bytes", "standalone")
 """Fields of a line of `bank.json` that describe an entry's files."""
 
 
@@ -171,11 +172,11 @@ def write_entries(
     for place in range(len(kept), len(bank)):
         if (line := _line_in(folder, bank, place)) is None:
             files.append(_files(bank, place))
-            line = list_entry(bank.entries[place], files[-1])
+            line = _list_entry(bank.entries[place], files[-1])
         records.append(line)
     listed = {name for record in records for name in list_files(record)}
-    # Without base.json there never was a bank: a killed writer left what is there.
-    without_index = (folder / DESCRIPTION).exists() and not (folder / INDEX).exists()
+    # Without a copy there never was a bank: a killed writer left what is there.
+    without_index = (folder / COPY).exists() and not (folder / INDEX).exists()
     if without_index and (lost := list_unlisted(folder, listed)):
         raise BankError(
             f"{folder} holds {lost[0]}, but no {INDEX} that lists it; was the index of a bank "
@@ -227,16 +228,16 @@ def load_bank(
 
 
 def _read_whole(folder: Path, expect: str | None, layout: Layout | None) -> GraftBank:
-    index, bank = _open(folder, _read_used, expect=expect, layout=layout)
+    records, bank = _open(folder, _read_used, expect=expect, layout=layout)
     try:
         with report_damage(str(folder / INDEX)):
-            if (folder / DESCRIPTION).is_file():
-                read_description(folder)
+            if (folder / COPY).is_file():
+                read_index(folder, name=COPY)
             for entry in bank.entries:
                 _ = entry.owned
             return replace(bank, entries=()).extend(bank.entries)
     except BankError:
-        if read_index(folder)[0] == index:
+        if read_index(folder)[0] == records:
             raise
     # A writer took entries away in between.
     return _read_whole(folder, expect, layout)
@@ -272,14 +273,14 @@ def _open(
     *,
     expect: str | None = None,
     layout: Layout | None = None,
-) -> tuple[dict[str, Any], GraftBank]:
-    """Return `bank.json`, and the bank with entries that are not read."""
-    index, bank = read_index(folder)
+) -> tuple[list[dict[str, Any]], GraftBank]:
+    """Return the list of a bank's entries, and the bank with entries that are not read."""
+    records, bank = read_index(folder)
     check_layout(bank.layout, layout, name=str(folder))
     check_fingerprint(bank.base, expect, name=str(folder))
-    lines = enumerate(index["entries"])
+    lines = enumerate(records)
     entries = tuple(_entry_in_file(line, folder, bank, at, read) for at, line in lines)
-    return index, replace(bank, entries=entries)
+    return records, replace(bank, entries=entries)
 
 
 def _entry_in_file(
@@ -291,7 +292,7 @@ def _entry_in_file(
 ) -> Entry:
     """Return an entry that `read` reads when it is used."""
     read = partial(read, line, folder, bank, position=position)
-    size, owned = line["claimed"], line["owned"]
+    size, owned = line["size"], line["owned"]
     where = str(folder.resolve())
     stored = StoredEntry(size, owned, bank.layout, read, line, position, where)
     return Entry.in_file(
@@ -306,7 +307,17 @@ def _entry_in_file(
 def read_stored(
     line: Mapping[str, Any], folder: Path | str, bank: GraftBank, *, position: int
 ) -> Entry:
-    """Read an entry, which knows its file; see `read_entry`."""
+    """Read the entry of a line of `bank.json`; it knows its file.
+
+    Args:
+        line: The line.
+        folder: The bank's folder.
+        bank: The bank; its entries are not used.
+        position: The entry's place in the bank.
+
+    Raises:
+        DamagedFile: If a file is missing, cut short or altered, or another one than is listed.
+    """
     entry = _entry_in_file(line, Path(folder), bank, position, _read_used)
     _ = entry.owned
     return entry
@@ -326,7 +337,7 @@ def _read_used(line: Mapping[str, Any], folder: Path, bank: GraftBank, *, positi
     """
     try:
         with report_damage(str(folder / line["file"])):
-            return read_entry(line, folder, bank, position=position)
+            return _read_entry(line, folder, bank, position=position)
     except BankError as error:
         if (folder / line["file"]).exists() or _lists(folder, line["file"]):
             raise
@@ -338,7 +349,7 @@ def _read_used(line: Mapping[str, Any], folder: Path, bank: GraftBank, *, positi
 
 def _lists(folder: Path, file: str) -> bool:
     """Tell whether a bank lists a file now."""
-    return any(line["file"] == file for line in read_index(folder)[0]["entries"])
+    return any(line["file"] == file for line in read_index(folder)[0])
 
 
 def _line_in(folder: Path, bank: GraftBank, position: int) -> dict[str, Any] | None:
@@ -349,23 +360,14 @@ def _line_in(folder: Path, bank: GraftBank, position: int) -> dict[str, Any] | N
         return None
     files = {key: stored.line[key] for key in _FILES if key in stored.line}
     line = {**_record(entry), **files}
-    if any(not (folder / name).is_file() for name in list_files(line)):
-        return None
-    # A file of an early version says its place, too.
-    stays = line == stored.line and position == stored.position
-    return line if stays or not has_place(folder / line["file"]) else None
+    return line if all((folder / name).is_file() for name in list_files(line)) else None
 
 
 def _is_held(bank: GraftBank, position: int, line: Mapping[str, Any], folder: Path) -> bool:
     """Tell whether a line of a folder's `bank.json` lists an entry of a bank, bit for bit."""
     if _line_in(folder, bank, position) == line:
         return True
-    files = _files(bank, position)
-    if list_entry(bank.entries[position], files) == line:
-        return True
-    # An earlier version of the format wrote it in other bytes.
-    early = has_place(folder / line["file"])
-    return early and _files(load_bank(folder), position) == files
+    return _list_entry(bank.entries[position], _files(bank, position)) == line
 
 
 def _records(folder: Path, bank: GraftBank) -> list[dict[str, Any]]:
@@ -375,12 +377,12 @@ def _records(folder: Path, bank: GraftBank) -> list[dict[str, Any]]:
     """
     if not (folder / INDEX).exists():
         return []
-    index, held = read_index(folder)
+    records, held = read_index(folder)
     check_layout(held.layout, bank.layout, name=str(folder))
     check_fingerprint(held.base, bank.base.fingerprint, name=str(folder))
     if held.mode != bank.mode:
         raise BankError(f"{folder} holds a bank in {held.mode} mode, this one is {bank.mode}")
-    return index["entries"]
+    return records
 
 
 def _check_same(records: Sequence[Mapping[str, Any]], bank: GraftBank, folder: Path) -> None:
@@ -404,7 +406,7 @@ def _files(bank: GraftBank, position: int) -> dict[str, tuple[str, bytes]]:
     if entry.standalone is not None:
         packed["standalone"] = pack_graft(StoredGraft(entry.standalone, bank.base, entry.task))
     return {
-        kind: (f"{kind}/{_sha256(data)[:DIGITS]}-{_safe(entry.task)}.safetensors", data)
+        kind: (f"{kind}/{checksum_in(data)[:DIGITS]}-{_safe(entry.task)}.safetensors", data)
         for kind, data in packed.items()
     }
 
@@ -419,53 +421,13 @@ def _write_files(files: Mapping[str, tuple[str, bytes]], folder: Path) -> None:
         write_once(folder / name, data)
 
 
-def list_entry(entry: Entry, files: Mapping[str, tuple[str, bytes]]) -> dict[str, Any]:
-    """Return the line of an entry in `bank.json`.
-
-    Args:
-        entry: The entry.
-        files: Name and bytes of its files, by their folder.
-    """
+def _list_entry(entry: Entry, files: Mapping[str, tuple[str, bytes]]) -> dict[str, Any]:
+    """Return the line of an entry in `bank.json`, with its files as `_files` calls them."""
     listed = {
-        kind: {"file": name, "sha256": _sha256(data), "bytes": len(data)}
+        kind: {"file": name, "checksum": checksum_in(data), "bytes": len(data)}
         for kind, (name, data) in files.items()
     }
     return {**_record(entry), **listed.pop("entries"), **listed}
-
-
-def read_entry(
-    record: Mapping[str, Any], folder: Path | str, bank: GraftBank, *, position: int
-) -> Entry:
-    """Read the files that a line of `bank.json` names.
-
-    Args:
-        record: The line.
-        folder: The bank's folder.
-        bank: The bank; its entries are not used.
-        position: The entry's place in the bank.
-
-    Raises:
-        DamagedFile: If a file is missing, cut short or altered, or the line says otherwise.
-    """
-    folder = Path(folder)
-    name = str(folder / record["file"])
-    entry = unpack_entry(_bytes(record, folder), bank, record, name=name, position=position)
-    for key, value in _record(entry).items():
-        if record[key] != value:
-            raise ValueError(f"{key} of {record['file']} is {value!r}, not {record[key]!r}")
-    if entry.builds_on is None and "builds_on" in record:
-        raise ValueError(f"{record['file']} does not say what it builds on")
-    if "standalone" not in record:
-        return entry
-    listed = part(record, "standalone", dict)
-    stored = unpack_graft(
-        _bytes(listed, folder),
-        name=str(folder / listed["file"]),
-        expect=bank.base.fingerprint,
-        layout=bank.layout,
-        known=True,
-    )
-    return replace(entry, standalone=stored.graft)
 
 
 def _record(entry: Entry) -> dict[str, object]:
@@ -473,9 +435,8 @@ def _record(entry: Entry) -> dict[str, object]:
     record: dict[str, object] = {
         "task": entry.task,
         "label": entry.label,
-        "claimed": entry.size,
+        "size": entry.size,
         "owned": entry.owned_size,
-        "density": entry.density,
         "weights_sha256": entry.weights_sha256,
     }
     if entry.builds_on is not None:
@@ -483,24 +444,33 @@ def _record(entry: Entry) -> dict[str, object]:
     return record
 
 
-def _bytes(listed: Mapping[str, Any], folder: Path) -> bytes:
-    """Return the bytes of a listed file once they match their SHA-256."""
+def _read_entry(line: Mapping[str, Any], folder: Path, bank: GraftBank, *, position: int) -> Entry:
+    """Read the files that a line of `bank.json` names."""
+    name = str(folder / line["file"])
+    data = _read_listed(line, folder, format=ENTRY_FORMAT)
+    entry = unpack_entry(data, bank, line, name=name, position=position)
+    if "standalone" not in line:
+        return entry
+    listed = part(line, "standalone", dict)
+    stored = unpack_graft(
+        _read_listed(listed, folder, format=GRAFT_FORMAT),
+        name=str(folder / listed["file"]),
+        expect=bank.base.fingerprint,
+        layout=bank.layout,
+        checksum=listed["checksum"],
+    )
+    return replace(entry, standalone=stored.graft)
+
+
+def _read_listed(listed: Mapping[str, Any], folder: Path, *, format: str) -> bytes:
+    """Return the bytes of a listed file, whose checksum is not compared."""
     path = folder / listed["file"]
     if not path.is_file():
         raise DamagedFile(f"{path} is missing, though {INDEX} lists it")
-    size, declared = path.stat().st_size, part(listed, "bytes", int)
-    if size < declared:
-        raise TruncatedFile(f"{path} is cut short: {size} of {declared} bytes are left")
-    if size > declared:
-        raise DamagedFile(f"{path} is altered: it has {size} bytes, not {declared}")
-    data = path.read_bytes()
-    if _sha256(data) != listed["sha256"]:
-        raise DamagedFile(f"{path} is altered: its bytes do not match the SHA-256 in {INDEX}")
-    return data
-
-
-def _sha256(data: bytes) -> str:
-    return hashlib.sha256(data).hexdigest()
+    try:
+        return read_file(path, format=format)
+    except ForeignFile as error:
+        raise DamagedFile(str(error)) from error
 
 
 def _safe(task: str) -> str:

@@ -1,13 +1,12 @@
-"""The index of a bank: `bank.json`, the list of the files of its entries, and its checksum.
+"""The index of a bank: `bank.json`, the list of the files of its entries.
 
-`base.json` is a copy of it that is written right before it. Where `bank.json` is gone or damaged,
-`repair` takes the list from there.
+`bank.copy.json` holds the same bytes and is written right before it. Where `bank.json` is gone or
+damaged, `repair` takes the list from there.
 """
 
 from __future__ import annotations
 
 import hashlib
-import json
 import re
 import shutil
 from collections import Counter
@@ -16,31 +15,29 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, get_args
 
-from cl_graft.errors import BankError, DamagedFile, ForeignFile, InputError, TruncatedFile
+from cl_graft.errors import BankError, ForeignFile, InputError
 from cl_graft.grafts.bank import GraftBank, Mode
-from cl_graft.storage.checksums import BLANK, JSON_START, checksum, has_right_checksum
 from cl_graft.storage.disk_errors import explain_write_errors
 from cl_graft.storage.entry_file import read_builds_on
 from cl_graft.storage.files import (
-    BANK_VERSION,
-    check_json,
-    check_version_1,
+    VERSION,
     delete_partial_files,
     is_partial,
+    load_json,
     replace_file,
     report_damage,
+    seal_json,
     to_json,
+    write_once,
 )
 from cl_graft.storage.locks import LOCK, OWNER
 from cl_graft.storage.metadata_schema import check_task_metadata
 from cl_graft.storage.serialization import base_record, layout_record, part, read_base, read_layout
 
 __all__ = [
-    "DESCRIPTION",
+    "COPY",
     "DIGITS",
-    "FILE",
     "INDEX",
-    "KINDS",
     "REMOVED",
     "bank_sha256",
     "count_entry_bytes",
@@ -49,55 +46,64 @@ __all__ = [
     "list_files",
     "list_sha256",
     "list_unlisted",
-    "read_description",
     "read_index",
     "refuse_linked_folders",
     "staged_folder",
-    "write_description",
+    "write_copy",
     "write_index",
-    "write_once",
 ]
 
 INDEX = "bank.json"
-DESCRIPTION = "base.json"
-"""Copy of `bank.json`, from which `repair` takes a lost one; before version 5 without the list."""
-KINDS = ("entries", "standalone")
-FILE = re.compile(
-    rf"({'|'.join(KINDS)})/([0-9]{{3,}}|[0-9a-f]{{16}})-[A-Za-z0-9._-]{{1,64}}\.safetensors"
-)
-"""Name of an entry's file: digits of its SHA-256 and the task's name. Before version 3 the entry's
-position stood in the place of the digits."""
+COPY = "bank.copy.json"
+"""Copy of `bank.json`, from which `repair` takes a lost one."""
+
 DIGITS = 16
-"""Digits of the SHA-256 in the name of a file."""
+"""Digits of its checksum in the name of an entry's file."""
 
 REMOVED = "removed"
 """Folder in a bank for files of entries that `repair` can no longer list."""
 
+_KINDS = ("entries", "standalone")
+_FILE = re.compile(
+    rf"(?:{'|'.join(_KINDS)})/([0-9a-f]{{{DIGITS}}})-[A-Za-z0-9._-]{{1,64}}\.safetensors"
+)
+"""Name of an entry's file: digits of its checksum and the task's name."""
+
 _STAGED = ".staged"
 _FORMAT = "cl-graft-bank"
-_BASE_FORMAT = "cl-graft-bank-base"
 _LARGEST_INDEX = 2**26
 """Bytes of `bank.json`, some 150,000 entries: it is parsed before it can be checked."""
 
 
-def read_index(folder: Path) -> tuple[dict[str, Any], GraftBank]:
-    """Return `bank.json` and the bank it describes, without entries.
+def read_index(folder: Path, *, name: str = INDEX) -> tuple[list[dict[str, Any]], GraftBank]:
+    """Return the list of a bank's entries, and the bank without entries.
+
+    Args:
+        folder: The bank's folder.
+        name: `INDEX` or `COPY`.
 
     Raises:
         InputError: If there is no such folder.
-        BankError: If it holds no bank, or `bank.json` is damaged.
+        BankError: If it holds no bank, or the file is damaged.
     """
+    path = folder / name
     if not folder.is_dir():
         raise InputError(f"there is no bank folder {folder}")
-    if not (folder / INDEX).is_file():
-        raise ForeignFile(f"{folder} is not a bank: it holds no {INDEX}")
-    index, bank = _read(folder / INDEX, format=_FORMAT)
-    with report_damage(str(folder / INDEX)):
-        _check_list(index, bank)
-    return index, bank
+    if not path.is_file():
+        raise ForeignFile(f"{folder} is not a bank: it holds no {name}")
+    if (size := path.stat().st_size) > _LARGEST_INDEX:
+        raise ForeignFile(f"{path} is not a file of cl_graft: it has {size} bytes")
+    values = load_json(path.read_bytes(), format=_FORMAT, name=str(path))
+    with report_damage(str(path)):
+        if (mode := part(values, "mode", str)) not in get_args(Mode):
+            raise ValueError(f"no mode is called {mode!r}")
+        layout = read_layout(part(values, "layout", dict))
+        bank = GraftBank(layout, read_base(part(values, "base", dict)), mode)
+        _check_list(part(values, "entries", list), bank)
+        return values["entries"], bank
 
 
-def _check_list(index: Mapping[str, Any], bank: GraftBank) -> None:
+def _check_list(records: Sequence[Mapping[str, Any]], bank: GraftBank) -> None:
     """Refuse a list of entries that no bank would write.
 
     Raises:
@@ -105,91 +111,31 @@ def _check_list(index: Mapping[str, Any], bank: GraftBank) -> None:
         KeyError: If something is missing.
         TypeError: If something is of another type.
     """
-    records = part(index, "entries", list)
     for position, record in enumerate(records):
         for listed in (record, *([record["standalone"]] if "standalone" in record else [])):
-            _check_name(listed["file"], listed["sha256"])
+            _check_name(listed["file"], listed["checksum"])
             part(listed, "bytes", int)
         of_the_task = {key: record[key] for key in ("task", "label", "weights_sha256")}
         check_task_metadata(**of_the_task, metadata={})
-        owned, size = part(record, "owned", int), part(record, "claimed", int)
+        owned, size = part(record, "owned", int), part(record, "size", int)
         if not 0 <= owned <= size <= bank.layout.total:
             raise ValueError(f"{record['file']} owns {owned} of {size} coordinates")
         read_builds_on(record, bank.mode, position=position)
     files = Counter(record["file"] for record in records)
     if len(files) < len(records):
         raise ValueError(f"it lists {files.most_common(1)[0][0]!r} more than once")
-    if index["version"] > 2:
-        count, digits = part(index, "count", int), part(index, "entries_sha256", str)
-        if (count, digits) != (len(records), list_sha256(records)):
-            raise ValueError("its list of entries is not the one that it counts and hashes")
 
 
-def read_description(folder: Path) -> tuple[list[dict[str, Any]] | None, GraftBank]:
-    """Return the list in `base.json`, and the bank that it describes, without entries.
-
-    Before version 5 it held no list, so that is None.
-
-    Raises:
-        BankError: If there is none, or it is damaged.
-    """
-    path = folder / DESCRIPTION
-    if not path.is_file():
-        raise ForeignFile(
-            f"{folder} holds no {DESCRIPTION}, without which its {INDEX} cannot be made "
-            f"again; take the {INDEX} of a copy of the bank"
-        )
-    values, bank = _read(path, format=_BASE_FORMAT)
-    if values["version"] < BANK_VERSION:
-        return None, bank
-    with report_damage(str(path)):
-        _check_list(values, bank)
-    return values["entries"], bank
-
-
-def _read(path: Path, *, format: str) -> tuple[dict[str, Any], GraftBank]:
-    """Return the content of a file that describes a bank, and that bank, without entries."""
-    if path.stat().st_size > _LARGEST_INDEX:
-        raise ForeignFile(f"{path} is not a file of cl_graft: it has {path.stat().st_size} bytes")
-    values = _parse(path.read_bytes(), format=format, name=str(path))
-    with report_damage(str(path)):
-        mode = part(values, "mode", str)
-        if mode not in get_args(Mode):
-            raise ValueError(f"no mode is called {mode!r}")
-        layout = read_layout(part(values, "layout", dict))
-        return values, GraftBank(layout, read_base(part(values, "base", dict)), mode)
-
-
-def _check_name(name: str, sha256: str) -> None:
-    """Refuse a name that is not an entry file's, or not that of a file with this SHA-256."""
-    if not (found := FILE.fullmatch(name)):
+def _check_name(name: str, checksum: str) -> None:
+    """Refuse a name that is not an entry file's, or not that of a file with this checksum."""
+    if not (parts := _FILE.fullmatch(name)):
         raise ValueError(f"{name!r} is no entry file's name")
-    if len(found[2]) == DIGITS and found[2] != sha256[:DIGITS]:
-        raise ValueError(f"{name!r} is not the name of a file with SHA-256 {sha256[:DIGITS]!r}…")
-
-
-def _parse(text: bytes, *, format: str, name: str) -> dict[str, Any]:
-    """Return the content of a JSON file of this package, after a check of its checksum."""
-    try:
-        index = json.loads(text)
-    except (ValueError, RecursionError):
-        begin = text[: len(JSON_START)]
-        ours = b"cl-graft" in text or begin == JSON_START[: len(begin)]
-        if ours and text.rstrip()[-1:] != b"}":
-            raise TruncatedFile(f"{name} is cut short: it ends after {len(text)} bytes") from None
-        if ours:
-            raise DamagedFile(f"{name} is altered: it is no JSON any more") from None
-        raise ForeignFile(f"{name} is not a file of cl_graft: it is no JSON") from None
-    check_json(index, format=format, name=name)
-    if index["version"] == 1:
-        check_version_1(index, format=format, name=name)
-    elif not has_right_checksum(text, start=JSON_START):
-        raise DamagedFile(f"{name} is altered: its content does not match its checksum")
-    return index
+    if parts[1] != checksum[:DIGITS]:
+        raise ValueError(f"{name!r} is not the name of a file with checksum {checksum[:DIGITS]!r}…")
 
 
 def write_index(bank: GraftBank, records: Sequence[Mapping[str, Any]], folder: Path) -> None:
-    """Replace `base.json`, and then `bank.json`, whose copy it is.
+    """Replace the copy, and then `bank.json`.
 
     Args:
         bank: The bank; its entries are not used.
@@ -199,51 +145,35 @@ def write_index(bank: GraftBank, records: Sequence[Mapping[str, Any]], folder: P
     Raises:
         BankError: If there are too many.
     """
-    data = _pack_index(bank, records, format=_FORMAT)
-    if len(data) > _LARGEST_INDEX:
-        raise BankError(f"a bank's {INDEX} holds {_LARGEST_INDEX} bytes at most, got {len(data)}")
     folder.mkdir(parents=True, exist_ok=True)
-    write_description(bank, records, folder)
-    replace_file(folder / INDEX, data)
+    replace_file(folder / INDEX, write_copy(bank, records, folder))
 
 
-def write_description(bank: GraftBank, records: Sequence[Mapping[str, Any]], folder: Path) -> None:
-    """Write `base.json`, unless it is there."""
-    write_once(folder / DESCRIPTION, _pack_index(bank, records, format=_BASE_FORMAT))
+def write_copy(bank: GraftBank, records: Sequence[Mapping[str, Any]], folder: Path) -> bytes:
+    """Write the copy of a bank's index, unless it is there, and return its bytes.
 
-
-def _pack_index(bank: GraftBank, records: Sequence[Mapping[str, Any]], *, format: str) -> bytes:
-    """Return a bank's description and list as JSON, its checksum first, a line a key."""
+    Raises:
+        BankError: If there are too many entries.
+    """
     rows = ",".join(f"\n  {to_json(record)}" for record in records)
-    head = {
-        "format": to_json(format),
-        "version": to_json(BANK_VERSION),
+    keys = {
+        "format": to_json(_FORMAT),
+        "version": to_json(VERSION),
         "mode": to_json(bank.mode),
         "base": to_json(base_record(bank.base)),
         "layout": to_json(layout_record(bank.layout)),
-        "count": to_json(len(records)),
-        "entries_sha256": to_json(list_sha256(records)),
         "entries": f"[{rows}]",
     }
-    lines = "".join(f",\n{to_json(key)}: {value}" for key, value in head.items())
-
-    def fill_in(digits: str) -> bytes:
-        return b"%s%s%s" % (JSON_START, digits.encode(), f'"{lines}}}'.encode())
-
-    return fill_in(checksum(fill_in(BLANK), start=JSON_START))
+    data = seal_json("{\n" + ",\n".join(f'"{key}": {text}' for key, text in keys.items()) + "}\n")
+    if len(data) > _LARGEST_INDEX:
+        raise BankError(f"a bank's {INDEX} holds {_LARGEST_INDEX} bytes at most, got {len(data)}")
+    write_once(folder / COPY, data)
+    return data
 
 
 def list_sha256(records: Sequence[Mapping[str, Any]]) -> str:
     """Return the SHA-256 of the list of entries, as compact JSON."""
     return hashlib.sha256(to_json(records).encode()).hexdigest()
-
-
-def write_once(path: Path, data: bytes) -> None:
-    """Write a file, unless it is there with these very bytes."""
-    with suppress(OSError):
-        if path.is_file() and path.stat().st_size == len(data) and path.read_bytes() == data:
-            return
-    replace_file(path, data)
 
 
 def list_files(record: Mapping[str, Any]) -> list[str]:
@@ -296,7 +226,7 @@ def delete_unlisted(folder: Path, listed: Collection[str]) -> list[str]:
         listed: The files that its `bank.json` lists, by their names there.
     """
     refuse_linked_folders(folder)
-    left = delete_partial_files([path for kind in KINDS for path in (folder / kind).glob("*")])
+    left = delete_partial_files([path for kind in _KINDS for path in (folder / kind).glob("*")])
     tasks = {_task_part(name) for name in listed}
     left_over = list_unlisted(folder, listed)
     for name in sorted(
@@ -305,7 +235,7 @@ def delete_unlisted(folder: Path, listed: Collection[str]) -> list[str]:
         with explain_write_errors(folder / name):
             (folder / name).unlink(missing_ok=True)
         left.append(folder / name)
-    for kind in KINDS:
+    for kind in _KINDS:
         with suppress(OSError):  # it is not empty, or not there
             (folder / kind).rmdir()
     left += _delete_staged(folder)
@@ -324,21 +254,21 @@ def holds_no_bank_yet(folder: Path) -> bool:
     whose `bank.json` was lost looks the same; see `list_unlisted`.
     """
     return folder.is_dir() and all(
-        path.name in (LOCK, OWNER, DESCRIPTION)
+        path.name in (LOCK, OWNER, COPY)
         or is_partial(path)
-        or (path.name in KINDS and path.is_dir() and all(map(_is_of_a_bank, path.iterdir())))
+        or (path.name in _KINDS and path.is_dir() and all(map(_is_of_a_bank, path.iterdir())))
         for path in folder.iterdir()
     )
 
 
 def list_unlisted(folder: Path, listed: Container[str]) -> list[str]:
     """Return the names of a bank's files that are not among `listed`, without partial ones."""
-    names = (f"{kind}/{path.name}" for kind in KINDS for path in (folder / kind).glob("*"))
-    return sorted(name for name in names if FILE.fullmatch(name) and name not in listed)
+    names = (f"{kind}/{path.name}" for kind in _KINDS for path in (folder / kind).glob("*"))
+    return sorted(name for name in names if _FILE.fullmatch(name) and name not in listed)
 
 
 def _is_of_a_bank(path: Path) -> bool:
-    return is_partial(path) or FILE.fullmatch(f"{path.parent.name}/{path.name}") is not None
+    return is_partial(path) or _FILE.fullmatch(f"{path.parent.name}/{path.name}") is not None
 
 
 def refuse_linked_folders(folder: Path) -> None:
@@ -347,7 +277,7 @@ def refuse_linked_folders(folder: Path) -> None:
     Raises:
         InputError: If one is a link.
     """
-    for kind in (*KINDS, REMOVED):
+    for kind in (*_KINDS, REMOVED):
         if (folder / kind).is_symlink():
             raise InputError(
                 f"{folder / kind} is a link; expected a folder, as files in it are deleted; move "
@@ -366,5 +296,5 @@ def bank_sha256(folder: Path | str, *, first: int | None = None) -> tuple[str, i
         InputError: If there is no such folder.
         BankError: If the folder holds no bank, or its `bank.json` is damaged.
     """
-    records = read_index(Path(folder))[0]["entries"][:first]
+    records = read_index(Path(folder))[0][:first]
     return list_sha256(records), len(records)

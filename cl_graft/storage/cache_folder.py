@@ -56,7 +56,7 @@ class DirectoryCache:
         self.hits[phase] += 1
         self.saved[phase] += head["seconds"]
         logger.info("cache: %s answered, %.1f s saved", key, head["seconds"])
-        return tensors, head["facts"]
+        return tensors, head["values"]
 
     def put(self, key: str, tensors: Mapping[str, Tensor], values: Mapping[str, Any]) -> None:
         """Store tensors, JSON values and the seconds since `get` found nothing, under a key.
@@ -65,7 +65,7 @@ class DirectoryCache:
         """
         now = time.perf_counter()
         seconds = now - self._asked.pop(key, now)
-        content = {"key": key, "facts": dict(values), "seconds": seconds}
+        content = {"key": key, "values": dict(values), "seconds": seconds}
         data = pack(tensors, content, format=_FORMAT)
         path = self._path(key)
         try:
@@ -84,7 +84,7 @@ class DirectoryCache:
         try:
             head, tensors = unpack(read_file(path, format=_FORMAT), format=_FORMAT, name=str(path))
             with report_damage(str(path)):
-                for name, kind in (("facts", dict), ("seconds", float)):
+                for name, kind in (("values", dict), ("seconds", float)):
                     part(head, name, kind)
                 if (found := part(head, "key", str)) != key:
                     raise ValueError(f"it was stored under the key {found!r}")

@@ -188,12 +188,12 @@ class _Phase:
 def _with_values(tensors: Mapping[str, Tensor], values: Mapping[str, Any]) -> dict[str, Tensor]:
     """Return the tensors and the values, as JSON in a tensor of its own: headers are bounded."""
     text = torch.frombuffer(bytearray(to_json(values), "ascii"), dtype=torch.uint8)
-    return join_tensors(state=tensors, facts={"json": text})
+    return join_tensors(state=tensors, values={"json": text})
 
 
 def _without_values(tensors: Mapping[str, Tensor]) -> State:
     """Return what `_with_values` was given."""
-    text = select_tensors(tensors, "facts")["json"]
+    text = select_tensors(tensors, "values")["json"]
     return select_tensors(tensors, "state"), json.loads(text.numpy().tobytes())
 
 

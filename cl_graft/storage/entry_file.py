@@ -1,20 +1,19 @@
 """The file of one entry: owned coordinates and values, head, recorded batch and metadata.
 
 An entry can be read only together with its bank, a graft file (`graft_file`) alone. Its place in
-the bank, its task label and what it builds on stand in the bank's index alone, so that its file
-stays as it is when another task is forgotten.
+the bank, its task label, its sizes, the hash of its weights and what it builds on stand in the
+bank's index alone, so that its file stays as it is when another task is forgotten.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from cl_graft.errors import WrongArchitecture, WrongBase
 from cl_graft.grafts.bank import Entry, GraftBank, Mode, check_builds_on
 from cl_graft.grafts.graft import Graft
-from cl_graft.storage.files import BANK_VERSION, pack, read_start, report_damage, unpack
+from cl_graft.storage.files import pack, report_damage, unpack
 from cl_graft.storage.metadata_schema import check_task_metadata
 from cl_graft.storage.serialization import (
     check_dtype,
@@ -28,11 +27,9 @@ from cl_graft.storage.serialization import (
     region_record,
 )
 
-__all__ = ["ENTRY_FORMAT", "has_place", "pack_entry", "read_builds_on", "unpack_entry"]
+__all__ = ["ENTRY_FORMAT", "pack_entry", "read_builds_on", "unpack_entry"]
 
 ENTRY_FORMAT = "cl-graft-entry"
-
-_OF_THE_LINE = ("label", "builds_on")
 
 
 def pack_entry(entry: Entry, bank: GraftBank) -> bytes:
@@ -57,18 +54,15 @@ def pack_entry(entry: Entry, bank: GraftBank) -> bytes:
     head_record(entry.head, tensors)
     content: dict[str, object] = {
         "task": entry.task,
-        "claimed": entry.size,
-        "owned": region_record(entry.owned.region, "owned", tensors),
-        "lost": region_record(entry.owned_before, "lost", tensors),
-        "density": entry.density,
         "base_fingerprint": bank.base.fingerprint,
         "layout_sha256": layout_sha256(bank.layout),
-        "weights_sha256": entry.weights_sha256,
-        "facts": dict(entry.metadata),
+        "metadata": dict(entry.metadata),
     }
+    region_record(entry.owned.region, "owned", tensors)
+    region_record(entry.owned_before, "owned_before", tensors)
     if entry.recorded_batch is not None:
-        content["canary"] = recorded_batch_record(entry.recorded_batch, tensors)
-    return pack(tensors, content, format=ENTRY_FORMAT, version=BANK_VERSION)
+        content["recorded"] = recorded_batch_record(entry.recorded_batch, tensors)
+    return pack(tensors, content, format=ENTRY_FORMAT)
 
 
 def unpack_entry(
@@ -77,7 +71,7 @@ def unpack_entry(
     """Read an entry of `bank` from the bytes of its file.
 
     Args:
-        data: The bytes; they must have been compared with the SHA-256 that `bank.json` states.
+        data: The bytes.
         bank: The bank; its entries are not used.
         line: The entry's line in the bank's index.
         name: Name of the file in messages.
@@ -86,43 +80,28 @@ def unpack_entry(
     Raises:
         BankError: Its subclasses say why the file is refused.
     """
-    head, tensors = unpack(data, format=ENTRY_FORMAT, name=name, known=True)
+    head, tensors = unpack(data, format=ENTRY_FORMAT, name=name, checksum=line["checksum"])
     with report_damage(name):
         if part(head, "layout_sha256", str) != layout_sha256(bank.layout):
             raise WrongArchitecture(f"{name} belongs to another architecture than its bank")
         if part(head, "base_fingerprint", str) != bank.base.fingerprint:
             raise WrongBase(f"{name} belongs to another base model than its bank")
-        if head["version"] >= BANK_VERSION:
-            # An earlier version keeps here what the line says as well.
-            place, stated = position, {key: line[key] for key in _OF_THE_LINE if key in line}
-        else:
-            place = part(head, "position", int) if head["version"] > 2 else position
-            stated = head
-        # In isolated mode entries do not depend on each other, so an earlier one may be missing.
-        if place != position and bank.mode == "prefix":
-            raise ValueError(f"it is entry {place}, and is listed as entry {position}")
-        owned = read_region(part(head, "owned", int), "owned", tensors, bank.layout)
-        lost = read_region(part(head, "lost", int), "lost", tensors, bank.layout)
-        if (held := len(owned) + len(lost)) != head["claimed"]:
-            raise ValueError(f"it claims {head['claimed']!r:.40} coordinates and holds {held}")
-        check_task_metadata(
-            task=head["task"],
-            label=stated["label"],
-            weights_sha256=head["weights_sha256"],
-            metadata=head["facts"],
-        )
+        if head["task"] != line["task"]:
+            raise ValueError(f"it is of task {head['task']!r:.80}, not {line['task']!r}")
+        check_task_metadata(task=line["task"], metadata=head["metadata"])
+        owned = read_region(line["owned"], "owned", tensors, bank.layout)
+        before = read_region(line["size"] - line["owned"], "owned_before", tensors, bank.layout)
+        recorded = read_recorded_batch(head["recorded"], tensors) if "recorded" in head else None
         entry = Entry(
-            task=head["task"],
-            label=stated["label"],
+            task=line["task"],
+            label=line["label"],
             owned=Graft(owned, tensors["owned.values"]),
-            owned_before=lost,
+            owned_before=before,
             head=read_head(tensors),
-            weights_sha256=head["weights_sha256"],
-            recorded_batch=read_recorded_batch(part(head, "canary", dict), tensors)
-            if "canary" in head
-            else None,
-            metadata=head["facts"],
-            builds_on=read_builds_on(stated, bank.mode, position=place),
+            weights_sha256=line["weights_sha256"],
+            recorded_batch=recorded,
+            metadata=head["metadata"],
+            builds_on=read_builds_on(line, bank.mode, position=position),
         )
         check_dtype(entry.owned, bank.base, task=entry.task)
         return entry
@@ -144,8 +123,3 @@ def read_builds_on(
     if mode == "isolated" or len(positions) == position:
         raise ValueError(f"it says that it builds on {positions!r:.80}, which no bank would write")
     return tuple(positions)
-
-
-def has_place(path: Path | str) -> bool:
-    """Tell whether an entry's file is of an early version, which holds its place in the bank."""
-    return read_start(Path(path), format=ENTRY_FORMAT)["version"] < BANK_VERSION

@@ -1,8 +1,10 @@
-"""Safetensors files with a checksum, a format and a version, written atomically.
+"""Files of this package: JSON objects and safetensors with a checksum, written atomically.
 
-The header's metadata has one key, `cl-graft`, with a JSON object: a `checksum` of the whole file
-(`checksums`), the `format`, its `version`, what the format adds, and the SHA-256 of each tensor.
-Sizes that a file declares are checked against its own before anything of that size is made.
+Each holds its own SHA-256 near its beginning, computed with zeros in the place of its 64 digits, so
+that it covers every bit, and a reader in any language needs no more than a SHA-256. A safetensors
+file has one key in its header's metadata, `cl-graft`, with a JSON object: `checksum`, `format`,
+`version`, and what the format adds. Sizes that a file declares are checked against its own before
+anything of that size is made.
 """
 
 from __future__ import annotations
@@ -15,71 +17,105 @@ import secrets
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 from safetensors import SafetensorError
 from safetensors.torch import load, save
 from torch import Tensor
 
 from cl_graft.errors import BankError, DamagedFile, ForeignFile, FutureVersion, TruncatedFile
-from cl_graft.grafts.hashing import hash_tensors, tensor_bytes
-from cl_graft.storage.checksums import BLANK, checksum, has_right_checksum
 from cl_graft.storage.disk_errors import explain_write_errors
 
 __all__ = [
-    "BANK_VERSION",
-    "NEWEST",
     "VERSION",
-    "check_json",
-    "check_version_1",
+    "checksum_in",
     "delete_partial_files",
+    "dump_json",
     "is_partial",
+    "load_json",
     "pack",
     "read_file",
-    "read_start",
     "replace_file",
     "report_damage",
+    "seal_json",
     "sync_folder",
     "to_json",
     "unpack",
+    "write_once",
 ]
 
-VERSION = 3
-"""The version of the other formats that this package writes."""
-
-BANK_VERSION = 5
-"""The version of a bank's index, and of its entries' files.
-
-From it on the place of an entry, its label and what it builds on stand in the index alone. From
-version 4 on entries may say what they build on."""
-
-NEWEST = BANK_VERSION
-"""The newest version that this package reads."""
+VERSION = 1
+"""Version of every format that this package reads and writes."""
 
 _KEY = "cl-graft"
-_START = b'{"__metadata__":{"cl-graft":"{\\"checksum\\":\\"'
-"""First bytes of a file's header, at byte 8; the 64 digits of the checksum follow."""
+_BLANK = "0" * 64
+"""Digits in the place of the checksum while it is computed."""
 
+_JSON_START = b'{"checksum": "'
+"""Beginning of a JSON file; the digits follow."""
+
+_START = b'{"__metadata__":{"cl-graft":"{\\"checksum\\":\\"'
+"""Beginning of a safetensors file's header, at byte 8; the digits follow."""
+
+_DIGITS = re.compile(rb"[0-9a-f]{64}")
 _PARTIAL = re.compile(r"\..+\.[0-9a-f]{8}\.tmp")
 _COMPACT = json.JSONEncoder(separators=(",", ":"))
 _LARGEST_HEADER = 2**24
 """Bytes: a header is parsed before it can be checked, and JSON grows in memory."""
 
 
-def pack(
-    tensors: Mapping[str, Tensor],
-    content: Mapping[str, object],
-    *,
-    format: str,
-    version: int | None = None,
-) -> bytes:
+def dump_json(values: Mapping[str, Any], *, format: str) -> bytes:
+    """Return a JSON object as text for people, with checksum, format and version.
+
+    Args:
+        values: The object, without these three keys.
+        format: Name of the format.
+    """
+    return seal_json(json.dumps({"format": format, "version": VERSION, **values}, indent=1) + "\n")
+
+
+def seal_json(text: str) -> bytes:
+    """Put a checksum into the text of a JSON object, whose first line is ``{``."""
+    body = '",\n' + text.removeprefix("{\n")
+    blank = _JSON_START + _BLANK.encode() + body.encode()
+    return _JSON_START + hashlib.sha256(blank).hexdigest().encode() + body.encode()
+
+
+def load_json(data: bytes, *, format: str, name: str) -> dict[str, Any]:
+    """Read what `dump_json` or `seal_json` wrote, without checksum, format and version.
+
+    Args:
+        data: The file's bytes.
+        format: The format it must have.
+        name: Name of the file in messages.
+
+    Raises:
+        ForeignFile: If it is not one of `format`.
+        TruncatedFile: If it is cut short.
+        DamagedFile: If it is altered.
+        FutureVersion: If another version of the package wrote it.
+    """
+    try:
+        values = json.loads(data)
+    except (ValueError, RecursionError):
+        begin = data[: len(_JSON_START)]
+        if b"cl-graft" not in data and begin != _JSON_START[: len(begin)]:
+            raise ForeignFile(f"{name} is not a file of cl_graft: it is no JSON") from None
+        if data.rstrip()[-1:] != b"}":
+            raise TruncatedFile(f"{name} is cut short: it ends after {len(data)} bytes") from None
+        raise DamagedFile(f"{name} is altered: it is no JSON any more") from None
+    _check_format(values, format=format, name=name)
+    _check_checksum(data, _JSON_START, 0, name=name)
+    return {key: values[key] for key in values if key not in ("checksum", "format", "version")}
+
+
+def pack(tensors: Mapping[str, Tensor], content: Mapping[str, object], *, format: str) -> bytes:
     """Return the bytes of a file; the same content gives the same bytes.
 
     Args:
         tensors: The tensors, by name.
         content: Further keys of the header; JSON values only.
         format: Name of the format.
-        version: Version of the format; None means `VERSION`.
 
     Raises:
         ValueError: If the content takes more than 16 MiB as JSON, without the tensors.
@@ -87,13 +123,9 @@ def pack(
     held = _copy_shared(
         {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
     )
-    own = {"checksum", "format", "version", "tensors"}
-    version = VERSION if version is None else version
-    head: dict[str, object] = {"checksum": BLANK, "format": format, "version": version}
-    head |= {key: value for key, value in content.items() if key not in own}
-    head["tensors"] = _sha256s(held)
+    head = {"checksum": _BLANK, "format": format, "version": VERSION, **content}
     # The bytes are made twice: to fill the checksum in would copy a file as large as a model.
-    head["checksum"] = checksum(_bytes(held, head), start=_START, at=8)
+    head["checksum"] = hashlib.sha256(_bytes(held, head)).hexdigest()
     data = _bytes(held, head)
     if int.from_bytes(data[:8], "little") > _LARGEST_HEADER:
         raise ValueError(f"metadata of {int.from_bytes(data[:8], 'little')} bytes fit in no file")
@@ -101,7 +133,7 @@ def pack(
 
 
 def unpack(
-    data: bytes, *, format: str, name: str, known: bool = False
+    data: bytes, *, format: str, name: str, checksum: str | None = None
 ) -> tuple[dict[str, Any], dict[str, Tensor]]:
     """Read back what `pack` made.
 
@@ -109,32 +141,30 @@ def unpack(
         data: The file's bytes.
         format: The format it must have.
         name: Name of the file in messages.
-        known: Whether the bytes were compared with a SHA-256 that is stored elsewhere, so that the
-            checksums in the file need no check.
+        checksum: The checksum it must have; None takes any that fits its content.
+
+    Returns:
+        The header's JSON object, and the tensors.
 
     Raises:
         ForeignFile: If it is no safetensors file, or not one of `format`.
         TruncatedFile: If it is cut short.
         DamagedFile: If it is altered.
-        FutureVersion: If a newer package wrote it.
+        FutureVersion: If another version of the package wrote it.
     """
-    header, head = _header(data, size=len(data), format=format, name=name)
-    has_checksum = head["version"] > 1
-    if has_checksum and not known and not has_right_checksum(data, start=_START, at=8):
-        what = _describe_damage(data, header, head)
-        raise DamagedFile(f"{name} is altered: {what} does not match its checksum")
+    head = _read_header(data, size=len(data), format=format, name=name)
+    _check_checksum(data, _START, 8, name=name)
+    if checksum is not None and checksum_in(data) != checksum:
+        raise DamagedFile(f"{name} is altered: it is another file than the one that is listed")
     try:
-        tensors = load(data)
+        return head, load(data)
     except (SafetensorError, KeyError, ValueError, TypeError, OverflowError) as error:
         raise DamagedFile(f"{name} is damaged: {error}") from None
-    if known:
-        return head, tensors
-    if not has_checksum:
-        check_version_1(head, format=format, tensors=tensors, name=name)
-        return head, tensors
-    if head.get("tensors") != _sha256s(tensors):
-        raise DamagedFile(f"{name} is damaged: it holds other tensors than it lists")
-    return head, tensors
+
+
+def checksum_in(data: bytes) -> str:
+    """Return the checksum in what `pack` made."""
+    return data[8 + len(_START) :][: len(_BLANK)].decode()
 
 
 def read_file(path: Path, *, format: str) -> bytes:
@@ -146,66 +176,10 @@ def read_file(path: Path, *, format: str) -> bytes:
         BankError: As `unpack`.
     """
     with path.open("rb") as file:
-        start, _ = _read_start(file, path, format=format)
+        start = file.read(8)
+        start += file.read(min(_LARGEST_HEADER, int.from_bytes(start, "little")))
+        _read_header(start, size=os.fstat(file.fileno()).st_size, format=format, name=str(path))
         return start + file.read()
-
-
-def read_start(path: Path, *, format: str) -> dict[str, Any]:
-    """Return the JSON object in the header of a file, whose checksum is not compared.
-
-    Raises:
-        BankError: As `unpack`.
-    """
-    with path.open("rb") as file:
-        return _read_start(file, path, format=format)[1]
-
-
-def _read_start(file: BinaryIO, path: Path, *, format: str) -> tuple[bytes, dict[str, Any]]:
-    start = file.read(8)
-    start += file.read(min(_LARGEST_HEADER, int.from_bytes(start, "little")))
-    size = os.fstat(file.fileno()).st_size
-    return start, _header(start, size=size, format=format, name=str(path))[1]
-
-
-def check_json(head: object, *, format: str, name: str) -> None:
-    """Refuse a JSON object that is not of `format` or is newer than this package.
-
-    Raises:
-        ForeignFile: If it has another format.
-        FutureVersion: If its version is above `NEWEST`.
-        DamagedFile: If its version is no number from 1.
-    """
-    found = head.get("format") if isinstance(head, dict) else None
-    if not isinstance(head, dict) or found != format:
-        raise ForeignFile(f"{name} is not a {format} file: its format is {found!r}")
-    version = head.get("version")
-    if not isinstance(version, int) or version < 1:
-        raise DamagedFile(f"{name} is damaged: its version is {version!r}")
-    if version > NEWEST:
-        raise FutureVersion(
-            f"{name} has version {version} of its format, this package reads up to {NEWEST}; "
-            "a newer cl_graft wrote it"
-        )
-
-
-def check_version_1(
-    head: Mapping[str, Any],
-    *,
-    format: str,
-    name: str,
-    tensors: Mapping[str, Tensor] | None = None,
-) -> None:
-    """Check the checksum of version 1, which covers the other keys of the JSON object and tensors.
-
-    Raises:
-        DamagedFile: If it does not match.
-    """
-    own = {"format": format, "version": 1}
-    rest = {key: value for key, value in head.items() if key not in (*own, "checksum")}
-    digest = hashlib.sha256(to_json(own | rest).encode())
-    digest.update(hash_tensors(tensors or {}).encode())
-    if digest.hexdigest() != head.get("checksum"):
-        raise DamagedFile(f"{name} is altered: its content does not match its checksum")
 
 
 @contextmanager
@@ -254,6 +228,14 @@ def replace_file(path: Path, data: bytes, *, spare: int = 0) -> None:
     sync_folder(path.parent)
 
 
+def write_once(path: Path, data: bytes) -> None:
+    """Write a file as `replace_file`, unless it is there with these very bytes."""
+    with suppress(OSError):
+        if path.is_file() and path.stat().st_size == len(data) and path.read_bytes() == data:
+            return
+    replace_file(path, data)
+
+
 def sync_folder(folder: Path) -> None:
     """Force to disk which files a folder holds, where the system can."""
     if os.name != "posix":  # a folder cannot be opened
@@ -263,64 +245,6 @@ def sync_folder(folder: Path) -> None:
         os.fsync(opened)
     finally:
         os.close(opened)
-
-
-def _sha256s(tensors: Mapping[str, Tensor]) -> dict[str, str]:
-    """Return the SHA-256 of every tensor, by name."""
-    names = sorted(tensors)
-    return {name: hashlib.sha256(tensor_bytes(tensors[name])).hexdigest() for name in names}
-
-
-def _bytes(held: dict[str, Tensor], head: Mapping[str, object]) -> bytes:
-    return save(held, metadata={_KEY: to_json(head)})
-
-
-def _header(
-    data: bytes, *, size: int, format: str, name: str
-) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Read the header at the beginning of a file of `size` bytes, and our part of it.
-
-    Raises:
-        BankError: As `unpack`.
-    """
-    length = int.from_bytes(data[:8], "little")
-    ours = f'"{_KEY}":'.encode() in data[:1000]
-    if size < 9 or (data[8:9] == b"{" and size < 8 + length <= _LARGEST_HEADER):
-        raise TruncatedFile(f"{name} is cut short: it ends after {size} bytes, in its header")
-    try:
-        if length > _LARGEST_HEADER:
-            raise ValueError("the header is larger than any of ours")
-        header = json.loads(data[8 : 8 + length])
-        head = json.loads(header["__metadata__"][_KEY])
-    except (ValueError, KeyError, TypeError, RecursionError):
-        if ours:
-            raise DamagedFile(f"{name} is damaged: its header cannot be read") from None
-        raise ForeignFile(f"{name} is not a file of cl_graft: expected a {format} file") from None
-    check_json(head, format=format, name=name)
-    with report_damage(name):
-        ends = [int(end) for _, end in (row["data_offsets"] for row in _rows(header).values())]
-    declared = 8 + length + max(ends, default=0)
-    if size < declared:
-        raise TruncatedFile(f"{name} is cut short: {size} of {declared} bytes are left")
-    if size > declared:
-        raise DamagedFile(f"{name} is altered: {size - declared} bytes follow its end")
-    return header, head
-
-
-def _rows(header: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what a header says of each tensor."""
-    return {key: value for key, value in header.items() if key != "__metadata__"}
-
-
-def _describe_damage(data: bytes, header: Mapping[str, Any], head: Mapping[str, Any]) -> str:
-    """Say which part of a damaged file does not match, as far as its header can be believed."""
-    with suppress(KeyError, TypeError, ValueError):
-        body = memoryview(data)[8 + int.from_bytes(data[:8], "little") :]
-        for tensor, row in _rows(header).items():
-            begin, end = row["data_offsets"]
-            if hashlib.sha256(body[begin:end]).hexdigest() != head["tensors"][tensor]:
-                return f"tensor {tensor!r}"
-    return "its header"
 
 
 def is_partial(path: Path) -> bool:
@@ -340,12 +264,79 @@ def delete_partial_files(paths: Iterable[Path]) -> list[Path]:
     return partial
 
 
+def _bytes(held: dict[str, Tensor], head: Mapping[str, object]) -> bytes:
+    return save(held, metadata={_KEY: to_json(head)})
+
+
+def _read_header(data: bytes, *, size: int, format: str, name: str) -> dict[str, Any]:
+    """Read our part of the header at the beginning of a file of `size` bytes.
+
+    Raises:
+        BankError: As `unpack`.
+    """
+    length = int.from_bytes(data[:8], "little")
+    ours = f'"{_KEY}":'.encode() in data[:1000]
+    if size < 9 or (data[8:9] == b"{" and size < 8 + length <= _LARGEST_HEADER):
+        raise TruncatedFile(f"{name} is cut short: it ends after {size} bytes, in its header")
+    try:
+        if length > _LARGEST_HEADER:
+            raise ValueError("the header is larger than any of ours")
+        header = json.loads(data[8 : 8 + length])
+        head = json.loads(header.pop("__metadata__")[_KEY])
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        if ours:
+            raise DamagedFile(f"{name} is damaged: its header cannot be read") from None
+        raise ForeignFile(f"{name} is not a file of cl_graft: expected a {format} file") from None
+    _check_format(head, format=format, name=name)
+    with report_damage(name):
+        ends = [int(end) for _, end in (row["data_offsets"] for row in header.values())]
+    declared = 8 + length + max(ends, default=0)
+    if size < declared:
+        raise TruncatedFile(f"{name} is cut short: {size} of {declared} bytes are left")
+    if size > declared:
+        raise DamagedFile(f"{name} is altered: {size - declared} bytes follow its end")
+    return head
+
+
+def _check_format(head: object, *, format: str, name: str) -> None:
+    """Refuse a JSON object that is not of `format`, or of another version than `VERSION`.
+
+    Raises:
+        ForeignFile: If it has another format.
+        FutureVersion: If its version is another.
+    """
+    stated = head.get("format") if isinstance(head, dict) else None
+    if not isinstance(head, dict) or stated != format:
+        raise ForeignFile(f"{name} is not a {format} file: its format is {stated!r:.80}")
+    if head.get("version") != VERSION:
+        raise FutureVersion(
+            f"{name} has version {head.get('version')!r:.40} of its format, this package reads "
+            f"version {VERSION}; another version of cl_graft wrote it"
+        )
+
+
+def _check_checksum(data: bytes, start: bytes, at: int, *, name: str) -> None:
+    """Refuse a file whose checksum, behind `start` at byte `at`, does not match its content.
+
+    Raises:
+        DamagedFile: If it does not, or there is none.
+    """
+    place, whole = at + len(start), memoryview(data)
+    digest = hashlib.sha256(whole[:place])
+    digest.update(_BLANK.encode())
+    digest.update(whole[place + len(_BLANK) :])
+    digits = bytes(whole[place : place + len(_BLANK)])
+    fits = bytes(whole[at:place]) == start and _DIGITS.fullmatch(digits)
+    if not fits or digits.decode() != digest.hexdigest():
+        raise DamagedFile(f"{name} is altered: its content does not match its checksum")
+
+
 def _copy_shared(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
     """Copy the tensors that share memory: safetensors refuses them."""
     seen: set[int] = set()
     copied = {}
     for name, tensor in tensors.items():
-        place = tensor.untyped_storage().data_ptr()
-        copied[name] = tensor.clone() if place in seen else tensor
-        seen.add(place)
+        memory = tensor.untyped_storage().data_ptr()
+        copied[name] = tensor.clone() if memory in seen else tensor
+        seen.add(memory)
     return copied

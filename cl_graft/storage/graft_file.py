@@ -104,16 +104,21 @@ def pack_graft(stored: StoredGraft) -> bytes:
         "density": stored.graft.region.density,
         "base": base_record(stored.base),
         "layout": layout_record(stored.graft.region.layout),
-        "facts": dict(stored.metadata),
+        "metadata": dict(stored.metadata),
     }
     return pack(tensors, content, format=GRAFT_FORMAT)
 
 
 def unpack_graft(
-    data: bytes, *, name: str, expect: str | None, layout: Layout | None, known: bool = False
+    data: bytes,
+    *,
+    name: str,
+    expect: str | None,
+    layout: Layout | None,
+    checksum: str | None = None,
 ) -> StoredGraft:
-    """Read the bytes of a graft file; `known` as for `unpack`."""
-    head, tensors = unpack(data, format=GRAFT_FORMAT, name=name, known=known)
+    """Read the bytes of a graft file; `checksum` as for `unpack`."""
+    head, tensors = unpack(data, format=GRAFT_FORMAT, name=name, checksum=checksum)
     with report_damage(name):
         base = read_base(part(head, "base", dict))
         found = read_layout(part(head, "layout", dict))
@@ -122,7 +127,7 @@ def unpack_graft(
     with report_damage(name):
         region = read_region(part(head, "count", int), "graft", tensors, layout or found)
         graft = Graft(region, tensors["graft.values"])
-        check_task_metadata(task=head["task"], metadata=head["facts"])
+        check_task_metadata(task=head["task"], metadata=head["metadata"])
         task = head["task"]
         check_dtype(graft, base, task=task)
-        return StoredGraft(graft, base, task, read_head(tensors), head["facts"])
+        return StoredGraft(graft, base, task, read_head(tensors), head["metadata"])

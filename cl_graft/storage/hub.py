@@ -31,7 +31,7 @@ from cl_graft.storage.model_card import is_hub_name, model_card
 __all__ = ["Pushed", "download_bank", "from_pretrained", "push_to_hub", "save_pretrained"]
 
 _FOLDERS = ("entries/", "standalone/")
-_FILES = ["bank.json", "base.json", "README.md", *(f"{folder}*" for folder in _FOLDERS)]
+_FILES = ["bank.json", "bank.copy.json", "README.md", *(f"{folder}*" for folder in _FOLDERS)]
 
 
 @dataclass(frozen=True)

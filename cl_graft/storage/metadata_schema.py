@@ -70,10 +70,7 @@ _PARTS = ("stream", "model", "fine_tuning", "grafting", "training", "comparison"
 
 def _refuse_texts(settings: dict[str, Any]) -> dict[str, Any]:
     for part in _PARTS:
-        # The settings of the first versions had no parts, and a model's name was called "model".
-        if not isinstance(settings.get(part, {}), dict) and (
-            part != "model" or any(isinstance(settings.get(other), dict) for other in _PARTS)
-        ):
+        if not isinstance(settings.get(part, {}), dict):
             raise ValueError(f"the part {part!r} of settings holds settings by name")
     return settings
 
@@ -168,7 +165,7 @@ class _Base(_Schema):
     fingerprint: _Name
     model: Annotated[str, Field(max_length=_LONGEST_PATH), AfterValidator(_refuse_control)]
     dtype: _Dtype
-    facts: _BaseMetadata
+    metadata: _BaseMetadata
 
 
 class _TaskMetadata(_Schema):
@@ -204,7 +201,7 @@ class _Entry(_Schema):
     task: _Name
     label: Annotated[int, Field(ge=0, lt=2**62)]
     weights_sha256: _Sha256 | Literal[""]
-    facts: _TaskMetadata
+    metadata: _TaskMetadata
 
 
 class _Environment(_Schema):
@@ -247,9 +244,8 @@ def check_task_metadata(
     Raises:
         ValueError: With the value that came and the one that was expected.
     """
-    _check(
-        _Entry, {"task": task, "label": label, "weights_sha256": weights_sha256, "facts": metadata}
-    )
+    record = {"task": task, "label": label, "weights_sha256": weights_sha256}
+    _check(_Entry, {**record, "metadata": metadata})
 
 
 def check_environment(environment: Mapping[str, object]) -> None:

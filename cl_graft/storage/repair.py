@@ -15,16 +15,15 @@ from cl_graft.errors import BankError, FutureVersion
 from cl_graft.grafts.bank import Entry, GraftBank
 from cl_graft.storage.bank_folder import read_stored, write_entries
 from cl_graft.storage.bank_index import (
-    DESCRIPTION,
+    COPY,
     INDEX,
     REMOVED,
     delete_unlisted,
     list_files,
     list_unlisted,
-    read_description,
     read_index,
     refuse_linked_folders,
-    write_description,
+    write_copy,
 )
 from cl_graft.storage.files import report_damage, sync_folder
 from cl_graft.storage.locks import only_writer
@@ -59,8 +58,8 @@ def repair_bank(folder: Path | str) -> Repaired:
     A bank whose files are as `bank.json` says keeps it. Where an entry's file is missing or
     damaged, `bank.json` is written without it, and without the later entries that build on it. In
     prefix mode these are all later ones, unless they name what they build on. Where `bank.json`
-    itself is missing or damaged, its copy `base.json` takes its place. Files that are no longer
-    listed are moved to `removed/`.
+    itself is missing or damaged, its copy takes its place. Files that are no longer listed are
+    moved to `removed/`.
 
     Raises:
         InputError: If there is no such folder.
@@ -80,23 +79,13 @@ def _repair(folder: Path) -> Repaired:
     """Repair a bank; the caller holds the folder's lock."""
     refuse_linked_folders(folder)
     try:
-        index, bank = read_index(folder)
+        records, bank = read_index(folder)
     except FutureVersion:
         raise
     except BankError:
-        return _rebuild(folder)
-    return _list_whole(folder, bank, index["entries"])
-
-
-def _rebuild(folder: Path) -> Repaired:
-    """Make `bank.json` from `base.json`."""
-    records, bank = read_description(folder)
-    if records is None:
-        raise BankError(
-            f"{folder / DESCRIPTION} holds no list of entries, as an earlier version of cl_graft "
-            f"wrote it; take the {INDEX} of a copy of the bank"
-        )
-    return _list_whole(folder, bank, records, from_copy=True)
+        records, bank = read_index(folder, name=COPY)
+        return _list_whole(folder, bank, records, from_copy=True)
+    return _list_whole(folder, bank, records)
 
 
 def _list_whole(
@@ -126,7 +115,7 @@ def _list_whole(
         whole.append(entry)
     needed = {name for position in number for name in list_files(records[position])}
     if not (faults or from_copy):
-        write_description(bank, records, folder)
+        write_copy(bank, records, folder)
         return Repaired(folder, len(whole), tuple(delete_unlisted(folder, needed)))
     with report_damage(str(folder)):
         repaired = bank.extend(whole)

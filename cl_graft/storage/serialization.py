@@ -78,10 +78,10 @@ def recorded_batch_record(
     input is kept as it is.
     """
     record: dict[str, object] = {"environment": dict(recorded_batch.environment)}
-    tensors["canary.logits"] = recorded_batch.logits
+    tensors["recorded.logits"] = recorded_batch.logits
     inputs = recorded_batch.inputs.cpu()
     if not _is_encoded_text(inputs):
-        tensors["canary.inputs"] = inputs
+        tensors["recorded.inputs"] = inputs
         return record
     tokens, segments = inputs[:, 0], inputs[:, 1]
     width = int(segments.any(0).nonzero().max()) + 1 if bool(segments.any()) else 0
@@ -89,17 +89,17 @@ def recorded_batch_record(
     if bool((tokens[:, width:] != padding).any()) or inputs.numel() > _LARGEST_BATCH:
         width = inputs.shape[2]
     narrow = torch.uint16 if int(tokens.max()) < 2**16 else torch.int32
-    tensors["canary.tokens"] = tokens[:, :width].to(narrow)
-    tensors["canary.segments"] = segments[:, :width].to(torch.uint8)
+    tensors["recorded.tokens"] = tokens[:, :width].to(narrow)
+    tensors["recorded.segments"] = segments[:, :width].to(torch.uint8)
     return {**record, "width": inputs.shape[2], "padding": padding}
 
 
 def read_recorded_batch(record: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> RecordedBatch:
     """Read a batch that `recorded_batch_record` wrote."""
-    if "canary.inputs" in tensors:
-        inputs = tensors["canary.inputs"]
+    if "recorded.inputs" in tensors:
+        inputs = tensors["recorded.inputs"]
     else:
-        tokens, segments = tensors["canary.tokens"], tensors["canary.segments"]
+        tokens, segments = tensors["recorded.tokens"], tensors["recorded.segments"]
         rows, kept = tokens.shape
         width = int(record["width"])
         if width < kept or (width > kept and 2 * rows * width > _LARGEST_BATCH):
@@ -110,7 +110,7 @@ def read_recorded_batch(record: Mapping[str, Any], tensors: Mapping[str, Tensor]
         inputs[:, 1, :kept] = segments.to(torch.int64)
     environment = part(record, "environment", dict)
     check_environment(environment)
-    logits = tensors["canary.logits"]
+    logits = tensors["recorded.logits"]
     if logits.dtype not in _LOGITS:
         raise ValueError(f"the logits of its recorded batch are of {logits.dtype}")
     return RecordedBatch(inputs, logits, dict(environment))
@@ -160,7 +160,7 @@ def base_record(base: BaseIdentity) -> dict[str, object]:
         "fingerprint": base.fingerprint,
         "model": base.model,
         "dtype": base.dtype,
-        "facts": dict(base.metadata),
+        "metadata": dict(base.metadata),
     }
     check_base_metadata(record)
     return record
@@ -173,7 +173,7 @@ def read_base(record: Mapping[str, Any]) -> BaseIdentity:
         fingerprint=record["fingerprint"],
         model=record["model"],
         dtype=record["dtype"],
-        metadata=record["facts"],
+        metadata=record["metadata"],
     )
 
 

@@ -137,9 +137,8 @@ class StreamScores(PluginMetric[ScoreMatrix]):
     def load_state_(self, state: Mapping[str, Any]) -> None:
         """Take over what `state` returned; predictions come with the next evaluation."""
         self.reset()
-        # Earlier versions kept no order: experiences were trained in that of the stream.
-        self.order = list(state.get("order", range(state.get("row", _BASE) + 1)))
-        self._labels = dict(state.get("labels", ()))
+        self.order = list(state["order"])
+        self._labels = dict(state["labels"])
         self._numbers = _Numbers({*self.order, *self._labels})
         for name, cells in self._cells.items():
             cells.load_(state[name])

@@ -39,11 +39,8 @@ class PhasePoints:
         return {**values, _KEY: [list(point) for point in self._points]}
 
     def replay(self, values: dict[str, Any]) -> dict[str, Any]:
-        """Report the points in what `join` returned, and return the values without them.
-
-        Values that an earlier version kept have none.
-        """
-        kept: Iterable[tuple[str, int, float]] = values.get(_KEY, ())
+        """Report the points in what `join` returned, and return the values without them."""
+        kept: Iterable[tuple[str, int, float]] = values[_KEY]
         for name, step, value in kept:
             self.add(name, step, value)
         return {name: value for name, value in values.items() if name != _KEY}

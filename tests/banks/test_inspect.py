@@ -49,7 +49,7 @@ def test_bytes_are_those_of_the_files(run):
 def test_a_bank_that_is_changed_while_it_is_read_is_described_as_it_was(run, tmp_path, monkeypatch):
     bank = shutil.copytree(run / "bank", tmp_path / "bank")
     sizes = [entry.bytes for entry in inspect_bank(bank).entries]
-    read = bank_folder.read_entry
+    read = bank_folder._read_entry
 
     def read_and_forget(record, folder, of, *, position):
         entry = read(record, folder, of, position=position)
@@ -58,7 +58,7 @@ def test_a_bank_that_is_changed_while_it_is_read_is_described_as_it_was(run, tmp
             forget(bank, "topic")
         return entry
 
-    monkeypatch.setattr(bank_folder, "read_entry", read_and_forget)
+    monkeypatch.setattr(bank_folder, "_read_entry", read_and_forget)
     found = inspect_bank(bank)
     assert [(e.task, e.bytes) for e in found.entries] == [
         ("sentiment", sizes[0]),

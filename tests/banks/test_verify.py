@@ -34,7 +34,7 @@ from cl_graft.grafts.graft import Graft
 from cl_graft.lab.experiments.folders import run_folder
 from cl_graft.lab.experiments.run import run as run_strategy
 from cl_graft.models import load_model
-from cl_graft.storage.checksums import dump_with_checksum, load_with_checksum
+from cl_graft.storage.files import dump_json, load_json
 
 
 @pytest.fixture(scope="module")
@@ -53,9 +53,11 @@ def changed(run: Path, folder: Path, position: int, **fields: object) -> Path:
 
 def change_results(run: Path, folder: Path, change: Callable[[Any], object]) -> None:
     """Write a run's results to a folder with something changed and a checksum that fits."""
-    values = load_with_checksum((run / "results.json").read_bytes(), name="results")
+    values = load_json(
+        (run / "results.json").read_bytes(), format="cl-graft-results", name="results"
+    )
     change(values)
-    (folder / "results.json").write_bytes(dump_with_checksum(values))
+    (folder / "results.json").write_bytes(dump_json(values, format="cl-graft-results"))
 
 
 def recorded_batch_of(run: Path, position: int) -> RecordedBatch:
@@ -274,9 +276,11 @@ def test_a_changed_table_is_a_difference(run, tmp_path, name):
 
 def test_a_config_put_in_the_place_of_another_is_a_difference(run, tmp_path):
     copied = shutil.copytree(run, tmp_path / "run")
-    values = load_with_checksum((copied / "config.json").read_bytes(), name="config")
+    values = load_json(
+        (copied / "config.json").read_bytes(), format="cl-graft-config", name="config"
+    )
     (copied / "config.json").write_bytes(
-        dump_with_checksum({**values, "stream": {**values["stream"], "shots": 9}})
+        dump_json({**values, "stream": {**values["stream"], "shots": 9}}, format="cl-graft-config")
     )
     found = outcomes(verify(copied))
     assert (found["config.json"], found["settings"]) == ("differs", "differs")

@@ -261,3 +261,13 @@ def test_orders_of_long15_share_their_choices_and_go_on_from_stored_runs(tiny_be
         assert own["grafting"]["0"]["forgetting"] == 0.0
     mean = [own["naive"]["0"]["average_accuracy"] for own in second["runs"].values()]
     assert f"| mean of 2 | naive | {50 * sum(mean):.1f} |" in table
+
+
+@pytest.mark.slow
+def test_reproducibility_is_measured(tmp_path):
+    run_script("reproducibility.py", "--scale", "smoke", "--results", tmp_path)
+    told = json.loads((tmp_path / "reproducibility-smoke.json").read_text())
+    lines = {line["what"]: line for line in told["lines"]}
+    assert lines["trained again, 1 thread"]["same_bits"]
+    assert lines["the same once more"]["same_bits"]
+    assert not lines["bf16 autocast"]["same_bits"]

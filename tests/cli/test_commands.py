@@ -15,7 +15,7 @@ import cl_graft as package
 from cl_graft import InputError, load_bank
 from cl_graft.cli import app
 from cl_graft.storage import StoredGraft, save_graft
-from cl_graft.storage.checksums import dump_with_checksum, load_with_checksum
+from cl_graft.storage.files import dump_json, load_json
 
 COMMANDS = [command.name or "" for command in app.registered_commands]
 
@@ -79,9 +79,11 @@ def test_a_bar_with_the_time_left_is_shown_on_a_terminal(bank):
 
 def test_verify_exits_with_1_when_an_answer_changed(bank, tmp_path):
     run = shutil.copytree(bank.parent, tmp_path / "run")
-    results = load_with_checksum((run / "results.json").read_bytes(), name="results")
+    results = load_json(
+        (run / "results.json").read_bytes(), format="cl-graft-results", name="results"
+    )
     results["logit_hashes"]["sentiment"]["end"] = "0" * 64
-    (run / "results.json").write_bytes(dump_with_checksum(results))
+    (run / "results.json").write_bytes(dump_json(results, format="cl-graft-results"))
     told = cl_graft("verify", run)
     assert told.code == 1
     assert "DIFFERENT from the day they were learned: sentiment" in told.out

@@ -58,8 +58,11 @@ def test_a_name_of_a_column_is_no_markup(capsys):
     assert "[red]x[/red]" in capsys.readouterr().out
 
 
+VERSION_1 = Path(__file__).parents[1] / "storage" / "fixtures" / "version1" / "bank"
+
+
 def test_a_terminal_of_few_characters_gets_escapes_and_no_traceback():
-    told = cl_graft("inspect", STORED, PYTHONIOENCODING="ascii:strict")
+    told = cl_graft("inspect", VERSION_1, PYTHONIOENCODING="ascii:strict")
     assert told.code == 0, told
     assert "Traceback" not in told.err
     assert r"|\u03b3 row" in told.out
@@ -72,9 +75,6 @@ def test_json_for_a_terminal_of_few_characters_is_json(monkeypatch):
     Output(as_json=True).result({"task": "größer γ 🙂"})
     sys.stdout.flush()
     assert json.loads(written.getvalue().decode("ascii")) == {"task": "größer γ 🙂"}
-
-
-STORED = Path(__file__).parents[1] / "storage" / "fixtures" / "version2" / "bank"
 
 
 def test_a_warning_is_written_once_and_counted_at_the_end(capsys):

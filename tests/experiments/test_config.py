@@ -11,8 +11,7 @@ from cl_graft.errors import InputError
 from cl_graft.kinds.kind import KINDS
 from cl_graft.localization.grafting_settings import GraftingSettings
 from cl_graft.runtime.settings import list_fields
-from cl_graft.settings import config_from, load_config, make_config, to_dotted, to_nested
-from cl_graft.settings.old_configs import MOVED, from_flat
+from cl_graft.settings import config_from, load_config, make_config
 from cl_graft.settings.parts import PARTS
 from cl_graft.settings.stream_settings import StreamTaskSettings
 
@@ -80,25 +79,38 @@ def test_running_and_comparing_take_settings_as_they_are_written(work, tmp_path)
         work(tmp_path / "none.yaml", out=tmp_path)
 
 
-@pytest.mark.parametrize(("old", "place"), MOVED.items())
-def test_an_old_key_is_answered_with_its_new_place(old, place):
-    with pytest.raises(InputError, match=f"{old!r} is now {place!r}"):
-        config_from({"stream": {"tasks": ["a"]}, old: 1})
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (b"stream:\n\ttasks: mine\n", r"yaml:2: .*spaces, not tabs"),
+        (b"model: {}\nmodel: {}\n", r"yaml:2: .*'model' is given twice"),
+        (b"a: &a [x]\nb: [*a, *a, *a]\n", r"yaml:2: .*alias \*a"),
+        (b"out: !!python/object:os.system {}\n", "not a YAML file"),
+        (b"tasks: " + b"[" * 5000, "not a YAML file"),
+        (b"- mine\n", "expected 'name: value' lines, got list"),
+        (b"", "expected 'name: value' lines, got NoneType"),
+        (b"model: {name: 'a\0b'}\n", r"yaml:1: .*U\+0000"),
+        ("stream: {}\n".encode("utf-16"), "mark is that of UTF-16"),
+        (b"# caf\xe9\n", r"yaml:1: byte 0xe9 is not"),
+        (b"# " + b"x" * 1_100_000, "larger than 1 MB"),
+    ],
+)
+def test_a_config_that_is_no_plain_yaml_is_told_with_its_line(tmp_path, text, said):
+    (tmp_path / "stream.yaml").write_bytes(text)
+    with pytest.raises(InputError, match=said):
+        load_config(tmp_path / "stream.yaml")
 
 
-def test_an_old_key_is_answered_also_inside_a_part_in_a_sweep_and_on_the_command_line():
-    for values in (
-        {"stream.refill": True},
-        {"comparison.sweep": {"refill": [True, False]}},
-    ):
-        with pytest.raises(InputError, match=r"refill' is now 'grafting\.avoid_owned'"):
-            config_with({"tasks": ["a"]} | values)
-    with pytest.raises(InputError, match=r"^--set: 'region_lr' is now 'grafting\.lr'$"):
-        load_config(None, ["stream.tasks=[a]", "region_lr=0.3"])
-    with pytest.raises(InputError, match=r"^--set: 'task_settings' is now 'stream\."):
-        load_config(None, ["stream.tasks=[a]", "task_settings.a.metric=f1"])
+def test_a_setting_that_runs_set_is_answered_with_its_place():
     with pytest.raises(InputError, match=r"^--set: 'grafting\.seed' is set by"):
         load_config(None, ["stream.tasks=[a]", "grafting={seed: 1}"])
+
+
+def test_a_setting_without_its_part_is_answered_with_it():
+    with pytest.raises(InputError, match=r"'density'; did you mean 'grafting\.density'"):
+        config_from({"stream": {"tasks": ["a"]}, "density": 1})
+    with pytest.raises(InputError, match=r"'density' cannot be swept.*'grafting\.density'"):
+        config_with({"tasks": ["a"], "comparison.sweep": {"density": [0.1]}})
 
 
 def test_a_name_that_no_part_has_is_answered_with_the_nearest_of_all_parts():
@@ -109,35 +121,6 @@ def test_a_name_that_no_part_has_is_answered_with_the_nearest_of_all_parts():
 def test_a_name_that_a_run_sets_is_answered_with_the_setting_that_it_follows_from():
     with pytest.raises(InputError, match=r"'seed'; did you mean 'comparison\.seeds'"):
         config_from({"stream": {"tasks": ["a"]}, "seed": 0})
-
-
-def test_every_old_key_has_a_place_that_exists():
-    for old, place in MOVED.items():
-        part, _, name = place.partition(".")
-        assert name in list_fields(PARTS[part]), old
-
-
-def test_a_stored_flat_config_is_read_as_the_same_settings():
-    flat = {
-        **{"tasks": ["a"], "model": "m", "steps": None, "preset": "paper", "region_lr": 0.3},
-        **{"refill": False, "clip": 2.0, "dense_clip": 0.0, "region_evaluations": 1},
-        **{"sweep": {"density": [0.1], "ewc.ewc_lambda": [1.0]}, "strategies": ["naive", "ewc"]},
-    }
-    config = config_from(from_flat(flat))
-    assert (config.stream.tasks, config.model.name) == (["a"], "m")
-    assert (config.fine_tuning.clip, config.loop_clip) == (0.0, 2.0)
-    assert config.training.paper_steps
-    assert (config.grafting.lr, config.grafting.avoid_owned) == (0.3, False)
-    assert config.grafting.evaluations == 1
-    assert config.comparison.sweep == {"grafting.density": [0.1], "ewc.ewc_lambda": [1.0]}
-    assert not config_from(from_flat({**flat, "steps": 7})).training.paper_steps
-    assert config_from(from_flat({**flat, "dense_clip": None})).loop_clip == 2.0
-
-
-def test_settings_with_parts_are_left_as_they_are():
-    stored = config_with({"tasks": ["a"]}).values()
-    assert from_flat(stored) == stored
-    assert to_nested(to_dotted(stored)) == stored
 
 
 def test_every_field_is_described_and_only_tasks_has_no_default():

@@ -15,7 +15,6 @@ from cl_graft.lab.reporting.exports import comparison_csv
 from cl_graft.lab.reporting.summary import summarize, write_summary
 from cl_graft.lab.results.run_results import read_result
 from cl_graft.metrics import score
-from cl_graft.storage.checksums import dump_with_checksum
 
 
 @pytest.fixture(scope="module")
@@ -52,13 +51,6 @@ def test_a_run_keeps_exact_match_beside_f1_and_spearman_beside_pearson(run):
     text = (run / "summary.md").read_text()
     assert f"(answer_f1), {100 * sum(right) / len(right):.1f} (exact_match)" in text
     assert "(spearman)" in text
-
-
-def test_results_of_before_have_no_other_scores(run, tmp_path):
-    values = json.loads((run / "results.json").read_text())
-    del values["other_scores"], values["checksum"]
-    (tmp_path / "results.json").write_bytes(dump_with_checksum(values))
-    assert read_result(tmp_path).other_scores == {}
 
 
 def test_a_comparison_shows_the_mean_over_tasks_of_each_other_metric(tmp_path):

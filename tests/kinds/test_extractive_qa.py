@@ -414,7 +414,7 @@ def test_answers_as_long_as_those_of_training_are_found(tokenizer):
     assert score(right_outputs(own), own.targets, scorer) == 1.0
     (said,) = QA.answer(right_outputs(own), own, task.test, recorded)
     assert said.label == long.answers[0][0]
-    (before,) = QA.answer(right_outputs(own), own, task.test, {})  # of earlier versions
+    (before,) = QA.answer(right_outputs(own), own, task.test, {})  # of an entry without it
     assert len(before.label) < len(said.label)
     few = encode(short, tokenizer)
     assert QA.metadata_of_targets(few.targets) == {}

@@ -255,16 +255,6 @@ def test_what_files_of_others_say_is_text_and_nothing_else(compared, tmp_path):
     assert "\\input" not in written
 
 
-@pytest.mark.usefixtures("blank_figures")
-def test_results_of_earlier_versions_are_reported_without_bins(compared, tmp_path):
-    run = with_result(compared, tmp_path / "old", reliability={}, memory={}, passes={})
-    made = make_report([run], out=tmp_path / "report")
-    assert (
-        "Without bins of confidence (an earlier version ran them): grafting."
-        in Page(made.page).text
-    )
-
-
 def test_unfinished_runs_are_named_and_left_out(compared, tmp_path):
     there = shutil.copytree(compared, tmp_path / "there")
     run = there / "naive" / "seed1"

@@ -9,11 +9,10 @@ from hypothesis import strategies as st
 from slow_cases import slow
 from small_results import small_result
 
-from cl_graft.errors import BankError, FutureVersion, InputError
+from cl_graft.errors import BankError, InputError
 from cl_graft.lab.results.matrices import pack_matrix, unpack_matrix
 from cl_graft.lab.results.run_results import RunResult, read_result, write_result
 from cl_graft.settings.run_folder import RESULTS
-from cl_graft.storage.checksums import dump_with_checksum, load_with_checksum
 
 
 @pytest.fixture
@@ -71,21 +70,6 @@ def test_matrices_of_scores_that_no_run_writes_are_refused(tmp_path, result):
 )
 def test_every_matrix_comes_back(matrix):
     assert unpack_matrix(json.loads(json.dumps(pack_matrix(matrix))), most=40) == matrix
-
-
-def test_results_from_before_there_were_checksums_are_read(tmp_path, result):
-    values = asdict(result)
-    del values["config"]
-    (tmp_path / RESULTS).write_text(json.dumps(values))
-    assert read_result(tmp_path) == result
-
-
-def test_results_of_a_newer_version_are_refused_as_such(tmp_path, result):
-    write_result(result, tmp_path)
-    values = load_with_checksum((tmp_path / RESULTS).read_bytes(), name="it")
-    (tmp_path / RESULTS).write_bytes(dump_with_checksum({**values, "version": 99}))
-    with pytest.raises(FutureVersion, match="has version 99"):
-        read_result(tmp_path)
 
 
 @pytest.mark.parametrize("step", [31, *slow(1)])

@@ -59,9 +59,9 @@ def test_other_metadata_hold_100_000_values_at_most() -> None:
 
 def test_padding_unfolds_a_recorded_batch_to_two_to_the_23_numbers_at_most() -> None:
     tensors = {
-        "canary.tokens": torch.ones(2, 3, dtype=torch.int32),
-        "canary.segments": torch.ones(2, 3, dtype=torch.uint8),
-        "canary.logits": torch.zeros(2, 2),
+        "recorded.tokens": torch.ones(2, 3, dtype=torch.int32),
+        "recorded.segments": torch.ones(2, 3, dtype=torch.uint8),
+        "recorded.logits": torch.zeros(2, 2),
     }
     record = {"environment": {}, "padding": 0, "width": 2**21}
     assert read_recorded_batch(record, tensors).inputs.numel() == 2**23

@@ -63,11 +63,11 @@ def test_a_file_under_another_name_is_a_miss(tmp_path, caplog):
     [
         {},
         {"key": "dense-1"},
-        {"key": "dense-1", "facts": {}},
-        {"key": "dense-1", "facts": 3, "seconds": 0.5},
-        {"key": "dense-1", "facts": {}, "seconds": "long"},
-        {"key": ["dense-1"], "facts": {}, "seconds": 0.5},
-        {"facts": {}, "seconds": 0.5},
+        {"key": "dense-1", "values": {}},
+        {"key": "dense-1", "values": 3, "seconds": 0.5},
+        {"key": "dense-1", "values": {}, "seconds": "long"},
+        {"key": ["dense-1"], "values": {}, "seconds": 0.5},
+        {"values": {}, "seconds": 0.5},
     ],
 )
 def test_a_whole_file_that_says_something_else_is_a_miss(tmp_path, content):

@@ -213,7 +213,7 @@ def test_the_schema_knows_every_family_pooling_precision_activation_and_part_of_
     for key, known in names.items():
         for name in known:
             metadata_schema.check_base_metadata(
-                {"fingerprint": SHA, "model": "m", "dtype": "float32", "facts": {key: name}}
+                {"fingerprint": SHA, "model": "m", "dtype": "float32", "metadata": {key: name}}
             )
     for name in ACTIVATIONS:
         metadata_schema.check_task_metadata(task="t", metadata={"activation": name})

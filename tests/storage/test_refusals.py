@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -26,21 +25,15 @@ from cl_graft.grafts.bank import GraftBank
 from cl_graft.grafts.graft import Graft
 from cl_graft.grafts.region import Layout
 from cl_graft.storage import StoredGraft, load_bank, load_graft, save_bank, save_graft
-from cl_graft.storage.checksums import dump_with_checksum
 from cl_graft.storage.elias_fano import pack_indices
-from cl_graft.storage.files import pack, replace_file
+from cl_graft.storage.files import pack, replace_file, seal_json
 
 
 def _rewrite_index(folder: Path, **changes: object) -> None:
     """Change `bank.json` and seal it again, as only a program could."""
     index = json.loads((folder / "bank.json").read_text())
     del index["checksum"]
-    index |= changes
-    if isinstance(index["entries"], list):
-        listed = json.dumps(index["entries"], separators=(",", ":")).encode()
-        index["count"] = len(index["entries"])
-        index["entries_sha256"] = hashlib.sha256(listed).hexdigest()
-    (folder / "bank.json").write_bytes(dump_with_checksum(index))
+    (folder / "bank.json").write_bytes(seal_json(json.dumps(index | changes, indent=1)))
 
 
 @pytest.mark.parametrize("bank", [None, "bank", bank_of().entries[0]])
@@ -155,10 +148,17 @@ def test_an_entry_file_that_is_cut_altered_replaced_or_gone_is_refused(
     with pytest.raises(TruncatedFile, match=r"-ag_news\.safetensors is cut short: \d+ of \d+"):
         load_bank(tmp_path)
     path.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
-    with pytest.raises(DamagedFile, match="do not match the SHA-256"):
+    with pytest.raises(DamagedFile, match="does not match its checksum"):
         load_bank(tmp_path)
     path.write_bytes(whole + bytes(1000))
-    with pytest.raises(DamagedFile, match=rf"has {len(whole) + 1000} bytes, not {len(whole)}"):
+    with pytest.raises(DamagedFile, match="1000 bytes follow its end"):
+        load_bank(tmp_path)
+    (other,) = tmp_path.glob(f"{kind}/*-sst2.safetensors")
+    path.write_bytes(other.read_bytes())
+    with pytest.raises(DamagedFile, match="another file than the one that is listed"):
+        load_bank(tmp_path)
+    path.write_bytes(b"nothing of ours")
+    with pytest.raises(DamagedFile, match="is not a file of cl_graft"):
         load_bank(tmp_path)
     path.unlink()
     with pytest.raises(DamagedFile, match=r"bank\.json lists it; .*cl-graft inspect .* --repair"):
@@ -198,17 +198,17 @@ def test_what_does_not_exist_is_an_input_error(tmp_path: Path) -> None:
         load_graft(tmp_path / "gone")
 
 
-def test_files_of_a_newer_version_are_refused_as_such(
+def test_files_of_another_version_are_refused_as_such(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as newer:
-        newer.setattr("cl_graft.storage.files.VERSION", 6)
-        newer.setattr("cl_graft.storage.bank_index.BANK_VERSION", 6)
+        newer.setattr("cl_graft.storage.files.VERSION", 2)
+        newer.setattr("cl_graft.storage.bank_index.VERSION", 2)
         save_bank(bank_of(), tmp_path / "bank")
         path = _graft_file(tmp_path)
-    with pytest.raises(FutureVersion, match=r"has version 6 of its format, .* reads up to 5"):
+    with pytest.raises(FutureVersion, match=r"has version 2 of its format, .* reads version 1"):
         load_bank(tmp_path / "bank")
-    with pytest.raises(FutureVersion, match="a newer cl_graft wrote it"):
+    with pytest.raises(FutureVersion, match="another version of cl_graft wrote it"):
         load_graft(path)
 
 
@@ -230,12 +230,12 @@ def test_an_index_that_points_outside_the_folder_is_refused(tmp_path: Path, file
         {"entries": [7]},
         {"entries": [{"file": "entries/000-qnli.safetensors"}]},
         {"base": {}},
-        {"base": {"fingerprint": 3, "model": "", "dtype": "float32", "facts": {}}},
+        {"base": {"fingerprint": 3, "model": "", "dtype": "float32", "metadata": {}}},
         {"layout": {"names": ["a"], "shapes": [[-3]]}},
         {"layout": {"names": ["a"], "shapes": [[2**40, 2**40]]}},
         {"layout": {"names": ["a", "a"], "shapes": [[3], [3]]}},
         {"layout": {"names": ["a"], "shapes": [3]}},
-        {"version": 1, "layout": {"names": [], "shapes": []}},
+        {"layout": {"names": [], "shapes": []}},
     ],
 )
 def test_an_index_with_impossible_content_is_refused(
@@ -270,7 +270,7 @@ def test_values_in_another_dtype_than_the_base_states_are_refused(tmp_path: Path
 
 @pytest.mark.parametrize(
     ("key", "value"),
-    [("task", "other"), ("claimed", 99), ("owned", 1), ("weights_sha256", "f" * 64)],
+    [("task", "other"), ("size", 99), ("owned", 1)],
 )
 def test_an_index_that_contradicts_an_entry_is_refused(
     tmp_path: Path, key: str, value: object
@@ -278,7 +278,7 @@ def test_an_index_that_contradicts_an_entry_is_refused(
     save_bank(bank_of(tasks=1), tmp_path)
     entry = json.loads((tmp_path / "bank.json").read_text())["entries"][0]
     _rewrite_index(tmp_path, entries=[{**entry, key: value}])
-    with pytest.raises(DamagedFile, match=rf"{key} of entries/[0-9a-f]{{16}}-qnli"):
+    with pytest.raises(DamagedFile, match=r"entries/[0-9a-f]{16}-qnli.* is damaged"):
         load_bank(tmp_path)
 
 
@@ -299,9 +299,9 @@ def test_a_graft_with_a_false_count_is_refused(tmp_path: Path, count: object) ->
     content = {
         "task": "qnli",
         "count": count,
-        "base": {"fingerprint": "a", "model": "m", "dtype": "float32", "facts": {}},
+        "base": {"fingerprint": "a", "model": "m", "dtype": "float32", "metadata": {}},
         "layout": {"names": list(LAYOUT.names), "shapes": [list(s) for s in LAYOUT.shapes]},
-        "facts": {},
+        "metadata": {},
     }
     index = pack_indices(region.index, total=LAYOUT.total)
     tensors = {"graft.index": index, "graft.values": torch.ones(9)}
@@ -310,17 +310,6 @@ def test_a_graft_with_a_false_count_is_refused(tmp_path: Path, count: object) ->
     assert load_graft(path).graft.region == region
     replace_file(path, pack(tensors, content, format="cl-graft-graft"))
     with pytest.raises(DamagedFile, match=r"coordinates|count must be int"):
-        load_graft(path)
-
-
-def test_an_altered_tensor_is_named(tmp_path: Path) -> None:
-    path = _graft_file(tmp_path)
-    whole = path.read_bytes()
-    path.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
-    with pytest.raises(DamagedFile, match=r"tensor 'graft\.(values|index)' does not match"):
-        load_graft(path)
-    path.write_bytes(whole.replace(b"qnli", b"qnlj"))
-    with pytest.raises(DamagedFile, match="its header does not match"):
         load_graft(path)
 
 

@@ -8,15 +8,12 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from storage.old_banks import stored_bank
 from stored_banks import LAYOUT, bank_of, content, entry_of, same_bank, sample, stops_at_a_write
 
 from cl_graft.errors import BankError, FutureVersion, InputError, InUse
 from cl_graft.grafts.bank import GraftBank
 from cl_graft.storage import append_entry, load_bank, save_bank
 from cl_graft.storage.repair import repair_bank
-
-FIXTURES = Path(__file__).parent / "fixtures"
 
 
 def file_of(folder: Path, task: str, kind: str = "entries") -> Path:
@@ -43,7 +40,7 @@ def test_what_a_killed_writer_left_is_deleted(tmp_path: Path) -> None:
     before = content(tmp_path)
     left = [
         "entries/0123456789abcdef-next.safetensors",
-        "standalone/003-next.safetensors",
+        "standalone/fedcba9876543210-next.safetensors",
         "entries/.0123456789abcdef-next.safetensors.01234567.tmp",
         ".bank.json.01234567.tmp",
         ".staged/bank.json",
@@ -118,21 +115,12 @@ def test_entries_and_index_may_be_damaged_together(tmp_path: Path) -> None:
     assert same_bank(load_bank(tmp_path), numbered(bank, 1, 2))
 
 
-def test_without_base_json_a_lost_index_cannot_be_made_again(tmp_path: Path) -> None:
-    folder = shutil.copytree(FIXTURES / "version2" / "bank", tmp_path / "bank")
-    (folder / "bank.json").unlink()
-    with pytest.raises(BankError, match=r"holds no base\.json"):
-        repair_bank(folder)
-
-
-def test_a_bank_of_old_and_new_files_is_repaired(tmp_path: Path) -> None:
-    folder = shutil.copytree(FIXTURES / "version2" / "bank", tmp_path / "bank")
-    bank = stored_bank(2)
-    grown = bank.append(entry_of(bank, sample(bank.layout, 9, 3), task="next"))
-    append_entry(grown, folder)
-    (folder / "bank.json").unlink()
-    repair_bank(folder)
-    assert same_bank(load_bank(folder), grown)
+def test_without_a_copy_a_lost_index_cannot_be_made_again(tmp_path: Path) -> None:
+    save_bank(bank_of(), tmp_path)
+    for name in ("bank.json", "bank.copy.json"):
+        (tmp_path / name).unlink()
+    with pytest.raises(BankError, match=r"holds no bank\.copy\.json"):
+        repair_bank(tmp_path)
 
 
 def test_a_repair_that_is_killed_anywhere_is_finished_by_the_next(tmp_path: Path) -> None:
@@ -155,7 +143,7 @@ def test_nothing_is_repaired_under_another_writer_or_a_newer_version(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as newer:
-        newer.setattr("cl_graft.storage.bank_index.BANK_VERSION", 6)
+        newer.setattr("cl_graft.storage.bank_index.VERSION", 2)
         save_bank(bank_of(), tmp_path)
     before = content(tmp_path)
     with pytest.raises(FutureVersion):

@@ -140,12 +140,12 @@ def test_a_reader_whose_entry_goes_while_it_reads_gets_the_new_bank(
     bank = bank_of()
     save_bank(bank, tmp_path)
     left = replace(bank, entries=bank.entries[:1])
-    really = bank_folder.read_entry
+    really = bank_folder._read_entry
 
     def late(*arguments, **named):
         monkeypatch.undo()
         replace_entries(left, tmp_path, first=1)
         return really(*arguments, **named)
 
-    monkeypatch.setattr(bank_folder, "read_entry", late)
+    monkeypatch.setattr(bank_folder, "_read_entry", late)
     assert same_bank(load_bank(tmp_path), left)

@@ -1,4 +1,4 @@
-"""Long life: memory, open files and step time over a stream of 200 tasks, and over repetitions.
+"""Long life: memory, open files and step time over a stream of 100 tasks, and over repetitions.
 
 A tiny model learns task after task by grafting, each tested together with all before it. After
 every task the process is asked what it holds. Then evaluation, switching and reading the bank are
@@ -242,7 +242,7 @@ def main() -> None:
     started = time.monotonic()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        life = live(folder, tasks=200 if full else 8)
+        life = live(folder, tasks=100 if full else 8)
         patience = 1.0 if full else 30.0
         rows = [*judge(life, patience=patience), *repeated(folder, times=1000 if full else 20)]
     given.out.mkdir(parents=True, exist_ok=True)

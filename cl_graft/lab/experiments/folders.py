@@ -30,13 +30,7 @@ from cl_graft.settings.run_folder import (
 )
 from cl_graft.settings.stream_settings import StreamTaskSettings
 from cl_graft.storage import LOCK, OWNER, only_writer
-from cl_graft.storage.checksums import dump_with_checksum
-from cl_graft.storage.files import (
-    VERSION,
-    delete_partial_files,
-    is_partial,
-    replace_file,
-)
+from cl_graft.storage.files import delete_partial_files, dump_json, is_partial, replace_file
 from cl_graft.strategies.registry import STRATEGIES
 
 __all__ = [
@@ -55,7 +49,6 @@ __all__ = [
     "drop_comparison",
     "find_finished",
     "finish",
-    "move_curves",
     "refuse_links",
     "resume_command",
     "run_folder",
@@ -86,14 +79,6 @@ def curves_folder(run: Path) -> Path:
     return run.parent.parent / CURVES / f"{run.parent.name}-{run.name}"
 
 
-def move_curves(run: Path) -> None:
-    """Move the curves of a run that an earlier version began out of the run's folder."""
-    before, now = run / CURVES, curves_folder(run)
-    if before.is_dir() and not now.exists():
-        now.parent.mkdir(exist_ok=True)
-        before.replace(now)
-
-
 def delete_leftovers(folder: Path) -> None:
     """Delete what killed writes left in a run's folder, to which no other process writes."""
     if folder.is_dir():
@@ -109,8 +94,7 @@ def write_config_file(config: ExperimentConfig, folder: Path, **more: Any) -> No
 
 
 def _write(settings: Mapping[str, Any], folder: Path, **more: Any) -> None:
-    head = {"format": CONFIG_FORMAT, "version": VERSION}
-    replace_file(folder / CONFIG, dump_with_checksum({**head, **more, **settings}))
+    replace_file(folder / CONFIG, dump_json({**more, **settings}, format=CONFIG_FORMAT))
 
 
 def write_comparison(config: ExperimentConfig, out: Path, *, started_by: str) -> None:

@@ -121,7 +121,6 @@ def find_checkpoint(
         InputError: If data or model changed, or the folder holds files of others.
     """
     folders.delete_leftovers(folder)
-    folders.move_curves(folder)
     found: list[RunCheckpoint] = []
     if method.is_resumable:
         if (state := checkpoints.load(RUN_KEY)) is not None:

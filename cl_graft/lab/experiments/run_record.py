@@ -191,7 +191,7 @@ def count_task_bytes(
         bank: Folder of the run's bank, for strategies that keep one.
     """
     if method.stored_as == "entry":
-        records = reversed(read_index(bank)[0]["entries"])
+        records = reversed(read_index(bank)[0])
         return count_entry_bytes(next(record for record in records if record["task"] == task))
     model = unwrap_model(strategy.model)
     heads = cast(TaskModel, model).heads

@@ -271,24 +271,13 @@ def _calibration(data: ReportData) -> Section | None:
             "ECE (points)", stream_measures.ece_after,
         )
     ]  # fmt: skip
-    bare: list[str] = []
-    for name in data.strategies[:MOST_STRATEGIES]:
-        if data.results(name)[0].reliability:
-            pictures.append(draw_reliability(data, name))
-        else:
-            bare.append(name)
+    with_bins = (n for n in data.strategies[:MOST_STRATEGIES] if data.results(n)[0].reliability)
+    pictures += [draw_reliability(data, name) for name in with_bins]
     text = (
         "The expected calibration error says how far confidence is from accuracy. Here confidence "
         "is the model's own softmax; cl-graft predict divides by the task's temperature.",
     )
-    lines = (f"Without bins of confidence (an earlier version ran them): {', '.join(bare)}.",)
-    return Section(
-        "calibration",
-        "Calibration",
-        text,
-        pictures=tuple(pictures),
-        lines=lines if bare else (),
-    )
+    return Section("calibration", "Calibration", text, pictures=tuple(pictures))
 
 
 def _anatomy(data: ReportData) -> Section | None:

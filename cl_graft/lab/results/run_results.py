@@ -9,7 +9,7 @@ import shlex
 import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -34,8 +34,7 @@ from cl_graft.settings.run_folder import (
     report_missing_parts,
 )
 from cl_graft.storage.bank_index import INDEX, bank_sha256
-from cl_graft.storage.checksums import dump_with_checksum
-from cl_graft.storage.files import VERSION, replace_file
+from cl_graft.storage.files import dump_json, replace_file
 from cl_graft.training.passes import Passes, total_passes
 
 if TYPE_CHECKING:
@@ -61,12 +60,6 @@ BESIDE = (
 """Files of a run whose SHA-256 `results.json` holds."""
 
 _METRIC = re.compile(r"[a-z][a-z0-9_]{0,63}")
-
-_NO_MEASURES = dict.fromkeys(
-    ("average_accuracy", "backward_transfer", "forward_transfer", "forgetting")
-)
-
-"""Scores or shares: a row for each task learned, a column for each task tested."""
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -212,13 +205,12 @@ def write_result(result: RunResult, folder: Path) -> None:
     The bank is named by the hash of its list.
     """
     beside = {name: file_sha256(folder / name) for name in BESIDE if (folder / name).is_file()}
-    head = {"format": RESULTS_FORMAT, "version": VERSION}
-    values = {**head, **asdict(result), "files": beside}
+    values = {**asdict(result), "files": beside}
     values |= {name: pack_matrix(values[name]) for name in _MATRICES}
     if (folder / BANK / INDEX).is_file():
         sha256, entries = bank_sha256(folder / BANK)
         values["bank"] = {"sha256": sha256, "entries": entries}
-    replace_file(folder / RESULTS, dump_with_checksum(values))
+    replace_file(folder / RESULTS, dump_json(values, format=RESULTS_FORMAT))
 
 
 def read_result(folder: Path | str) -> RunResult:
@@ -229,20 +221,14 @@ def read_result(folder: Path | str) -> RunResult:
         BankError: If it is altered, holds what no run writes, or a newer package wrote it.
     """
     path = Path(folder) / RESULTS
-    # Results of earlier versions lack some of these.
-    kinds = ("passes", "memory", "config", "data", "settings", "tuning")
-    kinds += ("reliability", "other_scores")
-    others = {"processes": 1, "routed": None, "passes_per_row": 1.0}
-    values = {**{kind: {} for kind in kinds}, **others, **read_values(path)}
+    values = read_values(path)
     with report_missing_parts(path):
         most = len(values["tasks"])
         values |= {name: unpack_matrix(values[name], most=most) for name in _MATRICES}
         known = {one.name: values[one.name] for one in fields(RunResult)}
         check_values(known, _SCHEMA)
         _check_metrics(known["metrics"], known["tasks"])
-    result = RunResult(**known)
-    # Earlier versions averaged over tasks of different metrics, too.
-    return result if has_one_metric(result.metrics) else replace(result, **_NO_MEASURES)
+    return RunResult(**known)
 
 
 def machine(device: torch.device) -> dict[str, Any]:

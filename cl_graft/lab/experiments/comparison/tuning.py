@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from cl_graft.data import TextTask
-from cl_graft.errors import BankError, DivergedError, InputError
+from cl_graft.errors import DivergedError, ForeignFile, InputError
 from cl_graft.lab.experiments import folders
 from cl_graft.lab.experiments.run import run
 from cl_graft.lab.results.measures import has_one_metric
@@ -27,11 +27,9 @@ from cl_graft.metrics.by_metric import average_share, too_small
 from cl_graft.runtime.progress import Progress, rename_steps, silent
 from cl_graft.runtime.signals import Stop
 from cl_graft.settings import ExperimentConfig
-from cl_graft.settings.old_configs import MOVED
 from cl_graft.settings.tasks import load_tasks
 from cl_graft.storage.cache_folder import DirectoryCache
-from cl_graft.storage.checksums import dump_with_checksum, load_with_checksum
-from cl_graft.storage.files import VERSION, check_json, replace_file
+from cl_graft.storage.files import dump_json, load_json, replace_file
 from cl_graft.strategies.method import Method, Value
 from cl_graft.strategies.registry import find_strategy
 
@@ -261,8 +259,7 @@ def tune(
         ],
         chosen=candidates[best(scores)],
     )
-    head = {"format": _FORMAT, "version": VERSION}
-    replace_file(folder / _CHOSEN, dump_with_checksum({**head, **asdict(tuning)}))
+    replace_file(folder / _CHOSEN, dump_json(asdict(tuning), format=_FORMAT))
     return tuning
 
 
@@ -283,19 +280,8 @@ def stored_tuning(config: ExperimentConfig, strategy: str, *, out: Path | str) -
     if not path.is_file():
         return None
     try:
-        values = load_with_checksum(path.read_bytes(), name=str(path))
-        check_json(values, format=_FORMAT, name=str(path))
-        names = {one.name for one in find_strategy(strategy).settings}
-
-        def place(name: str) -> str:
-            return name if name in names else MOVED.get(name, name)
-
-        grid = {place(name): tried for name, tried in values["grid"].items()}
-        chosen = {place(name): value for name, value in values["chosen"].items()}
-        return Tuning(grid, values["tasks"], values["scores"], chosen)
-    except BankError:
-        raise
-    except (ValueError, KeyError) as error:
+        return Tuning(**load_json(path.read_bytes(), format=_FORMAT, name=str(path)))
+    except (ForeignFile, TypeError) as error:
         raise InputError(f"{path}: not a choice of values: {error}") from None
 
 

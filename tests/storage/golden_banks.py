@@ -1,9 +1,8 @@
-"""The bank and the graft that the stored files of every format version hold.
+"""The bank and the graft that the stored files of the format's version hold.
 
-    python tests/storage/old_banks.py tests/storage/fixtures/version<N>
+    python tests/storage/golden_banks.py tests/storage/fixtures/version1
 
-writes them in the version that the package writes now; a folder that is there is never written
-again.
+writes them; from 0.1.0 on, the files of a version are never written again.
 """
 
 from __future__ import annotations
@@ -24,10 +23,10 @@ _LAYOUT = Layout(("block.weight", "block.bias"), ((6, 5), (7,)))
 _BASE = BaseIdentity("ab" * 32, "org/model", "float32", {"family": "encoder", "größe": 1.5})
 
 
-def stored_bank(version: int) -> GraftBank:
+def stored_bank() -> GraftBank:
     """Make a bank of two entries, all of whose numbers are powers of two: no rounding, no draws.
 
-    From version 4 on the second entry builds on the base alone.
+    The second entry builds on the base alone.
     """
     bank = GraftBank(_LAYOUT, _BASE)
     tokens = torch.tensor([[[7, 8, 9, 0], [1, 1, 2, 0]], [[7, 0, 0, 0], [1, 0, 0, 0]]])
@@ -36,7 +35,7 @@ def stored_bank(version: int) -> GraftBank:
     )
     for number, task in enumerate(["sentiment", "größer als / topic"]):
         claimed = Region.of(_LAYOUT, [0, 3 + number, 17, 29, 36])
-        under = () if version >= 4 and number else None
+        under = () if number else None
         free = bank.free(claimed, builds_on=under)
         entry = Entry(
             task,
@@ -63,5 +62,5 @@ def stored_graft() -> StoredGraft:
 if __name__ == "__main__":
     folder = Path(sys.argv[1])
     folder.mkdir(parents=True)
-    save_bank(stored_bank(int(folder.name.removeprefix("version"))), folder / "bank")
+    save_bank(stored_bank(), folder / "bank")
     save_graft(stored_graft(), folder / "graft.safetensors")

@@ -1,0 +1,159 @@
+"""A file that is no table, and a row that is no row, are told in one sentence with their place."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import io
+import json
+import lzma
+import os
+import re
+import tarfile
+import zipfile
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import pytest
+
+from cl_graft.data import load_task
+from cl_graft.errors import InputError
+
+ROWS = [(f"this is text number {n}", ("no", "yes")[n % 2]) for n in range(40)]
+TABLE = "text,label\n" + "".join(f"{text},{label}\n" for text, label in ROWS)
+LINES = "".join(json.dumps({"text": text, "label": label}) + "\n" for text, label in ROWS)
+PACKED = gzip.compress(TABLE.encode())
+
+
+def zipped() -> bytes:
+    with zipfile.ZipFile(made := io.BytesIO(), "w") as archive:
+        archive.writestr("mine.csv", TABLE)
+    return made.getvalue()
+
+
+def tarred() -> bytes:
+    with tarfile.open(fileobj=(made := io.BytesIO()), mode="w") as archive:
+        archive.addfile(tarfile.TarInfo("mine.csv"))
+    return made.getvalue()
+
+
+FOREIGN: Mapping[str, tuple[bytes, str]] = {
+    "zip": (zipped(), "a zip archive"),
+    "gzip": (PACKED, "a gzip archive"),
+    "xz": (lzma.compress(TABLE.encode()), "an xz archive"),
+    "bzip2": (bz2.compress(TABLE.encode()), "a bzip2 archive"),
+    "zstd": (b"\x28\xb5\x2f\xfd" + PACKED, "a zstd archive"),
+    "tar": (tarred(), "a tar archive"),
+    "parquet": (b"PAR1" + PACKED, "a parquet file"),
+    "PDF": (b"%PDF-1.7\n1 0 obj\n", "a PDF"),
+    "SQLite": (b"SQLite format 3\0" + bytes(100), "SQLite"),
+    "web page": (b"<!DOCTYPE html><html>Sign in", "a web page"),
+    "Git LFS": (b"version https://git-lfs.github.com/spec/v1\n", "git lfs pull"),
+    "nothing": (b"", "the file is empty"),
+    "header alone": (b"text,label\n", "a header but no rows"),
+}
+DAMAGED: Mapping[str, tuple[str, bytes, str]] = {
+    "gzip cut short": ("mine.csv.gz", PACKED[: len(PACKED) // 2], "ends too early"),
+    "text called gz": ("mine.csv.gz", TABLE.encode(), "not an intact gzip archive"),
+    "tar in gzip": ("mine.csv.gz", gzip.compress(tarred()), "a tar archive"),
+    "text called parquet": ("mine.parquet", TABLE.encode(), "not an intact parquet file"),
+}
+BAD_ROWS: Mapping[str, tuple[str, str, str]] = {
+    "a NUL byte": ("csv", "a\0b,yes", "there is a NUL byte"),
+    "a field too many": ("csv", "a, b,yes", "3 fields, but the header has 2"),
+    "a field too few": ("csv", "alone", "1 fields, but the header has 2"),
+    "a quote that stays open": ("csv", '"open,yes', "quote that is not closed"),
+    "text behind a quote": ("csv", '"a" b,yes', "not a readable row"),
+    "no text": ("csv", ",yes", "column 'text' is empty"),
+    "a broken object": ("jsonl", '{"text": "a", "label":', "not valid JSON .* at column 23"),
+    "no object": ("jsonl", '["a", "yes"]', "one JSON object, got list"),
+    "a name twice": ("jsonl", '{"text": "a", "text": "b", "label": "no"}', "'text' stands twice"),
+    "nesting without end": ("jsonl", "[" * 100_000, "JSON that cannot be read"),
+    "a long number": ("jsonl", f'{{"text": "a", "label": {"9" * 5000}}}', "cannot be read"),
+    "half a character": ("jsonl", '{"text": "a\\ud800", "label": "no"}', r"U\+D800"),
+    "no word": ("jsonl", '{"text": "\\u200b\\ufeff", "label": "no"}', "but for invisible"),
+    "a list for a text": ("jsonl", '{"text": ["a"], "label": "no"}', "must hold text, got list"),
+    "a missing label": ("jsonl", '{"text": "a", "label": null}', "column 'label' is empty"),
+    "NaN": ("jsonl", '{"text": "a", "label": NaN}', "column 'label' is NaN"),
+    "no class": ("jsonl", '{"text": "a", "label": 1.5}', "label 1.5 is neither a name nor"),
+    "a long text": (
+        "jsonl",
+        json.dumps({"text": "ab " * 340_000, "label": "no"}),
+        "1,020,000 characters, the limit is 1,000,000",
+    ),
+}
+PLACES: Mapping[str, tuple[Callable[[Path], object], str]] = {
+    "folder": (lambda path: path.mkdir(), "the folder has no train file"),
+    "link in a circle": (lambda path: path.symlink_to(path), "a link that leads nowhere, or in"),
+    "pipe": (os.mkfifo, "a pipe"),
+}
+
+
+@pytest.mark.parametrize("kind", FOREIGN)
+def test_a_file_of_another_kind_is_named(tmp_path: Path, kind: str) -> None:
+    content, said = FOREIGN[kind]
+    (tmp_path / "mine.csv").write_bytes(content)
+    with pytest.raises(InputError, match=rf"mine\.csv: .*{said}"):
+        load_task("mine", data=tmp_path)
+
+
+@pytest.mark.parametrize("kind", DAMAGED)
+def test_a_damaged_file_is_an_error(tmp_path: Path, kind: str) -> None:
+    name, content, said = DAMAGED[kind]
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(InputError, match=rf"{re.escape(name)}: .*{said}"):
+        load_task("mine", data=tmp_path)
+
+
+@pytest.mark.parametrize("kind", PLACES)
+def test_what_is_no_file_is_not_read(tmp_path: Path, kind: str) -> None:
+    make, said = PLACES[kind]
+    make(tmp_path / "mine.csv")
+    with pytest.raises(InputError, match=rf"mine\.csv: .*{said}"):
+        load_task("mine", data=tmp_path)
+
+
+@pytest.mark.parametrize("kind", BAD_ROWS)
+def test_a_bad_row_is_told_with_its_line_or_left_out_and_counted(tmp_path: Path, kind: str) -> None:
+    ending, row, said = BAD_ROWS[kind]
+    path = tmp_path / f"mine.{ending}"
+    path.write_text((TABLE if ending == "csv" else LINES) + row + "\n", encoding="utf-8")
+    line = 42 if ending == "csv" else 41
+    with pytest.raises(InputError, match=rf"mine\.{ending}:{line}: .*{said}"):
+        load_task("mine", data=tmp_path)
+    task = load_task("mine", data=tmp_path, on_bad_row="skip")
+    assert [left["rows"] for left in task.source["left_out"].values()] == [1]
+
+
+def test_a_label_that_nobody_knows_is_told_with_the_nearest(tmp_path: Path) -> None:
+    (tmp_path / "mine.csv").write_text(f"{TABLE}one more,yess\n")
+    with pytest.raises(InputError, match=r"mine\.csv:42: .*did you mean 'yes'"):
+        load_task("mine", data=tmp_path, label_names=["no", "yes"])
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "train.csv").write_text(TABLE)
+    (tmp_path / "other" / "test.csv").write_text(f"{TABLE}odd,mabye\n")
+    with pytest.raises(InputError, match=r"test\.csv:42: label 'mabye' is not among the labels"):
+        load_task("other", data=tmp_path)
+
+
+STRANGE = [
+    "هذا نص עברית \u202e\u200f",
+    "a\x01b\x1b[31mc\x7f",
+    "[SEP] </s> <|endoftext|>",
+    "a\u2028b\x85",
+]
+
+
+@pytest.mark.parametrize("text", STRANGE)
+def test_strange_texts_are_texts(tmp_path: Path, text: str) -> None:
+    rows = [{"text": f"{text} {n}", "label": label} for n, (_, label) in enumerate(ROWS)]
+    lines = "\n".join(json.dumps(row) for row in rows)
+    (tmp_path / "mine.jsonl").write_text(lines, encoding="utf-8")
+    assert load_task("mine", data=tmp_path).source["rows_read"]["train"] == 40
+
+
+@pytest.mark.parametrize("encoding", ["cp1252", "utf-16", "utf-32", "utf-8-sig"])
+def test_a_table_in_another_encoding_is_read(tmp_path: Path, encoding: str) -> None:
+    content = f"{TABLE}un café à Noël,yes\n".replace("\n", "\r\n")
+    (tmp_path / "mine.csv").write_bytes(content.encode(encoding))
+    assert load_task("mine", data=tmp_path).source["rows_read"]["train"] == 41

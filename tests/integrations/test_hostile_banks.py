@@ -1,0 +1,136 @@
+"""A bank whose checksums fit and whose metadata nobody honest would write is refused, or is text.
+
+The banks are saved by the package itself with its schema switched off, as if an author with a text
+editor and a SHA-256 had written them.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import pytest
+from tiny_runs import tiny_run
+from torch import Tensor
+
+from cl_graft.banks.open_bank import open_bank
+from cl_graft.banks.verify import verify
+from cl_graft.errors import BankError, InputError
+from cl_graft.grafts.bank import GraftBank
+from cl_graft.integrations import export_task
+from cl_graft.storage import load_bank, metadata_schema, save_bank
+from cl_graft.storage.hub import save_pretrained
+
+TEXTS = {
+    "python": '128); __import__("os").system("PWNED")  #',
+    "quotes": '"); __import__("os").system("PWNED"); ("',
+    "single quotes": "'); __import__('os').system('PWNED'); ('",
+    "line": 'x"\n__import__("os").system("PWNED")\n"',
+    "backslash": '\\"); PWNED()  #',
+    "fence": "```\nPWNED()\n```python",
+    "link": "[PWNED](javascript:alert(1))",
+    "script": "<script>alert('PWNED')</script>",
+    "heading": "a\n# PWNED\n",
+    "escape": "\x1b[31mred\x1b[2J",
+    "turned": "\u202egnp.exe",
+}
+"""Texts that would do something if they were taken for code."""
+
+
+@pytest.fixture(scope="module")
+def bank(tiny_roberta: Path, tmp_path_factory: pytest.TempPathFactory) -> GraftBank:
+    out = tmp_path_factory.mktemp("honest")
+    return load_bank(tiny_run(out, tiny_roberta, ["sentiment"], family="masked_lm") / "bank")
+
+
+def change(bank: GraftBank, place: str, text: str) -> GraftBank:
+    """Put a text somewhere into a bank."""
+    (entry,) = bank.entries
+    prompt: Any = entry.metadata["prompt"]
+    if place == "revision":
+        metadata = {**bank.base.metadata, "revision": text}
+        return replace(bank, base=replace(bank.base, metadata=metadata))
+    if place == "task":
+        return replace(bank, entries=(replace(entry, task=text),))
+    changed = {
+        "label": {"label_names": [text, "b"]},
+        "template": {"prompt": {**prompt, "template": f"{{text}} {text} {{mask}}"}},
+        "metric": {"metric": text},
+    }[place]
+    return replace(bank, entries=(replace(entry, metadata={**entry.metadata, **changed}),))
+
+
+def save_unchecked(bank: GraftBank, folder: Path) -> None:
+    with patch.object(metadata_schema, "_check", lambda *_: None):
+        save_bank(bank, folder)
+
+
+def calls_in(page: str) -> set[str]:
+    """Return what the Python in a page calls; it must be Python."""
+    blocks = re.findall(r"^```python\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+    nodes = [node for block in blocks for node in ast.walk(ast.parse(block))]
+    return {ast.unparse(node.func) for node in nodes if isinstance(node, ast.Call)}
+
+
+def pages_of(folder: Path, out: Path) -> list[str]:
+    """Return the pages that are written of a bank for others."""
+    export_task(folder, 0, format="hf", out=out / "exported")
+    save_pretrained(load_bank(folder), out / "card")
+    return [(out / name / "README.md").read_text("utf-8") for name in ("exported", "card")]
+
+
+@pytest.mark.parametrize("place", ["task", "label", "template", "metric", "revision"])
+@pytest.mark.parametrize("text", TEXTS.values(), ids=list(TEXTS))
+def test_no_text_of_a_bank_becomes_code(bank, tmp_path, place, text):
+    save_unchecked(bank, tmp_path / "honest")
+    save_unchecked(change(bank, place, text), tmp_path / "bank")
+    try:
+        pages = pages_of(tmp_path / "bank", tmp_path / "out")
+    except (BankError, InputError):
+        return
+    honest = pages_of(tmp_path / "honest", tmp_path / "clean")
+    for page, clean in zip(pages, honest, strict=True):
+        assert calls_in(page) <= calls_in(clean)
+        prose = re.sub(r"^(`{3,}).*?^\1", "", page, flags=re.MULTILINE | re.DOTALL)
+        prose = re.sub(r"(`+)[^`].*?\1", "", prose)
+        assert not re.search(r"(?<!\\)\]\(javascript|<script|^# PWNED|\x1b|\u202e", prose, re.M)
+
+
+TENSORS: dict[str, tuple[str, Callable[[Tensor], Tensor]]] = {
+    "values NaN": ("values", lambda t: t * float("nan")),
+    "head flat": ("head", lambda t: t.reshape(-1)[:1]),
+    "head huge": ("head", lambda t: t + 2**40),
+    "batch beyond the vocabulary": ("inputs", lambda t: t + 10**6),
+    "batch of floats": ("inputs", lambda t: t.float()),
+    "logits flat": ("logits", lambda t: t.reshape(-1)),
+    "logits NaN": ("logits", lambda t: t * float("nan")),
+}
+
+
+@pytest.mark.parametrize("case", TENSORS)
+def test_tensors_that_do_not_fit_the_model_are_refused_or_differ(bank, tmp_path, case):
+    place, make = TENSORS[case]
+    (entry,) = bank.entries
+    changed: dict[str, Any] = {
+        "values": lambda: {"owned": replace(entry.owned, values=make(entry.owned.values))},
+        "head": lambda: {"head": {name: make(tensor) for name, tensor in entry.head.items()}},
+        "inputs": lambda: {"recorded_batch": _with(entry.recorded_batch, inputs=make)},
+        "logits": lambda: {"recorded_batch": _with(entry.recorded_batch, logits=make)},
+    }[place]()
+    hostile = replace(bank, entries=(replace(entry, **changed),))
+    save_unchecked(hostile, tmp_path / "bank")
+    try:
+        report = verify(tmp_path / "bank")
+        open_bank(tmp_path / "bank").predict(["It was a delight."], task=0)
+    except BankError:
+        return
+    assert not report.ok
+
+
+def _with(batch: Any, **changes: Callable[[Tensor], Tensor]) -> Any:
+    return replace(batch, **{name: make(getattr(batch, name)) for name, make in changes.items()})
