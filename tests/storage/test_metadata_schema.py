@@ -111,7 +111,7 @@ def test_metadata_of_a_base_that_none_has_are_refused(tmp_path, key, value):
     bank = of_base(**{key: value})
     with pytest.raises(DamagedFile, match="is damaged"):
         load_bank(saved(tmp_path, bank))
-    with pytest.raises(ValueError, match=r"facts|metadata|text|number"):
+    with pytest.raises(ValueError, match=r"metadata|text|number"):
         save_bank(bank, tmp_path / "own")
 
 
@@ -177,9 +177,9 @@ def test_a_graft_file_goes_through_the_same_schema(tmp_path):
     stored = StoredGraft(graft, base_identity(), "x", {}, {"max_length": "128"})
     with unchecked():
         save_graft(stored, tmp_path / "graft.safetensors")
-    with pytest.raises(BankError, match=r"facts.max_length"):
+    with pytest.raises(BankError, match=r"metadata.max_length"):
         load_graft(tmp_path / "graft.safetensors")
-    with pytest.raises(ValueError, match=r"facts.max_length"):
+    with pytest.raises(ValueError, match=r"metadata.max_length"):
         save_graft(stored, tmp_path / "own.safetensors")
 
 
