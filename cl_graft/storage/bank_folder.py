@@ -172,7 +172,7 @@ def write_entries(
     for place in range(len(kept), len(bank)):
         if (line := _line_in(folder, bank, place)) is None:
             files.append(_files(bank, place))
-            line = _list_entry(bank.entries[place], files[-1])
+            line = _describe_entry(bank.entries[place], files[-1])
         records.append(line)
     listed = {name for record in records for name in list_files(record)}
     # Without a copy there never was a bank: a killed writer left what is there.
@@ -224,23 +224,21 @@ def load_bank(
     """
     folder = Path(folder)
     with _name_repair(folder):
-        return _read_whole(folder, expect, layout)
-
-
-def _read_whole(folder: Path, expect: str | None, layout: Layout | None) -> GraftBank:
-    records, bank = _open(folder, _read_used, expect=expect, layout=layout)
-    try:
-        with report_damage(str(folder / INDEX)):
-            if (folder / COPY).is_file():
-                read_index(folder, name=COPY)
-            for entry in bank.entries:
-                _ = entry.owned
-            return replace(bank, entries=()).extend(bank.entries)
-    except BankError:
-        if read_index(folder)[0] == records:
-            raise
+        records, bank = _list_bank(folder)
+        check_layout(bank.layout, layout, name=str(folder))
+        check_fingerprint(bank.base, expect, name=str(folder))
+        try:
+            with report_damage(str(folder / INDEX)):
+                if (folder / COPY).is_file():
+                    read_index(folder, name=COPY)
+                for entry in bank.entries:
+                    _ = entry.owned
+                return replace(bank, entries=()).extend(bank.entries)
+        except BankError:
+            if read_index(folder)[0] == records:
+                raise
     # A writer took entries away in between.
-    return _read_whole(folder, expect, layout)
+    return load_bank(folder, expect=expect, layout=layout)
 
 
 def open_stored_bank(folder: Path | str) -> GraftBank:
@@ -252,46 +250,34 @@ def open_stored_bank(folder: Path | str) -> GraftBank:
     """
     folder = Path(folder)
     with _name_repair(folder):
-        return _open(folder, _read_later)[1]
+        return _list_bank(folder)[1]
 
 
 @contextmanager
 def _name_repair(folder: Path) -> Iterator[None]:
-    """Add what to do to the error of a damaged bank."""
+    """Add what to do to the error of a damaged bank, once."""
     try:
         yield
     except DamagedFile as error:
+        if "--repair" in str(error):
+            raise
         raise type(error)(
             f"{error}; a copy of the bank has the file as it was, and cl-graft inspect {folder} "
             "--repair goes on with the entries that are whole"
         ) from error
 
 
-def _open(
-    folder: Path,
-    read: Callable[..., Entry],
-    *,
-    expect: str | None = None,
-    layout: Layout | None = None,
-) -> tuple[list[dict[str, Any]], GraftBank]:
+def _list_bank(folder: Path) -> tuple[list[dict[str, Any]], GraftBank]:
     """Return the list of a bank's entries, and the bank with entries that are not read."""
     records, bank = read_index(folder)
-    check_layout(bank.layout, layout, name=str(folder))
-    check_fingerprint(bank.base, expect, name=str(folder))
     lines = enumerate(records)
-    entries = tuple(_entry_in_file(line, folder, bank, at, read) for at, line in lines)
+    entries = tuple(_list_entry(line, folder, bank, position=place) for place, line in lines)
     return records, replace(bank, entries=entries)
 
 
-def _entry_in_file(
-    line: Mapping[str, Any],
-    folder: Path,
-    bank: GraftBank,
-    position: int,
-    read: Callable[..., Entry],
-) -> Entry:
-    """Return an entry that `read` reads when it is used."""
-    read = partial(read, line, folder, bank, position=position)
+def _list_entry(line: Mapping[str, Any], folder: Path, bank: GraftBank, *, position: int) -> Entry:
+    """Return an entry that is read when it is used."""
+    read = partial(_read_used, line, folder, bank, position=position)
     size, owned = line["size"], line["owned"]
     where = str(folder.resolve())
     stored = StoredEntry(size, owned, bank.layout, read, line, position, where)
@@ -318,15 +304,9 @@ def read_stored(
     Raises:
         DamagedFile: If a file is missing, cut short or altered, or another one than is listed.
     """
-    entry = _entry_in_file(line, Path(folder), bank, position, _read_used)
+    entry = _list_entry(line, Path(folder), bank, position=position)
     _ = entry.owned
     return entry
-
-
-def _read_later(line: Mapping[str, Any], folder: Path, bank: GraftBank, *, position: int) -> Entry:
-    """Read an entry as `_read_used`, whose error then reaches somebody who opened the bank."""
-    with _name_repair(folder):
-        return _read_used(line, folder, bank, position=position)
 
 
 def _read_used(line: Mapping[str, Any], folder: Path, bank: GraftBank, *, position: int) -> Entry:
@@ -336,7 +316,7 @@ def _read_used(line: Mapping[str, Any], folder: Path, bank: GraftBank, *, positi
         BankError: If its file is damaged, or gone as the bank has changed.
     """
     try:
-        with report_damage(str(folder / line["file"])):
+        with _name_repair(folder), report_damage(str(folder / line["file"])):
             return _read_entry(line, folder, bank, position=position)
     except BankError as error:
         if (folder / line["file"]).exists() or _lists(folder, line["file"]):
@@ -367,7 +347,7 @@ def _is_held(bank: GraftBank, position: int, line: Mapping[str, Any], folder: Pa
     """Tell whether a line of a folder's `bank.json` lists an entry of a bank, bit for bit."""
     if _line_in(folder, bank, position) == line:
         return True
-    return _list_entry(bank.entries[position], _files(bank, position)) == line
+    return _describe_entry(bank.entries[position], _files(bank, position)) == line
 
 
 def _records(folder: Path, bank: GraftBank) -> list[dict[str, Any]]:
@@ -421,7 +401,7 @@ def _write_files(files: Mapping[str, tuple[str, bytes]], folder: Path) -> None:
         write_once(folder / name, data)
 
 
-def _list_entry(entry: Entry, files: Mapping[str, tuple[str, bytes]]) -> dict[str, Any]:
+def _describe_entry(entry: Entry, files: Mapping[str, tuple[str, bytes]]) -> dict[str, Any]:
     """Return the line of an entry in `bank.json`, with its files as `_files` calls them."""
     listed = {
         kind: {"file": name, "checksum": checksum_in(data), "bytes": len(data)}

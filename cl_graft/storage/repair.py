@@ -99,7 +99,8 @@ def _list_whole(
         try:
             entry = read_stored(record, folder, bank, position=position)
         except BankError as error:
-            faults.append(f"entry {position}: {error}")
+            own = error.__cause__ if isinstance(error.__cause__, BankError) else error
+            faults.append(f"entry {position}: {own}")
             continue
         under = entry.builds_on
         if under is None:

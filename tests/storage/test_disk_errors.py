@@ -14,7 +14,6 @@ from cl_graft.errors import CannotWrite, InputError
 from cl_graft.storage import (
     append_entry,
     explain_full_disk,
-    free_bytes,
     load_bank,
     only_writer,
     save_bank,
@@ -52,14 +51,6 @@ def test_a_file_that_cannot_be_written_names_what_and_why(
     assert os.listdir(tmp_path) == ["file"]
 
 
-def test_a_folder_in_the_place_of_a_file_is_named_by_that_file(tmp_path: Path) -> None:
-    (tmp_path / "file").mkdir()
-    with pytest.raises(CannotWrite, match="file: a folder stands in the place of the file") as told:
-        replace_file(tmp_path / "file", b"new")
-    assert ".tmp" not in str(told.value)
-    assert os.listdir(tmp_path) == ["file"]
-
-
 def test_other_errors_stay_what_they_are(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         replace_file(tmp_path / "nowhere" / "file", b"")
@@ -68,12 +59,6 @@ def test_other_errors_stay_what_they_are(tmp_path: Path) -> None:
     assert not isinstance(told.value, CannotWrite)
     with pytest.raises(CannotWrite, match="bytes are free"), explain_full_disk(tmp_path):
         raise OSError(errno.ENOSPC, "full")
-
-
-def test_room_is_that_of_the_folder_that_will_hold_it(tmp_path: Path) -> None:
-    free = free_bytes(tmp_path / "not" / "there")
-    assert free is not None
-    assert free > 0
 
 
 def test_a_bank_that_may_not_grow_on_keeps_what_it_has(tmp_path: Path) -> None:

@@ -7,7 +7,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-import torch
 from stored_banks import LAYOUT, bank_of, base_identity, content, entry_of, same_bank, sample
 
 from cl_graft.errors import BankError, WrongBase
@@ -29,14 +28,6 @@ def test_appending_writes_one_entry_and_touches_no_other(tmp_path: Path) -> None
     assert same_bank(load_bank(tmp_path), whole)
     save_bank(whole, tmp_path / "at_once")
     assert content(tmp_path / "at_once") == before
-
-
-def test_a_bank_that_was_loaded_takes_the_next_task(tmp_path: Path) -> None:
-    save_bank(bank_of(), tmp_path)
-    bank = load_bank(tmp_path)
-    grown = bank.append(entry_of(bank, sample(LAYOUT, 30, 7), task="mrpc"))
-    append_entry(grown, tmp_path)
-    assert same_bank(load_bank(tmp_path), grown)
 
 
 @pytest.mark.parametrize("point", ["fsync", "entry", "bank.json"])
@@ -121,10 +112,3 @@ def test_saving_over_a_bank_that_lost_its_index_is_refused_and_the_bank_can_be_r
     (tmp_path / "bank.json").unlink()
     save_bank(bank, tmp_path)
     assert same_bank(load_bank(tmp_path), bank)
-
-
-def test_values_in_another_dtype_than_the_base_states_are_not_written(tmp_path: Path) -> None:
-    bank = replace(bank_of(torch.bfloat16), base=base_identity(torch.float32))
-    with pytest.raises(ValueError, match=r"'qnli' must be float32 .* got torch\.bfloat16"):
-        save_bank(bank, tmp_path / "bank")
-    assert not (tmp_path / "bank").exists()

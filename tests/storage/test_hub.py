@@ -10,7 +10,6 @@ from local_hub import LocalHub, serving
 from stored_banks import bank_of, content, same_bank
 
 from cl_graft import GraftBank, InputError
-from cl_graft.errors import BankError, DamagedFile
 from cl_graft.storage.hub import (
     download_bank,
     from_pretrained,
@@ -40,11 +39,6 @@ def bank() -> GraftBank:
     entries = [replace(entry, metadata=metadata) for entry in whole.entries]
     base = replace(whole.base, metadata={**whole.base.metadata, "revision": "c" * 40})
     return replace(whole, entries=tuple(entries), base=base)
-
-
-def test_a_bank_comes_back_from_a_folder_bit_for_bit(bank, tmp_path):
-    save_pretrained(bank, tmp_path / "bank", license="apache-2.0")
-    assert same_bank(from_pretrained(tmp_path / "bank"), bank)
 
 
 def test_a_bank_comes_back_from_the_hub_bit_for_bit(bank, hub: LocalHub, tmp_path):
@@ -78,16 +72,6 @@ def test_a_push_is_one_commit_and_takes_away_entries_that_went(bank, hub):
     entries = [path for path in hub.files(name) if path.startswith(("entries/", "standalone/"))]
     assert [name[:8] + name[24:] for name in entries] == ["entries/-qnli.safetensors"]
     assert ".gitattributes" in hub.files(name)
-
-
-def test_a_branch_holds_a_bank_of_its_own(bank, hub, tmp_path):
-    name = "somebody/branched"
-    shorter = replace(bank, entries=bank.entries[:1])
-    push_to_hub(shorter, name, token=TOKEN, endpoint=hub.endpoint)
-    push_to_hub(bank, name, branch="more", token=TOKEN, endpoint=hub.endpoint)
-    options = {"cache_dir": tmp_path, "endpoint": hub.endpoint}
-    assert same_bank(from_pretrained(name, revision="more", **options), bank)
-    assert same_bank(from_pretrained(name, **options), shorter)
 
 
 def test_a_token_lands_in_no_file(bank, hub, tmp_path, monkeypatch):
@@ -166,24 +150,3 @@ def test_a_wrong_token_is_told_and_not_shown(bank, hub):
     with pytest.raises(InputError, match=r"refused|does not open it") as told:
         push_to_hub(bank, "somebody/else", token="hf_wrongwrong", endpoint=hub.endpoint)
     assert "hf_wrongwrong" not in str(told.value)
-
-
-def test_a_folder_has_no_revision(bank, tmp_path):
-    save_pretrained(bank, tmp_path / "bank")
-    with pytest.raises(InputError, match="has no revision 'v1'"):
-        from_pretrained(tmp_path / "bank", revision="v1")
-
-
-def test_a_damaged_copy_is_refused(bank, tmp_path):
-    save_pretrained(bank, tmp_path / "bank")
-    (path,) = (tmp_path / "bank" / "entries").glob("*-qnli.safetensors")
-    path.write_bytes(path.read_bytes()[:-1] + b"x")
-    with pytest.raises(DamagedFile):
-        from_pretrained(tmp_path / "bank")
-
-
-def test_another_bank_is_not_saved_over(bank, tmp_path):
-    save_pretrained(bank, tmp_path / "bank")
-    other = replace(bank, base=replace(bank.base, fingerprint="b" * 64))
-    with pytest.raises(BankError):
-        save_pretrained(other, tmp_path / "bank")

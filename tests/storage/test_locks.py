@@ -300,17 +300,6 @@ def test_nothing_in_the_place_of_an_owners_name_is_followed_or_waited_for(
     assert sorted(path.name for path in tmp_path.iterdir()) == ["run", "thesis.tex"]
 
 
-def test_at_most_64_kib_of_an_owners_name_are_read(tmp_path: Path) -> None:
-    left_behind(tmp_path, **ELSEWHERE)
-    named = (tmp_path / OWNER).read_text().strip()
-    (tmp_path / OWNER).write_text(named.rjust(2**16))
-    with pytest.raises(InUse, match="elsewhere"), only_writer(tmp_path):
-        pass
-    (tmp_path / OWNER).write_text(named.rjust(2**16 + 1))
-    with only_writer(tmp_path):
-        assert json.loads((tmp_path / OWNER).read_text())["pid"] == os.getpid()
-
-
 @pytest.mark.parametrize("content", ["", "{", "[]", '{"pid": "x"}', "\x00" * 100])
 def test_a_lock_file_that_was_cut_short_is_taken_over(tmp_path: Path, content: str) -> None:
     (tmp_path / OWNER).write_text(content)
@@ -367,13 +356,3 @@ def test_a_file_in_the_way_is_told(tmp_path: Path) -> None:
     for folder in (tmp_path / "file", tmp_path / "file" / "run"):
         with pytest.raises(InputError, match="there is a file in the way"), only_writer(folder):
             pass
-
-
-@pytest.mark.parametrize("name", [OWNER, "summary.json"])
-def test_half_files_that_a_killed_process_left_go_with_the_next_writer(tmp_path, name):
-    left, other = tmp_path / f".{name}.0123abcd.tmp", tmp_path / ".notes.tmp"
-    left.write_text("half")
-    other.write_text("of somebody else")
-    with only_writer(tmp_path):
-        assert not left.exists()
-        assert other.exists()

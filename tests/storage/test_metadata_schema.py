@@ -10,23 +10,17 @@ from typing import Any
 from unittest.mock import patch
 
 import pytest
-import torch
-from stored_banks import LAYOUT, bank_of, base_identity, same_bank, sample
+from stored_banks import LAYOUT, bank_of, base_identity, same_bank
 
-from cl_graft.errors import BankError, DamagedFile
+from cl_graft.errors import DamagedFile
 from cl_graft.grafts.bank import GraftBank
-from cl_graft.grafts.graft import Graft
 from cl_graft.models.heads import ACTIVATIONS, POOLINGS
 from cl_graft.models.task_model import FAMILIES
 from cl_graft.storage import (
-    StoredGraft,
     load_bank,
-    load_graft,
     metadata_schema,
     save_bank,
-    save_graft,
 )
-from cl_graft.strategies import TaskMetadata
 from cl_graft.training.precision import PRECISIONS
 
 SHA = "0" * 64
@@ -167,17 +161,6 @@ def test_a_parameter_of_a_layout_has_no_control_characters_in_its_name(tmp_path)
         load_bank(tmp_path)
 
 
-def test_a_graft_file_goes_through_the_same_schema(tmp_path):
-    graft = Graft(sample(LAYOUT, 9, 0), torch.ones(9))
-    stored = StoredGraft(graft, base_identity(), "x", {}, {"max_length": "128"})
-    with unchecked():
-        save_graft(stored, tmp_path / "graft.safetensors")
-    with pytest.raises(BankError, match=r"metadata.max_length"):
-        load_graft(tmp_path / "graft.safetensors")
-    with pytest.raises(ValueError, match=r"metadata.max_length"):
-        save_graft(stored, tmp_path / "own.safetensors")
-
-
 def test_unknown_metadata_are_kept_as_they_are(tmp_path):
     metadata = {
         "größe": [1.5, None, {"a": True}],
@@ -211,10 +194,3 @@ def test_the_schema_knows_every_family_pooling_precision_and_activation():
             )
     for name in ACTIVATIONS:
         metadata_schema.check_task_metadata(task="t", metadata={"activation": name})
-
-
-def test_what_no_bank_can_hold_is_said_before_training():
-    for wrong in ({"name": "a\x1b[2J"}, {"name": "a", "metadata": {"max_length": 0}}):
-        with pytest.raises(ValueError, match=r"control characters|max_length"):
-            TaskMetadata(**wrong)
-    assert TaskMetadata("a", metadata={"label_names": ("no", "yes")}).name == "a"

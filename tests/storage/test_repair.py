@@ -106,15 +106,6 @@ def test_later_entries_of_a_prefix_go_with_the_one_they_were_trained_on_and_are_
     assert repair_bank(tmp_path).faults == ()
 
 
-def test_entries_and_index_may_be_damaged_together(tmp_path: Path) -> None:
-    bank = bank_of(mode="isolated")
-    save_bank(bank, tmp_path)
-    (tmp_path / "bank.json").unlink()
-    file_of(tmp_path, "qnli").write_bytes(b"nothing")
-    assert len(repair_bank(tmp_path).faults) == 1
-    assert same_bank(load_bank(tmp_path), numbered(bank, 1, 2))
-
-
 def test_without_a_copy_a_lost_index_cannot_be_made_again(tmp_path: Path) -> None:
     save_bank(bank_of(), tmp_path)
     for name in ("bank.json", "bank.copy.json"):

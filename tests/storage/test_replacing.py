@@ -51,18 +51,6 @@ def test_a_listed_file_is_never_written_again(tmp_path: Path) -> None:
     assert all(before.get(name, place) == place for name, place in places().items())
 
 
-def test_entries_before_the_first_are_not_written(tmp_path: Path) -> None:
-    bank = bank_of()
-    save_bank(bank, tmp_path)
-    before = content(tmp_path)
-    replace_entries(replace(bank, entries=bank.entries[:2]), tmp_path, first=2)
-    after = content(tmp_path)
-    assert {name for name in before if name not in after} == {
-        name for name in before if name.endswith("-sst2.safetensors")
-    }
-    assert all(after[name] == before[name] for name in after if "/" in name)
-
-
 @pytest.mark.parametrize("named", [lambda bank: bank, of_one_name])
 def test_a_crash_at_any_write_leaves_the_old_or_the_new_bank(tmp_path: Path, named) -> None:
     bank = named(bank_of(mode="isolated"))
