@@ -50,7 +50,7 @@ def no_pictures() -> Iterator[None]:
     To write them takes longer than a tiny run.
     """
     with pytest.MonkeyPatch.context() as patch:
-        if module := sys.modules.get("cl_graft.lab.experiments.stream_run"):
+        if module := sys.modules.get("cl_graft.lab.experiments.run_writers"):
             patch.setattr(module, "draw_pictures", lambda *_: None)
         if module := sys.modules.get("cl_graft.lab.reporting.exports"):
             patch.setattr(module, "png", lambda figure: b"")
@@ -93,7 +93,7 @@ def _drawing() -> Iterator[pytest.MonkeyPatch]:
     from cl_graft.lab.experiments.run_curves import draw_pictures
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("cl_graft.lab.experiments.stream_run.draw_pictures", draw_pictures)
+        patch.setattr("cl_graft.lab.experiments.run_writers.draw_pictures", draw_pictures)
         yield patch
 
 

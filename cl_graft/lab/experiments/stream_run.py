@@ -13,39 +13,18 @@ from avalanche.training.templates import SupervisedTemplate
 
 from cl_graft.grafts.bank import GraftBank
 from cl_graft.lab.experiments import folders
-from cl_graft.lab.experiments.run_answers import collect_answers
 from cl_graft.lab.experiments.run_checkpoint import (
     RUN_KEY,
     RunCheckpoint,
     checkpoint_values,
     resume_strategy_,
 )
-from cl_graft.lab.experiments.run_curves import (
-    TrainingCurves,
-    collect_curves,
-    draw_answers,
-    draw_hparams,
-    draw_pictures,
-    draw_row,
-)
-from cl_graft.lab.experiments.run_errors import (
-    collect_errors,
-    collect_numbers,
-    collect_other_scores,
-)
-from cl_graft.lab.experiments.run_record import (
-    PassCounter,
-    count_task_bytes,
-    make_result,
-    write_table,
-)
+from cl_graft.lab.experiments.run_curves import TrainingCurves
+from cl_graft.lab.experiments.run_errors import collect_other_scores
+from cl_graft.lab.experiments.run_record import PassCounter, count_task_bytes, make_result
 from cl_graft.lab.experiments.run_setup import Setup, when_asked_early
-from cl_graft.lab.reporting.markdown import write_run_summary
-from cl_graft.lab.results.answered_numbers import NUMBERS
-from cl_graft.lab.results.learning_curves import CURVES
-from cl_graft.lab.results.run_results import RunResult, write_result
-from cl_graft.lab.results.shown_answers import ANSWERS
-from cl_graft.lab.results.task_errors import ERRORS
+from cl_graft.lab.experiments.run_writers import WRITERS, Outcome
+from cl_graft.lab.results.run_results import RunResult
 from cl_graft.runtime.checkpoints import NoCheckpoints, State
 from cl_graft.runtime.error_context import in_phase, in_task
 from cl_graft.runtime.progress import Progress
@@ -284,22 +263,9 @@ class StreamRun:
             # Over all rows of all tasks, and read at the end alone.
             other_scores=collect_other_scores(tasks, self.scores) if learned == len(tasks) else {},
         )
-        draw_row(result, self.curves)
-        answers = collect_answers(tasks, self.scores, ANSWERS.read(self.folder))
-        draw_answers(answers, self.curves, step=learned)
-        ANSWERS.write(answers, self.folder)
-        errors = collect_errors(tasks, self.scores, ERRORS.read(self.folder))
-        ERRORS.write(errors, self.folder)
-        numbers = collect_numbers(tasks, self.scores, NUMBERS.read(self.folder))
-        NUMBERS.write(numbers, self.folder)
-        draw_pictures(result, self.scores, self.curves)
-        if result.complete:
-            draw_hparams(result, self.curves)
-            CURVES.write(collect_curves(self.curves, result.tasks), self.folder)
-        write_table(result, self.folder / "metrics.csv")
-        write_run_summary(result, self.folder)
-        # Last, as a complete one says that the run is finished.
-        write_result(result, self.folder)
+        outcome = Outcome(result, tasks, self.scores, self.curves, self.folder)
+        for write in WRITERS:
+            write(outcome)
         return result
 
 

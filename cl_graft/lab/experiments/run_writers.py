@@ -1,0 +1,102 @@
+"""What a run writes after each task: a list of writers, one for each output."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from cl_graft.data.encoded_task import EncodedTask
+from cl_graft.lab.experiments.run_answers import collect_answers
+from cl_graft.lab.experiments.run_curves import (
+    collect_curves,
+    draw_answers,
+    draw_hparams,
+    draw_pictures,
+    draw_row,
+)
+from cl_graft.lab.experiments.run_errors import collect_errors, collect_numbers
+from cl_graft.lab.experiments.run_record import write_table
+from cl_graft.lab.reporting.markdown import write_run_summary
+from cl_graft.lab.results.answered_numbers import NUMBERS
+from cl_graft.lab.results.learning_curves import CURVES
+from cl_graft.lab.results.run_results import RunResult, write_result
+from cl_graft.lab.results.shown_answers import ANSWERS
+from cl_graft.lab.results.task_errors import ERRORS
+from cl_graft.strategies.stream_scores import StreamScores
+from cl_graft.strategies.tensorboard import OncePerStepTensorboardLogger
+
+__all__ = ["WRITERS", "Outcome"]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """State of a run after a task.
+
+    Attributes:
+        result: Results so far.
+        tasks: Tasks of the stream.
+        scores: Measurements so far.
+        curves: Logger of the run's curves.
+        folder: Folder of the run.
+    """
+
+    result: RunResult
+    tasks: Sequence[EncodedTask]
+    scores: StreamScores
+    curves: OncePerStepTensorboardLogger
+    folder: Path
+
+
+def _draw_row(run: Outcome) -> None:
+    draw_row(run.result, run.curves)
+
+
+def _write_answers(run: Outcome) -> None:
+    answers = collect_answers(run.tasks, run.scores, ANSWERS.read(run.folder))
+    draw_answers(answers, run.curves, step=len(run.result.R))
+    ANSWERS.write(answers, run.folder)
+
+
+def _write_errors(run: Outcome) -> None:
+    ERRORS.write(collect_errors(run.tasks, run.scores, ERRORS.read(run.folder)), run.folder)
+
+
+def _write_numbers(run: Outcome) -> None:
+    NUMBERS.write(collect_numbers(run.tasks, run.scores, NUMBERS.read(run.folder)), run.folder)
+
+
+def _draw_pictures(run: Outcome) -> None:
+    draw_pictures(run.result, run.scores, run.curves)
+
+
+def _write_curves(run: Outcome) -> None:
+    if run.result.complete:
+        draw_hparams(run.result, run.curves)
+        CURVES.write(collect_curves(run.curves, run.result.tasks), run.folder)
+
+
+def _write_table(run: Outcome) -> None:
+    write_table(run.result, run.folder / "metrics.csv")
+
+
+def _write_summary(run: Outcome) -> None:
+    write_run_summary(run.result, run.folder)
+
+
+def _write_result(run: Outcome) -> None:
+    write_result(run.result, run.folder)
+
+
+WRITERS: tuple[Callable[[Outcome], None], ...] = (
+    _draw_row,
+    _write_answers,
+    _write_errors,
+    _write_numbers,
+    _draw_pictures,
+    _write_curves,
+    _write_table,
+    _write_summary,
+    _write_result,
+)
+"""Writers in their order; the last one says that a complete run is finished."""
