@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import TypedDict, Unpack
 
 from huggingface_hub import CommitOperationAdd, CommitOperationDelete, HfApi, snapshot_download
 from huggingface_hub.errors import (
@@ -28,7 +29,14 @@ from cl_graft.storage import load_bank, save_bank
 from cl_graft.storage.files import replace_file
 from cl_graft.storage.model_card import is_hub_name, model_card
 
-__all__ = ["Pushed", "download_bank", "from_pretrained", "push_to_hub", "save_pretrained"]
+__all__ = [
+    "HubOptions",
+    "Pushed",
+    "download_bank",
+    "from_pretrained",
+    "push_to_hub",
+    "save_pretrained",
+]
 
 _FOLDERS = ("entries/", "standalone/")
 _FILES = ["bank.json", "bank.copy.json", "README.md", *(f"{folder}*" for folder in _FOLDERS)]
@@ -148,79 +156,55 @@ def push_to_hub(
     return Pushed(repo_id, commit.oid, commit.commit_url)
 
 
-def download_bank(
-    repo_id: str,
-    *,
-    revision: str | None = None,
-    cache_dir: Path | str | None = None,
-    local_files_only: bool = False,
-    token: str | bool | None = None,
-    endpoint: str | None = None,
-) -> Path:
+class HubOptions(TypedDict, total=False):
+    """How a bank is fetched from the hub.
+
+    Attributes:
+        revision: A commit, a tag or a branch; a commit gives the same bits for ever.
+        cache_dir: The local cache; None means that of the hub's client.
+        local_files_only: Whether to use the cache alone, without the network.
+        token: Access token of the hub; None means that of the user who is logged in.
+        endpoint: Address of a hub; None means the public one.
+    """
+
+    revision: str | None
+    cache_dir: Path | str | None
+    local_files_only: bool
+    token: str | bool | None
+    endpoint: str | None
+
+
+def download_bank(repo_id: str, **options: Unpack[HubOptions]) -> Path:
     """Fetch a bank from the hub into the local cache, and return its folder there.
 
     Args:
         repo_id: Owner and name.
-        revision: A commit, a tag or a branch; a commit gives the same bits for ever.
-        cache_dir: The cache; None means that of the hub's client.
-        local_files_only: Whether to use the cache alone, without the network.
-        token: Access token of the hub; None means that of the user who is logged in.
-        endpoint: Address of a hub; None means the public one.
+        options: As in `HubOptions`.
 
     Raises:
         InputError: If there is no such repository or revision, or the hub cannot be reached and
             the cache has no copy.
     """
-    with _explain_hub_errors(repo_id, revision):
-        folder = snapshot_download(
-            repo_id,
-            revision=revision,
-            cache_dir=cache_dir,
-            local_files_only=local_files_only,
-            token=token,
-            endpoint=endpoint,
-            allow_patterns=_FILES,
-        )
-    return Path(folder)
+    with _explain_hub_errors(repo_id, options.get("revision")):
+        return Path(snapshot_download(repo_id, allow_patterns=_FILES, **options))
 
 
-def from_pretrained(
-    name: Path | str,
-    *,
-    revision: str | None = None,
-    cache_dir: Path | str | None = None,
-    local_files_only: bool = False,
-    token: str | bool | None = None,
-    endpoint: str | None = None,
-) -> GraftBank:
+def from_pretrained(name: Path | str, **options: Unpack[HubOptions]) -> GraftBank:
     """Read a bank from a folder, or from the hub where there is no such folder.
 
     Args:
         name: A folder, or owner and name.
-        revision: Commit, tag or branch, as in `download_bank`; only for banks on the hub.
-        cache_dir: The cache, as in `download_bank`.
-        local_files_only: Whether to use the cache alone.
-        token: Access token of the hub, as in `download_bank`.
-        endpoint: Address of a hub, as in `download_bank`.
+        options: As in `HubOptions`; a folder has no revision.
 
     Raises:
         InputError: As `download_bank`, or if a folder is to have a revision.
         BankError: If the bank is damaged.
     """
-    if Path(name).is_dir():
-        if revision is not None:
-            raise InputError(f"{name} is a folder, which has no revision {revision!r}")
-        return load_bank(name)
-    return load_bank(
-        download_bank(
-            str(name),
-            revision=revision,
-            cache_dir=cache_dir,
-            local_files_only=local_files_only,
-            token=token,
-            endpoint=endpoint,
-        )
-    )
+    if not Path(name).is_dir():
+        return load_bank(download_bank(str(name), **options))
+    if (revision := options.get("revision")) is not None:
+        raise InputError(f"{name} is a folder, which has no revision {revision!r}")
+    return load_bank(name)
 
 
 def _strip_for_hub(bank: GraftBank, base_model: str | None, *, recorded_rows: bool) -> GraftBank:
