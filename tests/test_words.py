@@ -50,7 +50,7 @@ EXCEPTIONS: dict[str, tuple[str, ...]] = {
     "free processors of a cluster, or free tokens of a row": ("room",),
     "ordinary: words or coordinates within something": ("_inside", "inside", "f1_among_others"),
     "ordinary: to look at something once": (
-        *("Look", "Looks", "_looks_like_path", "look", "look_at_end", "look_through", "looks"),
+        *("Look", "_looks_like_path", "look", "look_at_end", "look_through", "looks"),
     ),
     "ordinary: what somebody is told": ("Told", "_told", "_when_told", "told"),
     "ordinary: an array that is formed": ("formed",),

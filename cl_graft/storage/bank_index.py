@@ -26,7 +26,7 @@ from cl_graft.storage.files import (
     load_json,
     replace_file,
     report_damage,
-    seal_json,
+    add_checksum,
     to_json,
     write_once,
 )
@@ -164,7 +164,9 @@ def write_copy(bank: GraftBank, records: Sequence[Mapping[str, Any]], folder: Pa
         "layout": to_json(layout_record(bank.layout)),
         "entries": f"[{rows}]",
     }
-    data = seal_json("{\n" + ",\n".join(f'"{key}": {text}' for key, text in keys.items()) + "}\n")
+    data = add_checksum(
+        "{\n" + ",\n".join(f'"{key}": {text}' for key, text in keys.items()) + "}\n"
+    )
     if len(data) > _LARGEST_INDEX:
         raise BankError(f"a bank's {INDEX} holds {_LARGEST_INDEX} bytes at most, got {len(data)}")
     write_once(folder / COPY, data)

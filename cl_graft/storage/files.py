@@ -37,7 +37,7 @@ __all__ = [
     "read_file",
     "replace_file",
     "report_damage",
-    "seal_json",
+    "add_checksum",
     "sync_folder",
     "to_json",
     "unpack",
@@ -71,10 +71,12 @@ def dump_json(values: Mapping[str, Any], *, format: str) -> bytes:
         values: The object, without these three keys.
         format: Name of the format.
     """
-    return seal_json(json.dumps({"format": format, "version": VERSION, **values}, indent=1) + "\n")
+    return add_checksum(
+        json.dumps({"format": format, "version": VERSION, **values}, indent=1) + "\n"
+    )
 
 
-def seal_json(text: str) -> bytes:
+def add_checksum(text: str) -> bytes:
     """Put a checksum into the text of a JSON object, whose first line is ``{``."""
     body = '",\n' + text.removeprefix("{\n")
     blank = _JSON_START + _BLANK.encode() + body.encode()
@@ -82,7 +84,7 @@ def seal_json(text: str) -> bytes:
 
 
 def load_json(data: bytes, *, format: str, name: str) -> dict[str, Any]:
-    """Read what `dump_json` or `seal_json` wrote, without checksum, format and version.
+    """Read what `dump_json` or `add_checksum` wrote, without checksum, format and version.
 
     Args:
         data: The file's bytes.

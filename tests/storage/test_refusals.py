@@ -26,14 +26,14 @@ from cl_graft.grafts.graft import Graft
 from cl_graft.grafts.region import Layout
 from cl_graft.storage import StoredGraft, load_bank, load_graft, save_bank, save_graft
 from cl_graft.storage.elias_fano import pack_indices
-from cl_graft.storage.files import pack, replace_file, seal_json
+from cl_graft.storage.files import pack, replace_file, add_checksum
 
 
 def _rewrite_index(folder: Path, **changes: object) -> None:
     """Change `bank.json` and seal it again, as only a program could."""
     index = json.loads((folder / "bank.json").read_text())
     del index["checksum"]
-    (folder / "bank.json").write_bytes(seal_json(json.dumps(index | changes, indent=1)))
+    (folder / "bank.json").write_bytes(add_checksum(json.dumps(index | changes, indent=1)))
 
 
 def test_a_file_that_is_listed_twice_is_refused(tmp_path: Path) -> None:
