@@ -21,12 +21,12 @@ from cl_graft.storage.disk_errors import explain_write_errors
 from cl_graft.storage.entry_file import read_builds_on
 from cl_graft.storage.files import (
     VERSION,
+    add_checksum,
     delete_partial_files,
     is_partial,
     load_json,
     replace_file,
     report_damage,
-    add_checksum,
     to_json,
     write_once,
 )

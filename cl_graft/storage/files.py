@@ -28,6 +28,7 @@ from cl_graft.storage.disk_errors import explain_write_errors
 
 __all__ = [
     "VERSION",
+    "add_checksum",
     "checksum_in",
     "delete_partial_files",
     "dump_json",
@@ -37,7 +38,6 @@ __all__ = [
     "read_file",
     "replace_file",
     "report_damage",
-    "add_checksum",
     "sync_folder",
     "to_json",
     "unpack",

@@ -26,7 +26,7 @@ from cl_graft.grafts.graft import Graft
 from cl_graft.grafts.region import Layout
 from cl_graft.storage import StoredGraft, load_bank, load_graft, save_bank, save_graft
 from cl_graft.storage.elias_fano import pack_indices
-from cl_graft.storage.files import pack, replace_file, add_checksum
+from cl_graft.storage.files import add_checksum, pack, replace_file
 
 
 def _rewrite_index(folder: Path, **changes: object) -> None:
