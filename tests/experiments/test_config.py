@@ -110,7 +110,7 @@ def test_a_setting_without_its_part_is_answered_with_it():
     with pytest.raises(InputError, match=r"'density'; did you mean 'grafting\.density'"):
         config_from({"stream": {"tasks": ["a"]}, "density": 1})
     with pytest.raises(InputError, match=r"'density' cannot be swept.*'grafting\.density'"):
-        config_with({"tasks": ["a"], "comparison.sweep": {"density": [0.1]}})
+        config_from({"stream": {"tasks": ["a"]}, "comparison": {"sweep": {"density": [0.1]}}})
 
 
 def test_a_name_that_no_part_has_is_answered_with_the_nearest_of_all_parts():

@@ -13,6 +13,7 @@ from cl_graft.errors import BankError, InputError
 from cl_graft.lab.results.matrices import pack_matrix, unpack_matrix
 from cl_graft.lab.results.run_results import RunResult, read_result, write_result
 from cl_graft.settings.run_folder import RESULTS
+from cl_graft.storage.files import dump_json
 
 
 @pytest.fixture
@@ -56,7 +57,7 @@ def test_matrices_of_scores_that_no_run_writes_are_refused(tmp_path, result):
         {"columns": "2"},
     ):
         values = {**asdict(result), "R": packed}
-        (tmp_path / RESULTS).write_text(json.dumps(values))
+        (tmp_path / RESULTS).write_bytes(dump_json(values, format="cl-graft-results"))
         with pytest.raises(BankError, match="is damaged"):
             read_result(tmp_path)
 
@@ -85,7 +86,7 @@ def test_a_bit_flip_of_results_is_noticed(tmp_path, result, step):
             read_result(tmp_path)
 
 
-@pytest.mark.parametrize("text", ["", "[]", "{}", '{"strategy": "naive"}', "no json"])
+@pytest.mark.parametrize("text", ["[]", "{}", '{"strategy": "naive"}', "no json"])
 def test_a_file_that_is_no_result_is_refused(tmp_path, text):
     (tmp_path / RESULTS).write_text(text)
     with pytest.raises(InputError, match="not the results of a run"):

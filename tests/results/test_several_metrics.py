@@ -184,14 +184,6 @@ def test_what_earlier_tasks_gave_asks_which_metric():
         gain_from_earlier(ours, alone)
 
 
-def test_results_of_earlier_versions_lose_their_mean_over_metrics(tmp_path):
-    written = of("naive", average_accuracy=0.375, backward_transfer=-0.3, forgetting=0.3)
-    write_result(written, tmp_path)
-    assert read_result(tmp_path) == of("naive")
-    write_result(small_result(), tmp_path)
-    assert read_result(tmp_path) == small_result()
-
-
 @pytest.mark.parametrize("metrics", [{"a": "accuracy"}, {"a": "accuracy", "b": "../F1 $x$"}])
 def test_a_metric_that_cannot_be_a_name_is_refused(tmp_path, metrics):
     write_result(small_result(metrics=metrics), tmp_path)
