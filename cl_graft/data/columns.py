@@ -9,7 +9,7 @@ read together, so that all of them agree on classes.
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from cl_graft.data.bad_rows import BadRows
@@ -201,7 +201,7 @@ def _collect_names(
     named = bad.read_each(
         place,
         drafts,
-        lambda draft: replace(draft, label=read_label_name(draft.label, draft.place)),
+        lambda d: _Draft(d.text, d.text_pair, read_label_name(d.label, d.place), d.place),
     )
     names = [str(draft.label) for draft in named]
     return named, collect_class_names(names, place=place, column=column)

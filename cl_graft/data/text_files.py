@@ -249,7 +249,8 @@ def find_fault(text: str) -> str | None:
         return "is empty"
     if len(text) > MAX_CHARACTERS:
         return f"has {len(text):,} characters, the limit is {MAX_CHARACTERS:,}"
-    if found := _NO_CHARACTER.search(text):
+    may_be = "\0" in text or not text.isascii()  # which is told faster than by a search
+    if may_be and (found := _NO_CHARACTER.search(text)):
         return (
             f"holds U+{ord(found[0]):04X}, which is half a character or none; it was damaged, or "
             "cut, before it came here"
