@@ -50,8 +50,8 @@ from cl_graft.settings.schedule import make_schedule
 from cl_graft.settings.tasks import load_tasks
 from cl_graft.strategies import MultiTaskText, text_model
 from cl_graft.strategies.experience_tasks import make_learnable_task
-from cl_graft.strategies.methods.isolation.bitfit import find_biases
-from cl_graft.strategies.methods.isolation.lora_layers import add_lora_, find_lora
+from cl_graft.strategies.methods.lora import add_lora_, find_lora
+from cl_graft.strategies.methods.own_values import find_biases
 from cl_graft.training.examples import Examples, compute_logits
 
 VALUES: dict[str, Any] = {"stream.tasks": ["sst2_sent", "qnli"], "fine_tuning.evaluations": 5}

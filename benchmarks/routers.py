@@ -49,7 +49,7 @@ SCALES: dict[str, dict[str, Any]] = {
     "cpu": {**SHOTS_128, "fine_tuning.lr": 0.1},  # the rate that baselines.py chooses
 }
 ORACLE = "grafting"
-ROUTED = [ORACLE, *(name for name, row in STRATEGIES.items() if row.picks_task)]
+ROUTED = [ORACLE, *(name for name in STRATEGIES if name.startswith("grafting_by_"))]
 MERGED = [name for name, row in STRATEGIES.items() if row.family == "merging"]
 COMPARISONS: dict[str, dict[str, Any]] = {
     "routers": {"comparison.strategies": ROUTED},
@@ -119,7 +119,7 @@ def summarize(results: Mapping[str, Sequence[RunResult]]) -> list[dict[str, Any]
                     task: summarize_seeds(r.R[-1][j] for r in own)
                     for j, task in enumerate(own[0].tasks)
                 },
-                "sent_right": summarize_seeds(r.sent_right for r in own),
+                "routing_accuracy": summarize_seeds(r.routing_accuracy for r in own),
                 "passes_per_row": summarize_seeds(r.passes_per_row for r in own),
                 "bytes_per_task": summarize_seeds(mean(r.bytes.values()) for r in own),
             }
@@ -142,7 +142,7 @@ def format_table(rows: Sequence[Mapping[str, Any]], summaries: Mapping[str, Any]
                 for measure in ("average_accuracy", "below_the_oracle")
             ),
             *(spread_text(Spread(**row["tasks"][task])) for task in tasks),
-            spread_text(Spread(**row["sent_right"])),
+            spread_text(Spread(**row["routing_accuracy"])),
             f"{row['passes_per_row']['mean']:.2f}",
             f"{row['bytes_per_task']['mean'] / 1000:.0f}",
         ]

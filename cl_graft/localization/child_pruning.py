@@ -17,8 +17,6 @@ from cl_graft.localization.localizer_inputs import LocalizerInputs, add_gradient
 from cl_graft.localization.ranking import rank_by_tensor
 from cl_graft.localization.registry import register_localizer
 
-__all__ = ["child_pruning"]
-
 
 @register_localizer(
     name="child_pruning",

@@ -22,8 +22,6 @@ from cl_graft.localization.localizer_inputs import (
 from cl_graft.localization.registry import register_localizer
 from cl_graft.runtime.seeding import generator
 
-__all__ = ["fish", "fish_expected", "fisher"]
-
 
 @register_localizer(
     name="fisher",

@@ -14,8 +14,6 @@ from cl_graft.grafts.region import Parameters
 from cl_graft.localization.localizer_inputs import LocalizerInputs, add_gradient_, remaining_steps
 from cl_graft.localization.registry import register_localizer
 
-__all__ = ["add_gain_", "averaged_gain", "path_integral"]
-
 _CHUNK = 1 << 18
 """Coordinates whose δ is formed at a time on a CPU: they stay in its cache."""
 

@@ -1,27 +1,42 @@
-"""Gates between base and tuned weights: their gradient, their learning, and which of them open.
+"""Gates between base and tuned weights: which open, and scores that are learned through them.
 
 With θ = base + m ⊙ δ and δ = tuned − base, the loss has the gradient g ⊙ δ in the gates m.
+
+DiffPruning: gates z = clamp(s·(r − l) + l, 0, 1) with s = σ(log u − log(1 − u) + α), u ~ U(0, 1)
+are learned with the penalty λ Σ P(z ≠ 0), and the budget is met by taking the largest movements
+that remain (Guo et al., 2021, Secs. 3.1 and 3.3, https://arxiv.org/abs/2012.07463; l = −1.5,
+r = 1.5, λ = 1.25·10⁻⁷). There movement and gates are trained together; here the movement is the
+dense run's. The code of Fu et al., 2023 (https://arxiv.org/abs/2211.15583) stretches to [−3, 3],
+starts α at σ(N(0, 1)), puts λ = 1 on the mean of σ(α), and takes the largest |α| of every tensor.
+
+Winning subnetworks keep the largest |s| of every layer and hand the mask's gradient to the scores
+as if the selection were the identity (Kang et al., 2022, Sec. 3.2,
+https://arxiv.org/abs/2303.14962). There scores and weights are trained together and unselected
+weights are 0; here the weights are those of base and dense run, and an unselected one is the
+base's.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 
 import torch
 from torch import Tensor
 
-from cl_graft.grafts.graft import copy_
+from cl_graft.grafts.graft import copy_, snapshot
 from cl_graft.grafts.region import Layout, Parameters, Region
 from cl_graft.grafts.selection import top_k
 from cl_graft.localization.localizer_inputs import LocalizerInputs, mean_gradient
+from cl_graft.localization.ranking import rank_by_tensor
+from cl_graft.localization.registry import register_localizer
 from cl_graft.runtime.checkpoints import (
     join_tensors,
     load_optimizer_,
     optimizer_state,
     select_tensors,
 )
-
-__all__ = ["gate_gradient", "learn_gates_", "open_gates"]
+from cl_graft.runtime.seeding import generator
 
 
 def open_gates(gains: Parameters, started: Region, *, k: int) -> Region:
@@ -121,3 +136,117 @@ def learn_gates_(
 
 def _difference(inputs: LocalizerInputs, base: Parameters, name: str) -> Tensor:
     return inputs.tuned[name].float() - base[name].float()
+
+
+_LR = 0.1
+"""Learning rate of Adam on α: a few dozen steps are to take a gate from open to closed."""
+
+
+@register_localizer(
+    name="diff_pruning",
+    source="Guo et al., 2021, https://arxiv.org/abs/2012.07463, Secs. 3.1 and 3.3",
+)
+def diff_pruning(inputs: LocalizerInputs, *, k: int, steps: int) -> dict[str, Tensor]:
+    """Score coordinates by P(z ≠ 0)·|δ| of learned hard-concrete gates z."""
+    del k
+    alpha = {name: torch.zeros_like(value) for name, value in inputs.zeros().items()}
+    _learn_(inputs, alpha, steps=steps, stretch=1.5, price=1.25e-7)
+    return {
+        name: torch.sigmoid(value) * (inputs.tuned[name].float() - inputs.base[name].float()).abs()
+        for name, value in alpha.items()
+    }
+
+
+@register_localizer(
+    name="diff_pruning_sam",
+    source="Fu et al., 2023, https://arxiv.org/abs/2211.15583, published code (DiffPruning)",
+    per_tensor=True,
+)
+def diff_pruning_sam(inputs: LocalizerInputs, *, k: int, steps: int) -> dict[str, Tensor]:
+    """Score coordinates by α of learned hard-concrete gates.
+
+    The code takes |α|, which is the same there: its gates hardly move from where they start, in
+    (0, 1). Here they reach below 0, and the most closed ones are not meant.
+    """
+    del k
+    alpha = {
+        name: torch.sigmoid(
+            torch.randn(value.shape, generator=generator(inputs.seed, "gates", name))
+        ).to(value.device)
+        for name, value in inputs.zeros().items()
+    }
+    _learn_(inputs, alpha, steps=steps, stretch=3.0, price=1 / inputs.layout.total)
+    return alpha
+
+
+def _learn_(
+    inputs: LocalizerInputs, alpha: dict[str, Tensor], *, steps: int, stretch: float, price: float
+) -> None:
+    """Take `steps` steps of Adam on α, in place.
+
+    Args:
+        inputs: The base, tuned weights and gradients.
+        alpha: The gates' parameters.
+        steps: Number of steps.
+        stretch: r = −l.
+        price: Penalty on P(z ≠ 0) = σ(α) of a gate, λ.
+    """
+    base = snapshot(inputs.parameters)
+
+    def gradient(step: int) -> dict[str, Tensor]:
+        soft = {name: _soft(inputs, name, value, step) for name, value in alpha.items()}
+        gates = {n: (s * 2 * stretch - stretch).clamp(0, 1) for n, s in soft.items()}
+        found = gate_gradient(inputs, base, gates, step)
+        for name, value in alpha.items():
+            gate, s = gates[name], soft[name]
+            free = (gate > 0) & (gate < 1)
+            chance = torch.sigmoid(value)
+            found[name] = found[name] * free * 2 * stretch * s * (1 - s)
+            found[name] += price * chance * (1 - chance)
+        return found
+
+    learn_gates_(inputs, alpha, gradient, name="alpha", lr=_LR, steps=steps)
+
+
+def _soft(inputs: LocalizerInputs, name: str, alpha: Tensor, step: int) -> Tensor:
+    """Draw s of a step's gates."""
+    u = torch.rand(alpha.shape, generator=generator(inputs.seed, "noise", step, name))
+    u = u.clamp(1e-6, 1 - 1e-6).to(alpha.device)
+    return torch.sigmoid(u.logit() + alpha)
+
+
+@register_localizer(
+    name="straight_through",
+    source="Kang et al., 2022, https://arxiv.org/abs/2303.14962, Sec. 3.2",
+    per_tensor=True,
+)
+def straight_through(
+    inputs: LocalizerInputs, *, k: int, steps: int, lr: float = 1e-2
+) -> dict[str, Tensor]:
+    """Score coordinates by |s|, learned straight through the mask that takes each tensor's top.
+
+    Args:
+        inputs: The base, tuned weights and gradients.
+        k: Number of gates that are open in every step.
+        steps: Updates of the scores.
+        lr: Learning rate of Adam, > 0; 1e-3 in the published code, which takes many more steps.
+    """
+    base = snapshot(inputs.parameters)
+    scores = {name: _draw_scores(inputs.seed, name, value) for name, value in base.items()}
+
+    def gradient(step: int) -> dict[str, Tensor]:
+        sizes = {name: tensor.abs() for name, tensor in scores.items()}
+        masks = rank_by_tensor(sizes, depth=k).top(k).masks()
+        gates = {name: mask.to(scores[name].device) for name, mask in masks.items()}
+        found = gate_gradient(inputs, base, gates, step)
+        return {name: found[name] * tensor.sign() for name, tensor in scores.items()}
+
+    learn_gates_(inputs, scores, gradient, name="scores", lr=lr, steps=steps)
+    return {name: tensor.abs() for name, tensor in scores.items()}
+
+
+def _draw_scores(seed: int, name: str, value: Tensor) -> Tensor:
+    """Draw first scores: uniform, ±1/√n for n inputs, as Kaiming's rule with a = √5 does."""
+    width = value[0].numel() if value.dim() > 1 else value.numel()
+    draw = torch.rand(value.shape, generator=generator(seed, "scores", name))
+    return ((2 * draw - 1) / math.sqrt(width)).to(value.device)

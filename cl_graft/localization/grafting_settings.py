@@ -13,8 +13,6 @@ from cl_graft.localization.registry import Score, find_localizer
 from cl_graft.runtime.settings import settings_class
 from cl_graft.training.fine_tuning_settings import FineTuning
 
-__all__ = ["DEFAULT_DENSITY", "GraftingSettings"]
-
 DEFAULT_DENSITY = 0.002
 """Share of the graftable coordinates in a region."""
 

@@ -40,8 +40,6 @@ from cl_graft.localization.registry import register_localizer
 from cl_graft.runtime.checkpoints import Checkpoint, State, join_tensors, select_tensors
 from cl_graft.training.region_parameters import RegionParameters
 
-__all__ = ["add_gains_", "learned_mask", "score_candidates_by_learned_mask"]
-
 
 def score_candidates_by_learned_mask(
     inputs: LocalizerInputs, candidates: Region, *, k: int, steps: int

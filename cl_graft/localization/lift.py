@@ -17,8 +17,6 @@ from cl_graft.localization.localizer_inputs import LocalizerInputs
 from cl_graft.localization.parameter_kinds import weight_matrices
 from cl_graft.localization.registry import register_localizer
 
-__all__ = ["lift"]
-
 _WIDTH_PER_RANK = 32
 """Smaller dimension of a matrix divided by its rank r: 4,096 / 128 in the published code."""
 

@@ -17,16 +17,6 @@ from cl_graft.grafts.graft import copy_
 from cl_graft.grafts.region import Layout, Parameters
 from cl_graft.runtime.checkpoints import NO_CHECKPOINT, Checkpoint
 
-__all__ = [
-    "LocalizerInputs",
-    "add_gradient_",
-    "drawn_loss",
-    "gradient_hooks",
-    "mean_gradient",
-    "remaining_steps",
-    "unscale_",
-]
-
 
 @dataclass(frozen=True, eq=False)
 class LocalizerInputs:

@@ -21,8 +21,6 @@ from cl_graft.localization.registry import register_localizer
 from cl_graft.runtime.checkpoints import join_tensors, select_tensors
 from cl_graft.runtime.seeding import generator
 
-__all__ = ["paper_mask", "round_gates"]
-
 
 @register_localizer(
     name="paper_mask",

@@ -13,11 +13,11 @@ import torch
 from torch import nn
 
 from cl_graft.errors import InputError
-from cl_graft.grafts.region import Layout, Region
-from cl_graft.localization.base_gradient import base_gradient
+from cl_graft.grafts.region import Layout, Parameters, Region
+from cl_graft.localization.localizer_inputs import LocalizerInputs
+from cl_graft.localization.movement import movement
 from cl_graft.localization.registry import register_localizer
-
-__all__ = ["biases", "layer_norms", "weight_matrices"]
+from cl_graft.localization.sam import base_gradient
 
 
 def biases(model: nn.Module, parameters: Mapping[str, nn.Parameter]) -> Region:
@@ -83,3 +83,40 @@ register_localizer(
     needs_dense_run=False,
     allowed=layer_norms,
 )(base_gradient)
+
+
+@register_localizer(
+    name="base_gradient_rows",
+    source="Yang et al., 2024, https://arxiv.org/abs/2412.06289 (unit), with this package's score",
+    needs_dense_run=False,
+    allowed=weight_matrices,
+)
+def base_gradient_rows(inputs: LocalizerInputs, *, k: int, steps: int) -> Parameters:
+    """Score rows by the energy of their summed gradient at the base, mean of (Σ g)² over a row.
+
+    It costs what `base_gradient` does.
+    """
+    return _by_row(base_gradient(inputs, k=k, steps=steps))
+
+
+@register_localizer(
+    name="movement_rows",
+    source="Yang et al., 2024, https://arxiv.org/abs/2412.06289 (unit), with this package's score",
+    needs_gradients=False,
+    allowed=weight_matrices,
+)
+def movement_rows(inputs: LocalizerInputs, *, k: int, steps: int) -> Parameters:
+    """Score rows by the energy of their movement, mean of (tuned − base)² over a row.
+
+    It costs what `movement` does.
+    """
+    return _by_row(movement(inputs, k=k, steps=steps))
+
+
+def _by_row(sizes: Parameters) -> Parameters:
+    """Give every coordinate the mean square over its row; vectors, which are not chosen, keep 0."""
+    scores = {}
+    for name, size in sizes.items():
+        energy = size.float().square().flatten(1).mean(1) if size.dim() > 1 else size.new_zeros(1)
+        scores[name] = energy.reshape(-1, *[1] * (size.dim() - 1)).expand(size.shape).clone()
+    return scores

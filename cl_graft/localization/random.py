@@ -9,8 +9,6 @@ from cl_graft.localization.localizer_inputs import LocalizerInputs
 from cl_graft.localization.registry import register_localizer
 from cl_graft.runtime.seeding import generator
 
-__all__ = ["uniform"]
-
 
 @register_localizer(
     name="random",

@@ -18,9 +18,7 @@ from cl_graft.grafts.selection import refuse_nan, top_k
 from cl_graft.localization.grafting_settings import GraftingSettings
 from cl_graft.localization.localizer_inputs import LocalizerInputs
 from cl_graft.localization.movement import movement
-from cl_graft.localization.registry import Score, find_localizer
-
-__all__ = ["Ranking", "localize", "rank", "rank_by_tensor", "rank_region"]
+from cl_graft.localization.registry import Localizer, Score, find_localizer
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,7 +59,7 @@ class Ranking:
 
 def localize(
     inputs: LocalizerInputs,
-    localizer: str | Score,
+    localizer: str | Score | Localizer,
     *,
     k: int,
     steps: int = GraftingSettings.mask_steps,
@@ -72,7 +70,7 @@ def localize(
 
     Args:
         inputs: The base, tuned weights and gradients.
-        localizer: Name of a localizer, or a score function.
+        localizer: A localizer, its name, or a score function.
         k: Budget that the ranking is learned for; smaller and larger ones can be cut from it.
         steps: Number of gradient batches, at least 1.
         depth: Number of coordinates to rank; None means all.

@@ -55,8 +55,6 @@ from cl_graft.training.linear_probe import (
 from cl_graft.training.passes import Passes
 from cl_graft.training.phase_points import PhasePoints
 
-__all__ = ["FoundRegion", "find_region", "is_ranking_cached", "rank_task"]
-
 
 @dataclass(frozen=True, eq=False)
 class FoundRegion:
@@ -109,11 +107,24 @@ def find_region(
         ValueError: If a head is to be fitted that cannot be fitted alone.
     """
     started = time.perf_counter()
-    allowed = _check_settings(task, settings)
     localizer = find_localizer(settings.localizer)
+    if settings.density == "auto" or (not settings.retrain and settings.head_refit_rows):
+        check_head_fit(task)
+    allowed = _find_allowed(task, settings, localizer)
     phase = "dense" if dense or localizer.needs_dense_run else "warm-up"
-    if dense is None:
-        dense = _run_or_fit_head(task, settings, cache, checkpoints, progress, measure)
+    if dense is None and localizer.needs_dense_run:
+        dense = fine_tune_task(
+            task,
+            settings.fine_tuning,
+            seed=settings.seed,
+            path=localizer.needs_path,
+            cache=cache,
+            checkpoints=checkpoints,
+            progress=progress,
+            measure=measure,
+        )
+    elif dense is None:
+        dense = _fit_head(task, settings, cache, progress)
     seconds = {phase: time.perf_counter() - started}
     started, counter = time.perf_counter(), RowCounter()
     layout = Layout.of(task.parameters)
@@ -130,6 +141,7 @@ def find_region(
             settings,
             dense,
             k=k,
+            localizer=localizer,
             depth=depth,
             least=k + len(passed_over),
             owned=len(passed_over),
@@ -154,20 +166,12 @@ def find_region(
     )
 
 
-def _check_settings(task: LearnableTask, settings: GraftingSettings) -> Region | None:
-    """Refuse settings that do not fit the model, before anything is computed.
-
-    Returns:
-        The coordinates that the localizer may choose; None means all.
-    """
-    if settings.density == "auto" or (not settings.retrain and settings.head_refit_rows):
-        check_head_fit(task)
-    return _find_allowed(task, settings)
-
-
-def _find_allowed(task: LearnableTask, settings: GraftingSettings) -> Region | None:
+def _find_allowed(
+    task: LearnableTask, settings: GraftingSettings, localizer: Localizer
+) -> Region | None:
+    """Return the coordinates that the localizer may choose; None means all."""
     return allowed_coordinates(
-        task.model, task.parameters, localizer=settings.localizer, layers=settings.layers
+        task.model, task.parameters, localizer=localizer, layers=settings.layers
     )
 
 
@@ -177,6 +181,7 @@ def rank_task(
     dense: DenseRun,
     *,
     k: int,
+    localizer: Localizer | None = None,
     depth: int | None = None,
     least: int | None = None,
     owned: int = 0,
@@ -193,6 +198,7 @@ def rank_task(
         settings: Localizer, gradient batches, candidates and seed.
         dense: The dense run, or the head alone.
         k: Budget that the ranking is learned for; smaller and larger ones can be cut from it.
+        localizer: The localizer, if it was looked up already; None means that of `settings`.
         depth: Number of coordinates to rank; None means all that may be chosen.
         least: Number of coordinates that a cached ranking must hold to be used; None means `depth`.
         owned: Number of coordinates of earlier tasks; there are as many more candidates.
@@ -203,15 +209,15 @@ def rank_task(
         measure: Called with the losses of the steps.
     """
     counter, layout = counter or RowCounter(), Layout.of(task.parameters)
-    localizer = find_localizer(settings.localizer)
-    allowed = _find_allowed(task, settings)
+    localizer = localizer or find_localizer(settings.localizer)
+    allowed = _find_allowed(task, settings, localizer)
     most = layout.total if allowed is None else len(allowed)
     depth = most if depth is None else min(depth, most)
     least = depth if least is None else min(least, most)
     candidates = settings.candidates(layout.total, k=k, owned=owned)
     if candidates is not None:
         depth, least = min(depth, candidates), min(least, candidates)
-    key = _make_ranking_key(task, settings, dense, k, candidates)
+    key = _make_ranking_key(task, settings, localizer, dense, k, candidates)
     if not is_ranking_cached(localizer):
         cache = None
     points = PhasePoints("localize", measure)
@@ -238,7 +244,7 @@ def rank_task(
     ):
         ranking = localize(
             inputs,
-            settings.localizer,
+            localizer,
             k=k,
             steps=settings.mask_steps,
             depth=depth,
@@ -251,12 +257,17 @@ def rank_task(
 
 
 def _make_ranking_key(
-    task: LearnableTask, settings: GraftingSettings, dense: DenseRun, k: int, candidates: int | None
+    task: LearnableTask,
+    settings: GraftingSettings,
+    localizer: Localizer,
+    dense: DenseRun,
+    k: int,
+    candidates: int | None,
 ) -> str:
     """Return the cache key of a ranking, which names all that the ranking depends on."""
     part = restrict(task, settings)
     recipe = {
-        "localizer": _identity(find_localizer(settings.localizer)),
+        "localizer": _identity(localizer),
         "k": k,
         "steps": settings.mask_steps,
         "batch": settings.mask_batch,
@@ -269,27 +280,10 @@ def _make_ranking_key(
     return cache_key("ranking", task.identity, recipe, settings.seed)
 
 
-def _run_or_fit_head(
-    task: LearnableTask,
-    settings: GraftingSettings,
-    cache: Cache | None,
-    checkpoints: Checkpoints | None,
-    progress: Progress,
-    measure: Measure,
+def _fit_head(
+    task: LearnableTask, settings: GraftingSettings, cache: Cache | None, progress: Progress
 ) -> DenseRun:
-    """Make the dense run, or fit the head to the base where the localizer needs no dense run."""
-    localizer = find_localizer(settings.localizer)
-    if localizer.needs_dense_run:
-        return fine_tune_task(
-            task,
-            settings.fine_tuning,
-            seed=settings.seed,
-            path=localizer.needs_path,
-            cache=cache,
-            checkpoints=checkpoints,
-            progress=progress,
-            measure=measure,
-        )
+    """Fit the head to the base, where the localizer needs no dense run."""
     if not settings.head_fit_rows or not task.head or task.head_module is None:
         return DenseRun({}, snapshot(task.head), None, Passes())
     recipe = {"rows": settings.head_fit_rows, "penalty": "chosen on dev"}

@@ -17,30 +17,17 @@ from cl_graft.grafts.region import Parameters, Region
 from cl_graft.localization.localizer_inputs import LocalizerInputs
 from cl_graft.runtime.registry import Registry
 
-__all__ = [
-    "LOCALIZERS",
-    "CandidateScore",
-    "Localizer",
-    "Score",
-    "find_localizer",
-    "register_localizer",
-]
-
 _FILES = (
     "learned_mask",
     "paper_mask",
     "gain",
     "movement",
-    "base_gradient",
+    "sam",
     "fisher",
     "talos",
-    "sam",
-    "hard_concrete",
+    "gates",
     "child_pruning",
-    "straight_through",
-    "magnitude",
     "lift",
-    "rows",
     "parameter_kinds",
     "random",
 )
@@ -163,14 +150,16 @@ def register_localizer(
     return register
 
 
-def find_localizer(localizer: str | Score) -> Localizer:
-    """Return the localizer of a name or of a score function.
+def find_localizer(localizer: str | Score | Localizer) -> Localizer:
+    """Return the localizer of a name or of a score function; a localizer is returned as it is.
 
     A function that is not registered is taken to need gradients and a dense run.
 
     Raises:
         InputError: If there is none of this name; the nearest one is named.
     """
+    if isinstance(localizer, Localizer):
+        return localizer
     if isinstance(localizer, str):
         return LOCALIZERS.find(localizer)
     registered = (row for row in LOCALIZERS.values() if row.score is localizer)

@@ -1,4 +1,4 @@
-"""SAM as its repository computes it: gradients of burn-in steps in train mode, tensor by tensor.
+"""SAM: gradients at the base, as its paper and as its repository compute them.
 
 The paper takes the coordinates with the largest squared gradient of the whole model (Fu et al.,
 2023, Theorem 3, https://arxiv.org/abs/2211.15583); `base_gradient` does so. Its code runs some
@@ -16,12 +16,34 @@ import torch
 from torch import Tensor
 
 from cl_graft.grafts.model_state import preserve_modes
-from cl_graft.localization.localizer_inputs import LocalizerInputs, mean_gradient, remaining_steps
+from cl_graft.localization.localizer_inputs import (
+    LocalizerInputs,
+    add_gradient_,
+    mean_gradient,
+    remaining_steps,
+)
 from cl_graft.localization.registry import register_localizer
 from cl_graft.runtime.seeding import seeded
 from cl_graft.training.train_mode import freeze_statistics
 
-__all__ = ["sam", "sam_absolute", "sam_squared"]
+
+@register_localizer(
+    name="base_gradient",
+    source="Fu et al., 2023, https://arxiv.org/abs/2211.15583, Theorem 3 (SAM), its paper",
+    needs_dense_run=False,
+)
+def base_gradient(inputs: LocalizerInputs, *, k: int, steps: int) -> dict[str, Tensor]:
+    """Score coordinates by the size of their summed gradient at the base, |Σ g|.
+
+    The score of SAM (Fu et al., 2023, "On the Effectiveness of Parameter-Efficient Fine-Tuning",
+    https://arxiv.org/abs/2211.15583, Sec. 4).
+    """
+    del k
+    total = inputs.zeros()
+    for step in remaining_steps(inputs, total, steps=steps):
+        add_gradient_(inputs, step, into=lambda name, gradient: total[name].add_(gradient))
+    return {name: tensor.abs_() for name, tensor in total.items()}
+
 
 _CLIP = 1.0
 

@@ -30,8 +30,6 @@ from cl_graft.localization.localizer_inputs import (
 from cl_graft.localization.registry import register_localizer
 from cl_graft.runtime.seeding import generator
 
-__all__ = ["talos"]
-
 _ROUNDS = 4
 _KEPT_VALUE = 0.1
 """Share of its value that a coordinate keeps in the rounds after it was passed over."""

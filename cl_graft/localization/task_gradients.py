@@ -30,8 +30,6 @@ from cl_graft.training.passes import Passes
 from cl_graft.training.precision import safe_scale
 from cl_graft.training.train_mode import without_dropout
 
-__all__ = ["RowCounter", "localizer_inputs"]
-
 _TRAIN_ROWS = 1024
 """Training rows that `paper_mask` scores after a step, as in the published code."""
 

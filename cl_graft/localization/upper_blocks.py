@@ -11,10 +11,8 @@ from torch import Tensor, nn
 from cl_graft.grafts.blocks import Layers, select_upper
 from cl_graft.grafts.region import Layout, Region
 from cl_graft.localization.grafting_settings import GraftingSettings
-from cl_graft.localization.registry import Score, find_localizer
+from cl_graft.localization.registry import Localizer, Score, find_localizer
 from cl_graft.training.learnable_task import LearnableTask
-
-__all__ = ["allowed_coordinates", "number_in", "restrict"]
 
 
 def restrict(task: LearnableTask, settings: GraftingSettings) -> LearnableTask:
@@ -31,7 +29,7 @@ def allowed_coordinates(
     model: nn.Module,
     parameters: Mapping[str, nn.Parameter],
     *,
-    localizer: str | Score,
+    localizer: str | Score | Localizer,
     layers: Layers,
 ) -> Region | None:
     """Return the coordinates that a localizer may choose; None means all.
@@ -41,7 +39,7 @@ def allowed_coordinates(
     Args:
         model: The model, which may be of fake tensors.
         parameters: Graftable parameters of the model, by name.
-        localizer: The localizer.
+        localizer: The localizer, its name, or a score function.
         layers: Upper blocks that a region may reach.
 
     Raises:

@@ -2,9 +2,14 @@
 
 from cl_graft.strategies.grafting import GraftingContinual
 from cl_graft.strategies.loop.best_step import KeepBest
-from cl_graft.strategies.loop.budgets import ClipGradient, RateSchedule, SeededLoop, StopAfter
+from cl_graft.strategies.loop.budgets import (
+    ClipGradient,
+    RateSchedule,
+    SeededLoop,
+    StopAfter,
+    StopDiverged,
+)
 from cl_graft.strategies.loop.data_parallel import SplitBatches
-from cl_graft.strategies.loop.divergence import StopDiverged
 from cl_graft.strategies.loop.precision import MicroBatches, ScaleLoss
 from cl_graft.strategies.loop.text_batches import TextBatches
 from cl_graft.strategies.method import setting

@@ -24,8 +24,6 @@ from cl_graft.inference.task_switch import Switch, put_back_
 from cl_graft.models.config_settings import describe_other_settings
 from cl_graft.strategies.heads import find_graftable, find_head_paths, open_heads_
 
-__all__ = ["BankOnModel", "identify_model"]
-
 Keep = Callable[[str], bool]
 """Function of a parameter's name that returns whether regions may contain the parameter."""
 

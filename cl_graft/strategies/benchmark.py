@@ -35,8 +35,6 @@ from cl_graft.runtime.batching import join_rows
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase as Tokenizer
 
-__all__ = ["TextStream", "text_stream"]
-
 
 @dataclass(frozen=True, eq=False)
 class TextStream:

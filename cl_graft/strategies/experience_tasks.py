@@ -7,8 +7,6 @@ they share its cached outcome.
 from __future__ import annotations
 
 import copy
-import hashlib
-import json
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -22,7 +20,6 @@ from cl_graft.errors import InputError
 from cl_graft.grafts.hashing import hash_tensors
 from cl_graft.grafts.model_state import preserve_modes
 from cl_graft.metrics import score
-from cl_graft.metrics.task_score import METRICS, Scorer
 from cl_graft.models import TaskModel
 from cl_graft.models.text_generation import TextHead
 from cl_graft.models.token_heads import TokenHead
@@ -30,12 +27,12 @@ from cl_graft.runtime.seeding import derive, save_generators
 from cl_graft.strategies.heads import (
     Head,
     find_graftable,
-    find_head_paths,
     find_heads,
     unwrap_model,
 )
-from cl_graft.strategies.model_description import describe, describe_model
+from cl_graft.strategies.strategy import Strategy
 from cl_graft.strategies.strategy_batches import StrategyBatches, make_forward
+from cl_graft.strategies.task_identity import hash_reading
 from cl_graft.strategies.task_labels import (
     TaskLabels,
     find_benchmark,
@@ -49,11 +46,7 @@ if TYPE_CHECKING:
     from cl_graft.strategies.benchmark import TextStream
     from cl_graft.strategies.multi_head import MultiTaskText
 
-__all__ = ["ExperienceTasks", "make_learnable_task", "make_stream_task", "set_aside"]
-
 _DEV_SHARE = 0.05
-_NO_SETTINGS = {"_name_or_path", "architectures", "transformers_version"}
-"""Fields of a model's config that say where it came from, not how it computes."""
 
 
 class ExperienceTasks:
@@ -78,7 +71,7 @@ class ExperienceTasks:
         self._metrics = dict(metrics or {})
         self._served: dict[int, tuple[ref[Any], int]] = {}
 
-    def set_aside_(self, strategy: Any, *, label: int, seed: int) -> None:
+    def set_aside_(self, strategy: Strategy, *, label: int, seed: int) -> None:
         """Take dev rows out of the experience in training, if there is no dev experience for it.
 
         Call it in ``before_train_dataset_adaptation``: data, loaders and other plugins then see the
@@ -100,11 +93,11 @@ class ExperienceTasks:
                 stacklevel=3,
             )
 
-    def dev_rows(self, strategy: Any, label: int) -> Examples:
+    def dev_rows(self, strategy: Strategy, label: int) -> Examples:
         """Return a task's dev rows, or those set aside from the experience in training."""
         return _dev_rows(self._choose_dev(strategy, label), StrategyBatches(strategy))
 
-    def dev_score(self, strategy: Any, label: int) -> float:
+    def dev_score(self, strategy: Strategy, label: int) -> float:
         """Score a strategy's model as it is now on the dev rows of a task."""
         dev, batches = self._choose_dev(strategy, label), StrategyBatches(strategy)
         logits, targets = compute_logits(
@@ -116,7 +109,7 @@ class ExperienceTasks:
 
     def make(
         self,
-        strategy: Any,
+        strategy: Strategy,
         experience: Any,
         *,
         label: int,
@@ -156,7 +149,7 @@ class ExperienceTasks:
         """Return the state without references to what lives in this process."""
         return self.__dict__ | {"_served": {}}
 
-    def _choose_dev(self, strategy: Any, label: int) -> Any:
+    def _choose_dev(self, strategy: Strategy, label: int) -> Any:
         """Return a task's dev experience, or what was set aside from the experience in training."""
         dev = self._find_dev(strategy.experience, label)
         return strategy.experience.set_aside if dev is None else dev
@@ -248,12 +241,13 @@ def make_learnable_task(
                 _head_hash(named),
             ]
         ),
-        reading=_hash_reading(
+        reading=hash_reading(
             unwrapped,
             heads,
             parameters=parameters,
             criterion=[criterion, overridden] if overridden else criterion,
-            scoring=_describe_scoring(scorer or metric, chosen_on),
+            scorer=scorer or metric,
+            dev=chosen_on,
         ),
         head_module=fitted,
         head_takes_tokens=isinstance(fitted, TokenHead),
@@ -375,7 +369,7 @@ def _try_batch(task: LearnableTask) -> None:
 
 
 @contextmanager
-def _explained(strategy: Any) -> Iterator[None]:
+def _explained(strategy: Strategy) -> Iterator[None]:
     """Say what batches can be learned, where a strategy's cannot.
 
     Raises:
@@ -394,55 +388,6 @@ def _explained(strategy: Any) -> Iterator[None]:
 
 def _writes_text(heads: Sequence[Head]) -> bool:
     return any(isinstance(head.module, TextHead) for head in heads)
-
-
-def _hash_reading(
-    model: nn.Module,
-    heads: Sequence[Head],
-    *,
-    parameters: Mapping[str, nn.Parameter],
-    criterion: Any,
-    scoring: object,
-) -> str:
-    """Hash what the outcome of training depends on beside weights, data and settings.
-
-    That is the config, the code and the precision of the model, the names and shapes of the
-    graftable parameters, the buffers of the task's heads (label words and masks), the loss, and
-    `scoring`, by which a step is chosen on dev.
-    """
-    config: Any = getattr(getattr(model, "backbone", model), "config", None)
-    settings = config.to_dict() if hasattr(config, "to_dict") else {}
-    settings = {name: value for name, value in settings.items() if name not in _NO_SETTINGS}
-    words = hash_tensors(
-        {
-            f"{place}.{name}" if place else name: tensor
-            for place, head in enumerate(heads)
-            for name, tensor in head.buffers().items()
-        }
-    )
-    text = json.dumps(
-        [
-            settings,
-            words,
-            describe_model(model, exclude=find_head_paths(model)),
-            [describe_model(head.module) for head in heads],
-            [[name, list(tensor.shape)] for name, tensor in parameters.items()],
-            getattr(model, "precision", "fp32"),
-            describe(criterion),
-            scoring,
-        ],
-        sort_keys=True,
-        default=str,
-    )
-    return hashlib.sha256(text.encode()).hexdigest()
-
-
-def _describe_scoring(scorer: str | Scorer, dev: Examples) -> object:
-    """Describe what scores dev rows: the code of the metric, and what a scorer compares with."""
-    if isinstance(scorer, str):
-        return describe(METRICS.find(scorer).compute)
-    targets = dev.batch(range(len(dev)))[1]
-    return [describe(METRICS.find(scorer.name).compute), scorer.references(targets)]
 
 
 def _head_hash(head: Mapping[str, nn.Parameter]) -> str:

@@ -18,8 +18,6 @@ from cl_graft.runtime.devices import pick_device
 from cl_graft.strategies.plugin import GraftingPlugin
 from cl_graft.strategies.task_labels import TaskLabels
 
-__all__ = ["GraftingContinual"]
-
 
 class GraftingContinual(SupervisedTemplate):
     """Learn a stream of tasks by grafting, forgetting nothing.

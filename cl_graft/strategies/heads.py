@@ -23,20 +23,6 @@ from cl_graft.models import TaskModel, graftable_parameters, load_head
 from cl_graft.runtime.tensor_names import modules_by_path, parameters_by_name, unwrap_compiled
 from cl_graft.strategies.multi_head import MultiTaskText
 
-__all__ = [
-    "FirstValues",
-    "Head",
-    "HeldHeads",
-    "copy_head_state",
-    "find_graftable",
-    "find_head_paths",
-    "find_heads",
-    "has_task_heads",
-    "load_head_",
-    "open_heads_",
-    "unwrap_model",
-]
-
 _MASK = "active_units_T"
 """Name, in a head's state, of the mask that a `MultiHeadClassifier` has beside its heads."""
 
@@ -158,8 +144,6 @@ def load_head_(model: nn.Module, entry: Entry, *, classes: int = 0) -> None:
         for name, owner, own in head.owners():
             if name in kept:
                 _put_(owner, own, kept[name], least=classes)
-        if _MASK not in kept and head.masks is not None:
-            _unmask_(head, head.masks)
         _announce_(model, entry.label, units=len(kept.get("classifier.weight", ())))
 
 
@@ -356,14 +340,6 @@ def _put_(owner: nn.Module, name: str, kept: Tensor, *, least: int) -> None:
 def _count_units_(module: nn.Module) -> None:
     if isinstance(module, nn.Linear):
         module.out_features, module.in_features = module.weight.shape
-
-
-def _unmask_(head: Head, masks: MultiHeadClassifier) -> None:
-    """Let all units answer where an entry kept no mask and nothing was trained here."""
-    now = masks._buffers[head.mask]
-    if now is not None and not bool(now.any()):
-        units = len(head.state()["classifier.weight"])
-        masks._buffers[head.mask] = torch.ones(units, dtype=now.dtype, device=now.device)
 
 
 def _unite_(mask: Tensor, other: Tensor) -> None:

@@ -20,22 +20,6 @@ from cl_graft.localization.registry import Score
 from cl_graft.models import TaskModel
 from cl_graft.strategies.strategy_inputs import StrategyInputs
 
-__all__ = [
-    "HEAD_PER_TASK",
-    "PICKED_BY_LABEL",
-    "Family",
-    "Kinds",
-    "Method",
-    "Rows",
-    "Setting",
-    "Stored",
-    "StreamShape",
-    "Trained",
-    "Value",
-    "list_settings",
-    "setting",
-]
-
 Value = float | int | str | bool
 """A value of a setting."""
 
@@ -50,9 +34,9 @@ Family = Literal[
     "rehearsal",
     "isolation",
 ]
-Trained = Literal["everything", "region", "its own", "nothing"]
+Trained = Literal["everything", "region", "per_task", "nothing"]
 Stored = Literal["head", "entry", "model"]
-Rows = Literal["task", "tasks so far", "all tasks"]
+Rows = Literal["task", "seen_tasks", "all_tasks"]
 Kinds = Literal["any", "one", "classification"]
 
 _BY_LABEL = "what is a task's own is picked by the task's label"
@@ -72,8 +56,8 @@ class Setting:
         name: The name in configs.
         default: The default value.
         meaning: Sentence that says what it does.
-        least: The smallest value of a number; None where there is none.
-        most: The largest value of a number; None where there is none.
+        min_value: The smallest value of a number; None where there is none.
+        max_value: The largest value of a number; None where there is none.
         choices: The allowed names, for a name.
         grid: Values among which tuning on dev chooses; empty where it is not tuned.
         is_size: Whether it says how much a task stores, so that storage can be made equal.
@@ -82,8 +66,8 @@ class Setting:
     name: str
     default: Value
     meaning: str
-    least: float | None = None
-    most: float | None = None
+    min_value: float | None = None
+    max_value: float | None = None
     choices: tuple[str, ...] = ()
     grid: tuple[Value, ...] = ()
     is_size: bool = False
@@ -105,27 +89,23 @@ class Setting:
                 raise InputError(f"{place}: unknown {value!r}; {nearest(value, self.choices)}")
             return value
         # NaN is in no range.
-        if self.least is not None and not value >= self.least:
-            raise InputError(f"{place} must be at least {self.least:g}, got {value}")
-        if self.most is not None and not value <= self.most:
-            raise InputError(f"{place} must be at most {self.most:g}, got {value}")
+        if self.min_value is not None and not value >= self.min_value:
+            raise InputError(f"{place} must be at least {self.min_value:g}, got {value}")
+        if self.max_value is not None and not value <= self.max_value:
+            raise InputError(f"{place} must be at most {self.max_value:g}, got {value}")
         return value
 
 
-def setting(
-    default: Value,
-    meaning: str,
-    *,
-    least: float | None = None,
-    most: float | None = None,
-    choices: tuple[str, ...] = (),
-    grid: tuple[Value, ...] = (),
-    is_size: bool = False,
-) -> Any:
-    """Return the field of a method's class that is a setting; see `Setting`."""
-    own = {"meaning": meaning, "least": least, "most": most}
-    own |= {"choices": choices, "grid": grid, "is_size": is_size}
-    return dataclasses.field(default=default, metadata={"setting": own})
+def setting(default: Value, meaning: str, **limits: Any) -> Any:
+    """Return the field of a method's class that is a setting.
+
+    Args:
+        default: The default value.
+        meaning: Sentence that says what it does.
+        **limits: More fields of `Setting`: bounds, choices, grid, and whether it is a size.
+    """
+    found = Setting("", default, meaning, **limits)
+    return dataclasses.field(default=default, metadata={"setting": found})
 
 
 def list_settings(kind: type) -> tuple[Setting, ...]:
@@ -136,9 +116,10 @@ def list_settings(kind: type) -> tuple[Setting, ...]:
         >>> [(setting.name, setting.default) for setting in list_settings(STRATEGIES["ewc"].kind)]
         [('ewc_lambda', 100.0)]
     """
-    fields: Any = [field for field in dataclasses.fields(kind) if "setting" in field.metadata]
     return tuple(
-        Setting(field.name, field.default, **field.metadata["setting"]) for field in fields
+        dataclasses.replace(field.metadata["setting"], name=field.name)
+        for field in dataclasses.fields(kind)
+        if "setting" in field.metadata
     )
 
 
@@ -172,6 +153,9 @@ class StreamShape:
 class Method:
     """A registered method.
 
+    A method has a name, a class that builds a strategy, a family and a source; it says in which
+    scenarios it cannot run. All else has a default.
+
     Attributes:
         name: The name in configs and on the command line.
         kind: The class of the method. Its fields are the settings, and it has the methods
@@ -192,8 +176,9 @@ class Method:
               serve the method.
         family: The family of the method; ablations are of grafting.
         source: Paper or library.
+        unsupported: Reasons why it cannot run in scenarios of the config, by scenario.
         trains: Part that the strategy's own loop trains: every weight, a region (at the region's
-            learning rate), parameters of a task's own, or nothing.
+            learning rate), parameters that each task has of its own, or nothing.
         stored_as: Part that a task adds to storage beside `storage_bytes`: its head, an entry of a
             bank, or a whole model.
         adds: Description of all that a task adds to storage.
@@ -201,32 +186,27 @@ class Method:
             them, so each row is used as often as where a task trains on its own rows alone.
         fixed_config: Settings of the experiment's config that the method fixes, by dotted name.
         config_grid: Values of fields of the experiment's config among which tuning chooses.
-        unsupported: Reasons why it cannot run in scenarios of the config, by scenario.
         encoders_only: Whether it needs an encoder's features.
         kinds: Kinds of tasks that it learns: any, several in a stream too; those of one kind, as a
             batch holds rows of several tasks; or classification alone, as it needs the class of
             each row.
-        picks_task: Whether it answers without task labels, as it picks the task itself.
         requires: Package that has to be installed for it; empty where none has.
-        broken: Reason why it cannot run with the versions that this package supports, or empty.
     """
 
     name: str
     kind: type
     family: Family
     source: str
+    unsupported: Mapping[str, str] = field(default_factory=dict)
     trains: Trained = "everything"
     stored_as: Stored = "head"
     adds: str = "its head"
     rows: Rows = "task"
     fixed_config: Mapping[str, Any] = field(default_factory=dict)
     config_grid: Mapping[str, tuple[Value, ...]] = field(default_factory=dict)
-    unsupported: Mapping[str, str] = field(default_factory=dict)
     encoders_only: bool = False
     kinds: Kinds = "any"
-    picks_task: bool = False
     requires: str = ""
-    broken: str = ""
 
     @property
     def settings(self) -> tuple[Setting, ...]:
@@ -267,8 +247,6 @@ class Method:
     @property
     def unavailable(self) -> str:
         """Reason why it cannot run here; empty if it can."""
-        if self.broken:
-            return self.broken
         if self.requires and find_spec(self.requires) is None:
             return f"it needs the package {self.requires}: pip install {self.requires}"
         return ""

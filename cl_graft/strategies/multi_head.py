@@ -18,8 +18,6 @@ from cl_graft.models import Loaded, TaskModel
 from cl_graft.runtime.seeding import derive
 from cl_graft.strategies.benchmark import TextStream
 
-__all__ = ["MultiTaskText", "text_model", "widen_logits"]
-
 _ABSENT = -1e4
 """Logit of a class that a task does not have: its probability is exactly 0 in fp32."""
 

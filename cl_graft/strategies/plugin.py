@@ -15,7 +15,7 @@ after_eval.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 from weakref import WeakKeyDictionary, ref
@@ -23,18 +23,21 @@ from weakref import WeakKeyDictionary, ref
 from avalanche.core import SupervisedPlugin
 from torch import Tensor, nn
 
+from cl_graft.errors import InputError, nearest
 from cl_graft.grafts.bank import BaseIdentity, GraftBank
 from cl_graft.grafts.hashing import fingerprint_weights
+from cl_graft.inference.task_switch import Switch
 from cl_graft.localization.grafting_settings import GraftingSettings
+from cl_graft.localization.region_search import find_region
 from cl_graft.runtime.cache import Cache
 from cl_graft.runtime.checkpoints import Checkpoints, State
 from cl_graft.runtime.error_context import in_task
 from cl_graft.strategies.bank_on_model import BankOnModel
-from cl_graft.strategies.evaluated_answer import EvaluatedAnswer
 from cl_graft.strategies.experience_tasks import ExperienceTasks
-from cl_graft.strategies.heads import FirstValues, load_head_, unwrap_model
-from cl_graft.strategies.loop.divergence import check_loss
-from cl_graft.strategies.open_training import open_training
+from cl_graft.strategies.heads import FirstValues, HeldHeads, load_head_, unwrap_model
+from cl_graft.strategies.loop.budgets import check_loss
+from cl_graft.strategies.loop.phase_reports import PhaseReports
+from cl_graft.strategies.strategy import Strategy
 from cl_graft.strategies.strategy_checks import (
     check_arguments,
     check_instance,
@@ -56,8 +59,6 @@ from cl_graft.training.dense_run import DenseRun
 from cl_graft.training.learnable_task import LearnableTask
 from cl_graft.training.passes import Passes
 from cl_graft.training.train_mode import freeze_statistics
-
-__all__ = ["GraftingPlugin"]
 
 _LAST_TRAINED: WeakKeyDictionary[nn.Module, ref[GraftingPlugin]] = WeakKeyDictionary()
 """The plugin that trained each model last: its training may have been interrupted."""
@@ -152,7 +153,7 @@ class GraftingPlugin(SupervisedPlugin, supports_distributed=True):
         self._training: TaskTraining | None = None
         self._trained: Any = None
         self._own = ExperienceEntries()
-        self._evaluated: EvaluatedAnswer | None = None
+        self._evaluated: _EvaluatedAnswer | None = None
         self._first = FirstValues()
         self._unlabelled = UnlabelledStream()
 
@@ -164,86 +165,88 @@ class GraftingPlugin(SupervisedPlugin, supports_distributed=True):
         self.abandon()
         check_optimizer(strategy)
 
-    def before_train_dataset_adaptation(self, strategy: Any, **kwargs: Any) -> None:
+    def before_train_dataset_adaptation(self, strategy: Strategy, **kwargs: Any) -> None:
         """Set dev rows aside, before the strategy makes its loader."""
         label = self._label(strategy)
         if label is not None:
             self._tasks.set_aside_(strategy, label=label, seed=self.settings.seed)
 
-    def before_training_exp(self, strategy: Any, **kwargs: Any) -> None:
+    def before_training_exp(self, strategy: Strategy, **kwargs: Any) -> None:
         """Find the task's region, and give its free coordinates to the strategy's optimiser."""
         self.abandon()
         label = self._label(strategy)
         if label is None:
             return
-        check_model(strategy.model)
-        check_plugins(strategy, GraftingPlugin)
-        model = unwrap_model(strategy.model)
-        last = _LAST_TRAINED.get(model)
-        if last is not None and (other := last()) is not None:
-            other.abandon()
-        _LAST_TRAINED[model] = ref(self)
-        switch = self._on_model.extend(model)
-        switch.verify()
-        if self._task_labels == "stream":
-            learned = frozenset(entry.label for entry in switch.bank.entries)
-            check_rows(strategy, label=label, learned=learned)
-        self._first.begin_(model, switch.bank, label=label)
-        self._training = open_training(
+        metadata = self._find_metadata(label)
+        settings = self._by_label.get(label, self.settings)
+        switch = self._prepare(strategy, label)
+        task = self._make_task(strategy, label, switch.bank)
+        reports = PhaseReports(strategy, name=metadata.name, label=label, progress=self._progress)
+        names = [other.name for other in self._metadata.values()]
+        with in_task(metadata.name):
+            builds_on = _find_earlier(switch.bank, settings, names=names)
+            found = find_region(
+                task,
+                settings,
+                owned=switch.bank.owned(of=builds_on),
+                dense=None if label in self.seconds else self._dense.get(label),
+                cache=self._cache,
+                checkpoints=self._checkpoints,
+                progress=reports.step,
+                measure=reports.measure,
+            )
+        self._training = TaskTraining(
             strategy,
-            model,
             switch,
-            task=self._make_task(strategy, label, switch.bank),
             label=label,
-            settings=self._by_label.get(label, self.settings),
-            metadata=self._metadata,
-            dense=None if label in self.seconds else self._dense.get(label),
-            cache=self._cache,
-            checkpoints=self._checkpoints,
-            progress=self._progress,
+            task=task,
+            settings=settings,
+            found=found,
+            builds_on=builds_on,
+            measure=reports.measure,
         )
         self._trained = strategy.experience
 
-    def before_training_epoch(self, strategy: Any, **kwargs: Any) -> None:
+    def before_training_epoch(self, strategy: Strategy, **kwargs: Any) -> None:
         """Make the epoch's data order a function of (seed, task, epoch)."""
         if self._training is not None:
             self._restore()
             self._training.seed("epoch", strategy.clock.train_exp_epochs)
 
-    def before_training_iteration(self, strategy: Any, **kwargs: Any) -> None:
+    def before_training_iteration(self, strategy: Strategy, **kwargs: Any) -> None:
         """Undo what an interrupted evaluation left, and seed the dropout of the step."""
         if self._training is not None:
             self._restore()
             self._training.seed("step", strategy.clock.train_exp_iterations)
 
-    def before_forward(self, strategy: Any, **kwargs: Any) -> None:
+    def before_forward(self, strategy: Strategy, **kwargs: Any) -> None:
         """Keep running statistics (BatchNorm) frozen, and take over what another plugin wrote."""
         if self._training is not None:
             self._training.read_()
             freeze_statistics(strategy.model)
 
-    def after_update(self, strategy: Any, **kwargs: Any) -> None:
+    def after_update(self, strategy: Strategy, **kwargs: Any) -> None:
         """Write the region's new values into the frozen weights, if the loss was finite."""
         if self._training is not None:
-            with in_task(self._name(self._training.label)):
+            with in_task(self._find_metadata(self._training.label).name):
                 check_loss(strategy, phase="region training")
             self._training.write_()
 
-    def after_training_iteration(self, strategy: Any, **kwargs: Any) -> None:
+    def after_training_iteration(self, strategy: Strategy, **kwargs: Any) -> None:
         """Evaluate on dev where the settings ask for it."""
         if self._training is not None:
             self._restore()
-            with in_task(self._name(self._training.label)):
+            with in_task(self._find_metadata(self._training.label).name):
                 self._training.end_step(rows=len(strategy.mb_y))
 
-    def after_training_exp(self, strategy: Any, **kwargs: Any) -> None:
+    def after_training_exp(self, strategy: Strategy, **kwargs: Any) -> None:
         """Turn the trained region into an entry of the bank."""
         training = self._training
         if training is None:
             return
         self._restore()
         self._training = None
-        metadata = self._metadata.get(training.label, TaskMetadata(self._name(training.label)))
+        metadata = self._find_metadata(training.label)
         with in_task(metadata.name):
             bank = training.commit(metadata)
         self._first.end(unwrap_model(strategy.model), label=training.label)
@@ -258,7 +261,7 @@ class GraftingPlugin(SupervisedPlugin, supports_distributed=True):
         check_instance(self, GraftingPlugin)
         self._restore()
 
-    def before_eval_exp(self, strategy: Any, **kwargs: Any) -> None:
+    def before_eval_exp(self, strategy: Strategy, **kwargs: Any) -> None:
         """Carry the answer of the experience's own entry.
 
         An experience that was not learned gets its label's latest entry; an unknown label gets the
@@ -276,17 +279,17 @@ class GraftingPlugin(SupervisedPlugin, supports_distributed=True):
             self._training.suspend()
         if not hasattr(strategy, "answered_by"):  # a router picks entries by the text
             self._own.check_label(label)
-        self._evaluated = EvaluatedAnswer(model, switch)
+        self._evaluated = _EvaluatedAnswer(model, switch)
         if position is None:
             self._evaluated.carry_unlearned_(label)
         else:
             self._evaluated.carry_(position, strategy.experience)
 
-    def after_eval_exp(self, strategy: Any, **kwargs: Any) -> None:
+    def after_eval_exp(self, strategy: Strategy, **kwargs: Any) -> None:
         """Restore the model."""
         self._restore()
 
-    def after_eval(self, strategy: Any, **kwargs: Any) -> None:
+    def after_eval(self, strategy: Strategy, **kwargs: Any) -> None:
         """Warn if an experience of a stream without task labels was forgotten."""
         self._unlabelled.check_forgetting(strategy.evaluator.get_last_metrics())
 
@@ -395,7 +398,24 @@ class GraftingPlugin(SupervisedPlugin, supports_distributed=True):
             "_progress": None,
         }
 
-    def _make_task(self, strategy: Any, label: int, bank: GraftBank) -> LearnableTask:
+    def _prepare(self, strategy: Strategy, label: int) -> Switch:
+        """Check what is to be trained, and put the model and its heads to where the task begins."""
+        check_model(strategy.model)
+        check_plugins(strategy, GraftingPlugin)
+        model = unwrap_model(strategy.model)
+        last = _LAST_TRAINED.get(model)
+        if last is not None and (other := last()) is not None:
+            other.abandon()
+        _LAST_TRAINED[model] = ref(self)
+        switch = self._on_model.extend(model)
+        switch.verify()
+        if self._task_labels == "stream":
+            learned = frozenset(entry.label for entry in switch.bank.entries)
+            check_rows(strategy, label=label, learned=learned)
+        self._first.begin_(model, switch.bank, label=label)
+        return switch
+
+    def _make_task(self, strategy: Strategy, label: int, bank: GraftBank) -> LearnableTask:
         task = self._tasks.make(
             strategy,
             strategy.experience,
@@ -407,11 +427,10 @@ class GraftingPlugin(SupervisedPlugin, supports_distributed=True):
         )
         return replace(task, parameters={name: task.parameters[name] for name in bank.layout.names})
 
-    def _name(self, label: int) -> str:
-        metadata = self._metadata.get(label)
-        return metadata.name if metadata else f"task{label}"
+    def _find_metadata(self, label: int) -> TaskMetadata:
+        return self._metadata.get(label) or TaskMetadata(f"task{label}")
 
-    def _label(self, strategy: Any) -> int | None:
+    def _label(self, strategy: Strategy) -> int | None:
         """Return the label of the task to learn; None if there is nothing to learn.
 
         Without task labels nothing is learned, which is warned of once. A strategy with 0 epochs
@@ -429,3 +448,72 @@ def _name_weights(bank: GraftBank) -> str:
     """Return the fingerprint of a bank's base without what else is recorded of it."""
     weights = bank.base.weights_sha256
     return fingerprint_weights(weights) if weights else bank.base.fingerprint
+
+
+class _EvaluatedAnswer:
+    """The answer of one entry on a model, until the evaluation of an experience ends.
+
+    Args:
+        model: The model, without Avalanche's wrappers.
+        switch: Switch of the model between the entries of its bank.
+
+    Attributes:
+        before: Position of the switch before the evaluation; None for the base.
+    """
+
+    def __init__(self, model: nn.Module, switch: Switch) -> None:
+        self.before = switch.position
+        self._model, self._switch = model, switch
+        self._heads: list[HeldHeads] = []
+
+    def carry_(self, position: int, experience: Any) -> None:
+        """Carry an entry, with its head at the width that an experience's classes need."""
+        self._switch.to(position)
+        entry = self._switch.bank.entries[position]
+        self._heads.append(HeldHeads(self._model, entry.label))
+        load_head_(self._model, entry, classes=_count_classes(experience))
+
+    def carry_unlearned_(self, label: int | None) -> None:
+        """Carry the latest entry in prefix mode, else the base, for a task without an entry."""
+        bank = self._switch.bank
+        self._switch.to(len(bank) - 1 if bank.mode == "prefix" and bank.entries else None)
+        if label is not None:
+            self._heads.append(HeldHeads(self._model, label))
+
+    def put_heads_back_(self) -> None:
+        """Restore the model's heads."""
+        for held in self._heads:
+            held.put_back_()
+
+
+def _find_earlier(
+    bank: GraftBank, settings: GraftingSettings, *, names: Iterable[str]
+) -> tuple[int, ...]:
+    """Return the positions of the entries that a task builds on, ascending.
+
+    Args:
+        bank: Bank of the earlier tasks.
+        settings: Settings of the task.
+        names: Names of all tasks of the stream, learned or not.
+    """
+    wanted = settings.builds_on
+    if wanted is not None:
+        known = {entry.task for entry in bank.entries} | set(names)
+        for name in wanted:
+            if name not in known:
+                raise InputError(f"builds_on: no task {name!r} here; {nearest(name, known)}")
+    if bank.mode == "isolated":
+        return ()
+    if wanted is None:
+        return tuple(range(len(bank)))
+    found: set[int] = set()
+    for place, entry in enumerate(bank.entries):
+        if entry.task in wanted:
+            found |= {*bank.builds_on(place), place}
+    return tuple(sorted(found))
+
+
+def _count_classes(experience: Any) -> int:
+    """Return the number of units that an experience's classes need."""
+    classes = getattr(experience, "classes_in_this_experience", None) or ()
+    return max((int(each) for each in classes), default=-1) + 1

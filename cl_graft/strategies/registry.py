@@ -18,20 +18,10 @@ from avalanche.training.templates import SupervisedTemplate
 from cl_graft.errors import InputError
 from cl_graft.runtime.registry import Registry
 from cl_graft.strategies.loop.budgets import RateSchedule, RegionRate, TaskSchedules
-from cl_graft.strategies.method import Family, Kinds, Method, Rows, Stored, Trained, Value, setting
+from cl_graft.strategies.method import Family, Method, Value, setting
 from cl_graft.strategies.strategy_inputs import StrategyInputs
 from cl_graft.training.fine_tuning_settings import FineTuning, with_rate_schedule
 from cl_graft.training.learning_rates import REGION_LR, Decay, Optimizer
-
-__all__ = [
-    "STRATEGIES",
-    "build_strategy",
-    "find_strategy",
-    "list_available",
-    "make_loop_schedule",
-    "make_loop_schedules",
-    "register_strategy",
-]
 
 _Kind = TypeVar("_Kind", bound=type)
 
@@ -45,21 +35,7 @@ STRATEGIES: Registry[Method] = Registry(
 
 @dataclass_transform(kw_only_default=True, frozen_default=True, field_specifiers=(setting,))
 def register_strategy(
-    name: str,
-    *,
-    family: Family,
-    source: str,
-    trains: Trained = "everything",
-    stored_as: Stored = "head",
-    adds: str = "its head",
-    rows: Rows = "task",
-    fixed_config: Mapping[str, Any] | None = None,
-    config_grid: Mapping[str, tuple[Value, ...]] | None = None,
-    unsupported: Mapping[str, str] | None = None,
-    encoders_only: bool = False,
-    kinds: Kinds = "any",
-    picks_task: bool = False,
-    requires: str = "",
+    name: str, *, family: Family, source: str, **traits: Any
 ) -> Callable[[_Kind], _Kind]:
     """Register the class that follows as a method.
 
@@ -67,15 +43,22 @@ def register_strategy(
 
         @register_strategy("ewc", family="penalty", source="Kirkpatrick et al., 2017")
         class EWC:
-            ewc_lambda: float = setting(100.0, "Weight of the penalty.", least=0)
+            ewc_lambda: float = setting(100.0, "Weight of the penalty.", min_value=0)
 
             def build(self, inputs):
                 return inputs.naive(EWCPlugin(self.ewc_lambda))
 
-    The class becomes a frozen dataclass. `Method.kind` lists the methods that it can have, and
-    `Method` says what the arguments mean. A class can be registered under several names.
+    The class becomes a frozen dataclass. `Method.kind` lists the methods that it can have beside
+    `build`. A class can be registered under several names.
+
+    Args:
+        name: Name in configs and on the command line.
+        family: Family of the method.
+        source: Paper or library.
+        **traits: More fields of `Method`, such as `unsupported`; each has a default.
 
     Raises:
+        TypeError: If `Method` has no such field.
         ValueError: If the name is taken, or the class cannot build a strategy.
     """
 
@@ -84,23 +67,7 @@ def register_strategy(
             raise ValueError(f"the class of the strategy {name!r} needs a method build(inputs)")
         is_registered = "__dataclass_fields__" in vars(kind)
         own = kind if is_registered else dataclass(frozen=True, kw_only=True)(kind)
-        method = Method(
-            name=name,
-            kind=own,
-            family=family,
-            source=source,
-            trains=trains,
-            stored_as=stored_as,
-            adds=adds,
-            rows=rows,
-            fixed_config=fixed_config or {},
-            config_grid=config_grid or {},
-            unsupported=unsupported or {},
-            encoders_only=encoders_only,
-            kinds=kinds,
-            picks_task=picks_task,
-            requires=requires,
-        )
+        method = Method(name=name, kind=own, family=family, source=source, **traits)
         STRATEGIES.register(name, method)
         return own
 
@@ -194,8 +161,8 @@ def make_loop_schedules(
     steps = [schedule.steps for schedule in dense.values()]
     counts = {
         "task": steps,
-        "tasks so far": [sum(steps[: place + 1]) for place in range(len(steps))],
-        "all tasks": [sum(steps), *steps[1:]],
+        "seen_tasks": [sum(steps[: place + 1]) for place in range(len(steps))],
+        "all_tasks": [sum(steps), *steps[1:]],
     }[method.rows]
     made = partial(
         make_loop_schedule,

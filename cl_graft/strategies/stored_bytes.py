@@ -10,8 +10,6 @@ from avalanche.training.templates import SupervisedTemplate
 from avalanche.training.utils import ParamData
 from torch import Tensor, nn
 
-__all__ = ["count_bytes", "count_stored", "find_plugin"]
-
 _Plugin = TypeVar("_Plugin")
 
 

@@ -16,8 +16,7 @@ from torch import Tensor, nn
 from torch.utils.data import default_collate
 
 from cl_graft.strategies.heads import has_task_heads
-
-__all__ = ["StrategyBatch", "StrategyBatches", "make_forward"]
+from cl_graft.strategies.strategy import Strategy
 
 _READING = ("mb_x", "mb_y", "mb_task_id", "_unpack_minibatch", "forward", "criterion")
 _KNOWN_PACKAGES = ("avalanche.", "cl_graft.")
@@ -50,7 +49,7 @@ class StrategyBatches:
             and targets are the first two parts of a batch, and the model takes the inputs.
     """
 
-    def __init__(self, strategy: Any) -> None:
+    def __init__(self, strategy: Strategy) -> None:
         self._strategy = strategy
         self._last: Any = None
         self.overridden = {

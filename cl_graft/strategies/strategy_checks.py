@@ -27,20 +27,10 @@ from cl_graft.localization.grafting_settings import GraftingSettings
 from cl_graft.models import TaskModel
 from cl_graft.strategies.heads import find_head_paths, unwrap_model
 from cl_graft.strategies.loop.best_step import KeepBest
+from cl_graft.strategies.strategy import Strategy
 from cl_graft.strategies.task_labels import TaskLabels
 from cl_graft.training.learning_rates import region_rate
 from cl_graft.training.precision import warn_of_float16
-
-__all__ = [
-    "check_arguments",
-    "check_instance",
-    "check_model",
-    "check_optimizer",
-    "check_plugins",
-    "check_rate",
-    "check_rows",
-    "reads_parameters",
-]
 
 logger = logging.getLogger(__name__)
 
@@ -118,7 +108,7 @@ def _check_type(name: str, given: object, kind: type, example: str) -> None:
         raise TypeError(f"{name} must be {kind.__name__}, such as {example}, got {found}")
 
 
-def check_rows(strategy: Any, *, label: int, learned: frozenset[int]) -> None:
+def check_rows(strategy: Strategy, *, label: int, learned: frozenset[int]) -> None:
     """Refuse a strategy that trains on rows of tasks that have no entry.
 
     Args:
@@ -141,7 +131,7 @@ def check_rows(strategy: Any, *, label: int, learned: frozenset[int]) -> None:
         )
 
 
-def check_optimizer(strategy: Any) -> None:
+def check_optimizer(strategy: Strategy) -> None:
     """Warn of an optimiser that was made for another model, which Avalanche silently takes over.
 
     Args:
@@ -202,7 +192,7 @@ def check_model(model: nn.Module) -> None:
             )
 
 
-def check_plugins(strategy: Any, own: type) -> None:
+def check_plugins(strategy: Strategy, own: type) -> None:
     """Warn of plugins that cannot act on a region, and refuse those that fail on it.
 
     Args:

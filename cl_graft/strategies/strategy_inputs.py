@@ -25,8 +25,7 @@ from cl_graft.runtime.devices import pick_device
 from cl_graft.strategies.bank_on_model import identify_model
 from cl_graft.strategies.benchmark import TextStream
 from cl_graft.strategies.loop.best_step import KeepBest
-from cl_graft.strategies.loop.budgets import ClipGradient, SeededLoop
-from cl_graft.strategies.loop.divergence import StopDiverged
+from cl_graft.strategies.loop.budgets import ClipGradient, SeededLoop, StopDiverged
 from cl_graft.strategies.loop.precision import MicroBatches, ScaleLoss
 from cl_graft.strategies.loop.resuming import Resuming
 from cl_graft.strategies.loop.text_batches import TextBatches
@@ -38,9 +37,22 @@ from cl_graft.training.fine_tuning_settings import FineTuning
 from cl_graft.training.learning_rates import Decay, Optimizer
 from cl_graft.training.precision import loss_scale
 
-__all__ = ["StrategyInputs"]
-
 _Strategy = TypeVar("_Strategy", bound=SupervisedTemplate)
+
+
+LOOP = (
+    *("batches", "micro-batches"),
+    "choice on dev",
+    *("seeds", "divergence", "clipping"),
+    *("method", "schedules"),
+    "loss scale",
+    "resuming",
+)
+"""The plugins of a loop, in the order in which they act.
+
+The choice on dev comes before all that use the values that are kept, the loss scale after what adds
+to the loss, and resuming last, so that it restores what the others have set up.
+"""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -189,58 +201,45 @@ class StrategyInputs:
         }
 
     def loop_plugins(
-        self, *own: SupervisedPlugin, whole_batches: bool = False
+        self, *own: SupervisedPlugin, trains: bool = False, whole_batches: bool = False
     ) -> list[SupervisedPlugin]:
-        """Return the plugins of a loop with a strategy's own among them, in their order.
+        """Return the plugins of a loop with a strategy's own among them, in the order `LOOP`.
 
         Args:
             *own: Plugins of the strategy.
+            trains: Whether the loop trains weights, which takes seeds, clipping and the choice on
+                dev; a region has these from its own plugin.
             whole_batches: Whether batches are computed at once, also where the settings ask for
                 micro-batches.
         """
-        settings = self.first_schedule
+        schedule, seed = self.first_schedule, self.seed
         scale = loss_scale(self.model.task_model.precision)
-        rows = None if whole_batches else settings.micro_batch
-        return [
-            TextBatches(self.seed, group_by_length=settings.group_by_length),
-            *([MicroBatches(rows, scale=scale)] if rows else []),
-            *own,
-            *self.plugins,
-            *([ScaleLoss(scale)] if scale else []),
-            # Last, so that it restores what the others have set up.
-            *([Resuming(self.checkpoints, self.extra_state)] if self.checkpoints else []),
-        ]
-
-    def training_plugins(
-        self, *own: SupervisedPlugin, whole_batches: bool = False, keep_best: bool = True
-    ) -> list[SupervisedPlugin]:
-        """Return the plugins of a loop that trains weights: seeds, clipping, the choice on dev.
-
-        Args:
-            *own: Plugins of the strategy.
-            whole_batches: As in `loop_plugins`.
-            keep_best: Whether a task ends with the values that scored best on dev, as a dense run
-                does; off for strategies with state that is not in the optimiser or the model.
-        """
-        schedule = self.first_schedule
-        choice = KeepBest(
-            schedule.steps, schedule.evaluations, dev=self.dev, metrics=self.metrics, seed=self.seed
-        )
-        # First, so that all others see the values that are kept.
-        before = (
-            *([choice] if keep_best else []),
-            SeededLoop(self.seed),
-            StopDiverged(),
-            ClipGradient(self.clip),
-        )
-        return self.loop_plugins(*before, *own, whole_batches=whole_batches)
+        rows = None if whole_batches else schedule.micro_batch
+        found: dict[str, Sequence[SupervisedPlugin]] = {
+            "batches": [TextBatches(seed, group_by_length=schedule.group_by_length)],
+            "micro-batches": [MicroBatches(rows, scale=scale)] if rows else [],
+            "method": own,
+            "schedules": self.plugins,
+            "loss scale": [ScaleLoss(scale)] if scale else [],
+            "resuming": [Resuming(self.checkpoints, self.extra_state)] if self.checkpoints else [],
+        }
+        if trains:
+            steps, evaluations = schedule.steps, schedule.evaluations
+            found |= {
+                "choice on dev": [
+                    KeepBest(steps, evaluations, dev=self.dev, metrics=self.metrics, seed=seed)
+                ],
+                "seeds": [SeededLoop(seed)],
+                "divergence": [StopDiverged()],
+                "clipping": [ClipGradient(self.clip)],
+            }
+        return [plugin for name in LOOP for plugin in found.get(name, ())]
 
     def sgd_strategy(
         self,
         kind: type[_Strategy],
         *own: SupervisedPlugin,
         whole_batches: bool = False,
-        keep_best: bool = True,
         **arguments: Any,
     ) -> _Strategy:
         """Return an Avalanche strategy that trains every weight with SGD.
@@ -249,11 +248,10 @@ class StrategyInputs:
             kind: The strategy's class.
             *own: Plugins of the strategy.
             whole_batches: As in `loop_plugins`.
-            keep_best: As in `training_plugins`.
             **arguments: More arguments of the class.
         """
         template = self.template_arguments(weight_decay=self.first_schedule.weight_decay)
-        plugins = self.training_plugins(*own, whole_batches=whole_batches, keep_best=keep_best)
+        plugins = self.loop_plugins(*own, trains=True, whole_batches=whole_batches)
         return kind(**template, **arguments, plugins=plugins)
 
     def naive(self, *own: SupervisedPlugin, whole_batches: bool = False) -> Naive:

@@ -30,10 +30,9 @@ from cl_graft.metrics.reliability_diagram import reliability_diagram
 from cl_graft.metrics.stream_matrix import StreamMatrix
 from cl_graft.metrics.task_score import Scorer, score
 from cl_graft.storage.files import replace_file
+from cl_graft.strategies.strategy import Strategy
 from cl_graft.strategies.strategy_checks import check_instance
 from cl_graft.strategies.task_labels import find_benchmark
-
-__all__ = ["StreamScores"]
 
 logger = logging.getLogger(__name__)
 
@@ -232,11 +231,11 @@ class StreamScores(PluginMetric[ScoreMatrix]):
         check_instance(self, StreamScores)
         self._training = False
 
-    def before_training_exp(self, strategy: Any) -> None:
+    def before_training_exp(self, strategy: Strategy) -> None:
         """Stop filling R while an experience trains."""
         self._training = True
 
-    def after_training_exp(self, strategy: Any) -> None:
+    def after_training_exp(self, strategy: Strategy) -> None:
         """Go on to the next row."""
         self._training = False
         number = self._numbers.add(strategy.experience)
@@ -249,11 +248,11 @@ class StreamScores(PluginMetric[ScoreMatrix]):
         self.order.append(number)
         self._labels[number] = _label(strategy.experience)
 
-    def before_eval_exp(self, strategy: Any) -> None:
+    def before_eval_exp(self, strategy: Strategy) -> None:
         """Start with no batches."""
         self._batches = []
 
-    def after_eval_iteration(self, strategy: Any) -> None:
+    def after_eval_iteration(self, strategy: Strategy) -> None:
         """Keep the logits of a batch."""
         if self._measured(strategy):
             logits, targets = strategy.mb_output.detach(), strategy.mb_y
@@ -263,7 +262,7 @@ class StreamScores(PluginMetric[ScoreMatrix]):
                 (logits.cpu(), targets.cpu(), None if here is None else here.cpu())
             )
 
-    def after_eval_exp(self, strategy: Any) -> list[MetricValue]:
+    def after_eval_exp(self, strategy: Strategy) -> list[MetricValue]:
         """Score the experience."""
         if not self._measured(strategy) or not self._batches:
             return []
@@ -316,7 +315,7 @@ class StreamScores(PluginMetric[ScoreMatrix]):
         self._keep(j, measured, logits)
         return values
 
-    def after_eval(self, strategy: Any) -> list[MetricValue]:
+    def after_eval(self, strategy: Strategy) -> list[MetricValue]:
         """Summarise the row of R, if it is complete."""
         if self._training or self._find_repeated() is not None:
             return []
@@ -384,7 +383,7 @@ class StreamScores(PluginMetric[ScoreMatrix]):
         own = self.order[i] if i >= 0 else None
         return [cell if j == own else None for j, cell in enumerate(row)]
 
-    def _measured(self, strategy: Any) -> bool:
+    def _measured(self, strategy: Strategy) -> bool:
         return strategy.experience.origin_stream.name == self.stream
 
     def _keep(self, j: int, measured: Mapping[str, float], logits: Tensor) -> None:

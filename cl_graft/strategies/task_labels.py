@@ -17,16 +17,7 @@ from weakref import WeakKeyDictionary
 from avalanche.benchmarks import CLScenario
 
 from cl_graft.strategies.heads import has_task_heads
-
-__all__ = [
-    "ExperienceEntries",
-    "TaskLabels",
-    "UnlabelledStream",
-    "find_benchmark",
-    "find_label",
-    "has_labels",
-    "is_same_experience",
-]
+from cl_graft.strategies.strategy import Strategy
 
 TaskLabels = Literal["stream", "experience"]
 """Source of task labels: the stream's own, or the index of the experience."""
@@ -58,7 +49,7 @@ def find_label(experience: Any, task_labels: TaskLabels = "stream") -> int | Non
     return labels.pop() if labels else None
 
 
-def has_labels(strategy: Any, task_labels: TaskLabels) -> bool:
+def has_labels(strategy: Strategy, task_labels: TaskLabels) -> bool:
     """Tell whether the strategy's experiences can be told apart by their labels.
 
     Avalanche's older benchmarks give every experience the label 0 where they mean "no labels": one

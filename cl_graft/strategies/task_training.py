@@ -7,6 +7,7 @@ the model and take it out.
 
 from __future__ import annotations
 
+import logging
 import time
 from collections import defaultdict
 from collections.abc import Mapping
@@ -38,6 +39,8 @@ from cl_graft.runtime.seeding import (
 from cl_graft.runtime.tensor_names import parameters_by_name, tensors_by_name
 from cl_graft.storage.metadata_schema import check_task_metadata
 from cl_graft.strategies.heads import HeldHeads, copy_head_state, find_head_paths
+from cl_graft.strategies.strategy import Strategy
+from cl_graft.strategies.strategy_checks import check_rate
 from cl_graft.training.dense_run import Measure, ignore_measurement
 from cl_graft.training.fine_tuning import beats
 from cl_graft.training.learnable_task import LearnableTask
@@ -46,7 +49,7 @@ from cl_graft.training.passes import Passes
 from cl_graft.training.region_parameters import RegionParameters
 from cl_graft.training.train_mode import dropout_off
 
-__all__ = ["TaskMetadata", "TaskTraining"]
+logger = logging.getLogger(__name__)
 
 _RECORDED_ROWS = 8
 """Rows of dev that an entry records to be verified with."""
@@ -79,24 +82,39 @@ class TaskMetadata:
 class TaskTraining:
     """Hold a task's region while the strategy's loop trains it.
 
+    If there is nothing to train, the strategy is stopped.
+
+    Args:
+        strategy: The strategy, at the start of the task's experience.
+        switch: Switch of the bank on the strategy's model, which is at its base.
+        label: Label of the task.
+        task: The task.
+        settings: Settings of grafting for the task.
+        found: Region of the task, and the dense run.
+        builds_on: Positions of the entries that the task builds on, ascending.
+        measure: Called with dev scores of the region's training.
+
     Attributes:
         switch: The switch that moves the model from one answer to another.
     """
 
     def __init__(
         self,
-        strategy: Any,
-        model: nn.Module,
+        strategy: Strategy,
         switch: Switch,
         *,
         label: int,
-        free: Region,
-        found: FoundRegion,
-        builds_on: tuple[int, ...],
         task: LearnableTask,
         settings: GraftingSettings,
+        found: FoundRegion,
+        builds_on: tuple[int, ...],
         measure: Measure = ignore_measurement,
     ) -> None:
+        free = switch.bank.free(found.region, builds_on=builds_on)
+        if settings.retrain and len(free):
+            check_rate(strategy.optimizer, coordinates=len(free))
+        switch.carry_entries(builds_on)
+        model = switch.model
         self.label = label
         self.seconds = dict(found.seconds)
         self.passes = {**found.passes, "region": Passes()}
@@ -130,6 +148,14 @@ class TaskTraining:
         self._seen = self._versions()
         self._steps = 0
         self._best: tuple[float, Tensor, dict[str, Tensor]] | None = None
+        if not len(free) and free.layout.total:
+            logger.warning(
+                "task %s: no coordinate of its region is free, the earlier tasks answer it%s",
+                label,
+                " through its own head" if task.head else "",
+            )
+        if not settings.retrain or not (len(free) or task.head):
+            strategy.stop_training()
 
     def _start_(self, free: Region) -> None:
         """Write the values at which the region's free coordinates and the head begin."""

@@ -23,8 +23,6 @@ from torch.utils.tensorboard.summary import hparams
 from cl_graft.metrics.figure_style import figure_style
 from cl_graft.storage.files import replace_file
 
-__all__ = ["OncePerStepTensorboardLogger", "cut_log"]
-
 logger = logging.getLogger(__name__)
 
 _FILES = "events.out.tfevents.*"

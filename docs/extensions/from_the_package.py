@@ -125,7 +125,7 @@ def strategies() -> str:
     families: dict[str, list[tuple[str, ...]]] = {}
     training: dict[tuple[str, str], list[str]] = {}
     for row in STRATEGIES.values():
-        if not row.broken and row.family != "ablation":
+        if row.family != "ablation":
             told = (
                 f"`{row.name}`",
                 first_sentence(row.kind.__doc__),
@@ -134,7 +134,8 @@ def strategies() -> str:
             )
             families.setdefault(row.family, []).append(told)
             resumes = "inside a task" if row.is_resumable else "from the start"
-            training.setdefault((row.trains, resumes), []).append(f"`{row.name}`")
+            trains = "parameters of each task" if row.trains == "per_task" else row.trains
+            training.setdefault((trains, resumes), []).append(f"`{row.name}`")
     parts = [
         f"### {family.capitalize()}\n\n"
         + table(("name", "what it does", "a task adds", "source"), rows)
@@ -183,7 +184,7 @@ def rates_of_strategies() -> str:
 
     rows: dict[tuple[str, ...], list[str]] = {}
     for row in STRATEGIES.values():
-        if row.broken or row.family == "ablation":
+        if row.family == "ablation":
             continue
         what = {"region": "regions", "nothing": "its dense runs"}.get(row.trains, "its loop")
         found = make_loop_schedule(row, FineTuning())
@@ -207,27 +208,13 @@ def scenarios_of_strategies() -> str:
 
     rows: dict[tuple[str, str, str], list[str]] = {}
     for row in STRATEGIES.values():
-        if not row.broken and row.family != "ablation":
+        if row.family != "ablation":
             reasons = "; ".join(dict.fromkeys(row.unsupported.values()))
             forms = ("no" if form in row.unsupported else "yes" for form in ("domain", "class"))
             rows.setdefault((*forms, reasons), []).append(f"`{row.name}`")
     return table(
         ("strategies", "task", "domain", "class", "why not"),
         ((", ".join(names), "yes", *how) for how, names in rows.items()),
-    )
-
-
-def strategies_that_cannot_run() -> str:
-    """The strategies that are listed with the reason why they cannot run."""
-    from cl_graft.strategies.registry import STRATEGIES
-
-    return table(
-        ("name", "why not", "source"),
-        (
-            (f"`{row.name}`", row.broken, link_sources(row.source))
-            for row in STRATEGIES.values()
-            if row.broken
-        ),
     )
 
 
@@ -347,7 +334,6 @@ SECTIONS: Mapping[str, Callable[[], str]] = {
     "grids of strategies": grids_of_strategies,
     "rates of strategies": rates_of_strategies,
     "scenarios of strategies": scenarios_of_strategies,
-    "strategies that cannot run": strategies_that_cannot_run,
     "task presets": task_presets,
     "generated tasks": generated_tasks,
     "prompts": prompts,

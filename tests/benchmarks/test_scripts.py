@@ -182,7 +182,7 @@ def test_routers_stand_beside_the_oracle_and_finished_cells_are_not_computed_aga
     assert rows["grafting"]["below_the_oracle"]["mean"] == 0.0
     assert rows["grafting"]["told"] == "the task"
     assert rows["grafting_by_discriminant"]["told"] == "nothing"
-    assert rows["grafting_by_discriminant"]["sent_right"]["mean"] > 0.8
+    assert rows["grafting_by_discriminant"]["routing_accuracy"]["mean"] > 0.8
     for row in rows.values():
         assert row["below_the_oracle"]["mean"] >= 0.0
     assert str(tmp_path) not in json.dumps(stored)

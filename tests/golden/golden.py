@@ -69,7 +69,7 @@ STRATEGIES = (
     *("merging_by_average", "merging_by_task_arithmetic", "merging_by_ties", "merging_by_dare"),
     *("merging_by_magmax", "merging_by_consensus", "merging_by_localize_and_stitch", "naive"),
     *("from_scratch", "cumulative", "joint", "independent", "ewc", "ewc_online", "si", "mas"),
-    *("rwalk", "lwf", "lfl", "replay", "gdumb", "agem", "der", "er_ace", "mir", "cope"),
+    *("rwalk", "lwf", "replay", "gdumb", "agem", "der", "er_ace", "mir"),
     *("bitfit", "adapters", "prompt_tuning", "lora", "sequential_lora", "o_lora", "packnet"),
     *("piggyback", "supsup", "wsn"),
 )

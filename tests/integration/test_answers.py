@@ -8,24 +8,18 @@ from pathlib import Path
 import pytest
 import torch
 from answer_tasks import make_questions, question_task, write_answer_tasks, write_task
-from configs import changed, config_with
-from interrupted import interrupt, outcome_of, tripping
+from configs import config_with
 from tiny_runs import QUICK, forgets_nothing, tiny_run
 
 from cl_graft import load_bank, load_task, save_bank
 from cl_graft.banks.add import add_task
-from cl_graft.banks.forget import forget
 from cl_graft.banks.input_texts import read_texts
-from cl_graft.banks.inspect import inspect_bank
 from cl_graft.banks.open_bank import OpenBank, open_bank
 from cl_graft.banks.predict import list_calibration_notes, predict
 from cl_graft.banks.verify import verify
 from cl_graft.cli.predict import predict_command
 from cl_graft.errors import InputError
 from cl_graft.lab.experiments.comparison.compare import compare
-from cl_graft.lab.experiments.folders import run_folder
-from cl_graft.lab.experiments.resume import resume_run
-from cl_graft.lab.experiments.run import run as run_strategy
 from cl_graft.lab.results.run_results import read_result
 from cl_graft.lab.results.shown_answers import ANSWERS
 from cl_graft.settings.bank_metadata import task_metadata
@@ -106,41 +100,6 @@ def test_a_bank_of_answers_verifies_and_a_changed_bit_is_seen(run: Path, tmp_pat
         assert found.entries[position].recorded_batch == "differs"
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(("phase", "step", "task"), [("dense", 3, "places"), ("train", 4, "cheer")])
-def test_an_interrupted_run_ends_on_the_same_bits(tmp_path, tiny_bert, settings, phase, step, task):
-    config = config_with({**settings, "model": str(tiny_bert), "tasks": ["places", "cheer"]})
-    run_strategy(config, strategy="grafting", seed=0, out=tmp_path / "whole")
-    whole = outcome_of(run_folder(tmp_path / "whole", "grafting", 0))
-    often = changed(config, {"checkpoint_steps": 1})
-    folder = interrupt(often, "grafting", tmp_path, tripping(phase, step, task))
-    assert resume_run(folder).processes == 2
-    assert outcome_of(folder) == whole
-
-
-@pytest.mark.slow
-def test_tasks_that_come_later_are_learned_as_in_a_stream(tmp_path, tiny_bert, settings, data, run):
-    first = tiny_run(tmp_path / "first", tiny_bert, TASKS[:2], **settings) / "bank"
-    added = add_task(first, "cheer", settings={"stream": {"data": str(data)}}, device="cpu")
-    assert (added.position, added.metric) == (2, "pearson")
-    places = tiny_run(tmp_path / "second", tiny_bert, ["sentiment"], **settings) / "bank"
-    asked = add_task(places, "places", settings={"stream": {"data": str(data)}}, device="cpu")
-    assert asked.metric == "answer_f1"
-    for own, other in zip(load_bank(first).entries, load_bank(run / "bank").entries, strict=True):
-        assert own.weights_sha256 == other.weights_sha256
-        assert all(torch.equal(own.head[name], other.head[name]) for name in other.head)
-    assert verify(first).ok
-    assert verify(places).ok
-    (number,) = forget(first, "places", dry_run=True).dependents[1:]
-    assert (number.task, number.changed) == ("cheer", number.rows)
-    (dependent,) = forget(places, "sentiment", dry_run=True, data=data).dependents
-    assert (dependent.task, dependent.metric, dependent.before) == (
-        "places",
-        "answer_f1",
-        asked.test,
-    )
-
-
 def test_a_mixed_batch_of_windows_numbers_and_labels_answers_as_each_alone(opened: OpenBank):
     asked = [(pair, "places") for pair in ASKED]
     asked += [(text, task) for text in TEXTS for task in ("cheer", "sentiment")]
@@ -156,14 +115,6 @@ def test_a_mixed_batch_of_windows_numbers_and_labels_answers_as_each_alone(opene
         else:
             assert together.label == alone.label
         assert together.probabilities == pytest.approx(alone.probabilities, abs=1e-4)
-
-
-def test_passages_of_one_batch_answer_as_each_alone(opened: OpenBank):
-    together = opened.predict(ASKED, task="places")
-    for pair, answer in zip(ASKED, together, strict=True):
-        assert opened.predict([pair], task="places")[0].spans == answer.spans
-        (span,) = answer.spans
-        assert pair[1][span.start : span.end] == span.text == answer.label != ""
 
 
 def test_the_command_line_shows_the_answer_and_its_place_and_numbers(
@@ -200,12 +151,6 @@ def test_a_table_of_questions_is_asked_and_one_text_is_refused(run: Path, tmp_pa
     with pytest.raises(InputError, match="answers pairs of texts, got one text"):
         own.predict("Where is a man?", task="places")
     assert [note.split(":")[0] for note in list_calibration_notes(own.bank, TASKS)] == ["sentiment"]
-
-
-def test_a_bank_of_answers_is_inspected_by_kind(run: Path):
-    entries = inspect_bank(run).entries
-    assert [entry.kind for entry in entries] == ["extractive_qa", "classification", "regression"]
-    assert entries[2].answer == "number"
 
 
 def test_shots_count_rows_where_there_are_no_classes(data: Path):

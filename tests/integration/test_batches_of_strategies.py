@@ -125,15 +125,6 @@ def test_batches_that_are_dictionaries_are_read_by_the_strategy(dev):
     assert bank.entries[0].metadata["dense_dev"] >= (0.7 if dev else 0)
 
 
-def test_keyword_inputs_of_a_forward_of_the_strategys_own_reach_dense_run_and_localizer():
-    class Watched(Masked):
-        def forward(self, values, mask=None):
-            assert mask is not None
-            return super().forward(values, mask)
-
-    learned(OfDictionaries, stream(masked_item, collate=collate), model=Watched())
-
-
 def test_the_loaders_collate_function_makes_the_batches():
     def doubled(items):
         inputs, targets, labels = zip(*items, strict=True)

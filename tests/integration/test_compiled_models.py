@@ -1,7 +1,5 @@
 """What a compiled model learned is answered by the plain one, and the other way round."""
 
-import copy
-
 import pytest
 import torch
 from avalanche.models import SimpleMLP
@@ -16,7 +14,6 @@ from cl_graft.grafts.hashing import model_fingerprint
 from cl_graft.grafts.region import Layout, Region
 from cl_graft.inference.mixed_batches import mixed_batch
 from cl_graft.inference.task_switch import Switch
-from cl_graft.integrations.skill import localize_skill
 from cl_graft.models import graftable_parameters
 from cl_graft.runtime.tensor_names import plain_name, tensors_by_name
 from cl_graft.training.region_parameters import RegionParameters
@@ -112,16 +109,6 @@ def test_mixed_batches_and_switches_work_on_a_compiled_model(compiled):
     for _ in range(2):
         with torch.no_grad(), mixed_batch(switch, [0, 1, 1]) as serving:
             torch.testing.assert_close(serving(rows), expected)
-
-
-def test_the_skill_of_a_compiled_model_is_found_in_its_state_dict():
-    base = mlp()
-    tuned = copy.deepcopy(base)
-    with torch.no_grad():
-        tuned.features[0].weight[:2] += 0.1
-    expected = localize_skill(base, tuned, localizer="movement", density=0.05)
-    found = localize_skill(base, whole(tuned).state_dict(), localizer="movement", density=0.05)
-    assert found.graft.same_bits(expected.graft)
 
 
 def test_opening_regions_again_and_again_does_not_compile_again():

@@ -143,36 +143,6 @@ def test_the_last_group_holds_the_head_with_its_own_settings(tiny_bert):
         assert not own.owned.same_bits(other.owned)
 
 
-def test_groups_over_all_parameters_work_where_the_heads_exist(tiny_bert):
-    made = {}
-
-    def optimizer(model):
-        made["model"] = model
-        return torch.optim.SGD(model.parameters(), lr=0.1)
-
-    run = text_learner(tiny_bert, optimizer=optimizer)
-    run.strategy.eval(run.test_stream)
-    run.strategy.optimizer = adamw_in_groups(made["model"])
-    groups = parameter_ids(run.strategy.optimizer)
-    run.learn()
-    assert parameter_ids(run.strategy.optimizer) == groups
-    assert run.scores.logit_hash(1, 0) == run.scores.logit_hash(0, 0)
-
-
-def test_a_prompted_model_gives_the_optimizer_the_region_alone(tiny_roberta):
-    watch = Watch()
-    run = text_learner(
-        tiny_roberta,
-        ("sentiment", "paraphrase"),
-        family="masked_lm",
-        max_length=40,
-        plugins=[watch],
-    ).learn()
-    sizes = [len(entry.owned) for entry in run.plugin.bank.entries]
-    assert watch.shapes[0] == [[(sizes[0],)]]
-    assert watch.shapes[-1] == [[(sizes[1],)]]
-
-
 def test_a_frozen_model_stays_frozen():
     model = nn.Sequential(nn.Linear(12, 8), nn.ReLU(), nn.Linear(8, 2))
     model[0].bias.requires_grad_(False)

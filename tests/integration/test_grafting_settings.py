@@ -25,38 +25,6 @@ def mlp():
     return SimpleMLP(num_classes=2, input_size=12, hidden_size=16, drop_rate=0.0)
 
 
-def test_a_task_seen_again_becomes_a_new_entry_and_the_latest_answers(tiny_bert):
-    run = text_learner(tiny_bert)
-    first, second = run.train_stream
-    for experience in (first, second, first):
-        run.strategy.train(experience)
-        run.strategy.eval(run.test_stream)
-    bank = run.plugin.bank
-    assert [entry.label for entry in bank.entries] == [0, 1, 0]
-    assert bank.find(label=0) == 2
-    assert run.scores.logit_hash(1, 0) == run.scores.logit_hash(0, 0)
-    assert run.scores.logit_hash(2, 0) != run.scores.logit_hash(0, 0)
-    assert run.scores.logit_hash(2, 1) == run.scores.logit_hash(1, 1)
-
-
-def test_the_earlier_entry_of_a_task_seen_again_stays_addressable(tiny_bert):
-    run = text_learner(tiny_bert)
-    first, second = run.train_stream
-    for experience in (first, second, first):
-        run.strategy.train(experience)
-    after = run.hashes()
-    run.model.eval()
-    for position, entry in enumerate(run.plugin.bank.entries):
-        run.plugin.carry(run.model, position)
-        with torch.no_grad():
-            logits = run.model(entry.recorded_batch.inputs, entry.label)
-        assert torch.equal(
-            logits[:, : entry.recorded_batch.logits.shape[1]], entry.recorded_batch.logits
-        )
-    run.plugin.carry(run.model, 0)
-    assert run.hashes() == after
-
-
 def test_a_task_without_a_free_coordinate_is_answered_by_the_prefix(caplog):
     run = learner(
         mlp(), vector_stream(labels=[0, 1, 2]), settings=quick(density=1.0, avoid_owned=False)
@@ -133,21 +101,6 @@ def test_a_region_trains_without_dropout_where_it_is_not_wanted():
     assert not torch.equal(values[0.5, True], values[0.0, True])
 
 
-@pytest.mark.parametrize("keep", [True, False])
-def test_a_standalone_graft_covers_the_whole_claimed_region(keep):
-    run = learner(
-        mlp(),
-        vector_stream(labels=[0, 1, 2]),
-        settings=quick(density=0.3, avoid_owned=False, keep_standalone=keep),
-    )
-    run.strategy.train(run.train_stream)
-    for entry in run.plugin.bank.entries:
-        if keep:
-            assert entry.standalone.region == entry.region
-        else:
-            assert entry.standalone is None
-
-
 @pytest.mark.parametrize(("share", "chosen"), [(1e-9, 0.1), (1.0, None)])
 def test_auto_density_takes_the_smallest_budget_that_keeps_the_wanted_share(share, chosen):
     run = learner(
@@ -163,14 +116,6 @@ def test_auto_density_takes_the_smallest_budget_that_keeps_the_wanted_share(shar
     assert metadata["graft_dev"] >= share * metadata["dense_dev"]
 
 
-@pytest.mark.parametrize("name", ["base_gradient", "random"])
-def test_a_stream_is_learned_without_a_dense_run(name):
-    run = learner(mlp(), vector_stream(labels=[0, 1]), settings=quick(localizer=name))
-    run.learn()
-    assert run.plugin.passes[0].keys() == {"warm-up", "localize", "region"}
-    assert run.scores.logit_hash(0, 0) == run.scores.logit_hash(1, 0)
-
-
 def test_a_task_head_is_warm_before_its_region_trains(tiny_bert):
     run = text_learner(
         tiny_bert, ("sentiment",), settings=quick(localizer="base_gradient", head_fit_rows=64)
@@ -180,16 +125,6 @@ def test_a_task_head_is_warm_before_its_region_trains(tiny_bert):
     run.strategy.optimizer.param_groups[0]["lr"] = 0.0
     run.strategy.train(run.train_stream)
     assert not torch.equal(run.plugin.bank.entries[0].head["weight"], first)
-
-
-def test_a_filter_keeps_parameters_out_of_every_region():
-    run = learner(
-        mlp(),
-        vector_stream(labels=[0, 1]),
-        grafting={"keep": lambda name: name.endswith("weight")},
-    )
-    run.strategy.train(run.train_stream)
-    assert all(name.endswith("weight") for name in run.plugin.bank.layout.names)
 
 
 def test_an_entry_records_what_was_said_of_its_task(tiny_bert):
@@ -234,26 +169,6 @@ def test_a_cache_answers_another_order_of_the_stream_with_the_same_bits(tiny_ber
         forwards.plugin.bank.entries, backwards.plugin.bank.entries[::-1], strict=True
     ):
         assert one.owned.same_bits(other.owned)
-
-
-def test_two_bases_share_nothing_in_a_cache():
-    class Keys:
-        def __init__(self):
-            self.asked = []
-
-        def get(self, key):
-            self.asked.append(key)
-
-        def put(self, key, tensors, values):
-            pass
-
-    keys = Keys()
-    for seed in (0, 1):
-        torch.manual_seed(seed)
-        model = SimpleMLP(num_classes=2, input_size=12, hidden_size=16)
-        run = learner(model, vector_stream(labels=[0, 1]), grafting={"cache": keys})
-        run.strategy.train(run.train_stream[0])
-    assert len(set(keys.asked)) == len(keys.asked) == 4
 
 
 @pytest.mark.parametrize("mode", ["prefix", *slow("isolated")])

@@ -9,8 +9,7 @@ import torch
 from avalanche.models import SimpleMLP
 from configs import config_with
 from slow_cases import slow
-from tiny_runs import QUICK, tiny_run
-from tiny_streams import text_learner
+from tiny_runs import tiny_run
 
 from cl_graft import load_bank
 from cl_graft.banks.add import add_task
@@ -19,22 +18,9 @@ from cl_graft.banks.verify import verify
 from cl_graft.errors import InputError
 from cl_graft.models import load_model, make_head
 from cl_graft.settings.bank_metadata import base_fingerprint
-from cl_graft.strategies import ScaleLoss
 from cl_graft.strategies.strategy_checks import check_model
-from cl_graft.training.precision import LossScale
 
 HALF = ["bf16", *slow("fp16")]
-
-
-@pytest.mark.parametrize("precision", HALF)
-def test_grafting_learns_and_forgets_nothing(tiny_bert, precision):
-    plugins = [ScaleLoss(LossScale())] if precision == "fp16" else []
-    run = text_learner(tiny_bert, precision=precision, plugins=plugins).learn()
-    assert {p.dtype for p in run.unwrapped.parameters()} == {torch.float32}
-    assert run.scores.logit_hash(1, 0) == run.scores.logit_hash(0, 0)
-    assert run.scores.logit_hash(0, 0) != run.scores.logit_hash(-1, 0)
-    for entry in run.plugin.bank.entries:
-        assert entry.owned.values.dtype == torch.float32
 
 
 @pytest.mark.parametrize("precision", HALF)
@@ -93,25 +79,6 @@ def test_the_same_weights_in_another_precision_are_another_base(tiny_bert):
         base_fingerprint(load_model(str(tiny_bert), precision=p)) for p in ("fp32", "bf16", "fp16")
     }
     assert len(prints) == 3
-
-
-@pytest.mark.slow
-def test_every_strategy_runs_in_fp16_in_parts_and_with_checkpointing(tiny_bert, tmp_path):
-    from cl_graft.lab.experiments.comparison.compare import compare
-
-    config = config_with(
-        {
-            **QUICK,
-            "tasks": ["sentiment"],
-            "model": str(tiny_bert),
-            "precision": "fp16",
-            "micro_batch": 3,
-            "gradient_checkpointing": True,
-        }
-    )
-    comparison = compare(config, out=tmp_path)
-    assert not comparison.failed
-    assert [cell.strategy for cell in comparison.runs] == ["grafting", "naive", "independent"]
 
 
 def test_half_precision_of_both_kinds_at_once_is_refused(tiny_bert):

@@ -75,12 +75,6 @@ def test_a_bank_answers_in_another_process_with_the_same_bits(reopened, case):
     assert facts["after a third task"][:2] == facts["after two tasks"][:2]
 
 
-@EACH_HEAD
-def test_a_later_task_leaves_an_answer_its_bits(reopened, case):
-    facts = reopened(case)
-    assert facts["after one task"][0] == facts["after two tasks"][0]
-
-
 class Watching(SupervisedPlugin):
     """Evaluates a stream after every epoch of training."""
 
@@ -102,65 +96,6 @@ def test_evaluations_amid_training_change_nothing_also_where_avalanche_grows_the
     one, other = quiet.plugin.bank.entries[0], watched.plugin.bank.entries[0]
     assert one.owned.same_bits(other.owned)
     assert all(torch.equal(other.head[name], kept) for name, kept in one.head.items())
-
-
-class Stop(Exception):
-    """Ends an evaluation."""
-
-
-class Interrupting(SupervisedPlugin):
-    """Ends the evaluation of an experience in its middle."""
-
-    armed = False
-
-    def after_eval_iteration(self, strategy, **kwargs):
-        if self.armed:
-            raise Stop
-
-
-@pytest.mark.parametrize("case", ["IncrementalClassifier", *slow("MTSimpleMLP")])
-def test_an_interrupted_evaluation_leaves_nothing_behind(case):
-    run, other = made(case), made(case)
-    breaker = Interrupting()
-    run.strategy.plugins.append(breaker)
-    for made_alike in (run, other):
-        torch.manual_seed(5)
-        made_alike.strategy.train(list(made_alike.train_stream)[:2])
-    breaker.armed = True
-    with pytest.raises(Stop):
-        run.strategy.eval(run.test_stream[0])
-    breaker.armed = False
-    before, after = [], []
-    for made_alike in (run, other):
-        torch.manual_seed(6)
-        before.append(made_alike.hashes())
-        made_alike.strategy.train(made_alike.train_stream[2])
-        after.append(made_alike.hashes())
-    assert before[0] == before[1]
-    assert after[0] == after[1]
-
-
-def test_a_task_with_a_shared_growing_head_is_the_same_whatever_came_before_it():
-    case = "IncrementalClassifier, same classes"
-    first, second = (made(case, mode="isolated") for _ in range(2))
-    first.strategy.train(first.train_stream[1])
-    second.strategy.train(second.train_stream[0])
-    second.strategy.train(second.train_stream[1])
-    alone, later = first.plugin.bank.entries[0], second.plugin.bank.entries[1]
-    assert alone.owned.same_bits(later.owned)
-    assert all(torch.equal(later.head[name], kept) for name, kept in alone.head.items())
-
-
-def test_a_bank_that_kept_no_mask_answers_with_all_units():
-    run = made("MTSimpleMLP, same classes")
-    run.strategy.train(run.train_stream[0])
-    expected = run.hashes()[0]
-    entry = run.plugin.bank.entries[0]
-    kept = {name: tensor for name, tensor in entry.head.items() if name != "active_units_T"}
-    older = replace(run.plugin.bank, entries=(replace(entry, head=kept),))
-    again = made("MTSimpleMLP, same classes", heads=2, bank=older)
-    again.plugin.attach(again.model)
-    assert again.hashes()[0] == expected
 
 
 def test_a_head_of_other_inputs_is_refused():

@@ -5,7 +5,6 @@ import torch
 from avalanche.models import MTSimpleMLP, MultiHeadClassifier, SimpleMLP
 from avalanche.models.dynamic_modules import DynamicModule
 from avalanche.training.plugins import ReplayPlugin
-from avalanche.training.storage_policy import ClassBalancedBuffer, ExperienceBalancedBuffer
 from head_models import accuracy
 from tiny_streams import learner, quick, vector_stream
 from torch import nn
@@ -144,20 +143,6 @@ def test_a_parameter_that_changes_its_shape_is_refused_before_anything_is_traine
         run.strategy.train(run.train_stream[1])
     assert not told
     assert len(run.plugin.bank) == 1
-
-
-@pytest.mark.parametrize("policy", [ExperienceBalancedBuffer, ClassBalancedBuffer])
-def test_replay_of_no_epochs_fills_its_memory_though_the_model_does_not_fit_the_input(policy):
-    memory = ReplayPlugin(mem_size=20, storage_policy=policy(20, adaptive_size=True))
-    model = SimpleMLP(num_classes=6)  # of 784 inputs; the stream has 12
-    stream = vector_stream(labels=[0, 1, 2], classes=DIFFERENT)
-    run = learner(model, stream, plugins=[memory], train_epochs=0)
-    for seen, experience in enumerate(run.train_stream, start=1):
-        run.strategy.train(experience)
-        sizes = [len(rows) for rows in memory.storage_policy.buffer_datasets]
-        assert sum(sizes) == 20
-        assert max(sizes) - min(sizes) <= 1 or seen == 1
-    assert run.plugin.bank is None
 
 
 def test_replay_fills_its_memory_beside_grafting():

@@ -13,7 +13,7 @@ from tiny_streams import learner, quick, quiet_evaluator, sgd, text_learner, vec
 
 from cl_graft.grafts.hashing import hash_tensors
 from cl_graft.metrics import backward_transfer, forgetting
-from cl_graft.strategies.routing import AnswerRouter, FeatureRouter, RoutedText
+from cl_graft.strategies.methods.routing import AnswerRouter, FeatureRouter, RoutedText
 from cl_graft.strategies.task_labels import ExperienceEntries
 
 pytestmark = pytest.mark.filterwarnings("ignore:[0-9]+ experiences were learned with task label")
@@ -116,26 +116,6 @@ def test_evaluating_in_between_answers_with_own_entries_and_trains_the_same_bits
         assert all(torch.equal(one.head[name], other.head[name]) for name in one.head)
 
 
-def test_while_a_label_trains_again_its_first_experience_is_answered_by_its_entry():
-    class Watch(SupervisedPlugin, supports_distributed=True):
-        def __init__(self):
-            super().__init__()
-            self.scores = {}
-
-        def after_eval_exp(self, strategy, **kwargs):
-            number = int(strategy.experience.current_experience)
-            self.scores.setdefault(number, []).append(strategy.mb_output.clone())
-
-    watch = Watch()
-    run = coming_back(multi_head, eval_every=1, plugins=[watch])
-    for experience in list(run.train_stream)[:3]:
-        run.strategy.train(experience, eval_streams=[run.test_stream])
-    first = watch.scores[0][-3:]  # two epochs of the third experience, and its end
-    assert all(torch.equal(logits, first[0]) for logits in first)
-    third = watch.scores[2][-2:]
-    assert not torch.equal(third[0], third[1])  # the one in training moves
-
-
 def test_an_experience_of_a_label_that_was_not_learned_itself_gets_the_latest_entry():
     run = coming_back(mlp)
     run.strategy.train(list(run.train_stream)[:2])
@@ -147,28 +127,6 @@ def test_an_experience_of_a_label_that_was_not_learned_itself_gets_the_latest_en
     assert [run.plugin.find_position(e, label=int(e.task_label)) for e in run.test_stream] == [
         0, 1, 2, 1,
     ]  # fmt: skip
-
-
-def test_an_experience_trained_again_is_answered_by_its_latest_entry():
-    run = coming_back(mlp)
-    first = run.train_stream[0]
-    run.strategy.train(first)
-    run.strategy.train(first)
-    assert run.plugin.find_position(run.test_stream[0], label=0) == 1
-
-
-def test_another_benchmark_with_the_same_labels_and_numbers_is_told_apart():
-    run = coming_back(mlp)
-    other = vector_stream(labels=[0], rows=24)
-    for benchmark in (run.benchmark, other):
-        for stream in benchmark.streams.values():
-            stream.benchmark = benchmark  # as Avalanche's own benchmarks have it
-    run.strategy.train(run.train_stream[0])
-    before = run.hashes()[0]
-    run.strategy.train(other.streams["train"][0])
-    assert run.plugin.find_position(other.streams["test"][0], label=0) == 1
-    assert run.plugin.find_position(run.test_stream[0], label=0) == 0
-    assert run.hashes()[0] == before
 
 
 def test_benchmarks_without_a_name_are_told_apart():
@@ -214,16 +172,6 @@ def test_a_copy_of_one_of_several_benchmarks_gets_the_newest_entry_with_a_warnin
     restored = copy.deepcopy(run.plugin)._own
     with pytest.warns(UserWarning, match="learned in several benchmarks"):
         assert restored.find(benchmarks[0].streams["test"][0], label=0) == 1
-
-
-def test_a_benchmark_that_was_restored_is_not_answered_by_one_that_was_met_later():
-    own = ExperienceEntries()
-    own.add(vector_stream(labels=[0]).streams["train"][0], label=0, position=0)
-    again = pickle.loads(pickle.dumps(own))
-    later = vector_stream(labels=[0])
-    again.add(later.streams["train"][0], label=0, position=1)
-    assert again.find(later.streams["test"][0], label=0) == 1
-    assert again.find(vector_stream(labels=[0]).streams["test"][0], label=0) == 0
 
 
 def test_dev_rows_of_a_label_that_comes_back_are_those_of_its_experience():

@@ -9,11 +9,10 @@ import torch
 from avalanche.core import SupervisedPlugin
 from avalanche.models import SimpleMLP
 from avalanche.training import EWC, Naive
-from tiny_streams import learner, quick, quiet_evaluator, text_learner, vector_stream
+from tiny_streams import learner, quiet_evaluator, vector_stream
 from torch import nn
 
 from cl_graft.strategies import MicroBatches, ScaleLoss
-from cl_graft.training.fine_tuning_settings import FineTuning
 from cl_graft.training.precision import LossScale
 
 
@@ -105,22 +104,3 @@ def test_a_region_trains_the_same_values(rows):
         return run.plugin.bank.entries[0].owned.values
 
     torch.testing.assert_close(values([]), values([MicroBatches(rows)]), rtol=1e-4, atol=1e-6)
-
-
-def test_a_dense_run_in_parts_finds_nearly_the_same_region_and_head(tiny_bert):
-    def learned(micro_batch: int | None) -> Any:
-        settings = quick(
-            fine_tuning=FineTuning(steps=3, micro_batch=micro_batch, evaluations=0), micro_batch=16
-        )
-        run = text_learner(tiny_bert, settings=settings)
-        for module in run.model.modules():
-            if isinstance(module, nn.Dropout):
-                module.p = 0.0
-        run.strategy.train(run.train_stream[0])
-        assert run.plugin.bank is not None
-        return run.plugin.bank.entries[0]
-
-    whole, parts = learned(None), learned(3)
-    assert whole.region.jaccard(parts.region) > 0.95
-    for name in whole.head:
-        torch.testing.assert_close(whole.head[name], parts.head[name], rtol=1e-3, atol=1e-4)

@@ -15,7 +15,6 @@ from tiny_streams import (
     naive_strategy,
     quick,
     sgd,
-    text_learner,
     vector_stream,
 )
 from torch import nn
@@ -26,7 +25,6 @@ from cl_graft.errors import WrongBase
 from cl_graft.grafts.bank import BaseIdentity
 from cl_graft.grafts.hashing import model_sha256
 from cl_graft.inference.task_switch import Switch
-from cl_graft.strategies.heads import unwrap_model
 
 
 class Blocks(nn.Module):
@@ -150,21 +148,6 @@ def test_a_model_with_other_weights_or_buffers_is_refused_before_a_bit_is_writte
         assert bits(model) == before
 
 
-def test_other_embeddings_are_named_as_the_reason():
-    run = trained()
-    model = Blocks()
-    with torch.no_grad():
-        other_embeddings(model)
-    with pytest.raises(WrongBase, match="other parameters or buffers differ, such as embeddings"):
-        given(model, run.plugin.bank).plugin.attach(model)
-
-
-def test_a_given_bank_answers_before_any_training_without_attach(tmp_path):
-    run = trained(tasks=3)
-    save_bank(run.plugin.bank, tmp_path / "bank")
-    assert given(Blocks(), load_bank(tmp_path / "bank")).hashes() == run.hashes()
-
-
 def assert_checked_by_weights(run, bank, identity):
     assert given(Blocks(), bank, identity=identity).hashes() == run.hashes()
     model = Blocks()
@@ -254,21 +237,6 @@ def test_a_model_that_was_replaced_by_its_base_or_a_copy_is_gone_on_with():
         assert run.hashes() == alone.hashes()
 
 
-def test_evaluating_in_training_with_another_plugin_that_moves_the_base_is_noticed():
-    from avalanche.core import SupervisedPlugin
-
-    class Moves(SupervisedPlugin, supports_distributed=True):
-        def after_training_epoch(self, strategy, **kwargs):
-            if len(strategy.grafting.bank):
-                with torch.no_grad():
-                    other_embeddings(strategy.model)
-
-    run = learner(Blocks(), stream(), settings=quick(density=0.1), plugins=[Moves()], eval_every=1)
-    run.strategy.train(run.train_stream[0], eval_streams=[run.test_stream])
-    with pytest.raises(WrongBase, match="any more"):
-        run.strategy.train(run.train_stream[1], eval_streams=[run.test_stream])
-
-
 def test_another_process_answers_with_a_saved_bank_and_refuses_a_saved_trained_model(tmp_path):
     run = trained()
     save_bank(run.plugin.bank, tmp_path / "bank")
@@ -291,22 +259,6 @@ print(given(model, load_bank(sys.argv[1] + "/bank")).hashes()[:2])
     refusal, answers = printed_by(code, str(tmp_path)).splitlines()
     assert answers == str(run.hashes()[:2])
     assert "carries the values of entry 1 ('task1')" in refusal
-
-
-def test_a_text_bank_is_refused_on_a_trained_model_and_answered_on_its_base(tiny_bert, tmp_path):
-    run = text_learner(tiny_bert)
-    run.strategy.train(run.train_stream)
-    expected = run.hashes()
-    save_bank(run.plugin.bank, tmp_path / "bank")
-    bank = load_bank(tmp_path / "bank")
-    fresh = text_learner(tiny_bert, grafting={"bank": bank})
-    assert fresh.hashes() == expected
-    model = unwrap_model(run.model)
-    run.plugin.carry(run.model, 1)
-    del run, fresh
-    gc.collect()
-    with pytest.raises(WrongBase, match="carries the values of entry 1"):
-        Switch(model, bank)
 
 
 def test_a_bank_that_records_nothing_of_its_base_is_not_checked():
@@ -344,16 +296,6 @@ def test_a_loop_over_settings_learns_on_one_model_what_it_learns_on_fresh_ones(m
             assert one.head.keys() == other.head.keys()
             assert all(torch.equal(one.head[name], other.head[name]) for name in one.head)
             assert one.weights_sha256 == other.weights_sha256
-
-
-def test_two_plugins_of_one_model_take_turns_though_one_began_on_the_others_task():
-    model = heads()
-    first, second = (learner(model, stream(), settings=quick(density=0.1)) for _ in range(2))
-    first.strategy.train(first.train_stream[0])
-    told = first.hashes()[0]
-    second.strategy.train(second.train_stream[1])
-    assert first.plugin.bank.base.fingerprint == second.plugin.bank.base.fingerprint
-    assert first.hashes()[0] == told
 
 
 def test_an_interrupted_training_of_another_plugin_is_undone_first():

@@ -6,7 +6,6 @@ from avalanche.core import SupervisedPlugin
 from avalanche.models import SimpleMLP
 from avalanche.training.plugins import ReplayPlugin
 from tiny_streams import learner, quick, quiet_evaluator, sgd, text_learner, vector_stream
-from torch.utils.data import WeightedRandomSampler
 
 from cl_graft import GraftingContinual, GraftingPlugin
 from cl_graft.errors import InputError
@@ -105,30 +104,6 @@ def test_memories_of_other_plugins_never_hold_rows_set_aside():
     assert held == set().union(*(set(next(iter(parts(e)))) for e in run.train_stream))
 
 
-def test_a_task_learned_again_beside_replay_does_not_meet_its_rows_set_aside():
-    replay, seen = ReplayPlugin(mem_size=400, batch_size_mem=32), Seen()
-    stream = vector_stream(labels=[0, 1], rows=120)
-    run = learner(mlp(), stream, plugins=[replay, seen], train_epochs=4)
-    for place in (0, 1, 0):
-        run.strategy.train(run.train_stream[place])
-    _, aside = parts(run.train_stream[0])
-    assert not aside & seen.rows[0, 0]
-
-
-def test_a_sampler_over_the_adapted_rows_composes():
-    class Sampled(SupervisedPlugin, supports_distributed=True):
-        def before_training_exp(self, strategy, **kwargs):
-            data = strategy.adapted_dataset
-            sampler = WeightedRandomSampler([1.0] * len(data), 400)
-            strategy.dataloader = torch.utils.data.DataLoader(data, batch_size=8, sampler=sampler)
-
-    seen = Seen()
-    run = learner(mlp(), vector_stream(labels=[0, 1], rows=120), plugins=[Sampled(), seen])
-    run.strategy.train(run.train_stream)
-    for label, experience in enumerate(run.train_stream):
-        assert seen.rows[label, label] <= set(next(iter(parts(experience))))
-
-
 def test_after_an_exception_and_after_training_nothing_stays_set_aside():
     seen = Seen(trip_at=1)
     run = learner(mlp(), vector_stream(labels=[0, 1], rows=120), plugins=[seen])
@@ -145,21 +120,6 @@ def test_after_an_exception_and_after_training_nothing_stays_set_aside():
     assert set(seen.sizes) == {114}
 
 
-def test_rows_are_set_aside_where_the_index_of_an_experience_is_its_label():
-    seen = Seen()
-    stream = vector_stream(rows=120)
-    run = learner(
-        mlp(), stream, plugins=[seen], grafting={"task_labels": "experience"}, settings=quick()
-    )
-    first, second, _ = run.train_stream
-    run.strategy.train([first, second])
-    trained = set().union(*seen.rows.values())
-    for experience in (first, second):
-        rest, aside = parts(experience)
-        assert rest <= trained
-        assert not aside & trained
-
-
 def test_with_dev_given_all_rows_train():
     seen, stream = Seen(), vector_stream(labels=[0], rows=120)
     model = mlp()
@@ -174,14 +134,6 @@ def test_with_dev_given_all_rows_train():
     )
     strategy.train(stream.streams["train"])
     assert seen.rows[0, 0] == {key(item[0]) for item in stream.streams["train"][0].dataset}
-
-
-def test_without_task_labels_all_rows_train():
-    seen = Seen()
-    run = learner(mlp(), vector_stream(rows=120), plugins=[seen])
-    with pytest.warns(UserWarning, match="nothing is protected"):
-        run.strategy.train(run.train_stream[0])
-    assert len(seen.rows[0, 0]) == 120
 
 
 def test_dev_beside_a_ready_made_plugin_is_refused():

@@ -7,9 +7,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from configs import changed, config_with
-from interrupted import interrupt, outcome_of, tripping
-from slow_cases import slow
 from tagged_data import tagged_folder, tagged_records
 from tiny_runs import QUICK, forgets_nothing, tiny_run
 
@@ -23,14 +20,10 @@ from cl_graft.banks.verify import verify
 from cl_graft.cli.predict import predict_command
 from cl_graft.cli.report import _read_rows
 from cl_graft.errors import InputError
-from cl_graft.lab.experiments.folders import run_folder
-from cl_graft.lab.experiments.resume import resume_run
-from cl_graft.lab.experiments.run import run as run_strategy
 from cl_graft.lab.reporting.page import make_report
 from cl_graft.lab.results.run_results import read_result
 from cl_graft.lab.results.stored_runs import find_runs
 from cl_graft.lab.results.task_errors import ERRORS, count_wrong
-from cl_graft.models.task_server import TaskServer
 
 TASKS = ["names", "sentiment", "plans"]
 ASKED = ["the book is by Lily", "they live near the small town", "nobody is outside"]
@@ -121,38 +114,6 @@ def test_a_bank_of_tags_verifies_and_a_changed_bit_is_seen(run: Path, tmp_path: 
         ]  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("strategy", "phase", "step", "task"),
-    slow(("grafting", "train", 3, "plans"), ("naive", "train", 3, "plans")),
-)
-def test_an_interrupted_run_of_tags_ends_on_the_same_bits(
-    tmp_path, tiny_bert, settings, strategy, phase, step, task
-):
-    config = config_with({**settings, "model": str(tiny_bert), "tasks": ["names", "plans"]})
-    run_strategy(config, strategy=strategy, seed=0, out=tmp_path / "whole")
-    often = changed(config, {"checkpoint_steps": 1})
-    folder = interrupt(often, strategy, tmp_path / "again", tripping(phase, step, task))
-    assert resume_run(folder).processes == 2
-    whole = run_folder(tmp_path / "whole", strategy, 0)
-    if strategy == "grafting":
-        assert outcome_of(folder) == outcome_of(whole)
-    else:
-        assert read_result(folder).logit_hashes == read_result(whole).logit_hashes
-
-
-def test_a_task_of_tags_that_comes_later_is_learned_as_in_a_stream(
-    tmp_path, tiny_bert, settings, data, run
-):
-    first = tiny_run(tmp_path / "first", tiny_bert, TASKS[:2], **settings) / "bank"
-    added = add_task(first, "plans", settings={"stream": {"data": str(data)}}, device="cpu")
-    assert (added.position, added.metric) == (2, "span_f1")
-    both = load_bank(first), load_bank(run / "bank")
-    for own, other in zip(both[0].entries, both[1].entries, strict=True):
-        assert own.weights_sha256 == other.weights_sha256
-        assert all(torch.equal(own.head[name], other.head[name]) for name in other.head)
-    assert verify(first).ok
-
-
 def test_a_task_of_the_same_name_with_other_intents_is_refused(bank, data, tmp_path):
     lines = (data / "plans" / "train.jsonl").read_text().replace('"travel"', '"go"')
     other = shutil.copytree(data / "plans", tmp_path / "more" / "plans")
@@ -173,25 +134,6 @@ def test_rows_of_several_kinds_in_one_batch_are_answered_as_alone(opened: OpenBa
         )  # fmt: skip
         assert together.probabilities == pytest.approx(alone.probabilities, abs=1e-4)
         assert together.entry == alone.entry
-
-
-def test_a_server_answers_rows_of_several_kinds_with_the_logits_of_each_alone(run: Path):
-    own = open_bank(run)
-    batches = [bank_rows(own, position) for position in range(len(TASKS))]
-    x = torch.cat([inputs for inputs, _ in batches])
-    positions = [position for position, (inputs, _) in enumerate(batches) for _ in inputs]
-    expected = [row for _, logits in batches for row in logits]
-    order = torch.randperm(len(x), generator=torch.Generator().manual_seed(0)).tolist()
-    found = TaskServer(own.switch).answer(x[order], [positions[place] for place in order])
-    for place, logits in zip(order, found, strict=True):
-        torch.testing.assert_close(logits, expected[place], rtol=0, atol=1e-4)
-
-
-def bank_rows(opened: OpenBank, position: int) -> tuple[torch.Tensor, torch.Tensor]:
-    recorded = opened.bank.entries[position].recorded_batch
-    assert recorded is not None
-    inputs = recorded.inputs[:4].long()
-    return inputs, opened.logits(inputs, position)
 
 
 def test_lists_of_words_and_texts_are_asked_from_one_file(opened: OpenBank, tmp_path: Path):

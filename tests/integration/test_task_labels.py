@@ -4,7 +4,7 @@ import pytest
 import torch
 from avalanche.benchmarks import nc_benchmark, task_incremental_benchmark
 from avalanche.benchmarks.utils import as_classification_dataset
-from avalanche.models import IncrementalClassifier, MTSimpleMLP, SimpleMLP
+from avalanche.models import MTSimpleMLP, SimpleMLP
 from avalanche.training.supervised import JointTraining
 from head_models import accuracy
 from tiny_streams import learner, quick, quiet_evaluator
@@ -34,11 +34,6 @@ def split_pictures(**chosen):
 def plain(classes=6):
     torch.manual_seed(0)
     return SimpleMLP(num_classes=classes, input_size=12, hidden_size=32, drop_rate=0.0)
-
-
-def growing():
-    torch.manual_seed(0)
-    return nn.Sequential(nn.Linear(12, 32), nn.ReLU(), IncrementalClassifier(32))
 
 
 def made(model, benchmark, **chosen):
@@ -83,16 +78,6 @@ def test_total_forgetting_without_labels_says_what_makes_them_once():
     run.strategy.eval(run.test_stream)  # a second warning would be an error
 
 
-def test_a_growing_head_that_tasks_share_is_kept_with_each_entry():
-    run = made(growing(), split_pictures(), grafting={"task_labels": "experience"}).learn()
-    assert [len(e.head["classifier.weight"]) for e in run.plugin.bank.entries] == [6, 6, 6]
-    heads = [entry.head["classifier.weight"] for entry in run.plugin.bank.entries]
-    assert not torch.equal(heads[0], heads[1])
-    for j in range(3):
-        assert run.scores.logit_hash(2, j) == run.scores.logit_hash(j, j)
-        assert accuracy(run, j) > 0.9
-
-
 def test_rows_for_choosing_are_found_by_the_index_of_their_experience():
     benchmark = split_pictures()
     chosen_on = list(benchmark.test_stream)
@@ -131,16 +116,6 @@ def test_labels_belong_to_the_plugin_where_one_is_given():
         GraftingContinual(
             model=model, optimizer=optimizer, grafting=GraftingPlugin(), task_labels="experience"
         )
-
-
-def test_the_strategy_takes_the_word_as_the_plugin_does():
-    model = plain()
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    strategy = GraftingContinual(
-        model=model, optimizer=optimizer, grafting=quick(), task_labels="experience"
-    )
-    strategy.train(split_pictures().train_stream)
-    assert [entry.label for entry in strategy.bank.entries] == [0, 1, 2]
 
 
 def test_a_strategy_that_trains_on_rows_of_tasks_without_an_entry_is_refused():

@@ -19,7 +19,6 @@ from interrupted import interrupt, outcome_of, tripping
 from slow_cases import slow, slow_but
 from tiny_runs import QUICK, forgets_nothing, tiny_run
 from tiny_streams import text_learner
-from warm_processes import printed_by
 
 from cl_graft import StreamScores, load_bank, load_model, load_task, save_bank, text_stream
 from cl_graft.banks.add import add_task
@@ -33,11 +32,9 @@ from cl_graft.grafts.bank import RecordedBatch
 from cl_graft.inference.task_switch import Switch
 from cl_graft.kinds.messages import read_chat
 from cl_graft.kinds.text2text import make_chat_row
-from cl_graft.lab.experiments.comparison.compare import compare
 from cl_graft.lab.experiments.folders import curves_folder
 from cl_graft.lab.experiments.resume import resume_run
 from cl_graft.lab.reporting.page import make_report
-from cl_graft.lab.reporting.report_data import read_report_data
 from cl_graft.lab.results.run_results import read_result
 from cl_graft.lab.results.shown_answers import ANSWERS
 from cl_graft.models.text_generation import split_generated
@@ -169,21 +166,6 @@ def test_forgetting_counts_the_answers_that_change(case, tmp_path):
     assert later.changed == sum(one != other for one, other in zip(then, now, strict=True))
 
 
-@pytest.mark.parametrize("case", ["t5"], indirect=True)
-def test_another_process_writes_the_same_answers(case):
-    script = (
-        "import json, sys\n"
-        "from cl_graft import open_bank\n"
-        "bank = open_bank(sys.argv[1])\n"
-        "print(json.dumps([one.label for one in bank.predict(json.loads(sys.argv[2]), task=0)]))\n"
-    )
-    printed = printed_by(script, str(case.run), json.dumps(TEXTS))
-    opened = open_bank(case.run)
-    opened.predict(TEXTS[0], task=2)  # another task in between
-    own = [answer.label for answer in opened.predict(TEXTS, task=0)]
-    assert json.loads(printed.splitlines()[-1]) == own
-
-
 def test_a_mixed_batch_answers_as_each_task_alone(case):
     opened = open_bank(case.run)
     asked = [(text, task) for text in TEXTS for task in (0, 1, 2, 0)]
@@ -277,19 +259,6 @@ def test_a_task_is_added_later(case, data, tmp_path):
     added = add_task(bank, "later", settings={"stream": {"data": str(tmp_path / "more")}})
     assert (added.position, added.metric) == (3, "rouge_l")
     assert verify(bank).ok
-
-
-@pytest.mark.parametrize("case", ["t5"], indirect=True)
-def test_baselines_are_compared_and_those_that_need_classes_refuse(case, tmp_path):
-    names = ["naive", "replay", "ewc"]
-    config = config_with({**case.settings, "tasks": case.tasks[:1], "seeds": [0]})
-    compare(changed(config, {"strategies": names, "steps": 2}), out=tmp_path / "compared")
-    table = (tmp_path / "compared" / "summary.md").read_text()
-    assert all(name in table for name in names)
-    shown = read_report_data([tmp_path / "compared"])
-    assert [*shown.answers] == shown.strategies
-    with pytest.raises(InputError, match="'lwf' needs the class of each row"):
-        compare(changed(config, {"strategies": ["lwf"]}), out=tmp_path / "refused")
 
 
 @pytest.mark.slow

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 from avalanche.core import SupervisedPlugin
-from tiny_streams import learner, quick, text_learner, vector_stream
+from tiny_streams import learner, text_learner, vector_stream
 
 from cl_graft import load_model, text_stream
 from cl_graft.data import load_task
@@ -103,14 +103,6 @@ def test_grouped_training_batches_hold_rows_of_similar_length(tiny_bert):
 def test_logits_of_an_evaluation_do_not_depend_on_who_loads_the_rows(tiny_bert):
     plain, ours = (text_learner(tiny_bert, plugins=p) for p in ([], [TextBatches(0)]))
     assert plain.hashes() == ours.hashes()
-
-
-def test_forgetting_is_zero_with_grouped_batches(tiny_bert):
-    run = text_learner(
-        tiny_bert, plugins=[TextBatches(0, group_by_length=True)], settings=quick(evaluate_every=2)
-    ).learn()
-    assert run.scores.logit_hash(1, 0) == run.scores.logit_hash(0, 0)
-    assert run.scores.logit_hash(0, 0) != run.scores.logit_hash(-1, 0)
 
 
 def test_other_data_keep_avalanches_loader():

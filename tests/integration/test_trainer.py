@@ -110,15 +110,6 @@ def test_what_trained_beside_the_blocks_is_in_the_rest(trained):
     assert not any(name.startswith("bert.encoder.") for name in rest)
 
 
-def test_frozen_embeddings_leave_only_pooler_and_head_in_the_rest(tiny_bert, rows, tmp_path):
-    trained_model = model(tiny_bert)
-    trained_model.bert.embeddings.requires_grad_(False)
-    callback = GraftCallback(trained_model, localizer="movement")
-    trainer(trained_model, tiny_bert, rows, tmp_path, callbacks=[callback]).train()
-    assert {name.split(".")[0] for name in callback.skill.rest} == {"bert", "classifier"}
-    assert all(".pooler." in n for n in callback.skill.rest if n.startswith("bert."))
-
-
 def test_training_with_the_callback_gives_the_bits_of_training_without(
     trained, tiny_bert, rows, tmp_path
 ):

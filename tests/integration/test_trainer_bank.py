@@ -119,16 +119,6 @@ def test_an_encoder_decoder_adds_an_entry(kind, data, tmp_path, request):
     assert open_bank(tmp_path / "bank").verify().ok
 
 
-def test_a_train_begins_at_the_base_whatever_the_last_one_left(tiny_chat, data, tmp_path):
-    task = load_task("input", data=data, warn=False)
-    model = made(tiny_chat)
-    callback = callback_on(model, tmp_path / "one")
-    train(model, tiny_chat, callback.prepare(task), callback, tmp_path)
-    left = hash_model(model)
-    train(model, tiny_chat, callback.prepare(task), callback, tmp_path)
-    assert hash_model(model) == left
-
-
 @pytest.mark.parametrize("failing", [1, 3])
 @pytest.mark.parametrize("retried_by", ["the trainer", "the user"])
 def test_a_train_that_begins_twice_starts_at_the_base_and_leaves_nothing_frozen(

@@ -11,12 +11,12 @@ from avalanche.models import MultiHeadClassifier, MultiTaskModule
 from avalanche.training.supervised import Naive
 from sklearn.datasets import load_digits
 from slow_cases import slow
-from tiny_streams import bits, quick, quiet_evaluator
+from tiny_streams import quick, quiet_evaluator
 from torch import nn
 from torch.utils.data import TensorDataset
 from transformers import ViTConfig, ViTModel
 
-from cl_graft import FineTuning, GraftingPlugin, load_bank, save_bank
+from cl_graft import FineTuning, GraftingPlugin
 from cl_graft.metrics import backward_transfer
 from cl_graft.strategies.stream_scores import StreamScores
 
@@ -135,11 +135,6 @@ def test_one_plugin_line_makes_an_image_experiment_forget_nothing(experiment):
     assert backward_transfer(scores.R(3)) == 0.0
 
 
-def test_the_pictures_are_learned(experiment):
-    R = experiment[2].R(3)
-    assert min(R[2]) > 0.7
-
-
 def test_regions_lie_outside_of_the_heads_and_in_the_blocks_where_there_are_any(experiment):
     model, plugin, _, _ = experiment
     names = plugin.bank.layout.names
@@ -148,27 +143,3 @@ def test_regions_lie_outside_of_the_heads_and_in_the_blocks_where_there_are_any(
     else:
         assert all("embeddings" not in name and "classifier" not in name for name in names)
         assert "vit.layernorm.weight" not in names
-
-
-def test_running_statistics_stay_those_of_the_base(experiment):
-    model, _, _, before = experiment
-    now = dict(model.named_buffers())
-    outside = [name for name in before if not name.startswith("classifier.")]
-    assert all(torch.equal(now[name], before[name]) for name in outside)
-    assert bool(outside) == isinstance(model, SmallCnn)
-
-
-def test_a_bank_of_pictures_goes_to_disk_and_comes_back(experiment, tmp_path):
-    plugin = experiment[1]
-    save_bank(plugin.bank, tmp_path / "bank")
-    back = load_bank(tmp_path / "bank")
-    for one, other in zip(back.entries, plugin.bank.entries, strict=True):
-        assert one.owned.same_bits(other.owned)
-
-
-def test_without_its_bank_the_model_is_its_base_again(experiment):
-    model, plugin, _, _ = experiment
-    torch.manual_seed(0)
-    fresh = type(model)()
-    plugin.carry(model, None)
-    assert bits(model) == bits(fresh)

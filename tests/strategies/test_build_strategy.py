@@ -8,7 +8,7 @@ from cl_graft.errors import InputError
 from cl_graft.models import load_model
 from cl_graft.strategies import find_plugin, text_model
 from cl_graft.strategies.benchmark import text_stream
-from cl_graft.strategies.methods.bounds.independent import IndependentPlugin
+from cl_graft.strategies.methods.bounds import IndependentPlugin
 from cl_graft.strategies.registry import build_strategy
 from cl_graft.strategies.strategy_inputs import StrategyInputs
 from cl_graft.training.fine_tuning_settings import FineTuning

@@ -67,7 +67,7 @@ def test_a_method_whose_batches_mix_tasks_refuses_streams_that_mix_kinds(data: P
 
 
 def test_those_that_need_classes_are_known():
-    needed = {"lwf", "der", "er_ace", "mir", "cope", "gdumb", "grafting_by_prototypes"}
+    needed = {"lwf", "der", "er_ace", "mir", "gdumb", "grafting_by_prototypes"}
     assert needed <= set(CLASSES)
     assert {"replay", "agem", "joint", "cumulative"} <= set(ONE_KIND)
 

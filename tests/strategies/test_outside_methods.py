@@ -28,7 +28,7 @@ class Shrink(SupervisedPlugin, supports_distributed=False):
 
 @register_strategy("shrink", family="penalty", source="nobody", unsupported={"class": "a test"})
 class ShrinkingWeights:
-    strength: float = setting(0.1, "Weight of the penalty.", least=0, grid=(0.0, 0.1))
+    strength: float = setting(0.1, "Weight of the penalty.", min_value=0, grid=(0.0, 0.1))
 
     def build(self, inputs):
         return inputs.naive(Shrink(self.strength))

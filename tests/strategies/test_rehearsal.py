@@ -10,8 +10,7 @@ from avalanche.training.plugins import AGEMPlugin, GEMPlugin
 from small_runs import SMALL
 from torch.utils.data import default_collate
 
-from cl_graft.strategies.methods.rehearsal.cope import PrototypesOfTasks
-from cl_graft.strategies.methods.rehearsal.mir import InterferedReplay
+from cl_graft.strategies.methods.rehearsal import InterferedReplay
 from cl_graft.strategies.stored_bytes import find_plugin
 
 ROW = 2 * SMALL["max_length"] * 8 + 8
@@ -124,10 +123,3 @@ def test_mir_looks_a_step_ahead_and_leaves_no_trace(kept_strategy):
     torch.testing.assert_close(found, harm(ahead) - harm(model), atol=1e-5, rtol=1e-4)
     assert all(torch.equal(p, bits[name]) for name, p in model.named_parameters())
     loss.backward()
-
-
-def test_prototypes_have_length_one_and_there_is_one_a_class_of_all_tasks(kept_strategy):
-    strategy = kept_strategy("cope")
-    prototypes = torch.cat(list(find_plugin(strategy, PrototypesOfTasks).p_mem.values()))
-    assert len(prototypes) == 2 + 5
-    torch.testing.assert_close(prototypes.norm(dim=1), torch.ones(7))

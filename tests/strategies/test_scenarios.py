@@ -46,7 +46,7 @@ def domain_runs(still_bert, tmp_path_factory):
 
 
 CLASS = {"scenario": "class", "classes_per_experience": 3}
-OWN_WAYS = ["joint", "ewc_online", "lwf", "lfl", "gdumb", "agem", "der", "cope", "o_lora"]
+OWN_WAYS = ["joint", "ewc_online", "lwf", "gdumb", "agem", "der", "o_lora"]
 """Strategies that look at labels, heads or the model before training in ways of their own."""
 
 

@@ -354,16 +354,6 @@ def test_the_state_of_scores_goes_on_in_any_order(order):
         assert again.logit_hash(2, i) == scores.logit_hash(2, i)
 
 
-def test_the_state_of_scores_that_kept_no_order_is_read_as_that_of_the_stream():
-    scores, _ = trained_in((0, 1, 2))
-    old = {**scores.state(), "row": 2}
-    del old["order"], old["labels"]
-    again = StreamScores()
-    again.load_state_(old)
-    assert again.result() == scores.result()
-    assert json.loads(json.dumps(again.state()))["order"] == [0, 1, 2]
-
-
 def test_classes_of_one_task_label_are_scored_as_avalanche_does(tiny_bert):
     task = load_task("topic", shots=8, max_test=40)
     loaded = load_model(tiny_bert, family="encoder")

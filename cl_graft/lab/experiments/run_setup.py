@@ -43,9 +43,9 @@ __all__ = [
     "check_strategies",
     "check_strategy",
     "describe_shape",
+    "evaluates_unseen_tasks",
     "keep_able_strategies",
     "set_up",
-    "when_asked_early",
 ]
 
 logger = logging.getLogger(__name__)
@@ -227,7 +227,7 @@ def apply_fixed_settings(method: Method, config: ExperimentConfig) -> Experiment
     return config.with_values(method.fixed_config) if method.fixed_config else config
 
 
-def when_asked_early(
+def evaluates_unseen_tasks(
     config: ExperimentConfig, method: Method
 ) -> Literal["always", "once", "never"]:
     """Return when tasks are evaluated before they are learned: ``stream.evaluate_ahead``.

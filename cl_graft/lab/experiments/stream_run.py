@@ -22,7 +22,7 @@ from cl_graft.lab.experiments.run_checkpoint import (
 from cl_graft.lab.experiments.run_curves import TrainingCurves
 from cl_graft.lab.experiments.run_errors import collect_other_scores
 from cl_graft.lab.experiments.run_record import PassCounter, count_task_bytes, make_result
-from cl_graft.lab.experiments.run_setup import Setup, when_asked_early
+from cl_graft.lab.experiments.run_setup import Setup, evaluates_unseen_tasks
 from cl_graft.lab.experiments.run_writers import WRITERS, Outcome
 from cl_graft.lab.results.run_results import RunResult
 from cl_graft.runtime.checkpoints import NoCheckpoints, State
@@ -76,10 +76,10 @@ class StreamRun:
         self.reporter = ProgressReporter(progress, strategy=method.name, seed=setup.seed)
         self.passes = PassCounter(setup.model.task_model)
         self.bank = self._first_entries()
-        self.asked_early = when_asked_early(config, method)
+        self.unseen_tasks = evaluates_unseen_tasks(config, method)
         self.scores = StreamScores(
             {label: task.metric for label, task in setup.metadata.items()},
-            zero_shot=self.asked_early == "always",
+            zero_shot=self.unseen_tasks == "always",
         )
 
     def learn_stream(self) -> RunResult:
@@ -90,7 +90,7 @@ class StreamRun:
         train, test = (self.setup.stream.benchmark.streams[name] for name in ("train", "test"))
         label = self._resume_(strategy, train, test)
         while True:
-            asked = test if self.asked_early == "always" else test[: label + 1]
+            asked = test if self.unseen_tasks == "always" else test[: label + 1]
             self._learn(strategy, train[label], asked, label=label, schedule=schedules[label])
             label += 1
             result = self._write(learned=label)
@@ -145,11 +145,11 @@ class StreamRun:
     def _resume_(self, strategy: SupervisedTemplate, train: Any, test: Any) -> int:
         """Resume the strategy where the run was; return how many tasks are learned."""
         if self.resumed is None or not self.method.is_resumable:
-            if self.asked_early != "never":
+            if self.unseen_tasks != "never":
                 strategy.eval(test)
             self._save(strategy, learned=0)
             return 0
-        asked = test if self.asked_early != "never" else []
+        asked = test if self.unseen_tasks != "never" else []
         resume_strategy_(self.resumed, strategy, self.method, self.scores, train=train, asked=asked)
         self.resumed = replace(self.resumed, tensors={})
         return self.resumed.learned

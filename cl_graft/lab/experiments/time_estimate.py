@@ -19,9 +19,9 @@ from cl_graft.grafts.region import Layout, Region
 from cl_graft.lab.experiments.run_setup import (
     apply_fixed_settings,
     check_strategies,
+    evaluates_unseen_tasks,
     keep_able_strategies,
     load_stream,
-    when_asked_early,
 )
 from cl_graft.localization import find_localizer
 from cl_graft.localization.upper_blocks import restrict
@@ -165,7 +165,7 @@ def add_up_times(config: ExperimentConfig, tasks: list[TaskTimes]) -> TimeEstima
         needs_dense = method.trains == "nothing" or (
             method.trains == "region" and localizer.needs_dense_run
         )
-        early = when_asked_early(config, method)
+        early = evaluates_unseen_tasks(config, method)
         spent = _answer(tasks) if early != "never" else 0.0  # before the first task is learned
         for place, task in enumerate(tasks):
             schedule = task.schedule
@@ -179,8 +179,8 @@ def add_up_times(config: ExperimentConfig, tasks: list[TaskTimes]) -> TimeEstima
                 if own.grafting.retrain:
                     spent += schedule.steps * task.region_step + dev_seconds
             elif method.trains != "nothing":
-                times = {"task": 1, "tasks so far": place + 1, "all tasks": len(tasks)}
-                step = task.region_step if method.trains == "its own" else task.dense_step
+                times = {"task": 1, "seen_tasks": place + 1, "all_tasks": len(tasks)}
+                step = task.region_step if method.trains == "per_task" else task.dense_step
                 spent += times[method.rows] * schedule.steps * step + dev_seconds
             spent += _answer(tasks if early == "always" else tasks[: place + 1])
         shared = shared or needs_dense

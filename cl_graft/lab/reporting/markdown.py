@@ -101,7 +101,7 @@ def write_comparison_summary(summary: ComparisonSummary, folder: Path) -> None:
     head = ["strategy", *(one.title for one in averages), *(["of independent"] if beside else [])]
     head += [*(one.title for one in more), "ECE"]
     head += [f"{task} at the end" for task in tasks] + ["bytes a task", "seconds", "rows"]
-    routed = any(row.sent_right.mean is not None for row in rows.values())
+    routed = any(row.routing_accuracy.mean is not None for row in rows.values())
     head += ["sent right", "passes a text"] if routed else []
     lines += _table(head, [
         [
@@ -114,8 +114,8 @@ def write_comparison_summary(summary: ComparisonSummary, folder: Path) -> None:
             spread_text(row.bytes_per_task, scale=1, digits=0),
             spread_text(row.seconds, scale=1, digits=0),
             spread_text(row.forward_backward, scale=1, digits=0),
-            *([spread_text(row.sent_right), spread_text(row.passes_per_row, scale=1)] if routed
-              else []),
+            *([spread_text(row.routing_accuracy)] if routed else []),
+            *([spread_text(row.passes_per_row, scale=1)] if routed else []),
         ]
         for name, row in rows.items()
     ])  # fmt: skip

@@ -172,7 +172,7 @@ def _summarize_strategy(
         forward_transfer_over_stream=of_metric("forward_transfer_over_stream"),
         ece=spread(mean_ece),
         final={task: spread(partial(_final_score, task=task)) for task in first.tasks},
-        sent_right=spread(lambda r: r.sent_right),
+        routing_accuracy=spread(lambda r: r.routing_accuracy),
         passes_per_row=spread(lambda r: r.passes_per_row),
         bytes_per_task=spread(lambda r: mean(r.bytes.values())),
         most_bytes=spread(lambda r: max(r.bytes.values())),

@@ -109,7 +109,7 @@ def comparison(data: ReportData) -> Table:
         for one in measures
     ]
     columns.append(("ECE", _column(_spreads(rows, "ece"), best=min)))
-    for name, key in (("forward transfer", "forward_transfer"), ("sent right", "sent_right")):
+    for name, key in (("forward transfer", "forward_transfer"), ("sent right", "routing_accuracy")):
         spreads = _spreads(rows, key)
         if any(spread.mean is not None for spread in spreads):
             columns.append((name, _column(spreads, best=max)))
@@ -203,7 +203,10 @@ def show_published(results: Sequence[PublishedResult]) -> Table:
     return Table(caption, PUBLISHED_COLUMNS, rows, sortable=False)
 
 
-_TRAINS = {"nothing": "nothing: it answers with the dense run"}
+_TRAINS = {
+    "per_task": "parameters of each task",
+    "nothing": "nothing: it answers with the dense run",
+}
 
 
 def strategies(data: ReportData) -> Table:

@@ -150,7 +150,7 @@ class StrategySummary:
         forward_transfer_over_stream: See `cl_graft.metrics.forward_transfer_over_stream`.
         ece: Expected calibration error at the end, the mean over tasks.
         final: Score at the end by task.
-        sent_right: Share of texts that were sent to their own task, if the strategy picks tasks.
+        routing_accuracy: Share of texts sent to their own task, if the strategy picks tasks.
         passes_per_row: Forward passes to answer a text.
         bytes_per_task: Bytes that a task adds, the mean over tasks.
         most_bytes: Bytes that the largest task adds.
@@ -177,7 +177,7 @@ class StrategySummary:
     forward_transfer_over_stream: Spread
     ece: Spread
     final: dict[str, Spread]
-    sent_right: Spread
+    routing_accuracy: Spread
     passes_per_row: Spread
     bytes_per_task: Spread
     most_bytes: Spread

@@ -135,7 +135,7 @@ class RunResult(RunRecord):
     other_scores: dict[str, dict[str, float]] = field(default_factory=dict)
 
     @property
-    def sent_right(self) -> float | None:
+    def routing_accuracy(self) -> float | None:
         """Mean of the last row of `routed`; None if the strategy was given the task."""
         shares = [share for share in (self.routed[-1] if self.routed else []) if share is not None]
         return sum(shares) / len(shares) if shares else None

@@ -17,10 +17,9 @@ from cl_graft.grafts.model_state import preserve_modes
 from cl_graft.runtime.checkpoints import State
 from cl_graft.strategies.experience_tasks import ExperienceTasks
 from cl_graft.strategies.loop.phase_reports import publish
+from cl_graft.strategies.strategy import Strategy
 from cl_graft.training.fine_tuning import beats, evaluated_steps
 from cl_graft.training.fine_tuning_settings import FineTuning
-
-__all__ = ["KeepBest"]
 
 
 class KeepBest(SupervisedPlugin, supports_distributed=True):
@@ -76,26 +75,26 @@ class KeepBest(SupervisedPlugin, supports_distributed=True):
         self._scored = 0
         self._over = False
 
-    def before_train_dataset_adaptation(self, strategy: Any, **kwargs: Any) -> None:
+    def before_train_dataset_adaptation(self, strategy: Strategy, **kwargs: Any) -> None:
         """Set dev rows aside, before the strategy makes its loader."""
         if self.evaluations > 1:
             self._tasks.set_aside_(strategy, label=_label(strategy), seed=self._seed)
 
-    def before_training_exp(self, strategy: Any, **kwargs: Any) -> None:
+    def before_training_exp(self, strategy: Strategy, **kwargs: Any) -> None:
         """Forget what was kept of earlier experiences."""
         self.labels, self.first, self.rows = [_label(strategy)], 0, 0
         self._best, self._found, self._scored, self._over = {}, None, 0, False
 
-    def before_training_iteration(self, strategy: Any, **kwargs: Any) -> None:
+    def before_training_iteration(self, strategy: Strategy, **kwargs: Any) -> None:
         """Score the values after the previous step, which other plugins have finished by now."""
         self._score(strategy, last=False)
 
-    def after_training_epoch(self, strategy: Any, **kwargs: Any) -> None:
+    def after_training_epoch(self, strategy: Strategy, **kwargs: Any) -> None:
         """Restore the best values, if this was the last epoch."""
         if strategy._stop_training or strategy.clock.train_exp_iterations >= self.steps:
             self._end(strategy)
 
-    def after_training_exp(self, strategy: Any, **kwargs: Any) -> None:
+    def after_training_exp(self, strategy: Strategy, **kwargs: Any) -> None:
         """Restore the best values, if the training was cut short, and record the choice."""
         self._end(strategy)
         if self._found is not None:
@@ -112,7 +111,7 @@ class KeepBest(SupervisedPlugin, supports_distributed=True):
         self._found = None if values["found"] is None else tuple(values["found"])
         self._over = values["over"]
 
-    def _score(self, strategy: Any, *, last: bool) -> None:
+    def _score(self, strategy: Strategy, *, last: bool) -> None:
         """Score dev if the last step is one of those to evaluate, and keep the best values."""
         step = strategy.clock.train_exp_iterations
         asked = {
@@ -142,7 +141,7 @@ class KeepBest(SupervisedPlugin, supports_distributed=True):
         else:
             self._best = snapshot(now)
 
-    def _end(self, strategy: Any) -> None:
+    def _end(self, strategy: Strategy) -> None:
         """Put the best values in place, once."""
         if self._over:
             return
@@ -152,11 +151,11 @@ class KeepBest(SupervisedPlugin, supports_distributed=True):
         self._best = {}
 
 
-def _label(strategy: Any) -> int:
+def _label(strategy: Strategy) -> int:
     return int(min(getattr(strategy.experience, "task_labels", None) or [0]))
 
 
-def _values(strategy: Any) -> Iterator[tuple[str, Tensor]]:
+def _values(strategy: Strategy) -> Iterator[tuple[str, Tensor]]:
     """Yield what training changes in a model: what the optimiser trains, and running statistics."""
     held = {id(p): p for group in strategy.optimizer.param_groups for p in group["params"]}
     trained = [p for p in held.values() if p.requires_grad]

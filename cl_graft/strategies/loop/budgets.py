@@ -1,4 +1,4 @@
-"""Steps, batch sizes, learning rates, clipping and seeds for any strategy's loop."""
+"""Steps, batch sizes, learning rates, clipping, seeds and the check of the loss in any loop."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ import torch
 from avalanche.core import SupervisedPlugin
 from torch import nn
 
+from cl_graft.errors import DivergedError
 from cl_graft.runtime.seeding import check_generators, derive, seed_generators
 from cl_graft.strategies.loop.best_step import KeepBest
+from cl_graft.strategies.strategy import Strategy
 from cl_graft.training.examples import Examples
 from cl_graft.training.fine_tuning_settings import FineTuning
 from cl_graft.training.learning_rates import Decay, rate_share, region_rate
-
-__all__ = ["ClipGradient", "RateSchedule", "RegionRate", "SeededLoop", "StopAfter", "TaskSchedules"]
 
 
 class StopAfter(SupervisedPlugin, supports_distributed=True):
@@ -33,12 +33,12 @@ class StopAfter(SupervisedPlugin, supports_distributed=True):
             raise ValueError(f"steps must be at least 1, got {steps}")
         self.steps = steps
 
-    def after_training_iteration(self, strategy: Any, **kwargs: Any) -> None:
+    def after_training_iteration(self, strategy: Strategy, **kwargs: Any) -> None:
         """Stop when the steps of this experience are done."""
         if strategy.clock.train_exp_iterations + 1 >= self.steps:
             strategy.stop_training()
 
-    def after_training_exp(self, strategy: Any, **kwargs: Any) -> None:
+    def after_training_exp(self, strategy: Strategy, **kwargs: Any) -> None:
         """Reset a stop that the loop did not see: it would skip the next experience.
 
         Avalanche checks for a stop before each batch, so one after the last batch stays set.
@@ -63,38 +63,38 @@ class SeededLoop(SupervisedPlugin, supports_distributed=True):
         self.seed = seed
         self._experience: int | str = 0
 
-    def before_training(self, strategy: Any, **kwargs: Any) -> None:
+    def before_training(self, strategy: Strategy, **kwargs: Any) -> None:
         """Seed what a strategy draws when it is given an experience."""
         self._seed_all(strategy, "before")
 
-    def before_training_exp(self, strategy: Any, **kwargs: Any) -> None:
+    def before_training_exp(self, strategy: Strategy, **kwargs: Any) -> None:
         """Remember which experience is trained."""
         tensors = getattr(strategy.experience, "encoded", None)
         self._experience = strategy.clock.train_exp_counter
         if tensors is not None:
             self._experience = Examples(range(len(tensors[1])), tensors=tensors).fingerprint()
 
-    def before_training_epoch(self, strategy: Any, **kwargs: Any) -> None:
+    def before_training_epoch(self, strategy: Strategy, **kwargs: Any) -> None:
         """Seed the epoch's data order."""
         check_generators()
         epoch = strategy.clock.train_exp_epochs
         seed_generators(derive(self.seed, self._experience, "epoch", epoch))
 
-    def before_training_iteration(self, strategy: Any, **kwargs: Any) -> None:
+    def before_training_iteration(self, strategy: Strategy, **kwargs: Any) -> None:
         """Seed the step's dropout."""
         check_generators()
         step = strategy.clock.train_exp_iterations
         seed_generators(derive(self.seed, self._experience, "step", step))
 
-    def after_update(self, strategy: Any, **kwargs: Any) -> None:
+    def after_update(self, strategy: Strategy, **kwargs: Any) -> None:
         """Make sure that the step's draws were its own."""
         check_generators()
 
-    def after_training_exp(self, strategy: Any, **kwargs: Any) -> None:
+    def after_training_exp(self, strategy: Strategy, **kwargs: Any) -> None:
         """Seed what plugins draw of an experience that is learned."""
         self._seed_all(strategy, "after")
 
-    def _seed_all(self, strategy: Any, phase: str) -> None:
+    def _seed_all(self, strategy: Strategy, phase: str) -> None:
         seed = derive(self.seed, strategy.clock.train_exp_counter, phase)
         seed_generators(seed)
         # Avalanche's A-GEM picks its rows with Python's own generator.
@@ -112,7 +112,7 @@ class ClipGradient(SupervisedPlugin, supports_distributed=True):
         super().__init__()
         self.norm = norm
 
-    def before_update(self, strategy: Any, **kwargs: Any) -> None:
+    def before_update(self, strategy: Strategy, **kwargs: Any) -> None:
         """Clip the norm."""
         held = [p for group in strategy.optimizer.param_groups for p in group["params"]]
         moved = [p for p in held if p.grad is not None]
@@ -154,7 +154,7 @@ class RateSchedule(SupervisedPlugin, supports_distributed=True):
         self.decay: Decay = decay
         self.warm_up = warm_up
 
-    def before_training_iteration(self, strategy: Any, **kwargs: Any) -> None:
+    def before_training_iteration(self, strategy: Strategy, **kwargs: Any) -> None:
         """Set the step's rate."""
         if self.decay == "constant" and not self.warm_up:
             return
@@ -186,7 +186,7 @@ class TaskSchedules(StopAfter, supports_distributed=True):
         self.schedules = dict(schedules)
         self.head_lr = head_lr
 
-    def before_train_dataset_adaptation(self, strategy: Any, **kwargs: Any) -> None:
+    def before_train_dataset_adaptation(self, strategy: Strategy, **kwargs: Any) -> None:
         """Set the task's schedule, before the strategy makes its loader."""
         schedule = self.schedules[int(strategy.experience.task_label)]
         batches = math.ceil(len(strategy.experience.dataset) / schedule.batch_size)
@@ -216,7 +216,7 @@ class RegionRate(SupervisedPlugin, supports_distributed=True):
         super().__init__()
         self.head_lr = head_lr
 
-    def before_training_epoch(self, strategy: Any, **kwargs: Any) -> None:
+    def before_training_epoch(self, strategy: Strategy, **kwargs: Any) -> None:
         """Set the rates."""
         groups = [group["params"] for group in strategy.optimizer.param_groups]
         sizes = [sum(tensor.numel() for tensor in group) for group in groups]
@@ -224,7 +224,7 @@ class RegionRate(SupervisedPlugin, supports_distributed=True):
         set_rates_(strategy, lr, head_lr=self.head_lr or min(lr, of_head))
 
 
-def set_rates_(strategy: Any, lr: float, *, head_lr: float | None = None) -> None:
+def set_rates_(strategy: Strategy, lr: float, *, head_lr: float | None = None) -> None:
     """Set the learning rate of a strategy's optimiser, and that of `RateSchedule`.
 
     Args:
@@ -241,3 +241,31 @@ def set_rates_(strategy: Any, lr: float, *, head_lr: float | None = None) -> Non
     for plugin in strategy.plugins:
         if isinstance(plugin, RateSchedule):
             plugin.lr = rates
+
+
+class StopDiverged(SupervisedPlugin, supports_distributed=True):
+    """Stop training before a step whose loss is NaN or infinite.
+
+    Runs at: before_update. The weights are those of the last good step then. Give it after
+    `MicroBatches`. `GraftingPlugin` does this by itself.
+    """
+
+    def before_update(self, strategy: Strategy, **kwargs: Any) -> None:
+        """Check the loss."""
+        check_loss(strategy, phase="training")
+
+
+def check_loss(strategy: Strategy, *, phase: str) -> None:
+    """Refuse a loss that is NaN or infinite.
+
+    Raises:
+        DivergedError: It names the step and the learning rate.
+    """
+    loss = float(strategy.loss.detach())
+    if math.isfinite(loss):
+        return
+    rates = {group["lr"] for group in strategy.optimizer.param_groups if group["params"]}
+    raise DivergedError(
+        f"the loss is {loss} at step {strategy.clock.train_exp_iterations + 1} of {phase} with "
+        f"lr {', '.join(f'{rate:g}' for rate in sorted(rates))}; a lower lr usually helps"
+    )

@@ -12,8 +12,7 @@ from torch import Tensor
 
 from cl_graft.grafts.hashing import hash_tensors
 from cl_graft.runtime.seeding import seed_generators
-
-__all__ = ["SplitBatches"]
+from cl_graft.strategies.strategy import Strategy
 
 
 class SplitBatches(SupervisedPlugin, supports_distributed=True):
@@ -53,11 +52,11 @@ class SplitBatches(SupervisedPlugin, supports_distributed=True):
         self._share = 1.0
         self._outputs = torch.empty(0)
 
-    def before_training_exp(self, strategy: Any, **kwargs: Any) -> None:
+    def before_training_exp(self, strategy: Strategy, **kwargs: Any) -> None:
         """Find out anew whether the loader gives all processes the same batch."""
         self._alike = None
 
-    def before_forward(self, strategy: Any, **kwargs: Any) -> None:
+    def before_forward(self, strategy: Strategy, **kwargs: Any) -> None:
         """Keep the rows of this process."""
         self._whole = None
         if _processes() == 1:
@@ -82,11 +81,11 @@ class SplitBatches(SupervisedPlugin, supports_distributed=True):
         # With one seed, the parts would draw the same dropout.
         seed_generators(torch.initial_seed() + dist.get_rank())
 
-    def before_backward(self, strategy: Any, **kwargs: Any) -> None:
+    def before_backward(self, strategy: Strategy, **kwargs: Any) -> None:
         """Keep the outputs, whose loss may be changed from here on."""
         self._outputs = strategy.mb_output.detach()
 
-    def before_update(self, strategy: Any, **kwargs: Any) -> None:
+    def before_update(self, strategy: Strategy, **kwargs: Any) -> None:
         """Sum gradients, outputs and the loss up over all processes."""
         if _processes() == 1:
             return
@@ -110,7 +109,7 @@ class SplitBatches(SupervisedPlugin, supports_distributed=True):
         if self._whole is not None:
             self._outputs = summed[-1]
 
-    def after_update(self, strategy: Any, **kwargs: Any) -> None:
+    def after_update(self, strategy: Strategy, **kwargs: Any) -> None:
         """Give the strategy its whole batch back."""
         if self._whole is not None:
             strategy.mbatch, self._whole = self._whole, None

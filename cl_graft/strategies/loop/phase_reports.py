@@ -2,7 +2,7 @@
 
 Before a region trains, a dense run and localization take longer than the training itself. Their
 losses and dev scores go through the strategy's evaluator as other metrics do, so TensorBoard and
-other loggers show them. Text loggers also show the expected cost of a task, and how far a phase is.
+other loggers show them. Text loggers also show how far a phase is.
 """
 
 from __future__ import annotations
@@ -16,12 +16,9 @@ from avalanche.evaluation import PluginMetric
 from avalanche.evaluation.metric_results import MetricValue
 from avalanche.logging import TextLogger
 
-from cl_graft.localization import find_localizer
-from cl_graft.localization.grafting_settings import GraftingSettings
 from cl_graft.runtime.progress import PHASE_NAMES
+from cl_graft.strategies.strategy import Strategy
 from cl_graft.training.dense_run import Progress, ignore_progress
-
-__all__ = ["PhaseReports", "TrainingReports", "describe_cost", "publish"]
 
 logger = logging.getLogger(__name__)
 
@@ -42,7 +39,7 @@ class PhaseReports:
     """
 
     def __init__(
-        self, strategy: Any, *, name: str, label: int, progress: Progress | None = None
+        self, strategy: Strategy, *, name: str, label: int, progress: Progress | None = None
     ) -> None:
         self._evaluator = strategy.evaluator
         self._strategy = strategy
@@ -90,11 +87,11 @@ class TrainingReports(PluginMetric[None]):
         super().__init__()
         self._rate = 0.0
 
-    def before_update(self, strategy: Any) -> None:
+    def before_update(self, strategy: Strategy) -> None:
         """Note the learning rate of the step: that of the first group of parameters."""
         self._rate = float(strategy.optimizer.param_groups[0]["lr"])
 
-    def after_training_iteration(self, strategy: Any) -> list[MetricValue]:
+    def after_training_iteration(self, strategy: Strategy) -> list[MetricValue]:
         """Return the loss and the learning rate."""
         label = int(min(getattr(strategy.experience, "task_labels", None) or [0]))
         step = strategy.clock.train_exp_iterations + 1
@@ -112,7 +109,7 @@ class TrainingReports(PluginMetric[None]):
 
 
 def publish(
-    strategy: Any, origin: Any, name: str, phase: str, *, label: int, step: int, value: float
+    strategy: Strategy, origin: Any, name: str, phase: str, *, label: int, step: int, value: float
 ) -> None:
     """Hand a value of a phase to the loggers of a strategy, unless its evaluator is switched off.
 
@@ -132,38 +129,8 @@ def publish(
         evaluator.after_phase_step(strategy)  # hands it on to the loggers
 
 
-def _full_name(strategy: Any, name: str, phase: str, label: int) -> str:
+def _full_name(strategy: Strategy, name: str, phase: str, label: int) -> str:
     """Return a measure's name as Avalanche makes them."""
     experience = strategy.experience.logging()
     where = f"{experience.origin_stream.name}_stream"
     return f"{name}/{phase}_phase/{where}/Task{label:03d}/Exp{experience.current_experience:03d}"
-
-
-def describe_cost(strategy: Any, settings: GraftingSettings, *, rows: int) -> str:
-    """Describe the cost of a task beyond the strategy's own steps, in multiples of theirs.
-
-    Args:
-        strategy: The strategy, at the start of an experience.
-        settings: Settings of grafting of the task.
-        rows: Training rows of the task.
-    """
-    steps = strategy.train_epochs * len(strategy.dataloader)
-    own = max(1, steps * strategy.train_mb_size)
-    run, localizer = settings.fine_tuning, find_localizer(settings.localizer)
-    costs: list[tuple[str, int]] = []
-    if localizer.needs_dense_run:
-        text = f"a dense run of {run.steps} steps of {run.batch_size} rows"
-        costs.append((text, run.steps * run.batch_size))
-    batch = min(settings.mask_batch, rows)
-    if localizer.needs_gradients:
-        text = f"localization on {settings.mask_steps} batches of {batch} rows"
-        costs.append((text, settings.mask_steps * batch))
-    parts = [f"{text} ({spent / own:.1f} times)" for text, spent in costs]
-    if settings.retrain:
-        costs.append(("", own))
-        parts.append("the region's training (once)")
-    total = sum(spent for _, spent in costs) / own
-    return (
-        f"{', '.join(parts)}: about {total:.1f} times the strategy's own {steps} steps of "
-        f"{strategy.train_mb_size} rows, less where the cache answers"
-    )

@@ -11,9 +11,8 @@ from torch import Tensor
 
 from cl_graft.runtime.batching import join_rows
 from cl_graft.runtime.checkpoints import State
+from cl_graft.strategies.strategy import Strategy
 from cl_graft.training.precision import LossScale
-
-__all__ = ["MicroBatches", "ScaleLoss"]
 
 
 class ScaleLoss(SupervisedPlugin, supports_distributed=False):
@@ -32,16 +31,16 @@ class ScaleLoss(SupervisedPlugin, supports_distributed=False):
         self.scale = scale
         self._loss: Tensor | None = None
 
-    def before_training_exp(self, strategy: Any, **kwargs: Any) -> None:
+    def before_training_exp(self, strategy: Strategy, **kwargs: Any) -> None:
         """Start with the first scale, so that a task does not depend on those before it."""
         self.scale.reset_()
 
-    def before_backward(self, strategy: Any, **kwargs: Any) -> None:
+    def before_backward(self, strategy: Strategy, **kwargs: Any) -> None:
         """Scale the loss."""
         self._loss = strategy.loss.detach()
         strategy.loss = strategy.loss * self.scale.value
 
-    def after_backward(self, strategy: Any, **kwargs: Any) -> None:
+    def after_backward(self, strategy: Strategy, **kwargs: Any) -> None:
         """Scale the gradients of what the optimiser holds."""
         strategy.loss, self._loss = self._loss, None
         held = [p for group in strategy.optimizer.param_groups for p in group["params"]]
@@ -85,7 +84,7 @@ class MicroBatches(SupervisedPlugin, supports_distributed=True):
         self._loss = torch.zeros(())
         self._share = 1.0
 
-    def before_forward(self, strategy: Any, **kwargs: Any) -> None:
+    def before_forward(self, strategy: Strategy, **kwargs: Any) -> None:
         """Compute all parts but the last, and leave that to the strategy."""
         self._whole = None
         whole = list(strategy.mbatch)
@@ -103,19 +102,19 @@ class MicroBatches(SupervisedPlugin, supports_distributed=True):
         strategy.mbatch = list(last)
         self._share = len(last[0]) / count
 
-    def before_backward(self, strategy: Any, **kwargs: Any) -> None:
+    def before_backward(self, strategy: Strategy, **kwargs: Any) -> None:
         """Weigh the last part."""
         if self._whole is not None:
             strategy.loss = strategy.loss * self._share
             self._keep(strategy, strategy.loss)
 
-    def before_update(self, strategy: Any, **kwargs: Any) -> None:
+    def before_update(self, strategy: Strategy, **kwargs: Any) -> None:
         """Give the strategy its whole batch back."""
         if self._whole is not None:
             strategy.mbatch, self._whole = self._whole, None
             strategy.mb_output = join_rows(self._outputs, fill=0)
             strategy.loss, self._outputs = self._loss, []
 
-    def _keep(self, strategy: Any, loss: Tensor) -> None:
+    def _keep(self, strategy: Strategy, loss: Tensor) -> None:
         self._outputs.append(strategy.mb_output.detach())
         self._loss = self._loss.to(loss.device) + loss.detach()

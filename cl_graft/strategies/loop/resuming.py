@@ -21,8 +21,7 @@ from cl_graft.runtime.checkpoints import (
     select_tensors,
 )
 from cl_graft.strategies.loop.text_batches import BatchLoader
-
-__all__ = ["LOOP", "Resuming", "make_loop_key", "read_clock", "set_clock_"]
+from cl_graft.strategies.strategy import Strategy
 
 LOOP = "loop"
 """The kind of the keys that `make_loop_key` makes."""
@@ -55,7 +54,7 @@ class Resuming(SupervisedPlugin, supports_distributed=False):
         self._clock: dict[str, int] | None = None
         self._moved = False
 
-    def before_training_exp(self, strategy: Any, **kwargs: Any) -> None:
+    def before_training_exp(self, strategy: Strategy, **kwargs: Any) -> None:
         """Restore the state of the loop, if another process was interrupted in it.
 
         Raises:
@@ -90,13 +89,13 @@ class Resuming(SupervisedPlugin, supports_distributed=False):
             strategy.stop_training()
         self._clock = clock
 
-    def before_training_epoch(self, strategy: Any, **kwargs: Any) -> None:
+    def before_training_epoch(self, strategy: Strategy, **kwargs: Any) -> None:
         """Set the clock, which Avalanche resets after `before_training_exp`."""
         if self._clock is not None:
             set_clock_(strategy, self._clock)
             self._clock = None
 
-    def before_training_iteration(self, strategy: Any, **kwargs: Any) -> None:
+    def before_training_iteration(self, strategy: Strategy, **kwargs: Any) -> None:
         """Offer the state after the previous step, whose values are logged by now."""
         if self._moved:
             self._checkpoint.offer(lambda: self._state(strategy, over=False))
@@ -104,16 +103,16 @@ class Resuming(SupervisedPlugin, supports_distributed=False):
             self._checkpoints.poll()
         self._moved = True
 
-    def after_training_epoch(self, strategy: Any, **kwargs: Any) -> None:
+    def after_training_epoch(self, strategy: Strategy, **kwargs: Any) -> None:
         """Offer the state after the last step."""
         if self._moved and strategy._stop_training:
             self._checkpoint.offer(lambda: self._state(strategy, over=True), last=True)
 
-    def after_eval_iteration(self, strategy: Any, **kwargs: Any) -> None:
+    def after_eval_iteration(self, strategy: Strategy, **kwargs: Any) -> None:
         """Stop the process if it was asked to."""
         self._checkpoints.poll()
 
-    def _state(self, strategy: Any, *, over: bool) -> State:
+    def _state(self, strategy: Strategy, *, over: bool) -> State:
         moments, rates = optimizer_state(strategy.optimizer)
         plugins = {place: plugin.loop_state() for place, plugin in _resumable(strategy)}
         tensors = join_tensors(
@@ -131,12 +130,12 @@ class Resuming(SupervisedPlugin, supports_distributed=False):
         return tensors, values
 
 
-def read_clock(strategy: Any) -> dict[str, int]:
+def read_clock(strategy: Strategy) -> dict[str, int]:
     """Return the counters of a strategy, by name."""
     return {name: n for name, n in vars(strategy.clock).items() if isinstance(n, int)}
 
 
-def set_clock_(strategy: Any, clock: Mapping[str, int]) -> None:
+def set_clock_(strategy: Strategy, clock: Mapping[str, int]) -> None:
     """Set the counters of a strategy to what `read_clock` returned."""
     for name, count in clock.items():
         setattr(strategy.clock, name, count)
@@ -147,12 +146,12 @@ def make_loop_key(learned: int) -> str:
     return f"{LOOP}-{learned}"
 
 
-def _list_trained(strategy: Any) -> list[torch.Tensor]:
+def _list_trained(strategy: Strategy) -> list[torch.Tensor]:
     """Return the values that the optimiser trains."""
     return [p.detach() for group in strategy.optimizer.param_groups for p in group["params"]]
 
 
-def _resumable(strategy: Any) -> list[tuple[str, Resumable]]:
+def _resumable(strategy: Strategy) -> list[tuple[str, Resumable]]:
     """Return the plugins with a state in the middle of the loop, by name and place."""
     return [
         (f"{type(plugin).__name__}{place}", plugin)

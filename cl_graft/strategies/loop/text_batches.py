@@ -16,9 +16,8 @@ from torch import Tensor
 
 from cl_graft.runtime.batching import BatchOrder
 from cl_graft.runtime.seeding import derive
+from cl_graft.strategies.strategy import Strategy
 from cl_graft.training.examples import Examples
-
-__all__ = ["BatchLoader", "TextBatches", "shuffle_batches"]
 
 
 class TextBatches(SupervisedPlugin, supports_distributed=True):
@@ -40,7 +39,7 @@ class TextBatches(SupervisedPlugin, supports_distributed=True):
         self.seed = seed
         self.group_by_length = group_by_length
 
-    def before_training_exp(self, strategy: Any, **kwargs: Any) -> None:
+    def before_training_exp(self, strategy: Strategy, **kwargs: Any) -> None:
         """Train on shuffled batches."""
         rows = _rows(strategy)
         if rows is None:
@@ -53,7 +52,7 @@ class TextBatches(SupervisedPlugin, supports_distributed=True):
             group_by_length=self.group_by_length,
         )
 
-    def before_eval_exp(self, strategy: Any, **kwargs: Any) -> None:
+    def before_eval_exp(self, strategy: Strategy, **kwargs: Any) -> None:
         """Evaluate on all rows in order."""
         rows = _rows(strategy)
         if rows is None:
@@ -124,7 +123,7 @@ class BatchLoader:
             yield [inputs, targets, self._labels[list(places)]]
 
 
-def _rows(strategy: Any) -> Examples | None:
+def _rows(strategy: Strategy) -> Examples | None:
     """Return the experience's rows in memory; None if the strategy's data are others."""
     encoded = getattr(strategy.experience, "encoded", None)
     data = strategy.adapted_dataset
@@ -136,5 +135,5 @@ def _rows(strategy: Any) -> Examples | None:
     return Examples(data, tensors=encoded)
 
 
-def _labels(strategy: Any, rows: Examples) -> Tensor:
+def _labels(strategy: Strategy, rows: Examples) -> Tensor:
     return torch.full((len(rows),), int(strategy.experience.task_label))

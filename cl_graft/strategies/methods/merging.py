@@ -14,7 +14,6 @@ from functools import partial
 from typing import Any, ClassVar
 
 import torch
-from avalanche.core import SupervisedPlugin
 from avalanche.training.supervised import Naive
 from avalanche.training.templates import SupervisedTemplate
 from torch import Tensor, nn
@@ -30,25 +29,22 @@ from cl_graft.localization.registry import Score
 from cl_graft.models import TaskModel
 from cl_graft.storage.elias_fano import packed_size
 from cl_graft.strategies import StrategyInputs, count_bytes, find_plugin, register_strategy, setting
-from cl_graft.strategies.experience_tasks import ExperienceTasks
 from cl_graft.strategies.heads import copy_head_state, unwrap_model
-from cl_graft.strategies.loop.phase_reports import publish
 from cl_graft.strategies.method import HEAD_PER_TASK, StreamShape
-from cl_graft.strategies.methods.grafting.routed_loop import (
+from cl_graft.strategies.methods.bounds import LearnsAside
+from cl_graft.strategies.methods.routing import (
+    RoutedText,
     depth_setting,
     load_router_state_,
     make_feature_router,
     read_router,
     shrinkage_setting,
 )
-from cl_graft.strategies.routing import RoutedText
+from cl_graft.strategies.strategy import Strategy
 from cl_graft.training.dense_run import Measure, ignore_measurement, ignore_progress
-from cl_graft.training.passes import Passes
-
-__all__ = ["MergingPlugin"]
 
 
-class MergingPlugin(SupervisedPlugin, supports_distributed=False):
+class MergingPlugin(LearnsAside, supports_distributed=False):
     """Answer every task with one merged encoder and the task's own head.
 
     Runs at: before_training_exp, before_eval_exp, after_eval_exp.
@@ -60,8 +56,6 @@ class MergingPlugin(SupervisedPlugin, supports_distributed=False):
     Attributes:
         bank: The standalone grafts of the tasks so far, as an isolated bank; None before the first.
         merged: Graft that they are merged into; None before the first task.
-        seconds: Wall time by task label and phase.
-        passes: Rows that went through the model, by task label and phase.
     """
 
     def __init__(
@@ -69,19 +63,14 @@ class MergingPlugin(SupervisedPlugin, supports_distributed=False):
         rule: Callable[[Sequence[Graft], Mapping[str, nn.Parameter]], Graft],
         inputs: StrategyInputs,
     ) -> None:
-        super().__init__()
+        super().__init__(inputs)
         self.bank: GraftBank | None = None
         self.merged: Graft | None = None
-        self.seconds: dict[int, dict[str, float]] = {}
-        self.passes: dict[int, dict[str, Passes]] = {}
         self._rule = rule
         self._settings = {
             label: replace(own, mode="isolated", keep_standalone=True)
             for label, own in inputs.grafting_settings.items()
         }
-        self._inputs = inputs
-        self._identity = inputs.identify_base()
-        self._tasks = ExperienceTasks(inputs.dev, inputs.metrics)
         self._base: Graft | None = None
 
     @property
@@ -89,21 +78,11 @@ class MergingPlugin(SupervisedPlugin, supports_distributed=False):
         """Whether an experience is training; never, as the loop has nothing to train."""
         return False
 
-    def before_training_exp(self, strategy: Any, **kwargs: Any) -> None:
-        """Learn the task's graft, merge all, and skip the strategy's loop."""
-        label = int(strategy.experience.task_label)
-
-        def measure(phase: str, name: str, step: int, value: float) -> None:
-            publish(strategy, self, name, phase, label=label, step=step, value=value)
-
-        self._learn(strategy, strategy.experience, measure=measure)
-        strategy.stop_training()
-
-    def before_eval_exp(self, strategy: Any, **kwargs: Any) -> None:
+    def before_eval_exp(self, strategy: Strategy, **kwargs: Any) -> None:
         """Carry the merged encoder."""
         self.carry(strategy.model, 0)
 
-    def after_eval_exp(self, strategy: Any, **kwargs: Any) -> None:
+    def after_eval_exp(self, strategy: Strategy, **kwargs: Any) -> None:
         """Put the base back."""
         self.carry(strategy.model, None)
 
@@ -117,18 +96,12 @@ class MergingPlugin(SupervisedPlugin, supports_distributed=False):
             self._base = extract(unwrapped, self.merged.region)
             write_(unwrapped, self.merged)
 
-    def learn_again(self, strategy: Any, experiences: Sequence[Any]) -> None:
-        """Learn tasks that another process learned; the cache keeps their dense runs."""
-        for experience in experiences:
-            self._learn(strategy, experience)
-
     def _learn(
-        self, strategy: Any, experience: Any, *, measure: Measure = ignore_measurement
+        self, strategy: Strategy, experience: Any, *, measure: Measure = ignore_measurement
     ) -> None:
         self.carry(strategy.model, None)
         label = int(experience.task_label)
-        base, seed = self._identity.fingerprint, self._settings[label].seed
-        task = self._tasks.make(strategy, experience, label=label, base=base, seed=seed)
+        task = self._make_task(strategy, experience, seed=self._settings[label].seed)
         layout = Layout.of(task.parameters)
         found = find_region(
             task,
@@ -243,7 +216,7 @@ def _register(kind: type[MergingMethod]) -> type[MergingMethod]:
 
 
 def _coefficient(grid: tuple[float, ...] = (0.4, 0.7, 1.0, 1.4)) -> Any:
-    return setting(1.0, "Factor of the merged task vector.", least=0, grid=grid)
+    return setting(1.0, "Factor of the merged task vector.", min_value=0, grid=grid)
 
 
 @_register
@@ -267,7 +240,9 @@ class MergingByTies(MergingMethod):
 
     rule = "ties"
     coefficient: float = _coefficient()
-    keep: float = setting(1.0, "Share of each graft that trimming leaves.", least=1e-6, most=1)
+    keep: float = setting(
+        1.0, "Share of each graft that trimming leaves.", min_value=1e-6, max_value=1
+    )
 
 
 @_register
@@ -276,7 +251,7 @@ class MergingByDare(MergingMethod):
 
     rule = "dare"
     coefficient: float = _coefficient()
-    drop: float = setting(0.5, "Share of each graft that is dropped.", least=0, most=0.999)
+    drop: float = setting(0.5, "Share of each graft that is dropped.", min_value=0, max_value=0.999)
 
 
 @_register
@@ -293,12 +268,14 @@ class MergingByConsensus(MergingMethod):
 
     rule = "consensus"
     coefficient: float = _coefficient(grid=(0.4, 0.7, 1.0))
-    threshold: float = setting(0.4, "Least size of a move relative to those of others.", least=0)
+    threshold: float = setting(
+        0.4, "Least size of a move relative to those of others.", min_value=0
+    )
     agree: int = setting(
         1,
         "How many tasks must find a coordinate important; 2 as in the paper leaves those at the "
         "base that only one graft moves.",
-        least=1,
+        min_value=1,
         grid=(1, 2),
     )
 

@@ -19,8 +19,8 @@ from cl_graft.grafts.hashing import hash_tensors
 from cl_graft.metrics import score
 from cl_graft.strategies import KeepBest, SeededLoop, StrategyInputs, text_model
 from cl_graft.strategies.experience_tasks import ExperienceTasks, _dev_rows
-from cl_graft.strategies.methods.isolation.own_values import OwnValues
-from cl_graft.strategies.methods.isolation.packnet import PackedWeights
+from cl_graft.strategies.methods.own_values import OwnValues
+from cl_graft.strategies.methods.packnet import PackedWeights
 from cl_graft.strategies.registry import STRATEGIES, build_strategy, list_available
 from cl_graft.strategies.stored_bytes import find_plugin
 from cl_graft.training.examples import compute_logits
@@ -30,9 +30,9 @@ ASKED = {2, 4, 7, 9}  # round(9 · i / 4)
 STEPPING = [
     name
     for name in list_available()
-    if name not in ("cope", "independent")
+    if name != "independent"
     and STRATEGIES[name].family not in ("grafting", "merging")
-    and STRATEGIES[name].trains in ("everything", "its own")
+    and STRATEGIES[name].trains in ("everything", "per_task")
 ]
 
 
@@ -165,12 +165,6 @@ def test_joint_training_is_chosen_on_the_rows_of_all_its_tasks(kept_strategy):
         )
     assert seen[0] == [0, 1]
     assert seen[2:] == [[0], [0, 1]]
-
-
-def test_prototypes_keep_the_last_step_and_their_row_says_so(kept_strategy):
-    strategy = kept_strategy("cope", run_settings=SETTINGS)
-    assert not any(isinstance(plugin, KeepBest) for plugin in strategy.plugins)
-    assert "keeps the last step" in STRATEGIES["cope"].source
 
 
 def test_without_evaluations_the_last_step_stays(small_runs):

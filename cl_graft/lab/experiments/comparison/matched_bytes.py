@@ -101,7 +101,7 @@ def _size(
             why = f"with the {name} that the config sets" if value else "and it has no size to set"
             raise InputError(f"a task adds {within:,} bytes, {why}")
         return Size(name, value or None, within)
-    least = next(int(setting.least or 1) for setting in method.settings if setting.is_size)
+    least = next(int(setting.min_value or 1) for setting in method.settings if setting.is_size)
 
     def size(value: int) -> float:
         return method.task_bytes(shape, {**own, name: value}) + heads

@@ -21,10 +21,10 @@ from cl_graft.grafts.model_state import preserve_requires_grad
 from cl_graft.grafts.region import Parameters
 from cl_graft.lab.experiments.memory_estimate.fake_model import FakeModel
 from cl_graft.lab.experiments.memory_estimate.memory_tracker import MemoryTracker
-from cl_graft.localization.base_gradient import base_gradient
 from cl_graft.localization.grafting_settings import GraftingSettings
 from cl_graft.localization.learned_mask import score_candidates_by_learned_mask
 from cl_graft.localization.localizer_inputs import LocalizerInputs, add_gradient_
+from cl_graft.localization.sam import base_gradient
 from cl_graft.localization.task_gradients import RowCounter, localizer_inputs
 from cl_graft.training.dense_run import DenseRun, fine_tune_task
 from cl_graft.training.fine_tuning_settings import FineTuning

@@ -1,1 +1,0 @@
-"""Lower bounds, without any protection from forgetting, and upper bounds, without forgetting."""

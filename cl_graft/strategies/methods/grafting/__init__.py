@@ -1,1 +1,0 @@
-"""Grafting, its ablations, and grafting that picks the task itself."""

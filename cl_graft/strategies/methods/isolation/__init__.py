@@ -1,1 +1,0 @@
-"""Isolation: tasks have parameters of their own that no later task changes."""

@@ -1,0 +1,228 @@
+"""LoRA by peft: one a task, one for all tasks, and one a task with all of them added up.
+
+A LoRA adds ``(alpha / rank) B A`` to the weight of a linear layer (Hu et al., 2022,
+https://arxiv.org/abs/2106.09685). B starts at 0, so every task starts at the base.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from avalanche.training.templates import SupervisedTemplate
+from torch import Tensor, nn
+
+from cl_graft.models import TaskModel, graftable_parameters
+from cl_graft.runtime.seeding import derive, seeded
+from cl_graft.strategies import StrategyInputs, count_stored, register_strategy, setting
+from cl_graft.strategies.heads import unwrap_model
+from cl_graft.strategies.method import PICKED_BY_LABEL, StreamShape
+from cl_graft.strategies.methods.own_values import (
+    OwnValues,
+    OwnValuesMethod,
+    TrainOnly,
+    optimizer_setting,
+    rate_setting,
+    train_own_values,
+)
+from cl_graft.strategies.strategy import Strategy
+from cl_graft.training.linear_layers import is_conv1d
+
+LORA_PAPER = "Hu et al., 2022, https://arxiv.org/abs/2106.09685; LoRA by peft"
+
+
+def rank_setting(*, is_size: bool = True) -> Any:
+    """Return the setting of the rank."""
+    return setting(1, "Rank of the updates.", min_value=1, is_size=is_size)
+
+
+def alpha_setting() -> Any:
+    """Return the setting of the scale."""
+    return setting(2, "Updates are scaled by alpha / rank.", min_value=0)
+
+
+def add_lora_(
+    model: TaskModel, *, rank: int, alpha: int, seed: int, everywhere: bool = True
+) -> None:
+    """Put LoRAs beside graftable linear layers of a model, and freeze the rest.
+
+    Args:
+        model: The model, in place; its parameters get other names.
+        rank: Rows of A.
+        alpha: The update is scaled by ``alpha / rank``.
+        seed: Seed of A.
+        everywhere: Whether they stand beside all of these layers, or where peft puts them in an
+            architecture that it knows: for most beside query and value, as in the paper.
+    """
+    from peft import LoraConfig, inject_adapter_in_model
+    from peft.utils import TRANSFORMERS_MODELS_TO_LORA_TARGET_MODULES_MAPPING as USUAL
+
+    known = None if everywhere else USUAL.get(model.text_config.model_type)
+    ends = tuple(f".{end}" for end in known or [])
+    layers = find_linear_layers(model)  # of the blocks that read text
+    places = [name.removeprefix("backbone.") for name in layers if not ends or name.endswith(ends)]
+    transposed = any(is_conv1d(module) for module in model.modules())
+    config = LoraConfig(r=rank, lora_alpha=alpha, target_modules=places, fan_in_fan_out=transposed)  # pyright: ignore[reportCallIssue]
+    with seeded(seed, "lora"):
+        inject_adapter_in_model(config, model.backbone)
+    model.requires_grad_(False)
+
+
+def find_lora(model: nn.Module) -> dict[str, nn.Parameter]:
+    """Return the A and B of a model by their full names."""
+    return {name: p for name, p in model.named_parameters() if ".lora_" in name}
+
+
+def find_linear_layers(model: nn.Module) -> dict[str, nn.Module]:
+    """Return the graftable linear layers by their paths."""
+    chosen = set(graftable_parameters(model))
+    return {
+        name: module
+        for name, module in model.named_modules()
+        if (isinstance(module, nn.Linear) or is_conv1d(module)) and f"{name}.weight" in chosen
+    }
+
+
+def find_lora_layers(model: nn.Module) -> Iterator[tuple[str, Any]]:
+    """Yield path and module of the linear layers with a LoRA."""
+    from peft.tuners.lora import LoraLayer
+
+    for name, module in model.named_modules():
+        if isinstance(module, LoraLayer):
+            yield name, module
+
+
+@register_strategy(
+    "lora",
+    family="isolation",
+    source=f"{LORA_PAPER}, one a task",
+    trains="per_task",
+    adds="its head and a LoRA",
+    unsupported=PICKED_BY_LABEL,
+    requires="peft",
+)
+class LoRA(OwnValuesMethod):
+    """Give every task a LoRA of its own on the base."""
+
+    rank: int = rank_setting()
+    alpha: int = alpha_setting()
+    optimizer: str = optimizer_setting()
+    lr: float = rate_setting(2e-3)
+
+    def build(self, inputs: StrategyInputs) -> SupervisedTemplate:
+        """Return Naive with `OwnValues` of the LoRA, which is put into the model."""
+        add_lora_(inputs.model.task_model, rank=self.rank, alpha=self.alpha, seed=inputs.seed)
+        return train_own_values(inputs, OwnValues(find_lora), optimizer=self.optimizer)
+
+    def task_bytes(self, shape: StreamShape) -> float:
+        """Return the bytes of A and B of all layers."""
+        layers = find_linear_layers(shape.model).values()
+        return 4 * self.rank * sum(sum(layer.get_parameter("weight").shape) for layer in layers)
+
+
+@register_strategy(
+    "sequential_lora",
+    family="lower bound",
+    source=f"{LORA_PAPER}, one for all tasks, one after the other",
+    requires="peft",
+)
+class SequentialLoRA:
+    """Train one LoRA on one task after the other, with nothing against forgetting."""
+
+    rank: int = rank_setting(is_size=False)
+    alpha: int = alpha_setting()
+    optimizer: str = optimizer_setting()
+    lr: float = rate_setting(2e-3)
+
+    def build(self, inputs: StrategyInputs) -> SupervisedTemplate:
+        """Return Naive with `TrainOnly` of the LoRA, which is put into the model."""
+        add_lora_(inputs.model.task_model, rank=self.rank, alpha=self.alpha, seed=inputs.seed)
+        return train_own_values(inputs, TrainOnly(find_lora), optimizer=self.optimizer)
+
+
+class OrthogonalLoRA(TrainOnly, supports_distributed=False):
+    """Give every task a LoRA whose A is pushed to be orthogonal to those of earlier tasks.
+
+    O-LoRA (Wang et al., 2023, https://arxiv.org/abs/2310.14152): the loss gets
+    ``weight · Σ |A_i Aᵀ|`` over earlier tasks i and layers. All tasks are answered by the base with
+    all LoRAs added up, so a finished one is merged into the weights and only its A is kept. Earlier
+    answers change as far as the subspaces are not orthogonal.
+
+    Runs at: before_training_exp, before_backward, after_training_exp.
+
+    Args:
+        weight: Weight of the penalty; 0 adds LoRAs up one after the other.
+        seed: Seed of each task's A.
+
+    Attributes:
+        bases: Matrices A of earlier tasks, each (rank, inputs), by layer.
+    """
+
+    def __init__(self, *, weight: float, seed: int) -> None:
+        super().__init__(find_lora)
+        self.weight = weight
+        self.seed = seed
+        self.bases: dict[str, list[Tensor]] = {}
+
+    def before_training_exp(self, strategy: Strategy, **kwargs: Any) -> None:
+        """Start a new LoRA at zero."""
+        super().before_training_exp(strategy, **kwargs)
+        label = int(strategy.experience.task_label)
+        with seeded(derive(self.seed, label), "o_lora"):
+            for _, layer in find_lora_layers(unwrap_model(strategy.model)):
+                layer.reset_lora_parameters("default", True)
+
+    def before_backward(self, strategy: Strategy, **kwargs: Any) -> None:
+        """Add the penalty."""
+        if not self.bases:
+            return
+        overlap = torch.zeros((), device=strategy.device)
+        for name, layer in find_lora_layers(unwrap_model(strategy.model)):
+            now = layer.lora_A["default"].weight
+            overlap = overlap + sum((now @ then.T).abs().sum() for then in self.bases[name])
+        strategy.loss = strategy.loss + self.weight * overlap
+
+    @torch.no_grad()
+    def after_training_exp(self, strategy: Strategy, **kwargs: Any) -> None:
+        """Add the LoRA to the weights, and keep its A."""
+        for name, layer in find_lora_layers(unwrap_model(strategy.model)):
+            now = layer.lora_A["default"].weight
+            self.bases.setdefault(name, []).append(now.detach().clone())
+            layer.get_base_layer().weight += layer.get_delta_weight("default")
+            layer.lora_B["default"].weight.zero_()
+
+
+@register_strategy(
+    "o_lora",
+    family="penalty",
+    source="Wang et al., 2023, https://arxiv.org/abs/2310.14152; on peft's LoRA",
+    adds="its head and the A of its LoRA",
+    requires="peft",
+)
+class OLoRA:
+    """Learn every task in a low-rank subspace, nearly orthogonal to those of earlier tasks."""
+
+    rank: int = rank_setting()
+    alpha: int = alpha_setting()
+    optimizer: str = optimizer_setting()
+    lr: float = rate_setting(2e-3)
+    orthogonality: float = setting(
+        0.5, "Weight of the overlap with earlier tasks.", min_value=0, grid=(0.5, 5.0)
+    )
+
+    storage_bytes = count_stored(OrthogonalLoRA, "bases")
+
+    def build(self, inputs: StrategyInputs) -> SupervisedTemplate:
+        """Return Naive with `OrthogonalLoRA`, on a model with a LoRA."""
+        add_lora_(inputs.model.task_model, rank=self.rank, alpha=self.alpha, seed=inputs.seed)
+        plugin = OrthogonalLoRA(weight=self.orthogonality, seed=inputs.seed)
+        return train_own_values(inputs, plugin, optimizer=self.optimizer)
+
+    def task_bytes(self, shape: StreamShape) -> float:
+        """Return the bytes of A of all layers."""
+        inputs = (
+            layer.get_parameter("weight").shape[0 if is_conv1d(layer) else 1]
+            for layer in find_linear_layers(shape.model).values()
+        )
+        return 4 * self.rank * sum(inputs)

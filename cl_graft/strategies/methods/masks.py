@@ -1,0 +1,332 @@
+"""MaskedMatrices: a task uses some of the weights in the blocks' matrices; the others are zero.
+
+A real-valued score stands beside every weight; its mask is a function of the scores, and gradients
+pass through the choice as if it were the identity (straight through). Piggyback and SupSup leave
+the weights frozen, WSN trains those that no earlier task has chosen. No value that answers an
+earlier task ever changes, so backward transfer is exactly 0.
+
+In the papers the networks of SupSup are random, and WSN starts from scratch. Here the base is
+pretrained, so scores start at the weights' magnitudes: the first choice is the largest weights.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, cast
+
+import torch
+from avalanche.core import SupervisedPlugin
+from avalanche.training.templates import SupervisedTemplate
+from torch import Tensor, nn
+from torch.nn.utils.parametrize import register_parametrization
+
+from cl_graft.models import TaskModel, graftable_parameters
+from cl_graft.strategies import StrategyInputs, count_stored, register_strategy, setting
+from cl_graft.strategies.heads import unwrap_model
+from cl_graft.strategies.method import PICKED_BY_LABEL, StreamShape
+from cl_graft.strategies.methods.own_values import (
+    freeze_except_,
+    optimizer_setting,
+    rate_setting,
+    train_own_values,
+)
+from cl_graft.strategies.stored_bytes import count_bytes
+from cl_graft.strategies.strategy import Strategy
+
+Rule = Callable[[Tensor], Tensor]
+"""Takes the scores of a matrix and returns its mask, both of the matrix's shape."""
+
+
+class ChosenWeights(nn.Module):
+    """The parametrization of a matrix: its weights where the mask is True, zero elsewhere.
+
+    Args:
+        scores: The first scores, of the matrix's shape.
+        rule: Rule that chooses by them.
+        absolute: Whether it chooses by their absolute values.
+
+    Attributes:
+        fixed: Mask to use in place of the rule's; None where there is none.
+    """
+
+    def __init__(self, scores: Tensor, rule: Rule, *, absolute: bool = False) -> None:
+        super().__init__()
+        self.scores = nn.Parameter(scores)
+        self.rule = rule
+        self.absolute = absolute
+        self.fixed: Tensor | None = None
+
+    def forward(self, weight: Tensor) -> Tensor:
+        """Return the chosen weights."""
+        if self.fixed is not None:
+            return weight * self.fixed
+        # The difference is exactly 0, and hands the gradient of the mask to the scores.
+        ranked = self._rank()
+        return weight * (self.choose().to(weight.dtype) + (ranked - ranked.detach()))
+
+    @torch.no_grad()
+    def choose(self) -> Tensor:
+        """Return the rule's mask."""
+        return self.rule(self._rank())
+
+    def _rank(self) -> Tensor:
+        return self.scores.abs() if self.absolute else self.scores
+
+
+class MaskedMatrices(SupervisedPlugin, supports_distributed=False):
+    """Give every task a mask on the matrices of a model's blocks.
+
+    Runs at: before_training_exp, after_backward, after_training_exp, before_eval_exp,
+    after_eval_exp.
+
+    Args:
+        model: The model; its matrices are parametrized in place.
+        rule: Rule that turns scores into masks.
+        start: Function of a matrix that returns its first scores.
+        absolute: Whether the rule chooses by the scores' absolute values.
+        trains_weights: Whether the weights that no earlier task has chosen train too, and a task's
+            scores start at those of the task before. Otherwise weights stay frozen, and every task
+            starts with first scores.
+
+    Attributes:
+        masks: The masks of every task, by label and matrix: bits, eight to a byte.
+        scores: Scores that the next task starts with, by matrix; empty where weights stay frozen.
+    """
+
+    def __init__(
+        self,
+        model: TaskModel,
+        *,
+        rule: Rule,
+        start: Callable[[Tensor], Tensor],
+        absolute: bool = False,
+        trains_weights: bool = False,
+    ) -> None:
+        super().__init__()
+        self.trains_weights = trains_weights
+        self.masks: dict[int, dict[str, Tensor]] = {}
+        self.scores: dict[str, Tensor] = {}
+        self._start = start
+        for name, weight in find_matrices(model):
+            scores = start(weight.detach())
+            module = model.get_submodule(name)
+            chosen = ChosenWeights(scores, rule, absolute=absolute)
+            register_parametrization(module, "weight", chosen)
+        self._taken: dict[str, Tensor] = {}
+
+    def before_training_exp(self, strategy: Strategy, **kwargs: Any) -> None:
+        """Start the task's scores."""
+        strategy.optimizer.state.clear()
+        model = unwrap_model(strategy.model)
+        trained: dict[str, nn.Parameter] = {}
+        for name, chosen, weight in _find_parametrized(model):
+            chosen.fixed = None
+            trained[f"{name} scores"] = chosen.scores
+            if self.trains_weights:
+                trained[name] = weight
+            else:
+                chosen.scores.data.copy_(self._start(weight.detach()))
+        freeze_except_(model, trained, label=int(strategy.experience.task_label))
+
+    def after_backward(self, strategy: Strategy, **kwargs: Any) -> None:
+        """Zero the gradients of the weights that an earlier task has chosen."""
+        if self.trains_weights and self._taken:
+            for name, _, weight in _find_parametrized(unwrap_model(strategy.model)):
+                if weight.grad is not None:
+                    weight.grad[self._taken[name]] = 0.0
+
+    def after_training_exp(self, strategy: Strategy, **kwargs: Any) -> None:
+        """Keep the task's masks."""
+        own: dict[str, Tensor] = {}
+        for name, chosen, _ in _find_parametrized(unwrap_model(strategy.model)):
+            mask = chosen.choose()
+            own[name] = pack_bits(mask)
+            if self.trains_weights:
+                self.scores[name] = chosen.scores
+            self._taken[name] = mask | self._taken.get(name, torch.zeros_like(mask))
+        self.masks[int(strategy.experience.task_label)] = own
+
+    def before_eval_exp(self, strategy: Strategy, **kwargs: Any) -> None:
+        """Answer with the task's masks; an unlearned task is answered with the current ones."""
+        own = self.masks.get(int(strategy.experience.task_label))
+        for name, chosen, weight in _find_parametrized(unwrap_model(strategy.model)):
+            chosen.fixed = None if own is None else unpack_bits(own[name], weight)
+
+    def after_eval_exp(self, strategy: Strategy, **kwargs: Any) -> None:
+        """Choose by scores again."""
+        for _, chosen, _ in _find_parametrized(unwrap_model(strategy.model)):
+            chosen.fixed = None
+
+
+def choose_largest(share: float) -> Rule:
+    """Return the rule that chooses a share of each matrix, those with the largest scores.
+
+    Examples:
+        >>> choose_largest(0.5)(torch.tensor([[0.4, 0.6], [0.9, 0.1]]))
+        tensor([[False,  True],
+                [ True, False]])
+    """
+
+    def rule(scores: Tensor) -> Tensor:
+        count = max(1, round(share * scores.numel()))
+        mask = torch.zeros(scores.numel(), dtype=torch.bool, device=scores.device)
+        mask[scores.flatten().topk(count, sorted=False).indices] = True
+        return mask.view_as(scores)
+
+    return rule
+
+
+def choose_above(threshold: float) -> Rule:
+    """Return the rule that chooses scores above a threshold.
+
+    Examples:
+        >>> choose_above(0.5)(torch.tensor([[0.4, 0.6]]))
+        tensor([[False,  True]])
+    """
+    return lambda scores: scores > threshold
+
+
+def find_matrices(model: TaskModel) -> list[tuple[str, nn.Parameter]]:
+    """Return the graftable matrices, by the path of their module."""
+    chosen: Mapping[str, nn.Parameter] = graftable_parameters(model)
+    return [
+        (name.removesuffix(".weight"), p)
+        for name, p in chosen.items()
+        if p.dim() == 2 and name.endswith(".weight")
+    ]
+
+
+def _find_parametrized(model: nn.Module) -> Iterator[tuple[str, ChosenWeights, nn.Parameter]]:
+    """Yield path, choice and underlying weights of every matrix."""
+    for name, module in model.named_modules():
+        if isinstance(module, nn.utils.parametrize.ParametrizationList):
+            yield name, cast(ChosenWeights, module[0]), cast(nn.Parameter, module.original)
+
+
+def pack_bits(mask: Tensor) -> Tensor:
+    """Return a mask as bits, eight to a byte.
+
+    Examples:
+        >>> pack_bits(torch.tensor([True, False, True, False, False, False, False, False, True]))
+        tensor([5, 1], dtype=torch.uint8)
+    """
+    flat = mask.flatten().cpu()
+    flat = nn.functional.pad(flat, (0, -len(flat) % 8)).view(-1, 8)
+    return (flat * (2 ** torch.arange(8))).sum(1).to(torch.uint8)
+
+
+def unpack_bits(packed: Tensor, like: Tensor) -> Tensor:
+    """Return a mask as 0 and 1, in the shape, dtype and device of `like`.
+
+    Examples:
+        >>> mask = torch.tensor([True, False, True])
+        >>> unpack_bits(pack_bits(mask), torch.zeros(3))
+        tensor([1., 0., 1.])
+    """
+    bits = packed[:, None].bitwise_and(2 ** torch.arange(8, dtype=torch.uint8)) != 0
+    return bits.flatten()[: like.numel()].view(like.shape).to(like.device, like.dtype)
+
+
+def count_mask_bytes(shape: StreamShape) -> float:
+    """Return the bytes of a task's masks."""
+    return sum(math.ceil(weight.numel() / 8) for _, weight in find_matrices(shape.model))
+
+
+_START, _THRESHOLD = 1e-2, 5e-3
+"""First scores and threshold: at first every weight is used."""
+
+
+@register_strategy(
+    "piggyback",
+    family="isolation",
+    source="Mallya et al., 2018, https://arxiv.org/abs/1801.06519",
+    adds="its head and a bit for each weight of the matrices",
+    unsupported=PICKED_BY_LABEL,
+)
+class Piggyback:
+    """Give every task a mask on the frozen base: a weight is used where its score is high."""
+
+    optimizer: str = optimizer_setting()
+    lr: float = rate_setting(3e-4, grid=(1e-4, 3e-4, 1e-3))
+
+    storage_bytes = count_stored(MaskedMatrices, "masks")
+
+    def build(self, inputs: StrategyInputs) -> SupervisedTemplate:
+        """Return Naive with `MaskedMatrices`."""
+        plugin = MaskedMatrices(
+            inputs.model.task_model,
+            rule=choose_above(_THRESHOLD),
+            start=lambda weight: torch.full_like(weight, _START),
+        )
+        return train_own_values(inputs, plugin, optimizer=self.optimizer)
+
+    def task_bytes(self, shape: StreamShape) -> float:
+        """Return the bytes of the masks."""
+        return count_mask_bytes(shape)
+
+
+@register_strategy(
+    "supsup",
+    family="isolation",
+    source="Wortsman et al., 2020, https://arxiv.org/abs/2006.14769; on a pretrained base",
+    adds="its head and a bit for each weight of the matrices",
+    unsupported=PICKED_BY_LABEL,
+)
+class SupSup:
+    """Give every task the weights of the frozen base whose scores are largest."""
+
+    share: float = setting(
+        0.9, "Share of each matrix that is used.", min_value=0, max_value=1, grid=(0.7, 0.9)
+    )
+    optimizer: str = optimizer_setting()
+    lr: float = rate_setting(1e-3, grid=(3e-4, 1e-3, 3e-3))
+
+    storage_bytes = count_stored(MaskedMatrices, "masks")
+
+    def build(self, inputs: StrategyInputs) -> SupervisedTemplate:
+        """Return Naive with `MaskedMatrices`, whose scores start at the weights' magnitudes."""
+        plugin = MaskedMatrices(
+            inputs.model.task_model, rule=choose_largest(self.share), start=torch.abs
+        )
+        return train_own_values(inputs, plugin, optimizer=self.optimizer)
+
+    def task_bytes(self, shape: StreamShape) -> float:
+        """Return the bytes of the masks."""
+        return count_mask_bytes(shape)
+
+
+@register_strategy(
+    "wsn",
+    family="isolation",
+    source="Kang et al., 2022, https://proceedings.mlr.press/v162/kang22b.html",
+    adds="its head and a bit for each weight of the matrices; the first task the scores",
+    unsupported=PICKED_BY_LABEL,
+)
+class WSN:
+    """Give every task the weights with the largest scores, and train those that are still free."""
+
+    share: float = setting(
+        0.5, "Share of each matrix that is used.", min_value=0, max_value=1, grid=(0.3, 0.5, 0.7)
+    )
+    optimizer: str = optimizer_setting()
+    lr: float = rate_setting(3e-4, grid=(1e-4, 3e-4))
+
+    storage_bytes = count_stored(MaskedMatrices, "masks", "scores")
+
+    def build(self, inputs: StrategyInputs) -> SupervisedTemplate:
+        """Return Naive with `MaskedMatrices` that train weights, too."""
+        # The paper's code ranks |scores|, so a weight whose score went far below 0 comes back.
+        plugin = MaskedMatrices(
+            inputs.model.task_model,
+            rule=choose_largest(self.share),
+            start=torch.abs,
+            absolute=True,
+            trains_weights=True,
+        )
+        return train_own_values(inputs, plugin, optimizer=self.optimizer)
+
+    def task_bytes(self, shape: StreamShape) -> float:
+        """Return the bytes of the masks and, shared by all tasks, of the scores."""
+        scores = count_bytes([weight for _, weight in find_matrices(shape.model)])
+        return count_mask_bytes(shape) + scores / shape.tasks

@@ -1,0 +1,194 @@
+"""Penalties: weights are held near earlier values, by how much each matters (Avalanche's plugins).
+
+The penalties go over every parameter, those of finished heads too, so finished heads get a gradient
+of 0 and are subject to weight decay.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, TypeVar
+
+from avalanche.training.plugins import EWCPlugin, MASPlugin, RWalkPlugin, SynapticIntelligencePlugin
+from avalanche.training.templates import SupervisedTemplate
+from torch import nn
+
+from cl_graft.strategies import (
+    StrategyInputs,
+    count_bytes,
+    count_stored,
+    find_plugin,
+    register_strategy,
+    setting,
+)
+from cl_graft.strategies.strategy import Strategy
+
+PENALTY_WEIGHT = "Weight of the penalty; 0 is Naive."
+
+_Held = TypeVar("_Held")
+
+
+def keep_trained(model: nn.Module, held: Mapping[str, _Held]) -> dict[str, _Held]:
+    """Return what is held of the parameters that train; the penalty on frozen ones is always 0."""
+    trained = {name for name, p in model.named_parameters() if p.requires_grad}
+    return {name: value for name, value in held.items() if name in trained}
+
+
+class EWCOnTrained(EWCPlugin):
+    """Avalanche's `EWCPlugin`, which would also keep what it knows of frozen parameters."""
+
+    def compute_importances(self, model: nn.Module, *args: Any, **kwargs: Any) -> Any:
+        """Return the Fisher information of the parameters that train."""
+        return keep_trained(model, super().compute_importances(model, *args, **kwargs))
+
+    def after_training_exp(self, strategy: Strategy, **kwargs: Any) -> None:
+        """Keep the Fisher information and a copy of the parameters that train."""
+        super().after_training_exp(strategy, **kwargs)
+        latest = strategy.clock.train_exp_counter
+        self.saved_params[latest] = keep_trained(strategy.model, self.saved_params[latest])
+
+
+@register_strategy(
+    "ewc",
+    family="penalty",
+    source="Kirkpatrick et al., 2017, https://arxiv.org/abs/1612.00796; Avalanche's EWC, separate",
+    adds="two copies of the trained weights",
+)
+class EWC:
+    """Hold weights near their values after each earlier task, by their Fisher information."""
+
+    ewc_lambda: float = setting(
+        100.0, PENALTY_WEIGHT, min_value=0, grid=(1.0, 10.0, 100.0, 1000.0, 10000.0)
+    )
+
+    storage_bytes = count_stored(EWCPlugin, "saved_params", "importances")
+
+    def build(self, inputs: StrategyInputs) -> SupervisedTemplate:
+        """Return Naive with `EWCOnTrained`."""
+        return inputs.naive(EWCOnTrained(self.ewc_lambda))
+
+
+@register_strategy(
+    "ewc_online",
+    family="penalty",
+    source="Schwarz et al., 2018, https://arxiv.org/abs/1805.06370; Avalanche's EWC, online",
+    adds="the first task two copies of the trained weights, others nothing",
+)
+class OnlineEWC:
+    """Hold weights near their latest values, by an average of all Fisher informations."""
+
+    ewc_lambda: float = setting(
+        100.0, PENALTY_WEIGHT, min_value=0, grid=(1.0, 10.0, 100.0, 1000.0, 10000.0)
+    )
+    decay_factor: float = setting(0.9, "Weight of older importances.", min_value=0, max_value=1)
+
+    storage_bytes = count_stored(EWCOnTrained, "saved_params", "importances")
+
+    def build(self, inputs: StrategyInputs) -> SupervisedTemplate:
+        """Return Naive with `EWCOnTrained`, online."""
+        plugin = EWCOnTrained(self.ewc_lambda, mode="online", decay_factor=self.decay_factor)
+        return inputs.naive(plugin)
+
+
+@register_strategy(
+    "si",
+    family="penalty",
+    source="Zenke et al., 2017, https://arxiv.org/abs/1703.04200; Avalanche's SynapticIntelligence",
+    adds="the first task three copies of the trained weights, others nothing",
+)
+class SynapticIntelligence:
+    """Hold weights near their latest values, by their share in the fall of the loss."""
+
+    si_lambda: float = setting(100.0, PENALTY_WEIGHT, min_value=0, grid=(1.0, 10.0, 100.0, 1000.0))
+    eps: float = setting(1e-7, "Damping of importances.", min_value=1e-30)
+
+    def build(self, inputs: StrategyInputs) -> SupervisedTemplate:
+        """Return Naive with Avalanche's `SynapticIntelligencePlugin`."""
+        return inputs.naive(SynapticIntelligencePlugin(self.si_lambda, eps=self.eps))
+
+    @staticmethod
+    def storage_bytes(strategy: SupervisedTemplate) -> int:
+        """Return the bytes of weights, importances and trajectories."""
+        plugin = find_plugin(strategy, SynapticIntelligencePlugin)
+        # The other tensors of `syn_data` are made anew within a task.
+        return count_bytes([plugin.ewc_data, plugin.syn_data["cum_trajectory"]])
+
+
+class MASOnTrained(MASPlugin):
+    """Avalanche's `MASPlugin`, which would also keep what it knows of frozen parameters."""
+
+    def after_training_exp(self, strategy: Strategy, **kwargs: Any) -> None:
+        """Keep importances and a copy of the parameters that train."""
+        super().after_training_exp(strategy, **kwargs)
+        self.params = keep_trained(strategy.model, self.params or {})
+        self.importance = keep_trained(strategy.model, self.importance or {})
+
+
+@register_strategy(
+    "mas",
+    family="penalty",
+    source="Aljundi et al., 2018, https://arxiv.org/abs/1711.09601; Avalanche's MAS",
+    adds="the first task two copies of the trained weights, others nothing",
+)
+class MemoryAwareSynapses:
+    """Hold weights near their latest values, by the gradients of the squared outputs."""
+
+    lambda_reg: float = setting(1.0, PENALTY_WEIGHT, min_value=0, grid=(0.01, 0.1, 1.0, 10.0))
+    alpha: float = setting(0.5, "Weight of older importances.", min_value=0, max_value=1)
+
+    storage_bytes = count_stored(MASPlugin, "params", "importance")
+
+    def build(self, inputs: StrategyInputs) -> SupervisedTemplate:
+        """Return Naive with `MASOnTrained`."""
+        return inputs.naive(MASOnTrained(lambda_reg=self.lambda_reg, alpha=self.alpha))
+
+
+class RWalkOnHeads(RWalkPlugin):
+    """Avalanche's `RWalkPlugin`, for heads that are made when their task comes.
+
+    The plugin looks at parameters before the experience has made its own, and leaves the model in
+    eval mode, so that dropout would never act.
+    """
+
+    def before_training_exp(self, strategy: Strategy, **kwargs: Any) -> None:
+        """Look at the parameters again, the experience's head among them."""
+        self.before_training(strategy)
+
+    def before_training_iteration(self, strategy: Strategy, *args: Any, **kwargs: Any) -> None:
+        """Differentiate the batch in eval mode, and train in train mode."""
+        super().before_training_iteration(strategy, *args, **kwargs)
+        strategy.model.train()
+
+    def after_training_exp(self, strategy: Strategy, *args: Any, **kwargs: Any) -> None:
+        """Keep scores and a copy of the parameters that train; the plugin keeps them of all."""
+        super().after_training_exp(strategy, *args, **kwargs)
+        self.exp_params = keep_trained(strategy.model, self.exp_params or {})
+        self.exp_scores = keep_trained(strategy.model, self.exp_scores or {})
+
+
+@register_strategy(
+    "rwalk",
+    family="penalty",
+    source="Chaudhry et al., 2018, https://arxiv.org/abs/1801.10112; Avalanche's RWalk",
+    adds="the first task four copies of the trained weights, others nothing",
+)
+class RWalk:
+    """Hold weights near their latest values, by Fisher information and the path of training."""
+
+    ewc_lambda: float = setting(0.1, PENALTY_WEIGHT, min_value=0, grid=(0.01, 0.1, 1.0, 10.0))
+    ewc_alpha: float = setting(0.9, "Weight of new importances.", min_value=0, max_value=1)
+    delta_t: int = setting(
+        10, "Steps between updates of the scores, at most a task's.", min_value=1
+    )
+
+    storage_bytes = count_stored(
+        RWalkPlugin, "exp_params", "exp_penalties", "exp_scores", "iter_importance"
+    )
+
+    def build(self, inputs: StrategyInputs) -> SupervisedTemplate:
+        """Return Naive with `RWalkOnHeads`."""
+        # A task without one update of the scores would divide them by their largest, 0.
+        often = min(self.delta_t, *(schedule.steps for schedule in inputs.dense_runs.values()))
+        return inputs.naive(
+            RWalkOnHeads(ewc_lambda=self.ewc_lambda, ewc_alpha=self.ewc_alpha, delta_t=often)
+        )

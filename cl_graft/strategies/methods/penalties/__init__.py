@@ -1,1 +1,0 @@
-"""Penalties: weights that mattered to earlier tasks are held near their values."""

@@ -1,0 +1,385 @@
+"""Rehearsal: rows of earlier tasks are kept and trained on again (Avalanche's plugins)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import torch
+from avalanche.core import SupervisedPlugin
+from avalanche.training.plugins import AGEMPlugin, GDumbPlugin, GEMPlugin, ReplayPlugin
+from avalanche.training.storage_policy import ClassBalancedBuffer
+from avalanche.training.supervised.der import DER, ClassBalancedBufferWithLogits
+from avalanche.training.supervised.er_ace import ER_ACE
+from avalanche.training.templates import SupervisedTemplate
+from avalanche.training.utils import cycle
+from torch import Tensor, nn
+from torch.utils.data import DataLoader
+
+from cl_graft.errors import InputError
+from cl_graft.strategies import StrategyInputs, count_stored, register_strategy, setting
+from cl_graft.strategies.method import StreamShape
+from cl_graft.strategies.strategy import Strategy
+
+
+def memory_setting() -> Any:
+    """Return the setting of the rows kept of all tasks together."""
+    return setting(200, "Rows kept, of all tasks together.", min_value=1, is_size=True)
+
+
+def rows_per_task_setting() -> Any:
+    """Return the setting of the rows kept of each task."""
+    return setting(64, "Rows kept of each task.", min_value=1, is_size=True)
+
+
+def batch_setting() -> Any:
+    """Return the setting of the kept rows in a step."""
+    return setting(0, "Kept rows a step; 0: as many as new ones.", min_value=0)
+
+
+def count_shared_row_bytes(shape: StreamShape, rows: int) -> float:
+    """Return the bytes a task of rows that are kept of all tasks together."""
+    return rows * shape.row_bytes / shape.tasks
+
+
+def check_batch_size(method: str, setting_name: str, *, rows: int, tasks: int) -> None:
+    """Refuse a batch size below the number of tasks, for methods that take rows of each.
+
+    Raises:
+        InputError: If `rows` is less than `tasks`.
+    """
+    if rows < tasks:
+        raise InputError(
+            f"{method} takes rows of each of {tasks} tasks into a batch: {setting_name} must be at "
+            f"least {tasks}, got {rows}"
+        )
+
+
+@register_strategy(
+    "replay",
+    family="rehearsal",
+    source="Rolnick et al., 2018, https://arxiv.org/abs/1811.11682; Avalanche's Replay",
+    adds="rows, `mem_size` in all",
+    kinds="one",
+)
+class Replay:
+    """Train on as many kept rows of earlier tasks in a step as on new ones."""
+
+    mem_size: int = memory_setting()
+    batch_size_mem: int = batch_setting()
+
+    storage_bytes = count_stored(ReplayPlugin, "storage_policy.buffer")
+
+    def build(self, inputs: StrategyInputs) -> SupervisedTemplate:
+        """Return Naive with Avalanche's `ReplayPlugin`."""
+        plugin = ReplayPlugin(mem_size=self.mem_size, batch_size_mem=self.batch_size_mem or None)
+        return inputs.naive(plugin)
+
+    def task_bytes(self, shape: StreamShape) -> float:
+        """Return the bytes of the kept rows."""
+        return count_shared_row_bytes(shape, self.mem_size)
+
+
+@register_strategy(
+    "gdumb",
+    family="rehearsal",
+    source="Prabhu et al., 2020, https://doi.org/10.1007/978-3-030-58536-5_31; Avalanche's GDumb: "
+    "on the kept rows alone, from the base again for every task",
+    adds="rows, `mem_size` in all; the first task a copy of the base",
+    kinds="classification",
+)
+class GDumb:
+    """Keep rows of all tasks, and train on these alone from the base."""
+
+    mem_size: int = setting(200, "Rows kept, of all tasks together.", min_value=1)
+
+    storage_bytes = count_stored(GDumbPlugin, "storage_policy.buffer", "init_model")
+
+    def check_stream(self, shape: StreamShape) -> None:
+        """Refuse batches with fewer rows than there are tasks."""
+        check_batch_size("gdumb", "batch_size", rows=shape.batch_size, tasks=shape.tasks)
+
+    def build(self, inputs: StrategyInputs) -> SupervisedTemplate:
+        """Return Naive with Avalanche's `GDumbPlugin`."""
+        rows, tasks = inputs.first_schedule.batch_size, len(inputs.stream.tasks)
+        check_batch_size("gdumb", "batch_size", rows=rows, tasks=tasks)
+        return inputs.naive(GDumbPlugin(mem_size=self.mem_size))
+
+
+class HeadGradients(SupervisedPlugin, supports_distributed=False):
+    """Give heads of finished tasks a gradient of 0, so that the next base class projects them, too.
+
+    Avalanche's plugins leave parameters without a gradient alone, so the part of the projection
+    that lies in those heads would be missing, and the step would still harm the kept rows.
+
+    Runs at: after_backward.
+    """
+
+    def after_backward(self, strategy: Strategy, **kwargs: Any) -> None:
+        """Give heads without a gradient one of 0, and project."""
+        for parameter in strategy.model.parameters():
+            if parameter.requires_grad and parameter.grad is None:
+                parameter.grad = torch.zeros_like(parameter)
+        super().after_backward(strategy, **kwargs)
+
+
+class AGEMOnHeads(HeadGradients, AGEMPlugin):
+    """Avalanche's `AGEMPlugin`, whose projection reaches the heads of finished tasks, too."""
+
+
+@register_strategy(
+    "agem",
+    family="rehearsal",
+    source="Chaudhry et al., 2019, https://arxiv.org/abs/1812.00420; Avalanche's AGEM",
+    adds="`patterns_per_experience` rows",
+    kinds="one",
+)
+class AGEM:
+    """Project the gradient so that it does not harm kept rows of all earlier tasks on average."""
+
+    patterns_per_experience: int = rows_per_task_setting()
+    sample_size: int = setting(64, "Kept rows a step, of all tasks together.", min_value=1)
+
+    storage_bytes = count_stored(AGEMPlugin, "buffers")
+
+    def build(self, inputs: StrategyInputs) -> SupervisedTemplate:
+        """Return Naive with `AGEMOnHeads`."""
+        self._refuse_small(len(inputs.stream.tasks))
+        return inputs.naive(AGEMOnHeads(self.patterns_per_experience, self.sample_size))
+
+    def check_stream(self, shape: StreamShape) -> None:
+        """Refuse batches of kept rows that cannot have one of each earlier task."""
+        self._refuse_small(shape.tasks)
+
+    def _refuse_small(self, tasks: int) -> None:
+        check_batch_size("agem", "sample_size", rows=self.sample_size, tasks=tasks - 1)
+
+    def task_bytes(self, shape: StreamShape) -> float:
+        """Return the bytes of the rows kept of a task."""
+        return self.patterns_per_experience * shape.row_bytes
+
+
+class GEMOnHeads(HeadGradients, GEMPlugin):
+    """Avalanche's `GEMPlugin`, whose projection reaches the heads of finished tasks, too."""
+
+
+@register_strategy(
+    "gem",
+    family="rehearsal",
+    source="Lopez-Paz and Ranzato, 2017, https://arxiv.org/abs/1706.08840; Avalanche's GEM",
+    adds="`patterns_per_experience` rows",
+    requires="quadprog",
+    kinds="one",
+)
+class GEM:
+    """Project the gradient so that it does not harm kept rows of each earlier task."""
+
+    patterns_per_experience: int = rows_per_task_setting()
+    memory_strength: float = setting(
+        0.5, "Added towards backward transfer.", min_value=0, grid=(0.0, 0.5, 1.0)
+    )
+
+    storage_bytes = count_stored(GEMPlugin, "memory_x", "memory_y", "memory_tid")
+
+    def build(self, inputs: StrategyInputs) -> SupervisedTemplate:
+        """Return Naive with `GEMOnHeads`."""
+        return inputs.naive(GEMOnHeads(self.patterns_per_experience, self.memory_strength))
+
+    def task_bytes(self, shape: StreamShape) -> float:
+        """Return the bytes of the rows kept of a task, with their targets and task labels."""
+        return self.patterns_per_experience * (shape.row_bytes + 16)
+
+
+class LogitsOfTasks(ClassBalancedBufferWithLogits):
+    """Avalanche's buffer of rows and logits, which asks the model with the task label."""
+
+    def update(self, strategy: Strategy, **kwargs: Any) -> None:
+        """Take rows of the experience, with the logits of its own head."""
+        label = int(strategy.experience.task_label)
+        labelled = _Labelled(strategy.model, label)
+        asked = SimpleNamespace(
+            experience=strategy.experience,
+            model=labelled,
+            train_mb_size=strategy.train_mb_size,
+            device=strategy.device,
+        )
+        super().update(asked, **kwargs)  # pyright: ignore[reportArgumentType]
+
+
+class _Labelled(nn.Module):
+    """A model that answers with the head of one task."""
+
+    def __init__(self, model: nn.Module, label: int) -> None:
+        super().__init__()
+        self.model = model
+        self.label = label
+        self.training = model.training
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.model(x, torch.full((len(x),), self.label))
+
+
+@register_strategy(
+    "der",
+    family="rehearsal",
+    source="Buzzega et al., 2020, https://arxiv.org/abs/2004.07211; Avalanche's DER (DER++ with "
+    "beta above 0)",
+    adds="rows with their logits, `mem_size` in all",
+    kinds="classification",
+)
+class DarkExperienceReplay:
+    """Hold the logits that kept rows had when they were learned, and train on their targets."""
+
+    mem_size: int = memory_setting()
+    batch_size_mem: int = batch_setting()
+    alpha: float = setting(
+        0.1, "Weight of the distance from kept logits.", min_value=0, grid=(0.1, 0.3, 1.0)
+    )
+    beta: float = setting(0.5, "Weight of the loss on kept rows.", min_value=0, grid=(0.5, 1.0))
+
+    storage_bytes = count_stored(DER, "storage_policy.buffer")
+
+    def build(self, inputs: StrategyInputs) -> SupervisedTemplate:
+        """Return Avalanche's `DER` with `LogitsOfTasks`."""
+        # Logits of all tasks are kept in one table, so all are as wide as the widest task's.
+        inputs.model.max_class_label = max(task.task.num_outputs for task in inputs.stream.tasks)
+        strategy = inputs.sgd_strategy(
+            DER,
+            whole_batches=True,
+            mem_size=self.mem_size,
+            batch_size_mem=self.batch_size_mem or inputs.first_schedule.batch_size,
+            alpha=self.alpha,
+            beta=self.beta,
+        )
+        strategy.storage_policy = LogitsOfTasks(self.mem_size, adaptive_size=True)
+        return strategy
+
+    def task_bytes(self, shape: StreamShape) -> float:
+        """Return the bytes of the kept rows with their logits."""
+        return self.mem_size * (shape.row_bytes + 4 * shape.classes) / shape.tasks
+
+
+@register_strategy(
+    "er_ace",
+    family="rehearsal",
+    source="Caccia et al., 2022, https://arxiv.org/abs/2104.05025; Avalanche's ER_ACE",
+    adds="rows, `mem_size` in all",
+    kinds="classification",
+)
+class ERACE:
+    """Train on kept rows beside the new ones, whose loss sees their own classes alone."""
+
+    mem_size: int = memory_setting()
+    batch_size_mem: int = batch_setting()
+
+    storage_bytes = count_stored(ER_ACE, "storage_policy.buffer")
+
+    def build(self, inputs: StrategyInputs) -> SupervisedTemplate:
+        """Return Avalanche's `ER_ACE`."""
+        return inputs.sgd_strategy(
+            ER_ACE,
+            whole_batches=True,
+            mem_size=self.mem_size,
+            batch_size_mem=self.batch_size_mem or inputs.first_schedule.batch_size,
+        )
+
+    def task_bytes(self, shape: StreamShape) -> float:
+        """Return the bytes of the kept rows."""
+        return count_shared_row_bytes(shape, self.mem_size)
+
+
+class InterferedReplay(SupervisedPlugin, supports_distributed=False):
+    """Replay those of some kept rows whose loss the next step would raise most.
+
+    Maximally Interfered Retrieval (Aljundi et al., 2019, https://arxiv.org/abs/1908.04742), as
+    Avalanche's `MIRPlugin` but for parameters that are frozen and for classes that share their
+    numbers across tasks.
+
+    Runs at: before_backward, after_training_exp.
+
+    Args:
+        mem_size: Rows kept, of all tasks together, the same number of each class.
+        subsample: Number of kept rows that are compared in a step.
+        batch_size_mem: Number of these rows that are added to the step.
+    """
+
+    def __init__(self, *, mem_size: int, subsample: int, batch_size_mem: int) -> None:
+        super().__init__()
+        self.subsample = subsample
+        self.batch_size_mem = batch_size_mem
+        self.storage_policy = ClassBalancedBuffer(max_size=mem_size, adaptive_size=True)
+        self._batches: Iterator[Any] | None = None
+
+    def before_backward(self, strategy: Strategy, **kwargs: Any) -> None:
+        """Add the mean loss of the rows with the largest interference."""
+        if self._batches is None:
+            return
+        inputs, targets, labels = (part.to(strategy.device) for part in next(self._batches))
+        harm = self._interference(strategy, inputs, targets, labels)
+        worst = harm.topk(min(self.batch_size_mem, len(harm))).indices
+        answers = strategy.model(inputs[worst], labels[worst])
+        strategy.loss = strategy.loss + strategy._criterion(answers, targets[worst])
+
+    def after_training_exp(self, strategy: Strategy, **kwargs: Any) -> None:
+        """Keep rows of the experience."""
+        self.storage_policy.post_adapt(strategy, strategy.experience)
+        buffer: Any = self.storage_policy.buffer
+        self._batches = cycle(DataLoader(buffer, batch_size=self.subsample, shuffle=True))
+
+    @torch.no_grad()
+    def _interference(
+        self, strategy: Strategy, inputs: Tensor, targets: Tensor, labels: Tensor
+    ) -> Tensor:
+        """Return how much a plain step on the batch would raise the loss of each row, (n,)."""
+
+        def losses() -> Tensor:
+            answers = strategy.model(inputs, labels)
+            return nn.functional.cross_entropy(answers, targets, reduction="none")
+
+        before = losses()
+        lr = strategy.optimizer.param_groups[0]["lr"]
+        trained = [p for p in strategy.model.parameters() if p.requires_grad]
+        with torch.enable_grad():
+            gradients = torch.autograd.grad(
+                strategy.loss, trained, retain_graph=True, allow_unused=True
+            )
+        kept = [p.detach().clone() for p in trained]
+        # A write in place would spoil the graph that the step still needs.
+        for parameter, gradient in zip(trained, gradients, strict=True):
+            if gradient is not None:
+                parameter.data = parameter.data - lr * gradient
+        after = losses()
+        for parameter, values in zip(trained, kept, strict=True):
+            parameter.data = values
+        return after - before
+
+
+@register_strategy(
+    "mir",
+    family="rehearsal",
+    source="Aljundi et al., 2019, https://arxiv.org/abs/1908.04742; after Avalanche's MIR",
+    adds="rows, `mem_size` in all",
+    kinds="classification",
+)
+class MIR:
+    """Train on the kept rows that a step would harm most, beside the new ones."""
+
+    mem_size: int = memory_setting()
+    subsample: int = setting(50, "Kept rows looked at in a step.", min_value=1)
+    batch_size_mem: int = setting(0, "Of these, rows added; 0: as many as new ones.", min_value=0)
+
+    storage_bytes = count_stored(InterferedReplay, "storage_policy.buffer")
+
+    def build(self, inputs: StrategyInputs) -> SupervisedTemplate:
+        """Return Naive with `InterferedReplay`."""
+        plugin = InterferedReplay(
+            mem_size=self.mem_size,
+            subsample=self.subsample,
+            batch_size_mem=self.batch_size_mem or inputs.first_schedule.batch_size,
+        )
+        return inputs.naive(plugin, whole_batches=True)
+
+    def task_bytes(self, shape: StreamShape) -> float:
+        """Return the bytes of the kept rows."""
+        return count_shared_row_bytes(shape, self.mem_size)

@@ -1,1 +1,0 @@
-"""Rehearsal: rows of earlier tasks are kept and trained on again."""

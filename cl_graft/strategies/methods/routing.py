@@ -1,0 +1,426 @@
+"""Strategies that answer without task labels: a router picks the task of every text.
+
+Tasks are learned with their labels. In evaluation the label of an experience is ignored: the router
+picks an entry of the bank for each row, and that entry answers it. A task label that was learned
+twice has two entries, and the router picks between them as between any others.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any, Protocol, TypeVar, cast
+
+import torch
+from avalanche.core import SupervisedPlugin
+from avalanche.training.templates import SupervisedTemplate
+from torch import Tensor, nn
+
+from cl_graft.grafts.bank import GraftBank
+from cl_graft.grafts.model_state import preserve_modes
+from cl_graft.inference.routing_rules import (
+    ClassStatistics,
+    discriminant,
+    least_energy,
+    least_entropy,
+    nearest_prototype,
+)
+from cl_graft.models import TaskModel
+from cl_graft.strategies import StrategyInputs, count_bytes, register_strategy, setting
+from cl_graft.strategies.heads import unwrap_model
+from cl_graft.strategies.method import HEAD_PER_TASK, StreamShape
+from cl_graft.strategies.methods.grafting import (
+    ENTRY,
+    REGION_RATES,
+    keep_bank_,
+    make_grafting_plugin,
+    make_region_plugins,
+)
+from cl_graft.strategies.multi_head import widen_logits
+from cl_graft.training.examples import Examples
+from cl_graft.training.passes import Passes
+
+Answers = tuple[Tensor, Tensor]
+"""The task label that answers each row, (n,), and logits as wide as the widest task's."""
+
+
+FeatureRule = Callable[[Tensor, ClassStatistics], Tensor]
+"""Takes features, (n, d), and statistics of classes; returns positions of entries, (n,)."""
+
+
+class Learner(Protocol):
+    """A plugin that learns tasks into a bank, such as `GraftingPlugin`."""
+
+    seconds: dict[int, dict[str, float]]
+    passes: dict[int, dict[str, Passes]]
+
+    @property
+    def bank(self) -> GraftBank | None:
+        """The entries of the tasks so far; None before the first task."""
+        ...
+
+    @property
+    def learning(self) -> bool:
+        """Whether an experience is training."""
+        ...
+
+    def carry(self, model: nn.Module, position: int | None) -> None:
+        """Make the model carry the answer of an entry; None: the base."""
+        ...
+
+
+class Router(Protocol):
+    """Picks entries, and has them answer."""
+
+    def answer(self, strategy: RoutedText, x: Tensor) -> Answers:
+        """Answer a batch of texts."""
+        ...
+
+
+class RoutedText(SupervisedTemplate):
+    """A strategy that picks the task of every text by itself in evaluation.
+
+    An evaluation while a task trains uses the given task labels: a router knows finished tasks
+    only.
+
+    Args:
+        learner: Plugin that learns the tasks.
+        router: Router that picks the tasks; a plugin where it learns, too.
+        plugins: More plugins; they run after these.
+        **template: Arguments of `SupervisedTemplate`; the model is a `MultiTaskText`.
+
+    Attributes:
+        answered_by: The task label that answered each row of the batch, (n,); None if the label
+            was given.
+    """
+
+    def __init__(
+        self, *, learner: Learner, router: Router, plugins: Sequence[Any] = (), **template: Any
+    ) -> None:
+        own = [plugin for plugin in (learner, router) if isinstance(plugin, SupervisedPlugin)]
+        super().__init__(plugins=[*own, *plugins], **template)
+        self.answered_by: Tensor | None = None
+        self.learner = learner
+        self.router = router
+
+    @property
+    def bank(self) -> GraftBank | None:
+        """The entries of the tasks so far; None before the first task."""
+        return self.learner.bank
+
+    def labels(self) -> list[int]:
+        """Return the task labels that can be answered, in the order in which they were learned."""
+        return list(dict.fromkeys(entry.label for entry in self.bank.entries)) if self.bank else []
+
+    def find_label(self, position: int) -> int:
+        """Return the task label that an entry answers."""
+        if self.bank is None:
+            raise ValueError("nothing was learned yet")
+        return self.bank.entries[position].label
+
+    def positions(self) -> range:
+        """Return the entries that can be answered."""
+        return range(len(self.bank) if self.bank else 0)
+
+    def carry(self, position: int | None) -> None:
+        """Make the model carry the answer of an entry; None: the base."""
+        self.learner.carry(self.model, position)
+
+    def forward(self) -> Tensor:
+        """Return the logits of the batch; in evaluation from the tasks that the router picks."""
+        self.answered_by = None
+        if self.is_training or self.learner.learning or not self.positions():
+            return super().forward()
+        self.answered_by, logits = self.router.answer(self, self.mb_x)
+        return logits
+
+
+class FeatureRouter(SupervisedPlugin, supports_distributed=False):
+    """Pick tasks by the features that the frozen base gives a text.
+
+    A text costs two forward passes: one of the base, one of its task. Training rows of a task go
+    through the base once, when it is learned; only sums over them are kept.
+
+    Runs at: after_training_exp. Give it after the plugin that learns the tasks.
+
+    Args:
+        rule: Rule that picks tasks.
+        size: Number of features.
+        depth: Place in the base of the features, in [0, 1]; see `TaskModel.features_at`.
+        scatter: Whether the rule needs the scatter of the classes.
+
+    Attributes:
+        known: Statistics of the classes learned so far.
+    """
+
+    def __init__(
+        self,
+        rule: FeatureRule,
+        *,
+        size: int,
+        depth: float,
+        scatter: bool,
+    ) -> None:
+        super().__init__()
+        self.rule = rule
+        self.depth = depth
+        self.known = ClassStatistics.empty(size, scatter=scatter)
+
+    def after_training_exp(self, strategy: Any, **kwargs: Any) -> None:
+        """Learn the task's classes."""
+        started = time.perf_counter()
+        experience = strategy.experience
+        label = int(experience.task_label)
+        position = len(strategy.positions()) - 1
+        if position < 0 or strategy.find_label(position) != label:
+            return
+        tensors = getattr(experience, "encoded", None)
+        rows = Examples(experience.dataset.eval(), tensors=tensors)
+        order, size = rows.sort_by_length(range(len(rows))), strategy.eval_mb_size
+        batches = [rows.batch(order[first : first + size]) for first in range(0, len(order), size)]
+        strategy.carry(None)
+        with preserve_modes(strategy.model), torch.no_grad():
+            strategy.model.eval()
+            features = [
+                self._features(strategy, inputs.to(strategy.device)) for inputs, _ in batches
+            ]
+        strategy.carry(position)
+        targets = torch.cat([targets for _, targets in batches])
+        self.known = self.known.with_rows(torch.cat(features), targets, task=position)
+        strategy.learner.passes[label]["router"] = Passes(forward=len(rows))
+        strategy.learner.seconds[label]["router"] = time.perf_counter() - started
+
+    def answer(self, strategy: RoutedText, x: Tensor) -> Answers:
+        """Pick tasks, then have each answer its own rows."""
+        strategy.carry(None)
+        picked = self.rule(self._features(strategy, x), self.known).to(x.device)
+        labels = _labels(strategy, picked)
+        parts = {place: (picked == place).nonzero().squeeze(1) for place in strategy.positions()}
+        answers: list[Tensor] = []
+        for position, part in parts.items():
+            if len(part):
+                strategy.carry(position)
+                answers.append(strategy.model(x[part], labels[part]))
+        order = torch.cat(list(parts.values())).argsort()
+        return labels, torch.cat(answers)[order]
+
+    def _features(self, strategy: RoutedText, x: Tensor) -> Tensor:
+        return cast(TaskModel, unwrap_model(strategy.model)).features_at(x, self.depth)
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Return what is kept, by name; nothing before the first task."""
+        known = vars(self.known) if len(self.known.counts) else {}
+        return {name: tensor for name, tensor in known.items() if tensor is not None}
+
+    def load_(self, tensors: Mapping[str, Tensor]) -> None:
+        """Take over what `tensors` returned."""
+        self.known = replace(self.known, **dict(tensors))
+
+
+class AnswerRouter:
+    """Pick tasks by the answers of all of them.
+
+    A text costs as many forward passes as there are tasks; nothing is kept.
+
+    Args:
+        rule: Function of each entry's own logits, by position, that returns positions, (n,).
+    """
+
+    def __init__(self, rule: Callable[[Mapping[int, Tensor]], Tensor]) -> None:
+        self.rule = rule
+
+    def answer(self, strategy: RoutedText, x: Tensor) -> Answers:
+        """Have every task answer all rows, and keep the answers of those picked."""
+        model: Any = strategy.model
+        answers: dict[int, Tensor] = {}
+        for position in strategy.positions():
+            strategy.carry(position)
+            label = strategy.find_label(position)
+            answers[position] = model.forward_single_task(x, label)
+        picked = self.rule(answers).to(x.device)
+        wide = torch.stack([widen_logits(own, model.max_class_label) for own in answers.values()])
+        return _labels(strategy, picked), wide[picked, torch.arange(len(x), device=x.device)]
+
+
+def _labels(strategy: RoutedText, positions: Tensor) -> Tensor:
+    """Return the task labels that entries answer."""
+    labels = [strategy.find_label(position) for position in strategy.positions()]
+    return torch.tensor(labels, device=positions.device)[positions]
+
+
+_Kind = TypeVar("_Kind", bound=type)
+
+
+def depth_setting(grid: tuple[float, ...] = ()) -> Any:
+    """Return the setting of the layer whose features a router reads."""
+    return setting(
+        0.33,
+        "Where in the base a router takes features: 0 the embeddings, 1 the last block.",
+        min_value=0,
+        max_value=1,
+        grid=grid,
+    )
+
+
+def shrinkage_setting() -> Any:
+    """Return the setting of the covariance of a discriminant."""
+    return setting(
+        0.03,
+        "Share of the covariance that is replaced by that of equally spread features.",
+        min_value=1e-6,
+        max_value=1,
+    )
+
+
+def register_routed(name: str, *, source: str, adds: str = ENTRY) -> Callable[[_Kind], _Kind]:
+    """Register a method that learns as grafting does and picks the task by a router.
+
+    Args:
+        name: The method's name.
+        source: Paper of the router.
+        adds: Description of all that a task adds to storage.
+    """
+    return register_strategy(
+        name,
+        family="grafting",
+        source=source,
+        trains="region",
+        stored_as="entry",
+        adds=adds,
+        config_grid=REGION_RATES,
+        unsupported=HEAD_PER_TASK,
+        encoders_only=True,
+        kinds="classification",
+    )
+
+
+def build_routed(inputs: StrategyInputs, router: Router) -> SupervisedTemplate:
+    """Return the strategy that learns as grafting does and answers as the router says."""
+    return RoutedText(
+        **inputs.template_arguments(optimizer=inputs.region_optimizer, head_group=True),
+        learner=make_grafting_plugin(inputs),
+        router=router,
+        plugins=make_region_plugins(inputs),
+    )
+
+
+def make_feature_router(
+    inputs: StrategyInputs, *, depth: float, shrinkage: float | None = None
+) -> Router:
+    """Return the router by the nearest class mean, or by linear discriminant analysis.
+
+    Args:
+        inputs: Inputs of the strategy.
+        depth: Place in the base of the features, in [0, 1].
+        shrinkage: Shrinkage of the discriminant's covariance; None picks the nearest class mean.
+    """
+    by_means = shrinkage is None
+    rule = nearest_prototype if by_means else partial(discriminant, shrinkage=shrinkage)
+    size = inputs.model.task_model.hidden_size
+    return FeatureRouter(rule, size=size, depth=depth, scatter=not by_means)
+
+
+def read_router(strategy: SupervisedTemplate) -> dict[str, Tensor]:
+    """Return what a strategy's router knows; nothing where it learns nothing."""
+    router = getattr(strategy, "router", None)
+    return router.tensors() if isinstance(router, FeatureRouter) else {}
+
+
+def load_router_state_(
+    strategy: SupervisedTemplate, experiences: Sequence[Any], tensors: Mapping[str, Tensor]
+) -> None:
+    """Give a strategy's router what another one knew; the plugin was made with the bank."""
+    router = getattr(strategy, "router", None)
+    if isinstance(router, FeatureRouter):
+        router.load_(tensors)
+
+
+def count_router_bytes(strategy: SupervisedTemplate) -> int:
+    """Return the bytes of what a strategy's router knows."""
+    return count_bytes(read_router(strategy))
+
+
+def count_class_mean_bytes(shape: StreamShape) -> float:
+    """Return the bytes of the mean features of a task's classes."""
+    return shape.classes * (4 * shape.model.hidden_size + 24)
+
+
+@register_routed(
+    "grafting_by_prototypes",
+    source="the task of the nearest class mean in the base's features: Rebuffi et al., 2017, "
+    "https://arxiv.org/abs/1611.07725",
+    adds=f"{ENTRY}; the mean features of its classes",
+)
+class GraftingByPrototypes:
+    """Learn as grafting does, and pick the task whose class mean is at the smallest angle."""
+
+    depth: float = depth_setting(grid=(0.33, 1.0))
+
+    storage_bytes = staticmethod(count_router_bytes)
+    state = staticmethod(read_router)
+    load_state_ = staticmethod(load_router_state_)
+
+    def build(self, inputs: StrategyInputs) -> SupervisedTemplate:
+        """Return grafting with a router by class means."""
+        return build_routed(inputs, make_feature_router(inputs, depth=self.depth))
+
+    def task_bytes(self, shape: StreamShape) -> float:
+        """Return the bytes of the class means."""
+        return count_class_mean_bytes(shape)
+
+
+@register_routed(
+    "grafting_by_discriminant",
+    source="linear discriminant analysis of the base's features: Hayes and Kanan, 2020, "
+    "https://arxiv.org/abs/1909.01520",
+    adds=f"{ENTRY}; the mean features of its classes; the first task their covariance",
+)
+class GraftingByDiscriminant:
+    """Learn as grafting does, and pick the likeliest task if features are normally distributed."""
+
+    shrinkage: float = shrinkage_setting()
+    depth: float = depth_setting(grid=(0.33, 1.0))
+
+    storage_bytes = staticmethod(count_router_bytes)
+    state = staticmethod(read_router)
+    load_state_ = staticmethod(load_router_state_)
+
+    def build(self, inputs: StrategyInputs) -> SupervisedTemplate:
+        """Return grafting with a router by a discriminant."""
+        router = make_feature_router(inputs, depth=self.depth, shrinkage=self.shrinkage)
+        return build_routed(inputs, router)
+
+    def task_bytes(self, shape: StreamShape) -> float:
+        """Return the bytes of the class means and, shared by all tasks, of one covariance."""
+        return count_class_mean_bytes(shape) + 4 * shape.model.hidden_size**2 / shape.tasks
+
+
+@register_routed(
+    "grafting_by_entropy",
+    source="the answer with the least entropy: Wortsman et al., 2020, "
+    "https://arxiv.org/abs/2006.14769",
+)
+class GraftingByEntropy:
+    """Learn as grafting does, let every task answer, and keep the answer of the least entropy."""
+
+    load_state_ = staticmethod(keep_bank_)
+
+    def build(self, inputs: StrategyInputs) -> SupervisedTemplate:
+        """Return grafting with a router by answers."""
+        return build_routed(inputs, AnswerRouter(least_entropy))
+
+
+@register_routed(
+    "grafting_by_energy",
+    source="the answer with the least energy: Liu et al., 2020, https://arxiv.org/abs/2010.03759",
+)
+class GraftingByEnergy:
+    """Learn as grafting does, let every task answer, and keep the answer of the least energy."""
+
+    load_state_ = staticmethod(keep_bank_)
+
+    def build(self, inputs: StrategyInputs) -> SupervisedTemplate:
+        """Return grafting with a router by answers."""
+        return build_routed(inputs, AnswerRouter(least_energy))

@@ -1,0 +1,193 @@
+"""What determines a dense run's outcome stands in its identity, and nothing that does not."""
+
+import functools
+from dataclasses import replace
+
+import pytest
+import torch
+from answer_data import answer_folder
+from answer_tasks import question_task
+from avalanche.models import SimpleMLP
+from small_tasks import FAST
+from tiny_streams import learner, quick, text_learner, vector_stream
+from torch import nn
+from torch.nn import functional
+
+from cl_graft import load_task, text_model, text_stream
+from cl_graft.kinds.answer_rows import AnswerRow
+from cl_graft.models import load_model
+from cl_graft.strategies.experience_tasks import make_learnable_task, make_stream_task
+from cl_graft.strategies.task_identity import describe
+from cl_graft.training.dense_run import fine_tune_task
+
+
+class Kept:
+    """A cache in memory."""
+
+    def __init__(self):
+        self.held, self.hits = {}, 0
+
+    def get(self, key):
+        self.hits += key in self.held
+        return self.held.get(key)
+
+    def put(self, key, tensors, values):
+        self.held[key] = ({name: tensor.clone() for name, tensor in tensors.items()}, values)
+
+
+class Net(nn.Module):
+    def __init__(self, activation):
+        super().__init__()
+        torch.manual_seed(0)
+        self.first, self.last = nn.Linear(12, 8), nn.Linear(8, 2)
+        self.activation = activation
+
+    def forward(self, x):
+        return self.last(self.activation(self.first(x)))
+
+
+class Other(Net):
+    """The same weights under the same names, used otherwise."""
+
+    def forward(self, x):
+        return self.last(self.activation(self.first(x))) * 2
+
+
+def smoothed(amount):
+    def loss(logits, targets):
+        return functional.cross_entropy(logits, targets, label_smoothing=amount)
+
+    return loss
+
+
+def make_task(model=None, criterion=None, keep=None):
+    stream = vector_stream(labels=[0])
+    return make_learnable_task(
+        model or Net(nn.ReLU()),
+        stream.streams["train"][0],
+        label=0,
+        criterion=criterion or nn.CrossEntropyLoss(),
+        base="the base",
+        device=torch.device("cpu"),
+        dev=stream.streams["test"][0],
+        keep=keep,
+    )
+
+
+OTHERS = {
+    "weights of classes": {"criterion": nn.CrossEntropyLoss(weight=torch.tensor([1.0, 9.0]))},
+    "a setting of the loss": {"criterion": nn.CrossEntropyLoss(label_smoothing=0.1)},
+    "a partial loss": {
+        "criterion": functools.partial(functional.cross_entropy, label_smoothing=0.1)
+    },
+    "what a loss encloses": {"criterion": smoothed(0.2)},
+    "another amount": {"criterion": smoothed(0.3)},
+    "a lambda": {"criterion": lambda logits, targets: (logits.sum(1) - targets).square().mean()},
+    "another lambda": {"criterion": lambda logits, targets: (logits.sum(1) - targets).abs().mean()},
+    "which parameters may move": {"keep": lambda name: name.startswith("last")},
+    "an activation": {"model": Net(nn.GELU())},
+    "the setting of an activation": {"model": Net(nn.LeakyReLU(0.3))},
+    "the code of forward": {"model": Other(nn.ReLU())},
+}
+
+
+@pytest.mark.parametrize("what", OTHERS)
+def test_another_computation_on_the_same_weights_misses_the_cache(what):
+    plain, other = make_task(), make_task(**OTHERS[what])
+    assert plain.content == other.content  # the draws are the same
+    cache = Kept()
+    fine_tune_task(plain, FAST, seed=0, cache=cache)
+    found = fine_tune_task(other, FAST, seed=0, cache=cache)
+    assert not cache.hits
+    alone = fine_tune_task(make_task(**OTHERS[what]), FAST, seed=0)
+    assert found.tuned.keys() == alone.tuned.keys()
+    assert all(torch.equal(found.tuned[name], alone.tuned[name]) for name in alone.tuned)
+
+
+def test_computations_are_told_apart_from_one_another():
+    identities = {what: make_task(**changes).identity for what, changes in OTHERS.items()}
+    assert len({*identities.values(), make_task().identity}) == len(OTHERS) + 1
+
+
+def test_the_same_computation_made_again_has_the_same_identity():
+    for changes in (
+        lambda: {},
+        lambda: {"criterion": smoothed(0.2)},
+        lambda: {"model": Net(nn.GELU())},
+        lambda: {"keep": lambda name: "bias" not in name},
+    ):
+        assert make_task(**changes()).identity == make_task(**changes()).identity
+
+
+def corrected(rows):
+    """Give the first row another right answer beside its first one."""
+    row = rows[0]
+    if isinstance(row, AnswerRow):
+        return (replace(row, targets=(*row.targets, "both")), *rows[1:])
+    spot = row.text_pair.split(" ")[0]
+    return (replace(row, answers=(*row.answers, (spot, 0))), *rows[1:])
+
+
+def other_scorings(task):
+    """Return the task with another dev answer, and with another text that ends answers."""
+    dev = replace(task, dev=corrected(task.dev))
+    if task.kind != "text2text":
+        return [dev]
+    return [dev, replace(task, decoding=replace(task.decoding, stop=("two words",)))]
+
+
+@pytest.mark.parametrize("kind", ["text2text", "extractive_qa"])
+def test_what_a_scorer_compares_with_is_a_part_of_the_identity(
+    kind, tiny_gpt2, tiny_bert, tmp_path
+):
+    if kind == "text2text":
+        answer_folder(tmp_path / "input", "input")
+        task, folder, family = load_task("input", data=tmp_path, warn=False), tiny_gpt2, "causal_lm"
+    else:
+        task, folder, family = question_task(), tiny_bert, "encoder"
+
+    def learnable(task):
+        loaded = load_model(str(folder), family=family)
+        stream = text_stream([task], loaded.tokenizer, family=family)
+        model = text_model(loaded, stream, seed=0)
+        return make_stream_task(model, stream, 0, base="the base", seed=0)
+
+    plain = learnable(task)
+    assert learnable(replace(task, test=corrected(task.test))).identity == plain.identity
+    for other in other_scorings(task):
+        found = learnable(other)
+        assert found.content == plain.content  # the draws are the same
+        assert found.identity != plain.identity
+
+
+def test_modes_and_earlier_tasks_are_no_part_of_a_computation(tiny_bert):
+    model = Net(nn.ReLU())
+    assert make_task(model.eval()).identity == make_task(model.train()).identity
+    cache = Kept()
+    run = text_learner(tiny_bert, ("sentiment", "topic"), grafting={"cache": cache})
+    run.strategy.train(run.train_stream)
+    again = text_learner(tiny_bert, ("topic", "sentiment"), grafting={"cache": cache})
+    before = cache.hits
+    again.strategy.train(again.train_stream[0])  # the second task of the other order
+    assert cache.hits > before
+
+
+def test_a_plugin_with_another_loss_does_not_take_the_dense_run_of_the_first():
+    cache, found = Kept(), []
+    for weight in ([1.0, 1.0], [1.0, 50.0]):
+        torch.manual_seed(0)
+        run = learner(
+            SimpleMLP(num_classes=2, input_size=12, hidden_size=16),
+            vector_stream(labels=[0]),
+            settings=quick(retrain=False),
+            grafting={"cache": cache},
+            criterion=nn.CrossEntropyLoss(weight=torch.tensor(weight)),
+        )
+        run.strategy.train(run.train_stream[0])
+        found.append(run.plugin.bank.entries[0].owned)
+    assert not found[0].same_bits(found[1])
+
+
+@pytest.mark.parametrize("value", [{"b", "a"}, {"x": [1, (2.0, None)]}, nn.Linear, torch.relu])
+def test_a_value_of_any_kind_has_a_description(value):
+    assert describe(value) == describe(value)
