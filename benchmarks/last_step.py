@@ -39,6 +39,8 @@ from scales import (
 from torch import nn
 
 from cl_graft.grafts.graft import load_
+from cl_graft.lab.baselines.lora import add_lora_, find_lora
+from cl_graft.lab.baselines.own_values import find_biases
 from cl_graft.lab.experiments.run_setup import load_stream
 from cl_graft.lab.results.formatting import spread_text
 from cl_graft.lab.results.strategy_statistics import Spread
@@ -50,8 +52,6 @@ from cl_graft.settings.schedule import make_schedule
 from cl_graft.settings.tasks import load_tasks
 from cl_graft.strategies import MultiTaskText, text_model
 from cl_graft.strategies.experience_tasks import make_learnable_task
-from cl_graft.strategies.methods.lora import add_lora_, find_lora
-from cl_graft.strategies.methods.own_values import find_biases
 from cl_graft.training.examples import Examples, compute_logits
 
 VALUES: dict[str, Any] = {"stream.tasks": ["sst2_sent", "qnli"], "fine_tuning.evaluations": 5}

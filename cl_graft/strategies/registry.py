@@ -28,7 +28,8 @@ _Kind = TypeVar("_Kind", bound=type)
 STRATEGIES: Registry[Method] = Registry(
     "strategy",
     group="cl_graft.strategies",
-    load_own=lambda: import_module("cl_graft.strategies.methods"),
+    load_own=lambda: import_module("cl_graft.strategies.grafting_methods"),
+    load_others=lambda: import_module("cl_graft.lab.baselines"),
 )
 """All methods by name; those of installed packages come from the entry points of this group."""
 

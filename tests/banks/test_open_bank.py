@@ -1,6 +1,8 @@
 """A bank that is opened answers as the model that learned it, task by task."""
 
 import shutil
+import subprocess
+import sys
 from dataclasses import replace
 
 import pytest
@@ -177,3 +179,28 @@ def test_autocast_around_predict_changes_no_answer(opened):
 def test_an_empty_text_is_refused(opened):
     with pytest.raises(InputError, match="text 2: the text is empty"):
         opened.predict(["Good.", " "], task="sentiment")
+
+
+LIFE = """
+import sys
+import cl_graft as cg
+from cl_graft.integrations.task_export import export_task
+folder, data, out = sys.argv[1:]
+bank = cg.open_bank(folder)
+bank.predict("It was a delight.", task="sentiment")
+assert not [name for name in sys.modules if name.startswith("cl_graft.lab")], "opened and asked"
+bank.add(data)
+cg.verify(folder)
+export_task(folder, "sentiment", format="hf", out=out)
+assert not [name for name in sys.modules if name.startswith("cl_graft.lab")], "added to"
+"""
+
+
+def test_a_bank_is_opened_asked_added_to_verified_and_exported_without_the_laboratory(
+    opened, tmp_path
+):
+    folder = shutil.copytree(opened.folder, tmp_path / "bank")
+    data = write_pairs(tmp_path / "later.jsonl")
+    command = [sys.executable, "-W", "ignore", "-c", LIFE, str(folder), str(data)]
+    done = subprocess.run([*command, str(tmp_path / "out")], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr

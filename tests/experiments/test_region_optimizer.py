@@ -12,8 +12,8 @@ from slow_cases import slow
 from cl_graft import load_bank
 from cl_graft.banks.verify import verify
 from cl_graft.lab.experiments.run import run
+from cl_graft.strategies.grafting_methods import Grafting
 from cl_graft.strategies.loop.budgets import RegionRate
-from cl_graft.strategies.methods.grafting import Grafting
 from cl_graft.training.learning_rates import WARM_UP, rate_share
 
 

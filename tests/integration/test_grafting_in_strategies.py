@@ -37,6 +37,7 @@ from torch import nn
 
 from cl_graft import GraftingContinual, GraftingPlugin, load_bank, save_bank
 from cl_graft.grafts.hashing import hash_tensors
+from cl_graft.lab.baselines.penalties import RWalkOnHeads
 from cl_graft.strategies import (
     ClipGradient,
     MicroBatches,
@@ -49,7 +50,6 @@ from cl_graft.strategies import (
     TextBatches,
 )
 from cl_graft.strategies.loop.resuming import Resuming
-from cl_graft.strategies.methods.penalties import RWalkOnHeads
 from cl_graft.strategies.strategy_checks import reads_parameters
 from cl_graft.strategies.stream_scores import StreamScores
 

@@ -12,8 +12,8 @@ from slow_cases import slow
 from tiny_streams import learner, quick, quiet_evaluator, sgd, text_learner, vector_stream
 
 from cl_graft.grafts.hashing import hash_tensors
+from cl_graft.lab.baselines.routing import AnswerRouter, FeatureRouter, RoutedText
 from cl_graft.metrics import backward_transfer, forgetting
-from cl_graft.strategies.methods.routing import AnswerRouter, FeatureRouter, RoutedText
 from cl_graft.strategies.task_labels import ExperienceEntries
 
 pytestmark = pytest.mark.filterwarnings("ignore:[0-9]+ experiences were learned with task label")

@@ -8,8 +8,8 @@ from slow_cases import slow_but
 from small_runs import Runs
 from tiny_runs import forgets_nothing
 
+from cl_graft.lab.baselines.ia3 import add_ia3_, find_ia3
 from cl_graft.models import load_model
-from cl_graft.strategies.methods.ia3 import add_ia3_, find_ia3
 
 HIDDEN, INNER, BLOCKS = 32, 64, 2
 FAMILIES = {"bert": "encoder", "gpt2": "causal_lm", "llama": "causal_lm", "t5": "seq2seq_lm"}

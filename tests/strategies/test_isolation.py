@@ -11,18 +11,18 @@ from tiny_runs import forgets_nothing
 
 from cl_graft.banks.verify import verify
 from cl_graft.errors import InputError
-from cl_graft.models import load_model
-from cl_graft.strategies.method import StreamShape
-from cl_graft.strategies.methods.adapters import add_adapters_
-from cl_graft.strategies.methods.lora import OrthogonalLoRA, add_lora_
-from cl_graft.strategies.methods.masks import (
+from cl_graft.lab.baselines.adapters import add_adapters_
+from cl_graft.lab.baselines.lora import OrthogonalLoRA, add_lora_
+from cl_graft.lab.baselines.masks import (
     ChosenWeights,
     choose_largest,
     pack_bits,
     unpack_bits,
 )
-from cl_graft.strategies.methods.packnet import PackedWeights
-from cl_graft.strategies.methods.prompt_tuning import add_prompt_
+from cl_graft.lab.baselines.packnet import PackedWeights
+from cl_graft.lab.baselines.prompt_tuning import add_prompt_
+from cl_graft.models import load_model
+from cl_graft.strategies.method import StreamShape
 from cl_graft.strategies.registry import STRATEGIES, find_strategy, list_available
 from cl_graft.strategies.stored_bytes import find_plugin
 

@@ -8,9 +8,9 @@ from cl_graft.banks.verify import verify
 from cl_graft.errors import InputError
 from cl_graft.grafts.graft import extract, find_parameters
 from cl_graft.grafts.merging import merge_grafts, standalone_grafts
+from cl_graft.lab.baselines.merging import MergingPlugin
 from cl_graft.storage import load_bank
 from cl_graft.strategies.heads import unwrap_model
-from cl_graft.strategies.methods.merging import MergingPlugin
 from cl_graft.strategies.registry import STRATEGIES
 from cl_graft.strategies.stored_bytes import find_plugin
 

@@ -10,7 +10,7 @@ from avalanche.training.plugins import AGEMPlugin, GEMPlugin
 from small_runs import SMALL
 from torch.utils.data import default_collate
 
-from cl_graft.strategies.methods.rehearsal import InterferedReplay
+from cl_graft.lab.baselines.rehearsal import InterferedReplay
 from cl_graft.strategies.stored_bytes import find_plugin
 
 ROW = 2 * SMALL["max_length"] * 8 + 8

@@ -16,11 +16,11 @@ from tiny_streams import learner, naive_strategy, sgd, vector_stream
 from cl_graft import FineTuning, load_model, text_stream
 from cl_graft.grafts.graft import load_, snapshot
 from cl_graft.grafts.hashing import hash_tensors
+from cl_graft.lab.baselines.own_values import OwnValues
+from cl_graft.lab.baselines.packnet import PackedWeights
 from cl_graft.metrics import score
 from cl_graft.strategies import KeepBest, SeededLoop, StrategyInputs, text_model
 from cl_graft.strategies.experience_tasks import ExperienceTasks, _dev_rows
-from cl_graft.strategies.methods.own_values import OwnValues
-from cl_graft.strategies.methods.packnet import PackedWeights
 from cl_graft.strategies.registry import STRATEGIES, build_strategy, list_available
 from cl_graft.strategies.stored_bytes import find_plugin
 from cl_graft.training.examples import compute_logits

@@ -11,17 +11,17 @@ import torch
 from avalanche.training.templates import SupervisedTemplate
 from torch import Tensor, nn
 
-from cl_graft.models import TaskModel, block_stacks
-from cl_graft.runtime.seeding import generator
-from cl_graft.strategies import StrategyInputs, register_strategy, setting
-from cl_graft.strategies.method import PICKED_BY_LABEL, StreamShape
-from cl_graft.strategies.methods.own_values import (
+from cl_graft.lab.baselines.own_values import (
     OwnValues,
     OwnValuesMethod,
     optimizer_setting,
     rate_setting,
     train_own_values,
 )
+from cl_graft.models import TaskModel, block_stacks
+from cl_graft.runtime.seeding import generator
+from cl_graft.strategies import StrategyInputs, register_strategy, setting
+from cl_graft.strategies.method import PICKED_BY_LABEL, StreamShape
 
 _ADAPTER = "own_adapter"
 

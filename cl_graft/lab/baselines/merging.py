@@ -23,6 +23,15 @@ from cl_graft.grafts.bank import Entry, GraftBank
 from cl_graft.grafts.graft import Graft, copy_, extract, find_parameters, gather, write_
 from cl_graft.grafts.merging import MERGES, merge_grafts
 from cl_graft.grafts.region import Layout, Region
+from cl_graft.lab.baselines.bounds import LearnsAside
+from cl_graft.lab.baselines.routing import (
+    RoutedText,
+    depth_setting,
+    load_router_state_,
+    make_feature_router,
+    read_router,
+    shrinkage_setting,
+)
 from cl_graft.localization import find_localizer
 from cl_graft.localization.region_search import find_region
 from cl_graft.localization.registry import Score
@@ -31,15 +40,6 @@ from cl_graft.storage.elias_fano import packed_size
 from cl_graft.strategies import StrategyInputs, count_bytes, find_plugin, register_strategy, setting
 from cl_graft.strategies.heads import copy_head_state, unwrap_model
 from cl_graft.strategies.method import HEAD_PER_TASK, StreamShape
-from cl_graft.strategies.methods.bounds import LearnsAside
-from cl_graft.strategies.methods.routing import (
-    RoutedText,
-    depth_setting,
-    load_router_state_,
-    make_feature_router,
-    read_router,
-    shrinkage_setting,
-)
 from cl_graft.strategies.strategy import Strategy
 from cl_graft.training.dense_run import Measure, ignore_measurement, ignore_progress
 

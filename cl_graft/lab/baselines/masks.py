@@ -21,16 +21,16 @@ from avalanche.training.templates import SupervisedTemplate
 from torch import Tensor, nn
 from torch.nn.utils.parametrize import register_parametrization
 
-from cl_graft.models import TaskModel, graftable_parameters
-from cl_graft.strategies import StrategyInputs, count_stored, register_strategy, setting
-from cl_graft.strategies.heads import unwrap_model
-from cl_graft.strategies.method import PICKED_BY_LABEL, StreamShape
-from cl_graft.strategies.methods.own_values import (
+from cl_graft.lab.baselines.own_values import (
     freeze_except_,
     optimizer_setting,
     rate_setting,
     train_own_values,
 )
+from cl_graft.models import TaskModel, graftable_parameters
+from cl_graft.strategies import StrategyInputs, count_stored, register_strategy, setting
+from cl_graft.strategies.heads import unwrap_model
+from cl_graft.strategies.method import PICKED_BY_LABEL, StreamShape
 from cl_graft.strategies.stored_bytes import count_bytes
 from cl_graft.strategies.strategy import Strategy
 

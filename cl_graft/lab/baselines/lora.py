@@ -13,12 +13,7 @@ import torch
 from avalanche.training.templates import SupervisedTemplate
 from torch import Tensor, nn
 
-from cl_graft.models import TaskModel, graftable_parameters
-from cl_graft.runtime.seeding import derive, seeded
-from cl_graft.strategies import StrategyInputs, count_stored, register_strategy, setting
-from cl_graft.strategies.heads import unwrap_model
-from cl_graft.strategies.method import PICKED_BY_LABEL, StreamShape
-from cl_graft.strategies.methods.own_values import (
+from cl_graft.lab.baselines.own_values import (
     OwnValues,
     OwnValuesMethod,
     TrainOnly,
@@ -26,6 +21,11 @@ from cl_graft.strategies.methods.own_values import (
     rate_setting,
     train_own_values,
 )
+from cl_graft.models import TaskModel, graftable_parameters
+from cl_graft.runtime.seeding import derive, seeded
+from cl_graft.strategies import StrategyInputs, count_stored, register_strategy, setting
+from cl_graft.strategies.heads import unwrap_model
+from cl_graft.strategies.method import PICKED_BY_LABEL, StreamShape
 from cl_graft.strategies.strategy import Strategy
 from cl_graft.training.linear_layers import is_conv1d
 

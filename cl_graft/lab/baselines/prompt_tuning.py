@@ -12,16 +12,16 @@ from avalanche.training.templates import SupervisedTemplate
 from torch import Tensor, nn
 
 from cl_graft.errors import InputError
-from cl_graft.models import TaskModel, longest_row
-from cl_graft.runtime.seeding import generator
-from cl_graft.strategies.method import PICKED_BY_LABEL, StreamShape, setting
-from cl_graft.strategies.methods.own_values import (
+from cl_graft.lab.baselines.own_values import (
     OwnValues,
     OwnValuesMethod,
     optimizer_setting,
     rate_setting,
     train_own_values,
 )
+from cl_graft.models import TaskModel, longest_row
+from cl_graft.runtime.seeding import generator
+from cl_graft.strategies.method import PICKED_BY_LABEL, StreamShape, setting
 from cl_graft.strategies.registry import register_strategy
 from cl_graft.strategies.stored_bytes import count_bytes
 from cl_graft.strategies.strategy_inputs import StrategyInputs

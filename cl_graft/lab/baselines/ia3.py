@@ -9,17 +9,17 @@ from avalanche.training.templates import SupervisedTemplate
 from torch import nn
 
 from cl_graft.errors import InputError
-from cl_graft.models import TaskModel
-from cl_graft.strategies import StrategyInputs, register_strategy
-from cl_graft.strategies.method import PICKED_BY_LABEL, StreamShape
-from cl_graft.strategies.methods.lora import find_linear_layers
-from cl_graft.strategies.methods.own_values import (
+from cl_graft.lab.baselines.lora import find_linear_layers
+from cl_graft.lab.baselines.own_values import (
     OwnValues,
     OwnValuesMethod,
     optimizer_setting,
     rate_setting,
     train_own_values,
 )
+from cl_graft.models import TaskModel
+from cl_graft.strategies import StrategyInputs, register_strategy
+from cl_graft.strategies.method import PICKED_BY_LABEL, StreamShape
 from cl_graft.training.linear_layers import is_conv1d
 
 

@@ -29,15 +29,15 @@ from cl_graft.inference.routing_rules import (
 )
 from cl_graft.models import TaskModel
 from cl_graft.strategies import StrategyInputs, count_bytes, register_strategy, setting
-from cl_graft.strategies.heads import unwrap_model
-from cl_graft.strategies.method import HEAD_PER_TASK, StreamShape
-from cl_graft.strategies.methods.grafting import (
+from cl_graft.strategies.grafting_methods import (
     ENTRY,
     REGION_RATES,
     keep_bank_,
     make_grafting_plugin,
     make_region_plugins,
 )
+from cl_graft.strategies.heads import unwrap_model
+from cl_graft.strategies.method import HEAD_PER_TASK, StreamShape
 from cl_graft.strategies.multi_head import widen_logits
 from cl_graft.training.examples import Examples
 from cl_graft.training.passes import Passes

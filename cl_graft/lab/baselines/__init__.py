@@ -1,9 +1,9 @@
-"""The methods of this package, a family a file; the import registers them, in tables' order."""
+"""The methods to compare with, a family a file; the import registers them, in tables' order."""
 
 from importlib import import_module
 
 _FAMILIES = (
-    *("grafting", "routing", "merging", "bounds", "penalties", "distillation", "rehearsal"),
+    *("routing", "merging", "bounds", "penalties", "distillation", "rehearsal"),
     *("own_values", "adapters", "prompt_tuning", "lora", "ia3", "packnet", "masks"),
 )
 

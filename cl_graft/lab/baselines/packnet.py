@@ -20,12 +20,12 @@ from avalanche.training.templates import SupervisedTemplate
 from torch import Tensor, nn
 
 from cl_graft.errors import InputError
+from cl_graft.lab.baselines.own_values import freeze_except_
 from cl_graft.models import graftable_parameters
 from cl_graft.strategies import StrategyInputs, count_stored, register_strategy, setting
 from cl_graft.strategies.heads import unwrap_model
 from cl_graft.strategies.loop.best_step import KeepBest
 from cl_graft.strategies.method import PICKED_BY_LABEL, StreamShape
-from cl_graft.strategies.methods.own_values import freeze_except_
 from cl_graft.strategies.strategy import Strategy
 
 _FREE = 0
