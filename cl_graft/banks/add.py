@@ -20,7 +20,7 @@ from cl_graft.grafts.bank import GraftBank
 from cl_graft.runtime.devices import pick_device
 from cl_graft.runtime.error_context import in_phase, in_task
 from cl_graft.runtime.progress import Progress, silent
-from cl_graft.runtime.threads import lock_generators
+from cl_graft.runtime.seeding import lock_generators
 from cl_graft.settings import (
     ExperimentConfig,
     merge_configs,

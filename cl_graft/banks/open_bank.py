@@ -33,7 +33,8 @@ from cl_graft.models import Loaded, load_head, longest_row
 from cl_graft.models.task_server import TaskServer
 from cl_graft.runtime.devices import pick_device
 from cl_graft.runtime.progress import Progress, silent
-from cl_graft.runtime.threads import lock_generators, lock_model
+from cl_graft.runtime.seeding import lock_generators
+from cl_graft.runtime.threads import lock_model
 from cl_graft.storage import save_bank
 from cl_graft.storage.bank_folder import open_stored_bank
 

@@ -28,7 +28,7 @@ from cl_graft.grafts.hashing import environment, hash_tensors
 from cl_graft.kinds import KINDS, find_kind
 from cl_graft.models.text_generation import compare_generated, is_text_head
 from cl_graft.runtime.devices import pick_device
-from cl_graft.runtime.threads import lock_generators
+from cl_graft.runtime.seeding import lock_generators
 from cl_graft.settings.bank_metadata import base_hashes, load_base_model
 from cl_graft.settings.run_folder import (
     CHECKPOINTS,

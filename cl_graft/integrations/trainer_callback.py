@@ -31,8 +31,7 @@ from cl_graft.kinds import TextTask
 from cl_graft.localization import find_localizer
 from cl_graft.localization.grafting_settings import DEFAULT_DENSITY, GraftingSettings
 from cl_graft.localization.registry import Score
-from cl_graft.runtime.seeding import check_generators, claim_generators
-from cl_graft.runtime.threads import lock_generators
+from cl_graft.runtime.seeding import check_generators, claim_generators, lock_generators
 from cl_graft.strategies.benchmark import TextStream
 from cl_graft.training.precision import warn_of_float16
 

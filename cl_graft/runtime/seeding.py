@@ -10,6 +10,7 @@ loop that seeds by itself checks that no other thread did (`check_generators`).
 from __future__ import annotations
 
 import hashlib
+import logging
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -17,21 +18,25 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor
 
-from cl_graft.runtime.threads import lock_generators
-
 __all__ = [
     "check_generators",
     "claim_generators",
     "derive",
     "generator",
     "global_generators",
+    "leave_generators",
+    "lock_generators",
     "permutation",
     "save_generators",
     "seed_generators",
     "seeded",
 ]
 
+logger = logging.getLogger(__name__)
 
+_GENERATORS = threading.RLock()
+_HELD = threading.local()
+"""`depth` is the number of `lock_generators` blocks that a thread is in."""
 _last_thread = 0
 """Thread that seeded torch's global generators last."""
 
@@ -133,6 +138,48 @@ def check_generators() -> None:
             "global random generator, so neither would learn what its seed says; train one after "
             "the other, or in a process each (cg.run, cg.compare and add wait by themselves)"
         )
+
+
+@contextmanager
+def lock_generators() -> Iterator[None]:
+    """Be the only thread that seeds torch's global generators, for a `with` block.
+
+    Two runs in two threads would draw from each other's. Other threads that want the lock wait.
+    Blocks of one thread may be nested. It also decorates a function.
+    """
+    if not _GENERATORS.acquire(blocking=False):
+        logger.info("waiting for the training of another thread of this process")
+        _GENERATORS.acquire()
+    _HELD.depth = getattr(_HELD, "depth", 0) + 1
+    try:
+        yield
+    finally:
+        _HELD.depth -= 1
+        _GENERATORS.release()
+
+
+@contextmanager
+def leave_generators() -> Iterator[None]:
+    """Let other threads have the generators for a `with` block; their states come back after it.
+
+    A thread that waits for a model's lock does so: the one that holds the model may wait for the
+    generators. Where the thread does not hold them, nothing is done.
+    """
+    global _last_thread
+    depth, last = getattr(_HELD, "depth", 0), _last_thread
+    if not depth:
+        yield
+        return
+    put_back = save_generators()
+    for _ in range(depth):
+        _GENERATORS.release()
+    try:
+        yield
+    finally:
+        for _ in range(depth):
+            _GENERATORS.acquire()
+        put_back()
+        _last_thread = last
 
 
 @contextmanager

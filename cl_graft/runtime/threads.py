@@ -1,13 +1,11 @@
-"""Locks between the threads of a process: one for each model, and one for torch's generators.
+"""Locks of models between the threads of a process.
 
 Whatever writes into a model's weights and computes with them holds the model's lock in between, so
-that several threads can use one model. All threads share torch's global generators, so training
-whose draws must not change holds theirs. A forked process computes with one thread.
+that several threads can use one model. A forked process computes with one thread.
 """
 
 from __future__ import annotations
 
-import logging
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -19,9 +17,9 @@ from weakref import WeakKeyDictionary
 import torch
 from torch import nn
 
-__all__ = ["hold_model", "lock_generators", "lock_model"]
+from cl_graft.runtime.seeding import leave_generators
 
-logger = logging.getLogger(__name__)
+__all__ = ["hold_model", "lock_model"]
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
@@ -37,7 +35,6 @@ _Owner = TypeVar("_Owner", bound=_HasModel)
 _MODELS: WeakKeyDictionary[nn.Module, Any] = WeakKeyDictionary()
 """Locks by model: a copy of a model has its own, and a model can be copied and pickled."""
 _MODELS_LOCK = Lock()
-_GENERATORS = RLock()
 
 
 if hasattr(os, "register_at_fork"):
@@ -54,8 +51,13 @@ def lock_model(model: nn.Module) -> Iterator[None]:
     """
     with _MODELS_LOCK:
         lock = _MODELS.setdefault(model, RLock())
-    with lock:
+    if not lock.acquire(blocking=False):
+        with leave_generators():
+            lock.acquire()
+    try:
         yield
+    finally:
+        lock.release()
 
 
 def hold_model(
@@ -69,19 +71,3 @@ def hold_model(
             return method(self, *args, **settings)
 
     return run
-
-
-@contextmanager
-def lock_generators() -> Iterator[None]:
-    """Be the only thread that seeds torch's global generators, for a `with` block.
-
-    Two runs in two threads would draw from each other's. Other threads that want the lock wait.
-    Blocks of one thread may be nested. It also decorates a function.
-    """
-    if not _GENERATORS.acquire(blocking=False):
-        logger.info("waiting for the training of another thread of this process")
-        _GENERATORS.acquire()
-    try:
-        yield
-    finally:
-        _GENERATORS.release()

@@ -22,6 +22,7 @@ from cl_graft.banks.open_bank import OpenBank
 from cl_graft.grafts.graft import extract, grafted
 from cl_graft.inference.task_switch import Switch
 from cl_graft.models import TaskServer
+from cl_graft.runtime.seeding import seeded
 from cl_graft.runtime.threads import lock_model
 
 TASKS = ("sentiment", "topic", "urgency", "question_type")
@@ -149,7 +150,7 @@ def test_whoever_adds_a_task_while_carrying_an_entry_stops_no_other_thread(
     few = {"fine_tuning": {"steps": 1}}
     carried = threading.Event()
 
-    def add_inside() -> int:
+    def carry_and_add() -> int:
         with opened.switch.carrying(0):
             carried.set()
             time.sleep(0.2)  # the other thread begins to learn
@@ -162,7 +163,7 @@ def test_whoever_adds_a_task_while_carrying_an_entry_stops_no_other_thread(
     found: list[int] = []
     threads = [
         threading.Thread(target=lambda work=work: found.append(work()), daemon=True)
-        for work in (add_inside, add)
+        for work in (carry_and_add, add)
     ]
     for thread in threads:
         thread.start()
@@ -171,6 +172,41 @@ def test_whoever_adds_a_task_while_carrying_an_entry_stops_no_other_thread(
     assert sorted(found) == [4, 5]
     assert len(opened) == 6
     assert opened.switch.position is None
+
+
+def test_a_thread_that_draws_and_one_that_carries_an_entry_do_not_wait_for_each_other(
+    opened: OpenBank,
+) -> None:
+    carried, seeding, found = threading.Event(), threading.Event(), []
+
+    def carry_and_draw() -> None:
+        with opened.switch.carrying(0):
+            carried.set()
+            assert seeding.wait(10)
+            time.sleep(0.2)  # the other thread waits for the model
+            with seeded(1):
+                found.append(torch.rand(4))
+
+    def draw_and_answer() -> None:
+        assert carried.wait(10)
+        with seeded(2), seeded(3):
+            before = torch.rand(4)
+            seeding.set()
+            opened.predict(TEXTS[0], task=TASKS[0])
+            found.append(torch.cat([before, torch.rand(4)]))
+
+    threads = [threading.Thread(target=do, daemon=True) for do in (carry_and_draw, draw_and_answer)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+    with seeded(1):
+        first = torch.rand(4)
+    with seeded(3):
+        second = torch.rand(8)
+    assert len(found) == 2
+    assert torch.equal(found[0], first)
+    assert torch.equal(found[1], second)
 
 
 class Answers(BaseHTTPRequestHandler):

@@ -27,8 +27,8 @@ from cl_graft.lab.results.run_results import RunResult, command
 from cl_graft.runtime.devices import explain_slow_precision, pick_device
 from cl_graft.runtime.error_context import in_phase
 from cl_graft.runtime.progress import Progress, Step, silent
+from cl_graft.runtime.seeding import lock_generators
 from cl_graft.runtime.signals import Stop
-from cl_graft.runtime.threads import lock_generators
 from cl_graft.settings import ExperimentConfig, make_config
 from cl_graft.settings.data_report import cut_note
 from cl_graft.settings.schedule import list_schedules
