@@ -101,7 +101,6 @@ def pack_graft(stored: StoredGraft) -> bytes:
     content = {
         "task": stored.task,
         "count": region_record(stored.graft.region, "graft", tensors),
-        "density": stored.graft.region.density,
         "base": base_record(stored.base),
         "layout": layout_record(stored.graft.region.layout),
         "metadata": dict(stored.metadata),
