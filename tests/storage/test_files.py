@@ -46,7 +46,9 @@ def test_every_single_bit_flip_is_noticed() -> None:
 
 def test_a_file_cut_short_anywhere_is_refused() -> None:
     for length in range(len(WHOLE.rstrip())):
-        with pytest.raises(DamagedFile if WHOLE[:length].endswith(b"}") else TruncatedFile):
+        with pytest.raises(
+            DamagedFile if WHOLE[:length].rstrip().endswith(b"}") else TruncatedFile
+        ):
             read(WHOLE[:length])
 
 
