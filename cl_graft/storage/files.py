@@ -125,7 +125,8 @@ def pack(tensors: Mapping[str, Tensor], content: Mapping[str, object], *, format
     held = _copy_shared(
         {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
     )
-    head = {"checksum": _BLANK, "format": format, "version": VERSION, **content}
+    own = {"checksum": _BLANK, "format": format, "version": VERSION}
+    head = {**own, **content, **own}
     # The bytes are made twice: to fill the checksum in would copy a file as large as a model.
     head["checksum"] = hashlib.sha256(_bytes(held, head)).hexdigest()
     data = _bytes(held, head)
