@@ -22,9 +22,7 @@ def export_command(
     out: Annotated[Path, typer.Option(metavar="DIR", help="The folder to make.")],
     form: Annotated[
         str,
-        typer.Option(
-            "--format", metavar="hf|peft-shira|safetensors-overlay", help="Format of the files."
-        ),
+        typer.Option("--format", metavar="hf|peft-shira", help="Format of the files."),
     ] = "hf",
     rest: Annotated[
         str,
@@ -39,13 +37,12 @@ def export_command(
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:
-    """Write one task of a bank as files that transformers, PEFT or any other tool reads.
+    """Write one task of a bank as files that transformers or PEFT reads.
 
     hf is a whole checkpoint. If transformers has no class for the head (as for the mean of all
     tokens), the head's weights are in a file beside the encoder. peft-shira is an adapter of PEFT.
-    safetensors-overlay is one file of flat indices and values. A README in the folder has the code
-    that loads the task and answers texts without this package. If the format cannot hold some
-    weights, their number is printed.
+    A README in the folder has the code that loads the task and answers texts without this package.
+    If the format cannot hold some weights, their number is printed.
 
     [b]Examples[/b]
 

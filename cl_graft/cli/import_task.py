@@ -24,8 +24,7 @@ def import_command(
         Path,
         typer.Argument(
             metavar="SOURCE",
-            help="A folder of a PEFT adapter, a tuned checkpoint or an export; or a file of "
-            "composable-sft.",
+            help="A folder of a PEFT adapter, a tuned checkpoint or an export.",
         ),
     ],
     bank: Annotated[
@@ -86,8 +85,7 @@ def import_command(
 
     The coordinates at which the source differs from the base become the region, and the source's
     values there the graft. The source is an adapter of PEFT (LoRA, SHiRA and any other that can be
-    merged), a file of composable-sft, a checkpoint tuned from the base, or what export wrote. No
-    code in a file is ever run.
+    merged), a checkpoint tuned from the base, or what export wrote. No code in a file is ever run.
 
     [b]Examples[/b]
 

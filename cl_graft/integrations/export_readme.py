@@ -1,10 +1,9 @@
 """The README of an exported task: a description, and lines of Python that answer texts with it.
 
 The lines work without cl_graft. They define `answer(text, pair)`, which returns the logits of one
-text, of shape (labels,), fp32, in the order of the labels; for extractive QA it returns the
-text of the answer, as for text to text; for tagging the tags of the words. A prompt is filled as in
-`cl_graft.kinds.text_encoding`: a text that is too long loses its end, the longer of two first; the
-template is never cut, and a special token that a text spells out stays plain characters.
+text, of shape (labels,), fp32, in the order of the labels; for tags those of each token, for
+extractive QA and text to text the text of the answer. They cut no prompt and read a passage in one
+window: longer texts are answered by a bank.
 """
 
 from __future__ import annotations
@@ -14,9 +13,6 @@ from typing import Any, cast
 
 from cl_graft.data import Prompt
 from cl_graft.errors import DamagedFile
-from cl_graft.integrations.question_answering import answering_code
-from cl_graft.integrations.text_answering import text_answering_code, text_asking_code
-from cl_graft.integrations.token_classifier import tagging_code
 from cl_graft.kinds.prompt_encoding import split_template
 from cl_graft.kinds.prompts import Family, Piece
 from cl_graft.kinds.text_task import MAX_LENGTH
@@ -29,78 +25,108 @@ _CLASSES = {
     "extractive_qa": "AutoModelForQuestionAnswering",
     "tagging": "AutoModelForTokenClassification",
 }
-"""Class of transformers that reads an export with its head, by kind."""
+"""Class of transformers that reads an export with its head, by kind; for others a classifier's."""
 
-_ASKING = """\
-probe = tokenizer("a", return_special_tokens_mask=True)
-marks = probe.special_tokens_mask  # what the tokenizer puts around a text
-begin = probe.input_ids[: marks.index(0)]
-end = probe.input_ids[len(marks) - marks[::-1].index(0) :]
-names = ["bos", "eos", "cls", "sep", "mask", "pad"]
-others = [getattr(tokenizer, f"{name}_token_id") for name in names]
-added = tokenizer.added_tokens_decoder.items()
-special = {*tokenizer.all_special_ids, *(token for token, one in added if one.special)}
-if tokenizer.unk_token_id not in others:
-    special.discard(tokenizer.unk_token_id)
+_FILLED = """\
+def fill(name, text):  # NAME, NAME- without its last mark, NAME_lower with a small first letter
+    bare = text[:-1] if text and unicodedata.category(text[-1]).startswith("P") else text
+    small = {f"{name}_lower": text[:1].lower() + text[1:]}
+    return {name: text, f"{name}-": bare, **small, f"{name}_lower-": bare[:1].lower() + bare[1:]}
 
 
-def filled(field, text, pair):
-    value = (pair if field.startswith("text_pair") else text).strip()
-    if field.endswith("-") and value and unicodedata.category(value[-1]).startswith("P"):
-        value = value[:-1]  # its last character, where that is punctuation
-    return value[:1].lower() + value[1:] if field.rstrip("-").endswith("_lower") else value
+def ask(text, pair=None):  # the token ids of the filled template, which is not cut
+    fields = {**fill("text", text.strip()), **fill("text_pair", (pair or "").strip())}
+    filled = [half.format_map(fields) for half in template]
+    options = {"add_special_tokens": False, "split_special_tokens": True}
+    halves = [tokenizer(half, **options).input_ids for half in filled]
+    ids = halves[0] + [i for half in halves[1:] for i in [tokenizer.mask_token_id, *half]]
+    return begin + ids + end"""
+
+_SPOKEN = """\
+@torch.no_grad()
+def answer(text, pair=None):
+    ids, scores = ask(text, pair), []
+    for label in LABELS:
+        CALL
+        scores.append(spoken[range(len(label)), label].sum())
+    return torch.stack(scores)"""
+
+_SPOKEN_CALLS = {
+    "causal_lm": """\
+logits = model(torch.tensor([ids + label])).logits[0, len(ids) - 1 : -1]
+        spoken = logits.float().log_softmax(-1)""",
+    "seq2seq_lm": """\
+written = torch.tensor([[model.config.decoder_start_token_id, *label[:-1]]])
+        made = model(input_ids=torch.tensor([ids]), decoder_input_ids=written)
+        spoken = made.logits[0].float().log_softmax(-1)""",
+}
+
+_MASKED = """\
+@torch.no_grad()
+def answer(text, pair=None):
+    ids = ask(text, pair)
+    logits = model(torch.tensor([ids])).logits[0, ids.index(tokenizer.mask_token_id)]
+    return logits[LABELS].float()"""
+
+_WRITTEN = """\
+model.generation_config = GenerationConfig()  # not what the checkpoint says of decoding
+stops = STOPS
 
 
-def tokens(half, text, pair):  # each with its owner: 0 and 1 are the texts, -1 is the template
-    whole, owners, found = "", [], []
-    for literal, field in half:
-        value = filled(field, text, pair) if field else ""
-        whole += literal + value
-        owners += [-2 if character.isspace() else -1 for character in literal]
-        owners += [int(field.startswith("text_pair"))] * len(value)
-    options = {"add_special_tokens": False, "split_special_tokens": True, "verbose": False}
-    batch = tokenizer(whole, return_offsets_mapping=True, **options)
-    for token, (start, stop) in zip(batch.input_ids, batch.offset_mapping):
-        covered = owners[start:stop] or owners[max(start - 1, 0) : start + 1]
-        texts = [owner for owner in covered if owner >= 0]
-        if token not in special:
-            found.append((token, texts[0] if texts and -1 not in covered else -1))
-    return found
+@torch.no_grad()
+def answer(text, pair=None):
+    asked = torch.tensor([ask(text, pair)])
+    start = getattr(model.config, "decoder_start_token_id", None)
+    options = {"do_sample": False, "eos_token_id": stops, "pad_token_id": stops[0]}
+    options |= {"max_new_tokens": LONGEST, "num_beams": BEAMS, "decoder_start_token_id": start}
+    written = model.generate(asked, attention_mask=torch.ones_like(asked), **options)[0].tolist()
+    written = written[FIRST:]
+    ends = [place for place, token in enumerate(written) if token in stops]
+    text = tokenizer.decode(written[: (ends or [None])[0]], skip_special_tokens=True)
+    for end in TEXTS:
+        text = text.partition(end)[0]
+    return text.strip()"""
+
+_CHAT = """\
+def ask(text, pair=None):  # long messages are not cut
+    messages = SYSTEM + [{"role": "user", "content": text}]
+    options = {"add_generation_prompt": True, "tokenize": False}
+    prompt = tokenizer.apply_chat_template(messages, **options)
+    return tokenizer(prompt, add_special_tokens=False).input_ids"""
+
+_PASSAGE = """\
+@torch.no_grad()
+def answer(question, passage):  # the text of the surest span, of a passage of one window
+    cut = {"truncation": "only_second", "max_length": LENGTH, "split_special_tokens": True}
+    batch = tokenizer(question, passage, return_offsets_mapping=True, **cut)
+    inputs = {name: torch.tensor([batch[name]]) for name in tokenizer.model_input_names}
+    starts, ends = LOGITS
+    columns = [n for n, part in enumerate(batch.sequence_ids()) if part == 1]
+    spans = [(a, b) for a in columns for b in columns if a <= b < a + LONGEST]
+    first, last = max(spans, key=lambda span: float(starts[span[0]] + ends[span[1]]))
+    return passage[batch.offset_mapping[first][0] : batch.offset_mapping[last][1]].strip()"""
+
+_ENCODED = """\
+@torch.no_grad()
+def answer(text, pair=None):
+    cut = {"truncation": "longest_first", "max_length": LENGTH}
+    options = {"split_special_tokens": True, "return_tensors": "pt", **cut}
+    inputs = tokenizer(text, pair, **options)
+    return LOGITS"""
 
 
-def ask(text, pair=None):  # what is too long is cut off the ends of the texts, the longest first
-    halves = [tokens(half, text, pair) for half in template]
-    left = [sum(owner == number for half in halves for _, owner in half) for number in (0, 1)]
-    for _ in range(len(begin) + sum(map(len, halves)) + len(middle) + len(end) - max_length):
-        left[0 if left[0] >= left[1] else 1] -= 1
-    ids = list(begin)
-    for number, half in enumerate(halves):
-        ids += middle if number else []
-        for token, owner in half:
-            if owner >= 0:
-                left[owner] -= 1
-            if owner < 0 or left[owner] >= 0:
-                ids.append(token)
-    return ids + end"""
-
-_KEPT_END = """\
-        if (literal, field) == half[-1]:  # line breaks at the end of what is asked stay
-            row = pair if field == "text_pair" else text
-            value += row[len(row.rstrip()) :].rstrip(" ")
-        whole += literal + value
-"""
-
-
-def make_readme(record: Mapping[str, Any], *, format: str) -> str:
+def make_readme(
+    record: Mapping[str, Any], *, format: str, frame: tuple[Sequence[int], Sequence[int]]
+) -> str:
     """Write the text of the README of an export.
 
     Args:
         record: Content of `task.json`.
         format: A name in `FORMATS`.
+        frame: Tokens that the tokenizer puts before and after a text.
     """
     base, names = record["base"], record.get("label_names") or []
     pinned = f" (revision {for_markdown(base['revision'])})" if "revision" in base else ""
-    question = record.get("kind") == "extractive_qa"
     lines = [
         f"# {for_markdown(record['task'])}",
         "",
@@ -110,7 +136,7 @@ def make_readme(record: Mapping[str, Any], *, format: str) -> str:
         "",
         *_describe_answers(record, names),
         f"- Texts: {'pairs' if record.get('pair') else 'single'}; at most "
-        f"{record.get('max_length', MAX_LENGTH)} tokens{' a window' if question else ''}.",
+        f"{record.get('max_length', MAX_LENGTH)} tokens.",
     ]
     if "prompt" in record:
         lines.append(f"- Prompt: {for_markdown_code(record['prompt']['template'])}.")
@@ -124,7 +150,8 @@ def make_readme(record: Mapping[str, Any], *, format: str) -> str:
     if left_out := record.get("left_out"):
         counts = ", ".join(f"{count:,} of {kind}" for kind, count in left_out.items())
         lines.append(f"- **Left out**, as the format cannot hold them: {counts}. Answers differ.")
-    return "\n".join([*lines, "", "```python", _loading_code(record, format), "```", ""])
+    code = _loading_code(record, format, frame)
+    return "\n".join([*lines, "", "```python", code, "```", ""])
 
 
 def _describe_answers(record: Mapping[str, Any], names: Sequence[str]) -> list[str]:
@@ -146,193 +173,138 @@ def _describe_answers(record: Mapping[str, Any], names: Sequence[str]) -> list[s
         ]
     lines = [f"- Tags, in the order of the logits: {shown}. A word's is that of its first token."]
     if intents := record.get("intent_names"):
-        lines.append(f"- Intents: {', '.join(map(for_markdown_code, intents))}.")
-        if record.get("classifier"):
-            lines[-1] += (
-                " The class of transformers has no place for intents: their layer is in "
-                "`head.safetensors`, and answers the last state of the first token."
-            )
+        lines.append(
+            f"- Intents: {', '.join(map(for_markdown_code, intents))}. Their layer, `intents` in "
+            "`head.safetensors`, answers the last state of the first token."
+        )
     return lines
 
 
-def _loading_code(record: Mapping[str, Any], format: str) -> str:
+def _loading_code(
+    record: Mapping[str, Any], format: str, frame: tuple[Sequence[int], Sequence[int]]
+) -> str:
     """Write the lines that define `answer(text, pair)`."""
-    classifier = bool(record.get("classifier"))
-    auto = AUTO_CLASSES[record["family"]]
+    base, family, kind = record["base"], record["family"], record.get("kind")
+    classifier, prompted = bool(record.get("classifier")), family != "encoder"
+    auto = AUTO_CLASSES[family]
     if classifier:
         auto = _CLASSES.get(record.get("kind", ""), "AutoModelForSequenceClassification")
-    headed = record["family"] == "encoder" and (not classifier or "intent_names" in record)
-    prompted, writes = record["family"] != "encoder", record.get("kind") == "text2text"
-    characters = ("prompt" in record and prompted) or record.get("kind") == "extractive_qa"
-    imports = {
+    headed, chat = not prompted and not classifier, kind == "text2text" and "prompt" not in record
+    imports = [
+        *(["import unicodedata"] if prompted and not chat else []),
         "from pathlib import Path",
+        "",
         "import torch",
-        f"from transformers import {auto}, AutoTokenizer{', GenerationConfig' if writes else ''}",
         *(["from peft import PeftModel"] if format == "peft-shira" else []),
-        *(["from safetensors.torch import load_file"] if headed or "overlay" in format else []),
-        *(["import unicodedata"] if characters else []),
-    }
-    load = _load(record, auto, format)
-    if headed and "overlay" in format:
-        load.append('head = {key[5:]: overlay[key] for key in overlay if key.startswith("head.")}')
-    elif headed:
-        load.append('head = load_file(folder / "head.safetensors")')
-    if writes and "prompt" not in record:
-        load += ["", "", *text_asking_code(record)]
-    elif prompted and "prompt" not in record:
-        raise DamagedFile(
-            f"the entry is damaged: family {record['family']!r} needs a prompt, and it holds none"
-        )
-    elif prompted:
-        prompt = Prompt(record["prompt"]["template"], record["prompt"]["words"])
-        load += ["", *_asking_code(prompt, record)]
-    answer = _answer(record, classifier=classifier)
-    lines = [*sorted(imports, key=str.split), "", *load, "", "", *answer]
-    return "\n".join(lines)
-
-
-def _load(record: Mapping[str, Any], auto: str, format: str) -> list[str]:
-    base = record["base"]
-    lines = ['folder = Path(".")  # where this file lies']
-    where = ["folder"]
+        *(["from safetensors.torch import load_file"] if headed else []),
+        f"from transformers import {auto}, AutoTokenizer"
+        + (", GenerationConfig" if kind == "text2text" else ""),
+    ]
+    load, where = ['folder = Path(".")  # where this file lies'], ["folder"]
     if format != "hf":
-        lines.append(f"base = {for_python(base['model'])}  # its folder, or its name on the hub")
+        load.append(f"base = {for_python(base['model'])}  # its folder, or its name on the hub")
         where = ["base"]
         where += [f"revision={for_python(base['revision'])}"] if "revision" in base else []
     options = [*where, f"dtype=torch.{base['dtype']}"]
     options += ["add_pooling_layer=False"] if record.get("without_pooler") else []
-    lines += [
+    load += [
         f"tokenizer = AutoTokenizer.from_pretrained({', '.join(where)})",
         f"model = {auto}.from_pretrained({', '.join(options)}).eval()",
     ]
     if format == "peft-shira":
-        lines.append("model = PeftModel.from_pretrained(model, folder).eval()")
-    if format == "safetensors-overlay":
-        lines += [
-            'overlay = load_file(folder / "overlay.safetensors")',
-            "for name, parameter in model.named_parameters():",
-            '    if f"{name}.index" in overlay:',
-            '        index, values = overlay[f"{name}.index"], overlay[f"{name}.values"]',
-            "        parameter.data.view(-1)[index.long()] = values",
-        ]
-    return lines
+        load.append("model = PeftModel.from_pretrained(model, folder).eval()")
+    if headed:
+        load.append('head = load_file(folder / "head.safetensors")')
+    asking = []
+    if chat:
+        system = (record.get("chat") or {}).get("system")
+        before = f'[{{"role": "system", "content": {for_python(system)}}}]' if system else "[]"
+        asking = ["", "", _CHAT.replace("SYSTEM", before)]
+    elif prompted:
+        asking = _asking_code(record, frame)
+    answering = _answering_code(record, classifier=classifier)
+    return "\n".join([*imports, "", *load, *asking, "", "", answering])
 
 
-def _answer(record: Mapping[str, Any], *, classifier: bool) -> list[str]:
-    """Return the lines of `answer`."""
-    if record.get("kind") == "extractive_qa":
-        return answering_code(record, length=record.get("max_length", MAX_LENGTH))
-    if record.get("kind") == "tagging":
-        return tagging_code(record, length=record.get("max_length", MAX_LENGTH))
-    if record.get("kind") == "text2text":
-        return text_answering_code(record)
-    start = ["@torch.no_grad()", "def answer(text, pair=None):"]
-    if record["family"] == "encoder":
-        length = for_python(record.get("max_length", MAX_LENGTH))
-        start += [
-            f'    cut = {{"truncation": "longest_first", "max_length": {length}}}',
-            '    options = {"split_special_tokens": True, "return_tensors": "pt", **cut}',
-            "    batch = tokenizer(text, pair, **options)",
-        ]
-        if classifier:
-            return [*start, "    return model(**batch).logits[0].float()"]
-        pooled = "states[:, 0]"
-        if record.get("pooling") != "first":
-            pooled = "states.sum(1) / states.shape[1]"
-        return [
-            *start,
-            "    states = model(**batch).last_hidden_state.float()",
-            f"    features = {pooled}",
-            *_head(record),
-        ]
-    labels = record["label_token_ids"]
-    start.append("    ids = ask(text, pair)")
-    if record["family"] == "masked_lm":
-        words = for_python([tokens[0] for tokens in labels])
-        return [
-            *start,
-            "    logits = model(torch.tensor([ids])).logits[0, ids.index(tokenizer.mask_token_id)]",
-            f"    return logits[{words}].float()",
-        ]
-    if record["family"] == "seq2seq_lm":
-        return [
-            *start,
-            "    start, scores = model.config.decoder_start_token_id, []",
-            f"    for label in {for_python(labels)}:",
-            "        written = torch.tensor([[start, *label[:-1]]])",
-            "        made = model(input_ids=torch.tensor([ids]), decoder_input_ids=written)",
-            "        spoken = made.logits[0].float().log_softmax(-1)",
-            "        scores.append(spoken[range(len(label)), label].sum())",
-            "    return torch.stack(scores)",
-        ]
+def _asking_code(
+    record: Mapping[str, Any], frame: tuple[Sequence[int], Sequence[int]]
+) -> list[str]:
+    """Write the lines that define `ask(text, pair)`, which returns token ids."""
+    family = cast(Family, record["family"])
+    if "prompt" not in record:
+        raise DamagedFile(
+            f"the entry is damaged: family {family!r} needs a prompt, and it holds none"
+        )
+    prompt = Prompt(record["prompt"]["template"], record["prompt"]["words"])
+    halves = [_as_format(half) for half in split_template(prompt, family)]
+    begin, end = frame
     return [
-        *start,
-        "    scores = []",
-        f"    for label in {for_python(labels)}:",
-        "        logits = model(torch.tensor([ids + label])).logits[0].float().log_softmax(-1)",
-        "        spoken = range(len(ids) - 1, len(ids + label) - 1)",
-        "        scores.append(logits[spoken, label].sum())",
-        "    return torch.stack(scores)",
+        f"template = {for_python(halves)}" + ("  # parted at the mask" if prompt.masked else ""),
+        f"begin, end = {for_python(list(begin))}, "
+        # In a causal model the answer follows.
+        f"{for_python([] if family == 'causal_lm' else list(end))}",
+        "",
+        "",
+        _FILLED,
     ]
 
 
-def _head(record: Mapping[str, Any]) -> list[str]:
-    """Return the lines that make logits of `features` with the tensors of `head`."""
-    linear = "torch.nn.functional.linear"
+def _as_format(pieces: Sequence[Piece]) -> str:
+    """Return a half of a template as a format string of Python."""
+    names = {"input": "text", "instruction": "text_pair"}
+    return "".join(
+        piece.literal.replace("{", "{{").replace("}", "}}")
+        + (f"{{{names.get(piece.field, piece.field)}}}" if piece.field else "")
+        for piece in pieces
+    )
+
+
+def _answering_code(record: Mapping[str, Any], *, classifier: bool) -> str:
+    """Write the lines of `answer`."""
+    family, kind = record["family"], record.get("kind")
+    if kind == "text2text":
+        stops = (record.get("decoding") or {}).get("stop") or []
+        code = _WRITTEN.replace("STOPS", for_python(record["stop_token_ids"]))
+        code = code.replace("FIRST", "asked.shape[1]" if family == "causal_lm" else "1")
+        code = code.replace("LONGEST", for_python(record["longest"]))
+        return code.replace("BEAMS", for_python(record["beams"])).replace(
+            "TEXTS", for_python(list(stops))
+        )
+    if family == "masked_lm":
+        return _MASKED.replace(
+            "LABELS", for_python([tokens[0] for tokens in record["label_token_ids"]])
+        )
+    if family != "encoder":
+        code = _SPOKEN.replace("CALL", _SPOKEN_CALLS[family])
+        return code.replace("LABELS", for_python(record["label_token_ids"]))
+    length = for_python(record.get("max_length", MAX_LENGTH))
+    code, states = _ENCODED, "model(**inputs).last_hidden_state[0]"
+    if kind == "extractive_qa":
+        code = _PASSAGE.replace("LONGEST", for_python(record.get("longest_answer", 30)))
+        logits = f"{_linear(states, 'ends')}.T"
+        if classifier:
+            logits = "(side[0].float() for side in model(**inputs).to_tuple()[:2])"
+    elif classifier:
+        logits = "model(**inputs).logits[0].float()"
+    elif kind == "tagging":
+        logits = _linear(states, "tags")
+    else:
+        states = f"{states}.float()"
+        pooled = f"{states}[0]" if record.get("pooling") == "first" else f"{states}.mean(0)"
+        logits = _head(record, pooled)
+    return code.replace("LENGTH", length).replace("LOGITS", logits)
+
+
+def _head(record: Mapping[str, Any], features: str) -> str:
+    """Return the expression that makes logits of features with the tensors of `head`."""
     activation = record.get("activation")
     if activation is None:
-        part = "labels." if record.get("kind") == "multi_label" else ""
-        weight, bias = (f'head["{part}{name}"]' for name in ("weight", "bias"))
-        return [
-            f"    features = features.to({weight}.dtype)",
-            f"    return {linear}(features, {weight}, {bias})[0].float()",
-        ]
+        return _linear(features, "labels" if record.get("kind") == "multi_label" else "")
     function = "torch.tanh" if activation == "tanh" else f"torch.nn.functional.{activation}"
-    return [
-        f'    inner = {linear}(features, head["dense.weight"], head["dense.bias"])',
-        f'    return {linear}({function}(inner), head["out.weight"], head["out.bias"])[0].float()',
-    ]
+    return _linear(f"{function}({_linear(features, 'dense')})", "out")
 
 
-def _asking_code(prompt: Prompt, record: Mapping[str, Any]) -> list[str]:
-    """Write the lines that define `ask(text, pair)`, which returns token ids.
-
-    They need `tokenizer`, and `unicodedata` to be imported.
-    """
-    family, max_length = cast(Family, record["family"]), record.get("max_length", MAX_LENGTH)
-    max_length -= record.get("longest", 0)
-    halves = ", ".join(map(_half, split_template(prompt, family)))
-    where = "before the mask, and behind it" if prompt.masked else "what is asked"
-    code = _ASKING
-    if family == "causal_lm":  # the answer follows, so nothing ends the row
-        line = next(line for line in code.splitlines() if line.startswith("end = "))
-        code = code.replace(line, "end = []")
-    if record.get("kind") == "text2text" and family == "causal_lm" and prompt.pieces[-1].field:
-        code = code.replace("        whole += literal + value\n", _KEPT_END)
-    if record.get("kind") == "text2text":
-        code = _cut_the_input(code, from_start=(record.get("decoding") or {}).get("cut") == "left")
-    return [
-        f"max_length = {for_python(max_length)}",
-        f"template = [{halves}]  # {where}",
-        f"middle = {'[tokenizer.mask_token_id]' if prompt.masked else '[]'}",
-        *code.splitlines(),
-    ]
-
-
-def _cut_the_input(code: str, *, from_start: bool) -> str:
-    """Return the code that asks, changed so that inputs alone are cut, and on one side."""
-    code = code.replace("left[0 if left[0] >= left[1] else 1] -= 1", "left[0] -= 1")
-    code = code.replace("cut off the ends of the texts, the longest first", "cut off the input")
-    if not from_start:
-        return code
-    count = "    gone = sum(owner == 0 for half in halves for _, owner in half) - left[0]\n"
-    code = code.replace("    ids = list(begin)\n", f"{count}    ids = list(begin)\n")
-    code = code.replace("if owner >= 0:", "if owner == 0:").replace("left[owner] -= 1", "gone -= 1")
-    return code.replace("if owner < 0 or left[owner] >= 0:", "if owner != 0 or gone < 0:")
-
-
-def _half(pieces: Sequence[Piece]) -> str:
-    names = {"input": "text", "instruction": "text_pair"}
-    fields = [(piece.literal, names.get(piece.field, piece.field)) for piece in pieces]
-    rows = (f"({for_python(literal)}, {for_python(field)})" for literal, field in fields)
-    return f"[{', '.join(rows)}]"
+def _linear(inputs: str, part: str) -> str:
+    """Return the expression of a linear layer of `head`."""
+    weight, bias = (f'head["{part}.{n}"]' if part else f'head["{n}"]' for n in ("weight", "bias"))
+    return f"torch.nn.functional.linear({inputs}.to({weight}.dtype), {weight}, {bias}).float()"

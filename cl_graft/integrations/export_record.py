@@ -16,8 +16,7 @@ from safetensors.torch import save_file
 
 import cl_graft
 from cl_graft.grafts.bank import Entry, GraftBank
-from cl_graft.integrations.text_answering import describe_text_head
-from cl_graft.models.text_generation import is_text_head
+from cl_graft.models.text_generation import TextHead, is_text_head
 
 __all__ = ["WrittenGraft", "describe_task", "format_counts", "save_head", "skips_pooler"]
 
@@ -93,7 +92,9 @@ def describe_task(bank: GraftBank, position: int) -> dict[str, Any]:
     if family == "encoder":
         record["pooling"] = base.metadata.get("pooling", "mean")
     elif is_text_head(entry.head):
-        record |= describe_text_head(entry)
+        head = TextHead.of(entry.head)
+        stops = head.stops.tolist()
+        record |= {"stop_token_ids": stops, "longest": head.longest, "beams": head.beams}
     elif tokens := _label_tokens(entry):
         record["label_token_ids"] = tokens
     return record

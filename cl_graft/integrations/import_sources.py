@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -19,9 +19,12 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from cl_graft.errors import InputError, first_line
-from cl_graft.grafts.region import check_index
-from cl_graft.integrations.composable_sft import SPARSE_TUNING, read_sparse_tuning
-from cl_graft.integrations.overlay import read_overlay
+from cl_graft.integrations.class_heads import (
+    find_token_kind,
+    head_from,
+    read_label_names,
+    read_token_layer,
+)
 from cl_graft.integrations.peft_adapter import (
     ADAPTER,
     ADAPTER_CONFIG,
@@ -33,12 +36,9 @@ from cl_graft.integrations.peft_adapter import (
     read_adapter,
     stored_parameters,
 )
-from cl_graft.integrations.sequence_classifier import head_from
-from cl_graft.integrations.token_layer import find_token_kind, read_label_names, read_token_layer
 from cl_graft.models import Loaded, graftable_parameters, load_model
 from cl_graft.models.config_settings import config_settings, describe_other_settings
 from cl_graft.models.heads import PooledHead
-from cl_graft.models.load import read_config
 from cl_graft.models.quiet import quiet
 from cl_graft.storage.metadata_schema import check_exported_metadata
 
@@ -53,8 +53,8 @@ class Source:
     """A source that was recognised.
 
     Attributes:
-        kind: ``"adapter"``, ``"sparse tuning"``, ``"overlay"`` or ``"checkpoint"``.
-        path: Folder or file of the source.
+        kind: ``"adapter"`` or ``"checkpoint"``.
+        path: Folder of the source.
         classifier: Whether it is of a sequence classifier of transformers, with a head in it.
         classes: Number of logits of such a classifier; 0 if unknown.
         record: Content of a `task.json` beside it.
@@ -113,13 +113,6 @@ def find_source(path: Path | str) -> Source:
         task = _json(path / ADAPTER_CONFIG).get("task_type")
         classifier = task == "SEQ_CLS" or bool(heads)
         return Source("adapter", path, classifier, _classes(heads), record)
-    if path.name == SPARSE_TUNING or (path / SPARSE_TUNING).is_file():
-        file = path if path.is_file() else path / SPARSE_TUNING
-        heads = {name: tuple(t.shape) for name, t in read_sparse_tuning(file).head.items()}
-        return Source("sparse tuning", file, bool(heads), _classes(heads), record)
-    if path.suffix == ".safetensors" or (path / "overlay.safetensors").is_file():
-        file = path if path.is_file() else path / "overlay.safetensors"
-        return Source("overlay", file, record=record)
     if (path / "config.json").is_file():
         classifier = names[0].endswith("ForSequenceClassification")
         return Source("checkpoint", path, classifier, 0, record, answers)
@@ -127,7 +120,7 @@ def find_source(path: Path | str) -> Source:
         raise InputError(f"there is no file or folder {path}")
     raise InputError(
         f"{path} is nothing that can be imported: expected a folder with {ADAPTER_CONFIG} (PEFT), "
-        f"{SPARSE_TUNING} (composable-sft), overlay.safetensors, or config.json and weights"
+        "or config.json and weights"
     )
 
 
@@ -160,25 +153,7 @@ def read_source(source: Source, loaded: Loaded, *, trust_remote_code: bool = Fal
     if source.kind == "checkpoint":
         read = _read_token_checkpoint if source.answers else _read_checkpoint
         return read(source, loaded, trust_remote_code=trust_remote_code)
-    if source.kind == "adapter":
-        return _read_adapter(source, loaded)
-    if source.kind == "overlay":
-        overlay = read_overlay(source.path)
-        whole = copy.deepcopy(loaded.model.backbone)
-        _change(whole, overlay.changes, source, add=False)
-        return _read_tuned(whole, loaded, source, head=overlay.head)
-    tuning = read_sparse_tuning(source.path)
-    whole = _model_with([*tuning.changes, *tuning.head], loaded, source)
-    _change(whole, tuning.changes, source, add=True)
-    for name, value in tuning.head.items():
-        parameter = whole.get_parameter(name).detach()
-        if value.shape != parameter.shape:
-            raise InputError(
-                f"{source.path} holds {name!r} of shape {tuple(value.shape)}, expected "
-                f"{tuple(parameter.shape)}"
-            )
-        parameter.copy_(value)
-    return _read_tuned(whole, loaded, source)
+    return _read_adapter(source, loaded)
 
 
 def _read_checkpoint(source: Source, loaded: Loaded, *, trust_remote_code: bool) -> Tuned:
@@ -209,49 +184,35 @@ def _read_checkpoint(source: Source, loaded: Loaded, *, trust_remote_code: bool)
 
 
 def _read_token_checkpoint(source: Source, loaded: Loaded, *, trust_remote_code: bool) -> Tuned:
-    layer = read_token_layer(
+    whole, head = read_token_layer(
         source.path,
         source.answers,
         loaded.model,
         dtype=_dtype(loaded),
         trust_remote_code=trust_remote_code,
     )
-    tensors = {f"backbone.{name}": tensor for name, tensor in layer.backbone.items()}
-    config = read_config(
-        str(source.path), family=loaded.model.family, trust_remote_code=trust_remote_code
-    )
-    _check_form(tensors, config, loaded, source)
+    inner = whole.base_model
+    tensors = {f"backbone.{name}": tensor for name, tensor in inner.named_parameters()}
+    _check_form(tensors, inner.config, loaded, source)
     metadata = {"kind": source.answers, "pair": source.answers == "extractive_qa"}
-    return Tuned(tensors, layer.head, metadata, layer.label_names)
+    names = read_label_names(whole) if source.answers == "tagging" else ()
+    return Tuned(tensors, head, metadata, names)
 
 
 def _read_adapter(source: Source, loaded: Loaded) -> Tuned:
     held = read_adapter(source.path)
     check_ranks(_json(source.path / ADAPTER_CONFIG), held, folder=source.path)
-    whole = _model_with(adapted_modules(held), loaded, source, modules=True)
-    merge_adapter(whole, source.path, held, name=loaded.name)
-    return _read_tuned(whole, loaded, source, head=_head_file(source.path))
-
-
-def _model_with(
-    names: Iterable[str], loaded: Loaded, source: Source, *, modules: bool = False
-) -> nn.Module:
-    """Return the base as a class of transformers that has all these parameters (or modules).
-
-    Raises:
-        InputError: If no class has.
-    """
     whole: nn.Module = copy.deepcopy(loaded.model.backbone)
     if source.classifier:
         whole = _classifier(loaded, source)
-    known = {name for name, _ in (whole.named_modules() if modules else whole.named_parameters())}
-    missing = sorted(name for name in names if name not in known)
-    if missing:
+    known = {name for name, _ in whole.named_modules()}
+    if missing := sorted(adapted_modules(held) - known):
         raise InputError(
             f"{source.path} changes {missing[0]!r}{_more(missing)}, which {type(whole).__name__} "
             f"of {loaded.name!r} does not have: it belongs to another architecture or family"
         )
-    return whole
+    merge_adapter(whole, source.path, held, name=loaded.name)
+    return _read_tuned(whole, loaded, source, head=_head_file(source.path))
 
 
 def _classifier(loaded: Loaded, source: Source) -> nn.Module:
@@ -267,11 +228,7 @@ def _classifier(loaded: Loaded, source: Source) -> nn.Module:
         whole, info = AutoModelForSequenceClassification.from_pretrained(
             loaded.path, dtype=_dtype(loaded), output_loading_info=True, **options
         )
-    brought = (
-        set(read_sparse_tuning(source.path).head)
-        if source.kind == "sparse tuning"
-        else stored_parameters(source.path)
-    )
+    brought = stored_parameters(source.path)
     missing = sorted(name for name in info["missing_keys"] if name not in brought)
     if missing:
         raise InputError(
@@ -279,36 +236,6 @@ def _classifier(loaded: Loaded, source: Source) -> nn.Module:
             f"the base {loaded.name!r} holds: it was random when the source was trained"
         )
     return whole.eval()
-
-
-def _change(
-    whole: nn.Module,
-    changes: Mapping[str, tuple[Tensor, Tensor]],
-    source: Source,
-    *,
-    add: bool,
-) -> None:
-    """Add differences to parameters, or set values, in place."""
-    parameters = dict(whole.named_parameters())
-    for name, (index, values) in changes.items():
-        parameter = parameters.get(name)
-        if parameter is None:
-            raise InputError(
-                f"{source.path} changes {name!r}, which {type(whole).__name__} does not have: it "
-                "belongs to another architecture or family"
-            )
-        try:
-            check_index(index, parameter.numel())
-        except (TypeError, ValueError) as error:
-            raise InputError(
-                f"{source.path} changes {name!r} at places that {type(whole).__name__} does not "
-                f"have: {error}"
-            ) from None
-        if not values.is_floating_point() or not bool(values.isfinite().all()):
-            raise InputError(f"{source.path} makes {name!r} NaN or infinite, or holds no floats")
-        flat = parameter.detach().view(-1)
-        now, place = values.to(flat.dtype), index.long()
-        flat[place] = flat[place] + now if add else now
 
 
 def _read_tuned(

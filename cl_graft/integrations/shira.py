@@ -94,7 +94,7 @@ def write_shira(opened: OpenBank, position: int, into: Path | str, *, rest: Rest
     if bank.base.dtype != "float32":
         raise InputError(
             f"a SHiRA adapter adds fp32 differences, and this base is {bank.base.dtype}: export it "
-            "as hf or safetensors-overlay"
+            "as hf"
         )
     parts = _parts(model.backbone, bank.answer(position))
     copied, left_out = _others(parts, rest)
@@ -157,7 +157,7 @@ def _others(parts: list[_Part], rest: Rest) -> tuple[list[_Part], list[_Part]]:
     if all(part.path in paths for part in held):
         raise InputError(
             "a SHiRA adapter holds weights of nn.Linear, and of this graft it would hold none "
-            f"({format_counts(_count(parts))}): export it as hf or safetensors-overlay"
+            f"({format_counts(_count(parts))}): export it as hf"
         )
     if rest == "copy":
         return [part for part in parts if part.path in paths], []

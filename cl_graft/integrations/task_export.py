@@ -25,14 +25,11 @@ from cl_graft.banks.bank_of_run import find_bank_folder
 from cl_graft.banks.open_bank import OpenBank, open_bank
 from cl_graft.errors import InputError, InUse, find
 from cl_graft.grafts.bank import find_entry
+from cl_graft.integrations.class_heads import as_transformers_model
 from cl_graft.integrations.export_readme import make_readme
 from cl_graft.integrations.export_record import WrittenGraft, describe_task, save_head, skips_pooler
-from cl_graft.integrations.overlay import write_overlay
-from cl_graft.integrations.question_answering import as_question_answering
-from cl_graft.integrations.sequence_classifier import as_classifier
 from cl_graft.integrations.shira import Rest, write_shira
-from cl_graft.integrations.token_classifier import as_token_classifier
-from cl_graft.kinds import find_kind
+from cl_graft.kinds.prompt_encoding import find_frame
 from cl_graft.models.quiet import quiet
 from cl_graft.models.text_generation import is_text_head
 from cl_graft.storage import explain_full_disk, explain_write_errors, load_bank, only_writer
@@ -44,13 +41,9 @@ FORMATS: Mapping[str, str] = MappingProxyType(
     {
         "hf": "a whole checkpoint, which transformers loads",
         "peft-shira": "a SHiRA adapter, which peft lays over the base",
-        "safetensors-overlay": "flat numbers and values, which any tool can lay over the base",
     }
 )
 """The formats, and what each is."""
-
-_CONVERSIONS = {"extractive_qa": as_question_answering, "tagging": as_token_classifier}
-"""Functions that make the model of transformers for an entry, by kind; others are classifiers."""
 
 
 @dataclass(frozen=True)
@@ -122,19 +115,17 @@ def export_task(
             "tokens of its labels, so nobody could be told how to ask it"
         )
     with _make_folder(out) as into:
-        if format == "safetensors-overlay":
-            write_overlay(graft, bank.entries[position], record, into / "overlay.safetensors")
-            written = WrittenGraft()
+        opened = open_bank(where, model=model, trust_remote_code=trust_remote_code)
+        if format == "hf":
+            written = _write_checkpoint(opened, position, into)
         else:
-            opened = open_bank(where, model=model, trust_remote_code=trust_remote_code)
-            if format == "hf":
-                written = _write_checkpoint(opened, position, into)
-            else:
-                written = write_shira(opened, position, into, rest=rest)
+            written = write_shira(opened, position, into, rest=rest)
         record |= written.record
         text = json.dumps(record, indent=1, ensure_ascii=False)
         (into / "task.json").write_text(f"{text}\n", encoding="utf-8")
-        (into / "README.md").write_text(make_readme(record, format=format), encoding="utf-8")
+        frame = find_frame(opened.loaded.tokenizer)
+        readme = make_readme(record, format=format, frame=frame)
+        (into / "README.md").write_text(readme, encoding="utf-8")
     return Exported(
         folder=out,
         task=bank.entries[position].task,
@@ -183,8 +174,7 @@ def _write_checkpoint(opened: OpenBank, position: int, into: Path) -> WrittenGra
     backbone: Any = model.backbone
     record: dict[str, Any] = {"class": type(backbone).__name__}
     if model.family == "encoder":
-        convert = _CONVERSIONS.get(find_kind(entry.metadata).name, as_classifier)
-        classifier = convert(model, entry)
+        classifier = as_transformers_model(model, entry)
         if classifier is None:
             save_head(entry, into)
             record["without_pooler"] = skips_pooler(backbone)

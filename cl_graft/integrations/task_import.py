@@ -27,8 +27,8 @@ from cl_graft.grafts.graft import Graft, find_parameters, gather, grafted
 from cl_graft.grafts.hashing import hash_tensors
 from cl_graft.grafts.region import Layout, Region
 from cl_graft.grafts.selection import top_k
+from cl_graft.integrations.class_heads import order_tags
 from cl_graft.integrations.import_sources import Source, Tuned, find_source, read_source
-from cl_graft.integrations.token_layer import order_tags
 from cl_graft.kinds.prompts import Family
 from cl_graft.kinds.text_task import MAX_LENGTH
 from cl_graft.models import Loaded, check_head, graftable_parameters, make_head
@@ -95,8 +95,7 @@ def import_task(
     the source's own config. A source that the latest entry of that name holds is not added again.
 
     Args:
-        source: An adapter of PEFT (its folder), a file of composable-sft, an overlay, or a
-            checkpoint that was tuned from the base.
+        source: Folder of an adapter of PEFT, or of a checkpoint that was tuned from the base.
         bank: The bank's folder. If it holds none, one is made in isolated mode.
         task: The task's name.
         base: The model that was fine-tuned; needed for a new bank, and where the base has moved.

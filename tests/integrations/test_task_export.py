@@ -36,7 +36,7 @@ LONG = [
     ("answers", "Who wrote it? " * 40, "A teacher wrote it. " * 9),
     ("answers", "Who?", "A teacher in a small town near the mountains wrote it!" * 20),
 ]
-"""Texts that are cut: to the 64 tokens of these banks."""
+"""Texts that tokenizers cut, to the 64 tokens of these banks."""
 
 
 def expected(opened: OpenBank, task: str, text: str, pair: str | None) -> Tensor:
@@ -45,18 +45,16 @@ def expected(opened: OpenBank, task: str, text: str, pair: str | None) -> Tensor
 
 
 @pytest.mark.parametrize("family", slow_but(FEW, sorted(FAMILIES.keys() - {"autocast"})))
-@pytest.mark.parametrize("form", ["hf", "safetensors-overlay"])
-def test_the_lines_of_the_readme_give_the_logits_of_the_bank(
-    bank_of_family, tmp_path, family, form
-):
+def test_the_lines_of_the_readme_give_the_logits_of_the_bank(bank_of_family, tmp_path, family):
     bank = bank_of_family(family)
     opened = open_bank(bank)
     for task in ("sentiment", "answers"):
-        assert export_task(bank, task, format=form, out=tmp_path / task).coordinates > 0
-    for task, text, pair in ASKED + LONG:
+        assert export_task(bank, task, format="hf", out=tmp_path / task).coordinates > 0
+    is_encoder = family in ("mean", "first", "half")
+    for task, text, pair in ASKED + (LONG if is_encoder else []):
         found = answered(tmp_path / task, text, pair)
         wanted = expected(opened, task, text, pair)
-        if family in ("mean", "first", "half"):
+        if is_encoder:
             assert torch.equal(found, wanted)
         else:  # the vocabulary is projected on for all places here, for one there
             torch.testing.assert_close(found, wanted, rtol=1e-5, atol=1e-5)
@@ -107,7 +105,7 @@ def shapes(folder: Path) -> dict[str, tuple[int, ...]]:
 
 def test_an_export_says_what_it_is(bank_of_family, tmp_path):
     bank = bank_of_family("masked_lm")
-    export_task(bank, "sentiment", format="safetensors-overlay", out=tmp_path / "out")
+    export_task(bank, "sentiment", format="hf", out=tmp_path / "out")
     record = json.loads((tmp_path / "out" / "task.json").read_text())
     entry = open_bank(bank).bank.entries[0]
     assert record["label_names"] == ["negative", "positive"]
@@ -150,7 +148,7 @@ import resource, sys
 from cl_graft.errors import CannotWrite
 from cl_graft.integrations import export_task
 resource.setrlimit(resource.RLIMIT_FSIZE, (4_000, resource.RLIM_INFINITY))
-for form in ("hf", "safetensors-overlay", "peft-shira"):
+for form in ("hf", "peft-shira"):
     try:
         export_task(sys.argv[1], "sentiment", format=form, out=sys.argv[2], rest="copy")
     except CannotWrite as error:
@@ -162,7 +160,7 @@ def test_a_full_disk_is_said_and_leaves_nothing(bank_of_family, tmp_path):
     command = ["-c", FULL, str(bank_of_family("mean")), str(tmp_path / "out")]
     told = run_warm(command, env=os.environ)
     lines = told.stdout.splitlines()
-    assert [line.split()[0] for line in lines] == ["hf", "safetensors-overlay", "peft-shira"]
+    assert [line.split()[0] for line in lines] == ["hf", "peft-shira"]
     assert all("cannot write" in line and "ulimit -f" in line for line in lines)
     assert list(tmp_path.iterdir()) == []
 
@@ -187,7 +185,7 @@ def test_what_a_killed_export_left_goes_with_the_next_and_one_that_is_filled_sta
     holds.wait(60)
     try:
         bank = bank_of_family("mean")
-        export_task(bank, "sentiment", format="safetensors-overlay", out=tmp_path / "task")
+        export_task(bank, "sentiment", format="hf", out=tmp_path / "task")
     finally:
         ends.set()
         thread.join()

@@ -7,7 +7,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import zipfile
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -16,7 +15,7 @@ from typing import Any
 import pytest
 import torch
 from integrations.readme import answered
-from integrations.tuned import LABELS, TEXTS, classifier, logits_of, nudge_, save_sparse_tuning
+from integrations.tuned import LABELS, TEXTS, classifier, logits_of, nudge_
 from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 from slow_cases import slow
@@ -27,13 +26,11 @@ from cl_graft import InputError
 from cl_graft.banks.open_bank import open_bank
 from cl_graft.banks.verify import verify
 from cl_graft.data import Prompt
-from cl_graft.errors import BankError, WrongBase
+from cl_graft.errors import WrongBase
 from cl_graft.integrations import export_task, import_task
-from cl_graft.integrations.composable_sft import read_sparse_tuning
-from cl_graft.integrations.overlay import OVERLAY
 from cl_graft.integrations.task_import import Imported
 from cl_graft.storage import load_bank
-from cl_graft.storage.files import is_partial, pack, unpack
+from cl_graft.storage.files import is_partial
 
 pytestmark = [
     # peft asks transformers by a name that is on its way out, and torch for sparse tensors.
@@ -160,75 +157,7 @@ def test_an_adapter_of_a_causal_model_answers_by_a_prompt(tiny_llama, tmp_path):
     torch.testing.assert_close(answers(tmp_path / "bank", "mine", TEXTS[:1])[0], wanted)
 
 
-def test_a_sparse_tuning_answers_as_its_differences_say(tiny_roberta, tmp_path):
-    model = classifier(tiny_roberta)
-    moved = nudge_(model)
-    head = {n: p.detach() for n, p in model.named_parameters() if n.startswith("classifier.")}
-    source = save_sparse_tuning(tmp_path / "sft", moved, head)
-    imported = import_task(source, tmp_path / "bank", task="mine", base=str(tiny_roberta))
-    assert imported.kind == "sparse tuning"
-    assert imported.coordinates == sum(int(d.count_nonzero()) for d in moved.values())
-    torch.testing.assert_close(answers(tmp_path / "bank", "mine"), expected(model, tiny_roberta))
-
-
-def test_sparse_tunings_of_older_numpy_are_read(tmp_path):
-    difference = torch.tensor([[0.0, 1.0, 0.0], [2.0, 0.0, 3.0]])
-    path = save_sparse_tuning(tmp_path / "sft", {"weight": difference}, {}) / "pytorch_diff.bin"
-    with zipfile.ZipFile(path) as archive:
-        parts = {name: archive.read(name) for name in archive.namelist()}
-    with zipfile.ZipFile(path, "w") as archive:
-        for name, data in parts.items():
-            archive.writestr(name, data.replace(b"numpy._core.", b"numpy.core."))
-    index, values = read_sparse_tuning(path).changes["weight"]
-    assert (index.tolist(), values.tolist()) == ([1, 3, 5], [1.0, 2.0, 3.0])
-
-
-def test_a_damaged_sparse_tuning_is_refused(tmp_path):
-    (tmp_path / "sft").mkdir()
-    record = {"size": torch.Size([2, 2]), "index_steps": [3, 1], "values": torch.ones(2)}
-    torch.save({"body": {"weight": record}}, tmp_path / "sft" / "pytorch_diff.bin")
-    with pytest.raises(InputError, match=r"is damaged or of another version: .*2 numbers"):
-        read_sparse_tuning(tmp_path / "sft" / "pytorch_diff.bin")
-
-
-@pytest.mark.filterwarnings("ignore:Sparse CSR")
-def test_a_sparse_tuning_holds_the_numbers_that_it_shows(tmp_path):
-    (tmp_path / "sft").mkdir()
-    path = tmp_path / "sft" / "pytorch_diff.bin"
-    many = {"size": torch.Size([1000, 1000]), "index_steps": torch.ones(1).long().expand(10**6)}
-    for record, said in [
-        ({**many, "values": torch.ones(1).expand(10**6)}, "shows numbers repeatedly"),
-        (torch.ones(2, 2), "aten::_indices"),
-        (torch.ones(2, 2).to_sparse_csr(), "sparse_csr"),
-        ({**many, "index_steps": [1], "values": torch.ones(1, device="meta")}, "meta"),
-        ({"size": torch.Size([2]), "index_steps": [0] * 9, "values": torch.ones(9)}, "9 numbers"),
-    ]:
-        torch.save({"body": {"weight": record}}, path)
-        with pytest.raises(InputError, match=said):
-            read_sparse_tuning(path)
-
-
-class Trap:
-    """A pickle that creates a file when it is read."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-
-    def __reduce__(self):
-        return (Path.touch, (self.path,))
-
-
-def test_a_sparse_tuning_that_would_run_something_is_refused(tiny_roberta, tmp_path):
-    (tmp_path / "sft").mkdir()
-    content = {"body": {"a": Trap(tmp_path / "sprung")}}
-    torch.save(content, tmp_path / "sft" / "pytorch_diff.bin")
-    with pytest.raises(InputError, match=r"pytorch_diff\.bin is no file of .* read safely"):
-        import_task(tmp_path / "sft", tmp_path / "bank", task="mine", base=str(tiny_roberta))
-    assert not (tmp_path / "sprung").exists()
-    assert not (tmp_path / "bank").exists()
-
-
-@pytest.mark.parametrize("form", ["hf", "peft-shira", "safetensors-overlay"])
+@pytest.mark.parametrize("form", ["hf", "peft-shira"])
 @pytest.mark.parametrize("family", ["mean", *slow("masked_lm")])
 def test_what_was_exported_comes_back_with_the_same_bits(bank_of_family, tmp_path, form, family):
     bank = bank_of_family(family)
@@ -307,13 +236,13 @@ def test_imports_stand_side_by_side_in_one_bank(tiny_roberta, tmp_path):
 
 def test_a_bank_whose_tasks_build_on_each_other_takes_no_import(bank_of_family, tmp_path):
     bank = bank_of_family("mean")
-    export_task(bank, "sentiment", format="safetensors-overlay", out=tmp_path / "out")
+    export_task(bank, "sentiment", format="hf", out=tmp_path / "out")
     with pytest.raises(InputError, match="prefix mode, whose tasks build on each other"):
         import_task(tmp_path / "out", bank, task="again")
 
 
 def test_values_for_another_base_are_refused(bank_of_family, tiny_distilbert, tmp_path):
-    export_task(bank_of_family("mean"), 0, format="safetensors-overlay", out=tmp_path / "out")
+    export_task(bank_of_family("mean"), 0, format="hf", out=tmp_path / "out")
     with pytest.raises(WrongBase):
         import_task(tmp_path / "out", tmp_path / "bank", task="mine", base=str(tiny_distilbert))
 
@@ -340,8 +269,6 @@ def test_what_cannot_be_imported_is_told_with_its_cause(tiny_roberta, tiny_bert,
     refused(embedded, r"moved \d+ elements that no graft holds \(embeddings\.word_embeddings")
     refused(embedded, "answers with 3 logits, and there are 2", label_names=["a", "b"], leave_out=1)
     refused(embedded, r"has shape .* in the base and .* architecture", base=str(tiny_bert))
-    only = save_sparse_tuning(tmp_path / "sft", nudge_(classifier(tiny_roberta)), {})
-    refused(only, "belongs to another architecture or family")
 
 
 def test_a_checkpoint_under_another_config_is_refused(tiny_roberta, tmp_path):
@@ -424,81 +351,13 @@ def test_a_damaged_adapter_is_refused(tiny_roberta, tmp_path):
     assert not (tmp_path / "bank").exists()
 
 
-def overlaid(bank: Path, folder: Path, change: Callable[[dict[str, Tensor]], object]) -> Path:
-    """Export a task as an overlay and write its tensors anew, with checksums that fit."""
-    export_task(bank, "answers", format="safetensors-overlay", out=folder)
-    path = folder / "overlay.safetensors"
-    record, tensors = unpack(path.read_bytes(), format=OVERLAY, name="overlay")
-    change(tensors)
-    path.write_bytes(pack(tensors, record, format=OVERLAY))
-    return folder
-
-
-def first_index(tensors: dict[str, Tensor]) -> str:
-    return next(name for name, t in tensors.items() if name.endswith(".index") and len(t) > 2)
-
-
-OVERLAYS: dict[str, tuple[Callable[[dict[str, Tensor]], object], str]] = {
-    "negative": (lambda t: t[first_index(t)][:1].fill_(-1), "coordinates must be in"),
-    "beyond": (lambda t: t[first_index(t)][-1:].fill_(10**6), "coordinates must be in"),
-    "repeated": (lambda t: t[first_index(t)].fill_(0), "without repeats"),
-    "unsorted": (lambda t: t[first_index(t)].copy_(t[first_index(t)].flip(0)), "sorted"),
-    "float": (lambda t: t.update({first_index(t): t[first_index(t)].float()}), "whole numbers"),
-    "nan": (
-        lambda t: t[first_index(t).replace(".index", ".values")].fill_(float("nan")),
-        "NaN or infinite",
-    ),
-    "nan head": (lambda t: t["head.bias"].fill_(float("nan")), "head is NaN"),
-    "float64 head key": (lambda t: t.update({"head.mine": torch.ones(2)}), "a head of shapes"),
-    "wide head": (lambda t: t.update({"head.weight": torch.ones(2, 3)}), "a head of shapes"),
-    "unknown": (lambda t: t.update({"mine": torch.ones(2)}), "'mine' is none of"),
-}
-
-
-@pytest.mark.parametrize("kind", OVERLAYS)
-def test_an_overlay_with_false_places_values_or_names_is_refused(kind, bank_of_family, tmp_path):
-    bank = bank_of_family("mean")
-    change, said = OVERLAYS[kind]
-    source = overlaid(bank, tmp_path / "overlay", change)
-    base = open_bank(bank).bank.base.model
-    with pytest.raises((InputError, BankError), match=said):
-        import_task(source, tmp_path / "bank", task="mine", base=base)
-    assert not (tmp_path / "bank").exists()
-
-
-def test_what_sparse_tunings_say_of_places_is_checked(tiny_roberta, tmp_path):
-    model = classifier(tiny_roberta)
-    moved = nudge_(model)
-    head = {n: p.detach() for n, p in model.named_parameters() if n.startswith("classifier.")}
-    name = next(iter(moved))
-    for number, (change, said) in enumerate([
-        (lambda b: b[name].update(index_steps=[1.5, *b[name]["index_steps"][1:]]), "damaged"),
-        (lambda b: b[name].update(index_steps=[-1, *b[name]["index_steps"][1:]]), "damaged"),
-        (lambda b: b[name].update(index_steps=[0] * len(b[name]["index_steps"])), "damaged"),
-        (lambda b: b[name]["values"].fill_(float("inf")), "NaN or infinite"),
-        (lambda b: b.update({name: repeated_places(moved[name])}), "without repeats"),
-    ]):  # fmt: skip
-        source = save_sparse_tuning(tmp_path / str(number), moved, head)
-        stored = torch.load(source / "pytorch_diff.bin", weights_only=False)
-        change(stored["body"])
-        torch.save(stored, source / "pytorch_diff.bin")
-        with pytest.raises(InputError, match=said):
-            import_task(source, tmp_path / "bank", task="mine", base=str(tiny_roberta))
-    assert not (tmp_path / "bank").exists()
-
-
-def repeated_places(like: Tensor) -> Tensor:
-    return torch.sparse_coo_tensor(torch.zeros(2, 3).long(), torch.ones(3), like.shape)
-
-
-@pytest.mark.parametrize("form", ["hf", *slow("safetensors-overlay")])
-def test_a_run_under_autocast_goes_out_and_in_with_its_calibration(bank_of_family, tmp_path, form):
+def test_a_run_under_autocast_goes_out_and_in_with_its_calibration(bank_of_family, tmp_path):
     """The precision of the tour's own run."""
     bank = bank_of_family("autocast")
     before = open_bank(bank)
     metadata = before.bank.entries[0].metadata
     assert metadata["temperature"]
-    export_task(bank, "sentiment", format=form, out=tmp_path / "out")
+    export_task(bank, "sentiment", format="hf", out=tmp_path / "out")
     base = before.bank.base.model
     import_task(tmp_path / "out", tmp_path / "again", task="sentiment", base=base)
     after = open_bank(tmp_path / "again")
@@ -544,7 +403,7 @@ def test_a_task_json_that_no_export_writes_is_refused(bank_of_family, tmp_path, 
 def test_the_same_import_again_says_that_it_is_there_and_changes_nothing(bank_of_family, tmp_path):
     bank = bank_of_family("mean")
     base = load_bank(bank).base.model
-    export_task(bank, "sentiment", format="safetensors-overlay", out=tmp_path / "out")
+    export_task(bank, "sentiment", format="hf", out=tmp_path / "out")
     first = import_task(tmp_path / "out", tmp_path / "bank", task="a", base=base)
     before = {p: p.read_bytes() for p in (tmp_path / "bank").rglob("*") if p.is_file()}
     again = import_task(tmp_path / "out", tmp_path / "bank", task="a", base=base)

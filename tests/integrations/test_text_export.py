@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from answer_data import answer_folder
 from integrations.readme import answered
-from slow_cases import slow, slow_but
+from slow_cases import slow_but
 from tiny_runs import QUICK, tiny_run
 
 from cl_graft.banks.open_bank import open_bank
@@ -15,7 +15,7 @@ from cl_graft.integrations.task_export import export_task
 from cl_graft.storage import load_bank, save_bank
 
 FAMILIES = {"chat": "causal_lm", "t5": "seq2seq_lm", "bart": "seq2seq_lm"}
-TEXTS = ["The oil and the rain", "The team and the chip " * 12, "The oil and the rain\n"]
+TEXT = "The oil and the rain"
 
 
 @pytest.fixture(scope="module", params=slow_but(("chat", "t5"), FAMILIES))
@@ -34,19 +34,16 @@ def bank(request, tmp_path_factory) -> Path:
     return tiny_run(tmp_path_factory.mktemp("run"), model, names, **{**QUICK, **own})
 
 
-@pytest.mark.parametrize("format", ["hf", *slow("safetensors-overlay")])
-def test_the_readme_gives_the_answers_of_the_bank(bank, tmp_path, format):
+def test_the_readme_gives_the_answers_of_the_bank(bank, tmp_path):
     opened = open_bank(bank)
     for task in opened.tasks:
         out = tmp_path / task
-        export_task(bank, task, out=out, format=format)
-        texts = TEXTS[:1] if task == "messages" else TEXTS
-        for text in texts:
-            own = opened.predict([text], task=task)[0]
-            if task == "sentiment":
-                assert answered(out, text).tolist() == pytest.approx(own.logits, abs=1e-4)
-            else:
-                assert answered(out, text) == own.label
+        export_task(bank, task, out=out, format="hf")
+        own = opened.predict([TEXT], task=task)[0]
+        if task == "sentiment":
+            assert answered(out, TEXT).tolist() == pytest.approx(own.logits, abs=1e-4)
+        else:
+            assert answered(out, TEXT) == own.label
 
 
 def test_an_entry_that_does_not_say_that_it_writes_is_refused(bank, tmp_path):

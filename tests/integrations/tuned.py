@@ -5,11 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
-__all__ = ["classifier", "encoded_sparse", "logits_of", "nudge_", "save_sparse_tuning"]
+__all__ = ["classifier", "logits_of", "nudge_"]
 
 TEXTS = ["It was a delight.", "The film is slow and the plot is thin, but I liked it!"]
 LABELS = {0: "no", 1: "maybe", 2: "yes"}
@@ -48,22 +47,3 @@ def logits_of(model: Any, folder: Path, text: str) -> Tensor:
     batch = AutoTokenizer.from_pretrained(folder)(text, return_tensors="pt")
     with torch.no_grad():
         return model(**batch).logits[0]
-
-
-def encoded_sparse(difference: Tensor) -> dict[str, Any]:
-    """Write a difference as composable-sft does: steps of numbers, the first dimension fastest.
-
-    The first number is one of numpy's, as that package leaves it.
-    """
-    flat = difference.T.reshape(-1) if difference.dim() == 2 else difference
-    numbers = flat.nonzero().squeeze(1)
-    steps = [int(step) for step in numbers.diff()]
-    first = [np.int64(numbers[0].item())] if len(numbers) else []
-    return {"size": difference.size(), "index_steps": first + steps, "values": flat[numbers]}
-
-
-def save_sparse_tuning(folder: Path, body: dict[str, Tensor], head: dict[str, Tensor]) -> Path:
-    folder.mkdir()
-    content: dict[str, Any] = {"body": {n: encoded_sparse(d) for n, d in body.items()}}
-    torch.save(content | ({"head": head} if head else {}), folder / "pytorch_diff.bin")
-    return folder

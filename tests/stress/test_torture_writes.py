@@ -77,7 +77,7 @@ print("\\n".join(calls))
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("command", ["forget", "add", "export --format safetensors-overlay"])
+@pytest.mark.parametrize("command", ["forget", "add", "export --format hf"])
 def test_a_command_is_killed_and_ends_in_the_old_state_or_the_new(command, tmp_path) -> None:
     run_script(
         "torture_writes.py", "--scale", "smoke", "--commands", command, "--out", tmp_path,

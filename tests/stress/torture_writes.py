@@ -92,11 +92,7 @@ def apart(folder: Path) -> None:
     """Let a run of isolated grafting learn two tasks, and export one of them."""
     isolated = ("--set", "grafting.mode=isolated")
     done(folder, "run", "stream.yaml", "--strategy", "grafting", "--out", "first", *isolated)
-    for form in ("hf", "safetensors-overlay"):
-        done(
-            folder, "export", "first/grafting/seed0", "--task", "topic", "--format", form,
-            "--out", f"exported-{form}",
-        )  # fmt: skip
+    done(folder, "export", "first/grafting/seed0", "--task", "topic", "--out", "exported-hf")
 
 
 def compared(folder: Path) -> None:
@@ -140,19 +136,19 @@ COMMANDS = {
                 learned,
             )
             for form, rest in (
-                ("hf", ()), ("peft-shira", ("--rest", "copy")), ("safetensors-overlay", ()),
+                ("hf", ()), ("peft-shira", ("--rest", "copy")),
             )
         ),
         Command(
             "import",
-            ("import", "exported-safetensors-overlay", "--bank", "new", "--task", "topic",
+            ("import", "exported-hf", "--bank", "new", "--task", "topic",
              "--base", "tiny_bert"),
             apart,
             bank="new",
         ),
         Command(
             "import into a bank",
-            ("import", "exported-safetensors-overlay", "--bank", BANK, "--task", "again"),
+            ("import", "exported-hf", "--bank", BANK, "--task", "again"),
             apart,
             bank=BANK,
         ),
