@@ -5,8 +5,7 @@ with two workers, and by a Ray cluster of three nodes on this machine, of which 
 a whole node are killed. Every run of every way must end on the scores and on the hashes of the
 test logits that the first way ended on. Wall time is from the first run's start to the summary,
 with Ray's own start beside it; all ways compute with one thread a run, each with a cache of its
-own. A second table is of one run alone: grafting on a stream of four tasks, whose dense runs and
-rankings workers make ahead, all at the same time.
+own.
 
     python benchmarks/performance/scale_out.py --scale cpu    # MiniLM, 24 runs four times
     python benchmarks/performance/scale_out.py --scale smoke  # 8 runs, a few steps: does it run?
@@ -63,11 +62,6 @@ SCALES: dict[str, dict[str, Any]] = {
         "comparison.seeds": [0, 1, 2, 3, 4, 5],
     },
 }
-ALONE = {
-    "stream.tasks": ["sst2_sent", "ag_news", "mrpc", "qnli"],
-    "comparison.strategies": ["grafting_movement"],
-    "comparison.seeds": [0],
-}
 SAME = ("R", "ece", "logit_hashes", "bytes", "data_fingerprints")
 """Values of a run that must not depend on the way in which it was run."""
 
@@ -98,17 +92,8 @@ def main() -> None:
             attack.join(timeout=1)
         rows.append({**row, "lost": lost})
     whole = compare_results(rows) and len(rows[-1]["lost"]) == 2
-    alone = make_config({**SCALES[arguments.scale], **ALONE}, arguments.data, arguments.sets)
-    single = [time_run("one process", alone, out / "alone", None)]
-    for workers in (1, 2):
-        with closing(ray_pool(workers=workers)) as pool:
-            place = out / f"alone{workers}"
-            single.append(time_run(on_ray(workers), alone, place, PoolEngine(pool)))
-    whole = compare_results(single) and whole
     stored = {
         "rows": rows,
-        "alone": single,
-        "tasks_alone": ALONE["stream.tasks"],
         "machine": f"{platform.machine()}, {os.cpu_count()} cores",
         "versions": {**versions(torch.device("cpu")), "ray": ray.__version__},
         "config": config.values(),
@@ -209,11 +194,6 @@ def render(stored: dict[str, Any]) -> str:
         f"{', '.join(config['stream.tasks'])}, {config['stream.shots']} rows a class, "
         f"{config['fine_tuning.steps']} steps; {stored['machine']}, "
         f"Ray {stored['versions']['ray']}.",
-        "",
-        *table(stored["alone"]),
-        "",
-        f"One run: grafting with the localizer movement on {', '.join(stored['tasks_alone'])}, "
-        "as above.",
     ]
     return "\n".join(lines) + "\n"
 

@@ -116,7 +116,7 @@ def open_engine(
         given = dict(_parameter(text) for text in parameters or ())
         pool = slurm_pool(out, cpus=cpus, gpus=int(gpus), parameters=given)
     try:
-        yield PoolEngine(pool, threads=cpus, most=workers)
+        yield PoolEngine(pool, threads=cpus, max_jobs=workers)
     finally:
         pool.close()
 

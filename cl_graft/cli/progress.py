@@ -28,7 +28,7 @@ _LINE_EVERY_SECONDS = 10.0
 
 @dataclass
 class _Phase:
-    """A phase that runs: its name, when it began, when a line last told of it, and its bar."""
+    """The phase that runs: its name, when it began, when a line last told of it, and its bar."""
 
     name: str
     started: float
@@ -39,8 +39,8 @@ class _Phase:
 class Meter:
     """Shows phases while they run.
 
-    On a terminal there is one bar for all tasks and one for every phase that runs, each with the
-    time it still takes. Elsewhere (a log, a pipe) a phase gets a line when it starts, when it is
+    On a terminal there is a bar for all tasks and one for the phase that runs, each with the time
+    that it still takes. Elsewhere (a log, a pipe) a phase gets a line when it starts, when it is
     over, and every ten seconds in between.
 
     Args:
@@ -52,7 +52,7 @@ class Meter:
         self._console = output.notes
         self._tasks = tasks
         self._learned: set[tuple[str, int, str]] = set()
-        self._running: dict[str, _Phase] = {}
+        self._running: _Phase | None = None
         self._bars: Progress | None = None
         self._all: TaskID | None = None
         if self._console.is_terminal and not output.quiet:
@@ -73,23 +73,23 @@ class Meter:
         if step.note:
             self._tell(f"{name}: {step.note}")
         elif step.phase == "over":
-            self._end(step.job)
-            self._tell(f"{step.job}: over")
+            self._tell(f"[{step.step}/{step.steps}] {step.job}: over")
         else:
             phase = PHASE_NAMES.get(step.phase, step.phase)
             if step.task:  # untrained models are evaluated, too
                 self._learned.add((step.strategy, step.seed, step.task))
             shown = f"{name} · {step.task} · {phase}" if step.task else f"{name} {phase}"
-            self.phase(shown, step.step, step.steps, job=step.job)
+            self.phase(shown, step.step, step.steps)
 
-    def phase(self, name: str, step: int, steps: int, *, job: str = "") -> None:
-        """Report that `step` of `steps` of a phase are done, of one job of several at once."""
-        new = job not in self._running or self._running[job].name != name
-        if new:
-            self._end(job)
+    def phase(self, name: str, step: int, steps: int) -> None:
+        """Report that `step` of `steps` of a phase are done."""
+        running = self._running
+        new = running is None or running.name != name
+        if running is None or new:
+            if running is not None and running.bar is not None and self._bars is not None:
+                self._bars.remove_task(running.bar)
             now = time.monotonic()
-            self._running[job] = _Phase(name, now, now)
-        running = self._running[job]
+            running = self._running = _Phase(name, now, now)
         if self._bars is None:
             self._line(running, step, steps, new=new)
             return
@@ -100,11 +100,6 @@ class Meter:
         if running.bar is None:
             running.bar = self._bars.add_task(for_terminal(name), total=steps)
         self._bars.update(running.bar, completed=step, total=steps)
-
-    def _end(self, job: str) -> None:
-        running = self._running.pop(job, None)
-        if running is not None and running.bar is not None and self._bars is not None:
-            self._bars.remove_task(running.bar)
 
     def _line(self, running: _Phase, step: int, steps: int, *, new: bool) -> None:
         now = time.monotonic()

@@ -28,17 +28,18 @@ class Step:
 
     Attributes:
         phase: ``"dense"`` or ``"warm-up"``, ``"localize"``, ``"train"`` (the strategy's own loop)
-            or ``"evaluate"``; ``"choose"`` for the dense runs of a grid; ``"memory"``, once,
-            before a run starts; ``"reused"``, once, for a run that was finished before;
-            ``"over"``, once, at the end of a job of several that run at once.
+            or ``"evaluate"``; ``"choose"`` for the dense runs of a grid; ``"note"``, at
+            most once, before a run starts; ``"reused"``, once, for a run that was finished before;
+            ``"over"`` when a job of several that run at once is done, with the number of jobs that
+            are.
         step: Steps done, from 1.
         steps: Steps of the phase.
         task: Name of the task that is learned, or after which tasks are evaluated; empty where
             there is none.
         strategy: Name of the strategy that runs.
         seed: Seed of the run.
-        note: Sentence to show, in ``"memory"``; else empty.
-        job: Name of the job, of several that run at once; empty where one runs after the other.
+        note: Sentence to show, in ``"note"``; else empty.
+        job: Name of the job, in ``"over"``; else empty.
     """
 
     phase: str

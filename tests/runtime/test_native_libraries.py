@@ -44,7 +44,7 @@ def _spin_count(module: str, **given: str) -> str:
 
 
 @pytest.mark.parametrize(
-    "module", ["cl_graft", "cl_graft.cli", "cl_graft.lab.experiments.engines.worker"]
+    "module", ["cl_graft", "cl_graft.cli", "cl_graft.lab.experiments.engines.dispatch"]
 )
 def test_the_limit_is_set_before_torch_is_loaded(module: str) -> None:
     assert _spin_count(module) == str(SPIN_COUNT)

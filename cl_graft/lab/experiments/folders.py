@@ -34,7 +34,6 @@ from cl_graft.storage.files import delete_partial_files, dump_json, is_partial, 
 from cl_graft.strategies.registry import STRATEGIES
 
 __all__ = [
-    "AHEAD",
     "CURVES",
     "ENGINE",
     "REPORT",
@@ -57,8 +56,6 @@ __all__ = [
 ]
 
 CURVES, TUNING = "tensorboard", "tuning"
-AHEAD = f"{CACHE}/ahead"
-"""Folder of runs that are made for the cache alone; it may be deleted with the cache."""
 ENGINE = "engine"
 """Folder of an engine's files while a comparison runs."""
 REPORT = "report"

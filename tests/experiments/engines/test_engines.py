@@ -19,12 +19,9 @@ from tiny_runs import cl_graft
 
 from cl_graft.errors import InputError
 from cl_graft.lab.experiments.comparison.compare import compare
-from cl_graft.lab.experiments.comparison.jobs import Job
-from cl_graft.lab.experiments.engines.dispatch import ATTEMPTS, PoolEngine
-from cl_graft.lab.experiments.engines.message_board import MessageBoard
+from cl_graft.lab.experiments.engines.dispatch import ATTEMPTS, PoolEngine, work
 from cl_graft.lab.experiments.engines.ray import check_resources, ray_pool
 from cl_graft.lab.experiments.engines.slurm import slurm_pool
-from cl_graft.lab.experiments.engines.worker import work
 from cl_graft.runtime.progress import Step
 from cl_graft.runtime.signals import Stop, Stopped
 from cl_graft.storage import OWNER, locks
@@ -136,37 +133,7 @@ def test_a_run_that_no_machine_of_a_cluster_can_hold_is_refused(ray_workers):
 
 
 @pytest.mark.slow
-def test_tasks_are_localized_ahead_for_all_cells_that_need_them(settings, on_ray, tmp_path):
-    strategies = ["independent", "naive", "grafting_averaged_gain", "grafting"]
-    quick = {"mask_steps": 2, "mask_batch": 8, "density": 0.01}
-    config = config_with(settings | quick | {"strategies": strategies})
-    compare(config, out=tmp_path / "here")
-    seen: list[Step] = []
-    there = compare(config, out=tmp_path / "there", engine=on_ray, progress=seen.append)
-    assert there.failed == ()
-    assert [cell.strategy for cell in there.runs] == strategies
-    for cell in there.runs:
-        folder = Path(cell.strategy) / "seed0"
-        assert outcome(tmp_path / "there" / folder) == outcome(tmp_path / "here" / folder)
-        saved = {name: set(phases) for name, phases in cell.seconds_saved.items()}
-        wanted = {
-            "naive": set(),
-            "grafting_averaged_gain": {"dense", "localize"},
-        }.get(cell.strategy, {"dense"})
-        assert saved == {"sentiment": wanted, "topic": wanted}, cell.strategy
-    over = [str(step.job) for step in seen if step.phase == "over"]
-    assert len(over) == len(set(over)) == 4 + 2 * len({"averaged_gain", "dense"})
-    assert over.index("averaged_gain 0.01, seed 0, task 1 ahead") < over.index(
-        "grafting_averaged_gain, seed 0"
-    )
-    assert over.index("dense, seed 0, task 0 ahead") < over.index("grafting, seed 0")
-    assert over.index("averaged_gain 0.01, seed 0, task 0 ahead") < over.index(
-        "independent, seed 0"
-    )
-
-
-@pytest.mark.slow
-def test_a_sweep_over_orders_is_spread_whole_and_shares_dense_runs(settings, on_ray, tmp_path):
+def test_a_sweep_over_orders_is_spread_whole(settings, on_ray, tmp_path):
     quick = {"mask_steps": 2, "mask_batch": 8, "strategies": ["grafting"], "orders": 2}
     config = config_with(settings | quick | {"sweep": {"density": [0.01, 0.02]}})
     here = compare(config, out=tmp_path / "here")
@@ -178,12 +145,9 @@ def test_a_sweep_over_orders_is_spread_whole_and_shares_dense_runs(settings, on_
     for point in points:
         run = Path(point) / "grafting" / "seed0"
         assert outcome(tmp_path / "there" / run) == outcome(tmp_path / "here" / run)
-    cells = {f"grafting {point.replace(',', ' ')}, seed 0" for point in points}
-    over = [str(step.job) for step in seen if step.phase == "over"]
-    assert len(over) == len(set(over)) == len(points) * (1 + 2)
-    assert cells < set(over)
-    caches = [path.parent for path in (tmp_path / "there").rglob("dense-*.safetensors")]
-    assert caches == 2 * [tmp_path / "there" / "cache"]  # of each task one, whatever the rest
+    over = [(step.job, step.step, step.steps) for step in seen if step.phase == "over"]
+    assert {job for job, *_ in over} == {f"grafting {p.replace(',', ' ')}, seed 0" for p in points}
+    assert [count for _, *count in over] == [[n, 4] for n in range(1, 5)]
 
 
 @pytest.mark.slow
@@ -210,7 +174,27 @@ def test_workers_that_are_killed_or_asked_to_stop_cost_only_what_came_since_thei
     assert not (tmp_path / "engine").exists()
     done = compare(long, out=tmp_path)
     assert done.failed == ()
-    assert done.runs[0].processes == 3
+    assert done.runs[0].processes in (2, 3)  # the second may be stopped before it begins
+    assert outcome(run) == long_here
+
+
+@pytest.mark.slow
+@one_ray_worker
+def test_a_run_on_ray_that_is_asked_to_stop_saves_first(long, long_here, ray_workers, tmp_path):
+    stop, run = Stop(), tmp_path / "naive" / "seed0"
+
+    def stop_it() -> None:
+        wait_for_worker(run)
+        stop.asked = signal.SIGINT
+
+    thread = threading.Thread(target=stop_it)
+    thread.start()
+    with pytest.raises(Stopped):
+        compare(long, out=tmp_path, engine=PoolEngine(ray_workers), stop=stop)
+    thread.join()
+    assert not (run / OWNER).exists()
+    done = compare(long, out=tmp_path)
+    assert done.runs[0].processes == 2
     assert outcome(run) == long_here
 
 
@@ -220,10 +204,10 @@ def test_a_worker_that_dies_on_another_host_is_replaced(long, long_here, ray_wor
     run = tmp_path / "naive" / "seed0"
     owners: list[str] = []
 
-    def work_elsewhere(sent):  # in here, so that Ray sends it by value
+    def work_elsewhere(job, threads, folder):  # in here, so that Ray sends it by value
         socket.gethostname = lambda: f"host{os.getpid()}"
         locks._machine = lambda: f"machine{os.getpid()}"
-        return work(sent)
+        return work(job, threads, folder)
 
     def kill_one() -> None:
         first = wait_for_worker(run)
@@ -283,39 +267,6 @@ def test_values_that_cannot_be_chosen_fail_every_cell_that_waits_for_them(settin
         there = compare(config, out=tmp_path / "there", engine=PoolEngine(pool))
     assert len(here.failed) == 4
     assert {vars(f)["error"] for f in there.failed} == {vars(f)["error"] for f in here.failed}
-
-
-def test_a_board_that_is_damaged_or_gone_shows_nothing(settings, tmp_path):
-    job = Job("naive", 0, config_with(settings), tmp_path, "", tmp_path / "cache")
-    board = MessageBoard(tmp_path / "board")
-    board.show_step(job, Step("train", 1, 2, "a", "naive", 0))
-    assert board.read_step(job) is None
-    board.create()
-    board.show_step(job, Step("train", 1, 2, "a", "naive", 0))
-    assert board.read_step(job) == Step("train", 1, 2, "a", "naive", 0)
-    (tmp_path / "board" / f"{job.name}.json").write_text('{"phase":')
-    assert board.read_step(job) is None
-    assert board.read_stop() is None
-    board.request_stop(signal.SIGINT)
-    assert board.read_stop() == signal.SIGINT
-
-
-def test_what_a_link_on_a_board_leads_to_keeps_its_bytes(settings, tmp_path):
-    precious = tmp_path / "thesis"
-    precious.mkdir()
-    (precious / "thesis.tex").write_text("three years")
-    job = Job("naive", 0, config_with(settings), tmp_path, "", tmp_path / "cache")
-    board = MessageBoard(tmp_path / "board")
-    board.folder.symlink_to(precious, target_is_directory=True)
-    board.create()
-    for name in ("stop", f"{job.name}.json", f"{job.name}.{os.getpid()}"):
-        (board.folder / name).symlink_to(precious / "thesis.tex")
-    board.request_stop(signal.SIGINT)
-    board.show_step(job, Step("train", 1, 2, "a", "naive", 0))
-    assert board.read_stop() == signal.SIGINT
-    assert board.read_step(job) == Step("train", 1, 2, "a", "naive", 0)
-    assert [path.name for path in precious.iterdir()] == ["thesis.tex"]
-    assert (precious / "thesis.tex").read_text() == "three years"
 
 
 def test_a_parameter_that_submitit_does_not_know_is_named(tmp_path):

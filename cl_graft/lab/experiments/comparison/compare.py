@@ -19,7 +19,6 @@ from typing import Any
 
 from cl_graft.lab.experiments import folders
 from cl_graft.lab.experiments.comparison.jobs import Engine, SequentialEngine
-from cl_graft.lab.experiments.comparison.parallel_localization import wait_for_first
 from cl_graft.lab.experiments.comparison.runs import (
     ComparisonRuns,
     find_runs_to_do,
@@ -67,8 +66,7 @@ def compare(
         progress: Called after every step of every phase.
         started_by: Command that started it, for the results; None means this process's.
         stop: Asked after every step whether to stop.
-        engine: Engine that does the jobs; None does them one after another in this process. An
-            engine localizes the tasks of grafting's runs first, each as a job of its own.
+        engine: Engine that does the jobs; None does them one after another in this process.
 
     Raises:
         InputError: If the folder holds a comparison with another config or with runs on another
@@ -89,13 +87,12 @@ def compare(
                 out / part.name,
                 cache=out / folders.CACHE,
                 started_by=started_by,
-                ahead=engine is not None,
             )
             for part in parts
         }
         refuse_another_base([*comparisons.values()])
         # No folder was written so far: a comparison that cannot run leaves nothing behind.
-        jobs = wait_for_first([job for one in comparisons.values() for job in one.jobs])
+        jobs = [job for one in comparisons.values() for job in one.jobs]
         if jobs and engine is None:
             pick_device(config.model.device)
         locks.push(partial(_drop_empty, [*comparisons, out]))
@@ -115,7 +112,7 @@ def compare(
         engine = engine or SequentialEngine(cache, tasks)
         for job, outcome in engine(jobs, progress=progress, stop=stop):
             comparisons[job.out].take(job, outcome)
-            if job.is_run and not alone:
+            if job.seed is not None and not alone:
                 _summarize_all(config, list(comparisons.values()), out, started_by)
         logger.info("cache: %s answered, %s computed", dict(cache.hits), dict(cache.misses))
         each = [one.sum_up(whole=True) for one in comparisons.values()]

@@ -1,4 +1,4 @@
-"""The jobs of a comparison (its runs, and what they wait for) and the sequential engine.
+"""The jobs of a comparison (its runs and tunings) and the sequential engine.
 
 An engine does jobs and returns the outcome of each. Those of `cl_graft.lab.experiments.engines`
 spread them over processes and machines.
@@ -20,7 +20,6 @@ from cl_graft.lab.results.run_results import RunResult
 from cl_graft.runtime.progress import Progress, rename_steps, silent
 from cl_graft.runtime.signals import Stop
 from cl_graft.settings import ExperimentConfig
-from cl_graft.settings.tasks import load_tasks
 from cl_graft.storage.cache_folder import DirectoryCache
 from cl_graft.strategies.registry import find_strategy
 
@@ -39,10 +38,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Job:
-    """A run of a comparison, or a job that runs wait for.
-
-    Runs wait for the tuning of their strategy, and for runs of single tasks, which leave a dense
-    run or a ranking in the cache.
+    """A run of a comparison, or the tuning that the runs of a strategy wait for.
 
     Attributes:
         strategy: Name of the strategy.
@@ -52,8 +48,6 @@ class Job:
         started_by: Command that started the comparison, for the results.
         cache: Folder of the cache, which several comparisons may share.
         label: Swept values and order of the comparison, if there are several comparisons.
-        ahead: Place of a single task in the stream, from 0; None for all other jobs.
-        needs: Names of the jobs that must be over first.
     """
 
     strategy: str
@@ -63,17 +57,11 @@ class Job:
     started_by: str
     cache: Path
     label: str = ""
-    ahead: int | None = None
-    needs: frozenset[str] = frozenset()
 
     @property
     def name(self) -> str:
         """Name of the job, such as ``"lora, seed 0"`` or ``"lora, tuning"``."""
-        if self.seed is None:
-            return f"{self.title}, tuning"
-        if self.ahead is None:
-            return f"{self.title}, seed {self.seed}"
-        return f"{self.with_label(self._makes)}, seed {self.seed}, task {self.ahead} ahead"
+        return f"{self.title}, tuning" if self.seed is None else f"{self.title}, seed {self.seed}"
 
     @property
     def title(self) -> str:
@@ -85,30 +73,16 @@ class Job:
         return f"{name} {self.label}".strip()
 
     @property
-    def is_run(self) -> bool:
-        """Whether it is a run of the comparison, not tuning or a single task."""
-        return self.seed is not None and self.ahead is None
+    def strategy_key(self) -> tuple[Path, str]:
+        """Comparison and strategy, which have one tuning."""
+        return self.out, self.strategy
 
     @property
     def folder(self) -> Path:
         """Folder that only this job writes to."""
         if self.seed is None:
             return self.out / folders.TUNING / self.strategy
-        return folders.run_folder(self.home, self.strategy, self.seed)
-
-    @property
-    def home(self) -> Path:
-        """Folder OUT of the run: the comparison's, or one in its cache."""
-        if self.ahead is None:
-            return self.out
-        return self.out / folders.AHEAD / self._makes / f"task{self.ahead}"
-
-    @property
-    def _makes(self) -> str:
-        """Name of the outcome of a single task: its dense run, or a ranking."""
-        grafting = self.config.grafting
-        is_dense = self.strategy == "independent"
-        return "dense" if is_dense else f"{grafting.localizer} {grafting.density}"
+        return folders.run_folder(self.out, self.strategy, self.seed)
 
 
 @dataclass(frozen=True)
@@ -126,7 +100,7 @@ Outcome = RunResult | Tuning | Failed
 
 
 class Engine(Protocol):
-    """Does jobs, those that others wait for first."""
+    """Does jobs, tunings before the runs that wait for them."""
 
     def __call__(
         self, jobs: Sequence[Job], *, progress: Progress, stop: Stop
@@ -134,7 +108,7 @@ class Engine(Protocol):
         """Do jobs, and yield each with its outcome as soon as it is known.
 
         Args:
-            jobs: In the order in which they are wanted; a job comes after those it waits for.
+            jobs: In the order in which they are wanted; a run comes after its tuning.
             progress: Called after the steps of all jobs.
             stop: Asked whether to stop; what is under way is saved then.
 
@@ -162,14 +136,14 @@ class SequentialEngine:
         """Do the jobs; see `Engine`."""
         failed_tunings: dict[tuple[Path, str], Failed] = {}
         for job in jobs:
-            outcome: Outcome | None = failed_tunings.get((job.out, job.strategy))
+            outcome: Outcome | None = failed_tunings.get(job.strategy_key)
             if outcome is None:
                 tasks = None
                 if job.seed is not None:
                     tasks = self.tasks[job.out, job.config.stream.sample_seed(job.seed)]
                 outcome = attempt(job, progress=progress, stop=stop, cache=self.cache, tasks=tasks)
             if isinstance(outcome, Failed) and job.seed is None:
-                failed_tunings[job.out, job.strategy] = outcome
+                failed_tunings[job.strategy_key] = outcome
             yield job, outcome
             stop.check()
 
@@ -209,36 +183,29 @@ def _do(
     cache: DirectoryCache,
     tasks: Sequence[TextTask] | None,
 ) -> RunResult | Tuning:
-    """Tune, run, or run a single task."""
-    config, tuning = job.config, None
-    if job.ahead is None:
-        choice = tune(
-            config,
-            job.strategy,
-            out=job.out,
-            cache=cache,
-            progress=progress,
-            stop=stop,
-            started_by=job.started_by,
-        )
-        if job.seed is None:
-            return choice
-        config = apply_tuning(config, job.strategy, choice)
-        tuning = asdict(choice) if choice.chosen else None
-    elif job.seed is not None:
-        stream = load_tasks(config.stream, seed=job.seed) if tasks is None else tasks
-        tasks = [stream[job.ahead]]
+    """Tune, or run with what tuning chose."""
+    choice = tune(
+        job.config,
+        job.strategy,
+        out=job.out,
+        cache=cache,
+        progress=progress,
+        stop=stop,
+        started_by=job.started_by,
+    )
+    if job.seed is None:
+        return choice
     return run(
-        config,
+        apply_tuning(job.config, job.strategy, choice),
         strategy=job.strategy,
         seed=job.seed,
-        out=job.home,
+        out=job.out,
         progress=progress,
         cache=cache,
         tasks=tasks,
         started_by=job.started_by,
         stop=stop,
-        tuning=tuning,
+        tuning=asdict(choice) if choice.chosen else None,
     )
 
 

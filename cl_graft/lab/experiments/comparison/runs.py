@@ -14,7 +14,6 @@ from cl_graft.errors import InputError
 from cl_graft.lab.experiments import folders
 from cl_graft.lab.experiments.comparison.jobs import Failed, Job, Outcome, apply_tuning
 from cl_graft.lab.experiments.comparison.matched_bytes import resize_strategy, sizes_within
-from cl_graft.lab.experiments.comparison.parallel_localization import localize_ahead
 from cl_graft.lab.experiments.comparison.sweep import SingleComparison
 from cl_graft.lab.experiments.comparison.tuning import stored_tuning
 from cl_graft.lab.experiments.run_setup import check_strategies
@@ -59,7 +58,7 @@ class ComparisonRuns:
 
     def take(self, job: Job, outcome: Outcome) -> None:
         """Add the outcome of a job, and summarize the finished runs."""
-        if job.seed is None or not job.is_run:
+        if job.seed is None:
             return  # if it failed, so do the runs that wait for it
         if isinstance(outcome, RunResult):
             self.done[job.strategy, job.seed] = outcome
@@ -95,7 +94,7 @@ class ComparisonRuns:
 
 
 def find_runs_to_do(
-    part: SingleComparison, out: Path, *, cache: Path, started_by: str, ahead: bool = False
+    part: SingleComparison, out: Path, *, cache: Path, started_by: str
 ) -> ComparisonRuns:
     """Find the finished runs of a comparison, and the jobs that are left.
 
@@ -104,7 +103,6 @@ def find_runs_to_do(
         out: Folder of the comparison.
         cache: Folder of the cache.
         started_by: Command that started it, for the results.
-        ahead: Whether tasks are localized ahead, in jobs of their own.
 
     Raises:
         InputError: If the folder holds a comparison with another config, or model or data cannot
@@ -141,15 +139,12 @@ def find_runs_to_do(
         choice = tuned[strategy]
         if choice is None:
             to_choose = replace(run, seed=None)
-            run = replace(run, needs=frozenset({to_choose.name}))
             jobs += [run] if to_choose in jobs else [to_choose, run]
         elif result := folders.find_finished(run.folder, apply_tuning(settings, strategy, choice)):
             refuse_other_data(result, tasks[config.stream.sample_seed(seed)])
             done[strategy, seed] = result
         else:
             jobs.append(run)
-    if ahead and config.stream.scenario == "task":
-        jobs = localize_ahead(jobs, tasks=len(next(iter(tasks.values()))))
     if jobs:
         for stream in tasks.values():
             check_tasks(stream, base(), config.stream)

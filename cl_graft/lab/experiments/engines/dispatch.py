@@ -8,27 +8,31 @@ from __future__ import annotations
 
 import logging
 import math
+import os
+import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from cl_graft.lab.experiments import folders
-from cl_graft.lab.experiments.comparison.jobs import Failed, Job, Outcome
-from cl_graft.lab.experiments.engines.message_board import MessageBoard
-from cl_graft.lab.experiments.engines.worker import WorkerJob
+import torch
+
+from cl_graft.lab.experiments.comparison.jobs import Failed, Job, Outcome, attempt
+from cl_graft.runtime.native_libraries import keep_freed_memory
 from cl_graft.runtime.progress import Progress, Step
-from cl_graft.runtime.signals import Stop
+from cl_graft.runtime.signals import Stop, Stopped, stoppable
 from cl_graft.storage import release_dead
 
-__all__ = ["ATTEMPTS", "Pool", "PoolEngine", "WorkerDied"]
+__all__ = ["ATTEMPTS", "Future", "Pool", "PoolEngine", "WorkerDied", "work"]
 
 ATTEMPTS = 4
 """Number of workers that a job is given to before it counts as failed, if all of them die."""
 
-_POLL_SECONDS = 0.5
+_POLL_SECONDS = 0.2
+_STOP_SECONDS = 30.0
+"""Time that workers have to save after they were asked to stop."""
 
 logger = logging.getLogger(__name__)
 
@@ -37,23 +41,14 @@ class WorkerDied(Exception):
     """A worker died before its job was over."""
 
 
-class Pool(Protocol):
-    """Workers in other processes or machines; a handle stands for a job that one of them has."""
+class Future(Protocol):
+    """A job that a worker has or will have."""
 
-    @property
-    def slots(self) -> int | None:
-        """Number of jobs that it has workers for now; None if a queue decides."""
+    def done(self) -> bool:
+        """Tell whether the job is over, or its worker is dead."""
         ...
 
-    def submit(self, sent: WorkerJob) -> Any:
-        """Give a job to the next free worker; return its handle, which can be hashed."""
-        ...
-
-    def wait(self, handles: Sequence[Any], seconds: float) -> Sequence[Any]:
-        """Wait for at most `seconds`, and return the handles of jobs that are over."""
-        ...
-
-    def outcome(self, handle: Any) -> Outcome | None:
+    def result(self) -> Outcome | None:
         """Return the outcome of a job that is over; None if it was asked to stop.
 
         Raises:
@@ -61,9 +56,45 @@ class Pool(Protocol):
         """
         ...
 
+    def cancel(self) -> Any:
+        """Send the worker a signal to stop; a job that waits for a worker never starts."""
+        ...
+
+
+class Pool(Protocol):
+    """Workers in other processes or machines."""
+
+    @property
+    def slots(self) -> int | None:
+        """Number of jobs that it has workers for now; None if a queue decides."""
+        ...
+
+    def submit(self, job: Job, *, threads: int) -> Future:
+        """Let the next free worker call `work`."""
+        ...
+
     def close(self) -> None:
         """End what still runs."""
         ...
+
+
+def work(job: Job, threads: int, folder: Path) -> Outcome | None:
+    """Do a job in the process of a worker; None if it was stopped, with all it reached saved.
+
+    Args:
+        job: The job.
+        threads: Number of threads that it computes with; the last bits of results depend on it.
+        folder: Folder that relative paths in the settings start from.
+    """
+    torch.set_num_threads(threads)
+    keep_freed_memory()
+    with suppress(OSError):  # a machine may have no such folder, and paths may all be absolute
+        os.chdir(folder)
+    try:
+        with stoppable() as stop:
+            return attempt(job, stop=stop)
+    except Stopped:
+        return None
 
 
 @dataclass(frozen=True)
@@ -73,54 +104,52 @@ class PoolEngine:
     Attributes:
         pool: The pool, which the caller closes.
         threads: Number of threads of a worker.
-        most: Largest number of jobs at once; None means the pool's `slots`.
+        max_jobs: Largest number of jobs at once; None means the pool's `slots`, and one more: the
+            next job is there when a worker is done, and a cluster that can grow sees that it
+            should.
     """
 
     pool: Pool
     threads: int = 1
-    most: int | None = None
+    max_jobs: int | None = None
 
     def __call__(
         self, jobs: Sequence[Job], *, progress: Progress, stop: Stop
     ) -> Iterator[tuple[Job, Outcome]]:
         """Do the jobs; see `cl_graft.lab.experiments.comparison.jobs.Engine`."""
-        if not jobs:
-            return
-        board = MessageBoard(jobs[0].out.resolve() / folders.ENGINE / "board")
-        board.create()
-        try:
-            with stop.saving():
-                yield from self._spread(list(jobs), board, progress, stop)
-        finally:
-            board.remove()
-            with suppress(OSError):  # a pool that has files there removes it
-                board.folder.parent.rmdir()
+        running: dict[Future, Job] = {}
+        with stop.saving():
+            try:
+                yield from self._spread(list(jobs), running, progress, stop)
+            finally:
+                _end(running)
         stop.check()
 
     def _spread(
-        self, waiting: list[Job], board: MessageBoard, progress: Progress, stop: Stop
+        self, waiting: list[Job], running: dict[Future, Job], progress: Progress, stop: Stop
     ) -> Iterator[tuple[Job, Outcome]]:
-        running: dict[Any, Job] = {}
-        shown: dict[str, Step] = {}
         attempts: Counter[str] = Counter()
         failed_tunings: dict[tuple[Path, str], Failed] = {}
-        while running or (waiting and stop.asked is None):
-            places = self._places()
+        over, total = 0, len(waiting)
+        while (running or waiting) and stop.asked is None:
             for job in _ready(waiting, list(running.values())):
-                if stop.asked is not None or len(running) >= places:
-                    break
+                failed = failed_tunings.get(job.strategy_key)
+                if failed is None and len(running) >= self._max_running():
+                    continue
                 waiting.remove(job)
-                if (failed := failed_tunings.get((job.out, job.strategy))) is not None:
+                if failed is not None:
+                    over += 1
                     yield job, failed
                     continue
                 attempts[job.name] += 1
-                running[self.pool.submit(WorkerJob(job, board, self.threads, Path.cwd()))] = job
-            if stop.asked is not None and board.read_stop() is None:
-                board.request_stop(stop.asked)
-            for handle in self.pool.wait(list(running), _POLL_SECONDS):
-                job = running.pop(handle)
+                running[self.pool.submit(job, threads=self.threads)] = job
+            time.sleep(_POLL_SECONDS)
+            for future in [future for future in running if future.done()]:
+                job = running.pop(future)
                 try:
-                    outcome = self.pool.outcome(handle)
+                    outcome = future.result()
+                    if outcome is None:
+                        raise WorkerDied("its worker was told to stop")
                 except WorkerDied as death:
                     # To its folder nobody else writes while the comparison is locked.
                     release_dead(job.folder)
@@ -129,31 +158,35 @@ class PoolEngine:
                         waiting.insert(0, job)
                         continue
                     outcome = Failed(f"its worker died {ATTEMPTS} times, last: {death}")
-                if outcome is None:
-                    continue
                 if isinstance(outcome, Failed) and job.seed is None:
-                    failed_tunings[job.out, job.strategy] = outcome
-                progress(Step("over", 1, 1, "", job.title, job.seed or 0, job=job.name))
+                    failed_tunings[job.strategy_key] = outcome
+                over += 1
+                progress(Step("over", over, total, "", job.title, job.seed or 0, job=job.name))
                 yield job, outcome
-            for job in running.values():
-                step = board.read_step(job)
-                if step is not None and step != shown.get(job.name):
-                    shown[job.name] = step
-                    progress(replace(step, job=job.name))
 
-    def _places(self) -> float:
-        """Return how many jobs the pool may have at once.
-
-        One more than it has workers for: the next job is there when a worker is done, and a cluster
-        that can grow sees that it should.
-        """
-        if self.most is not None:
-            return self.most
+    def _max_running(self) -> float:
+        if self.max_jobs is not None:
+            return self.max_jobs
         slots = self.pool.slots
         return math.inf if slots is None else slots + 1
 
 
+def _end(running: dict[Future, Job]) -> None:
+    """Let all workers save and stop, and free the folders of those that died of it."""
+    for future in running:
+        future.cancel()
+    until = time.monotonic() + _STOP_SECONDS
+    while not all(future.done() for future in running) and time.monotonic() < until:
+        time.sleep(_POLL_SECONDS)
+    for future, job in running.items():
+        if future.done():
+            try:
+                future.result()
+            except WorkerDied:
+                release_dead(job.folder)
+
+
 def _ready(waiting: Sequence[Job], running: Sequence[Job]) -> list[Job]:
-    """List the jobs that wait for no other job."""
-    there = {job.name for job in (*waiting, *running)}
-    return [job for job in waiting if not job.needs & there]
+    """List the jobs that wait for no tuning."""
+    tunings = {job.strategy_key for job in (*waiting, *running) if job.seed is None}
+    return [job for job in waiting if job.seed is None or job.strategy_key not in tunings]

@@ -10,18 +10,55 @@ import os
 import socket
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from cl_graft.errors import InputError, first_line
-from cl_graft.lab.experiments.comparison.jobs import Failed, Outcome
-from cl_graft.lab.experiments.engines.dispatch import WorkerDied
-from cl_graft.lab.experiments.engines.worker import WorkerJob, work
+from cl_graft.lab.experiments.comparison.jobs import Failed, Job, Outcome
+from cl_graft.lab.experiments.engines.dispatch import WorkerDied, work
 
-__all__ = ["RayPool", "ray_pool"]
+__all__ = ["RayFuture", "RayPool", "check_resources", "ray_pool"]
 
 _PATIENCE_SECONDS = 10.0
 _OBJECTS = 128 << 20
 """Bytes of memory for the settings and results that processes send each other."""
+
+
+@dataclass(frozen=True, eq=False)
+class RayFuture:
+    """A job on a Ray cluster; a `cl_graft.lab.experiments.engines.dispatch.Future`.
+
+    Attributes:
+        ray: The module.
+        reference: Reference to the job's outcome.
+    """
+
+    ray: Any
+    reference: Any
+
+    def done(self) -> bool:
+        """Tell whether the job is over, or its worker is dead."""
+        return bool(self.ray.wait([self.reference], timeout=0)[0])
+
+    def result(self) -> Outcome | None:
+        """Return the outcome.
+
+        Raises:
+            WorkerDied: If its process or machine is gone, or took too much memory.
+        """
+        errors = self.ray.exceptions
+        try:
+            return self.ray.get(self.reference)
+        except errors.TaskCancelledError:  # before or while it stopped
+            return None
+        except errors.RayTaskError as error:  # before the job began: no package there, maybe
+            return Failed(f"{type(error.cause).__name__}: {error.cause}")
+        except errors.RayError as error:
+            raise WorkerDied(_first_sentence(error)) from error
+
+    def cancel(self) -> None:
+        """Interrupt the job as Ctrl-C does."""
+        self.ray.cancel(self.reference)
 
 
 @dataclass(frozen=True)
@@ -49,28 +86,10 @@ class RayPool:
             places = min(places, there.get("GPU", 0) // self.gpus)
         return int(places)
 
-    def submit(self, sent: WorkerJob) -> Any:
+    def submit(self, job: Job, *, threads: int) -> RayFuture:
         """Give a job to the next free worker."""
-        return self.remote.options(name=sent.job.name).remote(sent)
-
-    def wait(self, handles: Sequence[Any], seconds: float) -> Sequence[Any]:
-        """Wait, and return what is over; see `cl_graft.lab.experiments.engines.dispatch.Pool`."""
-        done, _ = self.ray.wait(list(handles), num_returns=len(handles), timeout=seconds)
-        return done
-
-    def outcome(self, handle: Any) -> Outcome | None:
-        """Return the outcome of a job.
-
-        Raises:
-            WorkerDied: If its process or machine is gone, or took too much memory.
-        """
-        errors = self.ray.exceptions
-        try:
-            return self.ray.get(handle)
-        except errors.RayTaskError as error:  # before the job began: no package there, maybe
-            return Failed(f"{type(error.cause).__name__}: {error.cause}")
-        except errors.RayError as error:
-            raise WorkerDied(_first_sentence(error)) from error
+        remote = self.remote.options(name=job.name)
+        return RayFuture(self.ray, remote.remote(job, threads, Path.cwd()))
 
     def close(self) -> None:
         """Leave the cluster, and end it if it was started for this."""

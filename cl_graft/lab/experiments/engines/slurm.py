@@ -8,19 +8,53 @@ again and resumes from its last checkpoint.
 from __future__ import annotations
 
 import shutil
-import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from cl_graft.errors import InputError
 from cl_graft.lab.experiments import folders
-from cl_graft.lab.experiments.comparison.jobs import Failed, Outcome
-from cl_graft.lab.experiments.engines.dispatch import WorkerDied
-from cl_graft.lab.experiments.engines.worker import WorkerJob, work
+from cl_graft.lab.experiments.comparison.jobs import Failed, Job, Outcome
+from cl_graft.lab.experiments.engines.dispatch import WorkerDied, work
 
-__all__ = ["SlurmPool", "slurm_pool"]
+__all__ = ["SlurmFuture", "SlurmPool", "slurm_pool"]
+
+
+@dataclass(frozen=True, eq=False)
+class SlurmFuture:
+    """A job of SLURM; a `cl_graft.lab.experiments.engines.dispatch.Future`.
+
+    Attributes:
+        submitit: The module.
+        job: The job as submitit gives it.
+    """
+
+    submitit: Any
+    job: Any
+
+    def done(self) -> bool:
+        """Tell whether the job is over."""
+        return self.job.done()
+
+    def result(self) -> Outcome | None:
+        """Return the outcome.
+
+        Raises:
+            WorkerDied: If SLURM, or something else, ended it.
+        """
+        errors = self.submitit.core.utils
+        try:
+            return self.job.result()
+        except errors.FailedJobError as error:  # before the job began
+            return Failed(f"{type(error).__name__}: {_last_line(error)}")
+        except errors.UncompletedJobError as error:
+            state = self.job.state
+            raise WorkerDied(f"job {self.job.job_id} ended without a result, as {state}") from error
+
+    def cancel(self) -> None:
+        """Let SLURM send SIGTERM, and kill the job where it takes too long."""
+        self.job.cancel()
 
 
 @dataclass(frozen=True)
@@ -31,53 +65,30 @@ class SlurmPool:
         submitit: The module.
         executor: Submits jobs.
         folder: Folder of scripts, logs and sent jobs (pickles), deleted when the pool is closed.
-        jobs: Submitted jobs, by their number.
+        jobs: Submitted jobs.
     """
 
     submitit: Any
     executor: Any
     folder: Path
-    jobs: dict[str, Any] = field(default_factory=dict)
+    jobs: list[SlurmFuture] = field(default_factory=list)
 
     @property
     def slots(self) -> None:
         """None, as the queue decides."""
         return None
 
-    def submit(self, sent: WorkerJob) -> str:
+    def submit(self, job: Job, *, threads: int) -> SlurmFuture:
         """Queue a job."""
-        job = self.executor.submit(work, sent)
-        self.jobs[job.job_id] = job
-        return job.job_id
-
-    def wait(self, handles: Sequence[str], seconds: float) -> Sequence[str]:
-        """Wait, and return what is over; see `cl_graft.lab.experiments.engines.dispatch.Pool`."""
-        until = time.monotonic() + seconds
-        while True:
-            done = [handle for handle in handles if self.jobs[handle].done()]
-            if done or time.monotonic() >= until:
-                return done
-            time.sleep(min(0.1, seconds))
-
-    def outcome(self, handle: str) -> Outcome | None:
-        """Return the outcome of a job.
-
-        Raises:
-            WorkerDied: If SLURM, or something else, ended it.
-        """
-        job = self.jobs.pop(handle)
-        try:
-            return job.result()
-        except self.submitit.core.utils.FailedJobError as error:  # before the job began
-            return Failed(f"{type(error).__name__}: {_last_line(error)}")
-        except self.submitit.core.utils.UncompletedJobError as error:
-            raise WorkerDied(f"job {handle} ended without a result, as {job.state}") from error
+        submitted = self.executor.submit(work, job, threads, Path.cwd())
+        self.jobs.append(SlurmFuture(self.submitit, submitted))
+        return self.jobs[-1]
 
     def close(self) -> None:
         """Cancel what is queued or runs."""
-        for job in self.jobs.values():
-            if not job.done():
-                job.cancel()
+        for future in self.jobs:
+            if not future.done():
+                future.cancel()
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
