@@ -1,4 +1,12 @@
-"""The tasks of a stream, loaded and checked."""
+"""The tasks of a stream, loaded, checked, and made the experiences of its scenario.
+
+Scenarios differ in what the model knows beside the text:
+
+- task: the task label, which picks the head (task-incremental).
+- domain: nothing; all tasks have the same labels and share one head (domain-incremental).
+- class: nothing; one head has the labels of all tasks, and no two tasks train together
+  (class-incremental).
+"""
 
 from __future__ import annotations
 
@@ -8,7 +16,7 @@ from dataclasses import replace
 from functools import partial
 from typing import cast
 
-from cl_graft.data import TextTask, load_task
+from cl_graft.data import TextTask, load_task, number_classes, share_labels
 from cl_graft.data.audit import find_shared_rows
 from cl_graft.data.encoded_task import encode_task
 from cl_graft.data.readers import explain_missing
@@ -19,10 +27,9 @@ from cl_graft.kinds.prompts import Family
 from cl_graft.kinds.task_name import check_task_name
 from cl_graft.models import Loaded, longest_row
 from cl_graft.settings.run_folder import RunRecord
-from cl_graft.settings.scenarios import fit_scenario
 from cl_graft.settings.stream_settings import StreamSettings, StreamTaskSettings
 
-__all__ = ["check_tasks", "load_tasks", "refuse_other_data", "tasks_to_build_on"]
+__all__ = ["check_tasks", "fit_scenario", "load_tasks", "refuse_other_data", "tasks_to_build_on"]
 
 _ROWS_TRIED = 4
 
@@ -121,6 +128,34 @@ def refuse_other_data(result: RunRecord, tasks: Sequence[TextTask]) -> None:
             f"the data of {', '.join(changed)} changed since {result.strategy} with seed "
             f"{result.seed} was run; choose another output folder"
         )
+
+
+def fit_scenario(tasks: Sequence[TextTask], stream: StreamSettings) -> tuple[TextTask, ...]:
+    """Make the experiences of a stream from its tasks, as its scenario asks.
+
+    Raises:
+        InputError: If the tasks do not fit the scenario.
+
+    Examples:
+        >>> from cl_graft.data import load_task
+        >>> from cl_graft.settings.stream_settings import StreamSettings
+        >>> tasks = [load_task(f"shared-0-{n}", shots=4, max_test=4) for n in range(2)]
+        >>> settings = StreamSettings(tasks=["shared-0-0", "shared-0-1"], scenario="class")
+        >>> first, second = fit_scenario(tasks, settings)
+        >>> first.label_names[1:3]
+        ('shared-0-0 second', 'shared-0-1 first')
+    """
+    for task in tasks if stream.scenario != "task" else ():
+        if not task.own_kind.needs_classes:
+            raise InputError(
+                f"in the scenario {stream.scenario!r} tasks share a head of classes; "
+                f"{task.name!r} is a task of {task.own_kind.title}"
+            )
+    if stream.scenario == "domain":
+        return share_labels(tasks)
+    if stream.scenario == "class":
+        return number_classes(tasks, size=stream.classes_per_experience)
+    return tuple(tasks)
 
 
 def _refuse_missing(stream: StreamSettings) -> None:

@@ -13,7 +13,7 @@ from tiny_runs import QUICK, tiny_run
 
 from cl_graft import InputError
 from cl_graft.cli.report import _read_rows, report_command
-from cl_graft.lab.experiments.run_errors import collect_numbers
+from cl_graft.lab.experiments.run_answers import collect_numbers
 from cl_graft.lab.reporting.numbers_section import draw_numbers, largest_errors, number_table
 from cl_graft.lab.reporting.report_data import read_report_data
 from cl_graft.lab.results.answered_numbers import (

@@ -14,8 +14,7 @@ from cl_graft.errors import InputError
 from cl_graft.lab.experiments.run import run
 from cl_graft.lab.experiments.run_setup import check_strategy
 from cl_graft.models import linear_head, load_model
-from cl_graft.settings.scenarios import fit_scenario
-from cl_graft.settings.tasks import load_tasks
+from cl_graft.settings.tasks import fit_scenario, load_tasks
 from cl_graft.strategies import MultiTaskText
 from cl_graft.strategies.registry import STRATEGIES, list_available
 

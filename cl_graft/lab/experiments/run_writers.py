@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cl_graft.data.encoded_task import EncodedTask
-from cl_graft.lab.experiments.run_answers import collect_answers
+from cl_graft.lab.experiments.run_answers import collect_answers, collect_errors, collect_numbers
 from cl_graft.lab.experiments.run_curves import (
     collect_curves,
     draw_answers,
@@ -15,7 +15,6 @@ from cl_graft.lab.experiments.run_curves import (
     draw_pictures,
     draw_row,
 )
-from cl_graft.lab.experiments.run_errors import collect_errors, collect_numbers
 from cl_graft.lab.experiments.run_record import write_table
 from cl_graft.lab.reporting.markdown import write_run_summary
 from cl_graft.lab.results.answered_numbers import NUMBERS

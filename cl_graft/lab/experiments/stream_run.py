@@ -13,6 +13,7 @@ from avalanche.training.templates import SupervisedTemplate
 
 from cl_graft.grafts.bank import GraftBank
 from cl_graft.lab.experiments import folders
+from cl_graft.lab.experiments.run_answers import collect_other_scores
 from cl_graft.lab.experiments.run_checkpoint import (
     RUN_KEY,
     RunCheckpoint,
@@ -20,7 +21,6 @@ from cl_graft.lab.experiments.run_checkpoint import (
     resume_strategy_,
 )
 from cl_graft.lab.experiments.run_curves import TrainingCurves
-from cl_graft.lab.experiments.run_errors import collect_other_scores
 from cl_graft.lab.experiments.run_record import PassCounter, count_task_bytes, make_result
 from cl_graft.lab.experiments.run_setup import Setup, evaluates_unseen_tasks
 from cl_graft.lab.experiments.run_writers import WRITERS, Outcome
