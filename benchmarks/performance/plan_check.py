@@ -1,10 +1,10 @@
 """Check what `cl-graft plan` predicts against what the phases take.
 
 Every phase of four models with random weights runs in a process of its own, through the functions
-that experiments call: `fine_tune_task`, `localize`, `RegionParameters` with SGD, and the model's
-forward. Its peak is the highest resident set above the one taken after imports and after the model
-was made, and one forward (see `measure.py`); the model's own bytes are added to it, as the plan
-counts them, for the peak of the process above its imports.
+that experiments call: `fine_tune_task`, `localize`, and `RegionParameters` with SGD. Its peak is
+the highest resident set above the one taken after imports and after the model was made, and one
+forward (see `measure.py`); the model's own bytes are added to it, as the plan counts them, for the
+peak of the process above its imports.
 
     python benchmarks/performance/plan_check.py [--models roberta,minilm,gpt2,llama] [--results DIR]
 """
@@ -18,7 +18,7 @@ import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from measure import peak_memory
@@ -75,7 +75,7 @@ MODELS: Mapping[str, tuple[str, dict[str, Any]]] = {
         },
     ),
 }
-BATCH, LENGTH, EVAL_BATCH, LOCALIZED, CANDIDATES = 8, 64, 64, 32, 20
+BATCH, LENGTH, LOCALIZED, CANDIDATES = 8, 64, 32, 20
 BARS = {"roberta": 0.15}
 OTHER_BAR = 0.2
 DENSITY = 1e-4
@@ -151,35 +151,27 @@ def make_task(folder: Path, *, batch: int, length: int) -> LearnableTask:
     )
 
 
-def dense(folder: Path, optimizer: Literal["sgd", "adamw"], path: bool) -> Callable[[], None]:
+def dense(folder: Path) -> Callable[[], None]:
     task = make_task(folder, batch=BATCH, length=LENGTH)
-    schedule = FineTuning(
-        steps=4,
-        batch_size=BATCH,
-        lr=1e-3,
-        optimizer=optimizer,
-        evaluations=3,
-    )
+    schedule = FineTuning(steps=4, batch_size=BATCH, lr=1e-3, evaluations=3)
 
     def run() -> None:
-        fine_tune_task(task, schedule, seed=0, path=path)
+        fine_tune_task(task, schedule, seed=0)
 
     return run
 
 
-def localization(folder: Path, localizer: str, candidates: bool) -> Callable[[], None]:
+def localization(folder: Path) -> Callable[[], None]:
     task = make_task(folder, batch=LOCALIZED, length=LENGTH)
     layout = Layout.of(task.parameters)
     k = max(1, round(DENSITY * layout.total))
     generator = torch.Generator().manual_seed(0)
 
     def run() -> None:
-        tuned = {}
-        if localizer == "learned_mask":
-            tuned = {
-                name: p.detach() + 1e-3 * torch.randn(p.shape, generator=generator)
-                for name, p in task.parameters.items()
-            }
+        tuned = {
+            name: p.detach() + 1e-3 * torch.randn(p.shape, generator=generator)
+            for name, p in task.parameters.items()
+        }
         rows = [range(m, m + LOCALIZED) for m in (0, LOCALIZED)]
         inputs = LocalizerInputs(
             model=task.model,
@@ -191,14 +183,7 @@ def localization(folder: Path, localizer: str, candidates: bool) -> Callable[[],
             seed=0,
         )
         depth = min(layout.total, max(20 * k, layout.total // 20))
-        localize(
-            inputs,
-            localizer,
-            k=k,
-            steps=4,
-            depth=depth,
-            candidates=CANDIDATES * k if candidates else None,
-        )
+        localize(inputs, "learned_mask", k=k, steps=4, depth=depth, candidates=CANDIDATES * k)
 
     return run
 
@@ -229,25 +214,10 @@ def region(folder: Path) -> Callable[[], None]:
     return run
 
 
-def evaluation(folder: Path) -> Callable[[], None]:
-    task = make_task(folder, batch=EVAL_BATCH, length=LENGTH)
-
-    def run() -> None:
-        with torch.no_grad():
-            task.forward(task.dev.batch(range(EVAL_BATCH))[0])
-
-    return run
-
-
-PHASES: Mapping[str, tuple[Callable[..., Callable[[], None]], tuple[object, ...]]] = {
-    "dense fine-tuning, SGD": (dense, ("sgd", False)),
-    "dense fine-tuning, AdamW": (dense, ("adamw", False)),
-    "dense fine-tuning, SGD with path integral": (dense, ("sgd", True)),
-    "localization, learned mask": (localization, ("learned_mask", False)),
-    "localization, candidates": (localization, ("learned_mask", True)),
-    "localization, base gradient": (localization, ("base_gradient", False)),
-    "region training": (region, ()),
-    "evaluation": (evaluation, ()),
+PHASES: Mapping[str, Callable[[Path], Callable[[], None]]] = {
+    "dense run": dense,
+    "localization": localization,
+    "region training": region,
 }
 
 
@@ -261,14 +231,13 @@ def check(name: str, folder: Path) -> list[Check]:
         "model": {"name": str(folder / name), "family": family},
         "fine_tuning": {"batch_size": BATCH},
         "grafting": {"density": DENSITY, "mask_candidates": CANDIDATES},
-        "training": {"eval_batch": EVAL_BATCH},
     }
     plan = make_plan(config_from(settings))
     planned = {phase.name: phase.kept + phase.step for phase in plan.phases}
     checks = []
-    for phase, (prepare, more) in PHASES.items():
+    for phase, prepare in PHASES.items():
         peaks = [
-            peak_memory(prepare, folder / name, *more, allocator=allocator).memory
+            peak_memory(prepare, folder / name, allocator=allocator).memory
             for allocator in ("exact", "default")
         ]
         checks.append(Check(name, phase, plan.model_bytes, planned[phase], *peaks))

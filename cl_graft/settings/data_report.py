@@ -48,7 +48,7 @@ def cut_note(data: Mapping[str, Mapping[str, Any]]) -> str:
     """Say how many rows are cut, of all tasks; empty if none is."""
     cut = sum(sum(report["cut"].values()) for report in data.values())
     rows = sum(sum(report["rows"].values()) for report in data.values())
-    return f"; {cut:,} of {rows:,} rows are longer, and cut" if cut else ""
+    return f"{cut:,} of {rows:,} rows are longer, and cut" if cut else ""
 
 
 def _report(encoded: EncodedTask) -> dict[str, Any]:

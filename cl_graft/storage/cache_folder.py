@@ -34,7 +34,6 @@ class DirectoryCache:
         hits: Number of keys that were found, by phase (the first word of a key).
         misses: Number of keys that were not found, by phase.
         saved: Seconds that the found outcomes took when they were computed, by phase.
-        spare: Bytes of the disk to leave free; an outcome that needs them is not stored.
     """
 
     def __init__(self, folder: Path | str) -> None:
@@ -42,7 +41,6 @@ class DirectoryCache:
         self.hits: Counter[str] = Counter()
         self.misses: Counter[str] = Counter()
         self.saved: Counter[str] = Counter()
-        self.spare = 0
         self._asked: dict[str, float] = {}
 
     def get(self, key: str) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
@@ -71,7 +69,7 @@ class DirectoryCache:
         try:
             with explain_write_errors(self.folder):
                 self.folder.mkdir(parents=True, exist_ok=True)
-            replace_file(path, data, spare=self.spare)
+            replace_file(path, data)
         except CannotWrite as error:
             logger.warning("%s; going on without keeping it in the cache", error)
         else:

@@ -46,7 +46,6 @@ class FileCheckpoints:
         folder: Folder of the files, made when the first one is written.
         seconds: Least seconds between two kept states; None keeps none by time.
         steps: Number of offers after which a state is kept; None keeps none by count.
-        spare: Bytes of the disk to leave free.
         stop: Request to stop, checked after every offer; the offered state is kept before that.
     """
 
@@ -56,11 +55,9 @@ class FileCheckpoints:
         *,
         seconds: float | None = None,
         steps: int | None = None,
-        spare: int = 0,
         stop: Stop | None = None,
     ) -> None:
         self.folder = folder
-        self._spare = spare
         self._seconds = seconds
         self._steps = steps
         self._stop = stop or Stop()
@@ -105,7 +102,7 @@ class FileCheckpoints:
             tensors, values = state()
             self.folder.mkdir(parents=True, exist_ok=True)
             data = pack(_with_values(tensors, values), {"key": key}, format=_FORMAT)
-            replace_file(self._path(kind, number), data, spare=self._spare)
+            replace_file(self._path(kind, number), data)
             for old in numbers[: 1 - _KEPT]:
                 self._path(kind, old).unlink()
             written = True

@@ -6,7 +6,6 @@ The context managers here wrap every write, also those of other libraries.
 from __future__ import annotations
 
 import errno
-import os
 import re
 import shutil
 from collections.abc import Iterator, Mapping
@@ -32,24 +31,18 @@ _DENIED = {
 
 
 @contextmanager
-def explain_write_errors(
-    path: Path | str, *, size: int | None = None, spare: int = 0
-) -> Iterator[None]:
+def explain_write_errors(path: Path | str, *, size: int | None = None) -> Iterator[None]:
     """Turn the errors of a full or read-only disk in a `with` block into `CannotWrite`.
 
     Args:
         path: File or folder that is written.
         size: Bytes to write; None where that is unknown.
-        spare: Bytes to leave free; a write of known size that needs them is refused at once.
 
     Raises:
         CannotWrite: With the path, the reason, the bytes needed and those free.
     """
     path = Path(path)
     with _explain_errors(path, size, _FULL | _DENIED):
-        free = free_bytes(path) if size is not None and spare else None
-        if size is not None and free is not None and size + spare > free:
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         yield
 
 

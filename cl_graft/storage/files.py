@@ -205,20 +205,19 @@ def to_json(value: object) -> str:
     return _COMPACT.encode(value)
 
 
-def replace_file(path: Path, data: bytes, *, spare: int = 0) -> None:
+def replace_file(path: Path, data: bytes) -> None:
     """Write a file so that a reader, or a crash, sees its old or its new content, never a part.
 
     Args:
         path: The file.
         data: New content of the whole file.
-        spare: Bytes of the disk to leave free.
 
     Raises:
         CannotWrite: If the disk is full or read-only; the old content stays.
     """
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
     try:
-        with explain_write_errors(path, size=len(data), spare=spare):
+        with explain_write_errors(path, size=len(data)):
             with temporary.open("xb") as file:
                 file.write(data)
                 file.flush()

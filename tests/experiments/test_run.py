@@ -92,7 +92,7 @@ def test_a_run_without_a_dense_run_learns_forgets_nothing_and_says_what_it_cost(
     config = changed(two_tasks, {"localizer": "base_gradient", "head_fit_rows": 1000})
     steps: list = []
     result = run(config, strategy="grafting", seed=0, out=tmp_path, progress=steps.append)
-    assert {step.phase for step in steps} == {"memory", "warm-up", "localize", "train", "evaluate"}
+    assert {step.phase for step in steps} == {"note", "warm-up", "localize", "train", "evaluate"}
     assert result.backward_transfer == 0.0
     (task, _) = load_tasks(config.stream, seed=0)
     assert result.passes["sentiment"] == {

@@ -6,7 +6,9 @@ import logging
 import pytest
 import torch
 
+from cl_graft.errors import CannotWrite
 from cl_graft.runtime.signals import Stop, Stopped
+from cl_graft.storage import checkpoint_files
 from cl_graft.storage.checkpoint_files import FileCheckpoints
 from cl_graft.strategies.stream_scores import StreamScores
 
@@ -118,8 +120,12 @@ def test_a_damaged_file_gives_way_and_its_number_is_not_used_again(tmp_path, cap
     assert names(tmp_path) == ["loop-2.safetensors", "loop-3.safetensors"]
 
 
-def test_a_disk_without_room_costs_a_warning(tmp_path, caplog):
-    checkpoints = FileCheckpoints(tmp_path / "c", steps=1, spare=2**62)
+def test_a_disk_without_room_costs_a_warning(tmp_path, caplog, monkeypatch):
+    def full(path, data):
+        raise CannotWrite(f"cannot write {path}: no space is left there")
+
+    monkeypatch.setattr(checkpoint_files, "replace_file", full)
+    checkpoints = FileCheckpoints(tmp_path / "c", steps=1)
     with caplog.at_level(logging.WARNING):
         offered(checkpoints, 2)
         assert not checkpoints.keep("run", lambda: ({}, {}))

@@ -17,8 +17,6 @@ from typing import Any
 from cl_graft.data import TextTask
 from cl_graft.errors import InputError
 from cl_graft.lab.experiments import folders
-from cl_graft.lab.experiments.disk_space import reserve_disk_space
-from cl_graft.lab.experiments.memory_check import memory_note
 from cl_graft.lab.experiments.run_checkpoint import find_checkpoint
 from cl_graft.lab.experiments.run_curves import draw_config
 from cl_graft.lab.experiments.run_setup import apply_fixed_settings, set_up
@@ -31,7 +29,6 @@ from cl_graft.runtime.seeding import lock_generators
 from cl_graft.runtime.signals import Stop
 from cl_graft.settings import ExperimentConfig, make_config
 from cl_graft.settings.data_report import cut_note
-from cl_graft.settings.schedule import list_schedules
 from cl_graft.settings.tasks import load_tasks, refuse_other_data
 from cl_graft.storage import explain_full_disk, only_writer
 from cl_graft.storage.cache_folder import DirectoryCache
@@ -149,15 +146,6 @@ def _learn(
     tasks = load_tasks(config.stream, seed=seed) if tasks is None else tasks
     with in_phase("loading"):
         setup = set_up(own, method, tasks, seed=seed, device=device)
-    reserve_disk_space(
-        method,
-        setup.stream,
-        setup.model.task_model,
-        grafting=own.grafting,
-        schedules=[list_schedules(own, encoded.task) for encoded in setup.stream.tasks],
-        folder=folder,
-        cache=cache,
-    )
     begun = folders.read_config_file(folder) or {}
     origin = {
         "command": begun.get("command") or started_by,
@@ -171,16 +159,14 @@ def _learn(
         folder / folders.CHECKPOINTS,
         seconds=config.output.checkpoint_seconds,
         steps=config.output.checkpoint_steps,
-        spare=cache.spare,
         stop=stop,
     )
     resumed = find_checkpoint(folder, method, setup.record, checkpoints)
     folders.write_config_file(config, folder, strategy=method.name, seed=seed, **origin)
     curves = OncePerStepTensorboardLogger(folders.curves_folder(folder), resume=resumed is not None)
     slow = explain_slow_precision(config.model.precision, device)
-    note = memory_note(setup.record.memory) + cut_note(setup.record.data)
-    note += f"; {slow}" if slow else ""
-    progress(Step("memory", 1, 1, "", method.name, seed, note))
+    if note := "; ".join(filter(None, [cut_note(setup.record.data), slow])):
+        progress(Step("note", 1, 1, "", method.name, seed, note))
     try:
         if resumed is None:
             draw_config(setup.record, curves)

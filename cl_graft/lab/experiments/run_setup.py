@@ -12,15 +12,14 @@ import torch
 from cl_graft.data import TextTask
 from cl_graft.errors import InputError, join_names
 from cl_graft.grafts.bank import BaseIdentity
-from cl_graft.lab.experiments.memory_check import measure_memory
 from cl_graft.lab.experiments.memory_estimate.fake_model import make_fake_model
 from cl_graft.lab.experiments.run_record import RunRecord
+from cl_graft.lab.experiments.trial_step import try_step
 from cl_graft.lab.results.run_results import machine
 from cl_graft.localization import find_localizer
 from cl_graft.localization.upper_blocks import allowed_coordinates
 from cl_graft.models import Loaded, TaskModel, graftable_parameters
 from cl_graft.models.load import read_config
-from cl_graft.runtime.error_context import in_phase
 from cl_graft.settings import ExperimentConfig
 from cl_graft.settings.bank_metadata import (
     BASE_HASHES,
@@ -271,7 +270,7 @@ def set_up(
     seed: int,
     device: torch.device,
 ) -> Setup:
-    """Load the model, encode the stream and measure what the run will hold.
+    """Load the model, encode the stream and try a step.
 
     Raises:
         InputError: If model or data cannot be used.
@@ -300,11 +299,11 @@ def set_up(
         versions=versions(device),
         machine=machine(device),
         data=data_report(stream),
+        memory={"parameters": sum(p.nbytes for p in loaded.model.parameters())},
     )
     model = text_model(loaded, stream, seed=seed, one_head=stream.one_head).to(device)
     builds_on = tasks_to_build_on(config.stream, tasks)
-    with in_phase("dense fine-tuning"):
-        record.memory = measure_memory(model.task_model, stream, config.fine_tuning)
+    try_step(model.task_model, stream, config.fine_tuning)
     return Setup(
         seed=seed,
         device=device,

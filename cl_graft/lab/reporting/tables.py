@@ -175,7 +175,6 @@ def costs(data: ReportData) -> Table:
         (title, _column(_spreads(rows, measure), best=min, scale=1, digits=digits))
         for title, (measure, digits) in measures.items()
     ]
-    columns.append(("activations in training", [_memory(data.results(name)) for name in rows]))
     caption = "What each strategy cost to learn the stream, and what it stores"
     return _table(caption, "strategy", list(rows), columns)
 
@@ -326,10 +325,3 @@ def _sure(test: Difference | None) -> Cell:
 def _count_kept(results: Sequence[RunResult]) -> Cell:
     same, count = count_same_bits(results)
     return Cell(f"{same} of {count}", same / count if count else None)
-
-
-def _memory(results: Sequence[RunResult]) -> Cell:
-    found = [result.memory["activations"] for result in results if "activations" in result.memory]
-    if not found or found[0] is None:
-        return Cell("–")
-    return Cell(f"{found[0] / 1e6:,.1f} MB", float(found[0]))

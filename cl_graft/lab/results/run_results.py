@@ -88,8 +88,7 @@ class RunResult(RunRecord):
         schedules: Steps, batch size and learning rate by task.
         machine: Description of the machine.
         command: Command line that started the run.
-        memory: Bytes of the model's ``"parameters"`` and of the ``"activations"`` that dense
-            training keeps of so many ``"rows"`` of so many ``"tokens"``.
+        memory: Bytes of the model's ``"parameters"``.
         passes: Rows that went through the model to learn each task, by task and phase:
             ``"forward_backward"`` (differentiated) and ``"forward"`` (answered alone).
         settings: Settings of the strategy alone, such as the weight of a penalty.

@@ -12,7 +12,7 @@ from tiny_runs import QUICK, tiny_run
 
 from cl_graft.errors import InputError
 from cl_graft.lab.experiments.memory_estimate import make_plan
-from cl_graft.lab.experiments.memory_estimate.phases import PHASES
+from cl_graft.lab.experiments.memory_estimate import plan as plan_module
 from cl_graft.runtime.byte_sizes import parse_bytes, readable_bytes
 from cl_graft.settings import config_from
 from cl_graft.storage import load_bank
@@ -24,14 +24,9 @@ def plan_config(model, **settings):
 
 
 @pytest.fixture
-def plan_only(monkeypatch):
-    """Plan these phases only, where a test looks at no others."""
-
-    def choose(*names):
-        some = {name: PHASES[name] for name in names}
-        monkeypatch.setattr("cl_graft.lab.experiments.memory_estimate.plan.PHASES", some)
-
-    return choose
+def no_phases(monkeypatch):
+    """Plan no phases, where a test looks at none."""
+    monkeypatch.setattr(plan_module, "_track_phases", lambda *given, **named: {})
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +35,7 @@ def learned(tiny_bert, tmp_path_factory):
     run = tiny_run(tmp_path_factory.mktemp("run"), tiny_bert, ["sentiment"], density=0.3)
     config = plan_config(tiny_bert, max_length=QUICK["max_length"], density=0.3)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("cl_graft.lab.experiments.memory_estimate.plan.PHASES", {})
+        patch.setattr(plan_module, "_track_phases", lambda *given, **named: {})
         return run / "bank", make_plan(config)
 
 
@@ -53,9 +48,8 @@ def test_bytes_a_task_are_those_of_a_written_entry(learned):
 
 @pytest.mark.parametrize("density", [0.001, *slow(0.01)])
 def test_bytes_of_small_regions_are_those_of_a_written_entry_too(
-    density, tiny_bert, tmp_path, plan_only
+    density, tiny_bert, tmp_path, no_phases
 ):
-    plan_only()
     run = tiny_run(tmp_path, tiny_bert, ["topic"], density=density)
     config = plan_config(tiny_bert, max_length=QUICK["max_length"], density=density)
     entry = next((run / "bank" / "entries").iterdir())
@@ -71,26 +65,24 @@ def test_coordinates_and_region_are_those_of_the_bank(learned):
     assert plan.tasks == bank.layout.total // plan.region == 3
 
 
-def test_every_phase_fits_a_terabyte(tiny_bert, tmp_path):
+@pytest.mark.parametrize(
+    ("settings", "phases"),
+    [
+        ({}, ["dense run", "localization", "region training"]),
+        ({"localizer": "base_gradient"}, ["localization", "region training"]),
+        *slow(({"localizer": "path_integral"}, ["dense run", "localization", "region training"])),
+        *slow(({"retrain": False}, ["dense run", "localization"])),
+    ],
+)
+def test_the_phases_are_those_of_the_config(tiny_bert, tmp_path, settings, phases):
     model = one_layer_config(tiny_bert, tmp_path / "model")
-    roomy = make_plan(plan_config(model, max_length=24, batch_size=4), memory=2**40)
-    assert [phase.name for phase in roomy.phases] == list(PHASES)
-    assert all(phase.fits and not phase.advice for phase in roomy.phases)
-    for phase in roomy.phases:
-        assert phase.peak == roomy.model_bytes + phase.kept + phase.step
+    plan = make_plan(plan_config(model, max_length=24, batch_size=4, **settings))
+    assert [phase.name for phase in plan.phases] == phases
+    for phase in plan.phases:
+        assert phase.peak == plan.model_bytes + phase.kept + phase.step
 
 
-@pytest.mark.parametrize("phases", [["region training", "evaluation"], *slow(list(PHASES))])
-def test_no_phase_fits_64_kibibytes(tiny_bert, plan_only, phases):
-    plan_only(*phases)
-    tight = make_plan(plan_config(tiny_bert), memory=2**16)
-    assert [phase.name for phase in tight.phases] == phases
-    assert not any(phase.fits for phase in tight.phases)
-    assert all("the model alone" in phase.advice for phase in tight.phases)
-
-
-def test_half_precision_weights_and_values_take_half(tiny_llama, plan_only):
-    plan_only()
+def test_half_precision_weights_and_values_take_half(tiny_llama, no_phases):
     whole = plan_config(tiny_llama, family="causal_lm")
     plans = [make_plan(changed(whole, dtype=dtype)) for dtype in ("float32", "bfloat16")]
     assert plans[0].entry.values == 2 * plans[1].entry.values
@@ -101,7 +93,6 @@ def test_half_precision_weights_and_values_take_half(tiny_llama, plan_only):
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ({"budget": 1.5}, r"budget must be in \(0, 1\], got 1.5"),
         ({"classes": 0}, "classes must be at least 1, got 0"),
         ({"classes": -3}, "classes must be at least 1, got -3"),
     ],
@@ -166,8 +157,7 @@ def text_config(model, **task):
     return config_from({"stream": stream, "model": {"name": str(model), "family": "causal_lm"}})
 
 
-def test_answers_of_a_config_are_planned_as_long_as_a_run_makes_them(tiny_gpt2, plan_only):
-    plan_only("evaluation")
+def test_answers_of_a_config_are_planned_as_long_as_a_run_makes_them(tiny_gpt2, no_phases):
     named = text_config(tiny_gpt2, decoding={"longest_answer": 5})
     assert make_plan(named).answer_tokens == 5
     assert make_plan(text_config(tiny_gpt2)).answer_tokens == 20

@@ -2,31 +2,31 @@
 
 from __future__ import annotations
 
-import dataclasses
 import gc
 import json
-import re
 import subprocess
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
 import torch
 from slow_cases import slow
 from torch import nn
+from torch._subclasses.fake_tensor import FakeTensorMode
 
 from cl_graft.errors import InputError
 from cl_graft.grafts.region import Layout, Region
 from cl_graft.lab.experiments.memory_estimate.fake_model import FakeModel, make_fake_model
-from cl_graft.lab.experiments.memory_estimate.memory_tracker import MemoryTracker
-from cl_graft.lab.experiments.memory_estimate.phases import (
-    PHASES,
-    PhaseMemory,
-    Workload,
-    measure_phase,
+from cl_graft.lab.experiments.memory_estimate.tracked_steps import (
+    MemoryTracker,
+    StepMemory,
+    track_dense_run,
+    track_gradients,
+    track_region,
 )
-from cl_graft.lab.experiments.memory_estimate.plan import advise
+from cl_graft.localization.grafting_settings import GraftingSettings
 from cl_graft.metrics import task_loss
 from cl_graft.models import LabelStrings, TaskModel, graftable_parameters, linear_head, load_model
 from cl_graft.models.load import read_config
@@ -50,21 +50,14 @@ MODELS = [
     ("tiny_bart", "seq2seq_lm"),
 ]
 LLAMA = ("tiny_llama", "causal_lm")
-WHOLE = {
-    ("tiny_gpt2", "causal_lm"),
-    ("tiny_t5", "seq2seq_lm"),
+LENGTH = 32
+SHORT = FineTuning(batch_size=4)
+SOME = GraftingSettings(density=10 / 30_000, fine_tuning=SHORT)
+PHASES: dict[str, Callable[[FakeModel], StepMemory]] = {
+    "dense run": lambda fake: track_dense_run(fake, SHORT, length=LENGTH),
+    "gradients": lambda fake: track_gradients(fake, SOME, length=LENGTH),
+    "region": lambda fake: track_region(fake, SHORT, length=LENGTH, coordinates=10),
 }
-"""Models on which all phases run, as on BERT. Another architecture is differentiated densely,
-differentiated at coordinates, and answers; the rest of a phase is the same for all."""
-BY_ARCHITECTURE = ("dense fine-tuning, SGD", "region training", "evaluation")
-WORK = Workload(
-    batch_size=4,
-    micro_batch=None,
-    eval_batch=8,
-    length=32,
-    region=10,
-    candidates=200,
-)
 WRITERS = [
     ("tiny_gpt2", "causal_lm"),
     ("tiny_t5", "seq2seq_lm"),
@@ -96,23 +89,16 @@ def test_a_fake_model_has_the_graftable_parameters_of_the_loaded_one(fixture, fa
     assert sizes[0] == sizes[1]
 
 
-def measure_phases(fake: FakeModel, names: Iterable[str]) -> dict[str, PhaseMemory]:
-    """Measure phases, each of which leaves the model as it was."""
-    flags = [p.requires_grad for p in fake.model.parameters()]
-    found = {name: measure_phase(PHASES[name], fake, WORK) for name in names}
-    assert all(memory.step > 0 for memory in found.values())
-    assert [p.requires_grad for p in fake.model.parameters()] == flags
-    assert all(p.grad is None for p in fake.model.parameters())
-    again = "region training" if len(found) == len(PHASES) else "evaluation"
-    assert measure_phase(PHASES[again], fake, WORK) == found[again]
-    return found
-
-
 @pytest.mark.parametrize(("fixture", "family"), [LLAMA, *slow(*MODELS)])
 def test_every_phase_runs_on_every_family_and_leaves_the_model_as_it_was(fixture, family, request):
     answer = ANSWER if family == "seq2seq_lm" else 0
     fake = fake_of(request.getfixturevalue(fixture), family, answer=answer, layers=1)
-    measure_phases(fake, PHASES if (fixture, family) in WHOLE else BY_ARCHITECTURE)
+    flags = [p.requires_grad for p in fake.model.parameters()]
+    found = {name: track(fake) for name, track in PHASES.items()}
+    assert all(memory.step > 0 for memory in found.values())
+    assert [p.requires_grad for p in fake.model.parameters()] == flags
+    assert all(p.grad is None for p in fake.model.parameters())
+    assert PHASES["region"](fake) == found["region"]
 
 
 def texts() -> torch.Tensor:
@@ -194,57 +180,91 @@ def test_a_fake_step_on_answers_takes_what_a_real_one_takes(writers):
 def test_fake_decoding_takes_at_least_what_real_decoding_takes(writers):
     real, fake = writers
     texts = fake.texts(8, 32, learned=False).batch(range(8))[0]
-    prompts = texts[:, :, :-ANSWER]
-    with torch.no_grad(), MemoryTracker(tensors_of(real)) as tracker:
-        real(prompts, 0)
-    planned = measure_phase(PHASES["evaluation"], fake, WORK).step
-    assert tracker.peak <= planned <= 2 * tracker.peak
+    peaks = []
+    for model, rows in ((real, texts[:, :, :-ANSWER]), (fake.model, texts)):
+        forward = fake.task(length=32, train=1, dev=8).forward if model is fake.model else None
+        with torch.no_grad(), MemoryTracker(tensors_of(model)) as tracker:
+            forward(rows) if forward is not None else model(rows, 0)
+        peaks.append(tracker.peak)
+    assert peaks[0] <= peaks[1] <= 2 * peaks[0]
 
 
 def test_dense_fine_tuning_holds_base_best_and_gradients_and_no_other_copy_of_the_weights(minilm):
     fake = fake_of(minilm, "encoder")
-    work = dataclasses.replace(WORK, batch_size=1, length=8)
-    found = measure_phase(PHASES["dense fine-tuning, SGD"], fake, work)
+    found = track_dense_run(fake, FineTuning(batch_size=1), length=8)
     weights = sum(parameter.nbytes for parameter in fake.parameters.values())
     assert found.kept == pytest.approx(2 * weights, rel=0.01)
     assert found.step == pytest.approx(weights, rel=0.1)
 
 
-def test_every_phase_runs_and_candidates_and_regions_keep_less_than_dense_phases(tiny_bert):
-    found = measure_phases(fake_of(tiny_bert, "encoder", layers=1), PHASES)
-    kept = {name: memory.kept for name, memory in found.items()}
-    dense = [f"dense fine-tuning, {how}" for how in ("SGD with path integral", "AdamW", "SGD")]
-    names = [*dense, "region training", "evaluation"]
-    ordered = [kept[name] for name in names]
-    assert ordered == sorted(ordered, reverse=True)
-    assert kept["localization, candidates"] < kept["localization, learned mask"]
+def test_a_path_keeps_more_than_adamw_that_more_than_sgd_and_candidates_less_than_a_whole_mask(
+    tiny_bert,
+):
+    fake = fake_of(tiny_bert, "encoder", layers=1)
+    adamw = replace(SHORT, optimizer="adamw")
+    kept = [
+        track_dense_run(fake, SHORT, length=LENGTH, path=True).kept,
+        track_dense_run(fake, adamw, length=LENGTH).kept,
+        track_dense_run(fake, SHORT, length=LENGTH).kept,
+        PHASES["region"](fake).kept,
+    ]
+    assert kept == sorted(kept, reverse=True)
+    whole = track_gradients(fake, replace(SOME, mask_candidates=None), length=LENGTH)
+    assert PHASES["gradients"](fake).kept < whole.kept
 
 
 def test_checkpointing_parts_and_half_precision_lower_what_a_step_needs(tiny_bert):
-    fake = fake_of(tiny_bert, "encoder", layers=4)
-    saving = fake_of(tiny_bert, "encoder", layers=4, gradient_checkpointing=True)
-    half = fake_of(tiny_bert, "encoder", layers=4, precision="bf16")
-    work = dataclasses.replace(WORK, batch_size=256)
-    phase = PHASES["region training"]
-    step = measure_phase(phase, fake, work).step
-    assert measure_phase(phase, saving, work).step < step / 2
-    assert measure_phase(phase, half, work).step < step
-    parts = dataclasses.replace(work, micro_batch=64)
-    assert measure_phase(phase, fake, parts).step < step / 2
+    def step(micro_batch=None, **model):
+        fake = fake_of(tiny_bert, "encoder", layers=4, **model)
+        work = FineTuning(batch_size=256, micro_batch=micro_batch)
+        return track_region(fake, work, length=LENGTH, coordinates=10).step
+
+    whole = step()
+    assert step(gradient_checkpointing=True) < whole / 2
+    assert step(precision="bf16") < whole
+    assert step(micro_batch=64) < whole / 2
 
 
-@pytest.mark.parametrize("share", [0.1, *slow(0.5, 0.9)])
-def test_the_number_of_rows_that_is_advised_fits(minilm, share):
-    fake = fake_of(minilm, "encoder", layers=2)
-    phase, work = PHASES["evaluation"], dataclasses.replace(WORK, eval_batch=512)
-    found = measure_phase(phase, fake, work)
-    left = round(share * found.step)
-    said = advise(phase, fake, work, found, left=left)
-    rows = int(re.fullmatch(r"--eval-batch (\d+) fits", said)[1])
-    again = measure_phase(phase, fake, dataclasses.replace(work, eval_batch=rows))
-    assert 1 <= rows < 512
-    assert again.kept + again.step <= left
-    assert advise(phase, fake, work, found, left=found.step) == ""
+def test_the_peak_is_the_most_that_lived_at_once():
+    with MemoryTracker() as tracker:
+        for _ in range(3):
+            first = torch.zeros(100)
+            second = first + 1
+            del first, second
+        kept = torch.zeros(50, dtype=torch.float64)
+    assert tracker.peak == 800
+    assert tracker.now == kept.nbytes
+
+
+def test_views_and_known_tensors_count_nothing():
+    model = torch.nn.Linear(10, 10)
+    with MemoryTracker(model.parameters()) as tracker:
+        view = model.weight.detach().view(-1)[3:]
+        model.weight.detach().mul_(2)
+        assert tracker.peak == 0
+        copy = view.clone()
+    assert tracker.now == copy.nbytes == 4 * 97
+
+
+def test_activations_live_until_the_backward_pass_has_used_them():
+    x = torch.zeros(64, requires_grad=True)
+    with MemoryTracker() as tracker:
+        loss = x.exp().exp().sum()
+        before = tracker.now
+        loss.backward()
+        del loss
+    assert before == 2 * x.nbytes + 4
+    assert tracker.now == x.nbytes
+
+
+def test_a_fake_tensor_counts_and_its_conditions_hold():
+    with FakeTensorMode():
+        fake = torch.zeros(10**12)
+    with MemoryTracker() as tracker:
+        loss = (fake * 2).mean()
+        assert bool(loss.isfinite())
+        assert float(loss) == 1.0
+    assert tracker.peak > 4 * 10**12
 
 
 LARGE = """
