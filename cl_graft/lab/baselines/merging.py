@@ -138,8 +138,7 @@ class MergingPlugin(LearnsAside, supports_distributed=False):
 class MergingMethod:
     """The part that all merging methods share; each adds its rule, and the settings of the rule.
 
-    Attributes:
-        rule: A name in `cl_graft.grafts.merging.MERGES`.
+    The rule is a name in `cl_graft.grafts.merging.MERGES`.
     """
 
     rule: ClassVar[str]
