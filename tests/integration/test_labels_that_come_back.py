@@ -9,7 +9,7 @@ import torch
 from avalanche.core import SupervisedPlugin
 from avalanche.models import MTSimpleMLP, SimpleMLP
 from slow_cases import slow
-from tiny_streams import learner, quick, quiet_evaluator, sgd, text_learner, vector_stream
+from tiny_streams import learner, quick, vector_stream
 
 from cl_graft.grafts.hashing import hash_tensors
 from cl_graft.lab.baselines.routing import AnswerRouter, FeatureRouter, RoutedText
@@ -220,61 +220,3 @@ def test_scores_of_several_benchmarks_have_rows_and_columns_of_their_own():
     ]
     assert forgetting(R) == 0.0
     assert len(run.scores.predictions(1)[1]) == 16
-
-
-def routed(folder, router):
-    """A strategy that picks entries by itself, after two tasks of which the first came back."""
-    made = text_learner(folder)
-    plugin = made.plugin
-    strategy = RoutedText(
-        learner=plugin,
-        router=router,
-        model=made.model,
-        optimizer=sgd(made.model),
-        criterion=torch.nn.CrossEntropyLoss(),
-        train_mb_size=8,
-        eval_mb_size=32,
-        evaluator=quiet_evaluator(made.scores),
-    )
-    first, second = made.train_stream
-    for experience in (first, second, first):
-        strategy.train(experience)
-    return made, strategy
-
-
-@pytest.mark.parametrize("kind", ["features", *slow("answers")])
-def test_a_router_can_pick_each_entry_of_a_label(tiny_bert, kind):
-    position = 0
-
-    def pick(known_or_logits, known=None):
-        rows = known_or_logits if known is not None else next(iter(known_or_logits.values()))
-        return torch.full((len(rows),), position)
-
-    size = 32
-    router = (
-        FeatureRouter(pick, size=size, depth=0.5, scatter=False)
-        if kind == "features"
-        else AnswerRouter(pick)
-    )
-    made, strategy = routed(tiny_bert, router)
-    assert list(strategy.positions()) == [0, 1, 2]
-    if kind == "features":
-        assert router.known.tasks.unique().tolist() == [0, 1, 2]
-    for position, entry in enumerate(made.plugin.bank.entries):  # noqa: B007  `pick` reads it
-        strategy.eval(made.test_stream)
-        strategy.is_training = False
-        strategy.mbatch = [
-            entry.recorded_batch.inputs,
-            torch.zeros(8),
-            torch.zeros(8, dtype=torch.int64),
-        ]
-        made.model.eval()
-        with torch.no_grad():
-            logits = strategy.forward()
-        assert strategy.answered_by.tolist() == [entry.label] * len(logits)
-        torch.testing.assert_close(
-            logits[:, : entry.recorded_batch.logits.shape[1]],
-            entry.recorded_batch.logits,
-            rtol=0,
-            atol=1e-6,
-        )

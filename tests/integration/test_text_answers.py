@@ -34,7 +34,6 @@ from cl_graft.kinds.messages import read_chat
 from cl_graft.kinds.text2text import make_chat_row
 from cl_graft.lab.experiments.folders import curves_folder
 from cl_graft.lab.experiments.resume import resume_run
-from cl_graft.lab.reporting.page import make_report
 from cl_graft.lab.results.run_results import read_result
 from cl_graft.lab.results.shown_answers import ANSWERS
 from cl_graft.models.text_generation import split_generated
@@ -119,21 +118,6 @@ def test_a_run_keeps_answers_of_the_day_a_task_was_learned_and_of_its_end(case):
     assert answers.same
     assert answers.rows == len(answers.shown) == 6
     assert all(one.learned == one.now for one in answers.shown)
-
-
-@pytest.mark.parametrize("case", ["t5"], indirect=True)
-@pytest.mark.parametrize("drawn", [False, *slow(True)])
-def test_a_report_shows_answers_where_it_is_asked_for_texts(case, tmp_path, request, drawn):
-    if not drawn:
-        request.getfixturevalue("blank_figures")
-    text = ANSWERS.read(case.run)[case.tasks[0]].shown[0].text
-    page = make_report([case.run], out=tmp_path / "plain").page.read_text()
-    assert "Answers in words" in page
-    assert "all of 6" in page
-    assert text not in page
-    page = make_report([case.run], out=tmp_path / "whole", with_text=True).page.read_text()
-    assert text in page
-    assert "unchanged" in page
 
 
 @pytest.mark.parametrize("case", ["t5"], indirect=True)
