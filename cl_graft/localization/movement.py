@@ -1,4 +1,4 @@
-"""Movement, how far fine-tuning moved a coordinate, and magnitude, how large it is.
+"""Scores without gradients: movement, magnitude, and chance, which each localizer has to beat.
 
 The paper's γ_base is the top of |θ_ft − θ_pre| (Panigrahi et al., 2023, Sec. 2.3,
 https://arxiv.org/abs/2302.06600). Magnitude pruning keeps large weights (Han et al., 2015,
@@ -11,11 +11,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+import torch
 from torch import Tensor
 
 from cl_graft.grafts.region import Parameters
 from cl_graft.localization.localizer_inputs import LocalizerInputs
 from cl_graft.localization.registry import register_localizer
+from cl_graft.runtime.seeding import generator
 
 
 @register_localizer(
@@ -77,3 +79,18 @@ def tuned_magnitude(inputs: LocalizerInputs, *, k: int, steps: int) -> dict[str,
     """Score coordinates by the size of their weight after fine-tuning, |tuned|."""
     del k, steps
     return {name: value.float().abs() for name, value in inputs.tuned.items()}
+
+
+@register_localizer(
+    name="random",
+    source="Panigrahi et al., 2023, https://arxiv.org/abs/2302.06600, Fig. 2 (control)",
+    needs_gradients=False,
+    needs_dense_run=False,
+)
+def uniform(inputs: LocalizerInputs, *, k: int, steps: int) -> dict[str, Tensor]:
+    """Score coordinates by uniform draws, a function of the seed and the names."""
+    del k, steps
+    return {
+        name: torch.rand(base.shape, generator=generator(inputs.seed, "uniform", name))
+        for name, base in inputs.base.items()
+    }

@@ -29,7 +29,6 @@ _FILES = (
     "child_pruning",
     "lift",
     "parameter_kinds",
-    "random",
 )
 """Files of this folder that register localizers, in the order in which tables show them."""
 
