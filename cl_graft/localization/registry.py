@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib import import_module
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from torch import Tensor, nn
 
@@ -102,24 +102,21 @@ LOCALIZERS: Registry[Localizer] = Registry(
 
 
 def register_localizer(
-    *,
-    name: str,
-    source: str,
-    needs_gradients: bool = True,
-    needs_dense_run: bool = True,
-    needs_path: bool = False,
-    needs_rows: bool = False,
-    per_tensor: bool = False,
-    allowed: Callable[[nn.Module, Mapping[str, nn.Parameter]], Region] | None = None,
-    score_candidates: CandidateScore | None = None,
+    *, name: str, source: str, **traits: Any
 ) -> Callable[[_Function], _Function]:
-    """Return a decorator that registers a score function; see `Localizer` for the arguments.
+    """Return a decorator that registers a score function.
 
     A function that is registered may be used by name wherever a localizer is asked for. Other
     packages name their module in the entry points ``cl_graft.localizers``, so that it is imported
     when a localizer is first looked up.
 
+    Args:
+        name: Name in settings and on the command line.
+        source: Paper and place.
+        **traits: More fields of `Localizer`; each has a default.
+
     Raises:
+        TypeError: If `Localizer` has no such field.
         ValueError: If the name is taken.
 
     Examples:
@@ -131,19 +128,7 @@ def register_localizer(
     """
 
     def register(score: _Function) -> _Function:
-        localizer = Localizer(
-            name=name,
-            score=score,
-            source=source,
-            needs_gradients=needs_gradients,
-            needs_dense_run=needs_dense_run,
-            needs_path=needs_path,
-            needs_rows=needs_rows,
-            per_tensor=per_tensor,
-            allowed=allowed,
-            score_candidates=score_candidates,
-        )
-        LOCALIZERS.register(name, localizer)
+        LOCALIZERS.register(name, Localizer(name=name, score=score, source=source, **traits))
         return score
 
     return register
