@@ -12,7 +12,6 @@ from slow_cases import slow
 from tiny_streams import learner, quick, vector_stream
 
 from cl_graft.grafts.hashing import hash_tensors
-from cl_graft.lab.baselines.routing import AnswerRouter, FeatureRouter, RoutedText
 from cl_graft.metrics import backward_transfer, forgetting
 from cl_graft.strategies.task_labels import ExperienceEntries
 
