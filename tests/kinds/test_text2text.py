@@ -152,13 +152,13 @@ def test_settings_of_decoding_are_checked(data):
         ({"beam": 2}, "no setting 'beam'; did you mean 'beams'"),
         ({"stop": 5}, "stop must be a list of texts, got 5"),
         ({"stop": None}, "stop must be a list of texts, got None"),
-        ("greedy", "decoding must be settings by name, got 'greedy'"),
+        ("greedy", "decoding: Input should be a valid dictionary, got 'greedy'"),
     ):
         with pytest.raises(InputError, match=message):
             load_task("input", data=data, decoding=wrong)
     with pytest.raises(InputError, match=r"unknown field \{inputs\}"):
         load_task("input", data=data, template="{inputs}")
-    with pytest.raises(InputError, match="a prompt template must be a text, got 7"):
+    with pytest.raises(InputError, match="template: Input should be a valid string, got 7"):
         load_task("input", data=data, template=7)
     with pytest.raises(InputError, match="would drop all but the last one"):
         load_task("messages", data=data, template="{input}:")
