@@ -13,6 +13,7 @@ from tiny_runs import QUICK, tiny_run
 
 from cl_graft import InputError
 from cl_graft.cli.report import _read_rows, report_command
+from cl_graft.kinds import KINDS
 from cl_graft.lab.experiments.run_answers import collect_numbers
 from cl_graft.lab.reporting.numbers_section import draw_numbers, largest_errors, number_table
 from cl_graft.lab.reporting.report_data import read_report_data
@@ -63,7 +64,7 @@ def collected(count: int) -> TaskNumbers:
     right = torch.arange(count, dtype=torch.float32)
     answers = right + torch.where(right == 7, 50.0, 0.1)
     scores: Any = SimpleNamespace(order=[0], predictions=lambda number: (answers[:, None], right))
-    task = SimpleNamespace(name="a", kind="regression")
+    task = SimpleNamespace(name="a", own_kind=KINDS["regression"], label_names=())
     tasks: Any = [SimpleNamespace(task=task, rows={"test": torch.arange(count)})]
     return collect_numbers(tasks, scores, {})["a"]
 
