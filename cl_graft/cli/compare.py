@@ -97,8 +97,8 @@ def compare_command(
     from cl_graft.cli.run_tables import (
         list_data_notes,
         list_failures,
-        make_comparison_table,
-        make_score_table,
+        show_scores,
+        show_summary,
         to_json_content,
     )
     from cl_graft.lab.experiments.resume import stored_comparison
@@ -121,8 +121,8 @@ def compare_command(
     )
     output.result(
         to_json_content(comparison),
-        *(make_score_table(run) for run in shown),
-        make_comparison_table(comparison.runs),
+        *(show_scores(run) for run in shown),
+        *show_summary(comparison.summary),
         *list_data_notes(comparison.runs),
         *list_failures(comparison),
         *_list_left_out(comparison),

@@ -39,8 +39,8 @@ def demo_command(
     from cl_graft.banks.verify import verify
     from cl_graft.cli.run_tables import (
         list_failures,
-        make_comparison_table,
-        make_score_table,
+        show_scores,
+        show_summary,
         to_json_content,
     )
     from cl_graft.lab.experiments.run import run_folder
@@ -63,8 +63,8 @@ def demo_command(
     said = "answers every task" if ok else "DOES NOT answer every task"
     output.result(
         {**to_json_content(comparison), "verified": ok},
-        *(make_score_table(run) for run in comparison.runs),
-        make_comparison_table(comparison.runs),
+        *(show_scores(run) for run in comparison.runs),
+        *show_summary(comparison.summary),
         f"cl-graft verify: the bank {said} with the bits it was learned with.",
         *list_failures(comparison),
         *name_files(comparison),

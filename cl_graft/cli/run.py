@@ -62,14 +62,11 @@ def run_command(
 
       grafting: {density: 0.001}
     """
-    from cl_graft.cli.run_tables import (
-        list_data_notes,
-        make_comparison_table,
-        make_score_table,
-    )
+    from cl_graft.cli.run_tables import list_data_notes, show_scores, show_summary
     from cl_graft.lab.experiments.folders import resume_command
     from cl_graft.lab.experiments.resume import find_run, stored_config
     from cl_graft.lab.experiments.run import run, run_folder
+    from cl_graft.lab.results.summary import summarize
     from cl_graft.settings import load_config
 
     output = Output(quiet, as_json)
@@ -103,8 +100,8 @@ def run_command(
         )
     output.result(
         result,
-        make_score_table(result),
-        make_comparison_table([result]),
+        show_scores(result),
+        *show_summary(summarize([result], config=result.config)),
         *list_data_notes([result]),
         f"Results: {where}",
     )

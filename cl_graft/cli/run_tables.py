@@ -8,34 +8,26 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rich.console import Group
-from rich.text import Text
 
 from cl_graft.cli.output import make_table
 from cl_graft.errors import join_names
-from cl_graft.lab.results.comparison import Comparison
-from cl_graft.lab.results.comparison_rows import comparison_rows, measure_notes
-from cl_graft.lab.results.run_results import RunResult, score_rows
-from cl_graft.runtime.escaping import for_terminal
+from cl_graft.lab.results.comparison import Comparison, ComparisonSummary
+from cl_graft.lab.results.run_results import RunResult, score_table
+from cl_graft.lab.results.summary_tables import brief_tables, summary_notes
+from cl_graft.lab.results.tables import Table
 from cl_graft.settings.data_report import data_lines
 
-__all__ = [
-    "list_data_notes",
-    "list_failures",
-    "make_comparison_table",
-    "make_score_table",
-    "to_json_content",
-]
+
+def show_scores(result: RunResult) -> Group:
+    """Show R of one run."""
+    return _show(score_table(result))
 
 
-def make_score_table(result: RunResult) -> Group:
-    """Show R and the measures of one run."""
-    return make_table(*score_rows(result))
-
-
-def make_comparison_table(runs: Sequence[RunResult]) -> Group:
-    """Show each strategy's measures: mean ± standard deviation over seeds, in points."""
-    notes = (Text(for_terminal(note)) for note in measure_notes(runs))
-    return Group(make_table(*comparison_rows(runs)), *notes)
+def show_summary(summary: ComparisonSummary | None) -> list[Group | str]:
+    """Show each strategy's measures, and what they are means of; nothing without a run."""
+    if summary is None:
+        return []
+    return [*map(_show, brief_tables(summary)), *summary_notes(summary)]
 
 
 def list_data_notes(runs: Sequence[RunResult]) -> list[str]:
@@ -66,3 +58,7 @@ def to_json_content(comparison: Comparison) -> dict[str, object]:
     """Return what ``--json`` writes of a comparison."""
     summary = comparison.summary or {"failed": comparison.failed}
     return {"comparison": summary, "runs": comparison.runs}
+
+
+def _show(table: Table) -> Group:
+    return make_table(table.caption, table.head, table.texts)

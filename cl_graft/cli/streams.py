@@ -31,7 +31,7 @@ def streams_command(
       cl-graft streams long15-order4
     """
     from cl_graft.data.streams import STREAMS, find_stream
-    from cl_graft.lab.reporting.stream_section import PUBLISHED_COLUMNS, published_rows
+    from cl_graft.lab.reporting.summary_sections import PUBLISHED_COLUMNS, published_rows
 
     output = Output(as_json=as_json)
     if name is None:

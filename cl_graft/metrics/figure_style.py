@@ -1,36 +1,20 @@
 """The style of all figures, and figures as PNG and SVG.
 
-One drawing serves papers and pages, light and dark ones: the background of an SVG is left out, and
-its text and axes have a colour that a page can replace by that of its own text.
+One drawing serves papers and pages; an SVG has no background.
 """
 
 from __future__ import annotations
 
 import io
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Literal
 
 import matplotlib
 import numpy as np
-from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-
-__all__ = [
-    "GREY",
-    "MISSING",
-    "MOST_PANELS",
-    "PALETTE",
-    "TEXT_COLOUR",
-    "figure_style",
-    "mark_parts",
-    "png",
-    "set_log_scale",
-    "svg",
-    "switch_off_empty_panels",
-]
 
 TEXT_COLOUR = "#111213"
 """Colour of text and axes, and of nothing else."""
@@ -69,7 +53,6 @@ _STYLE: dict[Any, Any] = {
     "font.sans-serif": ["DejaVu Sans"],
     "font.size": 10,
     "image.interpolation": "none",
-    "path.simplify": False,  # a page finds the points of a line by their number
     "legend.frameon": False,
     "legend.fontsize": "small",
     "svg.fonttype": "none",
@@ -127,19 +110,6 @@ def svg(figure: Figure) -> str:
     no_metadata = dict.fromkeys(("Creator", "Date", "Format", "Type"))
     figure.savefig(content, format="svg", facecolor="none", metadata=no_metadata)
     return content.getvalue()
-
-
-def mark_parts(number: int, parts: Mapping[str, Artist | None]) -> None:
-    """Give what is drawn of one method ids, by which a page shows and hides it.
-
-    Args:
-        number: Place of the method among those that the figure was given, from 0.
-        parts: What is drawn, by kind: a page says the values of a ``"mark"`` where one points at
-            it. The id is ``part<number>-<kind>``; several marks have numbers, as in ``"mark1"``.
-    """
-    for kind, part in parts.items():
-        if part is not None:
-            part.set_gid(f"part{number}-{kind}")
 
 
 def switch_off_empty_panels(grid: np.ndarray, filled: int) -> None:

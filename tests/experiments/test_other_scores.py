@@ -11,9 +11,9 @@ from small_results import small_result
 from tiny_runs import tiny_run
 
 from cl_graft.banks.open_bank import open_bank
-from cl_graft.lab.reporting.exports import comparison_csv
-from cl_graft.lab.reporting.summary import summarize, write_summary
+from cl_graft.lab.reporting.summary_files import comparison_csv, write_summary
 from cl_graft.lab.results.run_results import read_result
+from cl_graft.lab.results.summary import summarize
 from cl_graft.metrics import score
 
 
@@ -67,7 +67,7 @@ def test_a_comparison_shows_the_mean_over_tasks_of_each_other_metric(tmp_path):
     assert summary.other_metrics == {"f1": 2}
     assert summary.strategies["grafting"].other_metrics["f1"].mean == pytest.approx(0.75)
     assert "\nnaive,other f1,0.55," in comparison_csv(summary)
-    write_summary(summary, tmp_path, whole=False)
+    write_summary(summary, tmp_path)
     text = (tmp_path / "summary.md").read_text()
     assert "## Other metrics at the end" in text
     assert "| strategy | f1 (2 tasks) |" in text

@@ -7,7 +7,7 @@ import pytest
 
 from cl_graft.errors import InputError
 from cl_graft.lab.experiments.run_answers import collect_answers
-from cl_graft.lab.results.shown_answers import ANSWERS
+from cl_graft.lab.results.task_files import ANSWERS
 
 RIGHT = ["x", "y" * 400]
 

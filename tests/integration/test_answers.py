@@ -21,7 +21,7 @@ from cl_graft.cli.predict import predict_command
 from cl_graft.errors import InputError
 from cl_graft.lab.experiments.comparison.compare import compare
 from cl_graft.lab.results.run_results import read_result
-from cl_graft.lab.results.shown_answers import ANSWERS
+from cl_graft.lab.results.task_files import ANSWERS
 from cl_graft.settings.bank_metadata import task_metadata
 
 TASKS = ["places", "sentiment", "cheer"]

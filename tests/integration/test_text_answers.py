@@ -35,7 +35,7 @@ from cl_graft.kinds.text2text import make_chat_row
 from cl_graft.lab.experiments.folders import curves_folder
 from cl_graft.lab.experiments.resume import resume_run
 from cl_graft.lab.results.run_results import read_result
-from cl_graft.lab.results.shown_answers import ANSWERS
+from cl_graft.lab.results.task_files import ANSWERS
 from cl_graft.models.text_generation import split_generated
 from cl_graft.strategies import text_model
 

@@ -8,9 +8,8 @@ from sklearn.metrics import precision_recall_fscore_support
 
 from cl_graft import InputError
 from cl_graft.cli.report import _read_rows, report_command
-from cl_graft.lab.reporting.errors_section import error_details, error_tables
-from cl_graft.lab.reporting.page import make_report
 from cl_graft.lab.reporting.report_data import read_report_data
+from cl_graft.lab.reporting.task_sections import errors
 from cl_graft.lab.results.stored_runs import find_runs
 from cl_graft.lab.results.task_errors import (
     ERRORS,
@@ -124,30 +123,22 @@ def test_rows_that_changed_since_are_not_shown_and_it_says_why(compared):
     def gone(run):
         raise InputError("the data of topic changed")
 
-    details, reason = error_details(data, gone)
-    assert reason == "The wrong rows are not shown: the data of topic changed"
-    assert [name for name, _ in details[0].tables] == [
+    section = errors(data, read_rows=gone)
+    assert section.lines == ("The wrong rows are not shown: the data of topic changed",)
+    assert [name for name, _ in section.details[0][1]] == [
         *(f"confusions-1-{number}" for number in (1, 2, 3)),
         "labels-1",
     ]
-
-
-@pytest.mark.usefixtures("blank_figures")
-def test_runs_of_earlier_versions_have_no_such_section(run, tmp_path):
-    folder = shutil.copytree(run.folder, tmp_path / "naive" / "seed0")
-    (folder / ERRORS.name).unlink()
-    made = make_report([folder], out=tmp_path / "report")
-    assert "Errors of each task" not in made.page.read_text()
 
 
 def test_invented_spans_of_the_day_a_task_was_learned_stay_in_the_matrix(compared):
     data = read_report_data([compared])
     learned, end = ((0, 0, 3), (0, 1, 1), (1, 0, 9)), ((0, 0, 4),)
     data.errors["naive"] = {"names": TaskErrors(("place", "no span"), learned, end, (), "spans")}
-    row = next(row for row in dict(error_tables(data))["errors"].rows if row[0].text == "naive")
+    section = errors(data, read_rows=None)
+    row = next(row for row in dict(section.tables)["errors"].rows if row[0].text == "naive")
     assert [cell.text for cell in row[1:5]] == ["names", "10 of 13", "0", "4 spans"]
-    details, _ = error_details(data, None)
-    matrix = next(own for own in details if own.strategy == "naive").tables[0][1]
+    matrix = dict(section.details)["naive"][0][1]
     found = {cells[0].text: [cell.text for cell in cells[1:]] for cells in matrix.rows}
     assert found == {"place": ["3 → 4", "1 → 0"], "no span": ["9 → 0", "0"]}
 
@@ -159,10 +150,10 @@ def test_a_matrix_shows_what_changed_and_many_labels_are_pairs(compared):
     end = tuple((place, (place + 1) % 150, 1 + place) for place in range(150))
     many = TaskErrors(labels, None, end)
     data.errors["naive"] = {"two": two, "many": many}
-    row = next(row for row in dict(error_tables(data))["errors"].rows if row[0].text == "naive")
+    section = errors(data, read_rows=None)
+    row = next(row for row in dict(section.tables)["errors"].rows if row[0].text == "naive")
     assert [cell.text for cell in row[1:6]] == ["two", "0", "2", "5 rows", "b as a: 1"]
-    details, _ = error_details(data, None)
-    own = dict(next(one.tables for one in details if one.strategy == "naive"))
+    own = dict(dict(section.details)["naive"])
     (_, matrix), (_, pairs), _ = own.items()
     assert matrix.head == ("label", "a", "b", "a label of another task")
     assert [cell.text for cell in matrix.rows[1]] == ["b", "0 → 1", "2 → 0", "0 → 1"]
@@ -175,13 +166,13 @@ def test_a_span_that_is_not_there_is_confused_but_has_no_score(compared):
     found = TaskErrors(("place", "no span"), None, ((0, 1, 2), (1, 0, 4)), counted="spans")
     invented = TaskErrors(("place", "no span"), None, ((1, 0, 4),), counted="spans")
     data.errors["naive"] = {"found": found, "invented": invented}
-    rows = [row for row in dict(error_tables(data))["errors"].rows if row[0].text == "naive"]
+    section = errors(data, read_rows=None)
+    rows = [row for row in dict(section.tables)["errors"].rows if row[0].text == "naive"]
     assert [cell.text for cell in rows[0][3:]] == [
         "6", "6 spans", "no span as place: 4", "place: 0.0",
     ]  # fmt: skip
     assert rows[1][-1].text == "–"
-    details, _ = error_details(data, None)
-    own = dict(next(one.tables for one in details if one.strategy == "naive"))
+    own = dict(dict(section.details)["naive"])
     assert [row[0].text for row in own[max(own)].rows] == ["place"]
 
 

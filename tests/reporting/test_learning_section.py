@@ -1,16 +1,13 @@
 """Curves of learning: what a run keeps of them, and how a report shows them."""
 
-import re
-import shutil
 from dataclasses import replace
 
 import pytest
 
 from cl_graft.errors import InputError
-from cl_graft.lab.reporting.learning_section import draw_learning, learning_text
-from cl_graft.lab.reporting.page import make_report
 from cl_graft.lab.reporting.report_data import read_report_data
-from cl_graft.lab.results.learning_curves import (
+from cl_graft.lab.reporting.task_sections import learning
+from cl_graft.lab.results.task_files import (
     CURVES,
     PhaseCurve,
     TaskCurves,
@@ -51,33 +48,10 @@ def test_curves_are_read_as_they_were_written_and_other_files_are_named(tmp_path
             CURVES.read(tmp_path)
 
 
-def test_each_line_of_a_figure_tells_its_strategy_phase_step_and_value(compared, report):
-    data = read_report_data([compared])
-    text = (report / "report.html").read_text()
-    for picture in draw_learning(data):
-        task = data.summary.tasks[int(picture.name.split("-")[1]) - 1]
-        drawn = text.split(f'id="{picture.name}-', 1)[1].split("</svg>")[0]
-        place = data.strategies.index("grafting")
-        said = re.findall(rf'data-strategy="{place}"><title>([^<]*)</title>', drawn)
-        own = data.curves["grafting"][task]
-        assert {one.splitlines()[1] for one in said} == {
-            f"step 1: loss {own.train.loss[0][1]:.4g}",
-            f"step 4: dev {100 * own.train.dev[0][1]:.1f}",
-            f"step 1: dense run, loss {own.dense.loss[0][1]:.4g}",
-            f"step 4: dense run, dev {100 * own.dense.dev[0][1]:.1f}",
-        }
-
-
 def test_many_strategies_have_figures_of_fewer_tasks_and_the_page_says_so(compared):
     data = read_report_data([compared])
     many = {f"{name} {n}": own for n in range(20) for name, own in data.curves.items()}
-    assert "Shown are" not in learning_text(data)
-    assert "Shown are the first 2 tasks" in learning_text(replace(data, curves=many))
-
-
-@pytest.mark.usefixtures("blank_figures")
-def test_runs_of_earlier_versions_have_no_such_section(compared, tmp_path):
-    run = shutil.copytree(compared / "naive" / "seed0", tmp_path / "naive" / "seed0")
-    (run / CURVES.name).unlink()
-    made = make_report([run], out=tmp_path / "report")
-    assert "Learning each task" not in made.page.read_text()
+    assert "Shown are" not in learning(data).text[0]
+    section = learning(replace(data, curves=many))
+    assert "Shown are the first 2 tasks" in section.text[0]
+    assert len(section.pictures) == 2

@@ -8,11 +8,12 @@ import pytest
 from mixed_results import METRICS, mixed_results
 from small_results import small_result
 
-from cl_graft.lab.reporting.exports import comparison_csv, comparison_latex, find_tradeoffs
+from cl_graft.lab.reporting.pictures import find_tradeoffs
 from cl_graft.lab.reporting.report_data import read_report_data
 from cl_graft.lab.reporting.sections import make_sections
-from cl_graft.lab.reporting.summary import summarize, write_summary
+from cl_graft.lab.reporting.summary_files import comparison_csv, write_summary
 from cl_graft.lab.results.run_results import write_result
+from cl_graft.lab.results.summary import summarize
 
 WITHOUT_CONFIDENCE = {
     "metrics": METRICS | {"cola": "pearson"},
@@ -49,11 +50,10 @@ def test_without_independent_fine_tuning_the_summary_says_why_nothing_is_tested(
     summary = summarize(mixed_results(("grafting", "naive")), config={})
     assert summary.differences == []
     assert summary.strategies["naive"].normalized.n == 0
-    write_summary(summary, tmp_path, whole=True)
+    write_summary(summary, tmp_path)
     text = (tmp_path / "summary.md").read_text()
     assert "There is no normalized average, and differences are not tested: there is no run" in text
     assert "| normalized average |" not in text
-    assert not (tmp_path / "frontier.png").exists()
 
 
 @pytest.mark.parametrize(("metric", "share"), [("matthews", None), ("accuracy", 1.0)])
@@ -71,14 +71,14 @@ def test_tables_of_every_format_name_each_metric_and_say_what_is_averaged(tmp_pa
     assert float(own["forgetting_matthews"]) == pytest.approx(0.30)
     assert {"average_matthews", "normalized_average", "accuracy_over_stream"} <= set(own)
     assert not {"forgetting", "backward_transfer"} & set(own)
-    table = comparison_latex(summary)
+    write_summary(summary, tmp_path)
+    table = (tmp_path / "summary.tex").read_text()
     assert "normalized average & average accuracy (2 tasks) & average f1 (1 task)" in table
     assert table.startswith("% Scores: accuracy of topic, sst2; f1 of mrpc; matthews of cola.")
-    write_summary(summary, tmp_path, whole=False)
     text = (tmp_path / "summary.md").read_text()
     assert "| strategy | normalized average | average accuracy (2 tasks) | average f1 (1" in text
     assert "| naive | matthews (1 task) | -30.0 ± 0.0 | 30.0 ± 0.0 |" in text
-    assert "By how many points the normalized average of grafting is higher" in text
+    assert "corrected after Holm, on the normalized average" in text
     assert "the mean over 4 tasks of the score as a share of independent fine-tuning's" in text
     assert json.loads((tmp_path / "summary.json").read_text())["normalization"]["tasks"]
 
@@ -106,9 +106,7 @@ def test_a_page_has_a_regression_beside_classes(tmp_path):
     assert ["naive", "pearson (1 task)", "-30.0", "30.0"] in rows
     pictures = {picture.name: picture.title for picture in made["stream"].pictures}
     assert "curve-average-pearson" in pictures
-    assert pictures["curve-average-f1"] == (
-        "Average f1 over the f1 tasks learned so far, after each"
-    )
+    assert pictures["curve-average-f1"] == ("Average f1 of the f1 tasks learned so far, after each")
     assert "calibration" in made
 
 
@@ -120,7 +118,7 @@ def test_a_page_names_metrics_that_this_package_does_not_have(tmp_path):
 def test_a_page_of_one_metric_has_one_curve_of_each_measure(tmp_path):
     made = sections([small_result()], tmp_path)
     names = [picture.name for picture in made["stream"].pictures]
-    assert names == ["curve-accuracy", "curve-forgetting"]
+    assert names == ["curve-average", "curve-forgetting"]
     assert [name for name, _ in made["comparison"].tables] == ["comparison"]
 
 

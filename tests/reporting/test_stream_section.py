@@ -11,9 +11,9 @@ from small_results import shifted_results
 from cl_graft.data.streams import STREAMS
 from cl_graft.lab.reporting.report_data import ReportData
 from cl_graft.lab.reporting.sections import make_sections
-from cl_graft.lab.reporting.stream_section import stream_section
-from cl_graft.lab.reporting.summary import summarize, write_summary
+from cl_graft.lab.reporting.summary_files import write_summary
 from cl_graft.lab.results.stored_runs import StoredRun
+from cl_graft.lab.results.summary import summarize
 
 
 @pytest.fixture
@@ -23,7 +23,7 @@ def config(tmp_path):
 
 
 def test_the_summary_shows_published_rows_and_what_differs(config, tmp_path):
-    write_summary(summarize(shifted_results(), config=config), tmp_path, whole=False)
+    write_summary(summarize(shifted_results(), config=config), tmp_path)
     text = (tmp_path / "summary.md").read_text()
     section = text[text.index("## The stream long15-order4") :]
     assert "| ProgPrompt | T5-large | 77.9, mean over orders 4-6 | yes |" in section
@@ -39,18 +39,6 @@ def test_published_rows_enter_no_number(config):
     for both in (named, without):
         del both["config"]
     assert json.dumps(named) == json.dumps(without)
-
-
-def test_scores_by_task_are_shown():
-    lines = stream_section(config_with({"stream.name": "table4"}).values())
-    assert any("qnli 86.5, ag_news 90.8, sst2_sent 92.5" in line for line in lines)
-    assert not any("Otherwise here" in line for line in lines)
-
-
-def test_streams_without_a_name_and_files_that_are_gone_have_no_section(config):
-    assert stream_section({}) == []
-    assert stream_section(config_with(tasks="sentiment").values()) == []
-    assert stream_section({"stream": {**config["stream"], "name": "gone.yaml"}}) == []
 
 
 def sections_of(config) -> dict:
@@ -72,3 +60,8 @@ def test_a_report_shows_published_rows_apart_from_its_own(config):
     assert "Otherwise here: 2 of the 15 tasks" in sections["named-stream"].lines
     assert sections["comparison"].tables == without["comparison"].tables
     assert "named-stream" not in without
+    gone = {"stream": {**config["stream"], "name": "gone.yaml"}}
+    assert "named-stream" not in sections_of(gone)
+    named = sections_of(config_with({"stream.name": "table4"}).values())["named-stream"]
+    table = dict(named.tables)["published"]
+    assert any("qnli 86.5, ag_news 90.8, sst2_sent 92.5" in row[2].text for row in table.rows)

@@ -1,23 +1,16 @@
 """Summaries are means and deviations over seeds, in every form that is written."""
 
 import csv
-import io
 import json
 import math
 
 import pytest
 from small_results import shifted_results, small_result
 
-from cl_graft.lab.reporting.exports import (
-    comparison_csv,
-    comparison_latex,
-    draw_frontier,
-    draw_ranks,
-)
-from cl_graft.lab.reporting.summary import summarize, write_summary
+from cl_graft.lab.reporting.summary_files import write_summary
 from cl_graft.lab.results.comparison import Failure
-from cl_graft.lab.results.strategy_statistics import Ranks, Spread
-from cl_graft.metrics.figure_style import png
+from cl_graft.lab.results.strategy_statistics import Spread
+from cl_graft.lab.results.summary import summarize
 
 
 def test_a_summary_holds_mean_and_sample_deviation_over_seeds():
@@ -39,7 +32,7 @@ def test_a_single_seed_has_no_deviation():
 
 def test_a_summary_is_written_as_json_with_the_same_names(tmp_path):
     summary = summarize(shifted_results(), config={"steps": 4})
-    write_summary(summary, tmp_path, whole=False)
+    write_summary(summary, tmp_path)
     stored = json.loads((tmp_path / "summary.json").read_text())
     assert stored["config"] == {"steps": 4}
     stated = stored["strategies"]["naive"]["average_accuracy"]
@@ -55,19 +48,16 @@ def test_strategies_are_stated_as_a_share_of_independent_fine_tuning():
     assert rows["independent"].of_independent == 1.0
 
 
-def test_tables_and_pictures_hold_the_summary(tmp_path, monkeypatch):
+def test_tables_hold_the_summary(tmp_path):
     summary = summarize(shifted_results(), config={})
-    rows = [*csv.DictReader(io.StringIO(comparison_csv(summary)))]
+    write_summary(summary, tmp_path)
+    rows = [*csv.DictReader((tmp_path / "summary.csv").open())]
     for name, stated in summary.strategies.items():
         own = {row["measure"]: row for row in rows if row["strategy"] == name}
         assert float(own["average_accuracy"]["mean"]) == stated.average_accuracy.mean
         assert {f"final {task}" for task in summary.tasks} <= set(own)
-    table = comparison_latex(summary)
+    table = (tmp_path / "summary.tex").read_text()
     lines = [line for line in table.splitlines() if line.endswith(r"\\")]
-    assert {line.count("&") for line in lines} == {len(summary.tasks) + 2}
-    assert r"\mathbf{" in table
-    monkeypatch.setattr("cl_graft.lab.reporting.exports.png", png)
-    draw_ranks(Ranks({"a": 1.0, "b": 2.0, "c": 3.0}, 0.5, 2), tmp_path)
-    assert (tmp_path / "ranks.png").stat().st_size > 1000
-    draw_frontier(summary, tmp_path)
-    assert (tmp_path / "frontier.png").stat().st_size > 1000
+    assert len({line.count("&") for line in lines}) == 1
+    assert r"\textbf{61.5 $\pm$ 1.3}" in table
+    assert "| grafting | 61.5 ± 1.3 |" in (tmp_path / "summary.md").read_text()

@@ -9,10 +9,10 @@ from small_results import shifted_results, small_result
 from cl_graft.lab.reporting.page import make_report
 from cl_graft.lab.reporting.report_data import ReportData, read_report_data
 from cl_graft.lab.reporting.sections import make_sections
-from cl_graft.lab.reporting.summary import summarize
 from cl_graft.lab.reporting.verdict import write_verdict
 from cl_graft.lab.results.run_results import write_result
 from cl_graft.lab.results.stored_runs import StoredRun
+from cl_graft.lab.results.summary import summarize
 
 GRAFTING = small_result(
     strategy="grafting", R=[[0.9, None], [0.9, 0.8]], average_accuracy=0.85, forgetting=0.0,
@@ -62,7 +62,7 @@ def test_units_are_not_mixed():
 
 def test_certainty_comes_from_the_seeds_and_the_best_of_variants_is_said_to_be():
     assert verdict(*shifted_results())[-1].startswith(
-        "± is half the 95 % interval over 4 seeds. grafting and naive differ in average accuracy"
+        "± is the standard deviation over 4 seeds. grafting and naive differ in average accuracy"
     )
     swept = verdict(
         replace(GRAFTING, strategy="grafting lr=1"), replace(GRAFTING, strategy="grafting lr=2")
@@ -76,7 +76,7 @@ def test_the_page_begins_with_it_and_leaves_out_what_says_nothing(tmp_path):
     write_result(replace(GRAFTING, **one, forgetting=None), tmp_path)
     first, *others = make_sections(read_report_data([tmp_path]))
     assert first.name == "verdict"
-    assert {"matrices", "stream", "overlap"}.isdisjoint(section.name for section in others)
+    assert {"matrices", "stream", "regions"}.isdisjoint(section.name for section in others)
     made = make_report([tmp_path], out=tmp_path / "report")
     page = made.page.read_text()
     assert 0 < page.index(made.verdict[0]) < page.index('id="comparison"')

@@ -6,11 +6,11 @@ import pytest
 from small_results import shifted_results, small_result
 
 from cl_graft.lab.reporting.report_data import ReportData
-from cl_graft.lab.reporting.summary import summarize
 from cl_graft.lab.reporting.verdict import write_verdict
 from cl_graft.lab.results.comparison import Comparison, Failure
-from cl_graft.lab.results.comparison_rows import measure_notes
 from cl_graft.lab.results.stored_runs import StoredRun
+from cl_graft.lab.results.summary import summarize
+from cl_graft.lab.results.summary_tables import summary_notes
 
 
 @pytest.fixture
@@ -41,7 +41,8 @@ def test_a_comparison_shows_means_over_seeds_and_what_failed(comparison):
 def test_names_of_others_are_text_in_a_notebook():
     evil = "<script>alert(1)</script>\u202e"
     run = small_result(strategy=evil, tasks=[evil, "b"])
-    shown = [run._repr_html_(), Comparison(Path(), (run,), (), None)._repr_html_()]
+    summary = summarize([run], config={})
+    shown = [run._repr_html_(), Comparison(Path(), (run,), (), summary)._repr_html_()]
     for html in shown:
         assert "<script" not in html
         assert "\u202e" not in html
@@ -69,7 +70,7 @@ def test_a_run_is_its_matrix():
     table = run.to_pandas()
     assert table.loc["b", "a"] == 0.7
     assert table.loc["a"].isna().tolist() == [False, True]
-    assert "<td>after b</td><td>70.0</td><td>80.0</td>" in run._repr_html_()
+    assert "<td>b</td><td>70.0</td><td>80.0</td>" in run._repr_html_()
     assert repr(run) == "RunResult('naive', seed 0, 2 of 2 tasks, average accuracy 75.0)"
     assert run.plot().axes[0].get_title() == "R of naive"
     half = small_result(complete=False, R=[[0.9]])
@@ -86,11 +87,11 @@ def test_it_says_which_strategies_had_far_more_training_rows_and_how_to_give_as_
         "Training rows differ: grafting had 2.6 times as many as naive. --sweep "
         "independent.times_steps=1,2.6 adds independent fine-tuning with as many rows as the most."
     )
-    assert measure_notes(runs) == [wanted]
+    assert summary_notes(summarize(runs, config={})) == [wanted]
     swept = small_result(strategy="independent times_steps=2.6", passes=rows(2600))
-    (note,) = measure_notes([*runs, swept])
+    (note,) = summary_notes(summarize([*runs, swept], config={}))
     assert "--sweep" not in note
-    assert measure_notes([*runs[1:]]) == []
+    assert summary_notes(summarize(runs[1:], config={})) == []
     assert wanted in write_verdict(
         ReportData(
             (), tuple(StoredRun(Path("r"), one) for one in runs), summarize(runs, config={}), {}, ()

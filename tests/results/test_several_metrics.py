@@ -9,13 +9,14 @@ from small_results import small_result
 
 from cl_graft.errors import DamagedFile, InputError
 from cl_graft.lab.results.comparison import Comparison
-from cl_graft.lab.results.comparison_rows import comparison_rows, measure_notes
 from cl_graft.lab.results.measures import measure, named_measures
 from cl_graft.lab.results.normalized_scores import normalization_text, normalize
-from cl_graft.lab.results.run_results import read_result, score_rows, write_result
+from cl_graft.lab.results.run_results import read_result, score_table, write_result
 from cl_graft.lab.results.stored_runs import StoredRun, check_alike
 from cl_graft.lab.results.strategy_statistics import compare_with
 from cl_graft.lab.results.stream_measures import average_after, gain_from_earlier
+from cl_graft.lab.results.summary import summarize
+from cl_graft.lab.results.summary_tables import brief_tables, summary_notes
 
 NAIVE = (0.40 / 0.80 + 0.30 / 0.75 - 0.10 / 0.40 + 0.90 / 0.90) / 4
 GRAFTING = (0.80 / 0.80 + 0.60 / 0.75 + 0.30 / 0.40 + 0.90 / 0.90) / 4
@@ -56,24 +57,25 @@ def test_one_metric_is_named_and_its_measures_are_those_that_are_stored():
         "forward_transfer",
         "forgetting",
     ]
-    assert comparison_rows([f1])[1][1] == "average f1"
+    assert brief_tables(summarize([f1], config={}))[0].head[1] == "average f1"
     assert repr(f1).endswith("average f1 75.0)")
-    assert measure_notes([f1]) == []
+    assert summary_notes(summarize([f1], config={})) == []
 
 
-def test_a_table_shows_bytes_and_seconds_a_task_and_no_measure_that_nobody_has():
-    _, columns, rows = comparison_rows([small_result(), small_result(seed=1, bytes={"a": 2000})])
-    assert columns == [
+def test_a_table_shows_bytes_and_seconds_and_no_measure_that_nobody_has():
+    runs = [small_result(), small_result(seed=1, bytes={"a": 2000})]
+    (table,) = brief_tables(summarize(runs, config={}))
+    assert table.head == (
         "strategy",
         "average accuracy",
         "backward transfer",
         "forgetting",
         "bytes a task",
-        "seconds a task",
-    ]
+        "seconds",
+    )
     # With the 4 seconds of the dense run that the cache answered.
-    assert rows == [
-        ["naive", "75.0 ± 0.0", "-20.0 ± 0.0", "20.0 ± 0.0", "1,005 ± 1,407", "3.8 ± 0.0"]
+    assert table.texts == [
+        ["naive", "75.0 ± 0.0", "-20.0 ± 0.0", "20.0 ± 0.0", "1,005 ± 1,407", "7.5 ± 0.0"]
     ]
 
 
@@ -143,20 +145,15 @@ def test_strategies_are_compared_by_shares_and_paired_by_seed():
     assert compare_with("grafting", runs) == []
 
 
-def test_the_terminal_and_a_notebook_show_a_row_for_each_metric():
+def test_the_terminal_and_a_notebook_show_each_metric():
     runs = mixed_results(seeds=(0,))
-    _, columns, rows = comparison_rows(runs)
-    assert columns[:4] == ["strategy", "metric", "tasks", "average"]
-    naive = [row[1:4] for row in rows if row[0] == "naive"]
-    assert naive == [
-        ["accuracy", "2", "65.0"],
-        ["f1", "1", "30.0"],
-        ["matthews", "1", "-10.0"],
-        ["normalized", "4", f"{100 * NAIVE:.1f}"],
-    ]
-    shown = Comparison("out", tuple(runs), (), None)
+    summary = summarize(runs, config={})
+    scores, transfers = brief_tables(summary)
+    assert scores.texts[1][:5] == ["naive", f"{100 * NAIVE:.1f}", "65.0", "30.0", "-10.0"]
+    assert transfers.texts[3][:2] == ["naive", "accuracy (2 tasks)"]
+    shown = Comparison("out", tuple(runs), (), summary)
     assert "The normalized average is the mean over 4 tasks" in shown._repr_html_()
-    assert score_rows(runs[0])[1][2] == "mrpc (f1)"
+    assert score_table(runs[0]).head[2] == "mrpc (f1)"
 
 
 def test_pandas_and_the_figure_hold_no_mean_over_metrics():
@@ -195,8 +192,3 @@ def test_runs_that_score_a_task_by_other_metrics_are_not_put_side_by_side(tmp_pa
     runs = [small_result(), small_result(metrics={"a": "accuracy", "b": "f1"})]
     with pytest.raises(InputError, match=r"scores b by accuracy, .* by f1"):
         check_alike([StoredRun(tmp_path, run) for run in runs])
-
-
-def test_a_comparison_whose_runs_all_failed_has_a_table_without_rows():
-    assert comparison_rows([])[2] == []
-    assert measure_notes([]) == []

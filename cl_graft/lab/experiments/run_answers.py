@@ -9,15 +9,16 @@ from typing import Any, cast
 from torch import Tensor
 
 from cl_graft.data.encoded_task import EncodedTask
-from cl_graft.lab.results.answered_numbers import (
+from cl_graft.lab.results.formatting import shorten
+from cl_graft.lab.results.task_errors import TaskErrors, WrongRow
+from cl_graft.lab.results.task_files import (
     MOST_NUMBERS,
     AnsweredNumber,
     NumberScores,
+    ShownAnswer,
+    TaskAnswers,
     TaskNumbers,
 )
-from cl_graft.lab.results.formatting import shorten
-from cl_graft.lab.results.shown_answers import ShownAnswer, TaskAnswers
-from cl_graft.lab.results.task_errors import TaskErrors, WrongRow
 from cl_graft.metrics.task_score import METRICS, score
 from cl_graft.strategies.stream_scores import StreamScores
 

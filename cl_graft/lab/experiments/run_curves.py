@@ -12,10 +12,9 @@ from avalanche.logging import BaseLogger
 from cl_graft.lab.experiments.run_record import RunRecord, bin_confidences
 from cl_graft.lab.figures.heatmaps import overlap_heatmap, r_matrix_heatmap
 from cl_graft.lab.results.formatting import shorten
-from cl_graft.lab.results.learning_curves import PhaseCurve, TaskCurves, thin_out
 from cl_graft.lab.results.measures import named_measures
 from cl_graft.lab.results.run_results import RunResult
-from cl_graft.lab.results.shown_answers import TaskAnswers
+from cl_graft.lab.results.task_files import PhaseCurve, TaskAnswers, TaskCurves, thin_out
 from cl_graft.metrics.reliability_diagram import reliability_diagram
 from cl_graft.runtime.escaping import for_markdown
 from cl_graft.settings import to_dotted

@@ -16,12 +16,10 @@ from cl_graft.lab.experiments.run_curves import (
     draw_row,
 )
 from cl_graft.lab.experiments.run_record import write_table
-from cl_graft.lab.reporting.markdown import write_run_summary
-from cl_graft.lab.results.answered_numbers import NUMBERS
-from cl_graft.lab.results.learning_curves import CURVES
+from cl_graft.lab.reporting.summary_files import write_run_summary
 from cl_graft.lab.results.run_results import RunResult, write_result
-from cl_graft.lab.results.shown_answers import ANSWERS
 from cl_graft.lab.results.task_errors import ERRORS
+from cl_graft.lab.results.task_files import ANSWERS, CURVES, NUMBERS
 from cl_graft.strategies.stream_scores import StreamScores
 from cl_graft.strategies.tensorboard import OncePerStepTensorboardLogger
 

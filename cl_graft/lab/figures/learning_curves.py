@@ -9,9 +9,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from cl_graft.lab.figures.stream_curves import NAMED, line_style, mark_range
-from cl_graft.metrics.figure_style import figure_style, mark_parts
-
-__all__ = ["Learning", "learning_curves"]
+from cl_graft.metrics.figure_style import figure_style
 
 Points = Sequence[tuple[int, float]]
 
@@ -32,11 +30,6 @@ class Learning:
     dense_loss: Points = ()
     dense_dev: Points = ()
 
-    @property
-    def parts(self) -> tuple[Points, ...]:
-        """The lines, in the order in which they are numbered."""
-        return self.loss, self.dev, self.dense_loss, self.dense_dev
-
 
 @figure_style()
 def learning_curves(found: Mapping[str, Learning], *, title: str, measure: str) -> Figure:
@@ -54,15 +47,14 @@ def learning_curves(found: Mapping[str, Learning], *, title: str, measure: str) 
         every = max(1, len(own.loss) // 8)
         thin = {"color": style["color"], "linestyle": ":", "linewidth": 1, "marker": "."}
         label = name if number < NAMED else None
-        for place, points in enumerate(own.parts):
+        for place, points in enumerate((own.loss, own.dev, own.dense_loss, own.dense_dev)):
             if not points:
                 continue
             scale = 100 if place % 2 else 1
             steps, values = zip(*((step, scale * value) for step, value in points), strict=True)
             more = thin if place > 1 else {**style, "markevery": 1 if place else every}
             named = None if place else label
-            (line,) = (right if place % 2 else left).plot(steps, values, label=named, **more)
-            mark_parts(number, {f"mark{place}": line})
+            (right if place % 2 else left).plot(steps, values, label=named, **more)
     left.set(xlabel="step", ylabel="training loss")
     right.set(xlabel="step", ylabel=f"{measure} on dev (%)")
     left.set_ylim(bottom=min(0.0, left.get_ylim()[0]))
@@ -74,10 +66,6 @@ def learning_curves(found: Mapping[str, Learning], *, title: str, measure: str) 
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
         axes.grid(axis="y")
     figure.suptitle(title)
-    numbers = [number for number, own in enumerate(found.values()) if number < NAMED and own.loss]
-    if numbers:
-        legend = figure.legend(loc="outside lower center", ncols=4)
-        keys = zip(numbers, legend.legend_handles, legend.get_texts(), strict=True)
-        for number, key, text in keys:
-            mark_parts(number, {"key": key, "name": text})
+    if any(own.loss for own in list(found.values())[:NAMED]):
+        figure.legend(loc="outside lower center", ncols=4)
     return figure

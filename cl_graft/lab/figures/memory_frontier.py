@@ -8,11 +8,8 @@ from dataclasses import dataclass
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.text import Annotation
 
-from cl_graft.metrics.figure_style import GREY, PALETTE, figure_style, mark_parts, set_log_scale
-
-__all__ = ["Tradeoff", "memory_frontier", "on_frontier"]
+from cl_graft.metrics.figure_style import GREY, PALETTE, figure_style, set_log_scale
 
 _MARKERS = {
     "forgets nothing": ("o", PALETTE[0], PALETTE[0]),
@@ -105,9 +102,7 @@ def memory_frontier(
         xs = [places[name] for name in front]
         ys = [100 * points[name].accuracy for name in front]
         axes.step(xs, ys, where="post", color=PALETTE[0], alpha=0.5, label="frontier of these")
-    said = _name(axes, places, points, line=_LINE / height)
-    for number, name in enumerate(points):
-        mark_parts(number, {"name": said[name], "leader": said[name].arrow_patch})
+    _name(axes, places, points, line=_LINE / height)
     axes.set_xlabel("bytes that a task adds")
     axes.set_ylabel(f"{measure} at the end (%)")
     axes.set_title(title)
@@ -121,7 +116,7 @@ def _draw_points(axes: Axes, places: Mapping[str, float], points: Mapping[str, T
     for kind, (marker, colour, face) in _MARKERS.items():
         own = [name for name, point in points.items() if point.kind == kind]
         for name in own:
-            dot, _, bars = axes.errorbar(
+            axes.errorbar(
                 [places[name]],
                 [100 * points[name].accuracy],
                 yerr=[100 * (points[name].sd or 0.0)],
@@ -132,12 +127,11 @@ def _draw_points(axes: Axes, places: Mapping[str, float], points: Mapping[str, T
                 elinewidth=0.8,
                 label=kind if name == own[0] else None,
             )
-            mark_parts([*points].index(name), {"mark": dot, "spread": bars[0]})
 
 
 def _name(
     axes: Axes, places: Mapping[str, float], points: Mapping[str, Tradeoff], *, line: float
-) -> dict[str, Annotation]:
+) -> None:
     """Write the names beside the points, moved down where two would overlap.
 
     Args:
@@ -145,11 +139,7 @@ def _name(
         places: Place of each point from left to right.
         points: The points.
         line: Share of the picture's height that a name takes.
-
-    Returns:
-        The name of each method.
     """
-    said: dict[str, Annotation] = {}
     low, high = axes.get_ylim()
     left, right = (math.log10(x) for x in axes.get_xlim())
     taken: list[tuple[float, float, float]] = []  # where a name begins, ends, and its height
@@ -160,7 +150,7 @@ def _name(
         while any(b < end and begin < e and abs(height - h) < line for b, e, h in taken):
             height -= line / 4
         taken.append((begin, end, height))
-        said[name] = axes.annotate(
+        axes.annotate(
             name,
             (places[name], 100 * points[name].accuracy),
             (begin, height),
@@ -169,4 +159,3 @@ def _name(
             va="center",
             arrowprops={"arrowstyle": "-", "color": GREY, "linewidth": 0.4},
         )
-    return said

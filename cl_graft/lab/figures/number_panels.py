@@ -13,11 +13,8 @@ from cl_graft.metrics.figure_style import (
     PALETTE,
     TEXT_COLOUR,
     figure_style,
-    mark_parts,
     switch_off_empty_panels,
 )
-
-__all__ = ["number_panels"]
 
 _COLUMNS = 3
 
@@ -43,14 +40,10 @@ def number_panels(
     rows, columns = math.ceil(len(panels) / _COLUMNS), min(_COLUMNS, len(panels))
     figure = Figure(figsize=(2.9 * columns + 1.2, 3.1 * rows + 0.8))
     grid = figure.subplots(rows, columns, squeeze=False)
-    for which, (axes, (task, (right, answers))) in enumerate(zip(grid.flat, panels, strict=False)):
+    for axes, (task, (right, answers)) in zip(grid.flat, panels, strict=False):
         limits = _limits([*right, *answers])
         axes.plot(limits, limits, color=TEXT_COLOUR, linestyle="--", linewidth=1)
-        # A line of no width: a page finds its points by their number.
-        (marks,) = axes.plot(
-            right, answers, "o", markersize=4, color=PALETTE[0], alpha=0.6, linestyle="-", lw=0
-        )
-        mark_parts(0, {f"mark{which}": marks})
+        axes.plot(right, answers, "o", markersize=4, color=PALETTE[0], alpha=0.6)
         axes.set(xlim=limits, ylim=limits, aspect="equal")
         axes.locator_params(nbins=5)
         axes.set_title(f"{task}\n{notes[task]}", fontsize="small")

@@ -6,9 +6,7 @@ from collections.abc import Mapping
 
 from matplotlib.figure import Figure
 
-from cl_graft.metrics.figure_style import PALETTE, figure_style, mark_parts
-
-__all__ = ["cliques", "rank_diagram"]
+from cl_graft.metrics.figure_style import PALETTE, figure_style
 
 _LINE = 0.28
 """Inches a method."""
@@ -33,14 +31,9 @@ def rank_diagram(ranks: Mapping[str, float], difference: float) -> Figure:
     axes = figure.subplots()
     places = range(len(ordered))
     axes.set_yticks(places, [name for name, _ in ordered])
-    names = axes.get_yticklabels()
-    for place, (name, rank) in enumerate(ordered):
-        (dot,) = axes.plot([rank], [place], "o", color=PALETTE[0])
-        said = axes.annotate(
-            f"{rank:.2f}", (rank, place), (6, 0), textcoords="offset points", va="center"
-        )
-        parts = {"mark": dot, "value": said, "name": names[place]}
-        mark_parts([*ranks].index(name), parts)
+    for place, (_, rank) in enumerate(ordered):
+        axes.plot([rank], [place], "o", color=PALETTE[0])
+        axes.annotate(f"{rank:.2f}", (rank, place), (6, 0), textcoords="offset points", va="center")
     bars, apart = cliques([rank for _, rank in ordered], difference), _APART * len(ordered)
     for number, (first, last) in enumerate(bars):
         # Upright, a column each: they may overlap, and every line between their ends belongs.

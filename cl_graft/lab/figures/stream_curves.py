@@ -1,4 +1,4 @@
-"""Figures of strategies: curves along the stream, and bars of what it cost."""
+"""Figures of strategies: curves along the stream."""
 
 from __future__ import annotations
 
@@ -11,24 +11,7 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from cl_graft.metrics.figure_style import (
-    GREY,
-    PALETTE,
-    TEXT_COLOUR,
-    figure_style,
-    mark_parts,
-    set_log_scale,
-)
-
-__all__ = [
-    "NAMED",
-    "Curve",
-    "cost_bars",
-    "line_style",
-    "mark_range",
-    "mean_known",
-    "stream_curves",
-]
+from cl_graft.metrics.figure_style import GREY, PALETTE, TEXT_COLOUR, figure_style
 
 _MARKERS = "osD^vPX*"
 _DASHES = ("-", "--", ":", "-.")
@@ -76,60 +59,25 @@ def stream_curves(
     axes = figure.subplots()
     places = range(len(tasks))
     every = math.ceil(len(tasks) / _TICKS)
-    named: list[int] = []
     for number, (name, curve) in enumerate(found.items()):
         style = line_style(number)
         points = [(x, 100 * y) for x, y in zip(places, curve.middle, strict=True) if y is not None]
         if not points:
             continue
         label = name if number < NAMED else None
-        named += [number] if label else []
-        (line,) = axes.plot(*zip(*points, strict=True), label=label, markevery=every, **style)
-        mark_parts(number, {"mark": line})
+        axes.plot(*zip(*points, strict=True), label=label, markevery=every, **style)
         band = [(x, ends) for x, ends in zip(places, curve.spread, strict=True) if ends]
         if band and number < NAMED:
             low, high = zip(*((100 * a, 100 * b) for _, (a, b) in band), strict=True)
-            places_of_band = [x for x, _ in band]
-            area = axes.fill_between(
-                places_of_band, low, high, color=style["color"], alpha=0.15, lw=0
-            )
-            mark_parts(number, {"band": area})
+            where = [x for x, _ in band]
+            axes.fill_between(where, low, high, color=style["color"], alpha=0.15, lw=0)
     axes.set_xticks(
         places[::every], tasks[::every], rotation=30, ha="right", rotation_mode="anchor"
     )
     axes.set(title=title, xlabel="after learning", ylabel=measure)
     mark_range(axes)
     axes.grid(axis="y")
-    legend = figure.legend(loc="outside lower center", ncols=3)
-    for number, key, text in zip(named, legend.legend_handles, legend.get_texts(), strict=True):
-        mark_parts(number, {"key": key, "name": text})
-    return figure
-
-
-@figure_style()
-def cost_bars(
-    values: Mapping[str, float | None], *, title: str, unit: str, logarithmic: bool = False
-) -> Figure:
-    """Draw one number a strategy as horizontal bars, with the number beside each."""
-    known = {name: value for name, value in values.items() if value is not None}
-    numbers = [number for number, value in enumerate(values.values()) if value is not None]
-    figure = Figure(figsize=(6.4, 1.2 + 0.3 * len(known)))
-    axes = figure.subplots()
-    places = range(len(known))
-    bars = axes.barh(places, list(known.values()), height=0.62)
-    axes.set_yticks(places, list(known))
-    names = axes.get_yticklabels()
-    for number, place, value in zip(numbers, places, known.values(), strict=True):
-        text = f"{value:,.3g}" if value < 1000 else f"{value:,.0f}"
-        said = axes.annotate(text, (value, place), (4, 0), textcoords="offset points", va="center",
-                             fontsize="small")  # fmt: skip
-        mark_parts(number, {"mark": bars[place], "value": said, "name": names[place]})
-    axes.invert_yaxis()
-    if logarithmic and min(known.values(), default=0) > 0:
-        set_log_scale(axes, "x")
-    axes.set(title=title, xlabel=unit)
-    axes.margins(x=0.18)
-    axes.grid(axis="x")
+    figure.legend(loc="outside lower center", ncols=3)
     return figure
 
 

@@ -9,10 +9,8 @@ from __future__ import annotations
 import base64
 import hashlib
 import os
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from html import escape
 from importlib.resources import files
 from pathlib import Path
 from urllib.parse import quote
@@ -21,17 +19,15 @@ import jinja2
 
 import cl_graft
 from cl_graft.errors import InputError
-from cl_graft.lab.reporting.errors_section import ReadRows
-from cl_graft.lab.reporting.pictures import Picture
 from cl_graft.lab.reporting.report_data import ReportData, read_report_data
-from cl_graft.lab.reporting.sections import Section, make_sections
-from cl_graft.lab.reporting.tables import Table, as_csv, latex
-from cl_graft.metrics.figure_style import TEXT_COLOUR, png, svg
+from cl_graft.lab.reporting.sections import make_sections
+from cl_graft.lab.reporting.summary_sections import Section
+from cl_graft.lab.reporting.task_sections import ReadRows
+from cl_graft.lab.results.tables import Table
+from cl_graft.metrics.figure_style import png, svg
 from cl_graft.runtime.escaping import for_terminal
 from cl_graft.storage import only_writer
 from cl_graft.storage.files import replace_file
-
-__all__ = ["PAGE", "ReportFiles", "make_report"]
 
 PAGE = "report.html"
 
@@ -88,9 +84,8 @@ def make_report(
     _refuse_links(out, [Path(folder) for folder in folders])
     sections = make_sections(data, with_text=with_text, read_rows=read_rows)
     with only_writer(out), only_writer(out / "figures"), only_writer(out / "tables"):
-        places = {name: place for place, name in enumerate(data.strategies)}
-        drawn, figures = _figures(sections, out / "figures", places)
-        page = _page(data, sections, drawn, places).encode()
+        drawn, figures = _figures(sections, out / "figures")
+        page = _page(data, sections, drawn).encode()
         tables = _tables(sections, out / "tables")
         replace_file(out / PAGE, page)
     names, runs = tuple(data.strategies), len(data.runs)
@@ -108,67 +103,32 @@ def _refuse_links(out: Path, runs: Sequence[Path]) -> None:
             )
 
 
-def _figures(
-    sections: Sequence[Section], folder: Path, places: Mapping[str, int]
-) -> tuple[dict[str, str], tuple[Path, ...]]:
-    """Draw all figures: for the page, by name, and, but for those of one seed, as files."""
+def _figures(sections: Sequence[Section], folder: Path) -> tuple[dict[str, str], tuple[Path, ...]]:
+    """Draw all figures: as files, and for the page the addresses of their content, by name."""
     drawn: dict[str, str] = {}
     made: list[Path] = []
     for picture in (picture for section in sections for picture in section.pictures):
-        text = svg(picture.figure)
-        drawn[picture.name] = _inline(text, picture, places)
+        vector = svg(picture.figure).encode()
+        drawn[picture.name] = f"data:image/svg+xml;base64,{base64.b64encode(vector).decode()}"
         picture.figure.set_layout_engine("none")  # that of the SVG stays
-        for suffix, content in (("svg", text.encode()), ("png", png(picture.figure))):
+        for suffix, content in (("svg", vector), ("png", png(picture.figure))):
             made.append(folder / f"{picture.name}.{suffix}")
             replace_file(made[-1], content)
-    for picture in (picture for view in _seed_views(sections) for picture in view.pictures):
-        drawn[picture.name] = _inline(svg(picture.figure), picture, places)
     return drawn, tuple(made)
 
 
-def _seed_views(sections: Sequence[Section]) -> list[Section]:
-    return [view for section in sections for _, view in section.seeds]
-
-
-def _inline(text: str, picture: Picture, places: Mapping[str, int]) -> str:
-    """Return an SVG for the inside of a page: ids of its own, and text in the page's colour.
-
-    What belongs to a strategy says which, and what is a mark says its values.
-    """
-    text = text[text.index("<svg") :].replace(TEXT_COLOUR, "currentColor")
-    names = [*picture.marks]
-
-    def name(found: re.Match[str]) -> str:
-        own = names[int(found["number"])]
-        group = f'{found[1]} data-strategy="{places[own]}">'
-        if found["kind"] != "mark":
-            return group
-        values = picture.marks[own][int(found["which"] or 0)]
-        said = "\n".join(escape(for_terminal(line)) for line in (own, *values))
-        return f"{group}<title>{said}</title>"
-
-    # Hundredths of a pixel are enough: half of a figure's characters are decimals.
-    text = re.sub(r"<[^>]*>", lambda tag: re.sub(r"(\.\d\d)\d+", r"\1", tag[0]), text)
-    text = re.sub(r'(<g id="part(?P<number>\d+)-(?P<kind>[a-z]+)(?P<which>\d*)")>', name, text)
-    text = re.sub(r'(\bid="|url\(#|href="#)', rf"\g<1>{picture.name}-", text)
-    label = f'role="img" aria-label="{escape(picture.title)}"'
-    width = 96 * picture.figure.get_figwidth()
-    return text.replace("<svg", f'<svg {label} style="--width: {width:.0f}px"', 1)
-
-
 def _tables(sections: Sequence[Section], folder: Path) -> tuple[Path, ...]:
-    everything = [*sections, *_seed_views(sections)]
-    named = [pair for section in everything for pair in section.tables]
-    named += [pair for section in sections for own in section.details for pair in own.tables]
+    named = [pair for section in sections for pair in section.tables]
+    named += [pair for section in sections for _, own in section.details for pair in own]
     named += [
         (picture.name, picture.table)
-        for section in everything
+        for section in sections
         for picture in section.pictures
         if picture.table is not None
     ]
     made: list[Path] = []
     for name, table in named:
-        for suffix, content in (("tex", latex(table)), ("csv", as_csv(table))):
+        for suffix, content in (("tex", table.latex()), ("csv", table.csv())):
             made.append(folder / f"{name}.{suffix}")
             replace_file(made[-1], content.encode())
     return tuple(made)
@@ -176,21 +136,16 @@ def _tables(sections: Sequence[Section], folder: Path) -> tuple[Path, ...]:
 
 def _csv_link(table: Table) -> str:
     """Return the address of a table as CSV; the page itself holds it."""
-    return f"data:text/csv;charset=utf-8,{quote(as_csv(table))}"
+    return f"data:text/csv;charset=utf-8,{quote(table.csv())}"
 
 
-def _page(
-    data: ReportData,
-    sections: Sequence[Section],
-    drawn: Mapping[str, str],
-    places: Mapping[str, int],
-) -> str:
+def _page(data: ReportData, sections: Sequence[Section], drawn: Mapping[str, str]) -> str:
     here = files("cl_graft.lab.reporting")
     style, script, page = (
         here.joinpath(f"page.{suffix}").read_text(encoding="utf-8")
         for suffix in ("css", "js", "html.jinja")
     )
-    # Names come from files of others: all is escaped but our own style, script and drawings.
+    # Names come from files of others: all is escaped but our own style and script.
     environment = jinja2.Environment(
         autoescape=True,
         undefined=jinja2.StrictUndefined,
@@ -211,8 +166,7 @@ def _page(
         subtitle=subtitle,
         sections=sections,
         drawn=drawn,
-        places=places,
-        seeds=summary.seeds if any(section.seeds for section in sections) else [],
+        places={name: place for place, name in enumerate(data.strategies)},
         csv_link=_csv_link,
         style=style,
         script=script,

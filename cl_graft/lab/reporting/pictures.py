@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 
 from matplotlib.figure import Figure
 
@@ -14,37 +14,19 @@ from cl_graft.lab.figures.heatmaps import (
     place_names,
     r_matrix_heatmap,
 )
-from cl_graft.lab.figures.memory_frontier import memory_frontier
+from cl_graft.lab.figures.memory_frontier import Tradeoff, memory_frontier
 from cl_graft.lab.figures.rank_diagram import rank_diagram
-from cl_graft.lab.figures.stream_curves import (
-    Curve,
-    cost_bars,
-    mean_known,
-    stream_curves,
-)
-from cl_graft.lab.reporting import tables
-from cl_graft.lab.reporting.exports import find_tradeoffs
+from cl_graft.lab.figures.score_curves import Score, score_curves
+from cl_graft.lab.figures.stream_curves import Curve, mean_known, stream_curves
 from cl_graft.lab.reporting.report_data import ReportData
-from cl_graft.lab.reporting.tables import Cell, Table
+from cl_graft.lab.results.comparison import ComparisonSummary
 from cl_graft.lab.results.formatting import points
-from cl_graft.lab.results.run_results import Matrix, RunResult
+from cl_graft.lab.results.run_results import Matrix, RunResult, find_method_name
 from cl_graft.lab.results.strategy_statistics import Ranks
+from cl_graft.lab.results.tables import Cell, Table, make_matrix
 from cl_graft.metrics.calibration import ReliabilityBins
-from cl_graft.metrics.figure_style import MOST_PANELS
 from cl_graft.metrics.reliability_diagram import reliability_panels
-
-__all__ = [
-    "MOST_STRATEGIES",
-    "Picture",
-    "disjoint_strategies",
-    "draw_anatomies",
-    "draw_costs",
-    "draw_curve",
-    "draw_matrices",
-    "draw_overlaps",
-    "draw_rank_diagram",
-    "draw_reliability",
-]
+from cl_graft.strategies.registry import STRATEGIES
 
 MOST_STRATEGIES = 16
 """Strategies that have a matrix and a reliability diagram of their own."""
@@ -54,6 +36,9 @@ _HALF = 6.6
 
 _MOST_IN_TABLES = 24
 """Tasks up to which a picture has a table."""
+
+_WIDE = 5
+"""Ratio of the largest to the smallest value from which the axis of a sweep is logarithmic."""
 
 
 @dataclass(frozen=True)
@@ -66,8 +51,6 @@ class Picture:
         figure: The figure.
         table: Numbers of the figure; None where they stand elsewhere.
         strategy: The strategy that it is of alone, if it is of one.
-        marks: By strategy, in the order in which the figure was given them, what is said of each
-            point of each of its lines, or of its bar, where one points at it.
     """
 
     name: str
@@ -75,7 +58,6 @@ class Picture:
     figure: Figure
     table: Table | None = None
     strategy: str = ""
-    marks: Mapping[str, Sequence[Sequence[str]]] = field(default_factory=dict)
 
     @property
     def wide(self) -> bool:
@@ -83,20 +65,47 @@ class Picture:
         return bool(self.figure.get_figwidth() > _HALF)
 
 
-def draw_rank_diagram(found: Ranks) -> Picture:
-    """Draw the average ranks of the strategies."""
-    return Picture(
-        "ranks",
-        "Average rank of each strategy over the tasks, by its mean score over seeds; a bar joins "
-        "those that cannot be told apart",
-        rank_diagram(found.ranks, found.critical_difference),
-        Table(
-            "Average ranks",
-            ("strategy", "rank"),
-            tuple((Cell(n), Cell(f"{r:.2f}", r)) for n, r in found.ranks.items()),
-        ),
-        marks={name: [(f"average rank {rank:.2f}",)] for name, rank in found.ranks.items()},
-    )
+def draw_rank_diagram(ranks: Ranks | None) -> Iterator[Picture]:
+    """Draw the average ranks of the strategies, if there are any."""
+    if ranks is not None:
+        title = (
+            "Average rank of each strategy over the tasks, by its mean score over seeds; a bar "
+            "joins those that cannot be told apart"
+        )
+        yield Picture("ranks", title, rank_diagram(ranks.ranks, ranks.critical_difference))
+
+
+def draw_sweeps(summary: ComparisonSummary) -> Iterator[Picture]:
+    """Draw what the values of each swept setting reach, at the end."""
+    rows = {
+        name: (one, spread.mean, spread.sd or 0.0)
+        for name, one in summary.sweep.items()
+        if name in summary.strategies
+        and (spread := summary.strategies[name].overall).mean is not None
+    }
+    for name in dict.fromkeys(name for one, *_ in rows.values() for name in one.values):
+        swept = [one.values[name] for one, *_ in rows.values() if name in one.values]
+        numbers = all(isinstance(v, int | float) and not isinstance(v, bool) for v in swept)
+        scores: list[Score] = []
+        for label, (one, mean, sd) in rows.items():
+            others = {key: value for key, value in one.values.items() if key != name}
+            if numbers and name in one.values:
+                said = (f"{key}={value}" for key, value in others.items())
+                curve, x = " ".join([one.strategy, *said]), float(one.values[name])
+            elif name in one.values or not others:
+                curve, x = label, None
+            else:
+                continue  # a value of another setting
+            scores.append(Score("", curve, x, 100 * mean, 100 * sd))
+        figure = score_curves(
+            scores,
+            title=", ".join(summary.tasks),
+            measure=f"{summary.overall} at the end (%)",
+            axis=name,
+            logarithmic=numbers and min(swept) > 0 and max(swept) >= _WIDE * min(swept),
+        )
+        title = f"{summary.overall[0].upper()}{summary.overall[1:]} at the end, by {name}"
+        yield Picture(f"sweep-{name}", title, figure)
 
 
 def draw_matrices(data: ReportData) -> Iterator[Picture]:
@@ -109,7 +118,7 @@ def draw_matrices(data: ReportData) -> Iterator[Picture]:
         title = f"{name}: score on each task (columns) after learning each (rows){over}"
         figure = r_matrix_heatmap(R, tasks, title=f"R of {name}")
         numbers = _matrix_table(R, tasks, title, corner="after", strategy=name)
-        yield Picture(f"R-{data.file_name(name)}", title, figure, numbers, strategy=name)
+        yield Picture(f"R-{data.file_name(name)}", title, figure, numbers, name)
 
 
 def draw_overlaps(data: ReportData) -> Iterator[Picture]:
@@ -121,13 +130,7 @@ def draw_overlaps(data: ReportData) -> Iterator[Picture]:
         title = f"{name}: share of region j (columns) that region i (rows) holds, too"
         figure = overlap_heatmap(first.overlap, first.tasks, title=f"Overlap of {name}")
         numbers = _matrix_table(first.overlap, first.tasks, title, corner="region i", strategy=name)
-        yield Picture(f"overlap-{data.file_name(name)}", title, figure, numbers, strategy=name)
-
-
-def disjoint_strategies(data: ReportData) -> list[str]:
-    """Return the strategies in whose first run the regions of several tasks share no weight."""
-    firsts = {name: data.results(name)[0].overlap for name in data.strategies}
-    return [n for n, found in firsts.items() if found and len(found) > 1 and not _overlaps(found)]
+        yield Picture(f"overlap-{data.file_name(name)}", title, figure, numbers, name)
 
 
 def draw_curve(
@@ -148,21 +151,20 @@ def draw_curve(
     """
     found = {strategy: compute(data.results(strategy)) for strategy in data.strategies}
     found = {s: curve for s, curve in found.items() if any(v is not None for v in curve.middle)}
-    if not found or len(data.summary.tasks) == 1:
-        return
     tasks = data.summary.tasks
+    if not found or len(tasks) == 1:
+        return
     if data.summary.orders:
         tasks = [f"task {place + 1}" for place in range(len(tasks))]
-    cells = tuple(
-        (Cell(strategy), *(Cell(points(v), v) for v in curve.middle))
-        for strategy, curve in found.items()
-    )
     numbers = None
     if len(tasks) <= _MOST_IN_TABLES:
+        cells = tuple(
+            (Cell(strategy), *(Cell(points(v), v) for v in curve.middle))
+            for strategy, curve in found.items()
+        )
         numbers = Table(f"{title}, in points", ("strategy", *tasks), cells)
     figure = stream_curves(found, tasks, title=title, measure=measure)
-    marks = {strategy: [_curve_points(curve, tasks)] for strategy, curve in found.items()}
-    yield Picture(f"curve-{name}", title, figure, numbers, marks=marks)
+    yield Picture(f"curve-{name}", title, figure, numbers)
 
 
 def draw_reliability(data: ReportData, name: str) -> Picture:
@@ -172,15 +174,11 @@ def draw_reliability(data: ReportData, name: str) -> Picture:
         data: Data of the report.
         name: Name of the strategy, whose first run has bins of confidence.
     """
-    results = data.results(name)
-    result = results[0]
-    title = f"{name}: accuracy against confidence on each task's test rows, at the end"
-    if len(results) > 1:
-        title += f", seed {result.seed}"
+    result = data.results(name)[0]
+    title = f"{name}: accuracy against confidence on each task's test rows, seed {result.seed}"
     bins = {task: ReliabilityBins.from_lists(own) for task, own in result.reliability.items()}
     figure = reliability_panels(bins, title=f"Reliability of {name}")
-    numbers = replace(_bin_table(result), strategy=name)
-    return Picture(f"reliability-{data.file_name(name)}", title, figure, numbers, strategy=name)
+    return Picture(f"reliability-{data.file_name(name)}", title, figure, strategy=name)
 
 
 def draw_anatomies(data: ReportData) -> Iterator[Picture]:
@@ -188,84 +186,53 @@ def draw_anatomies(data: ReportData) -> Iterator[Picture]:
     for name, found in data.anatomies.items():
         title = f"{name}: share of the weights of each layer and module in each task's region"
         figure = anatomy_panels(found, title=f"Regions of {name}")
-        numbers = replace(_layer_table(found, title), strategy=name)
-        yield Picture(f"anatomy-{data.file_name(name)}", title, figure, numbers, strategy=name)
+        numbers = _layer_table(found, title, strategy=name)
+        yield Picture(f"anatomy-{data.file_name(name)}", title, figure, numbers, name)
 
 
-def draw_costs(data: ReportData) -> Iterator[Picture]:
-    """Draw what strategies are compared by against bytes, and what each strategy cost."""
-    if tradeoffs := find_tradeoffs(data.summary):
-        overall = data.summary.overall
+def draw_frontier(summary: ComparisonSummary) -> Iterator[Picture]:
+    """Draw what strategies are compared by against bytes, where there are several."""
+    tradeoffs = find_tradeoffs(summary)
+    if len(tradeoffs) > 1:
+        overall = summary.overall
         title = f"{overall[0].upper()}{overall[1:]} against the bytes that a task adds"
         figure = memory_frontier(tradeoffs, title=title, measure=overall)
-        marks = {
-            n: [(f"{overall} {points(one.accuracy)}, {one.bytes:,.0f} bytes a task",)]
-            for n, one in tradeoffs.items()
-        }
-        yield Picture("frontier", title, figure, marks=marks)
-    kinds = {
-        "bytes-a-task": ("bytes_per_task", "What a task adds to what must be stored", "bytes"),
-        "passes": ("forward_backward", "Rows that went forward and backward", "rows"),
-        "seconds": ("seconds", "Wall time of all phases", "seconds"),
+        yield Picture("frontier", title, figure)
+
+
+def find_tradeoffs(summary: ComparisonSummary) -> dict[str, Tradeoff]:
+    """Return what each strategy reaches and holds, from the summary of a comparison."""
+    return {
+        name: Tradeoff(
+            row.overall.mean,
+            row.overall.sd,
+            row.bytes_per_task.mean or 0.0,
+            forgets=any(one.forgetting.mean for one in (row, *row.by_metric.values())),
+            # Behind a name there may stand where it was run, or with what: "ewc (first)".
+            bound=(found := STRATEGIES.get(find_method_name(name))) is not None and found.is_bound,
+        )
+        for name, row in summary.strategies.items()
+        if row.overall.mean is not None
     }
-    for name, (measure, title, unit) in kinds.items():
-        values = {s: getattr(row, measure).mean for s, row in data.summary.strategies.items()}
-        figure = cost_bars(values, title=title, unit=unit, logarithmic=unit == "bytes")
-        marks = {s: [] if v is None else [(f"{v:,.5g} {unit}",)] for s, v in values.items()}
-        yield Picture(f"cost-{name}", title, figure, marks=marks)
 
 
 def _matrix_table(
-    cells: Sequence[Sequence[float | None]],
-    tasks: Sequence[str],
-    title: str,
-    *,
-    corner: str,
-    strategy: str,
+    cells: Matrix, tasks: Sequence[str], title: str, *, corner: str, strategy: str
 ) -> Table | None:
     if len(tasks) > _MOST_IN_TABLES:
         return None
-    return tables.matrix(cells, tasks, caption=title, corner=corner, strategy=strategy)
+    return make_matrix(cells, tasks, caption=title, corner=corner, strategy=strategy)
 
 
-def _curve_points(curve: Curve, tasks: Sequence[str]) -> list[str]:
-    """Say the value at each point of a curve, and its range over runs."""
-    said: list[str] = []
-    for task, value, ends in zip(tasks, curve.middle, curve.spread, strict=True):
-        if value is not None:
-            over = f" ({points(ends[0])} to {points(ends[1])} over runs)" if ends else ""
-            said.append(f"after {task}: {points(value)}{over}")
-    return said
-
-
-def _bin_table(result: RunResult) -> Table:
-    rows = []
-    for task, bins in list(result.reliability.items())[:MOST_PANELS]:
-        size = len(bins["counts"])
-        for place, count in enumerate(bins["counts"]):
-            if count:
-                confidence, accuracy = bins["confidence"][place], bins["accuracy"][place]
-                rows.append(
-                    (
-                        Cell(task),
-                        Cell(f"{place / size:.2f} to {(place + 1) / size:.2f}", place),
-                        Cell(f"{count:,.0f}", count),
-                        Cell(points(confidence), confidence),
-                        Cell(points(accuracy), accuracy),
-                    )
-                )
-    head = ("task", "bin of confidence", "rows", "confidence (%)", "accuracy (%)")
-    return Table(f"Bins of confidence of {result.strategy}", head, tuple(rows))
-
-
-def _layer_table(found: Mapping[str, Anatomy], title: str) -> Table:
+def _layer_table(found: Mapping[str, Anatomy], title: str, *, strategy: str) -> Table:
     """Write how much of each region lies in each layer."""
     _, layers = place_names(next(iter(found.values())))
     rows = tuple(
         (Cell(task), *(Cell(points(share), share) for share in own.by_layer.tolist()))
         for task, own in found.items()
     )
-    return Table(f"{title}: share of the region in each layer, in %", ("task", *layers), rows)
+    caption = f"{title}: share of the region in each layer, in %"
+    return Table(caption, ("task", *layers), rows, strategy=strategy)
 
 
 def _overlaps(found: Matrix) -> bool:

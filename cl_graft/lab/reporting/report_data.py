@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import mean
 from typing import Any
@@ -14,21 +14,25 @@ from pydantic import TypeAdapter
 
 from cl_graft.errors import BankError, InputError
 from cl_graft.grafts.anatomy import Anatomy, anatomy
-from cl_graft.lab.reporting.summary import summarize
-from cl_graft.lab.results.answered_numbers import NUMBERS, TaskNumbers
-from cl_graft.lab.results.comparison import Budget, ComparisonSummary, Failure
-from cl_graft.lab.results.learning_curves import CURVES, TaskCurves
+from cl_graft.lab.results.comparison import Budget, ComparisonSummary, Failure, SweptValues
 from cl_graft.lab.results.measures import has_one_metric
 from cl_graft.lab.results.normalized_scores import normalize
 from cl_graft.lab.results.run_results import RunResult
-from cl_graft.lab.results.shown_answers import ANSWERS, TaskAnswers
 from cl_graft.lab.results.stored_runs import StoredRun, check_alike, find_runs
+from cl_graft.lab.results.summary import summarize
 from cl_graft.lab.results.task_errors import ERRORS, TaskErrors
+from cl_graft.lab.results.task_files import (
+    ANSWERS,
+    CURVES,
+    NUMBERS,
+    TaskAnswers,
+    TaskCurves,
+    TaskNumbers,
+)
 from cl_graft.storage import load_bank
 
-__all__ = ["ReportData", "read_report_data"]
-
 _BUDGET = TypeAdapter(Budget)
+_SWEEP = TypeAdapter(dict[str, SweptValues])
 
 
 @dataclass(frozen=True)
@@ -38,7 +42,7 @@ class ReportData:
     Attributes:
         folders: Folders that the report was asked for.
         runs: Finished runs, grouped by strategy.
-        summary: Summary of the runs; see `cl_graft.lab.reporting.summary.summarize`.
+        summary: Summary of the runs; see `cl_graft.lab.results.summary.summarize`.
         anatomies: Anatomies of regions by strategy and task, from the first run of each strategy
             that has a bank.
         commands: Command lines that started the runs, each once.
@@ -77,20 +81,6 @@ class ReportData:
         place = self.strategies.index(strategy)
         return f"{made[place]}_{place + 1}" if made[place] in made[:place] else made[place]
 
-    def of_seed(self, seed: int) -> ReportData:
-        """Return the data with the runs of one seed alone."""
-        whole = self.summary
-        runs = tuple(run for run in self.runs if run.result.seed == seed)
-        summary = summarize(
-            [run.result for run in runs],
-            [failure for failure in whole.failed if failure.seed == seed],
-            config=whole.config,
-            started_by=whole.command,
-            budget=whole.budget,
-            orders=whole.orders,
-        )
-        return replace(self, runs=runs, summary=summary)
-
 
 def read_report_data(folders: Sequence[Path | str]) -> ReportData:
     """Read and summarize the runs under some folders.
@@ -109,7 +99,7 @@ def read_report_data(folders: Sequence[Path | str]) -> ReportData:
         raise InputError(f"no run is finished under {', '.join(map(str, places))}")
     check_alike(runs)
     runs = _order(runs)
-    failed, budget = _read_comparisons(places)
+    failed, budget, sweep = _read_comparisons(places)
     failed += [
         Failure(
             run.result.strategy,
@@ -128,6 +118,7 @@ def read_report_data(folders: Sequence[Path | str]) -> ReportData:
         started_by=commands[0],
         budget=budget,
         orders=orders if len(orders) > 1 else (),
+        sweep=sweep,
     )
     firsts: dict[str, Path] = {}
     for run in runs:
@@ -158,8 +149,10 @@ def _order(runs: Sequence[StoredRun]) -> list[StoredRun]:
     return sorted(runs, key=lambda run: (best.index(run.result.strategy), run.result.seed))
 
 
-def _read_comparisons(folders: Sequence[Path]) -> tuple[list[Failure], Budget | None]:
-    """Return the runs that failed, and the budget if there is one comparison, which has one."""
+def _read_comparisons(
+    folders: Sequence[Path],
+) -> tuple[list[Failure], Budget | None, dict[str, SweptValues]]:
+    """Return the runs that failed, and budget and sweep where the folder is one comparison."""
     summaries = [
         _read_summary(folder / "summary.json")
         for folder in folders
@@ -170,8 +163,13 @@ def _read_comparisons(folders: Sequence[Path]) -> tuple[list[Failure], Budget | 
         for summary in summaries
         for failure in summary.get("failed", [])
     ]
-    budget = summaries[0].get("budget") if len(folders) == len(summaries) == 1 else None
-    return failed, None if budget is None else _BUDGET.validate_python(budget)
+    alone = summaries[0] if len(folders) == len(summaries) == 1 else {}
+    budget = alone.get("budget")
+    return (
+        failed,
+        None if budget is None else _BUDGET.validate_python(budget),
+        _SWEEP.validate_python(alone.get("sweep", {})),
+    )
 
 
 def _read_summary(path: Path) -> dict[str, Any]:

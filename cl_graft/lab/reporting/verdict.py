@@ -9,17 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from cl_graft.lab.reporting.measure_columns import average_columns, measure_columns
 from cl_graft.lab.reporting.report_data import ReportData
-from cl_graft.lab.reporting.tables import count_same_bits, write_interval
-from cl_graft.lab.results.comparison_rows import note_on_rows
+from cl_graft.lab.results.formatting import spread_text
 from cl_graft.lab.results.run_results import find_method_name
-from cl_graft.lab.results.strategy_statistics import Spread
+from cl_graft.lab.results.summary_tables import average_columns, measure_columns, note_on_rows
 from cl_graft.metrics.statistics import LEAST_SAMPLES
 from cl_graft.runtime.byte_sizes import decimal_bytes
 from cl_graft.strategies.registry import STRATEGIES
-
-__all__ = ["write_verdict"]
 
 
 def write_verdict(data: ReportData) -> list[str]:
@@ -44,9 +40,7 @@ def write_verdict(data: ReportData) -> list[str]:
         *_forgetting(data, own, rival),
         _bytes(data, [n for n in shown if find_method_name(n) != "naive" or n == own]),
         _time(data, own, rival or alone),
-        note_on_rows(
-            {n: row.forward_backward.mean or 0.0 for n, row in data.summary.strategies.items()}
-        ),
+        note_on_rows(data.summary),
         *_scores(data, shown),
         _same_bits(data, own),
         _certainty(data, own, rival or alone),
@@ -62,10 +56,10 @@ def _forgetting(data: ReportData, own: str, rival: str | None) -> list[str]:
             continue
         # Of several metrics, a column's title names its own.
         metric = column.title.partition(", ")[2]
-        said = f"{own} forgot {_points(column.spreads[own])} points"
+        said = f"{own} forgot {spread_text(column.spreads[own])} points"
         said += f" of {metric}" if metric else ""
         if rival and column.spreads[rival].mean is not None:
-            said += f", {rival} {_points(column.spreads[rival])}"
+            said += f", {rival} {spread_text(column.spreads[rival])}"
         sentences.append(f"{said}.")
     return sentences
 
@@ -92,7 +86,7 @@ def _time(data: ReportData, own: str, other: str | None) -> str:
 def _scores(data: ReportData, names: Sequence[str]) -> list[str]:
     sentences = []
     for column in average_columns(data.summary):
-        said = [f"{n} {_points(s)}" for n in names if (s := column.spreads[n]).mean is not None]
+        said = [f"{n} {spread_text(s)}" for n in names if (s := column.spreads[n]).mean is not None]
         if said:
             title = f"{column.title[0].upper()}{column.title[1:]}"
             sentences.append(f"{title} at the end: {', '.join(said)}.")
@@ -100,7 +94,7 @@ def _scores(data: ReportData, names: Sequence[str]) -> list[str]:
 
 
 def _same_bits(data: ReportData, own: str) -> str:
-    same, count = count_same_bits(data.results(own))
+    same, count = data.summary.strategies[own].same_bits
     if not count or len(data.summary.tasks) == 1:
         return ""
     said = "every answer is" if same == count else f"the answers to {same} of {count} tasks are"
@@ -112,7 +106,7 @@ def _certainty(data: ReportData, own: str, other: str | None) -> str:
     if seeds < LEAST_SAMPLES:
         count = "One seed" if seeds == 1 else f"{seeds} seeds"
         return f"{count}: nothing can be said about how sure these numbers are."
-    said = f"± is half the 95 % interval over {seeds} seeds."
+    said = f"± is the standard deviation over {seeds} seeds."
     test = next((one for one in data.summary.differences if one.strategy == other), None)
     if test is None or test.reference != own or test.p_holm is None:
         return said
@@ -130,7 +124,3 @@ def _choice(data: ReportData, names: Sequence[str]) -> str:
 
 def _is_bound(name: str) -> bool:
     return (found := STRATEGIES.get(find_method_name(name))) is not None and found.is_bound
-
-
-def _points(spread: Spread) -> str:
-    return write_interval(spread, scale=100, digits=1)

@@ -6,15 +6,13 @@ files to look at it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from html import escape
 from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
-from cl_graft.lab.results.comparison_rows import comparison_rows, measure_notes
-from cl_graft.lab.results.formatting import html_table
 from cl_graft.lab.results.measures import has_one_metric, named_measures, overall_title
 from cl_graft.lab.results.normalized_scores import (
     Normalization,
@@ -166,6 +164,10 @@ class StrategySummary:
             `cl_graft.lab.results.normalized_scores`.
         other_metrics: Scores at the end by metrics that are not the tasks' own, the mean over the
             tasks of `RunResult.other_scores` that have one, by metric.
+        same_bits: Tasks whose logits at the end are those of the day they were learned, and all
+            tasks, over all runs.
+        activations: Bytes of the activations that dense training keeps; None where unknown.
+        settings: The strategy's own settings, in its first run.
     """
 
     average_accuracy: Spread
@@ -190,6 +192,9 @@ class StrategySummary:
     by_metric: dict[str, MetricSummary] = field(default_factory=dict)
     normalized: Spread = _NONE
     other_metrics: dict[str, Spread] = field(default_factory=dict)
+    same_bits: tuple[int, int] = (0, 0)
+    activations: int | None = None
+    settings: dict[str, Any] = field(default_factory=dict)
 
     @property
     def overall(self) -> Spread:
@@ -318,15 +323,17 @@ class Comparison:
 
     def _repr_html_(self) -> str:
         """Return the table of the strategies for a notebook."""
-        failed = [
-            escape(for_terminal(f"Not finished: {one.strategy}, seed {one.seed}: {one.error}"))
-            for one in self.failed
-        ]
-        text = "".join(f"<p>{line}</p>" for line in failed)
-        if not self.runs:
-            return text
-        notes = "".join(f"<p>{escape(for_terminal(one))}</p>" for one in measure_notes(self.runs))
-        return html_table(*comparison_rows(self.runs)) + notes + text
+        from cl_graft.lab.results.summary_tables import brief_tables, summary_notes
+
+        said = [f"Not finished: {o.strategy}, seed {o.seed}: {o.error}" for o in self.failed]
+        if self.summary is None:
+            return _paragraphs(said)
+        made = "".join(table.html() for table in brief_tables(self.summary))
+        return made + _paragraphs([*summary_notes(self.summary), *said])
+
+
+def _paragraphs(texts: Sequence[str]) -> str:
+    return "".join(f"<p>{escape(for_terminal(text))}</p>" for text in texts)
 
 
 def _run_row(run: RunResult, scores: NormalizedScores) -> Mapping[str, object]:

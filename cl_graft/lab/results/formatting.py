@@ -1,28 +1,13 @@
-"""Numbers and tables of results as text, alike in files, in the terminal and in notebooks."""
+"""Numbers of results as text, alike in files, in the terminal and in notebooks."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from html import escape
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
-
-from cl_graft.runtime.escaping import for_terminal
 
 if TYPE_CHECKING:
     from cl_graft.kinds.rows import Row
     from cl_graft.lab.results.strategy_statistics import Spread
-
-__all__ = [
-    "html_table",
-    "latex_table",
-    "model_text",
-    "pairs_text",
-    "points",
-    "row_text",
-    "schedule_text",
-    "shorten",
-    "spread_text",
-]
 
 _LONGEST = 300
 """Characters of a row's text that are shown."""
@@ -49,36 +34,6 @@ def spread_text(spread: Spread, *, scale: float = 100, digits: int = 1) -> str:
         return "–"
     text = f"{scale * spread.mean:z,.{digits}f}"
     return text if spread.sd is None else f"{text} ± {scale * spread.sd:,.{digits}f}"
-
-
-def html_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Write a table for a notebook; all texts are escaped."""
-
-    def line(tag: str, texts: Sequence[str]) -> str:
-        cells = (f"<{tag}>{escape(for_terminal(text))}</{tag}>" for text in texts)
-        return f"<tr>{''.join(cells)}</tr>"
-
-    body = "".join(line("td", row) for row in rows)
-    return (
-        f"<table><caption>{escape(for_terminal(title))}</caption>"
-        f"<thead>{line('th', columns)}</thead><tbody>{body}</tbody></table>"
-    )
-
-
-def latex_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Write a table for LaTeX with booktabs; texts are escaped already."""
-    return "\n".join(
-        [
-            r"\begin{tabular}{l" + "r" * (len(columns) - 1) + "}",
-            r"\toprule",
-            " & ".join(columns) + r" \\",
-            r"\midrule",
-            *(" & ".join(row) + r" \\" for row in rows),
-            r"\bottomrule",
-            r"\end{tabular}",
-            "",
-        ]
-    )
 
 
 def model_text(model: Mapping[str, Any]) -> str:

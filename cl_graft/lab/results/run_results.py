@@ -17,13 +17,12 @@ import torch
 from pydantic import TypeAdapter
 
 from cl_graft.grafts.hashing import environment, file_sha256
-from cl_graft.lab.results.answered_numbers import NUMBERS
-from cl_graft.lab.results.formatting import html_table, points
-from cl_graft.lab.results.learning_curves import CURVES
+from cl_graft.lab.results.formatting import points
 from cl_graft.lab.results.matrices import Matrix, pack_matrix, unpack_matrix
 from cl_graft.lab.results.measures import has_one_metric, measure, measure_title, tasks_by_metric
-from cl_graft.lab.results.shown_answers import ANSWERS
+from cl_graft.lab.results.tables import Table, make_matrix
 from cl_graft.lab.results.task_errors import ERRORS
+from cl_graft.lab.results.task_files import ANSWERS, CURVES, NUMBERS
 from cl_graft.settings.run_folder import (
     BANK,
     RESULTS,
@@ -40,18 +39,6 @@ from cl_graft.training.passes import Passes, total_passes
 if TYPE_CHECKING:
     import pandas
     from matplotlib.figure import Figure
-
-__all__ = [
-    "BESIDE",
-    "Matrix",
-    "RunResult",
-    "command",
-    "find_method_name",
-    "machine",
-    "read_result",
-    "score_rows",
-    "write_result",
-]
 
 BESIDE = (
     *("config.json", "metrics.csv", "summary.md"),
@@ -181,17 +168,17 @@ class RunResult(RunRecord):
 
     def _repr_html_(self) -> str:
         """Return R as a table for a notebook."""
-        return html_table(*score_rows(self))
+        return score_table(self).html()
 
 
-def score_rows(result: RunResult) -> tuple[str, list[str], list[list[str]]]:
-    """Return R as a table of texts: its title, its columns and its rows, scores in points."""
+def score_table(result: RunResult) -> Table:
+    """Return R as a table, scores in points."""
     learned = result.tasks[: len(result.R)]
-    title = f"{result.strategy}, seed {result.seed}: score on each task after each task, in %"
-    rows = [[f"after {n}", *map(points, row)] for n, row in zip(learned, result.R, strict=True)]
-    if has_one_metric(result.metrics):
-        return title, ["", *learned], rows
-    return title, ["", *(f"{task} ({result.metrics[task]})" for task in learned)], rows
+    columns = learned
+    if not has_one_metric(result.metrics):
+        columns = [f"{task} ({result.metrics[task]})" for task in learned]
+    caption = f"{result.strategy}, seed {result.seed}: score on each task after each task, in %"
+    return make_matrix(result.R, learned, caption=caption, corner="after", columns=columns)
 
 
 _SCHEMA = TypeAdapter(RunResult)

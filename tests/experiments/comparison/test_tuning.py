@@ -16,8 +16,8 @@ from cl_graft.lab.experiments.comparison.tuning import (
     with_values,
 )
 from cl_graft.lab.experiments.run import run
-from cl_graft.lab.reporting.markdown import settings_at_edge
 from cl_graft.lab.results.run_results import read_result
+from cl_graft.lab.results.summary_tables import settings_at_edge
 from cl_graft.settings import to_dotted
 from cl_graft.settings.tasks import load_tasks
 from cl_graft.strategies.registry import STRATEGIES

@@ -26,9 +26,10 @@ from cl_graft.lab.experiments.comparison.runs import (
 )
 from cl_graft.lab.experiments.comparison.sweep import draw_orders, expand_sweep
 from cl_graft.lab.experiments.run_setup import keep_able_strategies
-from cl_graft.lab.reporting.summary import summarize, write_summary
+from cl_graft.lab.reporting.summary_files import write_summary
 from cl_graft.lab.results.comparison import Comparison, SweptValues
 from cl_graft.lab.results.run_results import RunResult, command
+from cl_graft.lab.results.summary import summarize
 from cl_graft.runtime.devices import pick_device
 from cl_graft.runtime.progress import Progress, Step, silent
 from cl_graft.runtime.signals import Stop
@@ -59,10 +60,9 @@ def compare(
     Args:
         config: The settings: a config, settings by part, or the path of a YAML file.
         out: Folder, which gets ``<strategy>/seed<k>/`` for every run, ``cache/``, ``tuning/`` where
-            values are chosen, ``summary.json``, ``.md``, ``.csv`` and ``.tex``, ``frontier.png``,
-            and ``ranks.png`` from three strategies on. With several comparisons it gets
-            ``order<n>/``, ``density=0.001/`` and the like for each, the cache and the summaries
-            over all of them, and ``sweep-<setting>.png``.
+            values are chosen, ``summary.json``, ``.md``, ``.csv`` and ``.tex``. With several
+            comparisons it gets ``order<n>/``, ``density=0.001/`` and the like for each, the cache,
+            and the summaries over all of them.
         progress: Called after every step of every phase.
         started_by: Command that started it, for the results; None means this process's.
         stop: Asked after every step whether to stop.
@@ -115,11 +115,11 @@ def compare(
             if job.seed is not None and not alone:
                 _summarize_all(config, list(comparisons.values()), out, started_by)
         logger.info("cache: %s answered, %s computed", dict(cache.hits), dict(cache.misses))
-        each = [one.sum_up(whole=True) for one in comparisons.values()]
+        each = [one.sum_up() for one in comparisons.values()]
         return (
             each[0]
             if alone
-            else _summarize_all(config, list(comparisons.values()), out, started_by, True)
+            else _summarize_all(config, list(comparisons.values()), out, started_by)
         )
 
 
@@ -135,7 +135,6 @@ def _summarize_all(
     found: list[ComparisonRuns],
     out: Path,
     started_by: str,
-    whole: bool = False,
 ) -> Comparison:
     """Summarize the finished runs of all comparisons."""
     rows: dict[str, list[RunResult]] = {}
@@ -171,5 +170,5 @@ def _summarize_all(
             name: replace(row, tuning={}) for name, row in summary.strategies.items()
         }
         summary = replace(summary, strategies=rows_by_name)
-    write_summary(summary, out, whole=whole and not failed)
+    write_summary(summary, out)
     return Comparison(out, tuple(runs), failed, summary)

@@ -17,9 +17,10 @@ from cl_graft.lab.experiments.comparison.matched_bytes import resize_strategy, s
 from cl_graft.lab.experiments.comparison.sweep import SingleComparison
 from cl_graft.lab.experiments.comparison.tuning import stored_tuning
 from cl_graft.lab.experiments.run_setup import check_strategies
-from cl_graft.lab.reporting.summary import summarize, write_summary
+from cl_graft.lab.reporting.summary_files import write_summary
 from cl_graft.lab.results.comparison import Budget, Comparison, ComparisonSummary, Failure, Size
 from cl_graft.lab.results.run_results import RunResult
+from cl_graft.lab.results.summary import summarize
 from cl_graft.models import Loaded
 from cl_graft.models.config_settings import describe_other_settings
 from cl_graft.settings.bank_metadata import BaseHashes, base_hashes, load_base_model
@@ -66,12 +67,8 @@ class ComparisonRuns:
             self.failed.append(Failure(job.strategy, job.seed, outcome.error))
         self.sum_up()
 
-    def sum_up(self, *, whole: bool = False) -> Comparison:
-        """Write the summaries of the finished runs.
-
-        Args:
-            whole: Whether no run is in progress: pictures are drawn then, if nothing failed.
-        """
+    def sum_up(self) -> Comparison:
+        """Write the summaries of the finished runs."""
         results, config = self.results, self.part.config
         summary: ComparisonSummary | None = None
         if results:
@@ -82,7 +79,7 @@ class ComparisonRuns:
                 started_by=self.started_by,
                 budget=self.budget,
             )
-            write_summary(summary, self.out, whole=whole and not self.failed)
+            write_summary(summary, self.out)
         return Comparison(self.out, tuple(results), tuple(self.failed), summary)
 
     @property

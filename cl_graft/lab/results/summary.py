@@ -2,23 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, fields, replace
+from dataclasses import fields, replace
 from functools import partial
 from operator import attrgetter
-from pathlib import Path
 from statistics import mean
 from typing import Any
 
-from cl_graft.lab.reporting.exports import (
-    comparison_csv,
-    comparison_latex,
-    draw_frontier,
-    draw_ranks,
-    draw_sweep,
-)
-from cl_graft.lab.reporting.markdown import write_comparison_summary
 from cl_graft.lab.results.comparison import (
     Budget,
     ComparisonSummary,
@@ -45,9 +35,6 @@ from cl_graft.lab.results.strategy_statistics import (
     spread_over_seeds,
 )
 from cl_graft.metrics.by_metric import LEAST_REFERENCE
-from cl_graft.storage.files import replace_file
-
-__all__ = ["summarize", "write_summary"]
 
 
 def summarize(
@@ -113,26 +100,6 @@ def summarize(
     )
 
 
-def write_summary(summary: ComparisonSummary, out: Path, *, whole: bool) -> None:
-    """Write a summary as JSON, CSV, LaTeX and Markdown, and its figures.
-
-    Args:
-        summary: What `summarize` returned.
-        out: The folder.
-        whole: Whether all runs are in it: figures are drawn then.
-    """
-    replace_file(out / "summary.json", f"{json.dumps(asdict(summary), indent=1)}\n".encode())
-    replace_file(out / "summary.csv", comparison_csv(summary).encode())
-    replace_file(out / "summary.tex", comparison_latex(summary).encode())
-    write_comparison_summary(summary, out)
-    if whole:
-        draw_frontier(summary, out)
-        if summary.ranks:
-            draw_ranks(summary.ranks, out)
-        if summary.sweep:
-            draw_sweep(summary, out)
-
-
 def _choose_measure(scores: NormalizedScores | None) -> Callable[[RunResult], float | None]:
     """Return the function of a run that gives the number by which strategies are compared."""
     return attrgetter("average_accuracy") if scores is None else scores.average
@@ -160,6 +127,7 @@ def _summarize_strategy(
         return spread(partial(measure, name=name, metric=metric))
 
     compared = _choose_measure(scores)
+    hashes = [own for result in results for own in result.logit_hashes.values()]
     metrics = {} if scores is None else tasks_by_metric(first.metrics)
     kinds = [one.name for one in fields(MetricSummary)]
     return StrategySummary(
@@ -193,6 +161,9 @@ def _summarize_strategy(
             metric: spread(partial(mean_other_score, metric=metric))
             for metric in other_metrics(first)
         },
+        same_bits=(sum(own["learned"] == own["end"] for own in hashes), len(hashes)),
+        activations=next((a for r in results if (a := r.memory.get("activations"))), None),
+        settings=results[0].settings,
     )
 
 

@@ -1,0 +1,230 @@
+"""The sections that a summary has of itself, for `summary.md` and for the page of a report."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from cl_graft.data.streams import PublishedResult, Stream, find_stream
+from cl_graft.errors import InputError
+from cl_graft.lab.results import summary_tables
+from cl_graft.lab.results.comparison import ComparisonSummary
+from cl_graft.lab.results.formatting import model_text, pairs_text
+from cl_graft.lab.results.measures import has_one_metric, overall_title, tasks_by_metric
+from cl_graft.lab.results.tables import Cell, Table
+from cl_graft.metrics.statistics import LEAST_SAMPLES
+from cl_graft.settings.data_report import data_lines
+
+if TYPE_CHECKING:
+    from cl_graft.lab.reporting.pictures import Picture
+
+NOTHING_SAID = (
+    "With fewer than three seeds nothing can be said about how sure means and differences are: "
+    "there are no intervals and no tests. --seeds 0,1,2 gives them."
+)
+"""For comparisons with too few seeds."""
+
+PUBLISHED_COLUMNS = ("published by others", "model", "score in %", "told the task", "source")
+"""Columns of a table of published results."""
+
+_NOT_OURS = (
+    "These are results of other models under the published protocol. They enter no mean, interval "
+    "or test of this page. A method that is not told the task solves a harder problem than one "
+    "that is."
+)
+_ROUTED = (
+    "Sent right is the share of texts that a strategy sent to their own task without being told "
+    "it, the mean over tasks; all others count as wrong, and its answers are among the labels of "
+    "all tasks. The other strategies are told the task, and answer among its labels."
+)
+
+
+@dataclass(frozen=True)
+class Section:
+    """A section of the page or of `summary.md`.
+
+    Attributes:
+        name: Anchor of the section.
+        title: Heading of the section.
+        text: Paragraphs before the tables and pictures.
+        tables: Tables, each with the name of its file.
+        pictures: Pictures after the tables.
+        lines: Items of a list after the pictures.
+        code: Commands after the list, each with what it does.
+        details: Tables of one strategy each, which unfold, by strategy.
+    """
+
+    name: str
+    title: str
+    text: tuple[str, ...] = ()
+    tables: tuple[tuple[str, Table], ...] = ()
+    pictures: tuple[Picture, ...] = ()
+    lines: tuple[str, ...] = ()
+    code: tuple[tuple[str, str], ...] = ()
+    details: tuple[tuple[str, tuple[tuple[str, Table], ...]], ...] = ()
+
+
+def summary_sections(summary: ComparisonSummary) -> list[Section]:
+    """Return the sections on scores, budget, tuned values, stream and costs, those there are."""
+    made = (
+        _comparison(summary),
+        _budget(summary),
+        _tuning(summary),
+        _stream(summary.config),
+        _costs(summary),
+    )
+    return [section for section in made if section is not None]
+
+
+def origin_lines(summary: ComparisonSummary) -> list[str]:
+    """Say which model, data, machine and versions the runs of a comparison had."""
+    return [
+        model_text(summary.model),
+        *data_lines(summary.data),
+        f"machine: {pairs_text(summary.machine)}",
+        f"versions: {pairs_text(summary.versions)}",
+    ]
+
+
+def published_rows(results: Sequence[PublishedResult]) -> list[list[str]]:
+    """Return the cells of published results, a row each, in the order of `PUBLISHED_COLUMNS`."""
+    return [
+        [
+            result.method,
+            result.model,
+            _score(result),
+            "yes" if result.knows_task else "no",
+            f"{result.source}{' (as others quote it)' if result.quoted else ''}",
+        ]
+        for result in results
+    ]
+
+
+def _comparison(summary: ComparisonSummary) -> Section:
+    rows, several = summary.strategies, not has_one_metric(summary.metrics)
+    seeds = ", ".join(map(str, summary.seeds))
+    text = [
+        f"Strategies: {len(rows)}; seeds: {seeds}. Scores, transfers, forgetting and ECE are in "
+        f"points{', each the mean over all orders' if summary.orders else ''}."
+    ]
+    text += summary_tables.summary_notes(summary)
+    if not several:
+        text.append(f"Tasks are scored by {' and '.join(dict.fromkeys(summary.metrics.values()))}.")
+    if any(row.sent_right.mean is not None for row in rows.values()):
+        text.append(_ROUTED)
+    if any(row.of_independent is not None for row in rows.values()):
+        text.append(
+            f"Of independent is the {summary.overall} over that of independent fine-tuning."
+        )
+    if len(summary.seeds) < LEAST_SAMPLES and len(rows) > 1:
+        text.append(NOTHING_SAID)
+    made = [("comparison", summary_tables.scores(summary))]
+    made += [("by-metric", summary_tables.by_metric(summary))] if several else []
+    if summary.other_metrics:
+        made.append(("other-metrics", summary_tables.other_metrics(summary)))
+    if any(value is not None for row in rows.values() for value in row.by_order):
+        made.append(("by-order", summary_tables.by_order(summary)))
+    if found := summary.ranks:
+        made.append(("ranks", summary_tables.ranks(summary)))
+        text.append(
+            f"Ranks are of the scores at the end on {found.tasks} tasks, the mean over seeds"
+            f"{' and orders' if summary.orders else ''}. Ranks less than "
+            f"{found.critical_difference:.2f} apart cannot be told apart (Nemenyi's test at 5 %, "
+            "which takes the tasks for independent samples)."
+        )
+    failed = tuple(f"Not finished: {o.strategy}, seed {o.seed}: {o.error}" for o in summary.failed)
+    return Section("comparison", "Comparison", tuple(text), tuple(made), lines=failed)
+
+
+def _budget(summary: ComparisonSummary) -> Section | None:
+    if summary.budget is None:
+        return None
+    return Section(
+        "budget",
+        f"At most {summary.budget.bytes_per_task:,} bytes a task",
+        (
+            "Bytes as they were stored, heads and indices counted, the mean over tasks; bounds run "
+            "as they are.",
+        ),
+        (("budget", summary_tables.budget(summary)),),
+        lines=tuple(f"Cannot meet it: {name}: {why}" for name, why in summary.budget.unmet.items()),
+    )
+
+
+def _tuning(summary: ComparisonSummary) -> Section | None:
+    tuned = [row.tuning for row in summary.strategies.values() if row.tuning]
+    if not tuned:
+        return None
+    names = tuned[0]["tasks"]
+    metrics = {task: summary.metrics[task] for task in names if task in summary.metrics}
+    score = overall_title(metrics)
+    if len(tasks_by_metric(metrics)) > 1:
+        score = "mean share of the best score of the grid on each task,"
+    text = (
+        f"Chosen by the {score} on the dev rows of {' and '.join(names)}, once for all seeds; – "
+        "diverged; * at an edge of its grid: values beyond were not tried. Other strategies have "
+        "nothing to tune."
+    )
+    made = (("tuned", summary_tables.tuned(summary)),)
+    return Section("tuned", "Tuned values", (text,), made)
+
+
+def _costs(summary: ComparisonSummary) -> Section:
+    text = (
+        "Seconds are those of all phases, also where the cache answered one; rows differentiated "
+        "went forward and backward."
+    )
+    return Section("costs", "Costs", (text,), (("costs", summary_tables.costs(summary)),))
+
+
+def _stream(config: Mapping[str, Any]) -> Section | None:
+    """Describe the named stream, and what others published on it; it enters no number."""
+    settings = config.get("stream", {})
+    try:
+        stream = find_stream(settings["name"]) if settings.get("name") else None
+    except InputError:  # a file that is no longer there, or a package that is not installed
+        stream = None
+    if stream is None:
+        return None
+    notes = [text for text in (stream.title, stream.source) if text]
+    notes += [f"As published: {stream.as_published}"] if stream.as_published else []
+    notes += [f"Otherwise here: {text}" for text in list_changes(stream, settings)]
+    notes += [f"Take care: {text}" for text in stream.pitfalls]
+    rows = tuple(tuple(map(Cell, row)) for row in published_rows(stream.published))
+    caption = "Published by others, with other models: no result of these runs"
+    table = Table(caption, PUBLISHED_COLUMNS, rows, sortable=False)
+    return Section(
+        "named-stream",
+        f"The stream {settings['name']}",
+        (_NOT_OURS,) if rows else (),
+        (("published", table),) if rows else (),
+        lines=tuple(notes),
+    )
+
+
+def list_changes(stream: Stream, settings: Mapping[str, Any]) -> list[str]:
+    """List in which tasks and settings a stream part differs from the stream that it names."""
+    tasks, own = list(settings["tasks"]), stream.tasks()
+    changes = []
+    if len(tasks) < len(own):
+        changes.append(f"{len(tasks)} of the {len(own)} tasks")
+    elif tasks != own:
+        changes.append("another order of the tasks")
+    return changes + [
+        f"{key} {_show_value(settings[key])} in place of {_show_value(value)}"
+        for key, value in stream.settings.items()
+        if key not in ("data", "task_settings") and settings.get(key, value) != value
+    ]
+
+
+def _score(result: PublishedResult) -> str:
+    average = "" if result.average is None else f"{result.average:.1f}"
+    if average and result.over:
+        average += f", mean over {result.over}"
+    tasks = ", ".join(f"{task} {score:.1f}" for task, score in result.by_task.items())
+    return "; ".join(part for part in (average, tasks) if part)
+
+
+def _show_value(value: object) -> str:
+    return "all" if value is None else str(value)
