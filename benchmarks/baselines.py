@@ -46,6 +46,7 @@ from cl_graft.lab.experiments.comparison.tuning import (
     use_dev_as_test,
 )
 from cl_graft.lab.experiments.run import run
+from cl_graft.lab.reporting.page import make_report
 from cl_graft.lab.results.run_results import RunResult
 from cl_graft.settings import ExperimentConfig
 from cl_graft.settings.tasks import load_tasks
@@ -112,9 +113,10 @@ def main() -> None:
     for kind in (".md", ".tex", ".csv"):
         text = (done.out / f"summary{kind}").read_text()
         stem.with_suffix(kind).write_text(hide_paths(text, arguments))
-    for picture in ("frontier.png", "ranks.png"):
-        if (drawn := done.out / picture).is_file():
-            stem.with_name(f"{stem.name}-{picture}").write_bytes(drawn.read_bytes())
+    report = make_report([done.out], out=done.out / "report")
+    for drawn in report.figures:
+        if drawn.name in ("frontier.png", "ranks.png"):
+            stem.with_name(f"{stem.name}-{drawn.name}").write_bytes(drawn.read_bytes())
     sys.stdout.write(stem.with_suffix(".md").read_text())
 
 

@@ -45,15 +45,10 @@ _SHARED = {
 
 @pytest.fixture(scope="session", autouse=True)
 def no_pictures() -> Iterator[None]:
-    """Leave out the pictures of a run's log, and leave a comparison's files of pictures empty.
-
-    To write them takes longer than a tiny run.
-    """
+    """Leave out the pictures of a run's log: to write them takes longer than a tiny run."""
     with pytest.MonkeyPatch.context() as patch:
         if module := sys.modules.get("cl_graft.lab.experiments.run_writers"):
             patch.setattr(module, "draw_pictures", lambda *_: None)
-        if module := sys.modules.get("cl_graft.lab.reporting.exports"):
-            patch.setattr(module, "png", lambda figure: b"")
         yield
 
 

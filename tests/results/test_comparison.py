@@ -41,7 +41,7 @@ def test_a_comparison_shows_means_over_seeds_and_what_failed(comparison):
 def test_names_of_others_are_text_in_a_notebook():
     evil = "<script>alert(1)</script>\u202e"
     run = small_result(strategy=evil, tasks=[evil, "b"])
-    summary = summarize([run], config={})
+    summary = summarize([small_result(strategy=evil)], config={})
     shown = [run._repr_html_(), Comparison(Path(), (run,), (), summary)._repr_html_()]
     for html in shown:
         assert "<script" not in html
