@@ -18,12 +18,9 @@ SURE = 1e-4
 LONG = (
     "laboratory.sam.ranks, 50 ranks of 10 methods on 5 tasks",
     "rank_strategies, any pair of 22 strategies, 5 tasks, 3 seeds",
-    "rank_strategies, any pair of 9 strategies, 5 tasks, 3 seeds",
     "rank_strategies, any pair of 5 strategies, 10 tasks, 3 seeds, 2 orders of each",
     "rank_strategies, a method suits all 5 tasks of a stream alike, 22 strategies, 3 seeds",
     "compare_with, any of 21 strategies, 3 seeds",
-    "spearman, 5 independent pairs",
-    "spearman, 10 independent pairs",
     "critical_difference, 22 strategies, 5 tasks × 3 seeds counted as 15 tasks",
 )
 """Checks that take seconds, beside quicker ones of the same statistics."""

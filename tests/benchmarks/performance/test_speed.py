@@ -39,14 +39,3 @@ def test_the_profile_adds_up_for_every_variant(tmp_path: Path) -> None:
     page = (tmp_path / "profile_step.md").read_text()
     sums = next(line for line in page.splitlines() if line.startswith("| sum"))
     assert f"{sum(stored['region_step'].values()):.1f}" in sums
-
-
-@pytest.mark.slow
-def test_every_setting_of_the_threads_takes_its_turns(tmp_path: Path) -> None:
-    small = ("--shape", "tiny", "--rounds", "2", "--seconds", "0.2", "--threads", "2")
-    run_script("busy_machine.py", *small, "--results", str(tmp_path))
-    stored = json.loads((tmp_path / "busy_machine.json").read_text())
-    assert stored["alone"].keys() == stored["busy"].keys()
-    assert all(min(rates) > 0 for rates in stored["alone"].values())
-    assert all(len(rates) == 2 for rates in stored["busy"].values())
-    assert "| `GOMP_SPINCOUNT=1000` |" in (tmp_path / "busy_machine.md").read_text()
