@@ -7,20 +7,10 @@ Tests as in Fu et al., 2023, App. A.7 and Fig. 4 (https://arxiv.org/abs/2211.155
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
-from scipy import special, stats
-
-__all__ = [
-    "LEAST_SAMPLES",
-    "average_ranks",
-    "critical_difference",
-    "holm",
-    "mean_interval",
-    "paired_t_test",
-    "spearman",
-]
+from scipy import stats
 
 LEAST_SAMPLES = 3
 """Fewest values of which an interval or a test says anything: two show hardly any spread, and a t
@@ -31,8 +21,6 @@ _ROUNDING = 1e-12
 
 _SMALLEST = 1e-150
 """Differences that are this small have squares that float64 takes for 0."""
-
-_PERMUTATIONS = 9_999
 
 
 def mean_interval(
@@ -65,8 +53,8 @@ def mean_interval(
     middle = math.fsum(values) / count
     if count < LEAST_SAMPLES or _equal(values):
         return middle, None
-    half = float(special.stdtrit(count - 1, 0.5 + level / 2)) * _standard_error(values, middle)
-    return middle, (middle - half, middle + half)
+    low, high = stats.t.interval(level, count - 1, loc=middle, scale=stats.sem(values))
+    return middle, (float(low), float(high))
 
 
 def paired_t_test(
@@ -90,13 +78,16 @@ def paired_t_test(
         >>> round(t, 1), round(p, 2)
         (5.8, 0.03)
     """
-    _check(first, second, least=1)
+    if len(first) != len(second) or not first:
+        raise ValueError(
+            f"expected two lists of one length of at least 1, got {len(first)} and {len(second)} "
+            "values"
+        )
     differences = [a - b for a, b in zip(first, second, strict=True)]
     if len(differences) < LEAST_SAMPLES or _equal(differences, beside=[*first, *second]):
         return None, None
-    middle = math.fsum(differences) / len(differences)
-    t = middle / _standard_error(differences, middle)
-    return t, 2 * float(special.stdtr(len(differences) - 1, -abs(t)))
+    t, p = stats.ttest_1samp(differences, 0.0)
+    return float(t), float(p)
 
 
 def holm(chances: Sequence[float]) -> list[float]:
@@ -119,50 +110,6 @@ def holm(chances: Sequence[float]) -> list[float]:
         least = max(least, min(1.0, (len(chances) - rank) * chances[place]))
         corrected[place] = least
     return corrected
-
-
-def spearman(
-    first: Sequence[float], second: Sequence[float], *, blocks: Sequence[Hashable] | None = None
-) -> tuple[float | None, float | None]:
-    """Return Spearman's rank correlation ρ, and its two-sided p by permutation.
-
-    Equal values share their mean rank. p is the share of 9,999 random orders of one side, and of
-    the order given, with a correlation as large; so it holds for few values, too, where Student's t
-    does not: three values that rise together have p = 1/3.
-
-    Args:
-        first: Values.
-        second: As many.
-        blocks: What each pair belongs to, such as its task, where values were ranked in each; only
-            orders within a block are equally likely then.
-
-    Returns:
-        (ρ, p); (None, None) where one side is constant.
-
-    Raises:
-        ValueError: If the lengths differ or there are fewer than three pairs.
-
-    Examples:
-        >>> rho, p = spearman([1, 2, 3, 4], [10, 20, 40, 30])
-        >>> round(rho, 2)
-        0.8
-    """
-    _check(first, second, least=3)
-    if len(set(first)) == 1 or len(set(second)) == 1:
-        return None, None
-    names: list[Hashable] = [None] * len(first) if blocks is None else list(blocks)
-    places = [names.index(name) for name in names]
-    by_block = sorted(zip(first, second, places, strict=True), key=lambda row: row[2])
-    x, y, block = (np.array(v) for v in zip(*by_block, strict=True))
-    x, y = stats.rankdata(x), stats.rankdata(y)
-    x, y = x - x.mean(), y - y.mean()
-    # Random keys below 1 beside a block's number: sorting shuffles each block within its places.
-    keys = np.random.default_rng(0).random((_PERMUTATIONS, len(x))) + block
-    sums = np.abs(x[np.argsort(keys, axis=1)] @ y)
-    whole = abs(float(x @ y))
-    as_large = int((sums >= whole * (1 - _ROUNDING)).sum())
-    rho = float(x @ y) / math.sqrt(float(x @ x) * float(y @ y))
-    return rho, (1 + as_large) / (1 + _PERMUTATIONS)
 
 
 def average_ranks(scores: Mapping[str, Sequence[float]]) -> dict[str, float]:
@@ -216,20 +163,7 @@ def critical_difference(methods: int, tasks: int, *, alpha: float = 0.05) -> flo
     return spread * math.sqrt(methods * (methods + 1) / (6 * tasks))
 
 
-def _standard_error(values: Sequence[float], middle: float) -> float:
-    count = len(values)
-    return math.sqrt(math.fsum((v - middle) ** 2 for v in values) / (count - 1) / count)
-
-
 def _equal(values: Sequence[float], *, beside: Sequence[float] = ()) -> bool:
     """Return whether values differ by no more than rounding, of them or of what they came from."""
     largest = max(map(abs, [*values, *beside]))
     return max(values) - min(values) <= max(_ROUNDING * largest, _SMALLEST)
-
-
-def _check(first: Sequence[float], second: Sequence[float], *, least: int) -> None:
-    if len(first) != len(second) or len(first) < least:
-        raise ValueError(
-            f"expected two lists of one length of at least {least}, "
-            f"got {len(first)} and {len(second)} values"
-        )

@@ -60,7 +60,7 @@ def test_a_comparison_shows_r_of_every_strategy_and_where_its_results_are(compar
     for strategy in ("grafting", "naive", "independent"):
         assert f"{strategy}, seed 0: score on each task after each task" in told.out
         assert (out / strategy / "seed0" / "results.json").is_file()
-    assert "after sentiment" in told.out
+    assert "score on each task after each task" in told.out
     assert (out / "summary.md").is_file()
 
 

@@ -4,20 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from cl_graft.lab.figures.stream_curves import Curve, mean_known
+from cl_graft.lab.figures.stream_curves import Curve
 from cl_graft.lab.results.measures import measure
 from cl_graft.lab.results.normalized_scores import NormalizedScores
 from cl_graft.lab.results.run_results import RunResult
 from cl_graft.metrics import gain_over_isolated
 from cl_graft.metrics.by_metric import group_by_metric
-
-__all__ = [
-    "average_after",
-    "ece_after",
-    "forgetting_after",
-    "gain_from_earlier",
-    "normalized_after",
-]
 
 
 def average_after(results: Sequence[RunResult], metric: str | None = None) -> Curve:
@@ -48,11 +40,6 @@ def normalized_after(results: Sequence[RunResult], scores: NormalizedScores) -> 
         scores: From `cl_graft.lab.results.normalized_scores.normalize`.
     """
     return _curve(results, lambda result, i: scores.average(result, learned=i + 1))
-
-
-def ece_after(results: Sequence[RunResult]) -> Curve:
-    """Return the calibration error, the mean over the tasks learned so far, after each."""
-    return _curve(results, lambda result, i: mean_known(result.ece[i][: i + 1]))
 
 
 def gain_from_earlier(
