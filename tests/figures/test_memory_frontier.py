@@ -47,12 +47,3 @@ def test_names_of_methods_with_nearly_equal_scores_do_not_overlap():
     ]
     boxes.sort(key=lambda box: box.y0)
     assert all(low.y1 <= high.y0 for low, high in pairwise(boxes))
-
-
-def test_a_single_method_and_methods_of_one_size_can_be_drawn():
-    alone = {"naive": Tradeoff(0.36, None, 330.0, forgets=False, bound=True)}
-    two = {**alone, "replay": Tradeoff(0.36, 0.01, 330.0, forgets=True)}
-    for points in (alone, two):
-        (axes,) = memory_frontier(points).axes
-        left, right = axes.get_xlim()
-        assert left < 330.0 < right

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import math
 import re
-from pathlib import Path
 
 import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 
-import cl_graft.lab.figures
 from cl_graft.lab.figures.memory_frontier import Tradeoff, memory_frontier
 from cl_graft.lab.figures.score_curves import Score, score_curves
-from cl_graft.lab.figures.stream_curves import cost_bars
 from cl_graft.metrics.figure_style import png
 
 
@@ -33,10 +30,6 @@ def draw_unequal_bars():
 FIGURES = {
     "a wide frontier": (lambda: draw_frontier([20_000, 100_000, 40_000_000]), "x"),
     "a narrow frontier": (lambda: draw_frontier([100_000, 130_000]), "x"),
-    "costs": (
-        lambda: cost_bars({"a": 3.0, "b": 4e6}, title="t", unit="u", logarithmic=True),
-        "x",
-    ),
     "scores at many places": (draw_many_places, "x"),
     "unequal bars": (draw_unequal_bars, "y"),
     "tiny numbers": (lambda: draw_frontier([3e-6, 2e-3]), "x"),
@@ -58,10 +51,3 @@ def test_ticks_of_a_logarithmic_axis_are_plain_numbers(draw, which):
     for text in said:
         assert re.fullmatch(r"[\d,]+(\.\d+)?", text)
         assert math.isfinite(float(text.replace(",", "")))
-
-
-def test_no_figure_makes_a_logarithmic_axis_of_its_own():
-    folder = Path(cl_graft.lab.figures.__file__).parent
-    for path in folder.glob("*.py"):
-        found = re.search(r"set_[xy]scale|loglog|semilog", path.read_text())
-        assert found is None or path.name == "style.py", path

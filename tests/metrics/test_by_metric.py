@@ -45,11 +45,6 @@ def test_a_measure_is_none_where_no_task_of_a_metric_has_one():
     assert average_accuracy(R, tasks=()) is None
 
 
-def test_all_tasks_are_the_same_as_no_choice():
-    for measure in (average_accuracy, backward_transfer, forgetting, accuracy_over_stream):
-        assert measure(R, tasks=(0, 1, 2)) == measure(R)
-
-
 def test_tasks_are_grouped_by_metric_and_f1_is_one_whatever_its_positive_label():
     metrics = ["f1", "accuracy", "f1_of_class_0", "pearson"]
     assert group_by_metric(metrics) == {"f1": (0, 2), "accuracy": (1,), "pearson": (3,)}

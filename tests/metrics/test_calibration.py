@@ -43,6 +43,8 @@ def test_the_error_of_a_small_sample_worked_out_by_hand():
 def test_a_confidence_on_an_edge_belongs_to_the_bin_below(dtype, edge):
     probabilities, labels = two_classes([edge / 15], [True], dtype)
     assert reliability_bins(probabilities, labels).counts.argmax() == edge - 1
+    lower = reliability_bins(probabilities, labels, closed="lower")
+    assert lower.counts.argmax() == min(edge, 14)
 
 
 def test_a_confidence_of_one_shares_the_last_bin_unlike_in_torchmetrics():
@@ -67,11 +69,6 @@ def test_it_agrees_with_torchmetrics_on_unsaturated_predictions(sample):
 
 
 @given(predictions, st.integers(1, 40))
-def test_the_error_is_a_fraction(sample, bins):
-    assert 0 <= ece(*sample, bins=bins) <= 1
-
-
-@given(predictions, st.integers(1, 40))
 def test_every_row_is_in_exactly_one_bin_that_holds_its_confidence(sample, bins):
     found = reliability_bins(*sample, bins=bins)
     assert found.counts.sum() == len(sample[0])
@@ -80,22 +77,6 @@ def test_every_row_is_in_exactly_one_bin_that_holds_its_confidence(sample, bins)
     lower = torch.arange(bins, dtype=torch.float64)[filled] / bins
     assert (found.confidence[filled] > lower - 1e-9).all()
     assert (found.confidence[filled] <= lower + 1 / bins + 1e-9).all()
-
-
-@given(predictions)
-def test_one_bin_leaves_the_gap_between_mean_confidence_and_accuracy(sample):
-    probabilities, labels = sample
-    confidence, predicted = probabilities.max(dim=1)
-    gap = abs(float(confidence.mean()) - float((predicted == labels).double().mean()))
-    assert ece(probabilities, labels, bins=1) == pytest.approx(gap, abs=1e-9)
-
-
-@given(predictions, st.integers(0, 2**32))
-def test_the_order_of_rows_does_not_matter(sample, seed):
-    probabilities, labels = sample
-    order = torch.randperm(len(labels), generator=torch.Generator().manual_seed(seed))
-    shuffled = ece(probabilities[order], labels[order])
-    assert shuffled == pytest.approx(ece(probabilities, labels), abs=1e-9)
 
 
 def test_right_with_certainty_is_perfectly_calibrated_and_wrong_with_certainty_not_at_all():
@@ -109,12 +90,6 @@ def test_half_precision_probabilities_are_taken(dtype):
     probabilities, labels = random_predictions(0, 500, 4, 2.0)
     exact = ece(probabilities, labels)
     assert ece(probabilities.to(dtype), labels) == pytest.approx(exact, abs=0.02)
-
-
-def test_equal_probabilities_predict_the_first_class():
-    even = torch.full((4, 2), 0.5)
-    assert ece(even, torch.zeros(4, dtype=torch.long)) == pytest.approx(0.5)
-    assert reliability_bins(even, torch.zeros(4, dtype=torch.long)).accuracy.nansum() == 1.0
 
 
 ROWS = torch.tensor([[0.25, 0.75], [0.5, 0.5]])
@@ -138,13 +113,3 @@ ROWS = torch.tensor([[0.25, 0.75], [0.5, 0.5]])
 def test_what_is_no_set_of_predictions_is_refused(probabilities, labels, bins, message):
     with pytest.raises(ValueError, match=message):
         ece(probabilities, labels, bins=bins)
-
-
-def test_a_confidence_on_an_edge_is_in_the_bin_that_the_edge_belongs_to():
-    probabilities = torch.tensor([[0.75, 0.25], [0.5, 0.5], [1.0, 0.0]])
-    labels = torch.zeros(3, dtype=torch.int64)
-    upper = reliability_bins(probabilities, labels, bins=4)
-    lower = reliability_bins(probabilities, labels, bins=4, closed="lower")
-    assert upper.counts.tolist() == [0, 1, 1, 1]
-    assert lower.counts.tolist() == [0, 0, 1, 2]
-    assert ece(probabilities, labels, bins=4, closed="lower") == lower.ece

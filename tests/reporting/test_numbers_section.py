@@ -91,18 +91,13 @@ def numbers(*values: object) -> list[dict[str, object]]:
 
 
 DAMAGED = {
-    "a list": "[]",
-    "no JSON": "not json",
     "no number": kept(shown=[]),
     "a row that is not there": kept(shown=numbers(2, 1.0, 1.0)),
     "a row below 0": kept(shown=numbers(-1, 1.0, 1.0)),
     "a row twice": kept(shown=2 * numbers(0, 1.0, 1.0)),
-    "too large a row": kept(rows=10**400, shown=numbers(10**400, 1.0, 1.0)),
     "no number at all": kept(shown=numbers(0, 1.0, float("nan"))),
     "an infinite number": kept(shown=numbers(0, float("inf"), 1.0)),
-    "a number beyond fp32": kept(shown=numbers(0, 1.0, 1e300)),
     "a correlation of 2": kept(end={"pearson": 2.0, "spearman": 0.5, "error": 1.0}),
-    "an error below 0": kept(end={"pearson": 0.5, "spearman": 0.5, "error": -1.0}),
     "too many rows": kept(
         rows=10**6, shown=[one for row in range(10**4) for one in numbers(row, 1.0, 1.0)]
     ),
