@@ -131,7 +131,7 @@ def format_table(rows: Sequence[Mapping[str, Any]], summaries: Mapping[str, Any]
     """Return the rows as a Markdown table, and where they come from."""
     tasks = list(rows[0]["tasks"])
     head = ["strategy", "is told", "average", "below the oracle", *tasks]
-    head += ["sent right", "passes a text", "kB a task"]
+    head += ["routing accuracy", "passes a text", "kB a task"]
     lines = [head, ["---", "---", *["---:"] * (len(head) - 2)]]
     lines += [
         [

@@ -38,7 +38,7 @@ _MEASURES = (
     "accuracy_over_stream",
     "backward_transfer_over_stream",
     "forward_transfer_over_stream",
-    "sent_right",
+    "routing_accuracy",
 )
 _COSTS = (
     "bytes_per_task",
@@ -145,7 +145,7 @@ def _name_measures(summary: ComparisonSummary, row: StrategySummary) -> dict[str
             for one in fields(own)
         }
         found["normalized_average"] = row.normalized
-        return found | {"ece": row.ece, "sent_right": row.sent_right}
+        return found | {"ece": row.ece, "routing_accuracy": row.routing_accuracy}
     metric = next(iter(tasks_by_metric(summary.metrics)), "accuracy")
     named = {
         "average_accuracy": measure_name("average", metric, alone=True),

@@ -34,8 +34,8 @@ _NOT_OURS = (
     "that is."
 )
 _ROUTED = (
-    "Sent right is the share of texts that a strategy sent to their own task without being told "
-    "it, the mean over tasks; all others count as wrong, and its answers are among the labels of "
+    "Routing accuracy is the share of texts that a strategy sent to their own task without being "
+    "told it, the mean over tasks; all others count as wrong, and its answers are among the labels of "
     "all tasks. The other strategies are told the task, and answer among its labels."
 )
 
@@ -111,7 +111,7 @@ def _comparison(summary: ComparisonSummary) -> Section:
     text += summary_tables.summary_notes(summary)
     if not several:
         text.append(f"Tasks are scored by {' and '.join(dict.fromkeys(summary.metrics.values()))}.")
-    if any(row.sent_right.mean is not None for row in rows.values()):
+    if any(row.routing_accuracy.mean is not None for row in rows.values()):
         text.append(_ROUTED)
     if any(row.of_independent is not None for row in rows.values()):
         text.append(

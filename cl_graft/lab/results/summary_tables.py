@@ -28,7 +28,10 @@ _MOST_TASKS = 12
 """Tasks that have a column of their own."""
 _MANY = 1.5
 """Ratio of training rows from which it is said."""
-_TRAINS = {"nothing": "nothing: it answers with the dense run"}
+_TRAINS = {
+    "per_task": "parameters of each task",
+    "nothing": "nothing: it answers with the dense run",
+}
 
 
 @dataclass(frozen=True)
@@ -116,7 +119,7 @@ def scores(summary: ComparisonSummary) -> Table:
     columns = [
         *_measures(summary),
         _column(summary, "ECE", lambda row: row.ece, lower=True),
-        _column(summary, "sent right", lambda row: row.sent_right),
+        _column(summary, "routing accuracy", lambda row: row.routing_accuracy),
     ]
     made = [(one.title, one.cells()) for one in _known(columns)]
     if any(row.of_independent is not None for row in rows.values()):
