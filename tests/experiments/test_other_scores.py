@@ -69,6 +69,6 @@ def test_a_comparison_shows_the_mean_over_tasks_of_each_other_metric(tmp_path):
     assert "\nnaive,other f1,0.55," in comparison_csv(summary)
     write_summary(summary, tmp_path)
     text = (tmp_path / "summary.md").read_text()
-    assert "## Other metrics at the end" in text
+    assert "Scores at the end by other metrics" in text
     assert "| strategy | f1 (2 tasks) |" in text
     assert "| grafting | 75.0 ± 7.1 |" in text

@@ -10,6 +10,7 @@ from cl_graft.lab.experiments.comparison.compare import compare
 from cl_graft.lab.experiments.comparison.sweep import draw_orders, expand_sweep
 from cl_graft.lab.experiments.resume import resume_comparison
 from cl_graft.lab.experiments.run import run
+from cl_graft.lab.reporting.pictures import draw_sweeps
 from cl_graft.lab.reporting.report_data import read_report_data
 from cl_graft.lab.results.run_results import read_result
 
@@ -65,7 +66,7 @@ def test_measures_are_over_all_orders_and_what_is_done_is_not_done_again(tmp_pat
     text = (tmp_path / "summary.md").read_text()
     assert "# sentiment, topic in 2 orders" in text
     assert "With fewer than three seeds nothing can be said" in text
-    assert "## Average accuracy by order" in text
+    assert "Average accuracy by order:" in text
     assert "| topic → sentiment |" in text
     dense = [path for path in (tmp_path / "cache").iterdir() if path.name.startswith("dense")]
     assert len(dense) == 2  # of each task one, whatever the order
@@ -178,7 +179,8 @@ def test_a_sweep_is_one_table_that_can_grow(tmp_path, tiny_config):
     summary = json.loads((out / "summary.json").read_text())
     assert list(summary["strategies"]) == rows
     assert summary["sweep"][rows[1]] == {"strategy": "grafting", "values": {"density": 0.1}}
-    assert (out / "sweep-density.png").is_file()
+    drawn = draw_sweeps(read_report_data([out]).summary)
+    assert [picture.name for picture in drawn] == ["sweep-density"]
     few = summary["strategies"][rows[0]]["bytes_per_task"]["mean"]
     assert few < summary["strategies"][rows[1]]["bytes_per_task"]["mean"]
     dense = [path for path in (out / "cache").iterdir() if path.name.startswith("dense")]
