@@ -70,14 +70,14 @@ MovedModel = Annotated[
     typer.Option(
         "--model",
         metavar="NAME",
-        help="Where the base model is now, if it is no longer where the bank says.",
+        help="Where the base model is now, if not where the bank says.",
     ),
 ]
 Resume = Annotated[
     Path | None,
     typer.Option(
         metavar="DIR",
-        help="Continue what was stopped or killed in this folder, with its own settings.",
+        help="Continue the run or comparison in this folder, with its settings.",
     ),
 ]
 Data = Annotated[

@@ -43,12 +43,11 @@ def report_command(
     """Show runs as one page for a browser, and as figures and tables for a paper.
 
     The report is written to report/ in the run's folder, or to OUT. Its page, report.html, is one
-    file that makes no requests to the network. It shows the results in a few sentences, the
-    strategies side by side with intervals and significance, R, curves along the stream, how each
-    task is learned, errors by label, calibration, where regions lie and overlap, costs, what each
-    strategy is, and how to run it again. A filter selects strategies and a seed. Figures are beside
-    the page as PNG and SVG, tables as CSV and LaTeX. Several folders must have the same tasks and
-    the same model.
+    file that makes no requests to the network. It begins with the results in a few sentences, then
+    shows the table of the strategies with tests of their differences, R, curves along the stream,
+    how each task is learned, errors by label, calibration, regions, costs, and how to run it again.
+    Figures are beside the page as PNG and SVG, tables as CSV and LaTeX. Several folders must have
+    the same tasks and the same model.
 
     [b]Examples[/b]
 
