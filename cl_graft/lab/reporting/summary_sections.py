@@ -35,8 +35,8 @@ _NOT_OURS = (
 )
 _ROUTED = (
     "Routing accuracy is the share of texts that a strategy sent to their own task without being "
-    "told it, the mean over tasks; all others count as wrong, and its answers are among the labels of "
-    "all tasks. The other strategies are told the task, and answer among its labels."
+    "told it, the mean over tasks; all others count as wrong, and its answers are among the labels "
+    "of all tasks. The other strategies are told the task, and answer among its labels."
 )
 
 
