@@ -51,7 +51,7 @@ def test_strategies_are_stated_as_a_share_of_independent_fine_tuning():
 def test_tables_hold_the_summary(tmp_path):
     summary = summarize(shifted_results(), config={})
     write_summary(summary, tmp_path)
-    rows = [*csv.DictReader((tmp_path / "summary.csv").open())]
+    rows = [*csv.DictReader((tmp_path / "summary.csv").read_text().splitlines())]
     for name, stated in summary.strategies.items():
         own = {row["measure"]: row for row in rows if row["strategy"] == name}
         assert float(own["average_accuracy"]["mean"]) == stated.average_accuracy.mean

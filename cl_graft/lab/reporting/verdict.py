@@ -8,10 +8,12 @@ not compared.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from cl_graft.lab.reporting.report_data import ReportData
 from cl_graft.lab.results.formatting import spread_text
 from cl_graft.lab.results.run_results import find_method_name
+from cl_graft.lab.results.strategy_statistics import Spread
 from cl_graft.lab.results.summary_tables import average_columns, measure_columns, note_on_rows
 from cl_graft.metrics.statistics import LEAST_SAMPLES
 from cl_graft.runtime.byte_sizes import decimal_bytes
@@ -56,10 +58,10 @@ def _forgetting(data: ReportData, own: str, rival: str | None) -> list[str]:
             continue
         # Of several metrics, a column's title names its own.
         metric = column.title.partition(", ")[2]
-        said = f"{own} forgot {spread_text(column.spreads[own])} points"
+        said = f"{own} forgot {_points(column.spreads[own])} points"
         said += f" of {metric}" if metric else ""
         if rival and column.spreads[rival].mean is not None:
-            said += f", {rival} {spread_text(column.spreads[rival])}"
+            said += f", {rival} {_points(column.spreads[rival])}"
         sentences.append(f"{said}.")
     return sentences
 
@@ -86,7 +88,7 @@ def _time(data: ReportData, own: str, other: str | None) -> str:
 def _scores(data: ReportData, names: Sequence[str]) -> list[str]:
     sentences = []
     for column in average_columns(data.summary):
-        said = [f"{n} {spread_text(s)}" for n in names if (s := column.spreads[n]).mean is not None]
+        said = [f"{n} {_points(s)}" for n in names if (s := column.spreads[n]).mean is not None]
         if said:
             title = f"{column.title[0].upper()}{column.title[1:]}"
             sentences.append(f"{title} at the end: {', '.join(said)}.")
@@ -124,3 +126,8 @@ def _choice(data: ReportData, names: Sequence[str]) -> str:
 
 def _is_bound(name: str) -> bool:
     return (found := STRATEGIES.get(find_method_name(name))) is not None and found.is_bound
+
+
+def _points(spread: Spread) -> str:
+    """Write a mean in points, and its standard deviation where it has one."""
+    return spread_text(spread if spread.sd else replace(spread, sd=None))
