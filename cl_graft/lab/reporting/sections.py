@@ -28,6 +28,7 @@ from cl_graft.lab.results.formatting import schedule_text
 from cl_graft.lab.results.measures import has_one_metric, measure_title, tasks_by_metric
 from cl_graft.lab.results.run_results import RunResult
 from cl_graft.metrics.figure_style import MOST_PANELS
+from cl_graft.metrics.statistics import LEAST_SAMPLES
 
 
 def make_sections(
@@ -42,7 +43,8 @@ def make_sections(
     """
     summary = data.summary
     comparison, *others = summary_sections(summary)
-    pictures = [*draw_rank_diagram(summary.ranks), *draw_sweeps(summary)]
+    ranked = summary.ranks if len(summary.seeds) >= LEAST_SAMPLES else None
+    pictures = [*draw_rank_diagram(ranked), *draw_sweeps(summary)]
     costs = replace(others.pop(), pictures=tuple(draw_frontier(summary)))
     made = (
         Section("verdict", "In short", tuple(write_verdict(data))),

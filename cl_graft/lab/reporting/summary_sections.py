@@ -125,7 +125,7 @@ def _comparison(summary: ComparisonSummary) -> Section:
         made.append(("other-metrics", summary_tables.other_metrics(summary)))
     if any(value is not None for row in rows.values() for value in row.by_order):
         made.append(("by-order", summary_tables.by_order(summary)))
-    if found := summary.ranks:
+    if (found := summary.ranks) and len(summary.seeds) >= LEAST_SAMPLES:
         made.append(("ranks", summary_tables.ranks(summary)))
         text.append(
             f"Ranks are of the scores at the end on {found.tasks} tasks, the mean over seeds"
