@@ -107,7 +107,6 @@ def test_a_page_has_a_regression_beside_classes(tmp_path):
     pictures = {picture.name: picture.title for picture in made["stream"].pictures}
     assert "curve-average-pearson" in pictures
     assert pictures["curve-average-f1"] == ("Average f1 of the f1 tasks learned so far, after each")
-    assert "calibration" in made
 
 
 def test_a_page_names_metrics_that_this_package_does_not_have(tmp_path):

@@ -8,7 +8,6 @@ not compared.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from cl_graft.lab.reporting.report_data import ReportData
 from cl_graft.lab.results.formatting import spread_text
@@ -129,5 +128,5 @@ def _is_bound(name: str) -> bool:
 
 
 def _points(spread: Spread) -> str:
-    """Write a mean in points, and its standard deviation where it has one."""
-    return spread_text(spread if spread.sd else replace(spread, sd=None))
+    """Write a mean in points, and its standard deviation where that is not zero."""
+    return spread_text(spread).removesuffix(" ± 0.0")
