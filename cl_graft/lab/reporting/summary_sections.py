@@ -166,7 +166,7 @@ def _tuning(summary: ComparisonSummary) -> Section | None:
         "diverged; * at an edge of its grid: values beyond were not tried. Other strategies have "
         "nothing to tune."
     )
-    made = (("tuned", summary_tables.tuned(summary)),)
+    made = (("tuned", summary_tables.tuned_values(summary)),)
     return Section("tuned", "Tuned values", (text,), made)
 
 

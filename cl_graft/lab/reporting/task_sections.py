@@ -61,7 +61,9 @@ def learning(data: ReportData) -> Section | None:
         }
         title = f"{task}: training loss and score on dev while it is learned"
         figure = learning_curves(found, title=task, measure=data.summary.metrics[task])
-        pictures.append(Picture(f"learning-{number}", title, figure, _learned(curves, title)))
+        pictures.append(
+            Picture(f"learning-{number}", title, figure, _summarize_learning(curves, title))
+        )
     text = (
         "Training loss and score on dev while each task was learned, in the first run of each "
         "strategy. Thin and dotted is the dense run that comes before a region's training. "
@@ -73,7 +75,7 @@ def learning(data: ReportData) -> Section | None:
     return Section("learning", "Learning each task", (text,), pictures=shown) if shown else None
 
 
-def _learned(curves: Mapping[str, TaskCurves], title: str) -> Table:
+def _summarize_learning(curves: Mapping[str, TaskCurves], title: str) -> Table:
     rows: list[tuple[Cell, ...]] = []
     for name, own in curves.items():
         losses = [own.train.loss[place][1] for place in (0, -1)] if own.train.loss else [None] * 2

@@ -109,7 +109,7 @@ def brief_tables(summary: ComparisonSummary) -> list[Table]:
     ]
     seeds = len(summary.seeds)
     caption = f"{seeds} seed{'s' if seeds > 1 else ''}, in points"
-    made = [_table(caption, summary, [(one.title, one.cells()) for one in _known(columns)])]
+    made = [_table(caption, summary, [(one.title, one.cells()) for one in _drop_empty(columns)])]
     return made if has_one_metric(summary.metrics) else [*made, by_metric(summary)]
 
 
@@ -121,7 +121,7 @@ def scores(summary: ComparisonSummary) -> Table:
         _column(summary, "ECE", lambda row: row.ece, lower=True),
         _column(summary, "routing accuracy", lambda row: row.routing_accuracy),
     ]
-    made = [(one.title, one.cells()) for one in _known(columns)]
+    made = [(one.title, one.cells()) for one in _drop_empty(columns)]
     if any(row.of_independent is not None for row in rows.values()):
         made.append(("of independent", [_ratio(row.of_independent) for row in rows.values()]))
     caption = "Scores at the end, in points"
@@ -225,7 +225,7 @@ def budget(summary: ComparisonSummary) -> Table:
     return Table(f"At most {limit:,} bytes a task", head, rows)
 
 
-def tuned(summary: ComparisonSummary) -> Table:
+def tuned_values(summary: ComparisonSummary) -> Table:
     """Show which values were chosen of each strategy's grid."""
     rows = tuple(
         (
@@ -330,7 +330,7 @@ def _measures(summary: ComparisonSummary) -> list[MeasureColumn]:
     return columns
 
 
-def _known(columns: Iterable[MeasureColumn]) -> list[MeasureColumn]:
+def _drop_empty(columns: Iterable[MeasureColumn]) -> list[MeasureColumn]:
     """Leave out the columns in which no strategy has a value."""
     return [one for one in columns if any(s.mean is not None for s in one.spreads.values())]
 
