@@ -78,6 +78,12 @@ def test_the_page_stands_alone(page, report):
     assert not {"iframe", "object", "embed"} & set(page.tags)
 
 
+def test_every_picture_has_words_for_those_who_do_not_see_it(report):
+    pictures = re.findall(r'<img [^>]*alt="([^"]*)"', (report / "report.html").read_text())
+    assert len(pictures) > 10
+    assert min(map(len, pictures)) > 10
+
+
 def test_ids_are_given_once_and_anchors_lead_somewhere(page):
     assert len(page.ids) == len(set(page.ids))
     assert {link[1:] for link in page.links if link.startswith("#")} <= set(page.ids)
