@@ -166,7 +166,6 @@ class StrategySummary:
             tasks of `RunResult.other_scores` that have one, by metric.
         same_bits: Tasks whose logits at the end are those of the day they were learned, and all
             tasks, over all runs.
-        activations: Bytes of the activations that dense training keeps; None where unknown.
         settings: The strategy's own settings, in its first run.
     """
 
@@ -193,7 +192,6 @@ class StrategySummary:
     normalized: Spread = _NONE
     other_metrics: dict[str, Spread] = field(default_factory=dict)
     same_bits: tuple[int, int] = (0, 0)
-    activations: int | None = None
     settings: dict[str, Any] = field(default_factory=dict)
 
     @property

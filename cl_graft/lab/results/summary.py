@@ -162,7 +162,6 @@ def _summarize_strategy(
             for metric in other_metrics(first)
         },
         same_bits=(sum(own["learned"] == own["end"] for own in hashes), len(hashes)),
-        activations=next((a for r in results if (a := r.memory.get("activations"))), None),
         settings=results[0].settings,
     )
 

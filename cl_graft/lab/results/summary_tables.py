@@ -297,12 +297,7 @@ def costs(summary: ComparisonSummary) -> Table:
         )
         for title, (name, digits) in measures.items()
     ]  # fmt: skip
-    memory = [
-        Cell("–") if row.activations is None
-        else Cell(f"{row.activations / 1e6:,.1f} MB", float(row.activations))
-        for row in summary.strategies.values()
-    ]  # fmt: skip
-    made = [*((one.title, one.cells()) for one in columns), ("activations in training", memory)]
+    made = [(one.title, one.cells()) for one in columns]
     return _table("What each strategy cost to learn the stream, and what it stores", summary, made)
 
 
