@@ -28,13 +28,14 @@ FOLDERS = (
     "settings",
     "banks",
     "integrations",
+    "cli",
     "lab",
     "lab.figures",
     "lab.baselines",
     "lab.results",
     "lab.reporting",
     "lab.experiments",
-    "cli",
+    "lab.commands",
 )
 
 # What a folder or a module may import from outside the standard library.
@@ -81,6 +82,7 @@ OUTSIDE: dict[str, set[str]] = {
     "settings": {"torch", "avalanche", "pydantic", "pydantic_core", "yaml"},
     "banks": {"torch", "avalanche"},
     "integrations": {"torch", "numpy", "peft", "safetensors", "transformers"},
+    "lab.commands": {"rich", "typer"},
     "cli": {"rich", "typer"},
 }
 

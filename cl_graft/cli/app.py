@@ -14,28 +14,19 @@ import sys
 import warnings
 from collections import Counter
 from contextlib import suppress
+from importlib import import_module
 from typing import Annotated, TextIO
 
 import typer
 
 import cl_graft
 from cl_graft.cli.add import add_command
-from cl_graft.cli.compare import compare_command
-from cl_graft.cli.demo import demo_command
-from cl_graft.cli.doctor import doctor_command
 from cl_graft.cli.export import export_command
 from cl_graft.cli.forget import forget_command
 from cl_graft.cli.import_task import import_command
-from cl_graft.cli.init import init_command
 from cl_graft.cli.inspect import inspect_command
-from cl_graft.cli.localize import localize_command
 from cl_graft.cli.output import escape_unencodable
-from cl_graft.cli.plan import plan_command
 from cl_graft.cli.predict import predict_command
-from cl_graft.cli.report import report_command
-from cl_graft.cli.run import run_command
-from cl_graft.cli.strategies import strategies_command
-from cl_graft.cli.streams import streams_command
 from cl_graft.cli.verify import verify_command
 from cl_graft.errors import BankError, DivergedError, InputError, OutOfMemory
 from cl_graft.runtime.escaping import for_terminal
@@ -84,29 +75,25 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-_COMMANDS = {
-    "demo": demo_command,
-    "init": init_command,
-    "run": run_command,
-    "compare": compare_command,
-    "report": report_command,
+_BANK_COMMANDS = {
     "predict": predict_command,
     "add": add_command,
+    "forget": forget_command,
+    "verify": verify_command,
+    "inspect": inspect_command,
     "export": export_command,
     "import": import_command,
-    "inspect": inspect_command,
-    "verify": verify_command,
-    "forget": forget_command,
-    "plan": plan_command,
-    "doctor": doctor_command,
-    "strategies": strategies_command,
-    "streams": streams_command,
-    "localize": localize_command,
 }
+_LABORATORY = "cl_graft.lab.commands"
+"""Found by its name: nothing outside the laboratory imports it."""
 
-
-for _name, _command in _COMMANDS.items():
-    app.command(_name, help=_join_lines(_command.__doc__))(_command)
+for _panel, _commands in (
+    ("Experiments", import_module(_LABORATORY).COMMANDS),
+    ("Banks", _BANK_COMMANDS),
+):
+    for _name, _command in _commands.items():
+        _shown = app.command(_name, help=_join_lines(_command.__doc__), rich_help_panel=_panel)
+        _shown(_command)
 
 
 def main(commands: typer.Typer = app, *, name: str = "cl-graft") -> None:

@@ -230,7 +230,7 @@ def test_options_go_before_the_config_file(session):
 
 
 def test_the_demo_names_the_extra_that_holds_all_it_needs(monkeypatch):
-    from cl_graft.cli.demo import refuse_missing_packages
+    from cl_graft.lab.commands.demo import refuse_missing_packages
     from cl_graft.settings.presets import DEMO
 
     strategies = DEMO["comparison"]["strategies"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from small_results import small_result
 
-from cl_graft.cli.run_tables import list_data_notes
+from cl_graft.lab.commands.run_tables import list_data_notes
 
 
 def with_cut(seed: int, cut: int):

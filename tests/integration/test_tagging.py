@@ -18,8 +18,8 @@ from cl_graft.banks.open_bank import OpenBank, open_bank
 from cl_graft.banks.predict import list_calibration_notes, predict
 from cl_graft.banks.verify import verify
 from cl_graft.cli.predict import predict_command
-from cl_graft.cli.report import _read_rows
 from cl_graft.errors import InputError
+from cl_graft.lab.commands.report import _read_rows
 from cl_graft.lab.reporting.page import make_report
 from cl_graft.lab.results.run_results import read_result
 from cl_graft.lab.results.stored_runs import find_runs

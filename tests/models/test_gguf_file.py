@@ -12,8 +12,8 @@ from gguf_models import write_llama
 from small_runs import Runs
 from tiny_runs import cl_graft
 
-from cl_graft.cli.plan import plan_command
 from cl_graft.errors import InputError
+from cl_graft.lab.commands.plan import plan_command
 from cl_graft.models import gguf_file, load_model
 from cl_graft.models.config_settings import config_settings, describe_other_settings
 from cl_graft.models.load import read_config

@@ -7,7 +7,7 @@ import pytest
 from sklearn.metrics import precision_recall_fscore_support
 
 from cl_graft import InputError
-from cl_graft.cli.report import _read_rows, report_command
+from cl_graft.lab.commands.report import _read_rows, report_command
 from cl_graft.lab.reporting.report_data import read_report_data
 from cl_graft.lab.reporting.task_sections import errors
 from cl_graft.lab.results.stored_runs import find_runs

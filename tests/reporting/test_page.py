@@ -15,7 +15,7 @@ from slow_cases import slow
 from tiny_runs import cl_graft, file_hashes
 
 from cl_graft import InputError
-from cl_graft.cli.report import report_command
+from cl_graft.lab.commands.report import report_command
 from cl_graft.lab.reporting.page import PAGE, make_report
 from cl_graft.lab.reporting.report_data import read_report_data
 from cl_graft.lab.reporting.sections import make_sections

@@ -9,15 +9,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cl_graft.cli.engine_options import (
-    Address,
-    CpusPerRun,
-    EngineName,
-    EngineSets,
-    GpusPerRun,
-    Workers,
-    open_engine,
-)
 from cl_graft.cli.options import (
     COMPARED,
     AsJson,
@@ -31,6 +22,15 @@ from cl_graft.cli.options import (
 from cl_graft.cli.output import Output, redirect_prints
 from cl_graft.cli.progress import show_progress
 from cl_graft.errors import InputError
+from cl_graft.lab.commands.engine_options import (
+    Address,
+    CpusPerRun,
+    EngineName,
+    EngineSets,
+    GpusPerRun,
+    Workers,
+    open_engine,
+)
 from cl_graft.runtime.signals import stoppable
 
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ def compare_command(
 
       cl-graft compare --resume first
     """  # noqa: E501  a command is one line
-    from cl_graft.cli.run_tables import (
+    from cl_graft.lab.commands.run_tables import (
         list_data_notes,
         list_failures,
         show_scores,

@@ -8,11 +8,11 @@ from typing import Annotated
 
 import typer
 
-from cl_graft.cli.compare import name_files, run_comparison
 from cl_graft.cli.options import AsJson, Chosen, Quiet, Sets, with_settings
 from cl_graft.cli.output import Output, redirect_prints
 from cl_graft.cli.progress import show_progress
 from cl_graft.errors import InputError
+from cl_graft.lab.commands.compare import name_files, run_comparison
 
 __all__ = ["demo_command", "refuse_missing_packages"]
 
@@ -37,7 +37,7 @@ def demo_command(
     [b]Example[/b]: cl-graft demo --out first
     """
     from cl_graft.banks.verify import verify
-    from cl_graft.cli.run_tables import (
+    from cl_graft.lab.commands.run_tables import (
         list_failures,
         show_scores,
         show_summary,
