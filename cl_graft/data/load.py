@@ -30,7 +30,7 @@ from cl_graft.data.task_settings import TaskSettings
 from cl_graft.data.text_columns import TextColumns, answer_with_labels
 from cl_graft.data.text_files import Reading
 from cl_graft.errors import InputError, a_or_an
-from cl_graft.kinds.decoding import Decoding
+from cl_graft.kinds.answer_rows import Decoding
 from cl_graft.kinds.kind import KINDS, Kind
 from cl_graft.kinds.multi_label import MultiLabel
 from cl_graft.kinds.prompts import CAUSAL_PROMPTS, PROMPTS, Prompt, default_prompts

@@ -1,6 +1,6 @@
 """Kinds of tasks, one file each: what a row holds, how it is encoded, answered and scored."""
 
-from cl_graft.kinds.decoding import Decoding
+from cl_graft.kinds.answer_rows import Decoding
 from cl_graft.kinds.kind import KINDS, Encoding, Kind, encode_for, find_kind, register_kind
 from cl_graft.kinds.prompt_encoding import label_token_ids
 from cl_graft.kinds.prompts import CAUSAL_PROMPTS, PROMPTS, Prompt

@@ -123,11 +123,7 @@ class ExtractiveQA(Kind):
             )
         return {split: [row for row, _ in own] for split, own in drafts.items()}, {}
 
-    def encode(
-        self,
-        rows: Sequence[Any],
-        encoding: Encoding,
-    ) -> EncodedRows:
+    def encode(self, rows: Sequence[Any], encoding: Encoding) -> EncodedRows:
         """Encode each question with each window of its passage.
 
         Windows overlap by a third of `max_length`, or by less where that leaves little room. A

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from torch import Tensor, nn
 
+from cl_graft.errors import InputError
 from cl_graft.kinds.confusions import Confusions
 from cl_graft.kinds.prompt_encoding import label_token_ids
 from cl_graft.kinds.prompts import Family, Prompt
-from cl_graft.kinds.row_format import RowFormat
 from cl_graft.kinds.rows import Answer, EncodedRows, Row
 from cl_graft.kinds.text_encoding import Encoded, encode_rows
 from cl_graft.metrics.task_score import Scorer
@@ -60,6 +60,72 @@ def encode_for(rows: Sequence[Row], encoding: Encoding) -> Encoded:
         prompt=encoding.prompt,
         max_length=encoding.max_length,
     )
+
+
+class RowFormat:
+    """The way from records to rows: their columns, and what these hold.
+
+    Attributes:
+        columns: Columns that a data set of this kind has, each with its usual names; the first
+            name is that in messages. Empty where `cl_graft.data.columns` reads it.
+        target_column: Name in `columns` of the right answers: dev and test rows are left out where
+            no row of their file has one. Empty where there is no such column.
+        optional: Columns that it may have, likewise.
+        other_columns: Columns that a data set of this kind has instead, one mapping each.
+    """
+
+    columns: ClassVar[Mapping[str, tuple[str, ...]]] = {}
+    target_column: ClassVar[str] = ""
+    optional: ClassVar[Mapping[str, tuple[str, ...]]] = {}
+    other_columns: ClassVar[tuple[Mapping[str, tuple[str, ...]], ...]] = ()
+
+    def find_columns(self, names: Collection[str], *, labelled: bool = True) -> list[str]:
+        """Return the usual names of the kind's columns, where data with such names are of it.
+
+        Args:
+            names: Names of the data's columns.
+            labelled: Whether the column with what is to be learned is among them.
+        """
+        return [
+            name
+            for columns in (self.columns, *self.other_columns)
+            if all(
+                any(one in names for one in usual)
+                or (column == self.target_column and not labelled)
+                for column, usual in columns.items()
+            )
+            for usual in columns.values()
+            for name in usual
+        ]
+
+    def read(self, values: Mapping[str, object], place: str) -> object:
+        """Return what a record holds, before label names are known.
+
+        Args:
+            values: Values by column, under the first of a column's usual names; optional columns
+                that the data lack are left out.
+            place: File and line, for messages.
+
+        Raises:
+            InputError: If something is wrong with it; a `ColumnError` is shown with the name that
+                the column has in the data.
+        """
+        raise NotImplementedError
+
+    def make_rows(
+        self, drafts: Mapping[str, Sequence[tuple[Any, str]]], declared: Mapping[str, Sequence[str]]
+    ) -> tuple[dict[str, list[Row | InputError]], dict[str, Any]]:
+        """Make rows of what was read, when all splits are known.
+
+        Args:
+            drafts: What `read` returned, with its place, by split; ``"train"`` is among them.
+            declared: Names that the data declare, such as ``"label_names"``, ``"span_types"``.
+
+        Returns:
+            The rows by split, an error where one cannot be used; and fields of the `TextTask`, such
+            as `label_names`.
+        """
+        raise NotImplementedError
 
 
 class Kind(RowFormat, ABC):
@@ -124,11 +190,7 @@ class Kind(RowFormat, ABC):
         """Return the size of the last axis of a task's outputs: classes; 1 for a number."""
 
     @abstractmethod
-    def encode(
-        self,
-        rows: Sequence[Any],
-        encoding: Encoding,
-    ) -> EncodedRows:
+    def encode(self, rows: Sequence[Any], encoding: Encoding) -> EncodedRows:
         """Encode rows for a model family.
 
         Args:
@@ -139,11 +201,7 @@ class Kind(RowFormat, ABC):
             InputError: If the rows, the prompt or the tokenizer do not fit the family.
         """
 
-    def encode_training(
-        self,
-        rows: Sequence[Any],
-        encoding: Encoding,
-    ) -> EncodedRows:
+    def encode_training(self, rows: Sequence[Any], encoding: Encoding) -> EncodedRows:
         """Encode the rows that a task is learned from, the first ones; arguments as for `encode`.
 
         They differ from others where the answer is a part of the input.
@@ -281,8 +339,7 @@ class Kind(RowFormat, ABC):
 
 def _load_kinds() -> None:
     # By name, as these modules import this one.
-    names = "classification regression tagging extractive_qa text2text multi_label"
-    for name in names.split():
+    for name in ("one_label", "tagging", "extractive_qa", "text2text", "multi_label"):
         import_module(f"cl_graft.kinds.{name}")
 
 

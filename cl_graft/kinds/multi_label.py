@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -23,10 +23,6 @@ from cl_graft.kinds.text_task import TextTask
 from cl_graft.metrics.task_score import register_metric
 from cl_graft.models import TaskModel, linear_head
 from cl_graft.models.heads import register_head
-
-if TYPE_CHECKING:
-    pass
-
 
 THRESHOLD = 0.5
 """Probability above which a label is answered."""
@@ -146,11 +142,7 @@ class MultiLabel(Kind):
         }
         return rows, {"label_names": names}
 
-    def encode(
-        self,
-        rows: Sequence[Any],
-        encoding: Encoding,
-    ) -> EncodedRows:
+    def encode(self, rows: Sequence[Any], encoding: Encoding) -> EncodedRows:
         """Encode the texts; of each label, whether it is there."""
         made = encode_for(rows, encoding)
         task = encoding.task

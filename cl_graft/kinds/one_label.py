@@ -1,21 +1,21 @@
-"""Kinds whose rows have one label, a class or a number, with a linear head on the features."""
+"""Classification and regression: one label a row, a class or a number."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from itertools import islice
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
 
-from cl_graft.errors import DamagedFile, InputError
-from cl_graft.kinds.kind import Encoding, Kind, encode_for
+from cl_graft.errors import DamagedFile, InputError, join_names
+from cl_graft.kinds.confusions import Confusions, count_rows
+from cl_graft.kinds.kind import Encoding, Kind, encode_for, register_kind
 from cl_graft.kinds.rows import Answer, EncodedRows, Row
 from cl_graft.kinds.text_task import TextTask
 from cl_graft.models import TaskModel, linear_head
-
-if TYPE_CHECKING:
-    pass
 
 
 class OneLabel(Kind):
@@ -32,11 +32,7 @@ class OneLabel(Kind):
         """Return the labels of rows, (n,)."""
         return torch.tensor([row.label for row in rows], dtype=self.dtype)
 
-    def encode(
-        self,
-        rows: Sequence[Any],
-        encoding: Encoding,
-    ) -> EncodedRows:
+    def encode(self, rows: Sequence[Any], encoding: Encoding) -> EncodedRows:
         """Encode texts or pairs of texts with `encode_rows`."""
         made = encode_for(rows, encoding)
         return EncodedRows(made.inputs, self.make_targets(rows), torch.arange(len(rows)), made.cut)
@@ -84,7 +80,7 @@ def _read_logits(logits: Tensor, metadata: Mapping[str, Any]) -> list[Answer]:
     ]
 
 
-def check_labels(task: TextTask, is_valid: Callable[[int | float], bool], expected: str) -> None:
+def _check_labels(task: TextTask, is_valid: Callable[[int | float], bool], expected: str) -> None:
     """Refuse a task with a row whose label is none.
 
     Args:
@@ -98,3 +94,101 @@ def check_labels(task: TextTask, is_valid: Callable[[int | float], bool], expect
     for place, row in task.placed_rows():
         if isinstance(row.label, bool) or not is_valid(row.label):
             raise InputError(f"{place} has label {row.label!r}, expected {expected}")
+
+
+@register_kind
+class Classification(OneLabel):
+    """One of some classes for a text or a pair of texts.
+
+    Encoders answer through a linear head on their features, language models with the label words of
+    a prompt.
+    """
+
+    name = "classification"
+    metrics = ("accuracy", "f1", "matthews")
+    families = ("encoder", "masked_lm", "causal_lm", "seq2seq_lm")
+    needs_classes = True
+    dtype = torch.int64
+
+    def check(self, task: TextTask) -> None:
+        """Check label names, labels, and the positive label."""
+        names = task.label_names
+        if len(names) < 2 or len(set(names)) != len(names):
+            raise InputError(
+                f"task {task.name!r} needs two or more different label names, got {list(names)}"
+            )
+        if task.positive is not None and (
+            task.metric != "f1" or len(names) != 2 or task.positive not in names
+        ):
+            raise InputError(
+                f"task {task.name!r}: positive {task.positive!r} is for the metric 'f1' of two "
+                f"labels, and one of them; the metric is {task.metric!r}, the labels are "
+                f"{join_names(names)}"
+            )
+        _check_labels(
+            task,
+            lambda label: isinstance(label, int) and 0 <= label < len(names),
+            f"an integer in [0, {len(names)})",
+        )
+
+    def reported_metrics(self, task: TextTask) -> tuple[str, ...]:
+        """Return accuracy: tasks with another metric are often read by both."""
+        return ("accuracy",)
+
+    def confusions(
+        self, task: TextTask, outputs: Tensor, targets: Tensor, numbers: Tensor
+    ) -> list[Confusions]:
+        """Count rows by their right and their likeliest class."""
+        return [count_rows(task.label_names, outputs, targets, numbers)]
+
+    def describe(self, task: TextTask) -> str:
+        """Return the number of classes."""
+        return f"{len(task.label_names)} classes"
+
+    def count_outputs(self, task: TextTask) -> int:
+        """Return the number of classes."""
+        return len(task.label_names)
+
+
+@register_kind
+class Regression(OneLabel):
+    """A number for a text or a pair of texts, learned by the squared error."""
+
+    name = "regression"
+    metrics = ("pearson", "spearman")
+    dtype = torch.float32
+
+    def check(self, task: TextTask) -> None:
+        """Check that there are no label names, and that labels are finite numbers that differ.
+
+        A correlation has no value where all numbers are equal. Dev rows, which may be a handful
+        set aside, are not asked to differ.
+        """
+        if task.label_names or task.positive is not None:
+            raise InputError(
+                f"task {task.name!r} is a regression, so it has neither label names nor a positive "
+                f"label; got {list(task.label_names)}, {task.positive!r}"
+            )
+        _check_labels(task, math.isfinite, "a finite number")
+        for split, rows in (("train", task.train), ("test", task.test)):
+            if len({row.label for row in rows}) == 1:
+                raise InputError(
+                    f"task {task.name!r}: the {len(rows):,} {split} row(s) all have the number "
+                    f"{rows[0].label}; a correlation needs two different numbers or more"
+                )
+
+    def choose_tried(self, rows: Sequence[Any], count: int) -> tuple[Any, ...]:
+        """Return the first rows, and one with another number where these have only one."""
+        first = tuple(rows[:count])
+        if len({row.label for row in first}) > 1:
+            return first
+        others = (row for row in rows[count:] if row.label != first[0].label)
+        return (*first, *islice(others, 1))
+
+    def describe(self, task: TextTask) -> str:
+        """Return the name of the kind."""
+        return "regression"
+
+    def count_outputs(self, task: TextTask) -> int:
+        """Return 1."""
+        return 1

@@ -159,11 +159,7 @@ class Tagging(Kind):
             rows[split] = [_make_row(draft, place, numbers, places) for draft, place in own]
         return rows, {"label_names": names, "intent_names": tuple(intents)}
 
-    def encode(
-        self,
-        rows: Sequence[Any],
-        encoding: Encoding,
-    ) -> EncodedRows:
+    def encode(self, rows: Sequence[Any], encoding: Encoding) -> EncodedRows:
         """Encode the words as one text; `places` hold the column of each word's first token."""
         max_length, task = encoding.max_length, encoding.task
         texts = [row.text for row in rows]

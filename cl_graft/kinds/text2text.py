@@ -24,8 +24,7 @@ from cl_graft.kinds.answer_encoding import (
     find_stops,
     measure_answers,
 )
-from cl_graft.kinds.answer_rows import AnswerRow, read_answer_row
-from cl_graft.kinds.decoding import Decoding
+from cl_graft.kinds.answer_rows import AnswerRow, Decoding, read_answer_row
 from cl_graft.kinds.kind import Encoding, Kind, register_kind
 from cl_graft.kinds.messages import SYSTEM, USER, Message
 from cl_graft.kinds.prompts import Family, Prompt
@@ -191,11 +190,7 @@ class Text2Text(Kind):
         """Return the tokens of the longest answer."""
         return int(head["limits"][0])
 
-    def encode(
-        self,
-        rows: Sequence[Any],
-        encoding: Encoding,
-    ) -> EncodedRows:
+    def encode(self, rows: Sequence[Any], encoding: Encoding) -> EncodedRows:
         """Encode prompts that are to be answered; of a task they leave room for its answers."""
         tokenizer, max_length, task = encoding.tokenizer, encoding.max_length, encoding.task
         room, side = max_length, rows[0].cut if rows else "right"
@@ -205,11 +200,7 @@ class Text2Text(Kind):
         asked, cut = encode_asked(rows, tokenizer, encoding.family, encoding.prompt, room, cut=side)
         return _pack(asked, [[]] * len(rows), tokenizer, max_length, encoding.first, len(cut))
 
-    def encode_training(
-        self,
-        rows: Sequence[Any],
-        encoding: Encoding,
-    ) -> EncodedRows:
+    def encode_training(self, rows: Sequence[Any], encoding: Encoding) -> EncodedRows:
         """Encode prompts with their first right answer, which ends with the token of the end."""
         task, tokenizer, max_length = encoding.task, encoding.tokenizer, encoding.max_length
         if task is None:

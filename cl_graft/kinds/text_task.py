@@ -9,18 +9,21 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import NoReturn
 
+from torch import nn
+
 from cl_graft.errors import InputError, a_or_an
-from cl_graft.kinds.decoding import Decoding
+from cl_graft.kinds.answer_rows import Decoding
 from cl_graft.kinds.kind import KINDS, Kind
 from cl_graft.kinds.prompts import Prompt
 from cl_graft.kinds.rows import Row, limit_rows
 from cl_graft.kinds.task_name import check_task_name
 from cl_graft.metrics.task_score import METRICS
+from cl_graft.models import TaskModel
 
 MAX_LENGTH = 128
 """Tokens a row where neither a task nor a setting says otherwise."""
@@ -190,6 +193,29 @@ class TextTask:
         }
         source = {**self.source, "limits": limits}
         return replace(self, train=train, dev=dev, test=test, source=source)
+
+
+def make_task_head(
+    model: TaskModel,
+    task: TextTask,
+    *,
+    label_tokens: Sequence[Sequence[int]] | None = None,
+    seed: int,
+) -> nn.Module:
+    """Make the head that answers a task: its kind's on an encoder, else that of its prompt.
+
+    Args:
+        model: The model; the head is not added to it.
+        task: The task.
+        label_tokens: What the kind's `label_tokens` returned; not for encoders.
+        seed: Seed of the first values of an encoder's head.
+
+    Raises:
+        InputError: If the labels' tokens do not fit the model.
+    """
+    if model.family == "encoder":
+        return task.own_kind.make_head(model, task, seed=seed)
+    return task.own_kind.make_prompted_head(model, task, label_tokens)
 
 
 def _check_header(task: TextTask) -> None:

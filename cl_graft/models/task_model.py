@@ -22,10 +22,10 @@ import torch
 from torch import Tensor, nn
 
 from cl_graft.errors import InputError, find, nearest
-from cl_graft.models.attention import Attention
 from cl_graft.models.graftable import find_text_config, graftable_parameters
 from cl_graft.models.heads import POOLINGS, LabelStrings
 from cl_graft.models.label_strings import score_labels, score_labels_by_row
+from cl_graft.models.quiet import quiet
 from cl_graft.models.text_generation import (
     ANSWER,
     TextHead,
@@ -46,6 +46,9 @@ FAMILIES = ("encoder", "masked_lm", "causal_lm", "seq2seq_lm")
 
 WRITING = ("causal_lm", "seq2seq_lm")
 """Families that write text, and score labels as strings."""
+
+LONGEST_PLAIN = 128
+"""Tokens a row up to which plain products are faster."""
 
 
 class TaskModel(nn.Module):
@@ -100,7 +103,7 @@ class TaskModel(nn.Module):
             "token_type_ids" in accepted and getattr(self.text_config, "type_vocab_size", 0) > 1
         )
         self._takes_cache = "use_cache" in accepted
-        self._attention = Attention(backbone, precision)
+        self._attention = _Attention(backbone, precision)
         self.requires_grad_(False)
         for parameter in graftable_parameters(self).values():
             parameter.requires_grad_(True)
@@ -421,3 +424,43 @@ def _trim(x: Tensor) -> tuple[Tensor, Tensor]:
         raise ValueError("a batch of padding alone: row 1 of every sample is all zero")
     length = int(used[-1]) + 1
     return ids[:, :length], segments[:, :length]
+
+
+class _Attention:
+    """The setting of a backbone's attention to what is fastest for a batch.
+
+    transformers takes torch's fused attention. On a CPU in half precision its backward pass costs
+    the same for 64 tokens a row as for 512, so up to 128 tokens a row gradients are computed with
+    transformers' ``"eager"`` attention,
+    https://huggingface.co/docs/transformers/en/attention_interface, which computes the same up to
+    rounding (decision 26 has the figures). Answers keep the fused one, so that they have the bits
+    that the model gives without this package. A model that does not come with torch's fused
+    attention, or cannot change it, keeps what it has.
+
+    Args:
+        backbone: A model of transformers'.
+        precision: Precision of its fp32 parameters, as in `cl_graft.training.precision`.
+    """
+
+    def __init__(self, backbone: nn.Module, precision: str) -> None:
+        self._backbone = cast(Any, backbone)
+        self._halves = precision != "fp32"
+        self._open = self._read_setting() == "sdpa"
+
+    def suit_(self, ids: Tensor) -> None:
+        """Set the attention for a batch of shape (n, L), on the device that computes."""
+        if not self._open:
+            return
+        short = ids.device.type == "cpu" and ids.shape[1] <= LONGEST_PLAIN
+        wanted = "eager" if short and torch.is_grad_enabled() and self._is_half() else "sdpa"
+        if self._read_setting() != wanted:
+            with quiet():  # it warns where it cannot
+                self._backbone.set_attn_implementation(wanted)
+            self._open = self._read_setting() == wanted
+
+    def _read_setting(self) -> str | None:
+        return getattr(self._backbone.config, "_attn_implementation", None)
+
+    def _is_half(self) -> bool:
+        stored = next(self._backbone.parameters()).dtype
+        return self._halves or stored in (torch.bfloat16, torch.float16)

@@ -13,7 +13,7 @@ import torch
 from avalanche.models import MultiTaskModule
 from torch import Tensor, nn
 
-from cl_graft.kinds.task_head import make_task_head
+from cl_graft.kinds.text_task import make_task_head
 from cl_graft.models import Loaded, TaskModel
 from cl_graft.runtime.seeding import derive
 from cl_graft.strategies.benchmark import TextStream

@@ -16,7 +16,7 @@ from cl_graft.integrations import export_task
 from cl_graft.kinds import Row, TextTask
 from cl_graft.kinds.prompt_encoding import label_token_ids
 from cl_graft.kinds.prompts import Prompt, default_prompts
-from cl_graft.kinds.task_head import make_task_head
+from cl_graft.kinds.text_task import make_task_head
 from cl_graft.models import load_model
 from cl_graft.models.heads import LabelStrings
 

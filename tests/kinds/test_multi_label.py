@@ -60,15 +60,6 @@ def test_scores_are_those_of_scikit_learn():
     assert score(outputs_of(logits), targets, "subset_accuracy") == pytest.approx(expected)
 
 
-def test_scores_of_a_hand_example():
-    logits = torch.tensor([[1.0, -1.0, -1.0], [1.0, 1.0, -1.0]])
-    targets = torch.tensor([[1, 0, 0], [1, 0, 0]])
-    assert score(outputs_of(logits), targets, "micro_f1") == pytest.approx(4 / 5)
-    # Of the third label, which no row has or gets, there is no F1; of the second it is 0.
-    assert score(outputs_of(logits), targets, "macro_f1") == pytest.approx((1 + 0) / 2)
-    assert score(outputs_of(logits), targets, "subset_accuracy") == 0.5
-
-
 def test_answers_are_the_labels_above_a_half_and_each_has_a_probability(wordpiece):
     task = labels_task()
     encoding = Encoding(wordpiece, "encoder", None, max_length=32, task=task)

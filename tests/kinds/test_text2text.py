@@ -19,7 +19,7 @@ from cl_graft.kinds import KINDS, Decoding
 from cl_graft.kinds.answer_encoding import encode_answers, encode_asked, find_stops
 from cl_graft.kinds.answer_rows import AnswerRow
 from cl_graft.kinds.messages import Message, fill_chat, tokenize_chat
-from cl_graft.kinds.task_head import make_task_head
+from cl_graft.kinds.text_task import make_task_head
 from cl_graft.metrics.task_score import score, task_loss
 from cl_graft.models import load_model
 from cl_graft.models.stored_heads import check_head, load_head
@@ -133,17 +133,6 @@ def test_a_content_of_parts_of_text_is_their_text_and_other_parts_are_refused(tm
         load_task(str(file))
 
 
-def test_a_number_is_told_from_a_text_of_digits(tmp_path):
-    file = tmp_path / "rows.jsonl"
-    rows = [{"input": f"How many? {number}", "target": number} for number in range(8)]
-    file.write_text("\n".join(map(json.dumps, rows)))
-    with pytest.raises(InputError, match=r"'target' is no text: 0; 8 of 8 rows"):
-        load_task(str(file))
-    rows = [{**row, "target": str(row["target"])} for row in rows]
-    file.write_text("\n".join(map(json.dumps, rows)))
-    assert load_task(str(file), warn=False).train[0].targets[0].isdigit()
-
-
 def test_settings_of_decoding_are_checked(data):
     for wrong, message in (
         ({"beams": 0}, r"beams must be in \[1, 64\], got 0"),
@@ -182,11 +171,6 @@ def test_a_metric_is_refused_where_rows_cannot_be_scored_by_it(tmp_path):
     rows = [{"input": f"x{n}", "target": "#### 7" if n != 3 else "seven"} for n in range(10)]
     with pytest.raises(InputError, match=r"rows\.jsonl:4 has the answer 'seven', which holds no"):
         _load(tmp_path / "rows.jsonl", rows, metric="number_match")
-
-
-def test_a_template_may_not_ask_for_an_instruction_that_no_row_has(data):
-    with pytest.raises(InputError, match="asks for an instruction, and no row has one"):
-        load_task("input", data=data, template="{instruction} {input}")
 
 
 def test_an_instruction_may_be_missing_and_may_be_all_that_is_asked(tmp_path):
@@ -452,13 +436,6 @@ def test_rows_are_asked_their_own_instruction_where_training_rows_have_another(
     assert task.own_kind.metadata(task)["pair"]  # which a question must come with, too
 
 
-def test_an_instruction_that_leaves_no_room_is_named_with_task_and_split(tiny_gpt2, tmp_path):
-    task = write_splits(tmp_path, train="Say who.", dev="Say who.", test="Say who. " * 50)
-    tokenizer = load_model(tiny_gpt2, family="causal_lm").tokenizer
-    with pytest.raises(InputError, match=rf"^task '{task.name}': test rows: .*test.jsonl:1\)"):
-        encode_task(task, tokenizer, family="causal_lm", max_length=32)
-
-
 def test_an_answer_that_is_too_long_is_cut_and_counted(tiny_gpt2, data):
     loaded = load_model(str(tiny_gpt2), family="causal_lm")
     task = load_task("input", data=data, decoding={"longest_answer": 1}, warn=False)
@@ -550,14 +527,6 @@ def test_special_tokens_that_a_message_spells_out_are_text(tiny_chat):
 _TURNS = "{% for m in messages %}"
 _ENDED = "{% endfor %}{% if add_generation_prompt %}"
 CHATS = {
-    "phi-3": (
-        _TURNS
-        + "{{ '<|' + m.role + '|>\n' + m.content + '<|end|>\n' }}"
-        + _ENDED
-        + "{{ '<|assistant|>\n' }}{% else %}{{ eos_token }}{% endif %}",
-        ["<|user|>", "<|assistant|>", "<|end|>"],
-        "<|end|>",
-    ),
     "chatml": (
         _TURNS
         + "{{ '<|im_start|>' + m.role + '\n' + m.content + '<|im_end|>\n' }}"
@@ -591,14 +560,6 @@ CHATS = {
         + "{{ '<start_of_turn>model\n' }}{% endif %}",
         ["<start_of_turn>", "<end_of_turn>"],
         "<end_of_turn>",
-    ),
-    "zephyr": (
-        _TURNS
-        + "{{ '<|' + m.role + '|>\n' + m.content + eos_token + '\n' }}"
-        + _ENDED
-        + "{{ '<|assistant|>\n' }}{% endif %}",
-        [],
-        "</s>",
     ),
 }
 """Template, tokens beside the end of a text, and end of a turn, in the form of each family."""

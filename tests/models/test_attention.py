@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from cl_graft.models import TaskModel, load_model
-from cl_graft.models.attention import LONGEST
+from cl_graft.models.task_model import LONGEST_PLAIN
 
 HALF = [{"precision": "bf16"}, {"precision": "fp16"}, {"dtype": "bfloat16"}]
 
@@ -32,29 +32,20 @@ def attention(model: TaskModel) -> str:
 
 
 @pytest.mark.parametrize("settings", HALF)
-def test_short_rows_train_in_half_precision_with_plain_products(tiny_bert, settings):
-    model = answering(tiny_bert, **settings)
-    model(rows(), 0)
-    assert attention(model) == "eager"
-    model(rows(LONGEST + 1), 0)
-    assert attention(model) == "sdpa"
-
-
-@pytest.mark.parametrize("settings", HALF)
-def test_answers_keep_the_attention_and_the_bits_of_the_model(tiny_bert, settings):
+def test_short_rows_train_with_plain_products_and_answers_keep_the_bits_of_the_model(
+    tiny_bert, settings
+):
     model = answering(tiny_bert, **settings)
     with torch.no_grad():
         before = model(rows(), 0)
         assert attention(model) == "sdpa"
     model(rows(), 0)
+    assert attention(model) == "eager"
+    model(rows(LONGEST_PLAIN + 1), 0)
+    assert attention(model) == "sdpa"
+    model(rows(), 0)
     with torch.no_grad():
         assert torch.equal(model(rows(), 0), before)
-    assert attention(model) == "sdpa"
-
-
-def test_full_precision_keeps_torchs_attention(tiny_bert):
-    model = answering(tiny_bert)
-    model(rows(), 0)
     assert attention(model) == "sdpa"
 
 

