@@ -8,8 +8,7 @@ from typing import Any, Literal
 
 from cl_graft.errors import InputError, brief, nearest
 from cl_graft.kinds.messages import Message, read_messages
-from cl_graft.kinds.passage_answers import read_text_value
-from cl_graft.kinds.rows import ColumnError, Row
+from cl_graft.kinds.rows import ColumnError, Row, read_text_value
 from cl_graft.models.text_generation import MOST_BEAMS, MOST_TOKENS
 
 

@@ -7,19 +7,20 @@ number of the window, by which the scorer finds its passage.
 
 from __future__ import annotations
 
+import re
 import unicodedata
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 from torch import Tensor, nn
 
-from cl_graft.errors import InputError, join_names
+from cl_graft.errors import InputError, brief, join_names
 from cl_graft.kinds.kind import Encoding, Kind, register_kind
-from cl_graft.kinds.passage_answers import check_answers, read_answers, read_text_value
 from cl_graft.kinds.prompt_encoding import require_fast
-from cl_graft.kinds.rows import Answer, EncodedRows, Row, Span
+from cl_graft.kinds.rows import Answer, EncodedRows, Row, Span, read_text_value
 from cl_graft.kinds.text_encoding import pad_inputs
 from cl_graft.kinds.text_task import TextTask
 from cl_graft.metrics.task_score import METRICS, Scorer
@@ -34,6 +35,13 @@ _LONGEST_ANSWER = 30
 """Tokens of the longest answer that is looked for, as in SQuAD's baselines; see `_longest`."""
 
 _BATCH = 64
+
+
+_SPELLINGS: tuple[tuple[Callable[[str], str], str], ...] = (
+    (str.casefold, "capital letters"),
+    (lambda text: " ".join(text.split()), "blanks or line ends"),
+    (partial(unicodedata.normalize, "NFKC"), "characters of the same look, or marks apart"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +88,7 @@ class ExtractiveQA(Kind):
         for place, row in task.placed_rows():
             if not isinstance(row, QuestionRow) or row.text_pair is None or not row.answers:
                 raise InputError(f"{place} lacks a passage or an answer")
-            check_answers(row.text_pair, row.answers, place)
+            _check_answers(row.text_pair, row.answers, place)
 
     @property
     def title(self) -> str:
@@ -104,8 +112,8 @@ class ExtractiveQA(Kind):
         question, passage = (
             read_text_value(values, name, place) for name in ("question", "context")
         )
-        answers = read_answers(values.get("answers"), place)
-        check_answers(passage, answers, place)
+        answers = _read_answers(values.get("answers"), place)
+        _check_answers(passage, answers, place)
         return QuestionRow(question, passage, 0, answers)
 
     def make_rows(
@@ -364,3 +372,77 @@ def _shorten(
         if long:
             cut.add(number)
     return shortened, cut
+
+
+def _read_answers(value: object, place: str) -> tuple[tuple[str, int], ...]:
+    """Read ``[{"text", "start"}, …]``, or SQuAD's ``{"text": […], "answer_start": […]}``.
+
+    Raises:
+        InputError: If there is no answer, or one of them has another form.
+    """
+    found: list[Any] = []
+    if isinstance(value, Mapping):
+        texts, starts = value.get("text"), value.get("answer_start")
+        if isinstance(texts, list) and isinstance(starts, list) and len(texts) == len(starts):
+            found = list(zip(texts, starts, strict=True))
+    elif isinstance(value, list):
+        found = [
+            (one.get("text"), one.get("start", one.get("answer_start")))
+            if isinstance(one, Mapping)
+            else (None, None)
+            for one in value
+        ]
+    answers = [
+        (text, start)
+        for text, start in found
+        if isinstance(text, str) and text.strip() and type(start) is int and start >= 0
+    ]
+    if not answers or len(answers) < len(found):
+        raise InputError(
+            f"{place}: answers must be a list of texts with the places where they start, "
+            f'[{{"text": …, "start": …}}], at least one (questions without an answer are not '
+            f"supported), got {brief(value)}{_explain_form(value, [start for _, start in found])}"
+        )
+    return tuple(answers)
+
+
+def _explain_form(value: object, starts: Sequence[object]) -> str:
+    """Return the end of a sentence that says why answers have another form, where it is known."""
+    if isinstance(value, str):
+        return "; a text has no place, and CSV and TSV hold no lists: write JSON lines"
+    wrong = next((one for one in starts if type(one) is not int or one < 0), None)
+    return "" if wrong is None else f"; a start is a whole number from 0, got {brief(wrong)}"
+
+
+def _check_answers(passage: str, answers: Sequence[tuple[str, int]], place: str) -> None:
+    """Make sure that answers stand where they should in their passage.
+
+    Raises:
+        InputError: If one does not.
+    """
+    for text, start in answers:
+        if passage[start : start + len(text)] != text:
+            raise InputError(
+                f"{place}: the answer {text[:60]!r} is not at character {start} of the passage: "
+                f"{_explain_place(passage, text, start)}"
+            )
+
+
+def _explain_place(passage: str, text: str, start: int) -> str:
+    """Say where an answer is, and why its place was taken for another, where that is plain."""
+    places = [match.start() for match in re.finditer(f"(?={re.escape(text)})", passage)]
+    if not places:
+        for spell, what in _SPELLINGS:
+            if spell(text) in spell(passage):
+                return f"the passage has it with other {what}"
+        return "the passage does not hold it"
+    nearest = min(places, key=lambda place: abs(place - start))
+    before = passage[:nearest]
+    for unit, length in (
+        ("bytes", len(before.encode(errors="surrogatepass"))),
+        ("units of UTF-16", len(before.encode("utf-16-le", "surrogatepass")) // 2),
+        ("line ends as one character", nearest - before.count("\r\n")),
+    ):
+        if length == start:
+            return f"it begins at {nearest}; {start} counts {unit}"
+    return f"it begins at {nearest}"

@@ -8,7 +8,7 @@ from typing import Any
 
 from torch import Tensor
 
-from cl_graft.errors import InputError
+from cl_graft.errors import InputError, brief
 from cl_graft.runtime.seeding import permutation
 
 LABEL_COLUMNS = ("label", "labels", "class", "category", "target", "coarse_label", "label_text")
@@ -41,6 +41,28 @@ class ColumnError(InputError):
         """Return the sentence with the column's name in the data."""
         place, _, fault, part = self.args
         return f"{place}: {part}column {column!r} {fault}"
+
+
+def read_text_value(
+    values: Mapping[str, object], column: str, place: str, *, empty: bool = False
+) -> str:
+    """Read a text, such as a question or a passage.
+
+    Args:
+        values: Values of a record by column.
+        column: Name of the column to read.
+        place: File and line, for messages.
+        empty: Whether the text may be empty or missing.
+
+    Raises:
+        InputError: If the column holds no text, or an empty text where none is allowed.
+    """
+    value = values.get(column)
+    if value is None and empty:
+        return ""
+    if not isinstance(value, str) or not (empty or value.strip()):
+        raise ColumnError(place, column, f"must hold a text, got {brief(value)}")
+    return value
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,6 @@ import torch
 from answer_tasks import make_questions, question_task, write_task
 
 from cl_graft.data import load_task
-from cl_graft.data.encoded_task import encode_task
 from cl_graft.errors import InputError
 from cl_graft.kinds import KINDS, Encoding, TextTask
 from cl_graft.kinds.extractive_qa import QuestionRow, find_best_spans
@@ -379,15 +378,6 @@ def test_a_task_without_answers_with_label_names_or_a_metric_of_others_is_refuse
     moved = (QuestionRow("Where?", "In the park.", 0, (("the park", 4),)),)
     with pytest.raises(InputError, match="test row 1: the answer 'the park' is not at character 4"):
         task.__class__("t", (), task.train, task.dev, moved, "answer_f1", kind=QA.name)
-
-
-def test_sentences_name_the_kind_with_its_article(tokenizer):
-    with pytest.raises(InputError, match="is an extractive QA task: metric 'accuracy'"):
-        question_task(metric="accuracy")
-    with pytest.raises(
-        InputError, match=r": an extractive QA task needs a model of the family enc"
-    ):
-        encode_task(question_task(), tokenizer, family="causal_lm", max_length=32)
 
 
 def test_answers_as_long_as_those_of_training_are_found(tokenizer):

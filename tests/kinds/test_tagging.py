@@ -114,17 +114,6 @@ def test_a_row_without_an_intent_among_rows_with_one_is_refused(tmp_path: Path):
         load_task("mine", data=folder)
 
 
-def test_blanks_around_a_tag_or_an_intent_do_not_count(tmp_path: Path):
-    first, second = tagged_records(2, intents=True)
-    spaced = {**first, "tags": [f" {tag}\n" for tag in first["tags"]], "label": " meet "}
-    for split in ("train", "test"):
-        write(tmp_path / "mine", split, first, second, spaced)
-    task = load_task("mine", data=tmp_path / "mine")
-    assert task.label_names == ("O", "B-person", "I-person", "B-place", "I-place")
-    assert task.intent_names == ("meet", "travel")
-    assert task.test[0] == task.test[2]
-
-
 def test_tags_may_stand_in_one_text_with_blanks_between_them(tmp_path: Path):
     write(tmp_path / "mine", "train", {"words": "Lily sings", "ner_tags": "B-person O"})
     write(tmp_path / "mine", "dev", {"words": "Lily sings", "ner_tags": "B-person O"})
@@ -231,14 +220,6 @@ def test_an_answer_names_tags_spans_with_their_characters_and_the_intent(wordpie
     assert answer.spans == (Span(0, 4, "person", "Lily"), Span(9, 22, "place", "the president"))
     assert (answer.label, answer.probabilities["travel"]) == ("travel", pytest.approx(0.75))
     assert answer.confidence == pytest.approx(0.75)
-
-
-def test_an_answer_without_intents_has_no_label_and_no_confidence(wordpiece):
-    encoded = encode([ROWS[0]], wordpiece, task=None)
-    answer = TAGGING.answer(
-        torch.zeros(1, 16, 5), encoded, ROWS[:1], make_metadata(intent_names=[])
-    )[0]
-    assert (answer.label, answer.confidence, answer.spans) == ("", None, ())
 
 
 def test_metadata_with_another_number_of_names_than_logits_are_damaged(wordpiece):

@@ -93,13 +93,6 @@ def test_an_encoder_gets_what_the_tokenizer_gives_with_token_types_as_segments(a
             assert encoded[index, 1, :length].tolist() == [kind + 1 for kind in types]
 
 
-def test_minilm_has_both_segments_in_a_pair_and_a_gpt2_only_the_first(wordpiece, gpt2):
-    segments = encode(PAIRS, wordpiece, family="encoder", max_length=64)[:, 1]
-    assert set(segments.flatten().tolist()) == {0, 1, 2}
-    segments = encode(PAIRS, gpt2, family="encoder", max_length=64)[:, 1]
-    assert set(segments.flatten().tolist()) == {0, 1}
-
-
 def test_padding_is_on_the_right_with_segment_0_and_the_padding_token(roberta, gpt2):
     for tokenizer, padding in ((roberta, roberta.pad_token_id), (gpt2, 0)):
         encoded = encode(SINGLE, tokenizer, family="encoder", max_length=90)

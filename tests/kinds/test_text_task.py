@@ -128,10 +128,6 @@ def test_a_limited_dev_split_keeps_every_class_and_the_permutations_rows_where_t
     assert dev[349] == drawn
 
 
-def test_limits_that_change_nothing_leave_the_task_as_it_is():
-    assert TASK.with_limits(seed=0, max_train=20, max_test=100) is TASK
-
-
 def test_a_limit_that_empties_a_class_or_the_split_is_refused():
     with pytest.raises(InputError, match="no training row of class"):
         TASK.with_limits(seed=0, max_train=1)

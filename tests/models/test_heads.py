@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import pytest
 import torch
-from torch import nn
 
 from cl_graft.models.heads import (
     LabelStrings,
-    LabelWords,
     first_token,
     linear_head,
     mean_of_tokens,
@@ -27,30 +25,12 @@ def test_a_linear_head_is_a_function_of_its_seed_and_leaves_the_global_generator
     assert head.weight.requires_grad
 
 
-def test_a_linear_head_refuses_zero_classes():
-    with pytest.raises(ValueError, match="classes must be at least 1"):
-        linear_head(4, 0, seed=0)
-
-
-def test_label_words_pick_their_columns():
-    logits = torch.arange(12.0).reshape(2, 6)
-    assert LabelWords([4, 1])(logits).tolist() == [[4.0, 1.0], [10.0, 7.0]]
-
-
 def test_label_strings_sum_only_their_own_tokens():
     strings = LabelStrings([(7,), (3, 5)])
     assert strings.token_ids.tolist() == [[7, 0], [3, 5]]
     assert strings.within.tolist() == [[True, False], [True, True]]
     log_probabilities = torch.tensor([[[-1.0, -torch.inf], [-2.0, -3.0]]])
     assert strings(log_probabilities).tolist() == [[-1.0, -5.0]]
-
-
-@pytest.mark.parametrize("head", [LabelWords([1, 2]), LabelStrings([(1,), (2, 3)])])
-def test_heads_of_language_models_have_nothing_to_train_and_travel_in_the_state_dict(
-    head: nn.Module,
-):
-    assert list(head.parameters()) == []
-    assert "token_ids" in head.state_dict()
 
 
 @pytest.mark.parametrize(

@@ -130,11 +130,3 @@ def test_regions_of_a_model_for_images_and_text_lie_in_what_text_reaches(saved, 
     model(inputs, task=0).sum().backward()
     assert all(parameter.grad is not None for parameter in chosen.values())
     assert (model.hidden_size, longest_row(model)) == (32, 64)
-
-
-def test_a_config_may_set_no_limit_of_positions(saved, tiny_bert):
-    config = transformers.XLNetConfig(
-        vocab_size=count_tokens(tiny_bert), d_model=32, n_layer=2, n_head=4, d_inner=64
-    )
-    assert config.max_position_embeddings == -1
-    assert longest_row(load_model(saved("XLNetModel", config)).model) is None
