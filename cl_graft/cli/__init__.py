@@ -3,6 +3,11 @@
 Commands import what they need when they run, so that ``--help`` is quick.
 """
 
-from cl_graft.cli.app import app, main
+__all__ = ["main"]
 
-__all__ = ["app", "main"]
+
+def main() -> None:
+    """Run the program's command line and exit with its code."""
+    from cl_graft.cli.app import main as run_program
+
+    run_program()

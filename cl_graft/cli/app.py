@@ -84,7 +84,7 @@ _BANK_COMMANDS = {
     "export": export_command,
     "import": import_command,
 }
-_LABORATORY = "cl_graft.lab.commands"
+_LABORATORY = "cl_graft.lab.commands.all_commands"
 """Found by its name: nothing outside the laboratory imports it."""
 
 for _panel, _commands in (

@@ -42,7 +42,7 @@ def help_texts() -> dict[str, str]:
     from typer import rich_utils
     from typer.testing import CliRunner
 
-    from cl_graft.cli import app
+    from cl_graft.cli.app import app
 
     runner = CliRunner()
     widths = rich_utils.MAX_WIDTH, rich_utils.FORCE_TERMINAL

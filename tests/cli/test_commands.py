@@ -13,7 +13,7 @@ from tiny_runs import Told, cl_graft, cl_graft_each, file_hashes
 
 import cl_graft as package
 from cl_graft import InputError, load_bank
-from cl_graft.cli import app
+from cl_graft.cli.app import app
 from cl_graft.storage import StoredGraft, save_graft
 from cl_graft.storage.files import dump_json, load_json
 

@@ -6,7 +6,7 @@ import pytest
 from typer.testing import CliRunner
 from warm_processes import printed_by
 
-from cl_graft.cli import app
+from cl_graft.cli.app import app
 from cl_graft.lab.experiments.installation import check_installation
 
 WITHOUT_A_HUB = """

@@ -3,7 +3,7 @@
 import pytest
 import typer
 
-from cl_graft.cli import app
+from cl_graft.cli.app import app
 from cl_graft.runtime.settings import list_fields
 from cl_graft.settings.parts import PARTS
 

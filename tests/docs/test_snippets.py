@@ -18,7 +18,7 @@ import yaml
 from docs.pages import ROOT, blocks, name_of, pages, prose, typed_commands
 from slow_cases import slow
 
-from cl_graft.cli import app
+from cl_graft.cli.app import app
 from cl_graft.runtime.settings import list_fields
 from cl_graft.settings import config_from
 from cl_graft.settings.parts import PARTS

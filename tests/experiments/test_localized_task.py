@@ -8,7 +8,7 @@ from papers.bench import Bench
 from slow_cases import slow
 from typer.testing import CliRunner
 
-from cl_graft.cli import app
+from cl_graft.cli.app import app
 from cl_graft.lab.experiments.localized_task import localize_task
 from cl_graft.localization import LOCALIZERS, find_localizer
 from cl_graft.localization.grafting_settings import GraftingSettings
