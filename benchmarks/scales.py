@@ -18,7 +18,6 @@ from cl_graft.lab.experiments.engines.ray import ray_pool
 from cl_graft.lab.results.run_results import machine
 from cl_graft.lab.results.strategy_statistics import spread_over_seeds
 from cl_graft.runtime.devices import pick_device
-from cl_graft.runtime.native_libraries import keep_freed_memory
 from cl_graft.settings import ExperimentConfig, load_config
 from cl_graft.settings.run_folder import versions
 
@@ -94,7 +93,6 @@ def parse_options(parser: argparse.ArgumentParser, name: str) -> argparse.Namesp
     """
     arguments = parser.parse_args()
     arguments.out = arguments.out or Path("runs") / f"{name}-{arguments.scale}"
-    keep_freed_memory()  # as the command line does
     return arguments
 
 

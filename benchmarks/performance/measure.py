@@ -29,8 +29,6 @@ from typing import Any, Literal
 
 import torch
 
-from cl_graft.runtime.native_libraries import keep_freed_memory
-
 __all__ = ["Peak", "pairs", "pairs_apart", "peak_memory"]
 
 _EXACT = {"MALLOC_ARENA_MAX": "1", "MALLOC_MMAP_THRESHOLD_": "65536"}
@@ -165,7 +163,6 @@ def pairs_apart(
 def _when_told(end: Connection, prepare: Callable[[], Callable[[], object]], threads: int) -> None:
     """Run what `prepare` returns whenever the other end says so, until that is closed."""
     torch.set_num_threads(threads)
-    keep_freed_memory()  # as the command line does
     run = prepare()
     with suppress(EOFError):
         while end.recv():

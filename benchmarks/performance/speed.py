@@ -36,8 +36,6 @@ from speed_serving import (
 from speed_text import TEXT_SHAPES, decode_mixed_batches, text_memory, text_steps
 from speed_training import SHAPES, Shape, memory_ratio, step_ratios
 
-from cl_graft.runtime.native_libraries import keep_freed_memory
-
 RESULTS = Path(__file__).parents[1] / "results"
 
 
@@ -175,7 +173,6 @@ def main() -> None:
     if unknown := [name for name in asked if name not in GROUPS]:
         parser.error(f"no group {unknown[0]!r}; known: {', '.join(GROUPS)}")
     torch.set_num_threads(given.threads)
-    keep_freed_memory()  # as the command line does
     shape = replace(SHAPES[given.shape], device=given.device, autocast=given.autocast)
     plain = (given.shape, given.device, given.autocast) == ("base", "cpu", False)
     name = "speed"

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import inspect
 import logging
-import os
 import re
 import sys
 import warnings
@@ -30,7 +29,6 @@ from cl_graft.cli.predict import predict_command
 from cl_graft.cli.verify import verify_command
 from cl_graft.errors import BankError, DivergedError, InputError, OutOfMemory
 from cl_graft.runtime.escaping import for_terminal
-from cl_graft.runtime.native_libraries import keep_freed_memory
 from cl_graft.runtime.signals import Stopped, stoppable
 
 __all__ = ["app", "main"]
@@ -105,8 +103,6 @@ def main(commands: typer.Typer = app, *, name: str = "cl-graft") -> None:
     """
     escape_unencodable()
     log = _set_up_logging()
-    if not any(variable.startswith("MALLOC_") for variable in os.environ):
-        keep_freed_memory()
     try:
         try:
             with stoppable():

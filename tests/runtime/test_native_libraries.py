@@ -1,6 +1,5 @@
-"""OpenMP's threads sleep soon when they wait, and memory that a step frees stays for the next."""
+"""OpenMP's threads sleep soon when they wait."""
 
-import importlib
 import os
 import subprocess
 import sys
@@ -61,61 +60,3 @@ def test_nothing_is_set_where_torch_has_read_its_settings() -> None:
     code = "import os, torch, cl_graft; print(os.environ.get('GOMP_SPINCOUNT', 'none'))"
     ran = run_warm(["-c", code], env=_environment({}), imported="torch")
     assert ran.stdout.strip() == "none", ran.stderr
-
-
-PROGRAM = """
-import resource
-import torch
-from cl_graft.runtime.native_libraries import keep_freed_memory
-
-def step():
-    tensors = [torch.ones(500_000) for _ in range(40)]
-    del tensors
-
-def faults():
-    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
-
-def count():
-    step()
-    step()
-    before = faults()
-    for _ in range(5):
-        step()
-    return faults() - before
-
-given_back = count()
-assert keep_freed_memory()
-print(count(), given_back)
-"""
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="a matter of glibc")
-def test_steps_do_not_ask_the_system_for_the_same_pages_again() -> None:
-    # At its fixed threshold glibc gives every tensor back; left to itself, it does so only where no
-    # small block happens to lie above them.
-    environment = {**os.environ, "MALLOC_MMAP_THRESHOLD_": "131072"}
-    ran = subprocess.run(
-        [sys.executable, "-c", PROGRAM],
-        capture_output=True,
-        text=True,
-        check=True,
-        env=environment,
-    )
-    kept, given_back = map(int, ran.stdout.split())
-    assert kept * 20 < given_back
-
-
-@pytest.mark.parametrize(("name", "kept"), [("MALLOC_MMAP_THRESHOLD_", 0), ("UNRELATED", 1)])
-def test_the_command_line_leaves_an_allocator_alone_that_the_environment_sets_up(
-    name: str, kept: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    calls: list[None] = []
-    for set_up in [known for known in os.environ if known.startswith("MALLOC_")]:
-        monkeypatch.delenv(set_up)
-    monkeypatch.setenv(name, "65536")
-    module = importlib.import_module("cl_graft.cli.app")
-    monkeypatch.setattr(module, "keep_freed_memory", lambda: calls.append(None))
-    monkeypatch.setattr(sys, "argv", ["cl-graft", "--help"])
-    with pytest.raises(SystemExit):
-        module.main()
-    assert len(calls) == kept

@@ -20,7 +20,6 @@ from typing import Any, Protocol
 import torch
 
 from cl_graft.lab.experiments.comparison.jobs import Failed, Job, Outcome, attempt
-from cl_graft.runtime.native_libraries import keep_freed_memory
 from cl_graft.runtime.progress import Progress, Step
 from cl_graft.runtime.signals import Stop, Stopped, stoppable
 from cl_graft.storage import release_dead
@@ -87,7 +86,6 @@ def work(job: Job, threads: int, folder: Path) -> Outcome | None:
         folder: Folder that relative paths in the settings start from.
     """
     torch.set_num_threads(threads)
-    keep_freed_memory()
     with suppress(OSError):  # a machine may have no such folder, and paths may all be absolute
         os.chdir(folder)
     try:
