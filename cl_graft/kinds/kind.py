@@ -14,10 +14,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from torch import Tensor, nn
 
 from cl_graft.errors import InputError
-from cl_graft.kinds.confusions import Confusions
 from cl_graft.kinds.prompt_encoding import label_token_ids
 from cl_graft.kinds.prompts import Family, Prompt
-from cl_graft.kinds.rows import Answer, EncodedRows, Row
+from cl_graft.kinds.rows import Answer, Confusions, EncodedRows, Row
 from cl_graft.kinds.text_encoding import Encoded, encode_rows
 from cl_graft.metrics.task_score import Scorer
 from cl_graft.models import TaskModel, make_head

@@ -16,9 +16,8 @@ import torch
 from torch import Tensor, nn
 
 from cl_graft.errors import DamagedFile, InputError, join_names, nearest
-from cl_graft.kinds.confusions import Confusions
 from cl_graft.kinds.kind import Encoding, Kind, encode_for, register_kind
-from cl_graft.kinds.rows import LABEL_COLUMNS, Answer, ColumnError, EncodedRows, Row
+from cl_graft.kinds.rows import LABEL_COLUMNS, Answer, ColumnError, Confusions, EncodedRows, Row
 from cl_graft.kinds.text_task import TextTask
 from cl_graft.metrics.task_score import register_metric
 from cl_graft.models import TaskModel, linear_head

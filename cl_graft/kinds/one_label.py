@@ -11,9 +11,8 @@ import torch
 from torch import Tensor, nn
 
 from cl_graft.errors import DamagedFile, InputError, join_names
-from cl_graft.kinds.confusions import Confusions, count_rows
 from cl_graft.kinds.kind import Encoding, Kind, encode_for, register_kind
-from cl_graft.kinds.rows import Answer, EncodedRows, Row
+from cl_graft.kinds.rows import Answer, Confusions, EncodedRows, Row, count_rows
 from cl_graft.kinds.text_task import TextTask
 from cl_graft.models import TaskModel, linear_head
 

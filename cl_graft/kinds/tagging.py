@@ -16,10 +16,9 @@ import torch
 from torch import Tensor, nn
 
 from cl_graft.errors import DamagedFile, InputError, brief, join_names, nearest
-from cl_graft.kinds.confusions import Confusions, count_rows
 from cl_graft.kinds.kind import Encoding, Kind, register_kind
 from cl_graft.kinds.prompt_encoding import require_fast
-from cl_graft.kinds.rows import Answer, ColumnError, EncodedRows, Row, Span
+from cl_graft.kinds.rows import Answer, ColumnError, Confusions, EncodedRows, Row, Span, count_rows
 from cl_graft.kinds.text_encoding import pad_inputs
 from cl_graft.kinds.text_task import TextTask
 from cl_graft.metrics.span_scores import count_spans, list_tags

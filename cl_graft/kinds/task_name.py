@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from unicodedata import category, normalize
 
 from cl_graft.errors import InputError
@@ -10,10 +9,6 @@ from cl_graft.errors import InputError
 _LONGEST = 100
 _JOINERS = "\u200c\u200d"
 """Characters without a shape, which some scripts need between letters."""
-_UNSEEN = re.compile(
-    "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]"
-)
-"""Letters and marks that are not seen, so that two names would look alike."""
 
 
 def check_task_name(name: str) -> str:
@@ -32,7 +27,7 @@ def check_task_name(name: str) -> str:
     """
     found = normalize("NFC", name)
     fits = map(_fits, ("", *found), found)
-    if not 0 < len(found) <= _LONGEST or not all(fits) or _UNSEEN.search(found):
+    if not 0 < len(found) <= _LONGEST or not all(fits):
         raise InputError(
             f"task name {name[:120]!r} cannot name a file: use up to {_LONGEST} letters and digits "
             "of any script, '.', '_' or '-' (no leading dot)"

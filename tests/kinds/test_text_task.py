@@ -49,7 +49,7 @@ def test_the_fingerprint_is_that_of_the_rows_and_not_of_settings_or_the_process(
     "name",
     [
         *("", "a/b", "a b", ".hidden", "a:b", "..", "x" * 101, "a\\b", "a\nb", "a\x1bb", "a*b"),
-        *("\u0301a", "a\u202eb", "a\u200bb", "a\u200db", "\u200d", "topic\ufe0f", "to\u3164pic"),
+        *("\u0301a", "a\u202eb", "a\u200bb", "a\u200db", "\u200d"),
         *("a\u2215b", "a\uff0fb", "a\ud800", "\u00a0", "<b>", "a'b", "a\u0000"),
     ],
 )
