@@ -7,7 +7,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from cl_graft.errors import InputError
-from cl_graft.kinds.messages import SYSTEM, chat_end, fill_chat, tokenize_chat
+from cl_graft.kinds.messages import (
+    SYSTEM,
+    chat_end,
+    fill_chat,
+    find_forbidden_in_chats,
+    tokenize_chat,
+)
 from cl_graft.kinds.prompt_encoding import (
     CutRule,
     check_prompt,
@@ -72,9 +78,7 @@ def encode_asked(
     asked: list[list[int]] = []
     shortened = set[int]()
     left = room - len(begin) - len(end)
-    for number, tokens in enumerate(
-        tokenize_chat(tokenizer, filled, find_forbidden_ids(tokenizer))
-    ):
+    for number, tokens in enumerate(tokenize_chat(tokenizer, filled)):
         talk = len([one for one in rows[number].messages if one.role != SYSTEM]) > 1
         kept = fit_tokens([tokens], left, replace(rule, from_start=talk or rule.from_start))
         if kept is None:
@@ -191,7 +195,8 @@ def _tokenize_answers(
 
     Behind a template an answer begins with a blank, but where the prompt ends with a line break.
     """
-    forbidden = find_forbidden_ids(tokenizer) | {_find_end(tokenizer, prompt)}
+    find_forbidden = find_forbidden_ids if prompt else find_forbidden_in_chats
+    forbidden = find_forbidden(tokenizer) | {_find_end(tokenizer, prompt)}
     last = prompt.pieces[-1] if prompt else Piece(chat_end(tokenizer)[0], "")
     lead = "" if last.field else last.literal.rstrip()
     found: list[list[int]] = []

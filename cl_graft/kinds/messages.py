@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,7 @@ from cl_graft.kinds.prompt_encoding import (
     TEMPLATE,
     Filled,
     Tokens,
+    find_forbidden_ids,
     find_special_tokens,
     tokenize_filled,
 )
@@ -150,7 +152,8 @@ def fill_chat(tokenizer: Tokenizer, messages: Sequence[Message]) -> Filled:
     changes messages, all belongs to the template, so nothing is cut.
 
     Raises:
-        InputError: If the tokenizer has no chat template, or it refuses the messages.
+        InputError: If the tokenizer has no chat template, or it refuses the messages, or changes
+            some that spell out a token of the template, which then cannot be told from its own.
     """
     whole = _render(tokenizer, messages)
     marks = [f"\ue000{number}\ue001" for number in range(len(messages))]
@@ -170,30 +173,28 @@ def fill_chat(tokenizer: Tokenizer, messages: Sequence[Message]) -> Filled:
     parts.append(marked)
     owners.append((TEMPLATE, len(marked)))
     if "".join(parts) != whole:
+        spelled = _list_marks(tokenizer)
+        if mark := next((m for m in spelled if any(m in one.content for one in messages)), None):
+            raise InputError(
+                f"a message spells out {mark!r}, a token of the chat template, which changes the "
+                "messages, so that the text cannot be told from the template; leave it out"
+            )
         return Filled(whole, ((TEMPLATE, len(whole)),))
     return Filled(whole, tuple(owners))
 
 
-def tokenize_chat(
-    tokenizer: Tokenizer, filled: Sequence[Filled], forbidden: frozenset[int]
-) -> list[Tokens]:
+def tokenize_chat(tokenizer: Tokenizer, filled: Sequence[Filled]) -> list[Tokens]:
     """Tokenize filled chat templates, whose special tokens are tokens; those of texts are not.
 
     Args:
         tokenizer: A fast tokenizer.
         filled: What `fill_chat` returned.
-        forbidden: Ids that no text may bring in.
-
-    Raises:
-        InputError: If a text spells out a special token and cannot be told from the template.
     """
-    special = list(find_special_tokens(tokenizer).values())
+    marks, forbidden = _list_marks(tokenizer), find_forbidden_in_chats(tokenizer)
     tokens: list[Tokens] = []
     for one in filled:
         pieces = _split(one)
-        if not any(mark in text for owner, text in pieces if owner >= 0 for mark in special):
-            if len(pieces) == 1 and sum(one.text.count(mark) for mark in special) > 64:
-                raise InputError("the chat template changes messages, which hold special tokens")
+        if not any(mark in text for owner, text in pieces if owner >= 0 for mark in marks):
             tokens += tokenize_filled(tokenizer, [one], frozenset(), specials=True)
             continue
         ids: list[int] = []
@@ -206,6 +207,44 @@ def tokenize_chat(
             owners += [owner] * len(found.ids)
         tokens.append(Tokens(ids, owners))
     return tokens
+
+
+def find_forbidden_in_chats(tokenizer: Tokenizer) -> frozenset[int]:
+    """Return the ids that no text of a chat may bring in.
+
+    Beside the special ones these are the added tokens with which the template parts messages.
+
+    Raises:
+        InputError: If the tokenizer has no chat template.
+    """
+    return find_forbidden_ids(tokenizer) | set(_find_parting_tokens(tokenizer))
+
+
+def _list_marks(tokenizer: Tokenizer) -> list[str]:
+    return [*find_special_tokens(tokenizer).values(), *_find_parting_tokens(tokenizer).values()]
+
+
+def _find_parting_tokens(tokenizer: Tokenizer) -> dict[int, str]:
+    """Return the added tokens by id that a chat template writes between messages, special or not.
+
+    Where a prompt begins and where it ends a template may write a text of its own, such as
+    ``<think>``, so what stands there counts only as the very first token before a system message.
+    """
+    special = find_special_tokens(tokenizer)
+    added = {number: str(token) for number, token in tokenizer.added_tokens_decoder.items()}
+    if added.keys() <= special.keys():
+        return {}
+
+    def read(text: str) -> list[int]:
+        ids = tokenizer(text, add_special_tokens=False)["input_ids"]
+        return [int(token) for token in ids if token not in special]
+
+    first, *others = (Message(role, "\ue000") for role in (USER, ASSISTANT, USER))
+    found = read(_render(tokenizer, [first, *others], answered=True).partition("\ue000")[2])
+    with suppress(InputError):  # some templates know no system message
+        system = _render(tokenizer, [Message(SYSTEM, "\ue001"), first])
+        found += read(system.partition("\ue001")[0])[:1]
+    return {number: added[number] for number in found if number in added}
 
 
 def chat_end(tokenizer: Tokenizer) -> tuple[str, tuple[int, ...]]:
