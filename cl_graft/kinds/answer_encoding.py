@@ -18,6 +18,7 @@ from cl_graft.kinds.prompt_encoding import (
     CutRule,
     check_prompt,
     encode_prompts,
+    fill_template,
     find_forbidden_ids,
     find_frame,
     fit_tokens,
@@ -25,7 +26,7 @@ from cl_graft.kinds.prompt_encoding import (
     require_fast,
     tokenize_after,
 )
-from cl_graft.kinds.prompts import Piece, Prompt, ending_space, find_text
+from cl_graft.kinds.prompts import Piece, Prompt, ending_space
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase as Tokenizer
@@ -201,7 +202,9 @@ def _tokenize_answers(
     lead = "" if last.field else last.literal.rstrip()
     found: list[list[int]] = []
     for row in rows:
-        end = find_text(last.field, row.text, row.text_pair) if last.field else last.literal
+        end = last.literal
+        if prompt and last.field and family == "causal_lm":
+            end = fill_template(prompt.pieces, [row], keeps_end=True)[0].text
         blank = not ending_space(end) if prompt else end.endswith(" ")
         after = (lead or "a") if family == "causal_lm" and blank else ""
         ids = tokenize_after(tokenizer, after, row.targets[0].strip())

@@ -170,7 +170,7 @@ def encode_prompts(
         raise InputError(f"{type(tokenizer).__name__} has no mask token, so it cannot be prompted")
     else:
         middle = [tokenizer.mask_token_id]
-    halves = [_fill(half, rows, keeps_end) for half in split_template(prompt, family)]
+    halves = [fill_template(half, rows, keeps_end) for half in split_template(prompt, family)]
     forbidden = find_forbidden_ids(tokenizer)
     tokens = [tokenize_filled(tokenizer, half, forbidden) for half in halves]
     room = max_length - len(begin) - len(middle) - len(end)
@@ -252,7 +252,15 @@ def _strip_end(pieces: list[Piece]) -> tuple[Piece, ...]:
     return tuple(pieces)
 
 
-def _fill(pieces: Sequence[Piece], rows: Sequence[Row], keeps_end: bool) -> list[Filled]:
+def fill_template(pieces: Sequence[Piece], rows: Sequence[Row], keeps_end: bool) -> list[Filled]:
+    """Fill a part of a template with rows.
+
+    Args:
+        pieces: The part, as `split_template` returns it.
+        rows: Rows of one task.
+        keeps_end: Whether a text at the end keeps the line breaks at its own end; blanks before an
+            empty one then go, as those at a template's end do.
+    """
     filled = []
     for row in rows:
         parts: list[str] = []
@@ -266,7 +274,8 @@ def _fill(pieces: Sequence[Piece], rows: Sequence[Row], keeps_end: bool) -> list
                     value += ending_space(find_text(piece.field, row.text, row.text_pair))
                 parts.append(value)
                 owners.append((int(is_of_second(piece.field)), len(value)))
-        filled.append(Filled("".join(parts), tuple(owners)))
+        text = "".join(parts)
+        filled.append(Filled(text.rstrip(" ") if keeps_end else text, tuple(owners)))
     return filled
 
 

@@ -235,6 +235,31 @@ def test_behind_a_text_an_answer_begins_with_a_blank_unless_the_text_ends_its_li
     assert whole.endswith("the tone is bright" if blank else "the tone is\nbright")
 
 
+@pytest.mark.parametrize(
+    ("template", "whole"),
+    [
+        ("{input} {instruction}", "the tone is bright"),
+        ("{input}: {instruction}", "the tone is: bright"),
+        ("{input}\n\n{instruction}", "the tone is\n\nbright"),
+        ("{input}{instruction}", "the tone is bright"),
+    ],
+)
+def test_where_the_text_at_a_templates_end_is_empty_the_prompt_ends_before_it(
+    tiny_gpt2, tmp_path, template, whole
+):
+    rows = [
+        {"instruction": "Go" * (n % 2), "input": "the tone is\n", "target": "bright"}
+        for n in range(40)
+    ]
+    tokenizer = load_model(str(tiny_gpt2), family="causal_lm").tokenizer
+    task = _load(tmp_path / "tone.jsonl", rows, template=template)
+    row = next(row for row in task.train if not row.text_pair)
+    prompt = task.own_kind.find_prompt(task, "causal_lm")
+    (asked,), _ = encode_asked([row], tokenizer, "causal_lm", prompt, 48, cut="right")
+    (answer,), _ = encode_answers([row], tokenizer, "causal_lm", prompt, 48)
+    assert tokenizer.decode([*asked, *answer], skip_special_tokens=True) == whole
+
+
 def test_the_loss_is_that_of_transformers(case):
     inputs, targets = (part[:1] for part in case.encoded.splits["train"])
     ours = task_loss(case.model(inputs, 0), targets)
