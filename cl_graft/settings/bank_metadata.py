@@ -32,22 +32,6 @@ from cl_graft.settings.parts import ModelSettings
 from cl_graft.storage.serialization import base_record
 from cl_graft.strategies import TaskMetadata
 
-__all__ = [
-    "BASE_HASHES",
-    "BaseHashes",
-    "base_fingerprint",
-    "base_hashes",
-    "base_identity",
-    "checkpoint_files",
-    "is_recorded",
-    "load_base_model",
-    "read_own_settings",
-    "record_own_settings",
-    "restore_config",
-    "stored_settings",
-    "task_metadata",
-]
-
 BASE_HASHES = ("weights_sha256", "tokenizer_sha256", "files", "config")
 """Names of what `base_identity` records beside the fingerprint, to tell what differs."""
 

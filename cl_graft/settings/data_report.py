@@ -8,8 +8,6 @@ from typing import Any
 from cl_graft.data.encoded_task import EncodedTask
 from cl_graft.strategies.benchmark import TextStream
 
-__all__ = ["cut_note", "data_lines", "data_report", "source_notes"]
-
 
 def data_report(stream: TextStream) -> dict[str, dict[str, Any]]:
     """Describe, as JSON, the rows that were used of each task's data.

@@ -10,8 +10,6 @@ from cl_graft.errors import InputError
 from cl_graft.runtime.settings import list_fields
 from cl_graft.settings.parts import PARTS
 
-__all__ = ["describe_part", "merge_configs", "override_", "put_", "to_dotted", "to_nested"]
-
 
 def to_dotted(values: Mapping[str, Any]) -> dict[str, Any]:
     """Return the settings of parts by dotted name, such as ``"stream.shots"``."""

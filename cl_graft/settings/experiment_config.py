@@ -49,16 +49,6 @@ from cl_graft.settings.stream_settings import StreamSettings
 from cl_graft.training.fine_tuning_settings import FineTuning, with_rate_schedule
 from cl_graft.training.learning_rates import Optimizer, region_rate
 
-__all__ = [
-    "RUN_CHOICES",
-    "ExperimentConfig",
-    "config_from",
-    "load_config",
-    "make_config",
-    "warn_of_large_density",
-    "warn_of_pitfalls",
-]
-
 logger = logging.getLogger(__name__)
 
 RUN_CHOICES = frozenset({"comparison.strategies", "comparison.seeds", "comparison.sweep"})

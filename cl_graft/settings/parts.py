@@ -29,18 +29,6 @@ from cl_graft.settings.stream_settings import (
 from cl_graft.training.fine_tuning_settings import FineTuning
 from cl_graft.training.learning_rates import REGION_LR, Decay, Optimizer
 
-__all__ = [
-    "PARTS",
-    "ComparisonSettings",
-    "DenseSettings",
-    "GraftingLoopSettings",
-    "ModelSettings",
-    "OutputSettings",
-    "TrainingSettings",
-    "seeds_from",
-    "sweepable",
-]
-
 _MOST_SEEDS = 10_000
 
 

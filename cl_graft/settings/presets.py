@@ -6,15 +6,6 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
-__all__ = [
-    "DEMO",
-    "GRID_ADAMW_RATES",
-    "GRID_BATCH_SIZES",
-    "GRID_LEARNING_RATES",
-    "PAPER_MOST_SHOTS",
-    "PRESETS",
-]
-
 PAPER_MOST_SHOTS = 512
 """The paper's schedule of 16·n·k steps for n classes stops growing at this k (App. A.2)."""
 

@@ -8,8 +8,6 @@ from avalanche.core import SupervisedPlugin
 
 from cl_graft.runtime.progress import Progress, Step
 
-__all__ = ["ProgressReporter"]
-
 
 class ProgressReporter(SupervisedPlugin, supports_distributed=True):
     """Report the progress of a run.

@@ -25,30 +25,6 @@ from cl_graft.storage.files import dump_json, load_json, replace_file, report_da
 from cl_graft.storage.metadata_schema import check_name
 from cl_graft.storage.serialization import part
 
-__all__ = [
-    "BANK",
-    "CACHE",
-    "CHECKPOINTS",
-    "CONFIG",
-    "CONFIG_FORMAT",
-    "RESULTS",
-    "RESULTS_FORMAT",
-    "RunRecord",
-    "check_values",
-    "find_run_of_bank",
-    "is_run",
-    "lock_bank",
-    "read_bank_record",
-    "read_config_file",
-    "read_hashes",
-    "read_record",
-    "read_values",
-    "report_missing_parts",
-    "select_settings",
-    "versions",
-    "write_bank_record",
-]
-
 CONFIG, RESULTS = "config.json", "results.json"
 CACHE, CHECKPOINTS = "cache", "checkpoints"
 BANK = "bank"

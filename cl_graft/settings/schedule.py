@@ -25,14 +25,6 @@ from cl_graft.training.learnable_task import LearnableTask
 if TYPE_CHECKING:
     from cl_graft.data import TextTask
 
-__all__ = [
-    "choose",
-    "input_settings",
-    "list_schedules",
-    "make_schedule",
-    "train_candidates",
-]
-
 logger = logging.getLogger(__name__)
 
 _Candidate = TypeVar("_Candidate")

@@ -29,8 +29,6 @@ from cl_graft.models import Loaded, longest_row
 from cl_graft.settings.run_folder import RunRecord
 from cl_graft.settings.stream_settings import StreamSettings, StreamTaskSettings
 
-__all__ = ["check_tasks", "fit_scenario", "load_tasks", "refuse_other_data", "tasks_to_build_on"]
-
 _ROWS_TRIED = 4
 
 

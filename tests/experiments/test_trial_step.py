@@ -7,7 +7,7 @@ import torch
 
 from cl_graft.data import load_task
 from cl_graft.errors import InputError
-from cl_graft.lab.experiments.trial_step import try_step
+from cl_graft.lab.experiments.run_setup import try_step
 from cl_graft.models import load_model
 from cl_graft.strategies.benchmark import text_stream
 from cl_graft.training.fine_tuning_settings import FineTuning

@@ -33,28 +33,6 @@ from cl_graft.storage import LOCK, OWNER, only_writer
 from cl_graft.storage.files import delete_partial_files, dump_json, is_partial, replace_file
 from cl_graft.strategies.registry import STRATEGIES
 
-__all__ = [
-    "CURVES",
-    "ENGINE",
-    "REPORT",
-    "TUNING",
-    "add_resume_hint",
-    "check_out",
-    "clear_unfinished",
-    "curves_folder",
-    "delete_leftovers",
-    "differences",
-    "discard_empty_run",
-    "drop_comparison",
-    "find_finished",
-    "finish",
-    "refuse_links",
-    "resume_command",
-    "run_folder",
-    "write_comparison",
-    "write_config_file",
-]
-
 CURVES, TUNING = "tensorboard", "tuning"
 ENGINE = "engine"
 """Folder of an engine's files while a comparison runs."""
@@ -87,16 +65,14 @@ def delete_leftovers(folder: Path) -> None:
 
 def write_config_file(config: ExperimentConfig, folder: Path, **more: Any) -> None:
     """Write the resolved config of a run into its folder, with more fields such as its seed."""
-    _write(config.shared_values(), folder, **more)
-
-
-def _write(settings: Mapping[str, Any], folder: Path, **more: Any) -> None:
-    replace_file(folder / CONFIG, dump_json({**more, **settings}, format=CONFIG_FORMAT))
+    values = {**more, **config.shared_values()}
+    replace_file(folder / CONFIG, dump_json(values, format=CONFIG_FORMAT))
 
 
 def write_comparison(config: ExperimentConfig, out: Path, *, started_by: str) -> None:
     """Write the resolved config of a comparison into its folder, and the command that began it."""
-    _write(config.values(), out, command=started_by)
+    values = {"command": started_by, **config.values()}
+    replace_file(out / CONFIG, dump_json(values, format=CONFIG_FORMAT))
 
 
 def differences(stored: Mapping[str, Any], config: ExperimentConfig) -> list[str]:

@@ -25,8 +25,6 @@ from cl_graft.runtime.devices import explain_slow_precision
 from cl_graft.runtime.torchvision_operators import list_declared_operators
 from cl_graft.storage import free_bytes
 
-__all__ = ["Check", "check_installation"]
-
 State = Literal["ok", "note", "fault"]
 
 _SAME_INDEX = "install torch and torchvision from the same index, both for the CPU or both for CUDA"

@@ -47,14 +47,6 @@ from cl_graft.training.dense_run import DenseRun, fine_tune_task
 from cl_graft.training.graft_retraining import train_region
 from cl_graft.training.linear_probe import fit_head
 
-__all__ = [
-    "DENSITIES",
-    "REGION_RATES",
-    "LocalizedTask",
-    "localize_task",
-    "refuse_stream_settings",
-]
-
 DENSITIES = (1e-5, 3e-5, 1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 3e-2, 1e-1)
 """Densities at which grafts are scored, whatever the density of the region."""
 

@@ -26,8 +26,6 @@ from cl_graft.settings import ExperimentConfig, config_from, merge_configs
 from cl_graft.settings.run_folder import RESULTS
 from cl_graft.strategies.registry import STRATEGIES
 
-__all__ = ["find_run", "resume_comparison", "resume_run", "stored_comparison", "stored_config"]
-
 
 def resume_run(
     place: Path | str,

@@ -37,8 +37,6 @@ from cl_graft.strategies.method import Method
 from cl_graft.strategies.registry import find_strategy
 from cl_graft.strategies.tensorboard import OncePerStepTensorboardLogger
 
-__all__ = ["run", "run_folder"]
-
 run_folder = folders.run_folder
 
 

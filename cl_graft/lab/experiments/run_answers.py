@@ -22,8 +22,6 @@ from cl_graft.lab.results.task_files import (
 from cl_graft.metrics.task_score import METRICS, score
 from cl_graft.strategies.stream_scores import StreamScores
 
-__all__ = ["collect_answers", "collect_errors", "collect_numbers", "collect_other_scores"]
-
 _ROWS = 10
 """Wrong rows of a task that are named, and rows whose text answers are shown."""
 

@@ -23,8 +23,6 @@ from cl_graft.strategies.method import Method
 from cl_graft.strategies.stream_scores import StreamScores
 from cl_graft.strategies.tensorboard import cut_log
 
-__all__ = ["RUN_KEY", "RunCheckpoint", "checkpoint_values", "find_checkpoint", "resume_strategy_"]
-
 RUN_KEY = "run"
 """Key of the checkpoint among those of a run."""
 

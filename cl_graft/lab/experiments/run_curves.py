@@ -21,16 +21,6 @@ from cl_graft.settings import to_dotted
 from cl_graft.strategies.stream_scores import StreamScores
 from cl_graft.strategies.tensorboard import OncePerStepTensorboardLogger
 
-__all__ = [
-    "TrainingCurves",
-    "collect_curves",
-    "draw_answers",
-    "draw_config",
-    "draw_hparams",
-    "draw_pictures",
-    "draw_row",
-]
-
 _MEASURES = ("average", "backward_transfer", "forward_transfer", "forgetting")
 """Measures that are drawn over the stream, one curve for each metric, beside the tasks' scores."""
 

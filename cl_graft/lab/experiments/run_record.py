@@ -35,15 +35,6 @@ from cl_graft.strategies.stored_bytes import count_bytes
 from cl_graft.strategies.stream_scores import StreamScores
 from cl_graft.training.passes import Passes
 
-__all__ = [
-    "PassCounter",
-    "RunRecord",
-    "bin_confidences",
-    "count_task_bytes",
-    "make_result",
-    "write_table",
-]
-
 
 @dataclass
 class RunRecord:

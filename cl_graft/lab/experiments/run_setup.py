@@ -8,18 +8,25 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import torch
+from torch import Tensor
 
 from cl_graft.data import TextTask
-from cl_graft.errors import InputError, join_names
+from cl_graft.data.encoded_task import EncodedTask
+from cl_graft.errors import DivergedError, InputError, OutOfMemory, first_line, join_names
 from cl_graft.grafts.bank import BaseIdentity
+from cl_graft.grafts.model_state import preserve_modes
+from cl_graft.kinds.text_task import make_task_head
 from cl_graft.lab.experiments.memory_estimate.fake_model import make_fake_model
 from cl_graft.lab.experiments.run_record import RunRecord
-from cl_graft.lab.experiments.trial_step import try_step
 from cl_graft.lab.results.run_results import machine
 from cl_graft.localization import find_localizer
 from cl_graft.localization.upper_blocks import allowed_coordinates
+from cl_graft.metrics import task_loss
 from cl_graft.models import Loaded, TaskModel, graftable_parameters
 from cl_graft.models.load import read_config
+from cl_graft.runtime.batching import sort_by_length, text_lengths
+from cl_graft.runtime.error_context import in_phase
+from cl_graft.runtime.seeding import seeded
 from cl_graft.settings import ExperimentConfig
 from cl_graft.settings.bank_metadata import (
     BASE_HASHES,
@@ -35,17 +42,7 @@ from cl_graft.strategies import MultiTaskText, TaskMetadata, text_model
 from cl_graft.strategies.benchmark import TextStream, text_stream
 from cl_graft.strategies.method import Method, StreamShape
 from cl_graft.strategies.registry import find_strategy
-
-__all__ = [
-    "Setup",
-    "apply_fixed_settings",
-    "check_strategies",
-    "check_strategy",
-    "describe_shape",
-    "evaluates_unseen_tasks",
-    "keep_able_strategies",
-    "set_up",
-]
+from cl_graft.training.fine_tuning_settings import FineTuning
 
 logger = logging.getLogger(__name__)
 
@@ -324,3 +321,48 @@ def set_up(
         builds_on=builds_on,
         record=record,
     )
+
+
+def try_step(model: TaskModel, stream: TextStream, settings: FineTuning) -> None:
+    """Compute a batch of the longest rows of all tasks forward and backward.
+
+    Args:
+        model: The model, on its device, without heads; it is left as it was.
+        stream: The tasks.
+        settings: Batch sizes.
+
+    Raises:
+        InputError: If the model cannot take a step with these settings.
+        OutOfMemory: If there is too little memory for it.
+    """
+    count = min(settings.batch_size, settings.micro_batch or settings.batch_size)
+    task, lengths = max(
+        ((task, _lengths(task)) for task in stream.tasks), key=lambda pair: int(pair[1].max())
+    )
+    rows = sort_by_length(lengths)[:count]
+    inputs, targets = (tensor[rows].to(model.device) for tensor in task.splits["train"])
+    # The gradient of the lowest parameter passes through all blocks.
+    lowest = next(iter(graftable_parameters(model).values()))
+    model.add_head(0, make_task_head(model, task.task, label_tokens=task.label_tokens, seed=0))
+    try:
+        with preserve_modes(model), seeded(0, "memory"), in_phase("dense fine-tuning"):
+            model.train()
+            loss = task_loss(model(inputs, 0), targets)
+            torch.autograd.grad(loss, lowest, allow_unused=True)
+    except (InputError, DivergedError, OutOfMemory):
+        raise
+    except Exception as error:  # whatever the code of an architecture raises
+        again = " and gradient checkpointing" if model.recomputes else ""
+        raise InputError(
+            f"{model.name!r} cannot take a training step on {model.device} with dtype "
+            f"{str(lowest.dtype).removeprefix('torch.')}, precision {model.precision}{again}: "
+            f"{first_line(error)}"
+        ) from error
+    finally:
+        del model.heads["0"]
+
+
+def _lengths(task: EncodedTask) -> Tensor:
+    inputs = task.splits["train"][0]
+    lengths = text_lengths(inputs)
+    return torch.zeros(len(inputs), dtype=torch.int64) if lengths is None else lengths

@@ -23,8 +23,6 @@ from cl_graft.lab.results.task_files import ANSWERS, CURVES, NUMBERS
 from cl_graft.strategies.stream_scores import StreamScores
 from cl_graft.strategies.tensorboard import OncePerStepTensorboardLogger
 
-__all__ = ["WRITERS", "Outcome"]
-
 
 @dataclass(frozen=True)
 class Outcome:
@@ -45,10 +43,6 @@ class Outcome:
     folder: Path
 
 
-def _draw_row(run: Outcome) -> None:
-    draw_row(run.result, run.curves)
-
-
 def _write_answers(run: Outcome) -> None:
     answers = collect_answers(run.tasks, run.scores, ANSWERS.read(run.folder))
     draw_answers(answers, run.curves, step=len(run.result.R))
@@ -63,37 +57,21 @@ def _write_numbers(run: Outcome) -> None:
     NUMBERS.write(collect_numbers(run.tasks, run.scores, NUMBERS.read(run.folder)), run.folder)
 
 
-def _draw_pictures(run: Outcome) -> None:
-    draw_pictures(run.result, run.scores, run.curves)
-
-
 def _write_curves(run: Outcome) -> None:
     if run.result.complete:
         draw_hparams(run.result, run.curves)
         CURVES.write(collect_curves(run.curves, run.result.tasks), run.folder)
 
 
-def _write_table(run: Outcome) -> None:
-    write_table(run.result, run.folder / "metrics.csv")
-
-
-def _write_summary(run: Outcome) -> None:
-    write_run_summary(run.result, run.folder)
-
-
-def _write_result(run: Outcome) -> None:
-    write_result(run.result, run.folder)
-
-
 WRITERS: tuple[Callable[[Outcome], None], ...] = (
-    _draw_row,
+    lambda run: draw_row(run.result, run.curves),
     _write_answers,
     _write_errors,
     _write_numbers,
-    _draw_pictures,
+    lambda run: draw_pictures(run.result, run.scores, run.curves),
     _write_curves,
-    _write_table,
-    _write_summary,
-    _write_result,
+    lambda run: write_table(run.result, run.folder / "metrics.csv"),
+    lambda run: write_run_summary(run.result, run.folder),
+    lambda run: write_result(run.result, run.folder),
 )
 """Writers in their order; the last one says that a complete run is finished."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import TypedDict
+from typing import Any, TypedDict
 
 from cl_graft.grafts.bank import BaseIdentity
 from cl_graft.models import Loaded
@@ -11,8 +12,6 @@ from cl_graft.settings import config_from
 from cl_graft.settings.bank_metadata import base_identity, task_metadata
 from cl_graft.strategies import TaskMetadata
 from cl_graft.strategies.benchmark import TextStream
-
-__all__ = ["StreamRecord", "record_stream"]
 
 
 class StreamRecord(TypedDict):
@@ -64,19 +63,16 @@ def record_stream(loaded: Loaded, stream: TextStream, *, seed: int = 0) -> Strea
     return {
         "identity": base_identity(loaded, config, seed=seed),
         "metadata": {
-            stream.first_label + place: _without_settings(
-                task_metadata(encoded.task, config, seed=seed, targets=encoded.splits["train"][1])
-            )
+            stream.first_label + place: replace(task, metadata=_without_settings(task.metadata))
             for place, encoded in enumerate(stream.tasks)
+            for task in [
+                task_metadata(encoded.task, config, seed=seed, targets=encoded.splits["train"][1])
+            ]
         },
     }
 
 
-def _without_settings(task: TaskMetadata) -> TaskMetadata:
+def _without_settings(metadata: Mapping[str, Any]) -> dict[str, Any]:
     """Return metadata without what says how a run drew and learned the task."""
-    known = {
-        name: value
-        for name, value in task.metadata.items()
-        if name not in ("shots", "settings_sha256")
-    }
-    return replace(task, metadata=known)
+    own = ("shots", "settings_sha256")
+    return {name: value for name, value in metadata.items() if name not in own}

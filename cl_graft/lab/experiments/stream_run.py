@@ -47,8 +47,6 @@ from cl_graft.training.dense_run import count_dense_passes
 from cl_graft.training.fine_tuning_settings import FineTuning
 from cl_graft.training.passes import Passes, total_passes
 
-__all__ = ["StreamRun"]
-
 _PHASE_NAMES = {"warmup": "warm-up", "ranking": "localize"}
 """Names of phases in results, by their names in cache keys; a ranking is most of localization."""
 

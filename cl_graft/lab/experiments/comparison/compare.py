@@ -37,8 +37,6 @@ from cl_graft.settings import ExperimentConfig, make_config
 from cl_graft.storage import only_writer
 from cl_graft.storage.cache_folder import DirectoryCache
 
-__all__ = ["compare"]
-
 logger = logging.getLogger(__name__)
 
 

@@ -23,16 +23,6 @@ from cl_graft.settings import ExperimentConfig
 from cl_graft.storage.cache_folder import DirectoryCache
 from cl_graft.strategies.registry import find_strategy
 
-__all__ = [
-    "Engine",
-    "Failed",
-    "Job",
-    "Outcome",
-    "SequentialEngine",
-    "apply_tuning",
-    "attempt",
-]
-
 logger = logging.getLogger(__name__)
 
 
@@ -170,45 +160,30 @@ def attempt(
     """
     try:
         cache = DirectoryCache(job.cache) if cache is None else cache
-        return _do(job, rename_steps(progress, job.with_label), stop, cache, tasks)
+        progress = rename_steps(progress, job.with_label)
+        choice = tune(
+            job.config,
+            job.strategy,
+            out=job.out,
+            cache=cache,
+            progress=progress,
+            stop=stop,
+            started_by=job.started_by,
+        )
+        if job.seed is None:
+            return choice
+        return run(
+            with_values(job.config, find_strategy(job.strategy), choice.chosen),
+            strategy=job.strategy,
+            seed=job.seed,
+            out=job.out,
+            progress=progress,
+            cache=cache,
+            tasks=tasks,
+            started_by=job.started_by,
+            stop=stop,
+            tuning=asdict(choice) if choice.chosen else None,
+        )
     except Exception as error:
         logger.error("%s failed", job.name, exc_info=True)
         return Failed(f"{type(error).__name__}: {error}")
-
-
-def _do(
-    job: Job,
-    progress: Progress,
-    stop: Stop | None,
-    cache: DirectoryCache,
-    tasks: Sequence[TextTask] | None,
-) -> RunResult | Tuning:
-    """Tune, or run with what tuning chose."""
-    choice = tune(
-        job.config,
-        job.strategy,
-        out=job.out,
-        cache=cache,
-        progress=progress,
-        stop=stop,
-        started_by=job.started_by,
-    )
-    if job.seed is None:
-        return choice
-    return run(
-        apply_tuning(job.config, job.strategy, choice),
-        strategy=job.strategy,
-        seed=job.seed,
-        out=job.out,
-        progress=progress,
-        cache=cache,
-        tasks=tasks,
-        started_by=job.started_by,
-        stop=stop,
-        tuning=asdict(choice) if choice.chosen else None,
-    )
-
-
-def apply_tuning(config: ExperimentConfig, strategy: str, choice: Tuning) -> ExperimentConfig:
-    """Return the config of a strategy's runs with the values that tuning chose."""
-    return with_values(config, find_strategy(strategy), choice.chosen)

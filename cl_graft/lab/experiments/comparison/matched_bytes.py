@@ -27,8 +27,6 @@ from cl_graft.strategies.method import Method, StreamShape
 from cl_graft.strategies.registry import find_strategy
 from cl_graft.strategies.stored_bytes import count_bytes
 
-__all__ = ["resize_strategy", "sizes_within"]
-
 _MOST = 2**40
 
 _NAMES = 256

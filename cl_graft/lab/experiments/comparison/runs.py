@@ -12,10 +12,10 @@ from pathlib import Path
 from cl_graft.data import TextTask
 from cl_graft.errors import InputError
 from cl_graft.lab.experiments import folders
-from cl_graft.lab.experiments.comparison.jobs import Failed, Job, Outcome, apply_tuning
+from cl_graft.lab.experiments.comparison.jobs import Failed, Job, Outcome
 from cl_graft.lab.experiments.comparison.matched_bytes import resize_strategy, sizes_within
 from cl_graft.lab.experiments.comparison.sweep import SingleComparison
-from cl_graft.lab.experiments.comparison.tuning import stored_tuning
+from cl_graft.lab.experiments.comparison.tuning import stored_tuning, with_values
 from cl_graft.lab.experiments.run_setup import check_strategies
 from cl_graft.lab.reporting.summary_files import write_summary
 from cl_graft.lab.results.comparison import Budget, Comparison, ComparisonSummary, Failure, Size
@@ -25,8 +25,7 @@ from cl_graft.models import Loaded
 from cl_graft.models.config_settings import describe_other_settings
 from cl_graft.settings.bank_metadata import BaseHashes, base_hashes, load_base_model
 from cl_graft.settings.tasks import check_tasks, load_tasks, refuse_other_data
-
-__all__ = ["ComparisonRuns", "find_runs_to_do", "refuse_another_base"]
+from cl_graft.strategies.registry import find_strategy
 
 logger = logging.getLogger(__name__)
 
@@ -137,7 +136,9 @@ def find_runs_to_do(
         if choice is None:
             to_choose = replace(run, seed=None)
             jobs += [run] if to_choose in jobs else [to_choose, run]
-        elif result := folders.find_finished(run.folder, apply_tuning(settings, strategy, choice)):
+            continue
+        chosen = with_values(settings, find_strategy(strategy), choice.chosen)
+        if result := folders.find_finished(run.folder, chosen):
             refuse_other_data(result, tasks[config.stream.sample_seed(seed)])
             done[strategy, seed] = result
         else:

@@ -20,8 +20,6 @@ from cl_graft.settings.parts import sweepable
 from cl_graft.strategies.method import Method, Value
 from cl_graft.strategies.registry import find_strategy
 
-__all__ = ["SingleComparison", "draw_orders", "expand_sweep"]
-
 _MOST = 120
 """Orders that "all" may mean: those of five tasks."""
 

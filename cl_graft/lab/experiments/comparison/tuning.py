@@ -33,19 +33,6 @@ from cl_graft.storage.files import dump_json, load_json, replace_file
 from cl_graft.strategies.method import Method, Value
 from cl_graft.strategies.registry import find_strategy
 
-__all__ = [
-    "TUNING_SEED",
-    "Tuning",
-    "best",
-    "list_grid",
-    "runs_to_choose",
-    "score_candidates",
-    "stored_tuning",
-    "tune",
-    "use_dev_as_test",
-    "with_values",
-]
-
 TUNING_SEED = 0
 """Seed of tuning, whatever the seeds of the comparison: more of them may be added later."""
 

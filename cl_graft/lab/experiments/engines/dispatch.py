@@ -24,8 +24,6 @@ from cl_graft.runtime.progress import Progress, Step
 from cl_graft.runtime.signals import Stop, Stopped, stoppable
 from cl_graft.storage import release_dead
 
-__all__ = ["ATTEMPTS", "Future", "Pool", "PoolEngine", "WorkerDied", "work"]
-
 ATTEMPTS = 4
 """Number of workers that a job is given to before it counts as failed, if all of them die."""
 

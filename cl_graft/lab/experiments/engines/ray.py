@@ -17,8 +17,6 @@ from cl_graft.errors import InputError, first_line
 from cl_graft.lab.experiments.comparison.jobs import Failed, Job, Outcome
 from cl_graft.lab.experiments.engines.dispatch import WorkerDied, work
 
-__all__ = ["RayFuture", "RayPool", "check_resources", "ray_pool"]
-
 _PATIENCE_SECONDS = 10.0
 _OBJECTS = 128 << 20
 """Bytes of memory for the settings and results that processes send each other."""

@@ -18,8 +18,6 @@ from cl_graft.lab.experiments import folders
 from cl_graft.lab.experiments.comparison.jobs import Failed, Job, Outcome
 from cl_graft.lab.experiments.engines.dispatch import WorkerDied, work
 
-__all__ = ["SlurmFuture", "SlurmPool", "slurm_pool"]
-
 
 @dataclass(frozen=True, eq=False)
 class SlurmFuture:
@@ -66,17 +64,14 @@ class SlurmPool:
         executor: Submits jobs.
         folder: Folder of scripts, logs and sent jobs (pickles), deleted when the pool is closed.
         jobs: Submitted jobs.
+        slots: None, as the queue decides.
     """
 
     submitit: Any
     executor: Any
     folder: Path
     jobs: list[SlurmFuture] = field(default_factory=list)
-
-    @property
-    def slots(self) -> None:
-        """None, as the queue decides."""
-        return None
+    slots: None = None
 
     def submit(self, job: Job, *, threads: int) -> SlurmFuture:
         """Queue a job."""

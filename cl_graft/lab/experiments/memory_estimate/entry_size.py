@@ -16,8 +16,6 @@ from cl_graft.models.text_generation import TextHead
 from cl_graft.storage.elias_fano import packed_size
 from cl_graft.storage.entry_file import pack_entry
 
-__all__ = ["EntryBytes", "entry_bytes"]
-
 _RECORDED_ROWS = 8
 _METADATA: dict[str, object] = {
     "label_names": ["negative", "positive"],

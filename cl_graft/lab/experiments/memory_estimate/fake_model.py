@@ -32,8 +32,6 @@ from cl_graft.training.learnable_task import LearnableTask
 if TYPE_CHECKING:
     from transformers import PreTrainedConfig
 
-__all__ = ["FakeModel", "SpreadRegion", "make_fake_model"]
-
 
 @dataclass(frozen=True, eq=False)
 class FakeModel:

@@ -29,8 +29,6 @@ from cl_graft.settings import ExperimentConfig
 if TYPE_CHECKING:
     from transformers import PreTrainedConfig
 
-__all__ = ["Plan", "PlannedPhase", "make_plan"]
-
 
 @dataclass(frozen=True)
 class PlannedPhase:
