@@ -218,33 +218,10 @@ def test_a_file_is_read_once(tmp_path, monkeypatch):
     assert set(counts.values()) == {1}
 
 
-def test_a_line_that_cannot_be_read_is_left_out_and_named(tmp_path):
-    lines = [
-        json.dumps({"text": f"row {number}", "label": f"a{number % 2}"}) for number in range(40)
-    ]
-    (tmp_path / "rows.jsonl").write_text("\n".join([*lines, "{broken"]))
-    draft = draft_config(tmp_path)
-    assert [task.skipped for task in draft.tasks] == [1]
-    assert "rows.jsonl:41: not valid JSON" in draft.text
-    assert "  on_bad_row: skip\n" in draft.text
-
-
-def test_rows_of_guessed_columns_that_cannot_be_used_are_named(tmp_path):
-    texts = [f"the {word} is {number}" for number in range(40) for word in ("tap", "sea")]
-    own = [{"said": text, "queue": f"a{n % 2}"} for n, text in enumerate(texts)]
-    for row in own[:44]:
-        row["said"] = ""
-    write_csv(tmp_path / "odd.csv", own)
-    with pytest.raises(InputError, match=r"odd\.csv:2: column 'said' is empty"):
-        draft_config(tmp_path)
-
-
 @pytest.mark.parametrize(
     ("name", "said"),
     [
         ("tickets.xlsx", "a spreadsheet: save its sheet as CSV"),
-        ("tickets.ods", "a spreadsheet: save its sheet as CSV"),
-        ("tickets.docx", "a document: write its texts into a CSV file"),
         ("tickets.pdf", "a document: write its texts into a CSV file"),
         ("tickets.zip", "an archive: unpack it"),
         ("tickets.json", r"or one object a line"),

@@ -18,7 +18,6 @@ from cl_graft.lab.experiments.comparison.compare import compare
 from cl_graft.lab.experiments.folders import curves_folder, resume_command, run_folder
 from cl_graft.lab.experiments.resume import find_run, resume_comparison, resume_run
 from cl_graft.lab.experiments.run import run
-from cl_graft.lab.results.run_results import read_result
 from cl_graft.runtime.signals import Stop, Stopped, stoppable
 from cl_graft.settings.run_folder import CHECKPOINTS
 from cl_graft.settings.tasks import load_tasks
@@ -198,17 +197,6 @@ def test_a_run_can_be_interrupted_again_and_again(interrupted):
     assert "- processes: 12, as the run was interrupted" in (folder / "summary.md").read_text()
 
 
-def test_a_loop_knows_where_it_began_though_nothing_was_kept_between_the_tasks(interrupted):
-    """Naive keeps its weights between tasks only when it is time to."""
-    folder, expected = interrupted("naive", "train", 4, "topic", checkpoint_steps=5)
-    seen = []
-    with pytest.raises(Trip):
-        resume_run(folder, progress=both(seen.append, tripping("train", 6, "topic")))
-    assert {step.task for step in seen if step.phase == "train"} == {"topic"}
-    resume_run(folder)
-    assert outcome_of(folder) == expected
-
-
 @pytest.mark.parametrize("kind", ["loop", *slow("run", "dense")])
 def test_a_damaged_checkpoint_gives_way_to_the_one_before(interrupted, caplog, kind):
     phase = "dense" if kind == "dense" else "train"
@@ -224,13 +212,6 @@ def test_a_damaged_checkpoint_gives_way_to_the_one_before(interrupted, caplog, k
 
 def test_a_strategy_that_cannot_be_taken_up_begins_anew_and_ends_on_the_same_bits(interrupted):
     folder, expected = interrupted("ewc", "train", 5, "topic", checkpoint_steps=1)
-    resume_run(folder)
-    assert outcome_of(folder) == expected
-
-
-def test_without_any_checkpoint_a_run_begins_anew(interrupted):
-    folder, expected = interrupted("naive", "train", 6, "topic", checkpoint_steps=1)
-    shutil.rmtree(folder / CHECKPOINTS)
     resume_run(folder)
     assert outcome_of(folder) == expected
 
@@ -318,15 +299,6 @@ def test_a_log_without_its_last_record_is_mended(interrupted):
     assert outcome_of(folder)["points"] == expected["points"]
 
 
-def test_a_finished_run_is_read_and_not_computed_again(tmp_path, undisturbed):
-    _, config, strategy = undisturbed("naive")
-    run(config, strategy=strategy, seed=0, out=tmp_path)
-    before = read_result(run_folder(tmp_path, strategy, 0))
-    steps = []
-    assert resume_run(tmp_path, progress=steps.append) == before
-    assert [step.phase for step in steps] == ["reused"]
-
-
 def test_a_finished_run_whose_data_changed_since_is_refused(tmp_path, undisturbed):
     _, config, strategy = undisturbed("naive")
     folder = run_folder(tmp_path, strategy, 0)
@@ -336,14 +308,6 @@ def test_a_finished_run_whose_data_changed_since_is_refused(tmp_path, undisturbe
     with pytest.raises(InputError, match=r"the data of sentiment, topic changed since naive"):
         run(config, strategy=strategy, seed=0, out=tmp_path, tasks=now)
     assert (folder / "results.json").read_bytes() == before
-
-
-def test_a_run_that_is_not_finished_is_no_place_for_another_one(tmp_path, undisturbed):
-    _, config, strategy = undisturbed("naive")
-    interrupt(config, strategy, tmp_path, tripping("train", 2))
-    other = changed(config, {"steps": config.fine_tuning.steps + 1})
-    with pytest.raises(InputError, match="a run with another config"):
-        run(other, strategy=strategy, seed=0, out=tmp_path)
 
 
 def test_the_same_call_again_goes_on_with_a_run_that_is_not_finished(tmp_path, undisturbed):

@@ -133,24 +133,6 @@ def test_a_run_that_no_machine_of_a_cluster_can_hold_is_refused(ray_workers):
 
 
 @pytest.mark.slow
-def test_a_sweep_over_orders_is_spread_whole(settings, on_ray, tmp_path):
-    quick = {"mask_steps": 2, "mask_batch": 8, "strategies": ["grafting"], "orders": 2}
-    config = config_with(settings | quick | {"sweep": {"density": [0.01, 0.02]}})
-    here = compare(config, out=tmp_path / "here")
-    seen: list[Step] = []
-    there = compare(config, out=tmp_path / "there", engine=on_ray, progress=seen.append)
-    assert there.failed == ()
-    assert [cell.strategy for cell in there.runs] == [cell.strategy for cell in here.runs]
-    points = [f"density={d},order{o}" for d in (0.01, 0.02) for o in (0, 1)]
-    for point in points:
-        run = Path(point) / "grafting" / "seed0"
-        assert outcome(tmp_path / "there" / run) == outcome(tmp_path / "here" / run)
-    over = [(step.job, step.step, step.steps) for step in seen if step.phase == "over"]
-    assert {job for job, *_ in over} == {f"grafting {p.replace(',', ' ')}, seed 0" for p in points}
-    assert [count for _, *count in over] == [[n, 4] for n in range(1, 5)]
-
-
-@pytest.mark.slow
 def test_workers_that_are_killed_or_asked_to_stop_cost_only_what_came_since_their_checkpoint(
     long, long_here, tmp_path
 ):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from configs import changed, config_with
+from configs import config_with
 from slow_cases import slow
 from tiny_models import one_layer_config
 from tiny_runs import QUICK, tiny_run
@@ -82,29 +82,17 @@ def test_the_phases_are_those_of_the_config(tiny_bert, tmp_path, settings, phase
         assert phase.peak == plan.model_bytes + phase.kept + phase.step
 
 
-def test_half_precision_weights_and_values_take_half(tiny_llama, no_phases):
-    whole = plan_config(tiny_llama, family="causal_lm")
-    plans = [make_plan(changed(whole, dtype=dtype)) for dtype in ("float32", "bfloat16")]
-    assert plans[0].entry.values == 2 * plans[1].entry.values
-    assert plans[0].entry.indices == plans[1].entry.indices
-    assert plans[1].model_bytes < 0.55 * plans[0].model_bytes
-
-
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("settings", "arguments", "said"),
     [
-        ({"classes": 0}, "classes must be at least 1, got 0"),
-        ({"classes": -3}, "classes must be at least 1, got -3"),
+        ({}, {"classes": 0}, "classes must be at least 1, got 0"),
+        ({"max_length": 300}, {}, "max_length must be at most 256, the positions of"),
+        ({"layers": 3}, {}, r"layers must be in \[1, 2\]"),
     ],
 )
-def test_arguments_out_of_range_are_refused(tiny_bert, arguments, said):
+def test_what_is_out_of_range_is_refused(tiny_bert, settings, arguments, said):
     with pytest.raises(InputError, match=said):
-        make_plan(plan_config(tiny_bert), **arguments)
-
-
-def test_more_tokens_than_the_model_has_positions_are_refused(tiny_bert):
-    with pytest.raises(InputError, match="max_length must be at most 256, the positions of"):
-        make_plan(plan_config(tiny_bert, max_length=300))
+        make_plan(plan_config(tiny_bert, **settings), **arguments)
 
 
 def test_a_model_that_decides_by_its_numbers_is_refused_in_a_sentence(tmp_path):
@@ -143,11 +131,6 @@ def test_sizes_are_read_with_their_units(text, size):
 def test_sizes_are_written_with_their_units():
     shown = [readable_bytes(n) for n in (0, 999, 1536, 24 * 2**30, 700 * 2**20, 10**15)]
     assert shown == ["0 B", "999 B", "1.50 KiB", "24.0 GiB", "700 MiB", "909 TiB"]
-
-
-def test_layers_that_the_model_has_not_are_refused(tiny_bert):
-    with pytest.raises(InputError, match=r"layers must be in \[1, 2\]"):
-        make_plan(plan_config(tiny_bert, layers=3))
 
 
 def text_config(model, **task):
