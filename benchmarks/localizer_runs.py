@@ -25,8 +25,6 @@ from cl_graft.strategies.strategy_inputs import StrategyInputs
 from cl_graft.training.dense_run import fine_tune_task
 from cl_graft.training.learnable_task import LearnableTask
 
-__all__ = ["Bench", "Learned"]
-
 
 class Bench:
     """The stream of one seed, on a base that every run copies."""

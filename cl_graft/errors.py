@@ -11,28 +11,6 @@ from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 from typing import TypeVar
 
-__all__ = [
-    "BankError",
-    "CannotWrite",
-    "DamagedFile",
-    "DivergedError",
-    "ForeignFile",
-    "FutureVersion",
-    "InUse",
-    "InputError",
-    "NotFinite",
-    "OutOfMemory",
-    "TruncatedFile",
-    "WrongArchitecture",
-    "WrongBase",
-    "WrongTokenizer",
-    "a_or_an",
-    "find",
-    "first_line",
-    "join_names",
-    "nearest",
-]
-
 _LISTED = 40
 _FEW = 12
 """Names that are listed whole beside a hint."""

@@ -8,8 +8,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-__all__ = ["answer_folder", "make_answers"]
-
 _WORDS = ("oil", "rain", "phone", "team", "book", "river bank", "chip", "girl")
 
 

@@ -11,15 +11,6 @@ from typing import Any
 from cl_graft.kinds import Row, TextTask
 from cl_graft.kinds.extractive_qa import QuestionRow
 
-__all__ = [
-    "make_numbers",
-    "make_questions",
-    "number_task",
-    "question_task",
-    "write_answer_tasks",
-    "write_task",
-]
-
 _PLACES = ("the street", "the beach", "the park", "the small town", "the mountains")
 _PEOPLE = ("a man", "a woman", "a teacher", "the minister", "the president", "a little girl")
 _WORDS = ("warm", "funny", "moving", "slow", "empty", "dull", "cold", "small")

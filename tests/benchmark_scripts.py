@@ -9,8 +9,6 @@ from pathlib import Path
 
 from warm_processes import run_warm
 
-__all__ = ["run_script"]
-
 ROOT = Path(__file__).parents[1]
 FOLDERS = (ROOT / "benchmarks", ROOT / "benchmarks" / "performance", ROOT / "tests" / "stress")
 

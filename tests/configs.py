@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-__all__ = ["changed", "config_with", "places", "sets", "settings"]
-
 _MEANT = {"model": "model.name", "name": "model.name", "region_lr": "grafting.lr"}
 
 

@@ -11,8 +11,6 @@ from gguf import GGMLQuantizationType, GGUFWriter, TokenType, quants
 from tiny_models import tiny_gpt2
 from transformers import LlamaConfig, LlamaForCausalLM
 
-__all__ = ["llama_weights", "write_llama"]
-
 _NAMES = {
     "input_layernorm": "attn_norm",
     "mlp.down_proj": "ffn_down",

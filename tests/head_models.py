@@ -29,8 +29,6 @@ from torch import Tensor, nn
 from cl_graft import GraftBank
 from cl_graft.strategies.heads import find_head_paths
 
-__all__ = ["HEADS", "HeadCase", "accuracy", "made", "model_of"]
-
 DIFFERENT = ((0, 1), (2, 3), (4, 5))
 SAME = ((0, 1), (0, 1), (0, 1))
 

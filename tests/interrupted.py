@@ -17,16 +17,6 @@ from cl_graft.runtime.progress import Step
 from cl_graft.settings import ExperimentConfig
 from cl_graft.storage.files import is_partial, pack, unpack
 
-__all__ = [
-    "KeptPhases",
-    "Trip",
-    "ends_of_steps",
-    "interrupt",
-    "outcome_of",
-    "points_of",
-    "tripping",
-]
-
 _FORMAT = "test"
 
 

@@ -10,8 +10,6 @@ from answer_tasks import make_numbers, make_questions, write_task
 from label_sets import make_labels
 from tagged_data import tagged_records
 
-__all__ = ["KINDS_OF_TASKS", "write_kinds"]
-
 
 def _label(count: int, *, seed: int = 0) -> list[dict[str, Any]]:
     labels = (("good", "positive"), ("bad", "negative"))

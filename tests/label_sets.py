@@ -7,8 +7,6 @@ from typing import Any
 from cl_graft.kinds import TextTask
 from cl_graft.kinds.multi_label import LabelledRow
 
-__all__ = ["labels_task", "make_labels"]
-
 _WORDS = {
     "delivery": "a late parcel",
     "damage": "a torn box",

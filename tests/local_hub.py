@@ -16,8 +16,6 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-__all__ = ["LocalHub", "serving"]
-
 Files = dict[str, bytes]
 
 

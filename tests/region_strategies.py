@@ -9,8 +9,6 @@ from torch import Tensor, nn
 
 from cl_graft.grafts.region import Layout, Region
 
-__all__ = ["FRAGILE", "TwoLayers", "bits", "layouts", "model_bits", "quick", "regions", "use_bits_"]
-
 quick = settings(max_examples=60)
 """Few examples."""
 

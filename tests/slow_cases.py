@@ -2,8 +2,6 @@
 
 import pytest
 
-__all__ = ["slow", "slow_but"]
-
 
 def slow(*cases):
     """Mark cases as slow: `parametrize("family", ["bert", *slow("gpt2", "t5")])`.

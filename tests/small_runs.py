@@ -8,8 +8,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-__all__ = ["FEW", "Runs", "without_dropout"]
-
 FEW = ("grafting", "naive", "ewc", "replay", "lora", "packnet", "merging_by_ties")
 """One strategy of each family or two, for what the fast suite shows of all of them."""
 

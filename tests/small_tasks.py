@@ -21,8 +21,6 @@ from cl_graft.training.examples import Examples
 from cl_graft.training.fine_tuning_settings import FineTuning
 from cl_graft.training.learnable_task import LearnableTask
 
-__all__ = ["FAST", "MemoryCache", "make_task", "moved_model", "nothing", "settings"]
-
 FAST = FineTuning(steps=30, batch_size=16, lr=0.5, evaluations=2)
 
 

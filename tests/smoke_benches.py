@@ -10,8 +10,6 @@ from papers.bench import Bench
 
 from cl_graft.storage.cache_folder import DirectoryCache
 
-__all__ = ["smoke_bench"]
-
 
 def smoke_bench(
     name: str, model: Path, cache: Path, *sets: str, data: Path | None = None, **more: Any

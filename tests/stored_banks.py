@@ -16,23 +16,6 @@ from cl_graft.grafts.bank import BaseIdentity, Entry, GraftBank, Mode, RecordedB
 from cl_graft.grafts.graft import Graft
 from cl_graft.grafts.region import Layout, Region
 
-__all__ = [
-    "DTYPES",
-    "LAYOUT",
-    "NAMES",
-    "bank_of",
-    "base_identity",
-    "content",
-    "entry_of",
-    "same_bank",
-    "same_tensor",
-    "sample",
-    "stops_at_a_write",
-    "text_batch",
-    "transformer_layout",
-    "values",
-]
-
 LAYOUT = Layout(("block.weight", "block.bias"), ((40, 30), (50,)))
 NAMES = {torch.float32: "float32", torch.bfloat16: "bfloat16", torch.float16: "float16"}
 DTYPES = list(NAMES)

@@ -7,8 +7,6 @@ import random
 from pathlib import Path
 from typing import Any
 
-__all__ = ["tagged_folder", "tagged_records"]
-
 _SPANS = {
     "person": (["minister"], ["president"], ["teacher"], ["Lily"], ["little", "girl"]),
     "place": (["river"], ["town"], ["small", "town"], ["mountains"], ["country"]),

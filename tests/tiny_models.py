@@ -53,22 +53,6 @@ from transformers import (
     T5ForConditionalGeneration,
 )
 
-__all__ = [
-    "BUILDERS",
-    "CORPUS",
-    "LABEL_WORDS",
-    "one_layer_config",
-    "tiny_bart",
-    "tiny_bert",
-    "tiny_chat",
-    "tiny_distilbert",
-    "tiny_electra",
-    "tiny_gpt2",
-    "tiny_llama",
-    "tiny_roberta",
-    "tiny_t5",
-]
-
 LABEL_WORDS: tuple[str, ...] = (
     "great", "terrible", "good", "bad", "yes", "no", "maybe", "positive", "negative", "correct",
     "incorrect", "world", "sports", "business", "technology", "objective", "subjective", "similar",

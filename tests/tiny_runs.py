@@ -16,17 +16,6 @@ from warm_processes import run_warm
 if TYPE_CHECKING:
     from cl_graft.lab.results.run_results import RunResult
 
-__all__ = [
-    "QUICK",
-    "Told",
-    "cl_graft",
-    "cl_graft_each",
-    "cl_graft_started",
-    "file_hashes",
-    "forgets_nothing",
-    "tiny_run",
-    "write_pairs",
-]
 
 QUICK: dict[str, Any] = {
     "shots": 8,

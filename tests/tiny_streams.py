@@ -40,20 +40,6 @@ from cl_graft.strategies import text_model
 from cl_graft.strategies.heads import find_head_paths, unwrap_model
 from cl_graft.strategies.stream_scores import StreamScores
 
-__all__ = [
-    "TASKS",
-    "Learner",
-    "base_tensors",
-    "bits",
-    "learner",
-    "naive_strategy",
-    "quick",
-    "quiet_evaluator",
-    "sgd",
-    "text_learner",
-    "vector_stream",
-]
-
 TASKS = ("sentiment", "topic", "paraphrase")
 MASKED_PROMPTS = {
     "sentiment": Prompt("{text} It was {mask}.", {"positive": "great", "negative": "terrible"}),

@@ -10,8 +10,6 @@ from cl_graft.grafts.bank import BaseIdentity, Entry, GraftBank, Mode
 from cl_graft.grafts.graft import Graft
 from cl_graft.grafts.region import Layout, Region
 
-__all__ = ["BASE", "LAYOUT", "draw_bank", "empty_bank", "grow", "stream"]
-
 LAYOUT = Layout.of(dict(TwoLayers().named_parameters()))
 BASE = BaseIdentity(fingerprint="f" * 64, model="two-layers", dtype="float32")
 

@@ -29,8 +29,6 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, NoReturn, TextIO
 
-__all__ = ["printed_by", "run_warm"]
-
 ROOT = Path(__file__).parents[1]
 OPTIONAL = "cl_graft.integrations"
 """The part of the package that needs libraries which may be missing."""

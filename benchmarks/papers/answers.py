@@ -10,8 +10,6 @@ from torch import Tensor
 from cl_graft.metrics import ece, score
 from cl_graft.metrics.task_score import Scorer
 
-__all__ = ["Answers"]
-
 
 @dataclass(frozen=True, eq=False)
 class Answers:

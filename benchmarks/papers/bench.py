@@ -42,8 +42,6 @@ from cl_graft.training.fine_tuning_settings import FineTuning
 from cl_graft.training.learnable_task import LearnableTask
 from papers.answers import Answers
 
-__all__ = ["Bench", "Outcome"]
-
 Outcome = tuple[dict[str, Tensor], dict[str, Any]]
 """Tensors and JSON values, as a cache keeps them."""
 

@@ -15,8 +15,6 @@ from __future__ import annotations
 
 import math
 
-__all__ = ["generalization_bound", "variance_bound"]
-
 
 def variance_bound(
     *,

@@ -13,8 +13,6 @@ from cl_graft.lab.figures.score_curves import Score, score_curves
 from papers.measurements import Summary
 from papers.table import Experiment
 
-__all__ = ["draw_figure"]
-
 _SHARE = "share tuned"
 
 

@@ -19,14 +19,6 @@ from cl_graft.grafts.region import Layout, Parameters, Region
 from cl_graft.localization import Ranking
 from cl_graft.training.regularizers import draw_mask
 
-__all__ = [
-    "interpolated",
-    "lottery_ticket",
-    "mixed_evaluation",
-    "sweep_densities",
-    "wise_curve",
-]
-
 T = TypeVar("T")
 
 

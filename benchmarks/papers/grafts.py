@@ -24,22 +24,6 @@ from papers.measurements import Measurement
 from papers.measures import top_probability_histogram
 from papers.retraining import bitfit, retrain_region
 
-__all__ = [
-    "bias_grafts",
-    "calibrated_grafts",
-    "densities",
-    "fisher_masks",
-    "graft_and_peers",
-    "kinds",
-    "layers",
-    "lottery_tickets",
-    "memorize",
-    "optimizers",
-    "regions_by_density",
-    "top_probabilities",
-    "train_test_gaps",
-]
-
 _ADAMW_RATES = (2e-5, 1e-4, 5e-4)
 
 _FISH_ROWS = 1024

@@ -23,8 +23,6 @@ from papers.bench import Bench
 from papers.measurements import Measurement
 from papers.measures import relative_gain
 
-__all__ = ["refitted_grafts"]
-
 _ROWS = 512
 _DENSITIES = (1e-3, 3e-3, 1e-2, 3e-2)
 _LEAST_GAIN = 0.02

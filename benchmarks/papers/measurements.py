@@ -8,8 +8,6 @@ from dataclasses import dataclass
 
 from papers.measures import stability
 
-__all__ = ["Measurement", "Summary", "square", "summarize", "sweep", "table", "table_cells"]
-
 
 @dataclass(frozen=True)
 class Measurement:

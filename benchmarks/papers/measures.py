@@ -11,14 +11,6 @@ from torch import Tensor
 
 from cl_graft.runtime.seeding import permutation
 
-__all__ = [
-    "Stability",
-    "relative_gain",
-    "stability",
-    "top_probability_histogram",
-    "without_a_share",
-]
-
 
 def relative_gain(score: float, *, base: float, full: float) -> float | None:
     """Return (P_γ − P_0) / (P_1 − P_0) (Panigrahi et al., 2023, Eq. 5).

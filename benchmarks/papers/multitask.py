@@ -37,15 +37,6 @@ from papers.bench import Bench, Outcome
 from papers.measurements import Measurement
 from papers.measures import relative_gain
 
-__all__ = [
-    "GROUPS",
-    "from_a_large_base",
-    "from_a_small_base",
-    "grow_region",
-    "regions_and_unions",
-    "task_regions",
-]
-
 GROUPS: Sequence[tuple[str, ...]] = (
     ("sst2_sent", "cr"),
     ("snli", "mnli"),

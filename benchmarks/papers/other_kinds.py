@@ -25,15 +25,6 @@ from papers.measurements import Measurement
 from papers.measures import relative_gain
 from papers.retraining import retrain_region
 
-__all__ = [
-    "LOCALIZERS",
-    "RATES",
-    "TEXT_LOCALIZERS",
-    "TEXT_RATES",
-    "localize_kinds",
-    "localize_text",
-]
-
 LOCALIZERS = ("learned_mask", "random")
 """What is compared, the control last."""
 

@@ -17,16 +17,6 @@ from papers.measurements import square, sweep, table
 from papers.stored import Stored, read_stored, read_stream
 from papers.table import EXPERIMENTS
 
-__all__ = [
-    "FOLDER",
-    "claims_page",
-    "read_results",
-    "table_page",
-    "tables_page",
-    "verdicts",
-    "write_pages",
-]
-
 FOLDER = "paper_tables"
 """The folder of the pages of tables, a page an experiment, and the name of the page above them."""
 

@@ -35,17 +35,6 @@ from papers.measurements import Measurement
 from papers.retraining import bitfit, peer_plans
 from papers.transfer import elsewhere, pairs
 
-__all__ = [
-    "LORA_EVERYWHERE",
-    "PEERS",
-    "Peer",
-    "choose_size",
-    "measure_share",
-    "peers_and_densities",
-    "peers_elsewhere",
-    "train_peer",
-]
-
 DENSITIES = (1e-4, 5e-4, 1e-3, 3e-3, 1e-2)
 """Of the grafts beside them."""
 

@@ -27,8 +27,6 @@ from papers.bench import Bench
 from papers.measurements import Measurement, Summary
 from papers.retraining import retrain_region
 
-__all__ = ["LOCALIZERS", "RATES", "against_random", "differences_from_random", "gradient_shares"]
-
 LOCALIZERS = (
     "random",
     "movement",

@@ -21,8 +21,6 @@ from papers.measurements import Measurement
 from papers.measures import relative_gain
 from papers.retraining import retrain_region
 
-__all__ = ["RATES", "gains_over_the_majority", "region_rates"]
-
 RATES = (0.1, 0.3, 1.0, 3.0)
 """Learning rates of regions: a random one of 0.3 % sees about a twentieth (√0.003) of the norm of
 the gradient, so it may want larger ones."""

@@ -20,8 +20,6 @@ from cl_graft.settings.schedule import train_candidates
 from cl_graft.training.graft_retraining import train_region
 from papers.bench import Bench, Outcome
 
-__all__ = ["bitfit", "peer_plans", "retrain_region"]
-
 _BITFIT_RATE = 2e-3
 
 

@@ -33,8 +33,6 @@ from papers.figures import draw_figure
 from papers.measurements import Measurement, Summary, summarize, table
 from papers.table import SCALES, VARIES, Experiment, find_experiment
 
-__all__ = ["Outcome", "experiment_config", "run_experiment"]
-
 logger = logging.getLogger(__name__)
 
 

@@ -34,17 +34,6 @@ from papers.peers import LORA_EVERYWHERE, PEERS, Peer, choose_size, measure_shar
 from papers.retraining import retrain_region
 from papers.trajectory import walk_dense_run
 
-__all__ = [
-    "MIXED_LATE",
-    "differences",
-    "methods",
-    "perturbed_data",
-    "projections",
-    "ranks",
-    "ratios",
-    "sparsities",
-]
-
 _FULL = "FullTuning"
 
 METHODS: Mapping[str, str] = {

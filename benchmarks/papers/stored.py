@@ -15,8 +15,6 @@ from cl_graft.training.fine_tuning_settings import FineTuning
 from papers.claims import View
 from papers.measurements import Measurement, Summary, summarize
 
-__all__ = ["Stored", "read_stored", "read_stream", "store"]
-
 _HOW = {"encoder": " with a head", "masked_lm": " with prompts", "causal_lm": " with label strings"}
 """Way in which a model of a family answers."""
 

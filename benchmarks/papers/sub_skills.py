@@ -32,8 +32,6 @@ from papers.measures import relative_gain
 from papers.region_split import group_gains, split_at_random, split_by_gain
 from papers.retraining import retrain_region
 
-__all__ = ["INTENTS", "SENTENCES", "conclude", "lead_of_own_parts", "sub_skills"]
-
 SENTENCES = ("plain", "negation", "contrast")
 """Kinds of sentences of the built-in sentiment task; concession and comparison are left out."""
 

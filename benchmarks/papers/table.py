@@ -25,8 +25,6 @@ from papers import (
 from papers.bench import Bench
 from papers.measurements import Measurement, Summary
 
-__all__ = ["EXPERIMENTS", "SCALES", "VARIES", "Experiment", "find_experiment"]
-
 Varies = Literal["sample", "seed", "rows"]
 
 SCALES: Mapping[str, Mapping[str, Any]] = MappingProxyType(

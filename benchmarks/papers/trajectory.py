@@ -20,8 +20,6 @@ from cl_graft.training.examples import Examples
 from cl_graft.training.fine_tuning_settings import FineTuning
 from cl_graft.training.learnable_task import LearnableTask
 
-__all__ = ["label_by_model", "walk_dense_run"]
-
 
 def walk_dense_run(
     task: LearnableTask,

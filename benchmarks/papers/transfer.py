@@ -26,19 +26,6 @@ from papers.measures import without_a_share
 from papers.retraining import bitfit, retrain_region
 from papers.trajectory import label_by_model, walk_dense_run
 
-__all__ = [
-    "ELSEWHERE",
-    "LABEL_MAPS",
-    "core_skills",
-    "elsewhere",
-    "find_parting",
-    "more_rows",
-    "near",
-    "out_of_distribution",
-    "pairs",
-    "wise",
-]
-
 ELSEWHERE: Mapping[str, tuple[str, ...]] = {
     "sst2_sent": ("yelp_polarity", "imdb"),
     "qnli": ("mnli", "snli"),

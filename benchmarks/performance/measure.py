@@ -29,8 +29,6 @@ from typing import Any, Literal
 
 import torch
 
-__all__ = ["Peak", "pairs", "pairs_apart", "peak_memory"]
-
 _EXACT = {"MALLOC_ARENA_MAX": "1", "MALLOC_MMAP_THRESHOLD_": "65536"}
 _CLEAR = Path("/proc/self/clear_refs")
 _STATUS = Path("/proc/self/status")

@@ -22,8 +22,6 @@ from transformers import AutoConfig, AutoModel
 
 from cl_graft.storage import load_bank, save_bank
 
-__all__ = ["loading"]
-
 _PAGE = 1024
 """Values of fp32 on a page of memory."""
 

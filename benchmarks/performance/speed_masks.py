@@ -22,8 +22,6 @@ from cl_graft.localization import LocalizerInputs
 from cl_graft.localization.learned_mask import add_gains_, learned_mask
 from cl_graft.training.region_parameters import RegionParameters
 
-__all__ = ["mask_memory", "mask_ratios"]
-
 _Prepare = Callable[[Shape], tuple[Callable[[], None], Callable[[], object]]]
 _MICRO_BATCHES = 1024 // 8
 _OPEN = 8505

@@ -23,16 +23,6 @@ from cl_graft.inference.mixed_batches import mixed_batch
 from cl_graft.inference.task_switch import Switch
 from cl_graft.training.region_parameters import RegionParameters
 
-__all__ = [
-    "Values",
-    "checked_switching",
-    "compute_ratios",
-    "make_bank",
-    "mixed_batches",
-    "steps_of_a_stream",
-    "switching",
-]
-
 Values = dict[str, list[float]]
 
 _JUMPS = 20

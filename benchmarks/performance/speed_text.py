@@ -19,8 +19,6 @@ from cl_graft.inference.task_switch import Switch
 from cl_graft.models import TaskModel, TaskServer, graftable_parameters
 from cl_graft.models.text_generation import ANSWER, TextHead
 
-__all__ = ["TEXT_SHAPES", "TextShape", "decode_mixed_batches", "text_memory", "text_steps"]
-
 
 @dataclass(frozen=True)
 class TextShape(Shape):

@@ -21,8 +21,6 @@ import cl_graft.models  # noqa: F401  Before transformers, which needs torchvisi
 from cl_graft.grafts.region import Layout, Region
 from cl_graft.training.region_parameters import RegionParameters
 
-__all__ = ["SHAPES", "VARIANTS", "Shape", "Step", "memory_ratio", "prepare", "step_ratios"]
-
 Step = Callable[[], None]
 
 

@@ -41,8 +41,6 @@ from cl_graft.settings.tasks import check_tasks, load_tasks
 from cl_graft.storage import load_bank
 from cl_graft.strategies.benchmark import text_stream
 
-__all__ = ["Added", "add_task", "choose_label"]
-
 
 @dataclass(frozen=True)
 class Added:

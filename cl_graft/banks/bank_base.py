@@ -25,8 +25,6 @@ from cl_graft.models.config_settings import describe_other_settings
 from cl_graft.settings.bank_metadata import BaseHashes, base_hashes
 from cl_graft.storage.files import report_damage
 
-__all__ = ["check_bank_model", "check_entries", "check_hashes", "load_base"]
-
 
 def load_base(
     base: BaseIdentity, *, model: str | None = None, trust_remote_code: bool = False

@@ -22,8 +22,6 @@ from cl_graft.settings.run_folder import (
 )
 from cl_graft.storage.bank_index import INDEX, bank_sha256
 
-__all__ = ["accept_bank", "check_bank", "find_bank_folder", "track_change"]
-
 
 def find_bank_folder(folder: Path | str) -> Path:
     """Return the folder of a bank, given the bank or the run that holds it.

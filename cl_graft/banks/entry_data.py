@@ -31,8 +31,6 @@ from cl_graft.storage import append_entry, load_bank, save_bank
 from cl_graft.storage.bank_folder import replace_entries
 from cl_graft.storage.bank_index import staged_folder
 
-__all__ = ["EntryData", "encode_test_rows", "find_data", "train_again"]
-
 _READ = ("data_fingerprint", "metric", "prompt", "decoding", "chat")
 """Metadata of an entry that tell how its rows were read."""
 

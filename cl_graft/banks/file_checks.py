@@ -27,8 +27,6 @@ from cl_graft.settings.run_folder import (
 )
 from cl_graft.settings.tasks import load_tasks
 
-__all__ = ["Check", "check_checkpoint", "check_files", "check_run", "read_run_config"]
-
 
 @dataclass(frozen=True)
 class Check:

@@ -32,8 +32,6 @@ from cl_graft.storage.bank_index import delete_unlisted, list_files, read_index
 from cl_graft.storage.entry_file import ENTRY_FORMAT
 from cl_graft.storage.files import read_file, unpack
 
-__all__ = ["Dependent", "Forgotten", "forget"]
-
 
 @dataclass(frozen=True)
 class Dependent:

@@ -34,18 +34,6 @@ from cl_graft.kinds.messages import Message, read_chat
 from cl_graft.kinds.tagging import Tagging
 from cl_graft.kinds.text2text import Text2Text
 
-__all__ = [
-    "KINDS",
-    "TASK",
-    "InputText",
-    "NoTask",
-    "check_texts",
-    "drop_instructions",
-    "name_texts",
-    "parse_texts",
-    "read_texts",
-]
-
 KINDS = ("txt", "csv", "tsv", "jsonl")
 """Formats of a stream of texts that has no file name."""
 

@@ -16,15 +16,6 @@ from cl_graft.storage.bank_folder import open_stored_bank
 from cl_graft.storage.bank_index import count_entry_bytes
 from cl_graft.storage.repair import Repaired, repair_bank
 
-__all__ = [
-    "InspectedEntry",
-    "InspectedGraft",
-    "Inspection",
-    "inspect_bank",
-    "inspect_graft",
-    "repair_folder",
-]
-
 
 @dataclass(frozen=True)
 class InspectedEntry:

@@ -36,8 +36,6 @@ from cl_graft.strategies.strategy_inputs import StrategyInputs
 from cl_graft.training.dense_run import DenseRun
 from cl_graft.training.passes import Passes
 
-__all__ = ["learn_entry", "score_test_rows"]
-
 
 def learn_entry(
     loaded: Loaded,

@@ -43,7 +43,6 @@ if TYPE_CHECKING:
     from cl_graft.banks.verify import VerifyReport
     from cl_graft.storage.hub import Pushed
 
-__all__ = ["Answer", "OpenBank", "Text", "open_bank", "recorded_device"]
 
 Text = str | tuple[str, str] | list[dict[str, str]]
 """A text, the two texts of a pair, or chat messages: a list of ``{"role", "content"}``."""

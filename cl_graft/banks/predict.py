@@ -10,8 +10,6 @@ from cl_graft.errors import InputError
 from cl_graft.grafts.bank import GraftBank, find_entries, find_entry
 from cl_graft.kinds import find_kind
 
-__all__ = ["list_calibration_notes", "list_entry_notes", "predict"]
-
 _CHUNK = 32
 """Batches of texts that are sorted by task together."""
 

@@ -39,8 +39,6 @@ from cl_graft.settings.run_folder import (
     read_record,
 )
 
-__all__ = ["TOLERANCE", "EntryCheck", "VerifyReport", "verify"]
-
 TOLERANCE = {
     "float32": 1e-4,
     "bfloat16": 5e-2,

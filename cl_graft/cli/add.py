@@ -20,8 +20,6 @@ from cl_graft.cli.options import (
 from cl_graft.cli.output import Output, format_score, redirect_prints, to_plain
 from cl_graft.cli.progress import show_progress
 
-__all__ = ["add_command"]
-
 
 @with_settings(
     without=("stream", "tasks", "model", "device", "trust_remote_code", "mode"), defaults=False

@@ -31,8 +31,6 @@ from cl_graft.errors import BankError, DivergedError, InputError, OutOfMemory
 from cl_graft.runtime.escaping import for_terminal
 from cl_graft.runtime.signals import Stopped, stoppable
 
-__all__ = ["app", "main"]
-
 _HELP = """Teach a language model one text task after the other, and forget nothing.
 
 The pretrained model stays frozen. Every task is stored as a [b]graft[/b]: new values for a small

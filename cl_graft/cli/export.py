@@ -13,8 +13,6 @@ from cl_graft.cli.output import Output, redirect_prints, to_plain
 if TYPE_CHECKING:
     from cl_graft.integrations import Exported
 
-__all__ = ["export_command"]
-
 
 def export_command(
     bank: Bank,

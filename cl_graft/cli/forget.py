@@ -23,8 +23,6 @@ from cl_graft.errors import InputError
 if TYPE_CHECKING:
     from cl_graft.banks.forget import Dependent, Forgotten
 
-__all__ = ["forget_command"]
-
 
 def forget_command(
     bank: Bank,

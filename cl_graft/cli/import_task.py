@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from cl_graft.data import Prompt
     from cl_graft.integrations.task_import import Imported
 
-__all__ = ["import_command"]
-
 
 def import_command(
     source: Annotated[

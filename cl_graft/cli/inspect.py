@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from cl_graft.banks.inspect import Inspection
     from cl_graft.storage.repair import Repaired
 
-__all__ = ["inspect_command"]
-
 
 def inspect_command(
     path: Annotated[

@@ -23,25 +23,6 @@ from cl_graft.runtime.settings import list_fields
 from cl_graft.settings import ExperimentConfig
 from cl_graft.settings.parts import PARTS
 
-__all__ = [
-    "COMPARED",
-    "AsJson",
-    "Bank",
-    "Chosen",
-    "Data",
-    "Device",
-    "Label",
-    "MovedModel",
-    "Quiet",
-    "Resume",
-    "Sets",
-    "Text",
-    "TextPair",
-    "TrustRemoteCode",
-    "refuse_others",
-    "with_settings",
-]
-
 _OUTPUT = "Output"
 
 Bank = Annotated[Path, typer.Argument(metavar="BANK", help="A bank, or a run of grafting.")]

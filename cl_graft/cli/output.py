@@ -21,18 +21,6 @@ from rich.text import Text
 
 from cl_graft.runtime.escaping import for_json, for_terminal
 
-__all__ = [
-    "Output",
-    "drop_unset",
-    "escape_unencodable",
-    "format_score",
-    "make_table",
-    "redirect_prints",
-    "to_json_text",
-    "to_plain",
-]
-
-
 _MOST_FRAMED = 100
 """Rows of a table that has a frame."""
 

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from cl_graft.banks.input_texts import InputText
     from cl_graft.banks.open_bank import Answer
 
-__all__ = ["predict_command"]
-
 
 def predict_command(
     bank: Bank,

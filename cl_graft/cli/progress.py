@@ -21,8 +21,6 @@ from cl_graft.cli.output import Output
 from cl_graft.runtime.escaping import for_terminal
 from cl_graft.runtime.progress import PHASE_NAMES, Step
 
-__all__ = ["Meter", "duration", "show_progress"]
-
 _LINE_EVERY_SECONDS = 10.0
 
 

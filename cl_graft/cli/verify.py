@@ -15,8 +15,6 @@ from cl_graft.cli.progress import show_progress
 if TYPE_CHECKING:
     from cl_graft.banks.verify import VerifyReport
 
-__all__ = ["verify_command"]
-
 
 def verify_command(
     folder: Annotated[

@@ -15,8 +15,6 @@ from torch import Tensor
 
 from cl_graft.grafts.region import Region
 
-__all__ = ["Anatomy", "anatomy"]
-
 _BLOCK = re.compile(r"(?:^|\.)(\d+)\.")
 
 

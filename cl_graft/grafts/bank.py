@@ -24,19 +24,6 @@ from cl_graft.errors import InputError, nearest
 from cl_graft.grafts.graft import Graft, overlay
 from cl_graft.grafts.region import Layout, Region, union
 
-__all__ = [
-    "BaseIdentity",
-    "Entry",
-    "GraftBank",
-    "Mode",
-    "RecordedBatch",
-    "StoredEntry",
-    "check_builds_on",
-    "find_entries",
-    "find_entry",
-    "pick_recorded",
-]
-
 Mode = Literal["prefix", "isolated"]
 
 _MOST_DIGITS = 9

@@ -14,8 +14,6 @@ from cl_graft.grafts.bank import BaseIdentity, GraftBank
 from cl_graft.grafts.graft import extract, find_parameters
 from cl_graft.grafts.hashing import fingerprint_weights, hash_tensors, model_sha256
 
-__all__ = ["TensorVersions", "check_base", "find_carried", "identify"]
-
 
 def identify(model: nn.Module, *, heads: Sequence[str], dtype: str) -> BaseIdentity:
     """Describe a model at its base that has no tokenizer, for a new bank.

@@ -15,8 +15,6 @@ from torch import nn
 from cl_graft.errors import InputError
 from cl_graft.runtime.tensor_names import modules_by_path
 
-__all__ = ["Layers", "select_upper"]
-
 Layers = int | Literal["all", "upper"]
 """Blocks that a region may reach, from the top: a number, the upper half, or all."""
 

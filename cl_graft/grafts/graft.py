@@ -20,19 +20,6 @@ from cl_graft.grafts.region import Layout, Parameters, Region
 from cl_graft.runtime.tensor_names import parameters_by_name, plain_name
 from cl_graft.runtime.threads import lock_model
 
-__all__ = [
-    "Graft",
-    "copy_",
-    "extract",
-    "find_parameters",
-    "gather",
-    "grafted",
-    "load_",
-    "overlay",
-    "snapshot",
-    "write_",
-]
-
 
 @dataclass(frozen=True, eq=False)
 class Graft:

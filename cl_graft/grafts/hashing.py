@@ -17,16 +17,6 @@ from torch import Tensor, nn
 
 from cl_graft.runtime.tensor_names import tensors_by_name
 
-__all__ = [
-    "environment",
-    "file_sha256",
-    "fingerprint_weights",
-    "hash_tensors",
-    "model_fingerprint",
-    "model_sha256",
-    "tensor_bytes",
-]
-
 
 def tensor_bytes(tensor: Tensor) -> memoryview:
     r"""Return a tensor's raw bytes in row-major order.

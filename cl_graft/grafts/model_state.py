@@ -16,15 +16,6 @@ from cl_graft.grafts.graft import copy_, snapshot
 from cl_graft.grafts.region import Parameters
 from cl_graft.runtime.forward_override import current_forward, override_forward
 
-__all__ = [
-    "preserve_modes",
-    "preserve_parameters",
-    "preserve_requires_grad",
-    "replace_parameters",
-    "train_only",
-    "without_nested_tensors",
-]
-
 
 @contextmanager
 def preserve_parameters(parameters: Parameters) -> Iterator[dict[str, Tensor]]:

@@ -18,8 +18,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-__all__ = ["Layout", "Parameters", "Region", "check_index", "overlap_matrix", "union"]
-
 Parameters = Mapping[str, Tensor]
 """Tensors by parameter name, in a fixed order."""
 

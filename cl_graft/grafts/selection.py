@@ -11,8 +11,6 @@ from torch import Tensor
 from cl_graft.errors import NotFinite
 from cl_graft.grafts.region import Layout, Parameters, Region
 
-__all__ = ["refuse_nan", "top_k"]
-
 _SAMPLE = 1 << 18
 """Scores that the cut is estimated from; where there are fewer than four times as many, all are
 compared."""

@@ -10,8 +10,6 @@ from collections.abc import Sequence
 
 from cl_graft.grafts.bank import GraftBank
 
-__all__ = ["Span", "Spans", "answer_spans", "apart", "subtract", "to_spans"]
-
 Span = tuple[int, int]
 """Entries of a bank, from and to (exclusive)."""
 

@@ -21,8 +21,6 @@ from cl_graft.grafts.graft import Graft, find_parameters
 from cl_graft.grafts.region import Layout, Region
 from cl_graft.runtime.tensor_names import modules_by_path
 
-__all__ = ["EntryWrites", "TensorWrites"]
-
 _WHOLE = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 """Whole numbers by their bytes."""
 

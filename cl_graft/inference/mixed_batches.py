@@ -25,8 +25,6 @@ from cl_graft.runtime.tensor_names import modules_by_path
 from cl_graft.runtime.threads import lock_model
 from cl_graft.training.linear_layers import is_linear
 
-__all__ = ["MatrixMethod", "mixed_batch"]
-
 MatrixMethod = Literal["fastest", "add", "by_task"]
 
 

@@ -15,14 +15,6 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-__all__ = [
-    "ClassStatistics",
-    "discriminant",
-    "least_energy",
-    "least_entropy",
-    "nearest_prototype",
-]
-
 
 @dataclass(frozen=True, eq=False)
 class ClassStatistics:

@@ -18,8 +18,6 @@ from cl_graft.inference.entry_spans import Spans, answer_spans, apart, subtract
 from cl_graft.inference.entry_writes import TensorWrites
 from cl_graft.inference.task_switch import Switch
 
-__all__ = ["RowGroup", "Rows", "compute_by_group", "first_entry", "group_rows"]
-
 Rows = slice | Tensor
 """Some rows of a batch: a slice where they stand together, else their numbers."""
 

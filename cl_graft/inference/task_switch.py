@@ -24,8 +24,6 @@ from cl_graft.inference.entry_spans import Spans, answer_spans, apart, subtract,
 from cl_graft.inference.entry_writes import EntryWrites
 from cl_graft.runtime.threads import hold_model, lock_model
 
-__all__ = ["Switch", "put_back_"]
-
 
 class Switch:
     """Moves a model between the answers of a bank.

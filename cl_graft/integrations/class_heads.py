@@ -36,15 +36,6 @@ from cl_graft.runtime.seeding import generator
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
-__all__ = [
-    "as_classifier",
-    "as_transformers_model",
-    "find_token_kind",
-    "head_from",
-    "order_tags",
-    "read_label_names",
-    "read_token_layer",
-]
 
 _TOKEN_KINDS = {"ForQuestionAnswering": "extractive_qa", "ForTokenClassification": "tagging"}
 _TOKEN_PARTS = {"extractive_qa": "ends", "tagging": "tags"}

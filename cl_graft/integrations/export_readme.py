@@ -19,8 +19,6 @@ from cl_graft.kinds.text_task import MAX_LENGTH
 from cl_graft.models.load import AUTO_CLASSES
 from cl_graft.runtime.escaping import for_markdown, for_markdown_code, for_python
 
-__all__ = ["make_readme"]
-
 _CLASSES = {
     "extractive_qa": "AutoModelForQuestionAnswering",
     "tagging": "AutoModelForTokenClassification",

@@ -18,8 +18,6 @@ import cl_graft
 from cl_graft.grafts.bank import Entry, GraftBank
 from cl_graft.models.text_generation import TextHead, is_text_head
 
-__all__ = ["WrittenGraft", "describe_task", "format_counts", "save_head", "skips_pooler"]
-
 _KEPT = (
     "kind",
     "label_names",

@@ -45,8 +45,6 @@ from cl_graft.storage.metadata_schema import check_exported_metadata
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
-__all__ = ["Source", "Tuned", "find_source", "read_source"]
-
 
 @dataclass(frozen=True)
 class Source:

@@ -21,19 +21,6 @@ from torch import Tensor, nn
 from cl_graft.errors import InputError, first_line
 from cl_graft.models.quiet import quiet
 
-__all__ = [
-    "ADAPTER",
-    "ADAPTER_CONFIG",
-    "PREFIX",
-    "adapted_modules",
-    "check_ranks",
-    "classifier_shapes",
-    "explain_reading",
-    "merge_adapter",
-    "read_adapter",
-    "stored_parameters",
-]
-
 ADAPTER = "adapter_model.safetensors"
 """Name of the file of an adapter's tensors."""
 

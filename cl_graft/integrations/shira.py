@@ -33,8 +33,6 @@ from cl_graft.integrations.export_record import (
 )
 from cl_graft.integrations.peft_adapter import ADAPTER_CONFIG, PREFIX
 
-__all__ = ["Rest", "write_shira"]
-
 Rest = Literal["refuse", "leave-out", "copy"]
 _RESTS = {"refuse": None, "leave-out": None, "copy": None}
 

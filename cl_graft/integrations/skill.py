@@ -29,8 +29,6 @@ from cl_graft.models.graftable import graftable_parameters
 from cl_graft.runtime.tensor_names import plain_name, tensors_by_name
 from cl_graft.runtime.threads import lock_model
 
-__all__ = ["Skill", "localize_skill", "model_tensors"]
-
 _LARGE_REST = 1_000_000
 """Values outside of the graftable parameters above which a skill is larger than people expect."""
 

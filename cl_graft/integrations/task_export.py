@@ -35,8 +35,6 @@ from cl_graft.models.text_generation import is_text_head
 from cl_graft.storage import explain_full_disk, explain_write_errors, load_bank, only_writer
 from cl_graft.storage.files import is_partial
 
-__all__ = ["FORMATS", "Exported", "export_task"]
-
 FORMATS: Mapping[str, str] = MappingProxyType(
     {
         "hf": "a whole checkpoint, which transformers loads",

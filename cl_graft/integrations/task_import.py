@@ -40,8 +40,6 @@ from cl_graft.storage.bank_index import holds_no_bank_yet
 from cl_graft.storage.metadata_schema import check_name
 from cl_graft.storage.serialization import check_fingerprint
 
-__all__ = ["Imported", "import_task"]
-
 
 @dataclass(frozen=True)
 class Imported:

@@ -46,8 +46,6 @@ from cl_graft.storage import load_bank
 from cl_graft.storage.bank_index import holds_no_bank_yet
 from cl_graft.strategies.benchmark import TextStream, text_stream
 
-__all__ = ["TrainerBank", "hash_model"]
-
 _PREFIX = "backbone."
 """Begin of a parameter's name in a `TaskModel`, beside its name in transformers."""
 

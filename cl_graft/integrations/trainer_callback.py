@@ -35,8 +35,6 @@ from cl_graft.runtime.seeding import check_generators, claim_generators, lock_ge
 from cl_graft.strategies.benchmark import TextStream
 from cl_graft.training.precision import warn_of_float16
 
-__all__ = ["GraftCallback"]
-
 
 class GraftCallback(TrainerCallback):
     """Localize what a `Trainer` taught a model, when training ends.

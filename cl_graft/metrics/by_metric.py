@@ -10,8 +10,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 
-__all__ = ["LEAST_REFERENCE", "average_share", "group_by_metric", "name_metric", "too_small"]
-
 LEAST_REFERENCE = 0.1
 """Score of the reference from which on a share of it is taken.
 

@@ -16,8 +16,6 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-__all__ = ["ReliabilityBins", "Temperature", "ece", "fit_temperature", "reliability_bins"]
-
 # How far a row of probabilities may be from summing to one: bfloat16 keeps 8 bits.
 _SUM_TOLERANCE = 2e-2
 

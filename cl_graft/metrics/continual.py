@@ -20,18 +20,6 @@ Other libraries compute other numbers under the same names: compare formulas, no
 import math
 from collections.abc import Collection, Iterable, Sequence
 
-__all__ = [
-    "ScoreMatrix",
-    "accuracy_over_stream",
-    "average_accuracy",
-    "backward_transfer",
-    "backward_transfer_over_stream",
-    "forgetting",
-    "forward_transfer",
-    "forward_transfer_over_stream",
-    "gain_over_isolated",
-]
-
 ScoreMatrix = Sequence[Sequence[float | None]]
 """R; rows are experiences trained on, columns experiences tested on."""
 

@@ -19,8 +19,6 @@ from cl_graft.metrics.figure_style import (
     switch_off_empty_panels,
 )
 
-__all__ = ["reliability_diagram", "reliability_panels"]
-
 _COLUMNS = 3
 
 

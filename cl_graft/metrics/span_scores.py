@@ -17,8 +17,6 @@ from torch import Tensor
 
 from cl_graft.metrics.task_score import register_metric
 
-__all__ = ["count_spans", "list_tags", "write_tag"]
-
 
 def write_tag(number: int) -> str:
     """Write the tag of a number with the type's number as its name, such as ``"B-0"``.

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Generic, TypeVar
 
-__all__ = ["StreamMatrix"]
-
 T = TypeVar("T")
 
 

@@ -20,19 +20,6 @@ from torch.nn import functional as F
 from cl_graft.errors import InputError, NotFinite
 from cl_graft.runtime.registry import Registry
 
-__all__ = [
-    "METRICS",
-    "NO_TARGET",
-    "Metric",
-    "MetricFunction",
-    "Scorer",
-    "TaskLoss",
-    "agreement",
-    "register_metric",
-    "score",
-    "task_loss",
-]
-
 MetricFunction = Callable[[Tensor, Tensor, int], float]
 """Logits of shape (n, K), labels of shape (n,) and the number of the task's classes to a score."""
 

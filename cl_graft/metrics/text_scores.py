@@ -14,8 +14,6 @@ from typing import Any
 
 from cl_graft.metrics.task_score import register_metric
 
-__all__ = ["find_number"]
-
 _BLANKS = " \u00a0\u2009\u202f"
 _NUMBER = re.compile(
     r"(?P<divisor>(?<=[/⁄]))?"

@@ -16,8 +16,6 @@ from typing import Any
 from cl_graft.errors import InputError, first_line
 from cl_graft.models.gguf_file import count_tensors
 
-__all__ = ["check_model_folder", "check_model_sizes"]
-
 _MOST_JSON_BYTES = 200_000_000
 _LAYERS = re.compile(r"layer|depth|blocks$")
 _WIDTHS = ("hidden_size", "n_embd", "d_model", "dim")

@@ -16,7 +16,6 @@ from torch import nn
 if TYPE_CHECKING:
     from transformers import PreTrainedConfig
 
-__all__ = ["Setting", "config_settings", "describe_other_settings"]
 
 Setting = bool | int | float | str
 """Value of a setting of a config."""

@@ -25,7 +25,6 @@ from cl_graft.errors import InputError, first_line, join_names
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
-__all__ = ["GGUF", "count_tensors", "find_gguf", "hidden_bars", "make_gguf_error", "make_plain"]
 
 GGUF = ".gguf"
 """Suffix of the files."""

@@ -17,8 +17,6 @@ from torch import nn
 from cl_graft.runtime.forward_override import original_class
 from cl_graft.runtime.tensor_names import parameters_by_name, plain_name
 
-__all__ = ["block_stacks", "find_text_config", "graftable_parameters"]
-
 
 def graftable_parameters(
     module: nn.Module,

@@ -21,19 +21,6 @@ from cl_graft.runtime.seeding import generator
 if TYPE_CHECKING:
     from cl_graft.models.task_model import TaskModel
 
-__all__ = [
-    "ACTIVATIONS",
-    "HEADS",
-    "POOLINGS",
-    "LabelStrings",
-    "LabelWords",
-    "PooledHead",
-    "first_token",
-    "linear_head",
-    "make_head",
-    "mean_of_tokens",
-    "register_head",
-]
 
 ACTIVATIONS: Mapping[str, Callable[[Tensor], Tensor]] = MappingProxyType(
     {"tanh": torch.tanh, "relu": F.relu, "gelu": F.gelu}

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
     from cl_graft.models.task_model import TaskModel
 
-__all__ = ["check_batch", "check_vocabulary", "longest_row"]
-
 
 def longest_row(model: TaskModel) -> int | None:
     """Return how many tokens a model can read; None if its config sets no limit (XLNet's is -1)."""

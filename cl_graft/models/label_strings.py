@@ -15,8 +15,6 @@ from cl_graft.models.text_generation import shift_right
 if TYPE_CHECKING:
     from cl_graft.models.task_model import Carry, TaskModel
 
-__all__ = ["score_labels", "score_labels_by_row"]
-
 
 def score_labels(model: TaskModel, ids: Tensor, segments: Tensor, strings: LabelStrings) -> Tensor:
     """Return the log-probability of each label's string after each prompt, (n, K).

@@ -28,16 +28,6 @@ from cl_graft.training.precision import PRECISIONS
 if TYPE_CHECKING:
     from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
-__all__ = [
-    "AUTO_CLASSES",
-    "DTYPES",
-    "Loaded",
-    "build_backbone",
-    "check_types",
-    "explain_silent_hub",
-    "load_model",
-    "read_config",
-]
 
 AUTO_CLASSES = {
     "encoder": "AutoModel",

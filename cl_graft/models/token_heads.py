@@ -16,13 +16,6 @@ from torch.nn import functional as F
 from cl_graft.models.heads import linear_head, register_head
 from cl_graft.runtime.seeding import derive
 
-__all__ = [
-    "ABSENT",
-    "SpanHead",
-    "TaggingHead",
-    "TokenHead",
-]
-
 ABSENT = -1e4
 """Logit of what has no answer: its probability is exactly 0 in fp32."""
 

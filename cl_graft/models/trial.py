@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
     from cl_graft.models.task_model import TaskModel
 
-__all__ = ["try_model"]
 
 _ROUNDING, _ROUNDING_OF_HALF = 3e-4, 0.2
 """Shares of the largest value that rounding stays below: up to 2e-6 and 0.015 were seen."""

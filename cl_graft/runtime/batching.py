@@ -17,16 +17,6 @@ from torch.nn import functional as F
 
 from cl_graft.runtime.seeding import generator, permutation
 
-__all__ = [
-    "EVAL_BATCH",
-    "WINDOW",
-    "BatchOrder",
-    "group_by_length",
-    "join_rows",
-    "sort_by_length",
-    "text_lengths",
-]
-
 EVAL_BATCH = 64
 """Rows per batch in evaluation, where no setting says otherwise."""
 WINDOW = 16

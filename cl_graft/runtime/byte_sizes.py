@@ -10,8 +10,6 @@ from collections.abc import Callable
 
 from cl_graft.errors import InputError
 
-__all__ = ["decimal_bytes", "largest_within", "parse_bytes", "readable_bytes"]
-
 _UNITS = {"b": 1, "": 1} | {
     f"{letter}{ending}": base**power
     for power, letter in enumerate("kmgt", start=1)

@@ -14,8 +14,6 @@ from torch import Tensor
 
 import cl_graft
 
-__all__ = ["Cache", "cache_key"]
-
 
 class Cache(Protocol):
     """Results of long computations, by a key that all their inputs determine."""

@@ -14,19 +14,6 @@ from typing import Any, Protocol, runtime_checkable
 import torch
 from torch import Tensor
 
-__all__ = [
-    "NO_CHECKPOINT",
-    "Checkpoint",
-    "Checkpoints",
-    "NoCheckpoints",
-    "Resumable",
-    "State",
-    "join_tensors",
-    "load_optimizer_",
-    "optimizer_state",
-    "select_tensors",
-]
-
 State = tuple[Mapping[str, Tensor], Mapping[str, Any]]
 """Tensors by name, and values that JSON can hold."""
 

@@ -9,8 +9,6 @@ import torch
 
 from cl_graft.errors import InputError, first_line
 
-__all__ = ["explain_slow_precision", "pick_device"]
-
 
 def pick_device(name: str | torch.device) -> torch.device:
     """Return the device of a name; ``"auto"`` is a GPU if there is one, else the CPU.

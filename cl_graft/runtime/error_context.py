@@ -12,8 +12,6 @@ import torch
 
 from cl_graft.errors import DivergedError, NotFinite, OutOfMemory
 
-__all__ = ["in_phase", "in_task"]
-
 _LOWER = {
     "loading": "take a smaller model, or run where there is more memory",
     "dense fine-tuning": (

@@ -13,17 +13,6 @@ from unicodedata import category
 
 from cl_graft.errors import a_or_an
 
-__all__ = [
-    "control_in",
-    "for_csv",
-    "for_json",
-    "for_latex",
-    "for_markdown",
-    "for_markdown_code",
-    "for_python",
-    "for_terminal",
-]
-
 _CONTROLS = ("Cc", "Cf", "Cs", "Zl", "Zp")
 """Categories of Unicode that are not seen but act: controls, formats (among them those that turn
 the direction of the text after them), halves of characters, and separators of lines."""

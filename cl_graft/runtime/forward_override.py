@@ -15,8 +15,6 @@ from typing import Any
 
 from torch import nn
 
-__all__ = ["current_forward", "has_forward_override", "original_class", "override_forward"]
-
 _OTHER, _OWN = "_other_forward", "_own_forward"
 """Attributes of a module in a block: the other function, and a forward of the instance's own."""
 

@@ -8,8 +8,6 @@ from __future__ import annotations
 import os
 import sys
 
-__all__ = ["SPIN_COUNT", "limit_spinning"]
-
 SPIN_COUNT = 1000
 """Turns that a waiting thread spins before it sleeps."""
 

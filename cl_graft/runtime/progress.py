@@ -8,8 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-__all__ = ["PHASE_NAMES", "Progress", "Step", "rename_steps", "silent"]
-
 PHASE_NAMES = {
     "dense": "dense run",
     "choose": "dense runs of the grid",

@@ -13,8 +13,6 @@ from typing import TypeVar
 
 from cl_graft.errors import InputError, first_line, nearest
 
-__all__ = ["Registry"]
-
 logger = logging.getLogger(__name__)
 
 _Entry = TypeVar("_Entry")

@@ -18,20 +18,6 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor
 
-__all__ = [
-    "check_generators",
-    "claim_generators",
-    "derive",
-    "generator",
-    "global_generators",
-    "leave_generators",
-    "lock_generators",
-    "permutation",
-    "save_generators",
-    "seed_generators",
-    "seeded",
-]
-
 logger = logging.getLogger(__name__)
 
 _GENERATORS = threading.RLock()

@@ -20,8 +20,6 @@ from pydantic.fields import FieldInfo
 
 from cl_graft.errors import InputError, nearest
 
-__all__ = ["describe_faults", "find_origin", "join_few", "list_fields", "settings_class"]
-
 _MOST_FAULTS = 5
 _LARGEST_FLOAT = 1e18
 """A rate or strength, and the product of two, must fit in float32."""

@@ -14,8 +14,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
 
-__all__ = ["Stop", "Stopped", "stoppable"]
-
 _ASKED = b"cl-graft: stopping as soon as this step is saved; once more to stop at once\n"
 
 

@@ -9,14 +9,6 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
-__all__ = [
-    "modules_by_path",
-    "parameters_by_name",
-    "plain_name",
-    "tensors_by_name",
-    "unwrap_compiled",
-]
-
 _WRAPPED = "_orig_mod"
 
 

@@ -19,8 +19,6 @@ from torch import nn
 
 from cl_graft.runtime.seeding import leave_generators
 
-__all__ = ["hold_model", "lock_model"]
-
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
 

@@ -44,17 +44,6 @@ from cl_graft.storage.graft_file import GRAFT_FORMAT, StoredGraft, pack_graft, u
 from cl_graft.storage.locks import only_writer
 from cl_graft.storage.serialization import check_fingerprint, check_layout, part
 
-__all__ = [
-    "append_entry",
-    "holds_entry",
-    "load_bank",
-    "open_stored_bank",
-    "read_stored",
-    "replace_entries",
-    "save_bank",
-    "write_entries",
-]
-
 _FILES = ("file", "checksum", "bytes", "standalone")
 """Fields of a line of `bank.json` that describe an entry's files."""
 

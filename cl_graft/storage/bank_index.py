@@ -34,25 +34,6 @@ from cl_graft.storage.locks import LOCK, OWNER
 from cl_graft.storage.metadata_schema import check_task_metadata
 from cl_graft.storage.serialization import base_record, layout_record, part, read_base, read_layout
 
-__all__ = [
-    "COPY",
-    "DIGITS",
-    "INDEX",
-    "REMOVED",
-    "bank_sha256",
-    "count_entry_bytes",
-    "delete_unlisted",
-    "holds_no_bank_yet",
-    "list_files",
-    "list_sha256",
-    "list_unlisted",
-    "read_index",
-    "refuse_linked_folders",
-    "staged_folder",
-    "write_copy",
-    "write_index",
-]
-
 INDEX = "bank.json"
 COPY = "bank.copy.json"
 """Copy of `bank.json`, from which `repair` takes a lost one."""

@@ -20,8 +20,6 @@ from cl_graft.storage import explain_write_errors
 from cl_graft.storage.files import pack, read_file, replace_file, report_damage, unpack
 from cl_graft.storage.serialization import part
 
-__all__ = ["DirectoryCache"]
-
 logger = logging.getLogger(__name__)
 
 _FORMAT = "cl-graft-cache"

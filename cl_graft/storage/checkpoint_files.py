@@ -28,8 +28,6 @@ from cl_graft.runtime.checkpoints import Checkpoint, State, join_tensors, select
 from cl_graft.runtime.signals import Stop
 from cl_graft.storage.files import pack, read_file, replace_file, to_json, unpack
 
-__all__ = ["FileCheckpoints"]
-
 logger = logging.getLogger(__name__)
 
 _FORMAT = "cl-graft-checkpoint"

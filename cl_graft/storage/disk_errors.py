@@ -14,8 +14,6 @@ from pathlib import Path
 
 from cl_graft.errors import CannotWrite
 
-__all__ = ["explain_full_disk", "explain_write_errors", "free_bytes"]
-
 _FULL = {
     errno.ENOSPC: "no space is left there",
     errno.EDQUOT: "the quota there is used up",

@@ -13,8 +13,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-__all__ = ["pack_indices", "packed_size", "unpack_indices"]
-
 _FIELD = 56
 """Bits of a number that always fit into eight bytes, whichever bit of the first it begins at."""
 

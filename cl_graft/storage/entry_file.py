@@ -27,8 +27,6 @@ from cl_graft.storage.serialization import (
     region_record,
 )
 
-__all__ = ["ENTRY_FORMAT", "pack_entry", "read_builds_on", "unpack_entry"]
-
 ENTRY_FORMAT = "cl-graft-entry"
 
 

@@ -26,24 +26,6 @@ from torch import Tensor
 from cl_graft.errors import BankError, DamagedFile, ForeignFile, FutureVersion, TruncatedFile
 from cl_graft.storage.disk_errors import explain_write_errors
 
-__all__ = [
-    "VERSION",
-    "add_checksum",
-    "checksum_in",
-    "delete_partial_files",
-    "dump_json",
-    "is_partial",
-    "load_json",
-    "pack",
-    "read_file",
-    "replace_file",
-    "report_damage",
-    "sync_folder",
-    "to_json",
-    "unpack",
-    "write_once",
-]
-
 VERSION = 1
 """Version of every format that this package reads and writes."""
 

@@ -32,8 +32,6 @@ from cl_graft.storage.serialization import (
     region_record,
 )
 
-__all__ = ["GRAFT_FORMAT", "StoredGraft", "load_graft", "pack_graft", "save_graft", "unpack_graft"]
-
 GRAFT_FORMAT = "cl-graft-graft"
 
 

@@ -29,15 +29,6 @@ from cl_graft.storage import load_bank, save_bank
 from cl_graft.storage.files import replace_file
 from cl_graft.storage.model_card import is_hub_name, model_card
 
-__all__ = [
-    "HubOptions",
-    "Pushed",
-    "download_bank",
-    "from_pretrained",
-    "push_to_hub",
-    "save_pretrained",
-]
-
 _FOLDERS = ("entries/", "standalone/")
 _FILES = ["bank.json", "bank.copy.json", "README.md", *(f"{folder}*" for folder in _FOLDERS)]
 

@@ -33,8 +33,6 @@ from cl_graft.runtime.escaping import for_terminal
 from cl_graft.storage.disk_errors import explain_write_errors
 from cl_graft.storage.files import delete_partial_files, replace_file
 
-__all__ = ["LOCK", "OWNER", "only_writer", "release_dead"]
-
 logger = logging.getLogger(__name__)
 
 LOCK = ".cl-graft.lock"

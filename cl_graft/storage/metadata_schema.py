@@ -23,16 +23,6 @@ from pydantic import (
 
 from cl_graft.runtime.escaping import control_in
 
-__all__ = [
-    "LARGEST_LENGTH",
-    "LONGEST_NAME",
-    "check_base_metadata",
-    "check_environment",
-    "check_exported_metadata",
-    "check_name",
-    "check_task_metadata",
-]
-
 LONGEST_NAME = 200
 """Characters of the name of a task, a label, a metric or a localizer."""
 

@@ -15,8 +15,6 @@ from huggingface_hub.utils import validate_repo_id
 from cl_graft.grafts.bank import Entry, GraftBank
 from cl_graft.runtime.escaping import for_markdown, for_markdown_code, for_python
 
-__all__ = ["is_hub_name", "model_card"]
-
 _TAGS = ["grafting", "continual-learning", "sparse-fine-tuning"]
 
 

@@ -28,8 +28,6 @@ from cl_graft.storage.bank_index import (
 from cl_graft.storage.files import report_damage, sync_folder
 from cl_graft.storage.locks import only_writer
 
-__all__ = ["Repaired", "repair_bank"]
-
 
 @dataclass(frozen=True)
 class Repaired:

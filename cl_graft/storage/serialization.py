@@ -25,24 +25,6 @@ from cl_graft.storage.elias_fano import pack_indices, unpack_indices
 from cl_graft.storage.files import to_json
 from cl_graft.storage.metadata_schema import check_base_metadata, check_environment
 
-__all__ = [
-    "base_record",
-    "check_dtype",
-    "check_fingerprint",
-    "check_layout",
-    "head_record",
-    "layout_record",
-    "layout_sha256",
-    "part",
-    "read_base",
-    "read_head",
-    "read_layout",
-    "read_recorded_batch",
-    "read_region",
-    "recorded_batch_record",
-    "region_record",
-]
-
 _LARGEST_BATCH = 2**23
 """Most elements of a recorded batch's inputs that a padded width may unfold to."""
 

@@ -29,8 +29,6 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-__all__ = ["Coordinates", "Kernel", "coordinate_gradient", "pick_kernel", "region_linear"]
-
 Kernel = Literal["gather", "sample", "dense"]
 
 _GATHER_SHARE = 0.5

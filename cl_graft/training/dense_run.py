@@ -22,16 +22,6 @@ from cl_graft.training.learnable_task import LearnableTask
 from cl_graft.training.passes import Passes
 from cl_graft.training.phase_points import PhasePoints
 
-__all__ = [
-    "DenseRun",
-    "Measure",
-    "Progress",
-    "count_dense_passes",
-    "fine_tune_task",
-    "ignore_measurement",
-    "ignore_progress",
-]
-
 Progress = Callable[[str, int, int], None]
 """Called as (phase, step, steps) while a phase runs."""
 

@@ -17,8 +17,6 @@ from torch.utils.data import default_collate
 from cl_graft.runtime.batching import text_lengths
 from cl_graft.runtime.seeding import permutation
 
-__all__ = ["Examples", "compute_logits"]
-
 
 class Examples:
     """The rows of a dataset, batched by row number.

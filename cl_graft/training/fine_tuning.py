@@ -32,14 +32,6 @@ from cl_graft.training.precision import LossScale
 from cl_graft.training.regularizers import mix_weights, shrink_movement_
 from cl_graft.training.train_mode import freeze_statistics
 
-__all__ = [
-    "FineTuned",
-    "backpropagate",
-    "beats",
-    "evaluated_steps",
-    "fine_tune",
-]
-
 _NOTHING: Parameters = MappingProxyType({})
 _SAME_RATE: Mapping[str, float] = MappingProxyType({})
 

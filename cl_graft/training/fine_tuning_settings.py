@@ -15,8 +15,6 @@ from pydantic import Field
 from cl_graft.runtime.settings import settings_class
 from cl_graft.training.learning_rates import DENSE_LR, WARM_UP, Decay, Optimizer
 
-__all__ = ["FineTuning", "with_rate_schedule"]
-
 
 @settings_class
 class FineTuning:

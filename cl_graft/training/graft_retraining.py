@@ -21,8 +21,6 @@ from cl_graft.training.fine_tuning_settings import FineTuning, with_rate_schedul
 from cl_graft.training.learnable_task import LearnableTask
 from cl_graft.training.region_parameters import RegionParameters
 
-__all__ = ["train_region"]
-
 _VECTOR = "region"
 
 

@@ -21,8 +21,6 @@ from cl_graft.training.fine_tuning import FineTuned, fine_tune
 from cl_graft.training.fine_tuning_settings import FineTuning
 from cl_graft.training.precision import loss_scale
 
-__all__ = ["LearnableTask"]
-
 _SCORED = 64
 """Rows of a batch that is scored by its loss."""
 

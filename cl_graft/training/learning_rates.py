@@ -8,8 +8,6 @@ from __future__ import annotations
 import math
 from typing import Literal
 
-__all__ = ["DENSE_LR", "REGION_LR", "WARM_UP", "Decay", "Optimizer", "rate_share", "region_rate"]
-
 Optimizer = Literal["sgd", "adamw"]
 """Name of an optimiser."""
 

@@ -6,8 +6,6 @@ from torch import nn
 
 from cl_graft.runtime.forward_override import original_class
 
-__all__ = ["is_conv1d", "is_linear"]
-
 
 def is_linear(module: nn.Module) -> bool:
     """Tell whether a module is exactly torch's Linear or transformers' Conv1D.

@@ -30,15 +30,6 @@ from cl_graft.training.examples import Examples
 from cl_graft.training.learnable_task import LearnableTask
 from cl_graft.training.passes import Passes
 
-__all__ = [
-    "RIDGES",
-    "DevScores",
-    "check_head_fit",
-    "count_fit_passes",
-    "fit_head",
-    "score_on_dev",
-]
-
 RIDGES = (3e-2, 1e-2, 3e-3, 1e-3, 3e-4)
 """Strengths of the penalty to choose from, in units of the features' mean squared norm."""
 

@@ -8,8 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-__all__ = ["Passes", "total_passes"]
-
 
 @dataclass(frozen=True)
 class Passes:

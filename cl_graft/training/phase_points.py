@@ -11,8 +11,6 @@ from typing import Any
 
 from cl_graft.runtime.checkpoints import Checkpoint, State
 
-__all__ = ["PhasePoints"]
-
 _KEY = "points"
 
 

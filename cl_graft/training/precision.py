@@ -18,8 +18,6 @@ from torch import Tensor, nn
 
 from cl_graft.errors import DivergedError, find
 
-__all__ = ["PRECISIONS", "LossScale", "autocast", "loss_scale", "safe_scale", "warn_of_float16"]
-
 PRECISIONS: dict[str, torch.dtype] = {
     "fp32": torch.float32,
     "bf16": torch.bfloat16,

@@ -29,8 +29,6 @@ from cl_graft.runtime.forward_override import has_forward_override, override_for
 from cl_graft.training.coordinate_gradient import Coordinates, region_linear
 from cl_graft.training.linear_layers import is_conv1d, is_linear
 
-__all__ = ["RegionParameters"]
-
 
 class RegionParameters:
     """The trainable values of a region of a model, as one vector.

@@ -13,8 +13,6 @@ from cl_graft.grafts.model_state import preserve_parameters
 from cl_graft.grafts.region import Parameters
 from cl_graft.runtime.seeding import generator
 
-__all__ = ["draw_mask", "mix_weights", "shrink_movement_"]
-
 
 def shrink_movement_(
     parameters: Mapping[str, nn.Parameter],

@@ -14,8 +14,6 @@ from torch.nn.utils.spectral_norm import SpectralNorm
 
 from cl_graft.grafts.model_state import preserve_modes
 
-__all__ = ["dropout_off", "freeze_statistics", "without_dropout"]
-
 
 def freeze_statistics(model: nn.Module) -> None:
     """Put layers that keep statistics in train mode into eval mode, so that these do not change.

@@ -9,8 +9,6 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-__all__ = ["setup"]
-
 
 def setup(app: Any) -> dict[str, object]:
     """Register with Sphinx: replace the function by which the theme lists pages."""

@@ -11,8 +11,6 @@ from typing import Any
 
 from markdown_pieces import table
 
-__all__ = ["HELP", "commands", "help_texts", "show_help"]
-
 HELP = re.compile(r"^<!-- help: (cl-graft[a-z ]*) -->$", re.MULTILINE)
 """A line that asks for the help of a command."""
 

@@ -11,8 +11,6 @@ from typing import Any
 from markdown_pieces import table
 from pydantic.fields import FieldInfo
 
-__all__ = ["fields_table"]
-
 
 def fields_table(fields: Mapping[str, FieldInfo]) -> str:
     """Return a row a field: name, type with bounds, default, meaning."""

@@ -19,17 +19,6 @@ from pathlib import Path
 from markdown_pieces import table
 from sphinx.pycode import ModuleAnalyzer
 
-__all__ = [
-    "MODULES",
-    "document_modules",
-    "first_sentence",
-    "list_pages",
-    "names_in_full",
-    "names_of_module",
-    "pages_that_use",
-    "public_names",
-]
-
 DOCS = Path(__file__).parents[1]
 _MODULE = re.compile(r"^<!-- module: (cl_graft[\w.]*) -->$", re.MULTILINE)
 _PAGES = re.compile(r"^<!-- pages in ([\w/]+) -->$", re.MULTILINE)

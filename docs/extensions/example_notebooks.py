@@ -16,8 +16,6 @@ import nbformat
 from markdown_pieces import without_links_to_files
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 
-__all__ = ["code_cells", "example_notebook", "pages_of_scripts", "setup"]
-
 _SCRIPT = re.compile(r"^```\{literalinclude\} (\S+\.py)\n.*?^```$", re.MULTILINE | re.DOTALL)
 
 

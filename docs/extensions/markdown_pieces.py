@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-__all__ = ["link_sources", "table", "toctree", "without_links_to_files"]
-
 
 def table(columns: Iterable[str], rows: Iterable[Iterable[object]]) -> str:
     """Write a Markdown table."""

@@ -13,8 +13,6 @@ from typing import Any
 import nbformat
 from nbclient import NotebookClient
 
-__all__ = ["run_notebook", "setup"]
-
 
 def run_notebook(path: Path) -> str:
     """Return a notebook with the outputs of a new run, as JSON.

@@ -8,8 +8,6 @@ from typing import Any
 
 from torch import Tensor
 
-__all__ = ["answered"]
-
 
 def answered(folder: Path, text: str, pair: str | None = None) -> Tensor:
     """Run the lines of an export's README, and let them answer."""

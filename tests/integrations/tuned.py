@@ -8,8 +8,6 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-__all__ = ["classifier", "logits_of", "nudge_"]
-
 TEXTS = ["It was a delight.", "The film is slow and the plot is thin, but I liked it!"]
 LABELS = {0: "no", 1: "maybe", 2: "yes"}
 

@@ -17,8 +17,6 @@ from cl_graft.grafts.graft import Graft
 from cl_graft.grafts.region import Layout, Region
 from cl_graft.storage import StoredGraft, save_bank, save_graft
 
-__all__ = ["stored_bank", "stored_graft"]
-
 _LAYOUT = Layout(("block.weight", "block.bias"), ((6, 5), (7,)))
 _BASE = BaseIdentity("ab" * 32, "org/model", "float32", {"family": "encoder", "größe": 1.5})
 

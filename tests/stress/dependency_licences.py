@@ -19,8 +19,6 @@ from pathlib import Path
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-__all__ = ["Dependency", "missing_and_installed", "render"]
-
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "project" / "licences.md"
 

@@ -16,8 +16,6 @@ from cl_graft.errors import BankError, InputError
 from cl_graft.settings import to_nested
 from cl_graft.storage import load_bank
 
-__all__ = ["TASKS", "Cases", "Place", "bank_files", "readable"]
-
 TASKS = ("sentiment", "topic")
 
 _SETTINGS = {

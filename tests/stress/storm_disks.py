@@ -16,8 +16,6 @@ from storm_cases import Cases, Place, bank_files, readable
 from torture_children import tell
 from torture_report import Row
 
-__all__ = ["denied", "full_at_the_start", "full_later", "may_mount", "read_only"]
-
 
 def may_mount() -> bool:
     """Tell whether this process may mount what only it sees."""

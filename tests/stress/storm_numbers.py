@@ -15,8 +15,6 @@ from torture_report import Row
 from cl_graft.localization import LOCALIZERS
 from cl_graft.models import TaskModel
 
-__all__ = ["no_memory", "not_a_number"]
-
 _PHASES = {
     "dense": ("dense fine-tuning", "step 3", "lr 0."),
     "localize": ("localization", "step 2", "lr 0."),

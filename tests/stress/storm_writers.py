@@ -20,8 +20,6 @@ from cl_graft.grafts.graft import Graft
 from cl_graft.grafts.region import Layout, Region
 from cl_graft.storage import LOCK, OWNER, append_entry, load_bank, only_writer
 
-__all__ = ["clock_set_back", "dead_owners", "other_hosts", "readers", "two_writers"]
-
 
 def two_writers(place: Place, *, rounds: int) -> Row:
     """Start a second process while the first one writes."""

@@ -7,8 +7,6 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-__all__ = ["QUICK", "roberta_base_shape", "tiny_checkpoint"]
-
 QUICK: dict[str, Any] = {
     "stream.shots": 8,
     "fine_tuning.steps": 4,

@@ -17,8 +17,6 @@ from dataclasses import dataclass
 
 import torch
 
-__all__ = ["Child", "Told", "prepare", "start", "tell"]
-
 Watch = Callable[[str, int], None]
 """Called in the child as (phase, step)."""
 

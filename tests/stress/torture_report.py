@@ -10,8 +10,6 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import NoReturn
 
-__all__ = ["Row", "end_part", "options", "table", "write_part"]
-
 
 @dataclass(frozen=True)
 class Row:

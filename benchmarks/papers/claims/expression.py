@@ -14,8 +14,6 @@ from typing import Any
 from papers.claims import quantities
 from papers.claims.view import View
 
-__all__ = ["compute_number"]
-
 _OPERATORS: Mapping[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,

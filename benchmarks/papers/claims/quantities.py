@@ -11,49 +11,6 @@ from typing import Any
 from papers.claims.view import MissingMeasurement, View
 from papers.measures import relative_gain
 
-__all__ = [
-    "best_peer_less_grafts",
-    "best_points_less_wise",
-    "deviation",
-    "deviation_less_table_1",
-    "deviation_of_sam_less_steadiest",
-    "ece_taken_away_by_heart",
-    "followed_region",
-    "gain",
-    "gain_kept",
-    "gain_localized",
-    "gain_of_groups",
-    "gain_on_own_task",
-    "gain_on_own_task_less_others",
-    "gap_of_many_rows",
-    "growth_of_error",
-    "growth_of_gap",
-    "growth_of_overlap",
-    "lead_at_low_density",
-    "lead_where_shifts_are_small",
-    "least_gain_of_groups",
-    "least_jump",
-    "least_way_back",
-    "lower_lead",
-    "mean_from",
-    "mean_overlap",
-    "peak",
-    "purification",
-    "rank_of_sam",
-    "sam_less_best",
-    "share_above_full",
-    "share_helped",
-    "share_in_the_middle",
-    "share_in_three_kinds",
-    "share_of_ece_taken_away",
-    "share_significant",
-    "share_slower",
-    "similar_and_others",
-    "tasks_of_high_gain",
-    "value",
-    "wise_graft_less_wise",
-]
-
 _MANY_ROWS = 1000
 """Rows a class from which on a task has a few thousand."""
 

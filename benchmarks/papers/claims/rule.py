@@ -13,8 +13,6 @@ from typing import Any, Literal
 from papers.claims.expression import compute_number
 from papers.claims.view import MissingMeasurement, View
 
-__all__ = ["Claim", "Rule", "Verdict", "judge"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class Rule:

@@ -9,8 +9,6 @@ from typing import Any
 
 from papers.measurements import Summary
 
-__all__ = ["MissingMeasurement", "View"]
-
 
 class MissingMeasurement(LookupError):
     """A result does not have the number that a claim asks for."""

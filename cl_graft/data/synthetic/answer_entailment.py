@@ -13,8 +13,6 @@ from cl_graft.data.synthetic.grammar import draw_other, fill, finish_sentence
 from cl_graft.data.synthetic.shared_words import CITIES, NAMES, ROLES
 from cl_graft.kinds.rows import Row
 
-__all__ = ["ANSWER_ENTAILMENT"]
-
 # Plain form, past form and object.
 _DEEDS = tuple(
     (verb.split("/")[0], verb.split("/")[1], thing)

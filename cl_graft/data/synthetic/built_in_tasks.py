@@ -15,8 +15,6 @@ from cl_graft.data.synthetic.urgency import URGENCY
 from cl_graft.errors import InputError, nearest
 from cl_graft.kinds.rows import Row
 
-__all__ = ["GENERATED", "find_generated", "generate"]
-
 GENERATED: Mapping[str, GeneratedTask] = {
     task.name: task
     for task in (SENTIMENT, TOPIC, QUESTION_TYPE, ANSWER_ENTAILMENT, PARAPHRASE, URGENCY)

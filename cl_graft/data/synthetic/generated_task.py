@@ -15,8 +15,6 @@ from cl_graft.errors import InputError
 from cl_graft.kinds.rows import Row
 from cl_graft.runtime.seeding import derive
 
-__all__ = ["SPLITS", "GeneratedTask", "draw"]
-
 SPLITS: Mapping[str, range] = {"test": range(0, 2), "dev": range(2, 3), "train": range(3, 10)}
 """The buckets, of ten, that each split takes its texts from."""
 

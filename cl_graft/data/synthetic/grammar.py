@@ -5,8 +5,6 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 
-__all__ = ["a", "draw_other", "fill", "finish_sentence", "inflect"]
-
 
 def fill(rng: random.Random, frames: Sequence[str], **phrases: str) -> str:
     """Draw one of `frames` and put `phrases` in its named slots."""

@@ -18,8 +18,6 @@ from cl_graft.errors import InputError
 from cl_graft.kinds.rows import Row
 from cl_graft.runtime.seeding import derive
 
-__all__ = ["expand_range", "find_divided_task"]
-
 _WORDS = (
     "film", "warm", "story", "sisters", "sea", "dull", "scene", "audience", "slow", "picture",
     "actors", "writing", "phone", "small", "light", "battery", "days", "screen", "week", "shop",

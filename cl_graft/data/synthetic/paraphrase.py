@@ -15,8 +15,6 @@ from cl_graft.data.synthetic.grammar import fill, finish_sentence
 from cl_graft.data.synthetic.shared_words import CITIES
 from cl_graft.kinds.rows import Row
 
-__all__ = ["PARAPHRASE"]
-
 
 @dataclass(frozen=True)
 class _Scene:

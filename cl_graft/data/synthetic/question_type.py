@@ -11,8 +11,6 @@ from cl_graft.data.synthetic.generated_task import GeneratedTask
 from cl_graft.data.synthetic.grammar import a, draw_other, fill, finish_sentence
 from cl_graft.kinds.rows import Row
 
-__all__ = ["QUESTION_TYPE"]
-
 _LABELS = ("description", "entity", "expression", "human", "location", "number")
 
 _PEOPLE = (

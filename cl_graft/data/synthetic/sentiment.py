@@ -12,8 +12,6 @@ from cl_graft.data.synthetic.grammar import fill, finish_sentence
 from cl_graft.data.synthetic.shared_words import ANYTHING, DOMAINS, draw_judgement
 from cl_graft.kinds.rows import Row
 
-__all__ = ["SENTIMENT", "SENTIMENT_KINDS", "find_sentiment_kind"]
-
 # In every frame {same} has the polarity of the label and {other} the opposite one.
 _PLAIN = (
     "{the} was {same}",

@@ -8,8 +8,6 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass
 
-__all__ = ["ANYTHING", "CITIES", "DOMAINS", "NAMES", "ROLES", "Domain", "draw_judgement"]
-
 NAMES = (
     "Maria", "Tom", "Aisha", "Viktor", "Elena", "Samuel", "Ingrid", "Omar", "Priya", "Lucas",
     "Hannah", "Diego", "Mei", "Arthur", "Fatima", "Nils", "Clara", "Kofi", "Rosa", "Ivan",

@@ -10,8 +10,6 @@ from cl_graft.data.synthetic.grammar import a, draw_other, fill, finish_sentence
 from cl_graft.data.synthetic.shared_words import ANYTHING, draw_judgement
 from cl_graft.kinds.rows import Row
 
-__all__ = ["TOPIC"]
-
 
 @dataclass(frozen=True)
 class _Topic:

@@ -9,8 +9,6 @@ from cl_graft.data.synthetic.grammar import draw_other, fill, finish_sentence
 from cl_graft.data.synthetic.shared_words import ANYTHING, draw_judgement
 from cl_graft.kinds.rows import Row
 
-__all__ = ["URGENCY"]
-
 _LABELS = ("low", "normal", "high")
 
 _THINGS = (

@@ -20,8 +20,6 @@ from cl_graft.grafts.merging import rules
 from cl_graft.grafts.merging.task_vectors import TaskVectors
 from cl_graft.grafts.region import Parameters
 
-__all__ = ["MERGES", "Merge", "merge_grafts", "standalone_grafts"]
-
 
 @dataclass(frozen=True)
 class Merge:

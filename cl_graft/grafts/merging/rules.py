@@ -11,8 +11,6 @@ from torch import Tensor
 
 from cl_graft.grafts.merging.task_vectors import TaskVectors
 
-__all__ = ["add_up", "average", "consensus", "dare", "localize_and_stitch", "magmax", "ties"]
-
 
 def average(vectors: TaskVectors) -> Tensor:
     """Average the models: the mean of all vectors, zeros included.

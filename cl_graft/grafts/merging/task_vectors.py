@@ -15,8 +15,6 @@ from torch import Tensor
 from cl_graft.grafts.graft import Graft, gather
 from cl_graft.grafts.region import Parameters, union
 
-__all__ = ["TaskVectors"]
-
 
 @dataclass(frozen=True, eq=False)
 class TaskVectors:

@@ -38,8 +38,6 @@ if TYPE_CHECKING:
     from cl_graft.lab.results.comparison import Comparison
     from cl_graft.settings import ExperimentConfig
 
-__all__ = ["compare_command", "name_files", "run_comparison"]
-
 
 @with_settings(more=COMPARED)
 def compare_command(

@@ -14,8 +14,6 @@ from cl_graft.cli.progress import show_progress
 from cl_graft.errors import InputError
 from cl_graft.lab.commands.compare import name_files, run_comparison
 
-__all__ = ["demo_command", "refuse_missing_packages"]
-
 
 @with_settings(without=("stream",))
 def demo_command(

@@ -7,8 +7,6 @@ import typer
 from cl_graft.cli.options import AsJson
 from cl_graft.cli.output import Output, make_table
 
-__all__ = ["doctor_command"]
-
 
 def doctor_command(as_json: AsJson = False) -> None:
     """Check Python, packages, devices, memory, disk, models and the hub.

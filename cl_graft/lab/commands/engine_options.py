@@ -15,15 +15,6 @@ if TYPE_CHECKING:
     from cl_graft.lab.experiments.comparison.jobs import Engine
     from cl_graft.lab.experiments.engines.dispatch import Pool
 
-__all__ = [
-    "Address",
-    "CpusPerRun",
-    "EngineName",
-    "EngineSets",
-    "GpusPerRun",
-    "Workers",
-    "open_engine",
-]
 
 _ENGINES = ("local", "ray", "slurm")
 _WHERE = "Processes and machines"

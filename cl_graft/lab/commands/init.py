@@ -11,8 +11,6 @@ from cl_graft.cli.options import AsJson, Label, Text, TextPair
 from cl_graft.cli.output import Output, make_table, redirect_prints
 from cl_graft.errors import InputError
 
-__all__ = ["init_command"]
-
 
 def init_command(
     data: Annotated[

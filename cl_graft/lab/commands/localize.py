@@ -10,8 +10,6 @@ import typer
 from cl_graft.cli.options import AsJson, Chosen, Quiet, Sets, with_settings
 from cl_graft.cli.output import Output, make_table, redirect_prints
 
-__all__ = ["localize_command"]
-
 
 @with_settings(without=("tasks", "scenario", "classes_per_experience", "mode", "mask_candidates"))
 def localize_command(

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from cl_graft.lab.experiments.memory_estimate import Plan
     from cl_graft.settings import ExperimentConfig
 
-__all__ = ["plan_command"]
-
 
 @with_settings(without=("stream", "tasks", "model"))
 def plan_command(

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from cl_graft.kinds.rows import Row
     from cl_graft.lab.results.stored_runs import StoredRun
 
-__all__ = ["report_command"]
-
 
 def report_command(
     runs: Annotated[

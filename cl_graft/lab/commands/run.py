@@ -21,8 +21,6 @@ from cl_graft.cli.progress import show_progress
 from cl_graft.errors import InputError
 from cl_graft.runtime.signals import stoppable
 
-__all__ = ["run_command"]
-
 
 @with_settings()
 def run_command(

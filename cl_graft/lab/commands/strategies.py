@@ -7,8 +7,6 @@ from dataclasses import asdict
 from cl_graft.cli.options import AsJson
 from cl_graft.cli.output import Output, make_table
 
-__all__ = ["strategies_command"]
-
 
 def strategies_command(as_json: AsJson = False) -> None:
     """List the strategies of run and compare, and their own settings.

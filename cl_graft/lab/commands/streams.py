@@ -10,8 +10,6 @@ import typer
 from cl_graft.cli.options import AsJson
 from cl_graft.cli.output import Output, make_table
 
-__all__ = ["streams_command"]
-
 
 def streams_command(
     name: Annotated[

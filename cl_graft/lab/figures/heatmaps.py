@@ -25,14 +25,6 @@ from cl_graft.metrics.figure_style import (
     switch_off_empty_panels,
 )
 
-__all__ = [
-    "anatomy_panels",
-    "overlap_heatmap",
-    "place_names",
-    "r_matrix_heatmap",
-    "share_heatmaps",
-]
-
 _NUMBERED = 24
 """Tasks up to which each cell has its number and each row its name."""
 

@@ -11,8 +11,6 @@ from matplotlib.figure import Figure
 
 from cl_graft.metrics.figure_style import PALETTE, TEXT_COLOUR, figure_style, set_log_scale
 
-__all__ = ["Score", "score_curves"]
-
 _COLOURS = (*PALETTE, TEXT_COLOUR)
 _MARKERS = "osD^vPX*"
 _WIDEST = 11

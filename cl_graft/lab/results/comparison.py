@@ -34,16 +34,6 @@ if TYPE_CHECKING:
 
     from cl_graft.lab.figures.stream_curves import Curve
 
-__all__ = [
-    "Budget",
-    "Comparison",
-    "ComparisonSummary",
-    "Failure",
-    "MetricSummary",
-    "Size",
-    "StrategySummary",
-    "SweptValues",
-]
 
 _NONE = Spread(None, None, None, 0)
 

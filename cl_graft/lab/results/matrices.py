@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from typing import Any
 
-__all__ = ["MOST_WHOLE", "Matrix", "pack_matrix", "unpack_matrix"]
-
 Matrix = list[list[float | None]]
 
 MOST_WHOLE = 20

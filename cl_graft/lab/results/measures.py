@@ -25,21 +25,6 @@ from cl_graft.metrics.by_metric import group_by_metric
 if TYPE_CHECKING:
     from cl_graft.lab.results.run_results import RunResult
 
-__all__ = [
-    "MEASURES",
-    "STORED_AS",
-    "count_tasks",
-    "has_one_metric",
-    "mean_other_score",
-    "measure",
-    "measure_name",
-    "measure_title",
-    "metrics_text",
-    "named_measures",
-    "other_metrics",
-    "overall_title",
-    "tasks_by_metric",
-]
 
 _OF_R = {
     "average": average_accuracy,

@@ -14,8 +14,6 @@ from cl_graft.lab.results.measures import count_tasks
 from cl_graft.lab.results.run_results import RunResult, find_method_name
 from cl_graft.metrics.by_metric import LEAST_REFERENCE, average_share, too_small
 
-__all__ = ["Normalization", "NormalizedScores", "normalization_text", "normalize"]
-
 _REFERENCE = "independent"
 
 

@@ -18,8 +18,6 @@ from cl_graft.runtime.escaping import for_terminal
 from cl_graft.settings.run_folder import BANK, RESULTS
 from cl_graft.storage.bank_index import INDEX
 
-__all__ = ["StoredRun", "check_alike", "find_runs", "swept_values"]
-
 
 @dataclass(frozen=True)
 class StoredRun:

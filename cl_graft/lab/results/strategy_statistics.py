@@ -21,17 +21,6 @@ from cl_graft.metrics.statistics import (
     paired_t_test,
 )
 
-__all__ = [
-    "Difference",
-    "Ranks",
-    "Spread",
-    "compare_with",
-    "mean_ece",
-    "rank_strategies",
-    "seed_means",
-    "spread_over_seeds",
-]
-
 _Run = tuple[tuple[str, ...], int]
 """Order of the tasks, and seed."""
 

@@ -14,18 +14,6 @@ from pydantic import Field
 
 from cl_graft.lab.results.task_files import TaskFile
 
-__all__ = [
-    "ERRORS",
-    "ClassScore",
-    "Counts",
-    "TaskErrors",
-    "WrongRow",
-    "confused_pairs",
-    "count_by_pair",
-    "count_wrong",
-    "score_classes",
-]
-
 _Number = Annotated[int, Field(ge=0, lt=2**63)]
 
 Counts = tuple[tuple[_Number, _Number, _Number], ...]
