@@ -32,12 +32,12 @@ settings.load_profile("any speed")
 _VARIABLES = ("CL_GRAFT_DATA", "CL_GRAFT_MODELS")
 _FIXTURES = {"data_dir", "models_dir"}
 _SHARED = {
-    "compared": ("tests/reporting/",),
+    "compared": ("tests/lab/reporting/",),
     "comparison": (
-        "tests/experiments/comparison/test_compare.py",
-        "tests/experiments/test_run.py",
-        "tests/experiments/test_run_curves.py",
-        "tests/results/test_comparison.py",
+        "tests/lab/experiments/comparison/test_compare.py",
+        "tests/lab/experiments/test_run.py",
+        "tests/lab/experiments/test_run_curves.py",
+        "tests/lab/results/test_comparison.py",
     ),
 }
 """Files of tests, by the fixture that they share."""

@@ -63,7 +63,7 @@ def claims_page(results: Mapping[str, Stored]) -> str:
         "the numbers decides each claim; where the paper gives no number its bound is this "
         "project's. Rules were written before their results, but some were mended afterwards, "
         "where they did not say what the paper says: "
-        "[decision 32](../decisions/0032-claims-say-what-the-papers-say.md) lists them. Numbers "
+        "[decision 10](../decisions/10-scores.md) lists them. Numbers "
         "are means over the seeds named; in parentheses, or as a span, stand the lowest and the "
         "highest task, no interval of confidence. Behind a verdict stands how many seeds give it "
         "by themselves, where a seed alone can: what not all of them say is not settled. The "

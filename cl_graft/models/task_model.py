@@ -431,7 +431,7 @@ class _Attention:
     the same for 64 tokens a row as for 512, so up to 128 tokens a row gradients are computed with
     transformers' ``"eager"`` attention,
     https://huggingface.co/docs/transformers/en/attention_interface, which computes the same up to
-    rounding (decision 26 has the figures). Answers keep the fused one, so that they have the bits
+    rounding (decision 3 has the figures). Answers keep the fused one, so that they have the bits
     that the model gives without this package. A model that does not come with torch's fused
     attention, or cannot change it, keeps what it has.
 

@@ -120,7 +120,7 @@ def render(dependencies: Iterable[Dependency]) -> str:
         "`constraints.txt` on Linux, with torch's build for CPUs; its CUDA build brings NVIDIA's",
         "libraries, too, under NVIDIA's own licences. None is under the GPL or the AGPL; what is",
         "under the LGPL says so",
-        "([decision 16](../decisions/0016-solvers-that-nobody-asked-for.md)).",
+        "([decision 15](../decisions/15-libraries.md)).",
         "The page is written by `python tests/stress/dependency_licences.py`.",
         "",
         "| package | version | licence | asked for by |",
