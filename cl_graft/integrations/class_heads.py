@@ -64,7 +64,7 @@ def as_transformers_model(model: TaskModel, entry: Entry) -> PreTrainedModel | N
         return as_classifier(model, entry)
     config: Any = copy.deepcopy(model.backbone.config)
     if kind == "tagging":
-        names = entry.metadata.get("label_names")
+        names: Any = entry.metadata.get("label_names")
         if not names:
             raise DamagedFile("the entry is damaged: it does not say what its tags are called")
         config.id2label = dict(enumerate(map(str, names)))

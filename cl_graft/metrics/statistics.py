@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from scipy import stats
@@ -86,8 +87,8 @@ def paired_t_test(
     differences = [a - b for a, b in zip(first, second, strict=True)]
     if len(differences) < LEAST_SAMPLES or _equal(differences, beside=[*first, *second]):
         return None, None
-    t, p = stats.ttest_1samp(differences, 0.0)
-    return float(t), float(p)
+    found: Any = stats.ttest_1samp(differences, 0.0)
+    return float(found.statistic), float(found.pvalue)
 
 
 def holm(chances: Sequence[float]) -> list[float]:

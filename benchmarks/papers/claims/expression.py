@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import operator
 from collections.abc import Callable, Mapping
+from inspect import isfunction
 from typing import Any
 
 from papers.claims import quantities
@@ -20,6 +21,13 @@ _OPERATORS: Mapping[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.Mult: operator.mul,
     ast.Div: operator.truediv,
 }
+QUANTITIES = {
+    name: function
+    for name, function in vars(quantities).items()
+    if isfunction(function) and function.__module__ == quantities.__name__ and name[0] != "_"
+}
+"""What `papers.claims.quantities` computes, by name."""
+
 _PLAIN: Mapping[str, Callable[..., Any]] = {"abs": abs, "max": max, "min": min}
 
 
@@ -53,8 +61,8 @@ def _compute(node: ast.expr, view: View) -> Any:
         case ast.Call(func=ast.Name(id=name), args=args, keywords=keywords):
             given = [_compute(argument, view) for argument in args]
             named = {str(word.arg): _compute(word.value, view) for word in keywords}
-            if name in quantities.__all__:
-                return getattr(quantities, name)(view, *given, **named)
+            if name in QUANTITIES:
+                return QUANTITIES[name](view, *given, **named)
             if name in _PLAIN:
                 return _PLAIN[name](*given, **named)
     raise ValueError(f"a claim cannot compute {ast.unparse(node)}")
