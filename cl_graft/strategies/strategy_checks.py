@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator, Mapping
 from types import CodeType
 from typing import Any, get_args
 
-import torch
 from avalanche.models import (
     PNN,
     CosineIncrementalClassifier,
@@ -27,6 +26,7 @@ from cl_graft.localization.grafting_settings import GraftingSettings
 from cl_graft.models import TaskModel
 from cl_graft.strategies.heads import find_head_paths, unwrap_model
 from cl_graft.strategies.loop.best_step import KeepBest
+from cl_graft.strategies.loop.budgets import RegionRate
 from cl_graft.strategies.strategy import Strategy
 from cl_graft.strategies.task_labels import TaskLabels
 from cl_graft.training.learning_rates import region_rate
@@ -147,13 +147,16 @@ def check_optimizer(strategy: Strategy) -> None:
         )
 
 
-def check_rate(optimizer: torch.optim.Optimizer, *, coordinates: int) -> None:
+def check_rate(strategy: Strategy, *, coordinates: int) -> None:
     """Warn of a learning rate of Adam's kind that no region of this size learns with.
 
     Args:
-        optimizer: The optimiser of the region.
+        strategy: The strategy, whose optimiser trains the region.
         coordinates: Number of weights that it trains.
     """
+    if any(isinstance(plugin, RegionRate) for plugin in strategy.plugins):
+        return  # it sets the rate that suits the size when the first epoch begins
+    optimizer = strategy.optimizer
     rate, usual = float(optimizer.param_groups[0]["lr"]), region_rate("adamw", coordinates)
     if "betas" in optimizer.defaults and rate >= _HIGH_RATE and rate > 4 * usual:
         logger.warning(

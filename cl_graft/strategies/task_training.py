@@ -112,7 +112,7 @@ class TaskTraining:
     ) -> None:
         free = switch.bank.free(found.region, builds_on=builds_on)
         if settings.retrain and len(free):
-            check_rate(strategy.optimizer, coordinates=len(free))
+            check_rate(strategy, coordinates=len(free))
         switch.carry_entries(builds_on)
         model = switch.model
         self.label = label

@@ -65,7 +65,7 @@ def by_size(size):
     ],
 )
 def test_a_run_trains_regions_by_the_optimizer_of_the_config(
-    tiny_config, tmp_path, monkeypatch, settings, kind, rate
+    tiny_config, tmp_path, monkeypatch, settings, kind, rate, caplog
 ):
     rates, build = Rates(), Grafting.build
 
@@ -80,6 +80,7 @@ def test_a_run_trains_regions_by_the_optimizer_of_the_config(
         tiny_config, {"tasks": ["sentiment", "topic"], "grafting.head_lr": 0.02, **own}
     )
     result = run(config, strategy="grafting", seed=0, out=tmp_path)
+    assert "is far for" not in caplog.text
     folder = tmp_path / "grafting" / "seed0"
     sizes = [entry.size for entry in load_bank(folder / "bank").entries]
     steps, decay = config.fine_tuning.steps, config.grafting.lr_decay or "linear"
