@@ -77,8 +77,8 @@ class DataFiles:
         records: Records by split; "train" is among them.
         bad_rows: Rows that could not be read, and notes on the files.
         label_names: Label names that the folder's `meta.json` declares; None if it declares none.
-        positive: Name of its positive label, likewise.
-        span_types: Its types of spans, likewise.
+        positive: Positive label that it declares; None if it declares none.
+        span_types: Types of spans that it declares; None if it declares none.
         chosen: Whether some records were chosen by the values of columns.
     """
 

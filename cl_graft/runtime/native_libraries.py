@@ -1,4 +1,4 @@
-"""How OpenMP's threads wait under torch.
+"""The waiting of OpenMP's threads under torch.
 
 It is apart because that has to be set before torch is loaded: nothing here loads it.
 """

@@ -1,4 +1,4 @@
-"""What a dense run's outcome depends on beside weights, data and settings, for cache keys.
+"""Influences on a dense run's outcome beside weights, data and settings, for cache keys.
 
 Weights do not say it all: two models with the same weights may differ in an activation, and two
 losses in the weight of a class. Modules of known libraries are told by class and settings, all

@@ -1,4 +1,4 @@
-"""What a run writes after each task: a list of writers, one for each output."""
+"""Files that a run writes after each task: a list of writers, one for each output."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a report shows of each task: how it was learned, its errors, and its answers in words.
+"""Sections of a report on each task: how it was learned, its errors, and its answers in words.
 
 All is of the first run of each strategy. Texts of rows may be private, so a page has them only
 where it was asked for them.
