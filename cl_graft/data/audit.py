@@ -13,15 +13,7 @@ from cl_graft.kinds.text_task import TextTask
 
 
 def audit(task: TextTask) -> dict[str, int]:
-    """Count suspicious rows of a task.
-
-    Returns:
-        ``train_test_overlap``: test rows whose inputs also stand in train or dev.
-        ``train_dev_overlap``: dev rows whose inputs also stand in train.
-        ``duplicates``: training rows that repeat the inputs and the answer of an earlier one.
-        ``conflicts``: training rows whose inputs also stand in train with another label; 0 for
-            kinds whose rows have several right answers.
-    """
+    """Count suspicious rows of a task."""
     answers: dict[tuple[Any, ...], set[str]] = {}
     for row in task.train:
         answers.setdefault(row.inputs, set()).add(str(row.content))
@@ -36,11 +28,7 @@ def audit(task: TextTask) -> dict[str, int]:
 
 
 def find_shared_rows(tasks: Sequence[TextTask]) -> list[tuple[str, ...]]:
-    """Name the other tasks of a stream in whose train or dev the test rows of each task stand.
-
-    Returns:
-        The notes on each task, one for each other task of which there are any, with their number.
-    """
+    """Name the other tasks of a stream in whose train or dev the test rows of each task stand."""
     learned: dict[tuple[Any, ...], set[int]] = {}
     for place, task in enumerate(tasks):
         for row in (*task.train, *task.dev):

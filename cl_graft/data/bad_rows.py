@@ -58,16 +58,7 @@ class BadRows:
         return sum(self.counts.values())
 
     def merge(self, other: BadRows, kept: int) -> None:
-        """Take in the bad rows of another collection as one's own.
-
-        Args:
-            other: The collection, which left them out.
-            kept: Number of rows of the same files that can be used.
-
-        Raises:
-            InputError: If there are any, unless such rows are left out. Where most rows have the
-                same fault, it names that one, else the first.
-        """
+        """Take in the bad rows of another collection as one's own."""
         for file, rows in other.counts.items():
             if not self.skip:
                 raise InputError(other._explain(file, rows + kept))
@@ -79,11 +70,7 @@ class BadRows:
                 own[fault] = before[0] + count, before[1]
 
     def read_each(self, file: str, items: Iterable[_T], read: Callable[[_T], _U]) -> list[_U]:
-        """Read items one by one; those at which `read` raises an InputError are bad rows.
-
-        Raises:
-            InputError: If bad rows are errors and there is one, or if none is left.
-        """
+        """Read items one by one; those at which `read` raises an InputError are bad rows."""
         kept: list[_U] = []
         bad = BadRows("skip")
         for item in items:
@@ -110,11 +97,7 @@ class BadRows:
         )
 
     def refuse_none_left(self, file: str, kept: int) -> None:
-        """Refuse a file of which no row was kept.
-
-        Raises:
-            InputError: If `kept` is 0.
-        """
+        """Refuse a file of which no row was kept."""
         if kept:
             return
         if file in self.counts:

@@ -78,17 +78,7 @@ class SeveralLabels(InputError):
 def find_texts(
     file: RecordFile, asked: Columns, preset: Preset | None = None
 ) -> tuple[str, str | None]:
-    """Return the columns of the text and of the second one, None where there is none.
-
-    Args:
-        file: Records.
-        asked: Columns that the caller named.
-        preset: Known data set, whose columns are looked for before the usual names.
-
-    Raises:
-        InputError: If a named column is not there, no text is found, several columns may hold it,
-            or the table has no header.
-    """
+    """Return the columns of the text and of the second one, None where there is none."""
     check_named(file, asked)
     if asked == Columns() and (fault := find_missing_header(file)):
         raise InputError(fault)
@@ -144,20 +134,7 @@ def find_label(
     numbers: bool = False,
     called: str = LABEL_COLUMNS[0],
 ) -> str:
-    """Return the column of the label.
-
-    Args:
-        file: Records.
-        asked: Columns that the caller named.
-        texts: Columns of the texts.
-        preset: Known data set, whose column is looked for before the usual names.
-        numbers: Whether labels are numbers to predict.
-        called: Name that an error advises.
-
-    Raises:
-        SeveralLabels: If there are but columns of 0 and 1, three or more.
-        InputError: If no label is found, or several columns may hold it.
-    """
+    """Return the column of the label."""
     check_named(file, asked)
     if asked.label is not None:
         return asked.label
@@ -194,11 +171,7 @@ def find_label(
 
 
 def check_named(file: RecordFile, asked: Columns) -> None:
-    """Refuse a named column that a file does not have.
-
-    Raises:
-        InputError: If there is one.
-    """
+    """Refuse a named column that a file does not have."""
     for name in (asked.text, asked.text_pair, asked.label):
         if name is not None and name not in file.columns:
             hint = find_missing_header(file)
@@ -213,11 +186,6 @@ def find_missing_header(file: RecordFile, *, sure: bool = True) -> str:
     A field looks like a value if it is a number among numbers, has the shape of a date or of an
     identifier that the values have, or is one of few values that return. One field that looks like
     a name (it is a known one, or numbers stand below it) makes the line a header.
-
-    Args:
-        file: The table.
-        sure: Whether a long text above long texts is too little, as the questions of a form are
-            such headers.
     """
     if not file.header or file.columns == tuple(map(str, range(len(file.columns)))):
         return ""
@@ -266,12 +234,7 @@ def count_values(
 
 
 def join_values(columns: Mapping[str, int]) -> str:
-    """Write columns with the number of their values.
-
-    Examples:
-        >>> join_values({"stars": 5, "lang": 3})
-        'stars (5 values), lang (3 values)'
-    """
+    """Write columns with the number of their values."""
     return ", ".join(f"{column} ({values:,} values)" for column, values in columns.items())
 
 
@@ -282,12 +245,7 @@ def _is_number(value: object) -> bool:
 
 
 def _describe_shape(value: str) -> str:
-    """Return a value with its letters and digits made alike.
-
-    Examples:
-        >>> _describe_shape("Mon Apr 06 22:00"), _describe_shape("user_17")
-        ('a a 9 9:9', 'a_9')
-    """
+    """Return a value with its letters and digits made alike."""
     return _DIGITS.sub("9", _LETTERS.sub("a", value.strip()))
 
 

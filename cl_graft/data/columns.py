@@ -69,25 +69,7 @@ def to_rows(
     preset: Preset | None = None,
     bad_rows: BadRows | None = None,
 ) -> LabelledRows:
-    """Turn the records of all splits into rows.
-
-    Args:
-        files: Records by split; "train" is among them.
-        columns: Columns that the caller named.
-        label_names: Label names that the caller or a `meta.json` declared; empty for a regression.
-        preset: Known data set, whose columns are looked for before the usual names. Its label
-            names are taken where nobody declared any and the training rows have them: as many
-            texts as the preset, every class, and at most one label in twenty that is none of them
-            (a fault).
-        bad_rows: Collects rows that cannot be used; None means they are errors.
-
-    Returns:
-        The rows. A split other than "train" whose labels are all -1 or missing (the hidden test
-        labels of a benchmark) is left out and named in `without_labels`.
-
-    Raises:
-        InputError: At an unknown column, an empty text, or a label that is no declared one.
-    """
+    """Turn the records of all splits into rows."""
     bad = bad_rows or BadRows()
     for split, file in files.items():
         if not file.records:
@@ -165,11 +147,7 @@ class _Draft:
 
 
 def _refuse_several_labels(drafts: Sequence[_Draft], *, place: str, column: str) -> None:
-    """Refuse labels that are lists, or texts with a mark between labels of other rows.
-
-    Raises:
-        SeveralLabels: If they are.
-    """
+    """Refuse labels that are lists, or texts with a mark between labels of other rows."""
     values = [draft.label for draft in drafts]
     least = max(_SEVERAL, _SHARE * len(values))
     if sum(isinstance(value, list | tuple) for value in values) >= least:
@@ -240,11 +218,7 @@ def _fits(declared: Sequence[str] | None, drafts: Sequence[_Draft], preset: Pres
 
 
 def require_text(record: Record, column: str, value: object) -> str:
-    """Return a value of a record if it is text.
-
-    Raises:
-        InputError: If it is none.
-    """
+    """Return a value of a record if it is text."""
     if not isinstance(value, str):
         hint = "; its column is binary, so write it as text" if isinstance(value, bytes) else ""
         raise InputError(

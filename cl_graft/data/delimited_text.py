@@ -39,10 +39,6 @@ def choose_dialects(lines: Sequence[str], kind: str) -> list[Dialect]:
 
     Its fields are parted by what a first line ``sep=;`` says, as Excel reads it, or by what the
     header holds most of outside of quotes; those of a `.tsv` by tabs.
-
-    Args:
-        lines: The table, not empty.
-        kind: ``"csv"`` or ``"tsv"``.
     """
     said = _SEPARATOR_LINE.fullmatch(lines[0])
     if said:
@@ -66,9 +62,6 @@ def read_table_rows(
 
     An open quote swallows the lines after it; reading then goes on at the line after its first, so
     that one bad row costs no other.
-
-    Raises:
-        LongLine: At a line of more than `MAX_LINE` characters.
     """
     start = dialect.start
     while start < len(lines):

@@ -57,18 +57,7 @@ class EncodedTask:
 def encode_task(
     task: TextTask, tokenizer: Tokenizer, *, family: Family, max_length: int
 ) -> EncodedTask:
-    """Encode the rows of a task; dev and test rows by length, the longest first.
-
-    Args:
-        task: The task.
-        tokenizer: The model's tokenizer.
-        family: Family of the model.
-        max_length: Tokens a row.
-
-    Raises:
-        InputError: If the family cannot answer the kind of task, a prompt does not fit it, or a
-            label word has several tokens; it names the task.
-    """
+    """Encode the rows of a task; dev and test rows by length, the longest first."""
     if family not in task.own_kind.families:
         raise InputError(
             f"task {task.name!r}: {a_or_an(task.own_kind.title)} task needs a model of the family "

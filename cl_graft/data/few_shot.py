@@ -136,20 +136,6 @@ def hold_out_test(
     Each class gives a fifth of its texts, and keeps one that trains. Rows of the same inputs stay
     together, so no test row stands in train; so do those that are scored together. Both parts keep
     the order of the file.
-
-    Args:
-        rows: All rows.
-        data_seed: Seed of the draw.
-        label_names: Names of the classes; empty where rows have none.
-
-    Raises:
-        InputError: If there are fewer than two different texts, or no class has two.
-
-    Examples:
-        >>> rows = [Row(f"Text {n}", None, n % 2) for n in range(20)]
-        >>> train, test = hold_out_test(rows, data_seed=0, label_names=("even", "odd"))
-        >>> len(train), len(test)
-        (16, 4)
     """
     groups: dict[object, list[int]] = {}
     for index, row in enumerate(rows):

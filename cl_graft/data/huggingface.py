@@ -26,11 +26,7 @@ def is_saved_dataset(path: Path) -> bool:
 
 
 def read_saved_dataset(path: Path, *, reading: Reading) -> dict[str, RecordFile]:
-    """Read the splits of a saved data set; a `Dataset` without splits comes as "train".
-
-    Raises:
-        InputError: If the folder is damaged, or a split larger than `reading` allows.
-    """
+    """Read the splits of a saved data set; a `Dataset` without splits comes as "train"."""
     import datasets
 
     try:
@@ -47,11 +43,7 @@ def read_saved_dataset(path: Path, *, reading: Reading) -> dict[str, RecordFile]
 def read_hub_dataset(
     name: str, config: str | None = None, *, reading: Reading
 ) -> dict[str, RecordFile]:
-    """Download a data set from the hub, or take it from the local cache if HF_HUB_OFFLINE is set.
-
-    Raises:
-        InputError: If the hub cannot be reached within seconds, or has no such data set.
-    """
+    """Download a data set from the hub, or take it from the cache if HF_HUB_OFFLINE is set."""
     import datasets
     from huggingface_hub import HfApi, constants
     from huggingface_hub.errors import HfHubHTTPError

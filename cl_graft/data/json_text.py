@@ -36,16 +36,7 @@ def holds_objects(start: bytes) -> bool:
 def read_json_objects(
     lines: Sequence[str], path: Path, bad: BadRows
 ) -> Iterator[tuple[dict[str, object], str]]:
-    """Walk over the objects of a list or of lines, and their places.
-
-    Args:
-        lines: The text.
-        path: Name of the file in places.
-        bad: Takes lines that hold no object.
-
-    Raises:
-        InputError: If the text is a list, and something else stands in it.
-    """
+    """Walk over the objects of a list or of lines, and their places."""
     first = next((line for line in lines if line.strip()), "")
     if first.lstrip().startswith("["):
         return _read_list("".join(lines), path)
@@ -53,12 +44,7 @@ def read_json_objects(
 
 
 def add_paths(values: dict[str, object]) -> dict[str, object]:
-    """Return values with those inside of records, too, as ``"review.body"``.
-
-    Examples:
-        >>> add_paths({"id": 3, "review": {"body": "Fine."}})
-        {'id': 3, 'review': {'body': 'Fine.'}, 'review.body': 'Fine.'}
-    """
+    """Return values with those inside of records, too, as ``"review.body"``."""
     found = dict(values)
     left = [(f"{name}.", value) for name, value in values.items() if isinstance(value, Mapping)]
     while left:
@@ -85,11 +71,7 @@ def _read_lines(
 
 
 def _read_list(text: str, path: Path) -> Iterator[tuple[dict[str, object], str]]:
-    """Walk over the objects of a list and their places, ``"file:line, item n"``.
-
-    Raises:
-        InputError: If the text is no list of objects; what follows a fault cannot be read.
-    """
+    """Walk over the objects of a list and their places, ``"file:line, item n"``."""
     at, line, number = _skip(text, 0), 1, 0
     seen = 0
     end = "]"
@@ -115,11 +97,7 @@ def _read_list(text: str, path: Path) -> Iterator[tuple[dict[str, object], str]]
 
 
 def refuse_damaged(text: str, place: str) -> None:
-    """Refuse bytes of another encoding, which `read_lines` left as surrogates, and NUL.
-
-    Raises:
-        InputError: If there are some.
-    """
+    """Refuse bytes of another encoding, which `read_lines` left as surrogates, and NUL."""
     if "\0" in text:
         raise InputError(f"{place}: there is a NUL byte; the file is damaged, or not text")
     if found := _NOT_DECODED.search(text):

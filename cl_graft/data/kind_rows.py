@@ -26,15 +26,7 @@ _OTHER_SEPARATORS = ",;/"
 
 
 def choose_kind(file: RecordFile, named: str | None) -> Kind | None:
-    """Return the kind whose columns a file has; None for a classification or a regression.
-
-    Args:
-        file: The training records.
-        named: Kind that the caller named; None means that of the columns.
-
-    Raises:
-        InputError: If there is no such kind, or the file lacks one of its columns.
-    """
+    """Return the kind whose columns a file has; None for a classification or a regression."""
     if named is not None:
         kind = KINDS.find(named)
         missing = [usual for usual in kind.columns.values() if _find(file, usual) is None]
@@ -57,17 +49,7 @@ def read_kind_rows(
     declared: Mapping[str, Sequence[str]],
     bad_rows: BadRows | None = None,
 ) -> LabelledRows:
-    """Turn the records of all splits into rows of a kind.
-
-    Args:
-        kind: The kind.
-        files: Records by split; ``"train"`` is among them.
-        declared: Names that the data or the caller declare, such as ``"span_types"``.
-        bad_rows: Collects rows that cannot be used; None means they are errors.
-
-    Raises:
-        InputError: With file and line, if something is wrong with a row.
-    """
+    """Turn the records of all splits into rows of a kind."""
     bad = bad_rows or BadRows()
     own = _choose_columns(kind, files["train"]) or kind.columns
     drafts: dict[str, list[tuple[Any, str]]] = {}
@@ -195,15 +177,6 @@ class LabelLists:
 
         Labels are read from the column that `columns` name, or else from the columns of 0 and 1
         that label names name, from one of the usual names, or from all columns of 0 and 1.
-
-        Args:
-            files: Records by split; ``"train"`` is among them.
-            columns: Columns of texts and labels that the caller named.
-            label_names: Names that the data or the caller declare.
-            bad_rows: Collects rows whose labels cannot be read.
-
-        Raises:
-            InputError: If a named column is not there, or no column of texts or labels is found.
         """
         train = files["train"]
         text, pair = find_texts(train, columns)

@@ -42,11 +42,7 @@ class Labels:
     declared: bool
 
     def read(self, value: object, place: str) -> int | float:
-        """Read one label: a number for a regression, else a class id.
-
-        Raises:
-            InputError: If it is none of the labels.
-        """
+        """Read one label: a number for a regression, else a class id."""
         if not self.names:
             return _read_number(value, place)
         if not self.declared:
@@ -79,11 +75,7 @@ class Labels:
 def read_labels(
     names: Sequence[str], aliases: Mapping[str, str], *, declared: bool = True
 ) -> Labels:
-    """Prepare to read labels named `names`; an alias stands for the name that it maps to.
-
-    Raises:
-        InputError: If two names are the same, or one is too long or holds control characters.
-    """
+    """Prepare to read labels named `names`; an alias stands for the name that it maps to."""
     own = tuple(aliases.get(str(name), str(name)) for name in names)
     for name in own:
         if len(name) > _LONGEST_NAME or control_in(name):
@@ -102,11 +94,7 @@ def read_labels(
 
 
 def read_label_name(value: object, place: str) -> str:
-    """Return the name that a label is where no names are declared.
-
-    Raises:
-        InputError: If it looks like a missing value, a number that is not whole, or a text.
-    """
+    """Return the name that a label is where no names are declared."""
     if isinstance(value, bool):
         return str(value).lower()
     whole = whole_number(value)
@@ -132,11 +120,7 @@ def read_label_name(value: object, place: str) -> str:
 
 
 def collect_class_names(labels: Sequence[str], *, place: str, column: str) -> tuple[str, ...]:
-    """Return the names of the classes: the distinct labels of the training rows, sorted.
-
-    Raises:
-        InputError: If there is but one, or so many that they are no classes.
-    """
+    """Return the names of the classes: the distinct labels of the training rows, sorted."""
     distinct = set(labels)
     if len(distinct) < 2:
         raise InputError(
@@ -165,12 +149,7 @@ def collect_class_names(labels: Sequence[str], *, place: str, column: str) -> tu
 def name_listed_classes(
     values: Mapping[str, Any], names: Mapping[str, tuple[str, ...]]
 ) -> dict[str, Any]:
-    """Put names in place of class ids in the lists of a row; what is no class id is left.
-
-    Args:
-        values: The row.
-        names: Names of the classes by column.
-    """
+    """Put names in place of class ids in the lists of a row; what is no class id is left."""
     named = dict(values)
     for column, own in names.items():
         if isinstance(found := values.get(column), list):

@@ -111,16 +111,7 @@ def load_task(
 
 
 def make_task(place: TaskPlace, files: DataFiles | None, settings: TaskSettings) -> TextTask:
-    """Make a task of what was read at its place, or of what its grammar writes.
-
-    Args:
-        place: The place.
-        files: What was read there; None for a generated task.
-        settings: Settings of the task.
-
-    Raises:
-        InputError: If anything about the data is not as it must be.
-    """
+    """Make a task of what was read at its place, or of what its grammar writes."""
     loaded = _generate(place, settings) if files is None else _read(place, files, settings)
     names, preset = loaded.label_names, loaded.preset
     kind = KINDS.find(loaded.kind or ("classification" if names else "regression"))

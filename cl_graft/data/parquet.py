@@ -50,9 +50,6 @@ def read_parquet(path: Path, reading: Reading) -> ParquetTable:
     has, such as "tokens"; class ids in a list, such as tags, are read as their names. Passed over
     are other lists and records, extension types, and values of a fixed size above 64 bytes: they
     hold neither texts nor labels.
-
-    Raises:
-        InputError: Here or while rows are read, if the file is damaged or too large.
     """
     import pyarrow
     import pyarrow.parquet
@@ -83,12 +80,7 @@ def read_parquet(path: Path, reading: Reading) -> ParquetTable:
 
 
 def read_class_names(metadata: bytes, *, inside: bool = False) -> dict[str, tuple[str, ...]]:
-    """Read the label names that the datasets library writes into a parquet file's schema.
-
-    Args:
-        metadata: What the schema holds under "huggingface".
-        inside: Whether those of class ids in lists are asked for.
-    """
+    """Read the label names that the datasets library writes into a parquet file's schema."""
     try:
         features = json.loads(metadata).get("info", {}).get("features", {})
         found = {

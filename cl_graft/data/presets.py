@@ -50,12 +50,7 @@ class Preset:
         return self.columns.text_pair is not None
 
     def explain_misfit(self, label_names: Sequence[str], *, pair: bool) -> str:
-        """Say why data are not this data set; empty if they are, with labels in whatever order.
-
-        Args:
-            label_names: Label names of the data; empty for a regression.
-            pair: Whether the data's rows have two texts.
-        """
+        """Say why data are not this data set; empty if they are, with labels in whatever order."""
         if pair != self.pair:
             count = {True: "two texts a row", False: "one text a row"}
             return f"it has {count[self.pair]}, but these data {count[pair]}"

@@ -91,19 +91,7 @@ class DataFiles:
 
 
 def read_files(source: Path | str | Tables, reading: Reading, bad_rows: BadRows) -> DataFiles:
-    """Read the records of every split of a data set.
-
-    Args:
-        source: A path: a file, a folder of train / dev / test files, or a saved data set. Or a
-            text: the name of a data set on the hub, ``"owner/name"``, with ``":config"`` where
-            needed. Or rows that the program holds.
-        reading: Encoding and limits of the files, and which rows are taken.
-        bad_rows: Collects rows that cannot be read.
-
-    Raises:
-        InputError: With file and line, if something cannot be read; within seconds, if the hub
-            cannot be reached.
-    """
+    """Read the records of every split of a data set."""
     meta: Mapping[str, Any] = {}
     if isinstance(source, Tables):
         records = _read_tables(source, reading, bad_rows)
@@ -137,20 +125,6 @@ def make_rows(
 
     Rows that cannot be used are collected by the `bad_rows` of the files. Of chosen records, labels
     that none of them has are no labels of the task.
-
-    Args:
-        files: The records.
-        columns: Columns named by the caller; the others are found by their usual names.
-        label_names: Declared label names, in the order of class ids; empty for a regression. They
-            go before those of the data.
-        preset: Known data set that these rows may be of.
-        kind: Name of the kind of tasks; None means that whose columns the data have.
-        text_columns: How inputs of text to text are made of other columns. Labels of data that are
-            named text to text, and have no such columns, become answers in any case.
-        label_lists: How several labels of a row are written; None means the default.
-
-    Raises:
-        InputError: With file and line, if anything about the data is not as it must be.
     """
     records, bad = files.records, files.bad_rows
     asked, columns = label_names, columns or Columns()

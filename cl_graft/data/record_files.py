@@ -163,15 +163,6 @@ def read_records(
     value. Columns without a name are passed over. A row that repeats the header is a bad row. JSON
     is one list of objects, or one object a line. Empty lines are passed over. A byte order mark is
     dropped.
-
-    Args:
-        path: The file.
-        reading: Encoding and limits.
-        bad_rows: Collects rows that cannot be read; None means they are errors.
-
-    Raises:
-        InputError: If the file is missing, of another format, damaged, too large or empty, or at
-            the first row that cannot be read.
     """
     reading, bad = reading or Reading(), bad_rows or BadRows()
     if not path.is_file():
@@ -201,18 +192,7 @@ def parse_records(
     reading: Reading | None = None,
     bad_rows: BadRows | None = None,
 ) -> RecordFile:
-    """Read the lines of a file of records, as `read_records` does.
-
-    Args:
-        lines: The lines, with their ends.
-        kind: ``"jsonl"``, ``"json"``, ``"csv"`` or ``"tsv"``.
-        place: Name of the file in messages.
-        reading: Limits.
-        bad_rows: Collects rows that cannot be read; None means they are errors.
-
-    Raises:
-        InputError: If the text is empty, or at the first row that cannot be read.
-    """
+    """Read the lines of a file of records, as `read_records` does."""
     reading, bad = reading or Reading(), bad_rows or BadRows()
     if not any(map(str.strip, lines)):
         raise InputError(f"{place}: the file is empty")
@@ -233,12 +213,7 @@ def parse_records(
 
 
 def drop_headers(place: str, records: Iterable[Record], bad: BadRows) -> tuple[Record, ...]:
-    """Take rows that hold the names of the columns, as files that were stacked have, as bad rows.
-
-    Raises:
-        InputError: If a row names them in another order, in which the rows after it would be read
-            wrongly.
-    """
+    """Take rows that repeat the names of the columns, as stacked files have, as bad rows."""
     records = tuple(records)
     again = {record.place for record in records if _repeats_names(record.values)}
 
@@ -273,11 +248,7 @@ def _name(value: object) -> str:
 
 
 def _refuse_other_objects(path: Path, records: Sequence[Record]) -> None:
-    """Refuse JSON of one object that holds a whole table.
-
-    Raises:
-        InputError: If it does: in a list, or by columns.
-    """
+    """Refuse JSON of one object that holds a whole table."""
     if len(records) != 1:
         return
     values = records[0].values
@@ -307,11 +278,7 @@ def _refuse_no_records(path: Path, records: tuple[Record, ...], bad: BadRows) ->
 
 
 def collect_records(place: str, records: Iterable[Record], reading: Reading) -> tuple[Record, ...]:
-    """Collect the records of a file, as long as their number and their memory are within limits.
-
-    Raises:
-        InputError: If there are more, or they take more than eight times what a file may have.
-    """
+    """Collect the records of a file, as long as their number and their memory are within limits."""
     gathered: list[Record] = []
     memory = 0
     for record in records:
@@ -345,11 +312,7 @@ def _measure_memory(values: object) -> int:
 def _read_table(
     path: Path, lines: Sequence[str], kind: str, reading: Reading, bad: BadRows
 ) -> _Table:
-    """Read a table in the first of its likely dialects that gives the fewest bad rows.
-
-    Returns:
-        The columns, the rows, and the place of the header.
-    """
+    """Read a table in the first of its likely dialects that gives the fewest bad rows."""
     tried: list[tuple[BadRows, Dialect, _Table]] = []
     for dialect in choose_dialects(lines, kind):
         own = BadRows("skip")

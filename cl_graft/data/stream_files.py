@@ -109,11 +109,7 @@ class StreamFile:
 
 
 def read_stream_file(path: Path | str) -> dict[str, Stream]:
-    """Read the streams of a file by name; `data` of the protocol is relative to its folder.
-
-    Raises:
-        InputError: If there is no such file, or it describes no streams.
-    """
+    """Read the streams of a file by name; `data` of the protocol is relative to its folder."""
     path = Path(path)
     values = read_yaml_file(path, kind="stream")
     try:
@@ -128,14 +124,7 @@ def read_stream_file(path: Path | str) -> dict[str, Stream]:
 
 
 def find_in_file(name: str) -> Stream | None:
-    """Return the stream of a file, named by its path and ``:NAME`` where it has several.
-
-    Returns:
-        The stream; None if the name is not that of a YAML file.
-
-    Raises:
-        InputError: If the file cannot be used, or has several streams, or none of that name.
-    """
+    """Return the stream of a file, named by its path and ``:NAME`` where it has several."""
     named = _NAMED.fullmatch(name)
     if named is None:
         return None

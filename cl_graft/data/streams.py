@@ -138,14 +138,7 @@ def register_stream(name: str, *, source: str = "", **settings: Any) -> Callable
 
 
 def check_stream_name(name: str) -> None:
-    """Refuse a name that a list of tasks would read otherwise.
-
-    Raises:
-        ValueError: If the name cannot be that of a stream.
-
-    Examples:
-        >>> check_stream_name("my-stream")
-    """
+    """Refuse a name that a list of tasks would read otherwise."""
     if not name.strip() or set(name) & set(",/:\\") or name != name.strip():
         raise ValueError(
             f"the name of a stream has no comma, colon or slash and is not empty, got {name!r}"
@@ -153,15 +146,7 @@ def check_stream_name(name: str) -> None:
 
 
 def find_stream(name: str) -> Stream:
-    """Return a stream by its name, or by the YAML file that describes it.
-
-    Args:
-        name: Name of a published or registered stream; or the path of a YAML file, with ``:NAME``
-            where it describes several.
-
-    Raises:
-        InputError: If there is none, with the nearest known; or if the file cannot be used.
-    """
+    """Return a stream by its name, or by the YAML file that describes it."""
     from cl_graft.data.stream_files import find_in_file
 
     found = find_in_file(name)
@@ -169,17 +154,7 @@ def find_stream(name: str) -> Stream:
 
 
 def take_stream(name: str, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings of a stream part that names a stream: its tasks and protocol, completed.
-
-    Args:
-        name: Name or file, as `find_stream` takes it.
-        given: Settings that the caller makes. They go before those of the stream: `tasks` may name
-            some of its tasks, or another order; `task_settings` are added task by task.
-
-    Raises:
-        InputError: If there is no such stream, it has no such task, or it needs a folder of data
-            sets and nobody named one.
-    """
+    """Return the given settings of a part `stream`, completed by those of the stream it names."""
     stream = find_stream(name)
     own = stream.tasks()
     if not own:
@@ -213,23 +188,7 @@ def _refuse_no_folder(name: str, stream: Stream, settings: Mapping[str, Any]) ->
 def expand_streams(
     names: Sequence[str], *, given: Mapping[str, Any] | None = None
 ) -> tuple[list[str], dict[str, Any]]:
-    """Replace the names of streams, and ranges of generated tasks, by the names of their tasks.
-
-    Args:
-        names: Names of tasks and streams; ``"shared-50-0..19"`` is a range of 20 tasks.
-        given: Settings that the caller makes, which no protocol does.
-
-    Returns:
-        The names of tasks, and the settings of the streams' protocols.
-
-    Raises:
-        InputError: If a stream names no tasks or needs a folder that nobody named, two streams set
-            the same thing differently, or a range goes down.
-
-    Examples:
-        >>> expand_streams(["shared-0-0..2"])[0]
-        ['shared-0-0', 'shared-0-1', 'shared-0-2']
-    """
+    """Replace the names of streams, and ranges of generated tasks, by the names of their tasks."""
     # Imported here: the grammars build their word tables on import.
     from cl_graft.data.synthetic import expand_range
 

@@ -50,15 +50,7 @@ class TaskPlace:
 
 
 def find_place(name: str, data: Path | None) -> TaskPlace:
-    """Find the rows of a task by its name, without reading them.
-
-    Args:
-        name: Name as `load_task` takes it.
-        data: Folder of data sets, or the data set itself; None if there is none.
-
-    Raises:
-        InputError: If the name is unknown (with the nearest known).
-    """
+    """Find the rows of a task by its name, without reading them."""
     if name.startswith(GENERATED_PREFIX):
         own = name.removeprefix(GENERATED_PREFIX)
         if (generated := _find_generated(own)) is None:

@@ -37,9 +37,6 @@ class TextColumns:
             first whose columns it has. Empty takes the input that the data have, or their texts.
         template: The task's prompt. An input that is already the whole prompt, with the instruction
             and all, is taken out of it.
-
-    Raises:
-        InputError: If an input is no text with names of columns in braces.
     """
 
     instruction: str | None = None
@@ -58,17 +55,7 @@ class TextColumns:
         label_names: Sequence[str] | None,
         bad_rows: BadRows,
     ) -> tuple[dict[str, RecordFile], Columns]:
-        """Return records with the columns of text to text, and what they are made of.
-
-        Args:
-            files: Records by split; ``"train"`` is among them.
-            columns: Columns of texts and label that the caller named.
-            label_names: Names of labels that are numbers, if the data or the caller declare them.
-            bad_rows: Collects rows without a text or label.
-
-        Raises:
-            InputError: If a named column is not there, or no column of texts or labels is found.
-        """
+        """Return records with the columns of text to text, and what they are made of."""
         train = files["train"]
         inputs = self.inputs or _find_input(train, columns)
         fields = [name for text in inputs for name in _find_fields(text)]
@@ -147,11 +134,7 @@ def _find_input(file: RecordFile, columns: Columns) -> tuple[str, ...]:
 
 
 def _find_fields(text: str) -> tuple[str, ...]:
-    """Return the columns that an input names.
-
-    Raises:
-        InputError: If there is none, or braces do not match, or hold something else.
-    """
+    """Return the columns that an input names."""
     try:
         parts = list(string.Formatter().parse(text))
     except ValueError as error:
@@ -163,12 +146,7 @@ def _find_fields(text: str) -> tuple[str, ...]:
 
 
 def fill_input(record: Record, inputs: Sequence[str]) -> str | None:
-    """Make a row's input by the first template whose columns it has; None if it has those of none.
-
-    Examples:
-        >>> fill_input(Record({"body": "Fine."}, "a.csv:2"), ["{title} {body}", "{body}"])
-        'Fine.'
-    """
+    """Make a row's input by the first template whose columns it has; None if there is none."""
     text = next((text for text in inputs if _has_all(record, _find_fields(text))), None)
     return None if text is None else text.format_map(record.values)
 

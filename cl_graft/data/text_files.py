@@ -72,9 +72,6 @@ class Reading:
             10,000 rows for each of them.
         where: Values by column, as texts: only rows that have them are taken. Empty takes all.
         labelled: Whether rows hold what is to be learned, or texts to be answered.
-
-    Raises:
-        InputError: If Python knows no such encoding of text, or the limit is below 1.
     """
 
     encoding: str | None = None
@@ -108,15 +105,7 @@ def read_lines(
 ) -> list[str]:
     """Read the lines of a text file, gzipped if its name ends in `.gz`.
 
-    Args:
-        path: The file.
-        reading: Encoding and limit.
-        escape: Let bytes that are not of the encoding become lone surrogates (U+DC80 to U+DCFF),
-            for a reader that goes row by row; else they are an error.
-        notes: Takes a sentence on an encoding that is not UTF-8 and that nobody named.
-
-    Raises:
-        InputError: If the file cannot be read, is none of text, too large or of another encoding.
+    `escape` makes bytes that are not of the encoding lone surrogates, for readers row by row.
     """
     data = _read_bytes(path, reading)
     encoding = reading.encoding or detect_encoding(data)
@@ -134,9 +123,6 @@ def detect_encoding(data: bytes) -> str:
     A byte order mark says it. Bytes that are not UTF-8, while few of the others beyond ASCII are,
     or that hold NUL, are guessed by `charset-normalizer`; of guesses that are as good as each other
     Windows' code of Western Europe is taken. All else counts as UTF-8, if need be with faults.
-
-    Returns:
-        The name of the encoding, such as ``"utf-8"``, ``"utf-16-le"`` or ``"cp1252"``.
     """
     for mark, name in _MARKS:
         if data.startswith(mark):
@@ -176,11 +162,7 @@ def _find_fault(data: bytes) -> int | None:
 
 
 def check_size(place: str, size: int, reading: Reading, *, unpacked: bool = False) -> None:
-    """Refuse a file of more bytes than may be read.
-
-    Raises:
-        InputError: If it is.
-    """
+    """Refuse a file of more bytes than may be read."""
     if size > reading.most_bytes:
         when = " when unpacked" if unpacked else ""
         raise InputError(
@@ -190,11 +172,7 @@ def check_size(place: str, size: int, reading: Reading, *, unpacked: bool = Fals
 
 
 def check_row_count(place: str, count: int, reading: Reading) -> None:
-    """Refuse more rows than may be read of one file.
-
-    Raises:
-        InputError: If `count` is more.
-    """
+    """Refuse more rows than may be read of one file."""
     if count > reading.most_rows:
         raise InputError(
             f"{place}: more than {reading.most_rows:,} rows, the limit for a file with "
@@ -209,15 +187,6 @@ def decode_lines(
 
     Other separators, at which `str.splitlines` cuts too, are parts of texts. Lines are decoded one
     by one, so that a character from beyond Western Europe makes no other line larger in memory.
-
-    Args:
-        data: The bytes.
-        place: Name of the file in messages.
-        encoding: Their encoding; a byte order mark is dropped.
-        escape: As in `read_lines`.
-
-    Raises:
-        InputError: If they are no text in this encoding.
     """
     codec = codecs.lookup(encoding).name
     utf8 = codec in ("utf-8", "utf-8-sig")

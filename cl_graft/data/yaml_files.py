@@ -14,15 +14,7 @@ from cl_graft.errors import InputError
 
 
 def read_yaml_file(path: Path, *, kind: str = "config") -> dict[str, Any]:
-    """Read a file of settings.
-
-    Args:
-        path: The file.
-        kind: What the file is, for messages.
-
-    Raises:
-        InputError: If it cannot be read, is larger than 1 MB, or holds no YAML mapping.
-    """
+    """Read a file of settings."""
     try:
         with path.open("rb") as file:
             data = file.read(MEGABYTE + 1)
@@ -40,16 +32,7 @@ def read_yaml_file(path: Path, *, kind: str = "config") -> dict[str, Any]:
 
 
 def read_yaml(text: str, *, place: str) -> Any:
-    """Return what a YAML document holds.
-
-    Args:
-        text: The document.
-        place: Origin of the document, for messages.
-
-    Raises:
-        InputError: With the line, if it is no YAML, uses aliases (a few lines of them can stand for
-            more than a memory holds), or names something twice.
-    """
+    """Return what a YAML document holds."""
     try:
         return yaml.load(text, _Loader)
     except yaml.MarkedYAMLError as error:

@@ -43,20 +43,7 @@ def encode_asked(
     *,
     cut: str,
 ) -> tuple[list[list[int]], set[int]]:
-    """Return the token ids of the prompt of each row, and the numbers of rows that were cut.
-
-    Args:
-        rows: Rows of text to text.
-        tokenizer: A fast tokenizer.
-        family: ``"causal_lm"`` or ``"seq2seq_lm"``.
-        prompt: The template; None for chat messages.
-        room: Tokens of the longest prompt.
-        cut: Side of a text that is cut. Instructions and system messages are never cut, and of a
-            conversation of several turns the earliest ones are cut first.
-
-    Raises:
-        InputError: If a prompt leaves no room for its text.
-    """
+    """Return the token ids of the prompt of each row, and the numbers of rows that were cut."""
     if not rows:
         return [], set()
     rule = CutRule(whole=frozenset({1}), from_start=cut == "left")
@@ -99,13 +86,6 @@ def encode_answers(
     """Return the token ids of the first right answer of each row, and the numbers of those cut.
 
     An answer ends with the token of the end; one that is cut does not, as it is not at its end.
-
-    Args:
-        rows: Rows of text to text.
-        tokenizer: The tokenizer.
-        family: ``"causal_lm"`` or ``"seq2seq_lm"``.
-        prompt: The template; None for chat messages.
-        longest: Tokens of the longest answer, its end included.
     """
     end = _find_end(tokenizer, prompt)
     answers: list[list[int]] = []
@@ -121,9 +101,6 @@ def measure_answers(task: TextTask, tokenizer: Tokenizer, family: Any, max_lengt
     """Return the tokens of the longest answer, its end included.
 
     That of the settings, or of the training rows, but at most half of `max_length`.
-
-    Raises:
-        InputError: If the settings' leaves no room for a prompt.
     """
     longest = task.decoding.longest_answer
     if longest is not None and longest >= max_length:
@@ -139,13 +116,7 @@ def measure_answers(task: TextTask, tokenizer: Tokenizer, family: Any, max_lengt
 
 
 def find_stops(tokenizer: Tokenizer, prompt: Prompt | None, stop: Sequence[str]) -> tuple[int, ...]:
-    """Return the ids of the tokens that end an answer: the end, and stop texts of one token.
-
-    Args:
-        tokenizer: The tokenizer.
-        prompt: The template; None for chat messages.
-        stop: Texts that end an answer.
-    """
+    """Return the ids of the tokens that end an answer: the end, and stop texts of one token."""
     stops = [_find_end(tokenizer, prompt)]
     for text in stop:
         ids = tokenizer(text, add_special_tokens=False)["input_ids"]
@@ -155,15 +126,7 @@ def find_stops(tokenizer: Tokenizer, prompt: Prompt | None, stop: Sequence[str])
 
 
 def decode_answer(ids: Sequence[int], tokenizer: Any, stop: Sequence[str]) -> str:
-    """Return the text of an answer's token ids, up to the first text that ends it.
-
-    Examples:
-        >>> class Letters:
-        ...     def decode(self, ids, **options):
-        ...         return "".join(chr(96 + number) for number in ids)
-        >>> decode_answer([1, 2, 3, 26, 4], Letters(), stop=["z"])
-        'abc'
-    """
+    """Return the text of an answer's token ids, up to the first text that ends it."""
     text: str = tokenizer.decode(list(ids), skip_special_tokens=True)
     for end in stop:
         text = text.partition(end)[0]
@@ -171,11 +134,7 @@ def decode_answer(ids: Sequence[int], tokenizer: Any, stop: Sequence[str]) -> st
 
 
 def _find_end(tokenizer: Tokenizer, prompt: Prompt | None) -> int:
-    """Return the token that ends an answer.
-
-    Raises:
-        InputError: If the tokenizer has none.
-    """
+    """Return the token that ends an answer."""
     if prompt is None:
         ends = chat_end(tokenizer)[1]
         if ends:

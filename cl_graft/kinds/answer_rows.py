@@ -46,19 +46,7 @@ class AnswerRow(Row):
 
 
 def read_answer_row(values: Mapping[str, object], place: str) -> AnswerRow:
-    """Read a row: an input and its answers, or messages that end with the answer.
-
-    Args:
-        values: The columns of a record by their usual names, such as ``"input"``.
-        place: File and line, for messages.
-
-    Raises:
-        InputError: If a text is missing, or is none.
-
-    Examples:
-        >>> read_answer_row({"input": "1 + 1", "target": ["2", "two"]}, "sums.jsonl:1").targets
-        ('2', 'two')
-    """
+    """Read a row: an input and its answers, or messages that end with the answer."""
     group = _read_group(values)
     if "messages" in values:
         *asked, answer = read_messages(values["messages"], place)
@@ -83,11 +71,7 @@ def _read_group(values: Mapping[str, object]) -> str:
 
 
 def _read_targets(value: object, place: str) -> tuple[str, ...]:
-    """Read an answer, or a list of right answers.
-
-    Raises:
-        InputError: If there is none, or one is empty.
-    """
+    """Read an answer, or a list of right answers."""
     found: list[Any] = list(value) if isinstance(value, list | tuple) else [value]
     if not found:
         raise ColumnError(place, "target", "holds no answer")

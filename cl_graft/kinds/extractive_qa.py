@@ -119,11 +119,7 @@ class ExtractiveQA(Kind):
     def make_rows(
         self, drafts: Mapping[str, Sequence[tuple[Any, str]]], declared: Mapping[str, Sequence[str]]
     ) -> tuple[dict[str, list[Row | InputError]], dict[str, Any]]:
-        """Return the rows as they were read.
-
-        Raises:
-            InputError: If label names are declared.
-        """
+        """Return the rows as they were read."""
         if names := declared.get("label_names"):
             raise InputError(
                 f"extractive QA answers with parts of passages and has no label names, got "
@@ -276,17 +272,9 @@ class _AnswerScorer:
 
 
 def find_best_spans(outputs: Tensor, *, longest: int = _LONGEST_ANSWER) -> tuple[Tensor, Tensor]:
-    """Find the best span of each window: that with the largest sum of start and end logit.
+    """Return each window's largest sum of start and end logit, and the columns of both, (m, 2).
 
-    The first token and those that are absent are no part of a span.
-
-    Args:
-        outputs: Logits of starts and ends, (m, 2, L).
-        longest: Tokens of the longest span, at least 1.
-
-    Returns:
-        The sums, (m,), minus infinity where a window has no span; and the columns of first and last
-        token, (m, 2).
+    The first token and those that are absent are no part of a span; without one the sum is −∞.
     """
     length = outputs.shape[-1]
     start = torch.arange(length)[:, None]
@@ -375,11 +363,7 @@ def _shorten(
 
 
 def _read_answers(value: object, place: str) -> tuple[tuple[str, int], ...]:
-    """Read ``[{"text", "start"}, …]``, or SQuAD's ``{"text": […], "answer_start": […]}``.
-
-    Raises:
-        InputError: If there is no answer, or one of them has another form.
-    """
+    """Read ``[{"text", "start"}, …]``, or SQuAD's ``{"text": […], "answer_start": […]}``."""
     found: list[Any] = []
     if isinstance(value, Mapping):
         texts, starts = value.get("text"), value.get("answer_start")
@@ -415,11 +399,7 @@ def _explain_form(value: object, starts: Sequence[object]) -> str:
 
 
 def _check_answers(passage: str, answers: Sequence[tuple[str, int]], place: str) -> None:
-    """Make sure that answers stand where they should in their passage.
-
-    Raises:
-        InputError: If one does not.
-    """
+    """Make sure that answers stand where they should in their passage."""
     for text, start in answers:
         if passage[start : start + len(text)] != text:
             raise InputError(

@@ -361,12 +361,7 @@ def find_kind(metadata: Mapping[str, object]) -> Kind:
 
 
 def find_kind_columns(names: Collection[str], *, labelled: bool = True) -> set[str]:
-    """Return the usual names of columns of all kinds that data may be of, see `Kind.find_columns`.
-
-    Examples:
-        >>> sorted(find_kind_columns(["messages", "text"]))
-        ['conversation', 'conversations', 'messages']
-    """
+    """Return the usual names of columns of all kinds that data with these names may be of."""
     kinds = KINDS.values()
     return {name for kind in kinds for name in kind.find_columns(names, labelled=labelled)}
 

@@ -47,23 +47,7 @@ class Message:
 
 
 def read_messages(value: object, place: str) -> list[Message]:
-    """Read the messages of a record, the last of which is the answer.
-
-    Args:
-        value: A list of ``{"role", "content"}``, or of ShareGPT's ``{"from", "value"}``; or the
-            same as a text of JSON, as CSV holds it.
-        place: File and line, for messages.
-
-    Raises:
-        InputError: If it is no such list, a role is unknown, a message is empty or calls tools, a
-            system message does not come first, or the last message but one is not the user's, and
-            the last the assistant's.
-
-    Examples:
-        >>> question = {"role": "user", "content": "Hi"}
-        >>> read_messages([question, {"role": "assistant", "content": "Hello"}], "chats.jsonl:1")
-        [Message(role='user', content='Hi'), Message(role='assistant', content='Hello')]
-    """
+    """Read the messages of a record, the last of which is the answer."""
     found = _read_list(value, place)
     if [one.role for one in found[-2:]] != [USER, ASSISTANT]:
         raise InputError(
@@ -74,19 +58,7 @@ def read_messages(value: object, place: str) -> list[Message]:
 
 
 def read_chat(value: object, place: str) -> tuple[Message, ...]:
-    """Read messages that are to be answered; an answer that they end with is left out.
-
-    Args:
-        value: As in `read_messages`.
-        place: File and line, for messages.
-
-    Raises:
-        InputError: As in `read_messages`, or if the message to answer is not the user's.
-
-    Examples:
-        >>> read_chat([{"role": "user", "content": "Hi"}], "row 1")
-        (Message(role='user', content='Hi'),)
-    """
+    """Read messages that are to be answered; an answer that they end with is left out."""
     found = _read_list(value, place)
     asked = found[:-1] if found[-1].role == ASSISTANT else found
     if not asked or asked[-1].role != USER:
@@ -150,10 +122,6 @@ def fill_chat(tokenizer: Tokenizer, messages: Sequence[Message]) -> Filled:
 
     Characters of messages belong to text 0, those of a system message to text 1. Where the template
     changes messages, all belongs to the template, so nothing is cut.
-
-    Raises:
-        InputError: If the tokenizer has no chat template, or it refuses the messages, or changes
-            some that spell out a token of the template, which then cannot be told from its own.
     """
     whole = _render(tokenizer, messages)
     marks = [f"\ue000{number}\ue001" for number in range(len(messages))]
@@ -184,12 +152,7 @@ def fill_chat(tokenizer: Tokenizer, messages: Sequence[Message]) -> Filled:
 
 
 def tokenize_chat(tokenizer: Tokenizer, filled: Sequence[Filled]) -> list[Tokens]:
-    """Tokenize filled chat templates, whose special tokens are tokens; those of texts are not.
-
-    Args:
-        tokenizer: A fast tokenizer.
-        filled: What `fill_chat` returned.
-    """
+    """Tokenize filled chat templates, whose special tokens are tokens; those of texts are not."""
     marks, forbidden = _list_marks(tokenizer), find_forbidden_in_chats(tokenizer)
     tokens: list[Tokens] = []
     for one in filled:
@@ -213,9 +176,6 @@ def find_forbidden_in_chats(tokenizer: Tokenizer) -> frozenset[int]:
     """Return the ids that no text of a chat may bring in.
 
     Beside the special ones these are the added tokens with which the template parts messages.
-
-    Raises:
-        InputError: If the tokenizer has no chat template.
     """
     return find_forbidden_ids(tokenizer) | set(_find_parting_tokens(tokenizer))
 
@@ -248,11 +208,7 @@ def _find_parting_tokens(tokenizer: Tokenizer) -> dict[int, str]:
 
 
 def chat_end(tokenizer: Tokenizer) -> tuple[str, tuple[int, ...]]:
-    """Return what a chat template puts before an answer, and the tokens that end one.
-
-    Raises:
-        InputError: If the tokenizer has no chat template.
-    """
+    """Return what a chat template puts before an answer, and the tokens that end one."""
     asked = [Message(USER, "x")]
     before = _render(tokenizer, asked)
     whole = _render(tokenizer, [*asked, Message(ASSISTANT, "\ue000")], answered=True)

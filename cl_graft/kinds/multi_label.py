@@ -47,13 +47,7 @@ class LabelledRow(Row):
 
 
 class LabelsHead(nn.Module):
-    """A linear layer with a logit a label, beside each the logit 0 of its absence.
-
-    Args:
-        hidden: Size of the features.
-        labels: Number of labels.
-        seed: Seed of the first weights.
-    """
+    """A linear layer with a logit a label, beside each the logit 0 of its absence."""
 
     def __init__(self, hidden: int, labels: int, *, seed: int) -> None:
         super().__init__()

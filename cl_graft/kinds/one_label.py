@@ -55,9 +55,6 @@ def _read_logits(logits: Tensor, metadata: Mapping[str, Any]) -> list[Answer]:
     """Name the likeliest label of each row, (n, K), and the probability of each label.
 
     Without names a single logit is a number, and several are labels named by their places.
-
-    Raises:
-        DamagedFile: If the metadata name another number of labels.
     """
     names = [str(name) for name in metadata.get("label_names") or []]
     if not names and logits.shape[1] == 1:
@@ -80,16 +77,7 @@ def _read_logits(logits: Tensor, metadata: Mapping[str, Any]) -> list[Answer]:
 
 
 def _check_labels(task: TextTask, is_valid: Callable[[int | float], bool], expected: str) -> None:
-    """Refuse a task with a row whose label is none.
-
-    Args:
-        task: The task.
-        is_valid: Whether a label is one.
-        expected: Labels that are, in words.
-
-    Raises:
-        InputError: At the first such row.
-    """
+    """Refuse a task with a row whose label is none."""
     for place, row in task.placed_rows():
         if isinstance(row.label, bool) or not is_valid(row.label):
             raise InputError(f"{place} has label {row.label!r}, expected {expected}")

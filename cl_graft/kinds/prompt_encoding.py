@@ -47,11 +47,7 @@ class CutRule:
 
 
 def require_tokenizer(tokenizer: object) -> None:
-    """Make sure that something is a tokenizer, and not its name or the whole of `load_model`.
-
-    Raises:
-        InputError: If it is none.
-    """
+    """Make sure that something is a tokenizer, and not its name or the whole of `load_model`."""
     if not callable(tokenizer) or not hasattr(tokenizer, "pad_token_id"):
         raise InputError(
             "the tokenizer must be one of transformers, such as load_model(name).tokenizer; got "
@@ -60,15 +56,7 @@ def require_tokenizer(tokenizer: object) -> None:
 
 
 def require_fast(tokenizer: "Tokenizer", needs: str) -> None:
-    """Make sure that a tokenizer knows the characters of each token.
-
-    Args:
-        tokenizer: The tokenizer.
-        needs: What needs it, with its verb.
-
-    Raises:
-        InputError: If it is a slow one.
-    """
+    """Make sure that a tokenizer knows the characters of each token."""
     if not tokenizer.is_fast:
         raise InputError(
             f"{needs} a fast tokenizer, which knows the characters of each token; "
@@ -85,10 +73,6 @@ def label_token_ids(
     and always for a masked one (LM-BFF looks up " great" even where the mask comes first). Where
     the tokens of a label begin those of another one, the token that ends a text follows: without it
     "calendar" is at least as likely as "calendar update" after every prompt.
-
-    Raises:
-        InputError: If a word of a masked prompt is not exactly one known token, or two labels come
-            to the same tokens; or if a label needs an end and the tokenizer has none.
     """
     checked = check_prompt(prompt, family)
     lead = "a"
@@ -143,20 +127,7 @@ def encode_prompts(
     cut: CutRule | None = None,
     keeps_end: bool = False,
 ) -> tuple[list[Ids], set[int]]:
-    """Fill a checked template with rows.
-
-    Args:
-        rows: Rows of one task.
-        tokenizer: A fast tokenizer.
-        family: A family that is prompted.
-        prompt: The template.
-        max_length: Tokens of the longest row.
-        cut: What is cut where a row is too long; by default the ends of all texts.
-        keeps_end: Whether a text at the end of the template keeps the line breaks at its own end.
-
-    Returns:
-        Token ids and segments of each row, and the numbers of rows that were cut.
-    """
+    """Fill a checked template with rows."""
     if not rows:
         return [], set()
     require_fast(tokenizer, "prompts need")
@@ -215,11 +186,7 @@ class Tokens:
 
 
 def check_prompt(prompt: Prompt | None, family: Family) -> Prompt:
-    """Return a prompt that fits a family.
-
-    Raises:
-        InputError: If it does not.
-    """
+    """Return a prompt that fits a family."""
     if family == "encoder":
         raise InputError("an encoder takes no prompt; its labels are answered by a head")
     if prompt is None:
@@ -253,14 +220,7 @@ def _strip_end(pieces: list[Piece]) -> tuple[Piece, ...]:
 
 
 def fill_template(pieces: Sequence[Piece], rows: Sequence[Row], keeps_end: bool) -> list[Filled]:
-    """Fill a part of a template with rows.
-
-    Args:
-        pieces: The part, as `split_template` returns it.
-        rows: Rows of one task.
-        keeps_end: Whether a text at the end keeps the line breaks at its own end; blanks before an
-            empty one then go, as those at a template's end do.
-    """
+    """Fill a part of a template with rows."""
     filled = []
     for row in rows:
         parts: list[str] = []
@@ -286,14 +246,7 @@ def tokenize_filled(
     *,
     specials: bool = False,
 ) -> list[Tokens]:
-    """Tokenize filled templates.
-
-    Args:
-        tokenizer: A fast tokenizer.
-        filled: The filled templates.
-        forbidden: Ids that are left out.
-        specials: Whether special tokens that are spelled out are tokens.
-    """
+    """Tokenize filled templates."""
     batch: Any = tokenizer(
         [part.text for part in filled],
         add_special_tokens=False,
@@ -324,13 +277,7 @@ def _find_owner(characters: Sequence[int]) -> int:
 
 
 def fit_tokens(parts: Sequence[Tokens], room: int, rule: CutRule) -> list[list[int]] | None:
-    """Cut tokens off texts until `room` holds the rest; None where no text would be left.
-
-    Examples:
-        >>> text = Tokens([11, 12, 13, 14], [0, 0, 0, 0])
-        >>> fit_tokens([text], 3, CutRule())
-        [[11, 12, 13]]
-    """
+    """Cut tokens off texts until `room` holds the rest; None where no text would be left."""
     excess = sum(len(part.ids) for part in parts) - room
     if excess <= 0:
         return [part.ids for part in parts]

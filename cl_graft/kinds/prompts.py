@@ -142,25 +142,12 @@ class Prompt:
 
 
 def is_of_second(name: str) -> bool:
-    """Say whether a field stands for the second text of a row.
-
-    Examples:
-        >>> is_of_second("text"), is_of_second("text_pair")
-        (False, True)
-    """
+    """Say whether a field stands for the second text of a row."""
     return name == "instruction" or name.startswith("text_pair")
 
 
 def fill_field(name: str, text: str, text_pair: str | None) -> str:
-    """Return what stands for the text field `name` in a row.
-
-    Raises:
-        InputError: If the field is of the second text and the row has none.
-
-    Examples:
-        >>> fill_field("text", "Fine food.", None), fill_field("text-", "Fine food.", None)
-        ('Fine food.', 'Fine food')
-    """
+    """Return what stands for the text field `name` in a row."""
     value = find_text(name, text, text_pair).strip()
     if name.endswith("-") and value and unicodedata.category(value[-1]).startswith("P"):
         value = value[:-1]
@@ -170,11 +157,7 @@ def fill_field(name: str, text: str, text_pair: str | None) -> str:
 
 
 def find_text(name: str, text: str, text_pair: str | None) -> str:
-    """Return the text of a row that a text field is filled with, as the row has it.
-
-    Raises:
-        InputError: If the field is of the second text and the row has none.
-    """
+    """Return the text of a row that a text field is filled with, as the row has it."""
     if not is_of_second(name):
         return text
     if text_pair is None:
@@ -186,10 +169,6 @@ def ending_space(text: str) -> str:
     r"""Return the white space at the end of a prompt that stays there, '' where none does.
 
     Blanks do not stay: the answer behind them brings its own, as words of a text do.
-
-    Examples:
-        >>> ending_space("Answer: "), ending_space("Answer:\n ")
-        ('', '\n')
     """
     return text[len(text.rstrip()) :].rstrip(" ")
 
@@ -199,11 +178,6 @@ def default_prompts(label_names: Sequence[str], *, pair: bool) -> tuple[Prompt, 
 
     Underscores of a name become spaces. A name that is more than one token of the tokenizer cannot
     serve a masked language model; `label_token_ids` says so when it is asked.
-
-    Examples:
-        >>> masked, causal = default_prompts(("negative", "very_positive"), pair=False)
-        >>> masked.words
-        {'negative': 'negative', 'very_positive': 'very positive'}
     """
     words = {name: name.replace("_", " ") for name in label_names}
     texts = "{text} {text_pair}" if pair else "{text}"

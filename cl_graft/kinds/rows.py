@@ -25,14 +25,7 @@ class ColumnError(InputError):
     """
 
     def __init__(self, place: str, column: str, fault: str, part: str = "") -> None:
-        """Make the error.
-
-        Args:
-            place: File and line.
-            column: The kind's name of the column.
-            fault: What is wrong with the value, such as ``"must hold a text, got 3"``.
-            part: What of the column, such as ``"the answer in "``.
-        """
+        """Make the error."""
         super().__init__(place, column, fault, part)  # so that it can be pickled
         self.column = column
 
@@ -48,17 +41,7 @@ class ColumnError(InputError):
 def read_text_value(
     values: Mapping[str, object], column: str, place: str, *, empty: bool = False
 ) -> str:
-    """Read a text, such as a question or a passage.
-
-    Args:
-        values: Values of a record by column.
-        column: Name of the column to read.
-        place: File and line, for messages.
-        empty: Whether the text may be empty or missing.
-
-    Raises:
-        InputError: If the column holds no text, or an empty text where none is allowed.
-    """
+    """Read a text, such as a question or a passage."""
     value = values.get(column)
     if value is None and empty:
         return ""
@@ -204,15 +187,7 @@ class Confusions:
 def count_rows(
     labels: tuple[str, ...], outputs: Tensor, targets: Tensor, numbers: Tensor, *, part: str = ""
 ) -> Confusions:
-    """Count rows by their right and their likeliest class.
-
-    Args:
-        labels: Names of the task's classes.
-        outputs: Logits of rows, (n, K); classes after the task's own count as one.
-        targets: Right classes, (n,).
-        numbers: Numbers of the rows, (n,).
-        part: What of the task the classes are.
-    """
+    """Count rows by their right and their likeliest class."""
     confidence, answers = outputs.double().softmax(dim=1).max(dim=1)
     answers = answers.clamp(max=len(labels))
     places = (answers != targets).nonzero().flatten().tolist()
@@ -236,21 +211,6 @@ def limit_rows(
     """Draw at most `limit` rows by a seed, and leave them in their order.
 
     Rows of one group, which are scored together, are drawn together: as many whole groups as fit.
-
-    Args:
-        rows: The rows.
-        limit: The largest number of rows; None means all.
-        seed: Seed of the draw.
-        key: Name of the limit, which the draw depends on, too.
-        every_class: Whether the first row of each class comes before all others.
-
-    Raises:
-        InputError: If the limit is below 1, or below the size of the first group drawn.
-
-    Examples:
-        >>> rows = tuple(Row(f"Text {n}", None, 0) for n in range(9))
-        >>> [row.text for row in limit_rows(rows, 3, seed=0, key="max_test")]
-        ['Text 4', 'Text 5', 'Text 8']
     """
     if limit is None:
         return rows

@@ -99,11 +99,7 @@ def number_classes(tasks: Sequence[TextTask], *, size: int | None = None) -> tup
 
 
 def _rows(task: TextTask, split: str, classes: range, first: int) -> tuple[Row, ...]:
-    """Return a task's rows of some classes, with class numbers from `first`.
-
-    Raises:
-        InputError: If there are none.
-    """
+    """Return a task's rows of some classes, with class numbers from `first`."""
     chosen = tuple(
         Row(row.text, row.text_pair, int(row.label) + first)
         for row in task.splits[split]

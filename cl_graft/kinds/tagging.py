@@ -39,11 +39,6 @@ class TaggedRow(Row):
         text_pair: None.
         label: Number of the intent; 0 where rows have none.
         tags: Number of each word's tag, see `cl_graft.metrics.span_scores`.
-
-    Examples:
-        >>> row = TaggedRow("in New York", None, 0, tags=(0, 1, 2))  # O, B-place, I-place
-        >>> row.words
-        ['in', 'New', 'York']
     """
 
     tags: tuple[int, ...] = ()
@@ -238,10 +233,6 @@ def find_spans(text: str, tags: Sequence[str]) -> tuple[Span, ...]:
     """Return the spans that the tags of a text's words make, words being parted by one blank.
 
     An I tag after another type, or after O, begins a span, as in CoNLL's script.
-
-    Examples:
-        >>> find_spans("in New York", ["O", "B-PLACE", "I-PLACE"])
-        (Span(start=3, end=11, type='PLACE', text='New York'),)
     """
     from seqeval.metrics.sequence_labeling import get_entities
 
@@ -253,16 +244,7 @@ def find_spans(text: str, tags: Sequence[str]) -> tuple[Span, ...]:
 
 
 def find_columns(words: Sequence[str], offsets: Sequence[tuple[int, int]]) -> tuple[int, ...]:
-    """Return the column of the first token of each word; −1 where a word has none, or was cut off.
-
-    Args:
-        words: Words of a text, which one blank parts.
-        offsets: First and last character of each token, (0, 0) of special ones.
-
-    Examples:
-        >>> find_columns(["New", "York"], [(0, 0), (0, 3), (4, 6), (6, 8), (0, 0)])
-        (1, 2)
-    """
+    """Return the column of each word's first token; −1 where it has none, or was cut off."""
     found: dict[int, int] = {}
     for column, (start, stop) in reversed(list(enumerate(offsets))):
         found |= dict.fromkeys(range(start, stop), column)

@@ -131,11 +131,7 @@ class Text2Text(Kind):
     def make_rows(
         self, drafts: Mapping[str, Sequence[tuple[Any, str]]], declared: Mapping[str, Sequence[str]]
     ) -> tuple[dict[str, list[Row | InputError]], dict[str, Any]]:
-        """Return the rows as they were read; where some have an instruction, others have none: ''.
-
-        Raises:
-            InputError: If label names are declared.
-        """
+        """Return the rows as read; where some have an instruction, that of the others is empty."""
         if names := declared.get("label_names"):
             raise InputError(f"text to text has no label names, got {list(names)[:5]}")
         if any(row.text_pair is not None for own in drafts.values() for row, _ in own):
@@ -272,10 +268,6 @@ def make_chat_row(messages: tuple[Message, ...], metadata: Mapping[str, Any]) ->
 
     Where all chats of a task began with the same system message, it is put before messages that
     have none.
-
-    Args:
-        messages: The messages, of which the last is the user's.
-        metadata: Metadata of the entry, which was learned from chats.
     """
     system = metadata["chat"].get("system")
     if system and messages[0].role != SYSTEM:

@@ -76,16 +76,6 @@ def encode_rows(
     without types. A prompt is one sequence of segment 1 throughout, pairs included, as in LM-BFF.
     It stands between the tokenizer's own begin and end tokens; a causal prompt gets no end token,
     as the label's string follows. Where the tokenizer has no padding token, padding is id 0.
-
-    Args:
-        rows: The rows.
-        tokenizer: A fast tokenizer of transformers.
-        family: "encoder" takes no prompt, the other two need one.
-        prompt: The template; for "masked_lm" with a mask, for language models without.
-        max_length: Tokens a row, special ones included.
-
-    Raises:
-        InputError: If the prompt does not fit the family or the rows, or fills `max_length` alone.
     """
     require_tokenizer(tokenizer)
     if family == "encoder":

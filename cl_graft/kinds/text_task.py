@@ -202,17 +202,7 @@ def make_task_head(
     label_tokens: Sequence[Sequence[int]] | None = None,
     seed: int,
 ) -> nn.Module:
-    """Make the head that answers a task: its kind's on an encoder, else that of its prompt.
-
-    Args:
-        model: The model; the head is not added to it.
-        task: The task.
-        label_tokens: What the kind's `label_tokens` returned; not for encoders.
-        seed: Seed of the first values of an encoder's head.
-
-    Raises:
-        InputError: If the labels' tokens do not fit the model.
-    """
+    """Make the head that answers a task: its kind's on an encoder, else that of its prompt."""
     if model.family == "encoder":
         return task.own_kind.make_head(model, task, seed=seed)
     return task.own_kind.make_prompted_head(model, task, label_tokens)

@@ -39,13 +39,6 @@ def check_model_folder(folder: Path, *, name: str) -> None:
       the number of bytes; either has 10 MB free, for tiny models. A folder without weights, of
       which memory can be planned, counts as a terabyte and 1,000 layers.
     - Token ids far beyond the number of tokens in `tokenizer.json`.
-
-    Args:
-        folder: A folder with `config.json`.
-        name: Name of the model in messages.
-
-    Raises:
-        InputError: If there is such a size, or a file is no JSON object.
     """
     config = _read(folder / "config.json", name)
     _check_config(config, folder, name)
@@ -79,16 +72,7 @@ def _check_config(config: Mapping[str, Any], folder: Path, name: str) -> None:
 
 
 def check_model_sizes(config: Mapping[str, Any], gguf: Path, *, name: str) -> None:
-    """Refuse a config whose sizes its GGUF file cannot have, by the rules of a folder's.
-
-    Args:
-        config: The config.
-        gguf: The file.
-        name: Name of the model in messages.
-
-    Raises:
-        InputError: If there is such a size.
-    """
+    """Refuse a config whose sizes its GGUF file cannot have, by the rules of a folder's."""
     size = gguf.stat().st_size + _FREE_BYTES
     most_layers = _FREE_LAYERS + count_tensors(gguf, name=name)
     _check_sizes(config, name, "header", size=size, most_layers=most_layers)

@@ -33,9 +33,6 @@ def config_settings(model: nn.Module | PreTrainedConfig) -> dict[str, Setting]:
     """Return the numbers, texts and switches of a model's config by dotted name.
 
     Lists are left out, and so is what has no value. A model without a config has none.
-
-    Args:
-        model: A model of transformers, or any other; or a config of transformers.
     """
     config: Any = getattr(model, "config", None) if isinstance(model, nn.Module) else model
     values = config.to_dict() if hasattr(config, "to_dict") else {}
@@ -43,12 +40,7 @@ def config_settings(model: nn.Module | PreTrainedConfig) -> dict[str, Setting]:
 
 
 def describe_other_settings(recorded: object, found: object) -> str:
-    """Name the settings that differ; what only one of two versions of transformers has does not.
-
-    Examples:
-        >>> describe_other_settings({"hidden_act": "gelu", "heads": 4}, {"hidden_act": "relu"})
-        "hidden_act was 'gelu', is 'relu'"
-    """
+    """Name the settings that differ; what only one of two versions of transformers has does not."""
     if not isinstance(recorded, Mapping) or not isinstance(found, Mapping):
         return ""
     return ", ".join(

@@ -38,19 +38,7 @@ _OLDEST_TRANSFORMERS = "5.6"
 
 
 def find_gguf(path: Path, *, name: str) -> Path | None:
-    """Return the GGUF file that a path names: itself, or the only one in a folder without config.
-
-    Args:
-        path: A file or a folder.
-        name: Name of the model in messages.
-
-    Returns:
-        The file, whose header was checked; None if the path names none.
-
-    Raises:
-        InputError: If a folder has several, the file is no GGUF file, the package gguf is
-            missing, or transformers is too old.
-    """
+    """Return the GGUF file that a path is, or the only one of a folder without config; or None."""
     if (path / "config.json").is_file():
         return None
     files = [path] if path.is_file() else sorted(path.iterdir())
@@ -75,15 +63,7 @@ def find_gguf(path: Path, *, name: str) -> Path | None:
 
 
 def count_tensors(path: Path, *, name: str) -> int:
-    """Return the number of tensors that the header of a GGUF file names.
-
-    Args:
-        path: The file.
-        name: Name of the model in messages.
-
-    Raises:
-        InputError: If it cannot be read, or its first bytes are none of a GGUF file.
-    """
+    """Return the number of tensors that the header of a GGUF file names."""
     try:
         with path.open("rb") as file:
             size, head = path.stat().st_size, file.read(_HEADER.size)
@@ -113,13 +93,7 @@ def count_tensors(path: Path, *, name: str) -> int:
 
 
 def make_gguf_error(name: str, path: Path, error: BaseException) -> InputError:
-    """Say in one sentence what transformers found wrong with a GGUF file.
-
-    Args:
-        name: Name of the model.
-        path: The file.
-        error: What was raised; readers fail with errors of all types.
-    """
+    """Say in one sentence what transformers found wrong with a GGUF file."""
     import transformers
 
     why = first_line(error)
@@ -142,12 +116,7 @@ def hidden_bars() -> Iterator[None]:
 
 
 def make_plain(model: PreTrainedModel, make: Callable[..., Any]) -> PreTrainedModel:
-    """Put the weights of a model that was read from GGUF into a fresh one that is not quantized.
-
-    Args:
-        model: The model.
-        make: Makes a model of a config.
-    """
+    """Put the weights of a model that was read from GGUF into a fresh one that is not quantized."""
     config: Any = copy.deepcopy(model.config)
     vars(config).pop("quantization_config", None)
     with torch.random.fork_rng(devices=[]):  # a fresh model draws its first weights

@@ -102,11 +102,6 @@ def block_stacks(module: nn.Module) -> tuple[str, ...]:
     A block stack is a `ModuleList` whose elements are of one class and each hold at least two
     modules with parameters of their own: a list of blocks, not of single layers. An
     encoder-decoder has two; those of parts that read images or sound are left out.
-
-    Examples:
-        >>> layer = nn.TransformerEncoderLayer(8, 2, batch_first=True)
-        >>> block_stacks(nn.TransformerEncoder(layer, num_layers=2))
-        ('layers',)
     """
     towers = tuple(f"{path}." for path in _find_towers(module))
     paths = (plain_name(path) for path in _find_stacks(module, ""))

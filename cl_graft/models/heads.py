@@ -32,30 +32,13 @@ def mean_of_tokens(hidden: Tensor, mask: Tensor) -> Tensor:
     """Average the states of the non-padding tokens, in fp32 (Reimers and Gurevych, 2019).
 
     https://arxiv.org/abs/1908.10084. All-MiniLM-L6-v2 was trained with this pooling.
-
-    Args:
-        hidden: States of shape (n, L, D).
-        mask: Bool of shape (n, L), True where a token is no padding.
-
-    Returns:
-        Features of shape (n, D), fp32; zeros for a row of padding alone.
-
-    Examples:
-        >>> states = torch.tensor([[[1.0, 2.0], [3.0, 4.0], [9.0, 9.0]]])
-        >>> mean_of_tokens(states, torch.tensor([[True, True, False]]))
-        tensor([[2., 3.]])
     """
     total = hidden.float().masked_fill(~mask[..., None], 0.0).sum(1)
     return total / mask.sum(1, keepdim=True).clamp(min=1)
 
 
 def first_token(hidden: Tensor, mask: Tensor) -> Tensor:
-    """Take the state of the first token ([CLS], <s>) of (n, L, D), as fp32 of shape (n, D).
-
-    Examples:
-        >>> first_token(torch.tensor([[[1.0, 2.0], [3.0, 4.0]]]), torch.tensor([[True, True]]))
-        tensor([[1., 2.]])
-    """
+    """Take the state of the first token ([CLS], <s>) of (n, L, D), as fp32 of shape (n, D)."""
     return hidden[:, 0].float()
 
 
@@ -98,12 +81,6 @@ def register_head(tensor: str) -> Callable[[HeadMaker], HeadMaker]:
 
     The function gets tensors that may come from a file of somebody else, and returns a head with
     tensors of the shapes that such a head must have; its values are put in afterwards.
-
-    Args:
-        tensor: Name of a tensor that no other head has; its last axis is as long as a state.
-
-    Raises:
-        ValueError: If the name is taken.
     """
 
     def register(make: HeadMaker) -> HeadMaker:
@@ -119,11 +96,6 @@ class PooledHead(nn.Module):
     """A dense layer, an activation and a linear layer, as in classifiers of transformers.
 
     Such heads come with imported classifiers; tasks that are learned here get linear ones.
-
-    Args:
-        dense: The first layer.
-        out: The second one.
-        activation: One of `ACTIVATIONS`.
     """
 
     def __init__(self, dense: nn.Linear, out: nn.Linear, *, activation: str) -> None:

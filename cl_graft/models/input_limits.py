@@ -34,16 +34,7 @@ def longest_row(model: TaskModel) -> int | None:
 def check_vocabulary(
     tokenizer: PreTrainedTokenizerBase, backbone: PreTrainedModel, *, name: str
 ) -> None:
-    """Refuse a tokenizer that gives ids for which a model has no embedding.
-
-    Args:
-        tokenizer: The tokenizer.
-        backbone: The model.
-        name: Name of the model in the message.
-
-    Raises:
-        InputError: If there is such an id.
-    """
+    """Refuse a tokenizer that gives ids for which a model has no embedding."""
     known = _count_embeddings(backbone)
     highest = max(tokenizer.get_vocab().values(), default=0)
     if known is not None and highest >= known:
@@ -55,15 +46,7 @@ def check_vocabulary(
 
 
 def check_batch(inputs: Tensor, model: TaskModel) -> None:
-    """Refuse a batch that a model cannot read.
-
-    Args:
-        inputs: Token ids and segments, int64 of shape (n, 2, L).
-        model: The model.
-
-    Raises:
-        ValueError: If shape or type are others, or ids or length are beyond the model's embeddings.
-    """
+    """Refuse a batch that a model cannot read."""
     if inputs.dtype != torch.int64 or inputs.dim() != 3 or inputs.shape[1] != 2:
         raise ValueError(
             f"a batch is int64 of shape (rows, 2, tokens), got {inputs.dtype} of shape "

@@ -20,15 +20,6 @@ def score_labels(model: TaskModel, ids: Tensor, segments: Tensor, strings: Label
     """Return the log-probability of each label's string after each prompt, (n, K).
 
     Where every string is one token, the prompt's last position answers for all labels at once.
-
-    Args:
-        model: A model of the family ``"causal_lm"`` or ``"seq2seq_lm"``.
-        ids: Token ids of prompts, (n, L).
-        segments: 0 for padding, of shape (n, L).
-        strings: The labels' strings.
-
-    Raises:
-        ValueError: If a prompt has no tokens.
     """
     ends = _find_ends(segments)
     if strings.token_ids.shape[1] == 1:
@@ -47,15 +38,7 @@ def score_labels_by_row(
     heads: Sequence[LabelStrings],
     carry: Carry,
 ) -> list[Tensor]:
-    """Return what `score_labels` does of rows with different labels.
-
-    Args:
-        model: The model.
-        ids: Token ids of prompts, (n, L).
-        segments: 0 for padding, of shape (n, L).
-        heads: The labels' strings of each row.
-        carry: Called with the row that each row of the backbone's batch comes from.
-    """
+    """Return what `score_labels` does of rows with different labels."""
     ends = _find_ends(segments)
     each = range(len(ids))
     groups = {id(head): (head, [n for n in each if heads[n] is head]) for head in heads}
@@ -113,11 +96,7 @@ def _score_one_token(logits: Tensor, strings: LabelStrings) -> Tensor:
 def _append_labels(
     ids: Tensor, segments: Tensor, tokens: Tensor, within: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Write each label's tokens, (K, m), behind each prompt.
-
-    Returns:
-        Token ids and segments of n · K rows, and the columns of the labels' tokens, (n · K, m).
-    """
+    """Write each label's tokens, (K, m), behind each prompt."""
     n = len(ids)
     labels, longest = tokens.shape
     places = (segments != 0).sum(1)[:, None] + torch.arange(longest, device=ids.device)

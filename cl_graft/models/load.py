@@ -140,17 +140,7 @@ def load_model(
 
 
 def check_types(dtype: str, precision: str) -> None:
-    """Refuse a type of parameters, or a precision that it cannot be computed in.
-
-    Raises:
-        InputError: If there is no such dtype or precision, or they do not go together.
-
-    Examples:
-        >>> check_types("float16", "int8")
-        Traceback (most recent call last):
-            ...
-        cl_graft.errors.InputError: no precision 'int8': Known: bf16, fp16, fp32
-    """
+    """Refuse a type of parameters, or a precision that it cannot be computed in."""
     find(DTYPES, dtype, missing="no dtype")
     find(PRECISIONS, precision, missing="no precision")
     if precision != "fp32" and dtype != "float32":
@@ -180,11 +170,7 @@ def build_backbone(
     dtype: torch.dtype,
     trust_remote_code: bool = False,
 ) -> PreTrainedModel:
-    """Make a backbone with the parameters that `load_model` gives it, at random values.
-
-    Raises:
-        InputError: If transformers has no model of this family for the config.
-    """
+    """Make a backbone with the parameters that `load_model` gives it, at random values."""
     make = partial(
         _find_auto_class(family).from_config,
         config,
@@ -211,11 +197,7 @@ def explain_silent_hub(name: str = _MINILM_HUB_ID, revision: str | None = None) 
 
 
 def _check_name(name: object) -> str:
-    """Return a checkpoint's name.
-
-    Raises:
-        InputError: If it is none, such as a model.
-    """
+    """Return a checkpoint's name."""
     if not isinstance(name, str | PathLike):
         raise InputError(
             "load_model takes the folder or the name of a checkpoint, got "

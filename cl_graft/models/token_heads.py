@@ -34,16 +34,7 @@ class TokenHead(nn.Module):
     has_classes = True
 
     def forward(self, states: Tensor, segments: Tensor, length: int) -> Tensor:
-        """Answer the tokens of rows.
-
-        Args:
-            states: Last states, (n, l, D), of the type of the head's parameters.
-            segments: 0 for padding, 1 and 2 for the segments, (n, l).
-            length: Tokens of a row as it was encoded, at least l.
-
-        Returns:
-            Logits.
-        """
+        """Answer the tokens of rows."""
         raise NotImplementedError
 
 
@@ -52,12 +43,6 @@ class TaggingHead(TokenHead):
 
     Columns of the logits, (n, length, tags + intents), are the tags, then the intents. At the first
     token all but the intents are absent, and the intents are absent elsewhere.
-
-    Args:
-        hidden: Size of the states, D.
-        tags: Number of tags.
-        intents: Number of intents; 0 where rows have none.
-        seed: Seed of the first values.
     """
 
     def __init__(self, hidden: int, tags: int, intents: int = 0, *, seed: int) -> None:
@@ -83,10 +68,6 @@ class SpanHead(TokenHead):
     """A logit for the start and one for the end of an answer at every token of the passage.
 
     The first token stands for "not in this window".
-
-    Args:
-        hidden: Size of the states, D.
-        seed: Seed of the first values.
     """
 
     has_classes = False

@@ -29,18 +29,7 @@ _TEXTS = ("a text", "a longer text, with which the first one shares a batch")
 
 
 def try_model(model: TaskModel, tokenizer: PreTrainedTokenizerBase, *, dtype: torch.dtype) -> None:
-    """Run a model on two texts; note whether prompts of several lengths must be decoded apart.
-
-    Args:
-        model: The model in eval mode, without heads.
-        tokenizer: Tokenizer of the model.
-        dtype: Type of the parameters that was asked for; some architectures keep a few wider.
-
-    Raises:
-        InputError: If it cannot compute (on a machine with an accelerator it may still do so
-            there), its values are not finite, or a text has other values beside a longer one by
-            more than rounding: then its answers would depend on which texts share a batch.
-    """
+    """Run a model on two texts; note whether prompts of several lengths must be decoded apart."""
     ids, segments = _encode(tokenizer)
     kind = getattr(model.text_config, "model_type", type(model.backbone).__name__)
     types = f"dtype {str(dtype).removeprefix('torch.')}"

@@ -65,11 +65,7 @@ class BaseHashes:
 
 
 def load_base_model(settings: ModelSettings) -> Loaded:
-    """Load a model, in eval mode, without heads.
-
-    Raises:
-        InputError: If there is no such checkpoint, or it does not fit the family.
-    """
+    """Load a model, in eval mode, without heads."""
     loaded = load_model(
         settings.name,
         family=settings.family,
@@ -127,16 +123,7 @@ def checkpoint_files(folder: Path) -> dict[str, str]:
 
 
 def base_identity(loaded: Loaded, config: ExperimentConfig, *, seed: int) -> BaseIdentity:
-    """Describe the base for a bank; `restore_config` reads the settings back.
-
-    Args:
-        loaded: The model at its base.
-        config: The experiment's settings.
-        seed: The run's seed.
-
-    Raises:
-        InputError: If it cannot be recorded, as a folder whose name holds control characters.
-    """
+    """Describe the base for a bank; `restore_config` reads the settings back."""
     folder, hashes = Path(loaded.name).expanduser(), base_hashes(loaded)
     own_place = loaded.name not in NAMED_MODELS and folder.exists()
     identity = BaseIdentity(
@@ -178,17 +165,7 @@ def restore_config(
     settings: Mapping[str, Any] | None = None,
     origins: Mapping[str, str] | None = None,
 ) -> ExperimentConfig:
-    """Return the config with which a bank learns more tasks: its own settings, for these tasks.
-
-    Args:
-        base: Description of the base, as `base_identity` made it.
-        tasks: Tasks to learn now.
-        settings: Other settings, by part (data, device, …), which override the bank's.
-        origins: Origin of these settings by dotted name, for messages.
-
-    Raises:
-        InputError: If a setting is wrong.
-    """
+    """Return the config with which a bank learns more tasks: its own settings, for these tasks."""
     own = {
         "stream": {"tasks": tasks},
         "model": {"name": base.model},
@@ -205,12 +182,6 @@ def record_own_settings(
 
     Left out are rows a class and tokens a row, which `task_metadata` records by themselves, and how
     the rows are read, as that belongs to where the data are.
-
-    Args:
-        task: Metadata of the task.
-        base: Description of the base, as `base_identity` made it.
-        config: Settings with which the task is learned.
-        seed: Seed with which it is learned.
     """
     usual, own = to_dotted(stored_settings(base)), to_dotted(_learning_settings(config))
     elsewhere = ("stream.shots", "stream.max_length")
@@ -227,11 +198,7 @@ def record_own_settings(
 
 
 def read_own_settings(metadata: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what `record_own_settings` recorded in an entry, to be changed at will; {} if nothing.
-
-    Args:
-        metadata: Metadata of the entry.
-    """
+    """Return a copy of what `record_own_settings` recorded in an entry; {} if nothing."""
     return deepcopy(dict(metadata.get("settings") or {}))
 
 
@@ -244,16 +211,7 @@ def task_metadata(
     builds_on: Sequence[str] | None = None,
     targets: Tensor | None = None,
 ) -> TaskMetadata:
-    """Describe a task for its bank entry.
-
-    Args:
-        task: The task.
-        config: The experiment's settings.
-        seed: The run's seed.
-        max_length: Tokens a row; None means the config's, or else the task's own.
-        builds_on: Names of the tasks that it may build on; None means all.
-        targets: Targets of its encoded training rows; None where nothing is recorded of them.
-    """
+    """Describe a task for its bank entry."""
     return TaskMetadata(
         name=task.name,
         metric=task.scored_by,
@@ -291,12 +249,7 @@ def _kind(task: TextTask, targets: Tensor | None) -> dict[str, Any]:
 
 
 def is_recorded(task: TaskMetadata, *, by: Mapping[str, object]) -> bool:
-    """Tell whether an entry was learned from the data of a task with the same settings.
-
-    Args:
-        task: The task, as `task_metadata` describes it.
-        by: Metadata of the entry; without a hash of the settings the answer is no.
-    """
+    """Tell whether an entry was learned from the data of a task with the same settings."""
     described = {"metric": task.metric, **task.metadata}
     return all(by.get(key) == value for key, value in described.items() if key != "columns")
 

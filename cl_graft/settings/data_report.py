@@ -10,13 +10,7 @@ from cl_graft.strategies.benchmark import TextStream
 
 
 def data_report(stream: TextStream) -> dict[str, dict[str, Any]]:
-    """Describe, as JSON, the rows that were used of each task's data.
-
-    Returns:
-        By task: ``rows`` used of each split, ``cut`` (how many of them were longer than
-        ``max_length`` tokens), and ``source``: where the rows came from, how they were chosen,
-        which were ``left_out``, and how many are suspicious.
-    """
+    """Describe, as JSON, the rows that were used of each task's data."""
     return {encoded.task.name: _report(encoded) for encoded in stream.tasks}
 
 

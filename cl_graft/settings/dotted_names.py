@@ -40,11 +40,7 @@ def merge_configs(under: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str
 
 
 def override_(values: dict[str, Any], override: str) -> None:
-    """Set one value, such as ``"fine_tuning.steps=200"``, in a mapping of settings.
-
-    Raises:
-        InputError: If the text has no ``=``, its value is no YAML, or an inner name has no place.
-    """
+    """Set one value, such as ``"fine_tuning.steps=200"``, in a mapping of settings."""
     name, equals, text = override.partition("=")
     if not equals or not all(name.strip().split(".")):
         raise InputError(f"--set {override}: expected part.field=value")
@@ -53,11 +49,7 @@ def override_(values: dict[str, Any], override: str) -> None:
 
 
 def put_(values: dict[str, Any], name: str, value: Any, *, source: str = "") -> None:
-    """Put a value at a dotted name of nested settings.
-
-    Raises:
-        InputError: If an outer name holds a value of its own, not settings.
-    """
+    """Put a value at a dotted name of nested settings."""
     *outer, last = name.split(".")
     inner = values
     for key in outer:

@@ -104,23 +104,6 @@ def draft_config(
 
     A task is a file of rows, or a folder with a train file; a folder that holds a train file itself
     is one task. Columns are chosen as `load_task` chooses them.
-
-    Args:
-        data: Folder, or a file.
-        columns: Columns that the caller names; they hold for the tasks that have them.
-        called: Name of the config's file, for the command in its first lines.
-
-    Raises:
-        InputError: If there is no such folder, or nothing in it is a task.
-
-    Examples:
-        >>> import tempfile
-        >>> from pathlib import Path
-        >>> folder = Path(tempfile.mkdtemp())
-        >>> lines = ["text,label", *(f"Text {n},{'ab'[n % 2]}" for n in range(40))]
-        >>> _ = (folder / "reviews.csv").write_text("\n".join(lines))
-        >>> [task.name for task in draft_config(folder).tasks]
-        ['reviews']
     """
     data = Path(data)
     if not data.exists():
@@ -188,11 +171,7 @@ def _find(name: str, path: Path, data: Path, asked: Columns) -> FoundTask:
 def _load(
     place: TaskPlace, files: DataFiles, named: Mapping[str, Any]
 ) -> tuple[TextTask, Mapping[str, Any]]:
-    """Make a task of classes or of several labels a row, or of numbers if these fit more rows.
-
-    Returns:
-        The task, and settings with which it is read.
-    """
+    """Make a task of classes or of several labels a row, or of numbers if these fit more rows."""
 
     def make(**settings: Any) -> TextTask:
         return make_task(place, files, TaskSettings(on_bad_row="skip", **{**named, **settings}))

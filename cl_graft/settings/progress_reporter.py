@@ -14,11 +14,6 @@ class ProgressReporter(SupervisedPlugin, supports_distributed=True):
 
     Runs at: after_training_iteration, before_eval, after_eval_exp.
 
-    Args:
-        progress: Called after every step.
-        strategy: The strategy's name.
-        seed: The run's seed.
-
     Attributes:
         task: Name of the task that is learned now.
         steps: Optimiser steps of its training.

@@ -97,12 +97,7 @@ def lock_bank(bank: Path | str) -> Iterator[tuple[str, ...]]:
 
 
 def read_config_file(folder: Path) -> dict[str, Any] | None:
-    """Return the config of a run or a comparison; None if the folder has none.
-
-    Raises:
-        InputError: If the file is there but not ours.
-        BankError: If it is altered, or a newer package wrote it.
-    """
+    """Return the config of a run or a comparison; None if the folder has none."""
     path = folder / CONFIG
     if not path.is_file():
         return None
@@ -118,12 +113,7 @@ def select_settings(stored: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def read_record(folder: Path | str) -> RunRecord:
-    """Read what a run recorded of itself in its `results.json`.
-
-    Raises:
-        InputError: If there is none, or it is something else.
-        BankError: If it is altered, holds what no run writes, or a newer package wrote it.
-    """
+    """Read what a run recorded of itself in its `results.json`."""
     path = Path(folder) / RESULTS
     values = read_values(path)
     with report_missing_parts(path):
@@ -133,11 +123,7 @@ def read_record(folder: Path | str) -> RunRecord:
 
 
 def check_values(known: Mapping[str, Any], schema: TypeAdapter[Any]) -> None:
-    """Check the values of a `results.json`, and the names in them.
-
-    Raises:
-        ValueError: If one is not of its type, or a name cannot be that of a task or strategy.
-    """
+    """Check the values of a `results.json`, and the names in them."""
     schema.validate_json(json.dumps(known), strict=True)
     for name in (known["strategy"], *known["tasks"]):
         check_name(name, what="the name of a task or strategy")
@@ -145,12 +131,7 @@ def check_values(known: Mapping[str, Any], schema: TypeAdapter[Any]) -> None:
 
 @contextmanager
 def report_missing_parts(path: Path) -> Iterator[None]:
-    """Turn errors of reading the values of a `results.json` into those of its file.
-
-    Raises:
-        InputError: If a value is missing.
-        DamagedFile: If a value is wrong.
-    """
+    """Turn errors of reading the values of a `results.json` into those of its file."""
     try:
         yield
     except KeyError as error:
@@ -164,26 +145,12 @@ def report_missing_parts(path: Path) -> Iterator[None]:
 
 
 def read_hashes(folder: Path) -> dict[str, str]:
-    """Return the SHA-256 of the files beside a run's results.
-
-    Raises:
-        InputError: As `read_record`.
-        BankError: As `read_record`.
-    """
+    """Return the SHA-256 of the files beside a run's results."""
     return read_values(folder / RESULTS)["files"]
 
 
 def read_bank_record(folder: Path) -> dict[str, Any] | None:
-    """Return which bank a run's results name; None if they name none.
-
-    Returns:
-        ``"sha256"`` and ``"entries"`` of the bank, and, while a change of it is under way, those
-        of the bank to come under ``"coming"``.
-
-    Raises:
-        InputError: As `read_record`.
-        BankError: As `read_record`, or if it is none.
-    """
+    """Return which bank a run's results name; None if they name none."""
     path = folder / RESULTS
     record = read_values(path).get("bank")
     if record is not None:
@@ -195,12 +162,7 @@ def read_bank_record(folder: Path) -> dict[str, Any] | None:
 
 
 def write_bank_record(folder: Path, record: Mapping[str, Any]) -> None:
-    """Replace which bank a run's results name, and leave the rest of them as it is.
-
-    Args:
-        folder: The run's folder.
-        record: As `read_bank_record` returns it.
-    """
+    """Replace which bank a run's results name, and leave the rest of them as it is."""
     values = read_values(folder / RESULTS)
     replace_file(
         folder / RESULTS, dump_json({**values, "bank": dict(record)}, format=RESULTS_FORMAT)
@@ -208,12 +170,7 @@ def write_bank_record(folder: Path, record: Mapping[str, Any]) -> None:
 
 
 def read_values(path: Path) -> dict[str, Any]:
-    """Return what stands in a `results.json`, once it matches its checksum.
-
-    Raises:
-        InputError: If there is none, or it is something else.
-        BankError: If it is altered, or a newer package wrote it.
-    """
+    """Return what stands in a `results.json`, once it matches its checksum."""
     try:
         return load_json(path.read_bytes(), format=RESULTS_FORMAT, name=str(path))
     except OSError as error:

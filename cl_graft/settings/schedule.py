@@ -49,15 +49,7 @@ def input_settings(
     seed: int,
     builds_on: Mapping[int, tuple[str, ...]],
 ) -> dict[str, Any]:
-    """Return the settings of a config as arguments of `StrategyInputs`.
-
-    Args:
-        config: The settings.
-        schedules: Dense schedule of each task, by task label.
-        seed: Seed of the run.
-        builds_on: Names of the tasks that a task may build on, by task label; a task without
-            this setting is missing.
-    """
+    """Return the settings of a config as arguments of `StrategyInputs`."""
     return {
         "fine_tuning": schedules,
         "grafting": {
@@ -96,19 +88,7 @@ def choose(
     checkpoints: Checkpoints | None = None,
     progress: Progress = ignore_progress,
 ) -> FineTuning:
-    """Choose the schedule whose dense run scores best on dev; ties go to the earlier one.
-
-    Args:
-        task: The task, on a model at its base, which is put back there.
-        candidates: The schedules; a single one is returned without a run.
-        seed: Seed of all random choices.
-        cache: Cache of the dense runs, so the chosen one is not computed again.
-        checkpoints: Checkpoints from which an interrupted dense run is resumed.
-        progress: Called as (phase, step, steps) after each candidate's steps.
-
-    Raises:
-        DivergedError: If the runs of all candidates diverge; a single one is passed over.
-    """
+    """Choose the schedule whose dense run scores best on dev; ties go to the earlier one."""
     if len(candidates) == 1:
         return candidates[0]
     best, chosen = -math.inf, candidates[0]
@@ -127,18 +107,7 @@ def choose(
 def train_candidates(
     candidates: Iterable[_Candidate], train: Callable[[_Candidate], _Outcome]
 ) -> Iterator[tuple[_Candidate, _Outcome]]:
-    """Train with one candidate after the other, and pass over those that diverge.
-
-    Args:
-        candidates: Candidates, such as schedules or learning rates.
-        train: Trains with a candidate.
-
-    Yields:
-        The other candidates with their outcomes, in their order.
-
-    Raises:
-        DivergedError: At the end, if all diverged.
-    """
+    """Train with one candidate after the other, and pass over those that diverge."""
     diverged: DivergedError | None = None
     survived = False
     for candidate in candidates:

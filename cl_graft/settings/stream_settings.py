@@ -18,12 +18,7 @@ from cl_graft.runtime.settings import settings_class
 
 @settings_class
 class StreamTaskSettings(RowSettings):
-    """Columns, labels and metric of one task of a stream, and where its rows are.
-
-    Examples:
-        >>> StreamTaskSettings(text="body", label="stars").label
-        'stars'
-    """
+    """Columns, labels and metric of one task of a stream, and where its rows are."""
 
     rows_from: str | None = Field(
         default=None,
@@ -49,12 +44,7 @@ class StreamTaskSettings(RowSettings):
 
 @settings_class
 class StreamSettings:
-    """The tasks to learn, and the rows of each.
-
-    Examples:
-        >>> StreamSettings(tasks="topic,sentiment", shots=16).tasks
-        ['topic', 'sentiment']
-    """
+    """The tasks to learn, and the rows of each."""
 
     name: str | None = Field(
         default=None,
@@ -185,11 +175,7 @@ class StreamSettings:
                 self._check_builds_on(name, own.builds_on)
 
     def _check_builds_on(self, name: str, names: list[str]) -> None:
-        """Refuse names that the task cannot build on.
-
-        Raises:
-            ValueError: If one is unknown, the task itself or a later one, or tasks share a head.
-        """
+        """Refuse names that the task cannot build on."""
         if self.scenario != "task":
             raise ValueError(
                 f"task_settings.{name}.builds_on is for the scenario 'task', and scenario is "
@@ -222,12 +208,7 @@ class StreamSettings:
         return changed | ({"task_settings": {**self.task_settings, **own}} if own else {})
 
     def read_settings(self, task: str, *, has_columns: bool) -> dict[str, Any]:
-        """Return what is needed to read a task at its place: its own settings, or the stream's.
-
-        Args:
-            task: The task, as `tasks` names it.
-            has_columns: Whether its rows have columns, as those of a built-in task have not.
-        """
+        """Return what is needed to read a task at its place: its own settings, or the stream's."""
         own = self.task_settings.get(task, StreamTaskSettings())
         columns = {"text": self.text, "text_pair": self.text_pair, "label": self.label}
         if not has_columns or any(getattr(own, name) is not None for name in columns):
@@ -240,27 +221,14 @@ class StreamSettings:
 
 
 def split_at_commas(value: Any) -> Any:
-    """Return the parts of a text between its commas; anything else as it is.
-
-    Examples:
-        >>> split_at_commas("topic, sentiment")
-        ['topic', 'sentiment']
-    """
+    """Return the parts of a text between its commas; anything else as it is."""
     if isinstance(value, str):
         return [part.strip() for part in value.split(",") if part.strip()]
     return value
 
 
 def refuse_doubles(value: list[Any]) -> list[Any]:
-    """Return a list in which nothing stands twice.
-
-    Raises:
-        ValueError: If something does.
-
-    Examples:
-        >>> refuse_doubles(["topic", "sentiment"])
-        ['topic', 'sentiment']
-    """
+    """Return a list in which nothing stands twice."""
     doubled = sorted({str(item) for item in value if value.count(item) > 1})
     if doubled:
         raise ValueError(f"{', '.join(doubled)} is named twice")

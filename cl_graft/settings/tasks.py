@@ -37,14 +37,6 @@ def load_tasks(stream: StreamSettings, *, seed: int) -> tuple[TextTask, ...]:
 
     Test rows of a task that another task learns from are counted in the notes of its `source`.
     Nothing is logged: the results report what became of the data.
-
-    Args:
-        stream: Settings of the stream.
-        seed: Seed of the run.
-
-    Raises:
-        InputError: If a folder lacks tasks of the named stream, a task is unknown, its data cannot
-            be used, or it does not fit the scenario.
     """
     _refuse_missing(stream)
     for name in stream.task_settings:
@@ -67,10 +59,6 @@ def tasks_to_build_on(
     """Return the names of the tasks that a task may build on, by task label.
 
     A task whose settings do not name them is missing.
-
-    Args:
-        stream: Settings of the stream.
-        tasks: Tasks of the stream, as `load_tasks` returns them.
     """
     names = dict(zip(stream.tasks, (task.name for task in tasks), strict=False))
     return {
@@ -89,10 +77,6 @@ def check_tasks(tasks: Sequence[TextTask], loaded: Loaded, stream: StreamSetting
     """Make sure that a model can answer the tasks, before anything is computed.
 
     Prompts, label words and lengths are tried on a few rows of each task.
-
-    Raises:
-        InputError: If a prompt does not fit the family, leaves no room for a text, a label word has
-            several tokens, or `max_length` is more than the model's positions.
     """
     length = stream.max_length or max(task.max_length for task in tasks)
     most = longest_row(loaded.model)
@@ -114,11 +98,7 @@ def check_tasks(tasks: Sequence[TextTask], loaded: Loaded, stream: StreamSetting
 
 
 def refuse_other_data(result: RunRecord, tasks: Sequence[TextTask]) -> None:
-    """Refuse tasks whose rows are not those of a finished run.
-
-    Raises:
-        InputError: If the data changed since.
-    """
+    """Refuse tasks whose rows are not those of a finished run."""
     now = {task.name: task.fingerprint for task in tasks}
     changed = [name for name in now if result.data_fingerprints.get(name) != now[name]]
     if changed:
@@ -129,20 +109,7 @@ def refuse_other_data(result: RunRecord, tasks: Sequence[TextTask]) -> None:
 
 
 def fit_scenario(tasks: Sequence[TextTask], stream: StreamSettings) -> tuple[TextTask, ...]:
-    """Make the experiences of a stream from its tasks, as its scenario asks.
-
-    Raises:
-        InputError: If the tasks do not fit the scenario.
-
-    Examples:
-        >>> from cl_graft.data import load_task
-        >>> from cl_graft.settings.stream_settings import StreamSettings
-        >>> tasks = [load_task(f"shared-0-{n}", shots=4, max_test=4) for n in range(2)]
-        >>> settings = StreamSettings(tasks=["shared-0-0", "shared-0-1"], scenario="class")
-        >>> first, second = fit_scenario(tasks, settings)
-        >>> first.label_names[1:3]
-        ('shared-0-0 second', 'shared-0-1 first')
-    """
+    """Make the experiences of a stream from its tasks, as its scenario asks."""
     for task in tasks if stream.scenario != "task" else ():
         if not task.own_kind.needs_classes:
             raise InputError(
