@@ -72,7 +72,7 @@ def check_bank_model(bank: GraftBank, loaded: Loaded, *, name: str) -> GraftBank
         WrongArchitecture: If the model has other graftable parameters.
         WrongTokenizer: If nothing but the tokenizer is another.
         WrongBase: If the weights or their dtype are others.
-        DamagedFile: If an entry does not fit the model, or its values are NaN or infinite.
+        DamagedFile: If the values of an entry are NaN or infinite.
     """
     layout = Layout.of(graftable_parameters(loaded.model))
     where = f"{name} belongs to another model than {loaded.name!r}:"
@@ -82,19 +82,17 @@ def check_bank_model(bank: GraftBank, loaded: Loaded, *, name: str) -> GraftBank
             f"parameters there, {layout.total} in {len(layout.names)} here"
         )
     check_hashes(bank.base.fingerprint, bank.base.metadata, base_hashes(loaded), where=where)
-    return check_entries(bank, loaded, name=name)
+    return check_entries(bank, name=name)
 
 
-def check_entries(bank: GraftBank, loaded: Loaded, *, name: str) -> GraftBank:
-    """Refuse entries that a model cannot answer with; see `check_bank_model`.
+def check_entries(bank: GraftBank, *, name: str) -> GraftBank:
+    """Refuse entries whose values are NaN or infinite; see `check_bank_model`.
 
     Raises:
         DamagedFile: If an entry in memory is one; any other raises it when it is read.
     """
     entries = tuple(
-        entry.check_when_read(
-            partial(_check_entry, loaded=loaded, name=f"{name}, task {entry.task!r}")
-        )
+        entry.check_when_read(partial(_check_values, name=f"{name}, task {entry.task!r}"))
         for entry in bank.entries
     )
     return replace(bank, entries=entries)
@@ -133,19 +131,22 @@ def check_hashes(
     )
 
 
-def _check_entry(entry: Entry, loaded: Loaded, *, name: str) -> None:
-    """Refuse an entry that the model cannot answer with.
+def check_answering(entry: Entry, loaded: Loaded, *, name: str) -> None:
+    """Refuse an entry whose task the model cannot answer.
 
     Raises:
-        DamagedFile: If its head or recorded batch does not fit the model, or its values are NaN or
-            infinite: nothing that was learned is.
+        DamagedFile: If its head or recorded batch does not fit the model.
     """
     with report_damage(name):
-        if not bool(entry.owned.values.isfinite().all()):
-            raise ValueError("its values are NaN or infinite")
         check_head(entry.head, loaded.model)
         load_head(entry, family=loaded.model.family)
         if entry.recorded_batch is not None:
             check_batch(entry.recorded_batch.inputs, loaded.model)
             if not entry.recorded_batch.logits.is_floating_point():
                 raise ValueError(f"its recorded logits are {entry.recorded_batch.logits.dtype}")
+
+
+def _check_values(entry: Entry, *, name: str) -> None:
+    with report_damage(name):
+        if not bool(entry.owned.values.isfinite().all()):
+            raise ValueError("its values are NaN or infinite")

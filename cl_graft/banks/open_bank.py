@@ -18,11 +18,16 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from cl_graft.banks.bank_base import check_bank_model, check_entries, load_base
+from cl_graft.banks.bank_base import (
+    check_answering,
+    check_bank_model,
+    check_entries,
+    load_base,
+)
 from cl_graft.banks.bank_of_run import find_bank_folder
 from cl_graft.banks.input_texts import InputText, check_texts
 from cl_graft.errors import DamagedFile, InputError
-from cl_graft.grafts.bank import GraftBank, find_entry
+from cl_graft.grafts.bank import Entry, GraftBank, find_entry
 from cl_graft.inference.task_switch import Switch
 from cl_graft.kinds import Answer, EncodedRows, Encoding, Prompt, Row, find_kind
 from cl_graft.kinds.answer_rows import AnswerRow
@@ -71,6 +76,8 @@ class OpenBank:
     trust_remote_code: bool = False
     _cut: set[int] = field(default_factory=set[int], init=False)
     """Positions of entries of which it was said that a text was cut."""
+    _checked: set[int] = field(default_factory=set[int], init=False)
+    """Positions of entries whose head and recorded batch fit the model."""
 
     def __repr__(self) -> str:
         return f"OpenBank({str(self.folder)!r}, {self.bank!r})"
@@ -198,7 +205,7 @@ class OpenBank:
         # A thread inside `carrying` may wait for the locks above, so the model's comes after them.
         with lock_model(self.loaded.model):
             if len(grown) > len(self.bank):  # unless a thread that learned later was here first
-                self.switch.add(check_entries(grown, self.loaded, name=str(self.folder)))
+                self.switch.add(check_entries(grown, name=str(self.folder)))
         return added
 
     def verify(self) -> VerifyReport:
@@ -239,7 +246,7 @@ class OpenBank:
             self.switch.to(position)
             if position is None:
                 return
-            entry = self.bank.entries[position]
+            entry = self._find_answering(position)
             head = load_head(entry, family=model.family)
             model.heads[str(entry.label)] = head.requires_grad_(False).to(model.device).eval()
 
@@ -294,9 +301,21 @@ class OpenBank:
             answers += self._read_answers(logits, one, own, at)
         return answers
 
+    def _find_answering(self, position: int) -> Entry:
+        """Return an entry after making sure that the model can answer with it.
+
+        Raises:
+            DamagedFile: If its head or recorded batch does not fit the model.
+        """
+        entry = self.bank.entries[position]
+        if position not in self._checked:
+            check_answering(entry, self.loaded, name=f"{self.folder}, task {entry.task!r}")
+            self._checked.add(position)
+        return entry
+
     def _encode(self, texts: Sequence[InputText], position: int) -> tuple[EncodedRows, list[Row]]:
         """Encode texts as an entry learned to read them; returns them beside their rows."""
-        entry = self.bank.entries[position]
+        entry = self._find_answering(position)
         metadata: Mapping[str, Any] = entry.metadata
         length: int = metadata.get("max_length") or MAX_LENGTH
         prompt, kind = metadata.get("prompt"), find_kind(metadata)

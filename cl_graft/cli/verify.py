@@ -74,7 +74,8 @@ def verify_command(
     if wrong:
         shown.append(f"DIFFERENT from the day they were learned: {', '.join(wrong)}")
     elif rows:
-        shown.append(f"All {len(rows)} entries answer as on the day they were learned.")
+        count = f"All {len(rows)} entries answer" if len(rows) > 1 else "The only entry answers"
+        shown.append(f"{count} as on the day of learning.")
     output.result({"ok": report.ok, **asdict(report)}, *shown)
     if not report.ok:
         raise typer.Exit(1)

@@ -90,7 +90,7 @@ class EntryWrites:
             index, values, *below = (
                 torch.from_numpy(np.concatenate(same)) for same in zip(*pieces, strict=True)
             )
-            index = (index - first).to(tensor.device)
+            index = index.sub_(first).to(tensor.device)
             under = below[0].view(base.values.dtype) if base else tensor[index]
             self._by_tensor[name].add(numbers, sizes, index, values.view(dtype), under)
 
@@ -275,15 +275,18 @@ class TensorWrites:
         """Add what entries write behind all others."""
         start = self.cuts[-1]
         end = start + len(index)
-        if end > len(self.index):
-            spare = max(end, 5 * len(self.index) // 4 * (start > 0)) - start
-            self.index, self.values, self.base = (
-                torch.cat([held[:start], held.new_empty(spare)])
-                for held in (self.index, self.values, self.base)
-            )
-        self.index[start:end] = index
-        self.values[start:end] = values
-        self.base[start:end] = base
+        if not start:
+            self.index, self.values, self.base = index, values.to(self.values), base.to(self.base)
+        else:
+            if end > len(self.index):
+                spare = max(end, 5 * len(self.index) // 4) - start
+                self.index, self.values, self.base = (
+                    torch.cat([held[:start], held.new_empty(spare)])
+                    for held in (self.index, self.values, self.base)
+                )
+            self.index[start:end] = index
+            self.values[start:end] = values
+            self.base[start:end] = base
         for number, size in zip(numbers, sizes, strict=True):
             self.cuts += [self.cuts[-1]] * (number + 1 - len(self.cuts))
             self.cuts.append(self.cuts[-1] + size)

@@ -14,8 +14,9 @@ from torch import nn
 from cl_graft import GraftingContinual, InputError
 from cl_graft.banks.open_bank import OpenBank, open_bank
 from cl_graft.banks.verify import verify
-from cl_graft.errors import TruncatedFile
+from cl_graft.errors import DamagedFile, TruncatedFile
 from cl_graft.grafts.bank import find_entry
+from cl_graft.storage import load_bank, save_bank
 
 KINDS = {"encoder": "bert", "masked_lm": "roberta", "causal_lm": "gpt2"}
 
@@ -46,6 +47,38 @@ def test_an_answer_reads_no_later_entry_and_a_damaged_one_is_told_when_it_is_use
     with pytest.raises(TruncatedFile, match=r"is cut short.*--repair"):
         bank.predict([("Is it?", "It is.")], task="answers")
     assert bank.predict("It was a delight.", task="sentiment").label
+
+
+def test_a_head_or_batch_that_does_not_fit_stops_its_task_and_infinite_values_all_above(
+    opened, tmp_path
+):
+    bank = load_bank(opened.folder)
+    first, last = bank.entries
+    batch = last.recorded_batch
+    tokens = batch.inputs.clone()
+    tokens[0, 0, 0] = 10**6
+    for change, said in (
+        ({"head": {name: tensor[..., :-1] for name, tensor in last.head.items()}}, "answers"),
+        ({"recorded_batch": replace(batch, inputs=tokens)}, "answers"),
+    ):
+        folder = tmp_path / next(iter(change))
+        save_bank(replace(bank, entries=(first, replace(last, **change))), folder)
+        other = open_bank(folder)
+        assert other.predict("It was a delight.", task="sentiment").label
+        for _ in range(2):
+            with pytest.raises(DamagedFile, match=f"task '{said}' is damaged"):
+                other.predict([("Is it?", "It is.")], task="answers")
+            with pytest.raises(DamagedFile, match=f"task '{said}' is damaged"):
+                other.predict([("A bore.", "sentiment"), (("Is it?", "It is."), "answers")])
+        with pytest.raises(DamagedFile, match=f"task '{said}' is damaged"):
+            verify(folder)
+    values = first.owned.values.clone()
+    values[-1] = torch.inf
+    wrong = replace(first, owned=replace(first.owned, values=values))
+    save_bank(replace(bank, entries=(wrong, last)), tmp_path / "values")
+    for task, asked in (("sentiment", "A bore."), ("answers", ("Is it?", "It is."))):
+        with pytest.raises(DamagedFile, match=r"task 'sentiment' is damaged: .*NaN or infinite"):
+            open_bank(tmp_path / "values").predict([asked], task=task)
 
 
 def test_texts_are_answered_with_label_names_and_probabilities(opened):
