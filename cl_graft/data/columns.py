@@ -9,7 +9,8 @@ read together, so that all of them agree on classes.
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 from cl_graft.data.bad_rows import BadRows
@@ -40,7 +41,7 @@ _SHARE = 0.05
 
 @dataclass(frozen=True, slots=True)
 class LabelledRows:
-    """Rows of a data set, and what was found about them.
+    """Rows of a data set.
 
     Attributes:
         splits: Rows of every split that has labels.
@@ -61,23 +62,37 @@ class LabelledRows:
     fields: Mapping[str, Any] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, slots=True)
+class _Draft:
+    """A row whose label is as the file has it."""
+
+    text: str
+    text_pair: str | None
+    label: object
+    place: str
+
+
 def to_rows(
     files: Mapping[str, RecordFile],
     *,
     columns: Columns,
     label_names: Sequence[str] | None,
-    preset: Preset | None = None,
-    bad_rows: BadRows | None = None,
+    preset: Preset | None,
+    bad: BadRows,
 ) -> LabelledRows:
-    """Turn the records of all splits into rows."""
-    bad = bad_rows or BadRows()
+    """Turn the records of all splits into rows.
+
+    The label names of a preset are taken where nobody declared any and the training rows fit it:
+    as many texts, every class, and at most one label in twenty that is none of them (a fault). A
+    split other than "train" whose labels are all -1 or missing (the hidden test labels of a
+    benchmark) is left out and named in `without_labels`. Without names the task is a regression.
+    """
     for split, file in files.items():
         if not file.records:
             raise InputError(f"{file.place}: the {split} split has no rows")
     train, numbers = files["train"], label_names is not None and not label_names
     text, text_pair = find_texts(train, columns, preset)
     column = find_label(train, columns, (text, text_pair), preset, numbers=numbers)
-    found = Columns(text=text, text_pair=text_pair, label=column)
     if guessed := [
         f"{what} {name!r}"
         for what, name, asked in (("text", text, columns.text), ("label", column, columns.label))
@@ -87,40 +102,35 @@ def to_rows(
             f"{train.place}: chosen by what the columns hold: {join_names(guessed)}; if that is "
             "wrong, name them with text and label"
         )
-    for file in files.values():
+    hidden: list[str] = []
+    drafts: dict[str, list[_Draft]] = {}
+    for split, file in files.items():
         if text not in file.columns:
             hint = find_missing_header(file) or nearest(text, file.columns)
             raise InputError(f"{file.place}: there is no column {text!r}, as train has; {hint}")
-    hidden = tuple(
-        split
-        for split, file in files.items()
-        if split != "train" and all(has_no_label(r.values.get(column)) for r in file.records)
-    )
-    for split in hidden:
-        place = files[split].place
-        bad.notes.append(
-            f"{place}: no row has a label in column {column!r}; the {split} split is left out"
-        )
-    drafts = {
-        split: bad.read_each(
-            file.place, _drop_unlabelled(file, column, bad), lambda r: _read_draft(r, found)
-        )
-        for split, file in files.items()
-        if split not in hidden
-    }
+        if split != "train" and all(has_no_label(r.values.get(column)) for r in file.records):
+            bad.notes.append(
+                f"{file.place}: no row has a label in column {column!r}; the {split} split is left "
+                "out"
+            )
+            hidden.append(split)
+            continue
+        labelled = _drop_unlabelled(file, column, bad)
+        read = partial(_read_draft, text=text, text_pair=text_pair, label=column)
+        drafts[split] = bad.read_each(file.place, labelled, read)
     if label_names is None:
-        label_names = files["train"].class_names.get(column)
+        label_names = train.class_names.get(column)
     spellings: Mapping[str, str] = {}
-    alike = preset is not None and preset.pair == (found.text_pair is not None)
+    alike = preset is not None and preset.pair == (text_pair is not None)
     if preset is not None and alike and _fits(label_names, drafts["train"], preset):
         label_names = preset.label_names if label_names is None else label_names
         spellings = preset.aliases
     declared = label_names is not None
     if label_names is None:
         _refuse_several_labels(drafts["train"], place=train.place, column=column)
-        drafts["train"], label_names = _collect_names(
-            drafts["train"], bad, place=files["train"].place, column=column
-        )
+        drafts["train"] = bad.read_each(train.place, drafts["train"], _name_label)
+        names = [str(draft.label) for draft in drafts["train"]]
+        label_names = collect_class_names(names, place=train.place, column=column)
     labels = read_labels(label_names, spellings, declared=declared)
     splits: dict[str, tuple[Row, ...]] = {}
     for split, own in drafts.items():
@@ -128,22 +138,13 @@ def to_rows(
         rows = bad.read_each(
             place, own, lambda d: Row(d.text, d.text_pair, labels.read(d.label, d.place))
         )
-        if not labels.names and split != "dev" and len(numbers := {row.label for row in rows}) == 1:
+        if not labels.names and split != "dev" and len(values := {row.label for row in rows}) == 1:
             raise InputError(
-                f"{place}: all rows have the same number {numbers.pop()} in column {column!r}"
+                f"{place}: all rows have the same number {values.pop()} in column {column!r}"
             )
         splits[split] = tuple(rows)
-    return LabelledRows(splits, labels.names, found, hidden)
-
-
-@dataclass(frozen=True, slots=True)
-class _Draft:
-    """A row whose label is as the file has it."""
-
-    text: str
-    text_pair: str | None
-    label: object
-    place: str
+    origin = Columns(text=text, text_pair=text_pair, label=column)
+    return LabelledRows(splits, labels.names, origin, tuple(hidden))
 
 
 def _refuse_several_labels(drafts: Sequence[_Draft], *, place: str, column: str) -> None:
@@ -172,17 +173,9 @@ def _refuse_several_labels(drafts: Sequence[_Draft], *, place: str, column: str)
             )
 
 
-def _collect_names(
-    drafts: Sequence[_Draft], bad: BadRows, *, place: str, column: str
-) -> tuple[list[_Draft], Sequence[str]]:
-    """Return training rows whose labels are read as names, and the names of the classes."""
-    named = bad.read_each(
-        place,
-        drafts,
-        lambda d: _Draft(d.text, d.text_pair, read_label_name(d.label, d.place), d.place),
-    )
-    names = [str(draft.label) for draft in named]
-    return named, collect_class_names(names, place=place, column=column)
+def _name_label(draft: _Draft) -> _Draft:
+    """Return a draft whose label is read as a name."""
+    return replace(draft, label=read_label_name(draft.label, draft.place))
 
 
 def _drop_unlabelled(file: RecordFile, column: str, bad: BadRows) -> tuple[Record, ...]:
@@ -196,10 +189,10 @@ def _drop_unlabelled(file: RecordFile, column: str, bad: BadRows) -> tuple[Recor
     return labelled
 
 
-def _read_draft(record: Record, columns: Columns) -> _Draft:
-    pair = None if columns.text_pair is None else _read_text(record, columns.text_pair)
-    text = _read_text(record, columns.text or "")
-    return _Draft(text, pair, _read_value(record, columns.label or ""), record.place)
+def _read_draft(record: Record, *, text: str, text_pair: str | None, label: str) -> _Draft:
+    pair = None if text_pair is None else _read_text(record, text_pair)
+    own = _read_text(record, text)
+    return _Draft(own, pair, _read_value(record, label), record.place)
 
 
 def _fits(declared: Sequence[str] | None, drafts: Sequence[_Draft], preset: Preset) -> bool:

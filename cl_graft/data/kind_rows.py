@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -29,7 +29,7 @@ def choose_kind(file: RecordFile, named: str | None) -> Kind | None:
     """Return the kind whose columns a file has; None for a classification or a regression."""
     if named is not None:
         kind = KINDS.find(named)
-        missing = [usual for usual in kind.columns.values() if _find(file, usual) is None]
+        missing = [usual for usual in kind.columns.values() if file.find(usual) is None]
         if missing and _choose_columns(kind, file) is None:
             raise InputError(
                 f"{file.place}: a task of kind {named!r} needs a column {' or '.join(missing[0])}, "
@@ -47,16 +47,14 @@ def read_kind_rows(
     files: Mapping[str, RecordFile],
     *,
     declared: Mapping[str, Sequence[str]],
-    bad_rows: BadRows | None = None,
+    bad: BadRows,
 ) -> LabelledRows:
-    """Turn the records of all splits into rows of a kind."""
-    bad = bad_rows or BadRows()
+    """Turn the records of all splits into rows of a kind; `declared` are names by field."""
     own = _choose_columns(kind, files["train"]) or kind.columns
     drafts: dict[str, list[tuple[Any, str]]] = {}
     hidden: list[str] = []
     for split, file in files.items():
-        usual = {**own, **kind.optional}
-        columns = {name: _find(file, names) for name, names in usual.items()}
+        columns = {name: file.find(names) for name, names in {**own, **kind.optional}.items()}
         target = own.get(kind.target_column, ())
         if split != "train" and target and _has_no_answers(file, columns[kind.target_column]):
             bad.notes.append(
@@ -68,22 +66,18 @@ def read_kind_rows(
         read = partial(_read, kind, columns, frozenset(own))
         drafts[split] = bad.read_each(file.place, file.records, read)
     made, fields = kind.make_rows(drafts, declared)
-    splits: dict[str, tuple[Row, ...]] = {}
-    for split, rows in made.items():
-        place = files[split].place
-        splits[split] = tuple(bad.read_each(place, rows, _unwrap))
+    splits = {
+        split: tuple(bad.read_each(files[split].place, rows, _unwrap))
+        for split, rows in made.items()
+    }
     names = fields.pop("label_names", ())
     return LabelledRows(splits, names, Columns(), tuple(hidden), kind=kind.name, fields=fields)
-
-
-def _find(file: RecordFile, names: Sequence[str]) -> str | None:
-    return next((name for name in names if name in file.columns), None)
 
 
 def _choose_columns(kind: Kind, file: RecordFile) -> Mapping[str, tuple[str, ...]] | None:
     """Return the columns of a kind that a file has all of; None if it has not."""
     for own in (kind.columns, *kind.other_columns):
-        if all(_find(file, usual) for usual in own.values()):
+        if all(file.find(usual) for usual in own.values()):
             return own
     return None
 
@@ -149,118 +143,104 @@ def _unwrap(row: Row | InputError) -> Row:
 
 def has_label_lists(file: RecordFile) -> bool:
     """Tell whether the usual column of labels holds lists."""
-    column = _find_labels(file)
+    column = file.find(_USUAL)
     values = [record.values.get(column) for record in file.records] if column else []
     given = [value for value in values if value is not None]
     return bool(given) and all(isinstance(value, list | tuple) for value in given)
 
 
-@dataclass(frozen=True)
-class LabelLists:
-    """How the labels of a row are written.
+def fill_label_lists(
+    files: Mapping[str, RecordFile],
+    columns: Columns,
+    label_names: Sequence[str] | None,
+    separator: str,
+    bad_rows: BadRows,
+) -> tuple[dict[str, RecordFile], tuple[str, ...] | None, Columns]:
+    """Return records with texts and lists of labels, label names, and the columns they are of.
 
-    Attributes:
-        separator: What stands between two labels where they are one text, such as ``"a|b"``.
+    Labels are read from the column that `columns` name, or else from the columns of 0 and 1 that
+    label names name, from one of the usual names, or from all columns of 0 and 1.
     """
+    train = files["train"]
+    text, pair = find_texts(train, columns)
+    column = columns.label
+    marks: tuple[str, ...] = ()
+    if column is None and label_names and set(label_names) <= set(train.columns):
+        marks = tuple(label_names)
+    elif column is None and (column := train.find(_USUAL)) is None:
+        marks = _find_marks(train)
+    if column is None and len(marks) < 2:
+        raise InputError(
+            f"{train.place}: no labels found among {join_names(train.columns)}; call the "
+            f"column {_LABELS!r} (a list, or names with {separator!r} between them), name it with "
+            f"label, or name two or more columns of 0 and 1 as label_names{train.note_on_unread}"
+        )
+    names = label_names if column is None else train.class_names.get(column) or label_names
+    texts = {"text": text, **({"text_pair": pair} if pair else {})}
 
-    separator: str = "|"
+    def read(record: Record, hidden: bool) -> Record:
+        for name in (*texts.values(), *(() if hidden else filter(None, (column, *marks)))):
+            if name not in record.values:
+                raise InputError(f"{record.place}: there is no column {name!r}")
+        labels = None
+        if not hidden and column is None:
+            labels = [name for name in marks if _read_mark(record, name)]
+        elif not hidden:
+            labels = _read_label_list(record, column or "", names, separator)
+        made = {usual: record.values[name] for usual, name in texts.items()}
+        return Record({**made, _LABELS: labels}, record.place)
 
-    def fill(
-        self,
-        files: Mapping[str, RecordFile],
-        *,
-        columns: Columns,
-        label_names: Sequence[str] | None,
-        bad_rows: BadRows,
-    ) -> tuple[dict[str, RecordFile], tuple[str, ...] | None, Columns]:
-        """Return records with texts and lists of labels, label names, and the columns they are of.
+    made: dict[str, RecordFile] = {}
+    for split, file in files.items():
+        hidden = split != "train" and not {column, *marks} & set(file.columns)
+        records = bad_rows.read_each(file.place, file.records, partial(read, hidden=hidden))
+        made[split] = replace(file, columns=(*texts, _LABELS), records=tuple(records))
+    if column is not None:
+        _check_separator(train, made["train"], column, separator)
+    declared = marks or (tuple(names) if names else None)
+    return made, declared, Columns(text=text, text_pair=pair, label=column)
 
-        Labels are read from the column that `columns` name, or else from the columns of 0 and 1
-        that label names name, from one of the usual names, or from all columns of 0 and 1.
-        """
-        train = files["train"]
-        text, pair = find_texts(train, columns)
-        column = columns.label
-        marks: tuple[str, ...] = ()
-        if column is None and label_names and set(label_names) <= set(train.columns):
-            marks = tuple(label_names)
-        elif column is None and (column := _find_labels(train)) is None:
-            marks = _find_marks(train)
-        if column is None and len(marks) < 2:
+
+def _read_label_list(
+    record: Record, column: str, names: Sequence[str] | None, separator: str
+) -> list[str]:
+    """Return the labels in a cell; an empty one has none."""
+    value = record.values[column]
+    if isinstance(value, str):
+        listed = _parse_list(value)
+        value = value.split(separator) if listed is None else listed
+    elif value is None:
+        value = []
+    elif not isinstance(value, list | tuple):
+        value = [value]
+    labels: dict[str, None] = {}
+    for item in value:
+        number = whole_number(item)
+        if number is not None and names and str(item) not in names and 0 <= number < len(names):
+            item = names[number]
+        elif number is not None:
+            item = str(number)
+        if not isinstance(item, str):
             raise InputError(
-                f"{train.place}: no labels found among {join_names(train.columns)}; call the "
-                f"column {_LABELS!r} (a list, or names with {self.separator!r} between them), name "
-                "it with label, or name two or more columns of 0 and 1 as label_names"
-                f"{train.note_on_unread}"
+                f"{record.place}: column {column!r} must hold names of labels, got {item!r:.60}"
             )
-        names = label_names if column is None else train.class_names.get(column) or label_names
-        texts = {"text": text, **({"text_pair": pair} if pair else {})}
-
-        def read(record: Record, hidden: bool) -> Record:
-            for name in (*texts.values(), *(() if hidden else filter(None, (column, *marks)))):
-                if name not in record.values:
-                    raise InputError(f"{record.place}: there is no column {name!r}")
-            labels = None
-            if not hidden and column is None:
-                labels = [name for name in marks if _read_mark(record, name)]
-            elif not hidden:
-                labels = self._read_names(record, column or "", names)
-            made = {usual: record.values[name] for usual, name in texts.items()}
-            return Record({**made, _LABELS: labels}, record.place)
-
-        made: dict[str, RecordFile] = {}
-        for split, file in files.items():
-            hidden = split != "train" and not {column, *marks} & set(file.columns)
-            records = bad_rows.read_each(file.place, file.records, partial(read, hidden=hidden))
-            made[split] = replace(file, columns=(*texts, _LABELS), records=tuple(records))
-        if column is not None:
-            self._check_separator(train, made["train"], column)
-        declared = marks or (tuple(names) if names else None)
-        return made, declared, Columns(text=text, text_pair=pair, label=column)
-
-    def _read_names(
-        self, record: Record, column: str, names: Sequence[str] | None
-    ) -> list[str] | None:
-        """Return the labels in a cell; an empty one has none."""
-        value = record.values[column]
-        if isinstance(value, str):
-            listed = _parse_list(value)
-            value = value.split(self.separator) if listed is None else listed
-        elif value is None:
-            value = []
-        elif not isinstance(value, list | tuple):
-            value = [value]
-        found: dict[str, None] = {}
-        for one in value:
-            number = whole_number(one)
-            if number is not None and names and str(one) not in names and 0 <= number < len(names):
-                one = names[number]
-            elif number is not None:
-                one = str(number)
-            if not isinstance(one, str):
-                raise InputError(
-                    f"{record.place}: column {column!r} must hold names of labels, got {one!r:.60}"
-                )
-            found |= {one.strip(): None} if one.strip() else {}
-        return list(found)
-
-    def _check_separator(self, file: RecordFile, made: RecordFile, column: str) -> None:
-        """Refuse labels that are never several, where another mark may stand between them."""
-        if any(len(record.values[_LABELS] or ()) > 1 for record in made.records):  # pyright: ignore[reportArgumentType]
-            return
-        for record in file.records:
-            value = record.values.get(column)
-            mark = next((m for m in _OTHER_SEPARATORS if m in str(value)), None)
-            if isinstance(value, str) and mark is not None:
-                raise InputError(
-                    f"{record.place}: no training row has two labels if {self.separator!r} parts "
-                    f"those in column {column!r}, and this one has {value!r:.60}; is {mark!r} the "
-                    "label_separator?"
-                )
+        labels |= {item.strip(): None} if item.strip() else {}
+    return list(labels)
 
 
-def _find_labels(file: RecordFile) -> str | None:
-    return next((name for name in _USUAL if name in file.columns), None)
+def _check_separator(file: RecordFile, made: RecordFile, column: str, separator: str) -> None:
+    """Refuse labels that are never several, where another mark may stand between them."""
+    if any(len(record.values[_LABELS] or ()) > 1 for record in made.records):  # pyright: ignore[reportArgumentType]
+        return
+    for record in file.records:
+        value = record.values.get(column)
+        mark = next((m for m in _OTHER_SEPARATORS if m in str(value)), None)
+        if isinstance(value, str) and mark is not None:
+            raise InputError(
+                f"{record.place}: no training row has two labels if {separator!r} parts "
+                f"those in column {column!r}, and this one has {value!r:.60}; is {mark!r} the "
+                "label_separator?"
+            )
 
 
 def _find_marks(file: RecordFile) -> tuple[str, ...]:
@@ -277,12 +257,12 @@ def _as_mark(value: object) -> bool | None:
 
 
 def _read_mark(record: Record, column: str) -> bool:
-    found = _as_mark(record.values[column])
-    if found is None:
+    mark = _as_mark(record.values[column])
+    if mark is None:
         raise InputError(
             f"{record.place}: column {column!r} must hold 0 or 1, got {record.values[column]!r:.60}"
         )
-    return found
+    return mark
 
 
 def _parse_list(text: str) -> list[object] | None:
@@ -291,9 +271,9 @@ def _parse_list(text: str) -> list[object] | None:
         return None
     for parse in (json.loads, ast.literal_eval):
         try:
-            found = parse(text.strip())
+            parsed = parse(text.strip())
         except (ValueError, SyntaxError, MemoryError, RecursionError):
             continue
-        if isinstance(found, list):
-            return found
+        if isinstance(parsed, list):
+            return parsed
     return None

@@ -21,13 +21,11 @@ from cl_graft.data.audit import audit, describe_findings
 from cl_graft.data.bad_rows import BadRows
 from cl_graft.data.columns import LabelledRows
 from cl_graft.data.few_shot import HELD_OUT, few_shot, hold_out_test, name_missing, name_single
-from cl_graft.data.kind_rows import LabelLists
 from cl_graft.data.presets import PRESETS, Preset
 from cl_graft.data.readers import DataFiles, Tables, make_rows, read_files
-from cl_graft.data.record_files import Columns
 from cl_graft.data.task_place import GENERATED_PREFIX, TaskPlace, find_place
 from cl_graft.data.task_settings import TaskSettings
-from cl_graft.data.text_columns import TextColumns, answer_with_labels
+from cl_graft.data.text_columns import answer_with_labels, find_fields
 from cl_graft.data.text_files import Reading
 from cl_graft.errors import InputError, a_or_an
 from cl_graft.kinds.answer_rows import Decoding
@@ -177,15 +175,17 @@ def _choose_prompts(
 
 def _check(name: str, settings: TaskSettings) -> None:
     """Refuse settings of another kind of tasks than the one that is named."""
-    own, kind = settings, settings.kind
-    if (own.instruction is not None or own.input is not None) and kind not in (
-        None,
-        Text2Text.name,
-    ):
+    kind, separator = settings.kind, settings.label_separator
+    made_of_texts = settings.instruction is not None or settings.input is not None
+    if made_of_texts and kind not in (None, Text2Text.name):
         raise InputError(
             f"task {name!r}: instruction and input are for text to text, and kind is {kind!r}"
         )
-    separator = own.label_separator
+    try:
+        for text in settings.input or ():
+            find_fields(text)
+    except InputError as error:
+        raise InputError(f"task {name!r}: {error}") from None
     if separator is not None and (kind != MultiLabel.name or not separator):
         raise InputError(
             f"task {name!r}: label_separator parts the labels of a task of kind "
@@ -227,31 +227,13 @@ class _Loaded:
 
 def _read(place: TaskPlace, files: DataFiles, settings: TaskSettings) -> _Loaded:
     """Read a place as its preset's data, or, where they are not, as data of one's own."""
-    names, kind = settings.label_names, settings.kind
-    if kind == "regression" and names is None:
-        names = []
-    text_columns = None
-    if settings.instruction is not None or settings.input is not None:
-        try:
-            inputs = tuple(settings.input or ())
-            text_columns = TextColumns(settings.instruction, inputs, settings.template)
-        except InputError as error:
-            raise InputError(f"task {place.name!r}: {error}") from None
 
     def read_as(preset: Preset | None) -> tuple[LabelledRows, BadRows]:
         own = replace(files, bad_rows=deepcopy(files.bad_rows))
-        rows = make_rows(
-            own,
-            columns=Columns(text=settings.text, text_pair=settings.text_pair, label=settings.label),
-            label_names=names,
-            preset=preset,
-            kind=kind,
-            text_columns=text_columns,
-            label_lists=LabelLists(settings.label_separator or LabelLists.separator),
-        )
-        return rows, own.bad_rows
+        return make_rows(own, settings, preset=preset), own.bad_rows
 
-    preset = PRESETS.get(place.name)
+    preset, kind = PRESETS.get(place.name), settings.kind
+    names = () if kind == "regression" and not settings.label_names else settings.label_names
     if kind is not None and not KINDS.find(kind).one_label:
         preset = None
     if names is not None and preset and set(names) != set(preset.label_names):

@@ -1,10 +1,9 @@
 """The readers of labelled rows: from a path or a hub name to the rows of every split.
 
 One file, a folder of train / dev / test files (beside them an optional `meta.json` that declares
-`label_names` and the `positive` one), a data set saved with `save_to_disk` and one of the hub are
-read in two steps: to records with their place (`cl_graft.data.record_files`,
-`cl_graft.data.huggingface`), and to rows (`cl_graft.data.columns`). `load_task` is apart from them:
-it decides what serves as dev and test where a split is missing.
+`label_names` and the `positive` one), a data set saved with `save_to_disk`, one of the hub and
+tables of a program are read to records with their place, and these become rows. `load_task` decides
+what serves as dev and test where a split is missing.
 """
 
 import json
@@ -14,22 +13,17 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
+from cl_graft.data import arrow_tables
 from cl_graft.data.bad_rows import BadRows
 from cl_graft.data.columns import LabelledRows, to_rows
-from cl_graft.data.huggingface import (
-    is_saved_dataset,
-    read_dataset,
-    read_hub_dataset,
-    read_saved_dataset,
-)
-from cl_graft.data.json_text import add_paths
-from cl_graft.data.kind_rows import LabelLists, choose_kind, has_label_lists, read_kind_rows
+from cl_graft.data.kind_rows import choose_kind, fill_label_lists, has_label_lists, read_kind_rows
 from cl_graft.data.presets import Preset
 from cl_graft.data.record_files import (
     SUFFIXES,
     Columns,
     Record,
     RecordFile,
+    add_paths,
     collect_records,
     drop_headers,
     explain_unread_kind,
@@ -37,10 +31,11 @@ from cl_graft.data.record_files import (
     read_records,
     strip_suffix,
 )
-from cl_graft.data.text_columns import TextColumns, lacks_columns
+from cl_graft.data.task_settings import TaskSettings
+from cl_graft.data.text_columns import fill_text_columns, lacks_columns
 from cl_graft.data.text_files import Reading
 from cl_graft.errors import InputError, join_names, nearest
-from cl_graft.kinds import KINDS, Kind
+from cl_graft.kinds import KINDS
 from cl_graft.kinds.multi_label import MultiLabel
 from cl_graft.kinds.text2text import Text2Text
 
@@ -58,12 +53,7 @@ _TABLES = (
 
 @dataclass(frozen=True)
 class Tables:
-    """Rows that a program holds.
-
-    Attributes:
-        name: Name for messages.
-        given: A table (`DataFrame`, `Dataset`, list of mappings), or tables by split.
-    """
+    """Rows that a program holds: one table, or tables by split, and a name for messages."""
 
     name: str
     given: object
@@ -91,13 +81,13 @@ class DataFiles:
 
 
 def read_files(source: Path | str | Tables, reading: Reading, bad_rows: BadRows) -> DataFiles:
-    """Read the records of every split of a data set."""
+    """Read the records of every split of a path, of a data set of the hub, or of tables."""
     meta: Mapping[str, Any] = {}
     if isinstance(source, Tables):
         records = _read_tables(source, reading, bad_rows)
     elif isinstance(source, str):
-        name, _, config = source.partition(":")
-        records = _select_splits(read_hub_dataset(name, config or None, reading=reading), name)
+        loaded = arrow_tables.load_hub_dataset(source)
+        records = _read_splits(loaded, source, reading, bad_rows)
     else:
         if not source.exists():
             raise InputError(f"{source}: {explain_missing(source)}")
@@ -112,63 +102,56 @@ def read_files(source: Path | str | Tables, reading: Reading, bad_rows: BadRows)
 
 
 def make_rows(
-    files: DataFiles,
-    *,
-    columns: Columns | None = None,
-    label_names: Sequence[str] | None = None,
-    preset: Preset | None = None,
-    kind: str | None = None,
-    text_columns: TextColumns | None = None,
-    label_lists: LabelLists | None = None,
+    files: DataFiles, settings: TaskSettings, *, preset: Preset | None = None
 ) -> LabelledRows:
     """Turn the records of a data set into rows; see `cl_graft.data.columns.to_rows`.
 
     Rows that cannot be used are collected by the `bad_rows` of the files. Of chosen records, labels
-    that none of them has are no labels of the task.
+    that none of them has are no labels of the task. Labels of data that are named text to text, and
+    have no such columns, become answers.
     """
-    records, bad = files.records, files.bad_rows
-    asked, columns = label_names, columns or Columns()
-    label_names = files.label_names if label_names is None else label_names
-    plain, found = columns == Columns(), Columns()
-    if text_columns is not None or (kind == Text2Text.name and lacks_columns(records["train"])):
-        records, found = (text_columns or TextColumns()).fill(
-            records, columns=columns, label_names=label_names, bad_rows=bad
-        )
-        kind, columns, label_names, plain = Text2Text.name, Columns(), None, True
-    own: Kind | None = None
+    records, bad, kind = files.records, files.bad_rows, settings.kind
+    columns = Columns(text=settings.text, text_pair=settings.text_pair, label=settings.label)
+    names: Sequence[str] | None = settings.label_names
+    if names is None:
+        names = () if kind == "regression" else files.label_names
+    plain, origin = columns == Columns(), Columns()
+    made_of_texts = settings.instruction is not None or settings.input is not None
+    if made_of_texts or (kind == Text2Text.name and lacks_columns(records["train"])):
+        records, origin = fill_text_columns(records, columns, names, settings, bad)
+        kind, columns, names, plain = Text2Text.name, Columns(), None, True
+    own = None
     if kind == MultiLabel.name:
-        own = KINDS.find(MultiLabel.name)
+        own = KINDS.find(kind)
     elif plain or kind is not None:
         own = choose_kind(records["train"], kind)
         if own is None and kind is None and has_label_lists(records["train"]):
             own = KINDS.find(MultiLabel.name)
     if isinstance(own, MultiLabel):
-        records, label_names, found = (label_lists or LabelLists()).fill(
-            records, columns=columns, label_names=label_names, bad_rows=bad
-        )
+        separator = settings.label_separator or "|"
+        records, names, origin = fill_label_lists(records, columns, names, separator, bad)
         plain = True
     if own is None:
-        rows = to_rows(
-            records, columns=columns, label_names=label_names, preset=preset, bad_rows=bad
-        )
-        rows = _drop_unused_labels(rows) if files.chosen and asked is None else rows
+        rows = to_rows(records, columns=columns, label_names=names, preset=preset, bad=bad)
+        if files.chosen and settings.label_names is None:
+            rows = _drop_unused_labels(rows)
         return replace(rows, positive=files.positive, kind=kind or "")
     if not plain:
         raise InputError(
             f"a task of kind {own.name!r} is read from columns of usual names, such as "
             f"{join_names(own.columns)}; text, text_pair and label name those of other kinds"
         )
-    names = {"label_names": label_names, "span_types": files.span_types}
-    declared = {name: given for name, given in names.items() if given}
-    rows = read_kind_rows(own, records, declared=declared, bad_rows=bad)
-    return replace(rows, columns=found)
+    given = {"label_names": names, "span_types": files.span_types}
+    declared = {name: own_names for name, own_names in given.items() if own_names}
+    return replace(read_kind_rows(own, records, declared=declared, bad=bad), columns=origin)
 
 
 def has_rows(path: Path) -> bool:
     """Whether `path` is a file or folder that `read_files` would try to read."""
     if path.is_file():
         return is_record_file(path)
-    return path.is_dir() and (is_saved_dataset(path) or "train" in _find_candidates(path))
+    is_saved = arrow_tables.is_saved_dataset
+    return path.is_dir() and (is_saved(path) or "train" in _find_candidates(path))
 
 
 def explain_missing(path: Path) -> str:
@@ -183,8 +166,8 @@ def _read_path(path: Path, reading: Reading, bad: BadRows) -> dict[str, RecordFi
         return {"train": read_records(path, reading=reading, bad_rows=bad)}
     if not path.is_dir():
         raise InputError(f"{path}: neither a file nor a folder but a device, a pipe or a socket")
-    if is_saved_dataset(path):
-        return _select_splits(read_saved_dataset(path, reading=reading), str(path))
+    if arrow_tables.is_saved_dataset(path):
+        return _read_splits(arrow_tables.load_saved_dataset(path), str(path), reading, bad)
     files = _find_split_files(path)
     if "train" not in files:
         others = sorted(
@@ -215,26 +198,44 @@ def _read_tables(source: Tables, reading: Reading, bad: BadRows) -> dict[str, Re
                 f"{source.name}: the rows of {name!r} must be dictionaries by column, got "
                 f"{type(table[0]).__name__}"
             )
-    files = {
-        name: _read_table(table, f"{source.name}[{name}]", reading, bad)
-        for name, table in given.items()
-        if _find_split(name)
+    return _read_splits(given, source.name, reading, bad)
+
+
+def _read_splits(
+    tables: Mapping[str, Any], place: str, reading: Reading, bad: BadRows
+) -> dict[str, RecordFile]:
+    names: dict[str, str] = {}
+    for name in tables:
+        split = _find_split(name)
+        if split in names:
+            raise InputError(
+                f"{place}: both {place}[{names[split]}] and {place}[{name}] are {split} splits; "
+                "keep one"
+            )
+        if split is not None:
+            names[split] = name
+    if "train" not in names:
+        raise InputError(f"{place}: there is no train split; there are {', '.join(tables)}")
+    return {
+        split: _read_table(tables[name], f"{place}[{name}]", reading, bad)
+        for split, name in names.items()
     }
-    return _select_splits(files, source.name)
 
 
 def _read_table(table: Any, place: str, reading: Reading, bad: BadRows) -> RecordFile:
+    file = RecordFile(place, (), (), {})
     if _is_of("datasets", table) and hasattr(table, "select_columns") and hasattr(table, "__len__"):
-        file = read_dataset(table, place, reading)
-        records, columns = file.records, file.columns
+        opened = arrow_tables.read_dataset(table, place, reading)
+        numbered = enumerate(opened.rows, start=1)
+        records = tuple(Record(values, f"{place}: row {n}") for n, values in numbered)
+        file = RecordFile(place, (), (), opened.class_names, opened.passed_over)
+        columns = opened.columns
     else:
-        file = RecordFile(place, (), (), {})
-        numbered = enumerate(_list_rows(table, place), start=1)
-        found = (
+        rows = (
             Record(add_paths(values), f"{place}: row {number} (index {index!r})")
-            for number, (index, values) in numbered
+            for number, (index, values) in enumerate(_list_rows(table, place), start=1)
         )
-        records = collect_records(place, found, reading)
+        records = collect_records(place, rows, reading)
         columns = tuple(dict.fromkeys(name for record in records for name in record.values))
     records = drop_headers(place, records, bad)
     bad.refuse_none_left(place, len(records))
@@ -329,21 +330,6 @@ def _drop_unused_labels(rows: LabelledRows) -> LabelledRows:
     }
     names = tuple(rows.label_names[label] for label in used)
     return replace(rows, splits=splits, label_names=names)
-
-
-def _select_splits(files: Mapping[str, RecordFile], place: str) -> dict[str, RecordFile]:
-    found: dict[str, RecordFile] = {}
-    for name, file in files.items():
-        split = _find_split(name)
-        if split in found:
-            raise InputError(
-                f"{place}: both {found[split].place} and {file.place} are {split} splits; keep one"
-            )
-        if split is not None:
-            found[split] = file
-    if "train" not in found:
-        raise InputError(f"{place}: there is no train split; there are {', '.join(files)}")
-    return found
 
 
 def _read_meta(path: Path) -> dict[str, Any]:

@@ -21,9 +21,6 @@ from cl_graft.errors import InputError, nearest
 MAX_CHARACTERS = 1_000_000
 """Largest number of characters of a text: a tokenizer would fill the memory with a longer one."""
 
-MAX_LINE = 8 * MAX_CHARACTERS
-"""Largest number of characters of a line: a parser would fill the memory with a longer one."""
-
 _NO_CHARACTER = re.compile("[\0\ud800-\udfff]")
 _INVISIBLE = ("Cc", "Cf", "Zs", "Zl", "Zp")
 

@@ -1,6 +1,7 @@
 """Rows that cannot be used are an error, or left out and counted: never dropped silently."""
 
 import logging
+import time
 from pathlib import Path
 
 import pytest
@@ -51,6 +52,14 @@ def test_an_open_quote_costs_its_own_row_alone(tmp_path: Path):
     texts = [row.text for row in read_rows(path, bad_rows=bad).splits["train"]]
     assert texts[40:] == [*(f"after {n}" for n in range(10)), "closed"]
     assert bad.total == 1
+
+
+def test_an_open_quote_before_many_lines_takes_the_time_of_one_pass(tmp_path: Path):
+    path = table(tmp_path / "a.csv", *["a,b"] * 100_000, rows=['"open,x'])
+    start = time.process_time()
+    with pytest.raises(InputError, match=r"a\.csv:2: not a readable row"):
+        read_rows(path)
+    assert time.process_time() - start < 10
 
 
 def test_a_file_without_one_good_row_is_an_error_even_so(tmp_path: Path):

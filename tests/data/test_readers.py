@@ -10,7 +10,7 @@ from read_data import read_rows
 
 from cl_graft.data.bad_rows import BadRows
 from cl_graft.data.readers import has_rows
-from cl_graft.data.record_files import Columns, read_records
+from cl_graft.data.record_files import read_records
 from cl_graft.data.text_files import Reading
 from cl_graft.errors import InputError
 from cl_graft.kinds.rows import Row
@@ -253,9 +253,9 @@ def test_columns_that_are_named_override_those_that_would_be_found(tmp_path: Pat
         {"text": "t", "headline": f"h{n}", "body": "b", "label": "x", "stars": n} for n in range(3)
     ]
     path = write_lines(tmp_path / "a.jsonl", records)
-    read = read_rows(path, columns=Columns(text="headline", text_pair="body", label="stars"))
+    read = read_rows(path, text="headline", text_pair="body", label="stars")
     assert read.splits["train"][2] == Row("h2", "b", 2)
-    read = read_rows(path, columns=Columns(text="headline", label="stars"))
+    read = read_rows(path, text="headline", label="stars")
     assert read.splits["train"][2] == Row("h2", None, 2)
 
 
@@ -402,11 +402,11 @@ def test_an_encoding_that_nobody_named_is_found_and_told(
 
 def test_an_unknown_column_is_an_error_that_lists_those_there_are(tmp_path: Path):
     path = write_lines(tmp_path / "a.jsonl", RECORDS)
-    for columns in (Columns(text="txt"), Columns(text_pair="txt"), Columns(label="txt")):
+    for name in ("text", "text_pair", "label"):
         with pytest.raises(
             InputError, match=r"no column 'txt'; did you mean 'text'\?.*label, text"
         ):
-            read_rows(path, columns=columns)
+            read_rows(path, **{name: "txt"})
 
 
 @pytest.mark.parametrize("label", [2, -1, "maybe", 0.5, "7"])

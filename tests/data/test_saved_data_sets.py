@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 from read_data import read_rows
 
-from cl_graft.data.record_files import Columns
 from cl_graft.errors import InputError
 
 ROWS = {"text": ["a", "b"] * 20, "label": [0, 1] * 20}
@@ -41,7 +40,7 @@ def test_columns_of_a_saved_data_set_that_are_no_single_values_are_passed_over(t
     read = read_rows(tmp_path / "saved")
     assert (read.columns.text, len(read.splits["train"])) == ("text", 40)
     with pytest.raises(InputError, match="no column 'words'"):
-        read_rows(tmp_path / "saved", columns=Columns(label="words"))
+        read_rows(tmp_path / "saved", label="words")
 
 
 @pytest.mark.parametrize("last", [2_000_000_000, -2_000_000_000, 2])
