@@ -35,14 +35,7 @@ _OWN_DATA = (
 
 @dataclass(frozen=True, slots=True)
 class ArrowTable:
-    """A table that is open: its rows are read in batches.
-
-    Attributes:
-        columns: Names of the columns that are read.
-        rows: Iterator over the rows.
-        class_names: Declared label names by column.
-        passed_over: Names of the other columns.
-    """
+    """A table that is open: its rows are read in batches, of the `columns` that are read."""
 
     columns: tuple[str, ...]
     rows: Iterator[dict[str, Any]]
@@ -51,11 +44,7 @@ class ArrowTable:
 
 
 def read_parquet(path: Path, reading: Reading) -> ArrowTable:
-    """Open a parquet file.
-
-    Raises:
-        InputError: Here or while rows are read, if the file is damaged or too large.
-    """
+    """Open a parquet file; damage and size are errors here, or while rows are read."""
     import pyarrow
     import pyarrow.parquet
 
@@ -122,10 +111,7 @@ def _open(
 
 
 def _read_class_names(metadata: bytes) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Read the label names that the datasets library writes into a schema, by column.
-
-    Returns those of columns of class ids, and those of columns of lists of them.
-    """
+    """Read the label names in a schema's metadata: of columns of ids, and of lists of ids."""
     try:
         features = json.loads(metadata).get("info", {}).get("features", {})
         items = {name: own.get("feature") for name, own in features.items() if type(own) is dict}
@@ -199,7 +185,7 @@ def load_saved_dataset(path: Path) -> Mapping[str, Any]:
     import datasets
 
     try:
-        loaded = datasets.load_from_disk(str(path))
+        loaded: Any = datasets.load_from_disk(str(path))
     except IndexError:  # the library writes a split without rows, but cannot read it
         raise InputError(f"{path}: a split has no rows; save the data set without it") from None
     except Exception as error:  # the library raises whatever its files' parsers raise
@@ -212,10 +198,8 @@ def load_saved_dataset(path: Path) -> Mapping[str, Any]:
 def load_hub_dataset(name: str) -> Mapping[str, Any]:
     """Load a data set of the hub, ``"owner/name"`` or ``"owner/name:config"``, by split.
 
-    It is taken from the local cache if HF_HUB_OFFLINE is set.
-
-    Raises:
-        InputError: If the hub cannot be reached within seconds, or has no such data set.
+    It is taken from the local cache if HF_HUB_OFFLINE is set; a hub that cannot be reached is an
+    error within seconds.
     """
     import datasets
     from huggingface_hub import HfApi, constants
@@ -240,7 +224,7 @@ def load_hub_dataset(name: str) -> Mapping[str, Any]:
             ) from None
     _logger.info("loading %s from the hub", owner_name)
     try:
-        loaded = datasets.load_dataset(owner_name, config or None)
+        loaded: Any = datasets.load_dataset(owner_name, config or None)
     except Exception as error:  # as above: no common base class
         raise InputError(
             f"hub data set {owner_name!r} cannot be loaded ({first_line(error)})"

@@ -1,7 +1,4 @@
-"""The audit of rows: doubles, contradictions, and test rows that also train.
-
-Texts are compared as they are, to the character; conversations with all their messages.
-"""
+"""The audit of rows: doubles, contradictions, and test rows that also train."""
 
 from __future__ import annotations
 

@@ -23,13 +23,9 @@ _logger = logging.getLogger(__name__)
 
 
 class BadRows:
-    """Rows of one task's files that cannot be used.
+    """Rows of one task's files that cannot be used: left out and counted by file, or errors.
 
-    Attributes:
-        skip: Whether such a row is left out; else it is an error.
-        counts: Number of rows that were left out, by file.
-        first: Faults of the first of them, by file.
-        notes: Other sentences on the files' rows.
+    `first` are the faults of the first of them, and `notes` other sentences on the files' rows.
     """
 
     def __init__(self, on_bad_row: OnBadRow = "error") -> None:

@@ -63,8 +63,7 @@ _FLAGS = 3
 class SeveralLabels(InputError):
     """Rows have several labels, and the kind of the task that says so was not named.
 
-    Attributes:
-        settings: Settings of a task with which they can be learned.
+    `settings` are those of a task with which they can be learned.
     """
 
     def __init__(self, message: str, settings: Mapping[str, object]) -> None:
@@ -104,9 +103,9 @@ def find_texts(
 def find_usual_texts(
     file: RecordFile, asked: Columns, preset: Preset | None = None
 ) -> tuple[str, str | None] | None:
-    """Return the columns of the texts that the caller named or that have usual names, or None.
+    """Return the columns of the texts that are named or have usual names, or None.
 
-    A column of a usual name that no row fills is no second text.
+    A column that no row fills is no second text.
     """
     if asked.text is not None:
         return asked.text, asked.text_pair

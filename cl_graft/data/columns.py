@@ -1,9 +1,7 @@
 """The step from records to rows: which column is which, and which class a label means.
 
-Columns are named by the caller, or found among the usual names. Labels are class ids, or label
-names where names are declared (by the caller, by the data, by a preset that fits); where none are
-declared the sorted distinct labels of the training rows become the names. The splits of a task are
-read together, so that all of them agree on classes.
+Labels are class ids, or names that the caller, the data or a preset that fits declare; else the
+sorted distinct labels of the training rows become the names.
 """
 
 import math

@@ -109,9 +109,9 @@ def _encode_splits(
 
 
 def serialize_tokenizer(tokenizer: Any) -> str:
-    """Return a tokenizer's own serialization; of a slow one, its vocabulary and special tokens.
+    """Return a tokenizer's serialization but truncation and padding, which its latest call set.
 
-    Truncation and padding are left out: they are settings of the latest call.
+    Of a slow one these are its vocabulary and special tokens.
     """
     backend = getattr(tokenizer, "backend_tokenizer", None)
     if backend is not None:

@@ -24,13 +24,7 @@ HELD_OUT = "; a fifth of the rows is held out for test: give a test file, or mor
 
 @dataclass(frozen=True, slots=True)
 class FewShot:
-    """Training and dev rows, and how they were chosen.
-
-    Attributes:
-        train: Training rows, in the order of the file.
-        dev: Dev rows, in the order of the file.
-        rule: Record of the choice, as JSON values.
-    """
+    """Training and dev rows, in the order of the file, and how they were chosen, as JSON."""
 
     train: tuple[Row, ...]
     dev: tuple[Row, ...]
@@ -82,14 +76,13 @@ def few_shot(
     classes = _group_by_class(rows, label_names, data_seed)
     _check_counts(classes, shots, short)
 
-    if shots is None:
-        train = list(range(len(rows)))
-        rule: dict[str, object] = {"train": "all rows"}
-    else:
-        train = sorted(index for order in classes.values() for index in order[:shots])
-        rule = {"train": f"{shots} rows a class"}
-    rule |= {"shots": shots, "data_seed": data_seed, "shots_short": short}
-
+    train = sorted(index for order in classes.values() for index in order[:shots])
+    rule: dict[str, object] = {
+        "train": "all rows" if shots is None else f"{shots} rows a class",
+        "shots": shots,
+        "data_seed": data_seed,
+        "shots_short": short,
+    }
     held = _hold_out_dev(classes, set(train))
     dev_rows: Sequence[Row] = ()
     note = ""
@@ -166,7 +159,7 @@ def hold_out_test(
 
 
 def _name_classes(rows: Sequence[Row], label_names: Sequence[str]) -> list[str]:
-    """Return the class of each row: its label, or its answer where a few answers stand for labels.
+    """Return the class of each row: its label, or its answer where few answers stand for labels.
 
     So a task of labels has the same test rows when it is read as text to text.
     """
@@ -235,10 +228,7 @@ def name_missing(split: str, rows: Sequence[Row], label_names: Sequence[str]) ->
 
 
 def _hold_out_dev(classes: Mapping[str, Sequence[int]], train: set[int]) -> set[int]:
-    """Choose 5 % of each class's training rows, at least one where a class has two or more.
-
-    They are the last of the class's shuffle, so those kept are still its first.
-    """
+    """Choose the last 5 % of each class's shuffle, at least one where a class has several rows."""
     held: set[int] = set()
     for order in classes.values():
         own = [index for index in order if index in train]

@@ -118,10 +118,7 @@ def _is_answer(value: object) -> bool:
 
 
 def _find_fault(value: object) -> str | None:
-    """Say what is wrong with a text in a value; the kind refuses texts that are empty.
-
-    The parts of a list are one text, as words are of a sentence.
-    """
+    """Say what is wrong with a text in a value; the parts of a list are one text."""
     left = [value]
     while left:
         one = left.pop()

@@ -28,13 +28,9 @@ _MISSING = {"nan", "NaN", "NAN", "null", "NULL", "None", "N/A", "#N/A", "<NA>"}
 
 @dataclass(frozen=True, slots=True)
 class Labels:
-    """Label names, and the class id of each spelling.
+    """Label names by class id (none for a regression), and the class id of each spelling.
 
-    Attributes:
-        names: Names of the labels, in the order of class ids; empty for a regression.
-        ids: Class ids by spelling.
-        declared: Whether the names were declared. Then a number is a class id; else it is itself a
-            name ("3" for 3).
+    Where names were declared a number is a class id; else it is itself a name ("3" for 3).
     """
 
     names: tuple[str, ...]

@@ -33,9 +33,8 @@ from cl_graft.kinds.kind import KINDS, Kind
 from cl_graft.kinds.multi_label import MultiLabel
 from cl_graft.kinds.prompts import CAUSAL_PROMPTS, PROMPTS, Prompt, default_prompts
 from cl_graft.kinds.rows import Row
-from cl_graft.kinds.task_name import check_task_name
 from cl_graft.kinds.text2text import Text2Text
-from cl_graft.kinds.text_task import MAX_LENGTH, TextTask
+from cl_graft.kinds.text_task import MAX_LENGTH, TextTask, check_task_name
 
 if TYPE_CHECKING:
     from cl_graft.data.synthetic import GeneratedTask

@@ -106,9 +106,8 @@ def make_rows(
 ) -> LabelledRows:
     """Turn the records of a data set into rows; see `cl_graft.data.columns.to_rows`.
 
-    Rows that cannot be used are collected by the `bad_rows` of the files. Of chosen records, labels
-    that none of them has are no labels of the task. Labels of data that are named text to text, and
-    have no such columns, become answers.
+    Of chosen records, labels that none of them has are no labels of the task. Labels of data that
+    are named text to text, and have no such columns, become answers.
     """
     records, bad, kind = files.records, files.bad_rows, settings.kind
     columns = Columns(text=settings.text, text_pair=settings.text_pair, label=settings.label)
@@ -122,7 +121,7 @@ def make_rows(
         kind, columns, names, plain = Text2Text.name, Columns(), None, True
     own = None
     if kind == MultiLabel.name:
-        own = KINDS.find(kind)
+        own = KINDS.find(MultiLabel.name)
     elif plain or kind is not None:
         own = choose_kind(records["train"], kind)
         if own is None and kind is None and has_label_lists(records["train"]):

@@ -408,10 +408,7 @@ def _refuse_other_objects(path: Path, records: Sequence[Record]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Dialect:
-    """How the fields of a table are written, whose first `start` lines are not of it.
-
-    A backslash makes the next character a part of the text, as in the dumps of MySQL.
-    """
+    """How a table's fields are written; a backslash makes the next character text, as in MySQL."""
 
     delimiter: str
     quotes: bool
@@ -507,8 +504,7 @@ def _read_fields(
 ) -> Iterator[tuple[int, list[str] | csv.Error]]:
     """Yield each row's first line number and its fields, or what is wrong with it.
 
-    An open quote swallows the lines after it; reading then goes on at the line after its first, so
-    that one bad row costs no other.
+    An open quote swallows the lines after it; reading then goes on at the line after its first.
     """
     start = dialect.start
     while start < len(lines):

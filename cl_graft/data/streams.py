@@ -1,8 +1,7 @@
 """Streams: named lists of tasks with their protocol, and what was published on them.
 
-They are apart from tasks because one name stands for several tasks. The field's streams are YAML
-files in the folder `published` (`cl_graft.data.stream_files` reads them); users and other packages
-add streams by a file of their own or by `register_stream`.
+The field's streams are YAML files in the folder `published`; users and other packages add streams
+by a file of their own or by `register_stream`.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ from cl_graft.data.readers import Tables, explain_missing, has_rows
 from cl_graft.data.record_files import SUFFIXES, explain_unread_kind, strip_suffix
 from cl_graft.data.streams import STREAMS
 from cl_graft.errors import InputError, nearest
-from cl_graft.kinds.task_name import check_task_name
+from cl_graft.kinds.text_task import check_task_name
 
 if TYPE_CHECKING:
     from cl_graft.data.synthetic import GeneratedTask

@@ -1,7 +1,4 @@
-"""Settings of a task: which columns its rows are of, what they mean, and how many are taken.
-
-They stand apart from `load_task` because a config holds those of rows for each task of a stream.
-"""
+"""Settings of a task: which columns its rows are of, what they mean, and how many are taken."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 """The columns of text to text, made of those that data have.
 
-Labels become answers in words, and texts, a single one or a pair, become inputs, so that a task of
-labels can be read as text to text on the same rows.
+Labels become answers in words, and texts, one or two, become inputs.
 """
 
 from __future__ import annotations
@@ -106,11 +105,7 @@ def fill_input(record: Record, inputs: Sequence[str]) -> str | None:
 
 
 def find_fields(text: str) -> tuple[str, ...]:
-    """Return the columns that an input names.
-
-    Raises:
-        InputError: If there is none, or braces do not match, or hold something else.
-    """
+    """Return the columns that an input names; none, or other braces, are an InputError."""
     try:
         parts = list(string.Formatter().parse(text))
     except ValueError as error:

@@ -1,7 +1,6 @@
 """The lines of a text file: unpacked, of a bounded size, and decoded.
 
-An error names what a file really is (another encoding, an archive under a wrong name, a web page)
-before its rows are read. No more is unpacked than may be read.
+An error names what a file really is: another encoding, an archive, a web page.
 """
 
 from __future__ import annotations
@@ -38,24 +37,20 @@ _MARKS = (
     (b"\xff\xfe", "utf-16"),
     (b"\xfe\xff", "utf-16"),
 )
-_SIGNATURES = (
-    (b"PK\x03\x04", "a zip archive (files of Excel are such): unpack it, or export the table"),
-    (b"\x1f\x8b", "a gzip archive, and the names of such end in .gz"),
-    (b"\xfd7zXZ\x00", "an xz archive: unpack it"),
-    (b"\x28\xb5\x2f\xfd", "a zstd archive: unpack it"),
-    (b"7z\xbc\xaf\x27\x1c", "a 7z archive: unpack it"),
-    (b"Rar!\x1a", "a rar archive: unpack it"),
-    (b"PAR1", "a parquet file, and the names of such end in .parquet"),
-    (b"ARROW1", "an Arrow file: write it as parquet"),
-    (b"\xd0\xcf\x11\xe0", "a file of an old Office program: export the table"),
-    (b"SQLite format 3\x00", "a data base of SQLite: export the table"),
-    (b"%PDF-", "a PDF"),
-    (b"version https://git-lfs", "a pointer of Git LFS: fetch the file with 'git lfs pull'"),
+_OTHER_KINDS = (
+    (rb"PK\x03\x04", "a zip archive (files of Excel are such): unpack it, or export the table"),
+    (rb"\x1f\x8b", "a gzip archive, and the names of such end in .gz"),
+    (rb"\xfd7zXZ\0", "an xz archive: unpack it"),
+    (rb"\x28\xb5\x2f\xfd", "a zstd archive: unpack it"),
+    (rb"BZh[1-9]1AY&SY", "a bzip2 archive: unpack it"),
+    (rb"(?s).{257}ustar", "a tar archive: unpack it"),
+    (rb"PAR1", "a parquet file, and the names of such end in .parquet"),
+    (rb"SQLite format 3\0", "a data base of SQLite: export the table"),
+    (rb"%PDF-", "a PDF"),
+    (rb"version https://git-lfs", "a pointer of Git LFS: fetch the file with 'git lfs pull'"),
+    (rb"(?i)\s*<(!doctype html|html|head)\b", "a web page, as downloads leave it that failed"),
 )
-_BZIP2 = re.compile(rb"BZh[1-9]1AY&SY")
-_PAGE = re.compile(rb"\s*<(!doctype html|html|head)\b", re.IGNORECASE)
 _LOOKED_AT = 50_000
-_PART = MEGABYTE
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,10 +58,8 @@ class Reading:
     """Settings with which data files are read.
 
     Attributes:
-        encoding: Encoding of text files, as Python names it; a byte order mark is dropped. None
-            takes the one that `detect_encoding` finds.
-        max_megabytes: Largest size of a file once unpacked, in MB (1,000,000 bytes). It may have
-            10,000 rows for each of them.
+        encoding: Encoding of text files; None takes the one that `detect_encoding` finds.
+        max_megabytes: Largest size of a file once unpacked; it may have 10,000 rows for each MB.
         where: Values by column, as texts: only rows that have them are taken. Empty takes all.
         labelled: Whether rows hold what is to be learned, or texts to be answered.
     """
@@ -87,14 +80,9 @@ class Reading:
             raise InputError(f"max_megabytes must be at least 1, got {self.max_megabytes}")
 
     @property
-    def most_bytes(self) -> int:
+    def max_bytes(self) -> int:
         """Largest size of a file once unpacked, in bytes."""
         return self.max_megabytes * MEGABYTE
-
-    @property
-    def most_rows(self) -> int:
-        """Largest number of rows of a file."""
-        return self.most_bytes // _BYTES_A_ROW
 
 
 def read_lines(
@@ -115,11 +103,11 @@ def read_lines(
 
 
 def detect_encoding(data: bytes) -> str:
-    """Find out what text is encoded in.
+    """Find out what text is encoded in: by its byte order mark, or else by its bytes.
 
-    A byte order mark says it. Bytes that are not UTF-8, while few of the others beyond ASCII are,
-    or that hold NUL, are guessed by `charset-normalizer`; of guesses that are as good as each other
-    Windows' code of Western Europe is taken. All else counts as UTF-8, if need be with faults.
+    Those that are not UTF-8, while few of the others beyond ASCII are, or that hold NUL, are
+    guessed by `charset-normalizer`; of equally good guesses Windows' code of Western Europe is
+    taken.
     """
     for mark, name in _MARKS:
         if data.startswith(mark):
@@ -150,9 +138,9 @@ def detect_encoding(data: bytes) -> str:
 def _find_fault(data: bytes) -> int | None:
     """Return about where the first byte stands that is not of UTF-8; None if all are."""
     decoder = codecs.getincrementaldecoder("utf-8")()
-    for start in range(0, len(data), _PART):
+    for start in range(0, len(data), MEGABYTE):
         try:
-            decoder.decode(data[start : start + _PART], final=start + _PART >= len(data))
+            decoder.decode(data[start : start + MEGABYTE], final=start + MEGABYTE >= len(data))
         except UnicodeDecodeError as error:
             return start + error.start
     return None
@@ -160,7 +148,7 @@ def _find_fault(data: bytes) -> int | None:
 
 def check_size(place: str, size: int, reading: Reading, *, unpacked: bool = False) -> None:
     """Refuse a file of more bytes than may be read."""
-    if size > reading.most_bytes:
+    if size > reading.max_bytes:
         when = " when unpacked" if unpacked else ""
         raise InputError(
             f"{place}: larger than {reading.max_megabytes:,} MB{when}, the limit for a file; files "
@@ -170,10 +158,11 @@ def check_size(place: str, size: int, reading: Reading, *, unpacked: bool = Fals
 
 def check_row_count(place: str, count: int, reading: Reading) -> None:
     """Refuse more rows than may be read of one file."""
-    if count > reading.most_rows:
+    max_rows = reading.max_bytes // _BYTES_A_ROW
+    if count > max_rows:
         raise InputError(
-            f"{place}: more than {reading.most_rows:,} rows, the limit for a file with "
-            f"max_megabytes {reading.max_megabytes}; make it smaller, or raise that"
+            f"{place}: more than {max_rows:,} rows, the limit for a file with max_megabytes "
+            f"{reading.max_megabytes}; make it smaller, or raise that"
         )
 
 
@@ -227,7 +216,7 @@ def find_fault(text: str) -> str | None:
 
 
 def _read_bytes(path: Path, reading: Reading) -> bytes:
-    most, packed = reading.most_bytes, path.name.lower().endswith(".gz")
+    most, packed = reading.max_bytes, path.name.lower().endswith(".gz")
     try:
         if packed:
             with gzip.open(path) as file:
@@ -253,15 +242,9 @@ def _read_bytes(path: Path, reading: Reading) -> bytes:
 def _refuse_other_kinds(data: bytes, place: str, *, utf8: bool) -> None:
     """Refuse what is no text file, or says that it is in another encoding."""
     start = data[:300]
-    for signature, what in _SIGNATURES:
-        if start.startswith(signature):
+    for signature, what in _OTHER_KINDS:
+        if re.match(signature, start):
             raise InputError(f"{place}: not text but {what}")
-    if _BZIP2.match(start):
-        raise InputError(f"{place}: not text but a bzip2 archive: unpack it")
-    if start[257:262] == b"ustar":
-        raise InputError(f"{place}: not text but a tar archive: unpack it")
-    if _PAGE.match(start):
-        raise InputError(f"{place}: not text but a web page, as downloads leave it that failed")
     for mark, name in _MARKS if utf8 else ():
         if start.startswith(mark):
             raise InputError(

@@ -13,8 +13,8 @@ from typing import Any, cast
 
 from cl_graft.data import Prompt
 from cl_graft.errors import DamagedFile
-from cl_graft.kinds.prompt_encoding import split_template
 from cl_graft.kinds.prompts import Family, Piece
+from cl_graft.kinds.text_encoding import split_template
 from cl_graft.kinds.text_task import MAX_LENGTH
 from cl_graft.models.load import AUTO_CLASSES
 from cl_graft.runtime.escaping import for_markdown, for_markdown_code, for_python

@@ -29,7 +29,7 @@ from cl_graft.integrations.class_heads import as_transformers_model
 from cl_graft.integrations.export_readme import make_readme
 from cl_graft.integrations.export_record import WrittenGraft, describe_task, save_head, skips_pooler
 from cl_graft.integrations.shira import Rest, write_shira
-from cl_graft.kinds.prompt_encoding import find_frame
+from cl_graft.kinds.text_encoding import find_frame
 from cl_graft.models.quiet import quiet
 from cl_graft.models.text_generation import is_text_head
 from cl_graft.storage import explain_full_disk, explain_write_errors, load_bank, only_writer

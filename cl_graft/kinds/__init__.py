@@ -2,11 +2,10 @@
 
 from cl_graft.kinds.answer_rows import Decoding
 from cl_graft.kinds.kind import KINDS, Encoding, Kind, encode_for, find_kind, register_kind
-from cl_graft.kinds.prompt_encoding import label_token_ids
 from cl_graft.kinds.prompts import CAUSAL_PROMPTS, PROMPTS, Prompt
 from cl_graft.kinds.rows import Answer, ColumnError, EncodedRows, Row, Span
 from cl_graft.kinds.shared_head import number_classes, share_labels
-from cl_graft.kinds.text_encoding import encode
+from cl_graft.kinds.text_encoding import encode, label_token_ids
 from cl_graft.kinds.text_task import TextTask
 
 __all__ = [

@@ -9,23 +9,21 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 from torch import Tensor, nn
 
-from cl_graft.errors import InputError, brief, join_names
+from cl_graft.errors import InputError, brief
 from cl_graft.kinds.kind import Encoding, Kind, register_kind
-from cl_graft.kinds.prompt_encoding import require_fast
 from cl_graft.kinds.rows import Answer, EncodedRows, Row, Span, read_text_value
-from cl_graft.kinds.text_encoding import pad_inputs
+from cl_graft.kinds.text_encoding import pad_inputs, require_fast
 from cl_graft.kinds.text_task import TextTask
 from cl_graft.metrics.task_score import METRICS, Scorer
 from cl_graft.models import TaskModel
-from cl_graft.models.token_heads import ABSENT, SpanHead
+from cl_graft.models.heads import ABSENT, SpanHead
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase as Tokenizer
@@ -37,22 +35,11 @@ _LONGEST_ANSWER = 30
 _BATCH = 64
 
 
-_SPELLINGS: tuple[tuple[Callable[[str], str], str], ...] = (
-    (str.casefold, "capital letters"),
-    (lambda text: " ".join(text.split()), "blanks or line ends"),
-    (partial(unicodedata.normalize, "NFKC"), "characters of the same look, or marks apart"),
-)
-
-
 @dataclass(frozen=True, slots=True)
 class QuestionRow(Row):
-    """A question, a passage, and its right answers.
+    """A question, a passage, and its right answers, of which the first one trains.
 
-    Attributes:
-        text: The question.
-        text_pair: The passage.
-        label: 0.
-        answers: Each answer and the place of its first character; the first one trains.
+    `answers` are texts with the places of their first characters.
     """
 
     answers: tuple[tuple[str, int], ...] = ()
@@ -68,6 +55,7 @@ class ExtractiveQA(Kind):
     """The part of a passage that answers a question."""
 
     name = "extractive_qa"
+    title = "extractive QA"
     metrics = ("answer_f1", "exact_match")
     class_axis = False
     head_tensor = "ends.weight"
@@ -90,15 +78,6 @@ class ExtractiveQA(Kind):
                 raise InputError(f"{place} lacks a passage or an answer")
             _check_answers(row.text_pair, row.answers, place)
 
-    @property
-    def title(self) -> str:
-        """Name in sentences."""
-        return "extractive QA"
-
-    def describe(self, task: TextTask) -> str:
-        """Return the title."""
-        return self.title
-
     def describe_entry(self, metadata: Mapping[str, Any]) -> str:
         """Return what an entry answers."""
         return "part of a passage"
@@ -115,17 +94,6 @@ class ExtractiveQA(Kind):
         answers = _read_answers(values.get("answers"), place)
         _check_answers(passage, answers, place)
         return QuestionRow(question, passage, 0, answers)
-
-    def make_rows(
-        self, drafts: Mapping[str, Sequence[tuple[Any, str]]], declared: Mapping[str, Sequence[str]]
-    ) -> tuple[dict[str, list[Row | InputError]], dict[str, Any]]:
-        """Return the rows as they were read."""
-        if names := declared.get("label_names"):
-            raise InputError(
-                f"extractive QA answers with parts of passages and has no label names, got "
-                f"{join_names(names)}"
-            )
-        return {split: [row for row, _ in own] for split, own in drafts.items()}, {}
 
     def encode(self, rows: Sequence[Any], encoding: Encoding) -> EncodedRows:
         """Encode each question with each window of its passage.
@@ -229,14 +197,7 @@ class ExtractiveQA(Kind):
 
 @dataclass(frozen=True, eq=False)
 class _AnswerScorer:
-    """Score of the spans that are found in passages.
-
-    Attributes:
-        name: Name of the metric.
-        passages: The rows of all splits.
-        windows: The number of its row, and the characters of its tokens, of each window.
-        longest: Tokens of the longest answer.
-    """
+    """Score of spans in passages, the rows of all splits; windows have row and characters."""
 
     name: str
     passages: tuple[QuestionRow, ...]
@@ -246,10 +207,7 @@ class _AnswerScorer:
     def compare(
         self, outputs: Tensor, targets: Tensor, *, most: int | None = None
     ) -> list[tuple[str, str, tuple[str, ...]]]:
-        """Return question, answer and right answers of each row, or of the `most` first ones.
-
-        `targets`, (m, 3), name the windows.
-        """
+        """Return question, answer and right answers of each row, or the `most` first ones."""
         own = [self.windows[number] for number in targets[:, 2].tolist()]
         found = _choose_spans(outputs, own, self.longest)
         rows = []
@@ -402,27 +360,11 @@ def _check_answers(passage: str, answers: Sequence[tuple[str, int]], place: str)
     """Make sure that answers stand where they should in their passage."""
     for text, start in answers:
         if passage[start : start + len(text)] != text:
+            starts = [match.start() for match in re.finditer(f"(?={re.escape(text)})", passage)]
+            nearest = min(starts, key=lambda own: abs(own - start), default=None)
+            begins = f"it begins at {nearest}, counted in characters"
+            where = "the passage does not hold it" if nearest is None else begins
             raise InputError(
                 f"{place}: the answer {text[:60]!r} is not at character {start} of the passage: "
-                f"{_explain_place(passage, text, start)}"
+                f"{where}"
             )
-
-
-def _explain_place(passage: str, text: str, start: int) -> str:
-    """Say where an answer is, and why its place was taken for another, where that is plain."""
-    places = [match.start() for match in re.finditer(f"(?={re.escape(text)})", passage)]
-    if not places:
-        for spell, what in _SPELLINGS:
-            if spell(text) in spell(passage):
-                return f"the passage has it with other {what}"
-        return "the passage does not hold it"
-    nearest = min(places, key=lambda place: abs(place - start))
-    before = passage[:nearest]
-    for unit, length in (
-        ("bytes", len(before.encode(errors="surrogatepass"))),
-        ("units of UTF-16", len(before.encode("utf-16-le", "surrogatepass")) // 2),
-        ("line ends as one character", nearest - before.count("\r\n")),
-    ):
-        if length == start:
-            return f"it begins at {nearest}; {start} counts {unit}"
-    return f"it begins at {nearest}"

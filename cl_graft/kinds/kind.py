@@ -1,7 +1,4 @@
-"""Kinds of tasks: what a row of each holds, and how it is encoded, answered and scored.
-
-Each kind is one class in a file of this folder; others are registered from outside.
-"""
+"""Kinds of tasks: what a row of each holds, and how it is encoded, answered and scored."""
 
 from __future__ import annotations
 
@@ -13,11 +10,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from torch import Tensor, nn
 
-from cl_graft.errors import InputError
-from cl_graft.kinds.prompt_encoding import label_token_ids
+from cl_graft.errors import InputError, join_names
 from cl_graft.kinds.prompts import Family, Prompt
 from cl_graft.kinds.rows import Answer, Confusions, EncodedRows, Row
-from cl_graft.kinds.text_encoding import Encoded, encode_rows
+from cl_graft.kinds.text_encoding import Encoded, encode_rows, label_token_ids
 from cl_graft.metrics.task_score import Scorer
 from cl_graft.models import TaskModel, make_head
 from cl_graft.runtime.registry import Registry
@@ -61,10 +57,18 @@ def encode_for(rows: Sequence[Row], encoding: Encoding) -> Encoded:
     )
 
 
+Drafts = Mapping[str, Sequence[tuple[Any, str]]]
+"""What `RowFormat.read` returned, each with its place, by split."""
+
+MadeRows = tuple[dict[str, list[Row | InputError]], dict[str, Any]]
+"""Rows by split, errors in place of those that cannot be used; and fields of the `TextTask`."""
+
+
 class RowFormat:
     """The way from records to rows: their columns, and what these hold.
 
     Attributes:
+        title: Name in sentences, such as ``"extractive QA"``; a kind without one takes its `name`.
         columns: Columns that a data set of this kind has, each with its usual names; the first
             name is that in messages. Empty where `cl_graft.data.columns` reads it.
         target_column: Name in `columns` of the right answers: dev and test rows are left out where
@@ -73,6 +77,7 @@ class RowFormat:
         other_columns: Columns that a data set of this kind has instead, one mapping each.
     """
 
+    title: ClassVar[str] = ""
     columns: ClassVar[Mapping[str, tuple[str, ...]]] = {}
     target_column: ClassVar[str] = ""
     optional: ClassVar[Mapping[str, tuple[str, ...]]] = {}
@@ -81,9 +86,7 @@ class RowFormat:
     def find_columns(self, names: Collection[str], *, labelled: bool = True) -> list[str]:
         """Return the usual names of the kind's columns, where data with such names are of it.
 
-        Args:
-            names: Names of the data's columns.
-            labelled: Whether the column with what is to be learned is among them.
+        Data that are not `labelled` lack the column with what is to be learned.
         """
         return [
             name
@@ -111,20 +114,19 @@ class RowFormat:
         """
         raise NotImplementedError
 
-    def make_rows(
-        self, drafts: Mapping[str, Sequence[tuple[Any, str]]], declared: Mapping[str, Sequence[str]]
-    ) -> tuple[dict[str, list[Row | InputError]], dict[str, Any]]:
-        """Make rows of what was read, when all splits are known.
+    def make_rows(self, drafts: Drafts, declared: Mapping[str, Sequence[str]]) -> MadeRows:
+        """Make rows of what `read` returned, when all splits are known; by default they are it.
 
         Args:
-            drafts: What `read` returned, with its place, by split; ``"train"`` is among them.
+            drafts: What was read; ``"train"`` is among the splits.
             declared: Names that the data declare, such as ``"label_names"``, ``"span_types"``.
 
-        Returns:
-            The rows by split, an error where one cannot be used; and fields of the `TextTask`, such
-            as `label_names`.
+        Raises:
+            InputError: If label names are declared, and the kind has none.
         """
-        raise NotImplementedError
+        if names := declared.get("label_names"):
+            raise InputError(f"{self.title} has no label names, got {join_names(names)}")
+        return {split: [row for row, _ in own] for split, own in drafts.items()}, {}
 
 
 class Kind(RowFormat, ABC):
@@ -157,22 +159,17 @@ class Kind(RowFormat, ABC):
     needs_classes: ClassVar[bool] = False
     dense_lr: ClassVar[float] = DENSE_LR
 
-    @property
-    def title(self) -> str:
-        """Name in sentences, such as ``"extractive QA"``."""
-        return self.name.replace("_", " ")
-
     @abstractmethod
     def check(self, task: TextTask) -> None:
-        """Make sure that a task's rows, label names and metric fit together.
+        """Refuse a task whose rows, label names and metric do not fit together.
 
         Raises:
             InputError: If they do not; rows are named by split and number.
         """
 
-    @abstractmethod
     def describe(self, task: TextTask) -> str:
-        """Return what a task asks, such as ``"3 classes"``."""
+        """Return what a task asks, such as ``"3 classes"``; by default the title."""
+        return self.title
 
     def describe_entry(self, metadata: Mapping[str, Any]) -> str:
         """Return what an entry of a bank answers, such as the names of its labels."""
@@ -192,26 +189,16 @@ class Kind(RowFormat, ABC):
     def encode(self, rows: Sequence[Any], encoding: Encoding) -> EncodedRows:
         """Encode rows for a model family.
 
-        Args:
-            rows: The rows.
-            encoding: How they are encoded.
-
         Raises:
             InputError: If the rows, the prompt or the tokenizer do not fit the family.
         """
 
     def encode_training(self, rows: Sequence[Any], encoding: Encoding) -> EncodedRows:
-        """Encode the rows that a task is learned from, the first ones; arguments as for `encode`.
-
-        They differ from others where the answer is a part of the input.
-        """
+        """Encode the rows to learn from; they differ where the answer is a part of the input."""
         return self.encode(rows, encoding)
 
     def choose_tried(self, rows: Sequence[Any], count: int) -> tuple[Any, ...]:
-        """Return rows on which a model's prompt and length are tried before a run: the first.
-
-        Kinds whose rows hold what is never cut add those that hold most of it.
-        """
+        """Return rows on which prompt and length are tried before a run: the first, or longest."""
         return tuple(rows[:count])
 
     def default_prompts(self, rows: Sequence[Row]) -> tuple[Prompt | None, Prompt | None]:
@@ -229,14 +216,7 @@ class Kind(RowFormat, ABC):
     ) -> tuple[tuple[int, ...], ...] | None:
         """Return the tokens that a head without weights is made of: those of every label.
 
-        Args:
-            task: The task.
-            tokenizer: The tokenizer.
-            family: Family of the model.
-            max_length: Tokens a row.
-
-        Returns:
-            The tokens; None for encoders, and without a prompt.
+        They are None for encoders, and without a prompt.
 
         Raises:
             InputError: If a label word has several tokens, and the family answers with one.
@@ -247,43 +227,22 @@ class Kind(RowFormat, ABC):
         return label_token_ids(tokenizer, prompt, task.label_names, family=family)
 
     def count_reserved(self, head: Mapping[str, Tensor]) -> int:
-        """Return how many tokens of a row an entry keeps free for its answer.
-
-        Args:
-            head: The stored head of the entry.
-        """
+        """Return how many tokens of a row an entry with this head keeps free for its answer."""
         return 0
 
     def make_prompted_head(
         self, model: TaskModel, task: TextTask, label_tokens: Sequence[Sequence[int]] | None
     ) -> nn.Module:
-        """Make the head that answers a task on a prompted model.
-
-        Args:
-            model: The model; the head is not added to it.
-            task: The task.
-            label_tokens: What `label_tokens` returned.
-        """
+        """Make the head of a task on a prompted model, of what `label_tokens` returned."""
         outputs = task.num_outputs
         return make_head(model, classes=outputs, label_token_ids=label_tokens, seed=0)
 
     @abstractmethod
     def make_head(self, model: TaskModel, task: TextTask, *, seed: int) -> nn.Module:
-        """Make the head that answers a task on an encoder; it is not added to the model.
-
-        Args:
-            model: The model.
-            task: The task.
-            seed: Seed of the first values.
-        """
+        """Make the head that answers a task on an encoder; it is not added to the model."""
 
     def scorer(self, task: TextTask, encoded: Mapping[str, EncodedRows]) -> Scorer | None:
-        """Return what scores outputs where a metric needs more than tensors; None elsewhere.
-
-        Args:
-            task: The task.
-            encoded: Rows of the task by split, before they are sorted.
-        """
+        """Return what scores outputs where a metric needs more than tensors; None elsewhere."""
         return None
 
     def confusions(
@@ -291,11 +250,7 @@ class Kind(RowFormat, ABC):
     ) -> list[Confusions]:
         """Count right and answered classes of test rows, for the errors in a report.
 
-        Args:
-            task: The task.
-            outputs: Outputs for the rows, fp32, on the CPU.
-            targets: Their targets.
-            numbers: Numbers of the rows, (n,).
+        Outputs are fp32, on the CPU; `numbers` are those of the rows, (n,).
         """
         return []
 
@@ -304,11 +259,7 @@ class Kind(RowFormat, ABC):
         return {}
 
     def metadata_of_targets(self, targets: Tensor) -> dict[str, Any]:
-        """Return what an entry of a bank records of the targets of training, to answer a task.
-
-        Args:
-            targets: Targets of the encoded training rows, (m,) or (m, P).
-        """
+        """Return what an entry of a bank records of the targets of training, (m,) or (m, P)."""
         return {}
 
     def row(self, text: str, pair: str | None, metadata: Mapping[str, Any]) -> Row:
@@ -375,5 +326,6 @@ def register_kind(kind: type[Kind]) -> type[Kind]:
     Raises:
         ValueError: If the name is taken.
     """
+    kind.title = kind.title or kind.name.replace("_", " ")
     KINDS.register(kind.name, kind())
     return kind

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from cl_graft.errors import InputError, brief, first_line, nearest
-from cl_graft.kinds.prompt_encoding import (
+from cl_graft.kinds.text_encoding import (
     TEMPLATE,
     Filled,
     Tokens,
@@ -35,12 +35,7 @@ _OTHER_NAMES = {"human": USER, "gpt": ASSISTANT}
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """A message of a chat.
-
-    Attributes:
-        role: ``"system"``, ``"user"`` or ``"assistant"``.
-        content: Text of the message.
-    """
+    """A message of a chat; its role is ``"system"``, ``"user"`` or ``"assistant"``."""
 
     role: str
     content: str
@@ -173,10 +168,7 @@ def tokenize_chat(tokenizer: Tokenizer, filled: Sequence[Filled]) -> list[Tokens
 
 
 def find_forbidden_in_chats(tokenizer: Tokenizer) -> frozenset[int]:
-    """Return the ids that no text of a chat may bring in.
-
-    Beside the special ones these are the added tokens with which the template parts messages.
-    """
+    """Return the ids that no text of a chat may bring in: special ones, and parting tokens."""
     return find_forbidden_ids(tokenizer) | set(_find_parting_tokens(tokenizer))
 
 

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from cl_graft.errors import DamagedFile, InputError, join_names, nearest
-from cl_graft.kinds.kind import Encoding, Kind, encode_for, register_kind
+from cl_graft.kinds.kind import Drafts, Encoding, Kind, MadeRows, encode_for, register_kind
 from cl_graft.kinds.rows import LABEL_COLUMNS, Answer, ColumnError, Confusions, EncodedRows, Row
 from cl_graft.kinds.text_task import TextTask
 from cl_graft.metrics.task_score import register_metric
@@ -29,14 +29,7 @@ THRESHOLD = 0.5
 
 @dataclass(frozen=True, slots=True)
 class LabelledRow(Row):
-    """A text, or a pair of texts, with several labels or none.
-
-    Attributes:
-        text: First text.
-        text_pair: Second text; None if there is none.
-        label: 0.
-        present: Numbers of its labels, ascending.
-    """
+    """A text, or a pair of texts, with several labels or none: their numbers, ascending."""
 
     present: tuple[int, ...] = ()
 
@@ -69,15 +62,11 @@ class MultiLabel(Kind):
     """Several labels a text or a pair of texts, such as the topics of a message, or none."""
 
     name = "multi_label"
+    title = "multi-label"
     metrics = ("micro_f1", "macro_f1", "subset_accuracy")
     columns: ClassVar = {"text": ("text",), "label_list": ("label_list",)}
     target_column = "label_list"
     optional: ClassVar = {"text_pair": ("text_pair",)}
-
-    @property
-    def title(self) -> str:
-        """Name in sentences."""
-        return "multi-label"
 
     def find_columns(self, names: Collection[str], *, labelled: bool = True) -> list[str]:
         """Return the usual columns of labels, which may hold lists."""
@@ -122,9 +111,7 @@ class MultiLabel(Kind):
             raise ColumnError(place, "label_list", f"must hold a list of names, got {names!r:.60}")
         return *texts, tuple(names)
 
-    def make_rows(
-        self, drafts: Mapping[str, Sequence[tuple[Any, str]]], declared: Mapping[str, Sequence[str]]
-    ) -> tuple[dict[str, list[Row | InputError]], dict[str, Any]]:
+    def make_rows(self, drafts: Drafts, declared: Mapping[str, Sequence[str]]) -> MadeRows:
         """Number labels; names that were not declared are those of the training rows, sorted."""
         found = {name for (*_, own), _ in drafts["train"] for name in own}
         names = tuple(declared.get("label_names") or sorted(found))

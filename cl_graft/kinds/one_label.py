@@ -18,11 +18,7 @@ from cl_graft.models import TaskModel, linear_head
 
 
 class OneLabel(Kind):
-    """A kind whose rows have one or two texts and one label, a class or a number.
-
-    Attributes:
-        dtype: Type of the targets.
-    """
+    """A kind whose rows have one or two texts and one label, a class or a number."""
 
     one_label = True
     dtype: ClassVar[torch.dtype]
@@ -85,11 +81,7 @@ def _check_labels(task: TextTask, is_valid: Callable[[int | float], bool], expec
 
 @register_kind
 class Classification(OneLabel):
-    """One of some classes for a text or a pair of texts.
-
-    Encoders answer through a linear head on their features, language models with the label words of
-    a prompt.
-    """
+    """One of some classes for a text or a pair of texts, by a linear head or label words."""
 
     name = "classification"
     metrics = ("accuracy", "f1", "matthews")
@@ -148,8 +140,7 @@ class Regression(OneLabel):
     def check(self, task: TextTask) -> None:
         """Check that there are no label names, and that labels are finite numbers that differ.
 
-        A correlation has no value where all numbers are equal. Dev rows, which may be a handful
-        set aside, are not asked to differ.
+        A correlation has no value where all numbers are equal; dev rows may be a handful.
         """
         if task.label_names or task.positive is not None:
             raise InputError(
@@ -171,10 +162,6 @@ class Regression(OneLabel):
             return first
         others = (row for row in rows[count:] if row.label != first[0].label)
         return (*first, *islice(others, 1))
-
-    def describe(self, task: TextTask) -> str:
-        """Return the name of the kind."""
-        return "regression"
 
     def count_outputs(self, task: TextTask) -> int:
         """Return 1."""

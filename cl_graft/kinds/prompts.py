@@ -166,18 +166,14 @@ def find_text(name: str, text: str, text_pair: str | None) -> str:
 
 
 def ending_space(text: str) -> str:
-    r"""Return the white space at the end of a prompt that stays there, '' where none does.
-
-    Blanks do not stay: the answer behind them brings its own, as words of a text do.
-    """
+    """Return the white space that stays at the end of a prompt: blanks do not."""
     return text[len(text.rstrip()) :].rstrip(" ")
 
 
 def default_prompts(label_names: Sequence[str], *, pair: bool) -> tuple[Prompt, Prompt]:
     """Return a masked and a causal prompt for a task without its own: names serve as words.
 
-    Underscores of a name become spaces. A name that is more than one token of the tokenizer cannot
-    serve a masked language model; `label_token_ids` says so when it is asked.
+    Underscores of a name become spaces.
     """
     words = {name: name.replace("_", " ") for name in label_names}
     texts = "{text} {text_pair}" if pair else "{text}"

@@ -18,11 +18,7 @@ LABEL_COLUMNS = ("label", "labels", "class", "category", "target", "coarse_label
 
 
 class ColumnError(InputError):
-    """A kind cannot use a value; the column has the kind's name for it, data may have another.
-
-    Attributes:
-        column: The kind's name of the column.
-    """
+    """A kind cannot use a value of a column, called by its name in the kind."""
 
     def __init__(self, place: str, column: str, fault: str, part: str = "") -> None:
         """Make the error."""

@@ -23,9 +23,10 @@ def share_labels(tasks: Sequence[TextTask]) -> tuple[TextTask, ...]:
     Raises:
         InputError: If one has other labels.
     """
-    first = tasks[0]
-    for task in tasks[1:]:
-        if set(task.label_names) != set(first.label_names):
+    first, names = tasks[0], tasks[0].label_names
+    shared: list[TextTask] = []
+    for task in tasks:
+        if set(task.label_names) != set(names):
             raise InputError(
                 "domain-incremental tasks share their labels, but those of "
                 f"{first.name!r} are {', '.join(first.label_names)}, and those of {task.name!r} "
@@ -33,20 +34,14 @@ def share_labels(tasks: Sequence[TextTask]) -> tuple[TextTask, ...]:
                 "label_names of load_task, or in a config "
                 f"stream.task_settings.{task.name}.label_names can name them alike"
             )
-    return tuple(_reorder_labels(task, first.label_names) for task in tasks)
-
-
-def _reorder_labels(task: TextTask, names: tuple[str, ...]) -> TextTask:
-    """Number a task's labels in the order of `names`."""
-    if task.label_names == names:
-        return task
-    numbers = [names.index(name) for name in task.label_names]
-
-    renumbered = {
-        split: tuple(Row(row.text, row.text_pair, numbers[int(row.label)]) for row in rows)
-        for split, rows in task.splits.items()
-    }
-    return replace(task, label_names=names, **renumbered)
+        numbers = [names.index(name) for name in task.label_names]
+        renumbered = {
+            split: tuple(Row(row.text, row.text_pair, numbers[int(row.label)]) for row in rows)
+            for split, rows in task.splits.items()
+        }
+        same = task.label_names == names
+        shared.append(task if same else replace(task, label_names=names, **renumbered))
+    return tuple(shared)
 
 
 def number_classes(tasks: Sequence[TextTask], *, size: int | None = None) -> tuple[TextTask, ...]:

@@ -16,15 +16,14 @@ import torch
 from torch import Tensor, nn
 
 from cl_graft.errors import DamagedFile, InputError, brief, join_names, nearest
-from cl_graft.kinds.kind import Encoding, Kind, register_kind
-from cl_graft.kinds.prompt_encoding import require_fast
+from cl_graft.kinds.kind import Drafts, Encoding, Kind, MadeRows, register_kind
 from cl_graft.kinds.rows import Answer, ColumnError, Confusions, EncodedRows, Row, Span, count_rows
-from cl_graft.kinds.text_encoding import pad_inputs
+from cl_graft.kinds.text_encoding import pad_inputs, require_fast
 from cl_graft.kinds.text_task import TextTask
 from cl_graft.metrics.span_scores import count_spans, list_tags
 from cl_graft.metrics.task_score import NO_TARGET
 from cl_graft.models import TaskModel
-from cl_graft.models.token_heads import TaggingHead
+from cl_graft.models.heads import TaggingHead
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase as Tokenizer
@@ -131,9 +130,7 @@ class Tagging(Kind):
             raise InputError(f"{place}: the intent must be a name, got {intent!r}")
         return words, tags, intent.strip() if isinstance(intent, str) else None
 
-    def make_rows(
-        self, drafts: Mapping[str, Sequence[tuple[Any, str]]], declared: Mapping[str, Sequence[str]]
-    ) -> tuple[dict[str, list[Row | InputError]], dict[str, Any]]:
+    def make_rows(self, drafts: Drafts, declared: Mapping[str, Sequence[str]]) -> MadeRows:
         """Number tags and intents; names that were not declared are those of the training rows."""
         train = [draft for draft, _ in drafts["train"]]
         found = {tag[2:] for _, tags, _ in train for tag in tags if tag != "O"}

@@ -17,15 +17,9 @@ import torch
 from torch import Tensor, nn
 
 from cl_graft.errors import InputError
-from cl_graft.kinds.answer_encoding import (
-    decode_answer,
-    encode_answers,
-    encode_asked,
-    find_stops,
-    measure_answers,
-)
-from cl_graft.kinds.answer_rows import AnswerRow, Decoding, read_answer_row
-from cl_graft.kinds.kind import Encoding, Kind, register_kind
+from cl_graft.kinds import answer_rows
+from cl_graft.kinds.answer_rows import AnswerRow, Decoding
+from cl_graft.kinds.kind import Drafts, Encoding, Kind, MadeRows, register_kind
 from cl_graft.kinds.messages import SYSTEM, USER, Message
 from cl_graft.kinds.prompts import Family, Prompt
 from cl_graft.kinds.rows import Answer, EncodedRows, Row
@@ -45,6 +39,7 @@ class Text2Text(Kind):
     """Free text that answers an input."""
 
     name = "text2text"
+    title = "text to text"
     metrics = (
         "rouge_l",
         "text_match",
@@ -112,10 +107,6 @@ class Text2Text(Kind):
         """Return ROUGE-L and exact match."""
         return ("rouge_l", "exact_match")
 
-    def describe(self, task: TextTask) -> str:
-        """Return the name of the kind."""
-        return "text to text"
-
     def describe_entry(self, metadata: Mapping[str, Any]) -> str:
         """Return what an entry answers."""
         return "free text"
@@ -126,20 +117,16 @@ class Text2Text(Kind):
 
     def read(self, values: Mapping[str, object], place: str) -> object:
         """Return the row: an input and its answers, or messages that end with the answer."""
-        return read_answer_row(values, place)
+        return answer_rows.read_answer_row(values, place)
 
-    def make_rows(
-        self, drafts: Mapping[str, Sequence[tuple[Any, str]]], declared: Mapping[str, Sequence[str]]
-    ) -> tuple[dict[str, list[Row | InputError]], dict[str, Any]]:
+    def make_rows(self, drafts: Drafts, declared: Mapping[str, Sequence[str]]) -> MadeRows:
         """Return the rows as read; where some have an instruction, that of the others is empty."""
-        if names := declared.get("label_names"):
-            raise InputError(f"text to text has no label names, got {list(names)[:5]}")
         if any(row.text_pair is not None for own in drafts.values() for row, _ in own):
             drafts = {
                 split: [(replace(row, text_pair=row.text_pair or ""), place) for row, place in own]
                 for split, own in drafts.items()
             }
-        return {split: [row for row, _ in own] for split, own in drafts.items()}, {}
+        return super().make_rows(drafts, declared)
 
     def choose_tried(self, rows: Sequence[Any], count: int) -> tuple[Any, ...]:
         """Return the first rows, and those of the longest instructions and answers."""
@@ -178,8 +165,10 @@ class Text2Text(Kind):
         self, task: TextTask, tokenizer: Tokenizer, *, family: Family, max_length: int
     ) -> tuple[tuple[int, ...], ...]:
         """Return the tokens that end an answer; and those of the longest answer, and beams."""
-        stops = find_stops(tokenizer, self.find_prompt(task, family), task.decoding.stop)
-        longest = measure_answers(task, tokenizer, family, max_length)
+        stops = answer_rows.find_stops(
+            tokenizer, self.find_prompt(task, family), task.decoding.stop
+        )
+        longest = answer_rows.measure_answers(task, tokenizer, family, max_length)
         return stops, (longest, task.decoding.beams)
 
     def count_reserved(self, head: Mapping[str, Tensor]) -> int:
@@ -191,9 +180,11 @@ class Text2Text(Kind):
         tokenizer, max_length, task = encoding.tokenizer, encoding.max_length, encoding.task
         room, side = max_length, rows[0].cut if rows else "right"
         if task is not None:
-            room -= measure_answers(task, tokenizer, encoding.family, max_length)
+            room -= answer_rows.measure_answers(task, tokenizer, encoding.family, max_length)
             side = task.decoding.cut
-        asked, cut = encode_asked(rows, tokenizer, encoding.family, encoding.prompt, room, cut=side)
+        asked, cut = answer_rows.encode_asked(
+            rows, tokenizer, encoding.family, encoding.prompt, room, cut=side
+        )
         return _pack(asked, [[]] * len(rows), tokenizer, max_length, encoding.first, len(cut))
 
     def encode_training(self, rows: Sequence[Any], encoding: Encoding) -> EncodedRows:
@@ -201,10 +192,12 @@ class Text2Text(Kind):
         task, tokenizer, max_length = encoding.task, encoding.tokenizer, encoding.max_length
         if task is None:
             raise ValueError("rows that train belong to a task, got none")
-        longest = measure_answers(task, tokenizer, encoding.family, max_length)
+        longest = answer_rows.measure_answers(task, tokenizer, encoding.family, max_length)
         room, side = max_length - longest, task.decoding.cut
-        asked, cut = encode_asked(rows, tokenizer, encoding.family, encoding.prompt, room, cut=side)
-        answers, shortened = encode_answers(
+        asked, cut = answer_rows.encode_asked(
+            rows, tokenizer, encoding.family, encoding.prompt, room, cut=side
+        )
+        answers, shortened = answer_rows.encode_answers(
             rows, tokenizer, encoding.family, encoding.prompt, longest
         )
         return _pack(asked, answers, tokenizer, max_length, 0, len(cut | shortened))
@@ -259,7 +252,10 @@ class Text2Text(Kind):
     ) -> list[Answer]:
         """Return the decoded texts."""
         stop = Decoding.of(metadata.get("decoding") or {}).stop
-        texts = [decode_answer(ids, encoded.tokenizer, stop) for ids in split_generated(outputs)]
+        texts = [
+            answer_rows.decode_answer(ids, encoded.tokenizer, stop)
+            for ids in split_generated(outputs)
+        ]
         return [Answer(text, {}) for text in texts]
 
 
@@ -282,14 +278,7 @@ def _find_cut(metadata: Mapping[str, Any]) -> str:
 
 @dataclass(frozen=True, eq=False)
 class _TextScorer:
-    """Score of decoded answers.
-
-    Attributes:
-        name: Name of the metric.
-        rows: The rows of all splits.
-        tokenizer: The tokenizer.
-        stop: Texts that end an answer.
-    """
+    """Score of decoded answers to the rows of all splits; `stop` are texts that end one."""
 
     name: str
     rows: tuple[AnswerRow, ...]
@@ -297,11 +286,11 @@ class _TextScorer:
     stop: tuple[str, ...]
 
     def read(self, outputs: Tensor) -> list[str]:
-        """Return the answers that outputs, (n, 2G), hold.
-
-        Of training rows, whose answers are given, they are the likeliest token at each place.
-        """
-        return [decode_answer(ids, self.tokenizer, self.stop) for ids in split_generated(outputs)]
+        """Return the answers that outputs hold; of given ones the likeliest token at each place."""
+        return [
+            answer_rows.decode_answer(ids, self.tokenizer, self.stop)
+            for ids in split_generated(outputs)
+        ]
 
     def compare(
         self, outputs: Tensor, targets: Tensor, *, most: int | None = None

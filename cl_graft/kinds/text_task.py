@@ -1,8 +1,6 @@
 """Text tasks: names, rows of three splits, and what is to be done with them.
 
-A task is plain frozen data. It knows nothing of tokenizers, models or continual learning; where its
-rows came from and how they were split is written down in `TextTask.source`. What depends on its
-kind is asked of its `Kind`, one file each in this folder.
+A task knows nothing of tokenizers or models; where its rows came from stands in its `source`.
 """
 
 from __future__ import annotations
@@ -13,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import NoReturn
+from unicodedata import category, normalize
 
 from torch import nn
 
@@ -21,12 +20,15 @@ from cl_graft.kinds.answer_rows import Decoding
 from cl_graft.kinds.kind import KINDS, Kind
 from cl_graft.kinds.prompts import Prompt
 from cl_graft.kinds.rows import Row, limit_rows
-from cl_graft.kinds.task_name import check_task_name
 from cl_graft.metrics.task_score import METRICS
 from cl_graft.models import TaskModel
 
 MAX_LENGTH = 128
 """Tokens a row where neither a task nor a setting says otherwise."""
+
+_LONGEST_NAME = 100
+_JOINERS = "\u200c\u200d"
+"""Characters without a shape, which some scripts need between letters."""
 
 
 @dataclass(frozen=True)
@@ -143,10 +145,7 @@ class TextTask:
 
     @cached_property
     def fingerprint(self) -> str:
-        """Sha256 (hex) over the task's name, its label names and all rows of the three splits.
-
-        Prompts and `max_length` are settings and no part of it.
-        """
+        """Sha256 (hex) over the task's name, its label names and all rows of the three splits."""
         header = [self.name, self.label_names, *([self.intent_names] if self.intent_names else [])]
         digest = hashlib.sha256(json.dumps(header).encode())
         for split, rows in self.splits.items():
@@ -193,6 +192,39 @@ class TextTask:
         }
         source = {**self.source, "limits": limits}
         return replace(self, train=train, dev=dev, test=test, source=source)
+
+
+def check_task_name(name: str) -> str:
+    r"""Return a task's name in Unicode's composed form (NFC), if it is one.
+
+    Letters and digits of any script make a name. The composed form is that of every keyboard;
+    some systems store file names in another one.
+
+    Raises:
+        InputError: If it holds anything but letters, digits, '.', '_' and '-', begins with a dot or
+            a combining mark, or is longer than 100 characters.
+
+    Examples:
+        >>> check_task_name("topic-2"), check_task_name("cafe\u0301")
+        ('topic-2', 'café')
+    """
+    composed = normalize("NFC", name)
+    fits = map(_fits, ("", *composed), composed)
+    if not 0 < len(composed) <= _LONGEST_NAME or not all(fits):
+        raise InputError(
+            f"task name {name[:120]!r} cannot name a file: use up to {_LONGEST_NAME} letters and "
+            "digits of any script, '.', '_' or '-' (no leading dot)"
+        )
+    return composed
+
+
+def _fits(before: str, character: str) -> bool:
+    """Tell whether a name may hold a character behind another one, which is empty at its start."""
+    if character in _JOINERS:
+        return before > "\x7f" and category(before)[0] in "LM"
+    if character == "." or category(character)[0] == "M":
+        return bool(before)
+    return character in "_-" or category(character)[0] in "LN"
 
 
 def make_task_head(

@@ -30,10 +30,7 @@ returns, its training, and its tokens and labels, which are recorded elsewhere."
 
 
 def config_settings(model: nn.Module | PreTrainedConfig) -> dict[str, Setting]:
-    """Return the numbers, texts and switches of a model's config by dotted name.
-
-    Lists are left out, and so is what has no value. A model without a config has none.
-    """
+    """Return the numbers, texts and switches of a model's config by dotted name; no lists."""
     config: Any = getattr(model, "config", None) if isinstance(model, nn.Module) else model
     values = config.to_dict() if hasattr(config, "to_dict") else {}
     return dict(sorted(_list_settings(values)))

@@ -1,8 +1,7 @@
-"""GGUF files, llama.cpp's form of a checkpoint: found, checked, and read to plain float models.
+"""GGUF files, llama.cpp's form of a checkpoint: found, and read to plain float models.
 
-transformers reads them and de-quantizes their weights, but marks the model as quantized, so that it
-can be neither saved nor trained. Here its weights go into a fresh model of the same config. The
-format: https://github.com/ggml-org/ggml/blob/master/docs/gguf.md.
+transformers de-quantizes their weights, but marks the model as quantized, so that it can be neither
+saved nor trained. The format: https://github.com/ggml-org/ggml/blob/master/docs/gguf.md.
 """
 
 from __future__ import annotations
@@ -11,7 +10,6 @@ import contextlib
 import copy
 import importlib.util
 import io
-import struct
 from collections.abc import Callable, Iterator
 from importlib.metadata import version
 from pathlib import Path
@@ -29,10 +27,6 @@ if TYPE_CHECKING:
 GGUF = ".gguf"
 """Suffix of the files."""
 
-_MAGIC = b"GGUF"
-_VERSIONS = (2, 3)
-_HEADER = struct.Struct("<4sIQQ")
-_LEAST_BYTES_OF_A_TENSOR = 24
 _OLDEST_TRANSFORMERS = "5.6"
 """Older ones make a model with fewer embeddings than its tokenizer has tokens."""
 
@@ -48,7 +42,6 @@ def find_gguf(path: Path, *, name: str) -> Path | None:
         raise InputError(f"{name!r} has {len(found)} GGUF files ({names}); name one of them")
     if not found:
         return None
-    count_tensors(found[0], name=name)
     if importlib.util.find_spec("gguf") is None:
         raise InputError(
             f"{name!r} is a GGUF file, and the package gguf, which reads them, is not installed: "
@@ -60,36 +53,6 @@ def find_gguf(path: Path, *, name: str) -> Path | None:
             f"and {version('transformers')} is installed: pip install 'cl-graft[gguf]'"
         )
     return found[0]
-
-
-def count_tensors(path: Path, *, name: str) -> int:
-    """Return the number of tensors that the header of a GGUF file names."""
-    try:
-        with path.open("rb") as file:
-            size, head = path.stat().st_size, file.read(_HEADER.size)
-    except OSError as error:
-        raise InputError(f"{name!r}: cannot read it: {error.strerror}") from None
-    if head[:4] == _MAGIC and len(head) < _HEADER.size:
-        raise InputError(
-            f"{name!r} is cut short: it has {len(head)} bytes, and the header of a GGUF file "
-            f"{_HEADER.size}; fetch it again"
-        )
-    if head[:4] != _MAGIC:
-        raise InputError(
-            f"{name!r} is no GGUF file: it begins with {head[:4]!r}, expected {_MAGIC!r}"
-        )
-    _, version, tensors, _ = _HEADER.unpack(head)
-    if version not in _VERSIONS:
-        raise InputError(
-            f"{name!r} is a GGUF file of version {version}, expected one of "
-            f"{join_names(map(str, _VERSIONS))}; big-endian files cannot be read"
-        )
-    if not 0 < tensors * _LEAST_BYTES_OF_A_TENSOR < size:
-        raise InputError(
-            f"{name!r}: its header names {tensors:,} tensors, and the file has {size:,} bytes; it "
-            "is damaged, or holds a vocabulary alone"
-        )
-    return tensors
 
 
 def make_gguf_error(name: str, path: Path, error: BaseException) -> InputError:

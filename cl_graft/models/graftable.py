@@ -71,10 +71,7 @@ def graftable_parameters(
 
 
 def find_text_config(backbone: nn.Module) -> Any:
-    """Return the part of a backbone's config that is about text, as sizes stand there.
-
-    Checkpoints that also read images or sound keep them in `text_config` (Gemma 3).
-    """
+    """Return the part of a backbone's config that is about text (Gemma 3 has others)."""
     config: Any = backbone.config
     find = getattr(config, "get_text_config", None)
     return config if find is None else find()

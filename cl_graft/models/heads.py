@@ -1,8 +1,8 @@
 """Pooling and heads: from a model's last states to features, and from these to a logit a class.
 
-An encoder has a trained head for every task, a linear one unless it was imported. Prompted language
-models have none to train: their heads only know which tokens stand for the labels, so a task's
-skill is in its graft alone.
+An encoder has a trained head for every task: a linear one on pooled features unless it was
+imported, or one on the states of all tokens, for tags and for spans. Prompted language models have
+none to train: their heads only know which tokens stand for the labels.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from cl_graft.errors import InputError, find
-from cl_graft.runtime.seeding import generator
+from cl_graft.runtime.seeding import derive, generator
 
 if TYPE_CHECKING:
     from cl_graft.models.task_model import TaskModel
@@ -27,12 +27,15 @@ ACTIVATIONS: Mapping[str, Callable[[Tensor], Tensor]] = MappingProxyType(
 )
 """Activations between the layers of a `PooledHead`, by name."""
 
+ABSENT = -1e4
+"""Logit of what has no answer: its probability is exactly 0 in fp32."""
+
+_SECOND = 2
+"""Segment of a passage."""
+
 
 def mean_of_tokens(hidden: Tensor, mask: Tensor) -> Tensor:
-    """Average the states of the non-padding tokens, in fp32 (Reimers and Gurevych, 2019).
-
-    https://arxiv.org/abs/1908.10084. All-MiniLM-L6-v2 was trained with this pooling.
-    """
+    """Average the states of the non-padding tokens, in fp32, as all-MiniLM-L6-v2 was trained."""
     total = hidden.float().masked_fill(~mask[..., None], 0.0).sum(1)
     return total / mask.sum(1, keepdim=True).clamp(min=1)
 
@@ -93,10 +96,7 @@ def register_head(tensor: str) -> Callable[[HeadMaker], HeadMaker]:
 
 
 class PooledHead(nn.Module):
-    """A dense layer, an activation and a linear layer, as in classifiers of transformers.
-
-    Such heads come with imported classifiers; tasks that are learned here get linear ones.
-    """
+    """A dense layer, an activation and a linear layer, as in classifiers of transformers."""
 
     def __init__(self, dense: nn.Linear, out: nn.Linear, *, activation: str) -> None:
         super().__init__()
@@ -111,11 +111,7 @@ class PooledHead(nn.Module):
 
 
 class LabelWords(nn.Module):
-    """One vocabulary token for each label; nothing to train.
-
-    Attributes:
-        token_ids: Buffer of shape (K,).
-    """
+    """One vocabulary token for each label, a buffer of shape (K,); nothing to train."""
 
     token_ids: Tensor
 
@@ -200,6 +196,79 @@ def make_head(
     if longer:
         raise InputError(f"a masked LM's label words are one token each, got (by label) {longer}")
     return LabelWords([tokens[0] for tokens in label_token_ids])
+
+
+class TokenHead(nn.Module):
+    """A head of tokens; `has_classes` says whether the last axis of its logits are classes."""
+
+    has_classes = True
+
+    def forward(self, states: Tensor, segments: Tensor, length: int) -> Tensor:
+        """Answer the tokens of rows with logits.
+
+        Args:
+            states: Last states, (n, l, D), of the type of the head's parameters.
+            segments: 0 for padding, 1 and 2 for the segments, (n, l).
+            length: Tokens of a row as it was encoded, at least l; logits are as wide.
+        """
+        raise NotImplementedError
+
+
+class TaggingHead(TokenHead):
+    """A logit a tag at every token; with intents, logits of these at the first token.
+
+    Columns of the logits, (n, length, tags + intents), are the tags, then the intents. At the first
+    token all but the intents are absent, and the intents are absent elsewhere.
+    """
+
+    def __init__(self, hidden: int, tags: int, intents: int = 0, *, seed: int) -> None:
+        super().__init__()
+        self.tags = linear_head(hidden, tags, seed=seed)
+        own = derive(seed, "intents")
+        self.intents = linear_head(hidden, intents, seed=own) if intents else None
+
+    def forward(self, states: Tensor, segments: Tensor, length: int) -> Tensor:
+        """Return logits of shape (n, length, tags + intents)."""
+        logits = self.tags(states).masked_fill((segments == 0)[..., None], ABSENT)
+        logits = F.pad(logits, (0, 0, 0, length - logits.shape[1]), value=ABSENT)
+        if self.intents is None:
+            return logits
+        tags = logits.shape[-1]
+        intents = self.intents(states[:, 0])
+        logits = F.pad(logits[:, 1:], (0, intents.shape[-1]), value=ABSENT)
+        first = F.pad(intents, (tags, 0), value=ABSENT)
+        return torch.cat([first[:, None], logits], dim=1)
+
+
+class SpanHead(TokenHead):
+    """A logit for the start and one for the end of an answer at every token of the passage.
+
+    The first token stands for "not in this window".
+    """
+
+    has_classes = False
+
+    def __init__(self, hidden: int, *, seed: int) -> None:
+        super().__init__()
+        self.ends = linear_head(hidden, 2, seed=seed)
+
+    def forward(self, states: Tensor, segments: Tensor, length: int) -> Tensor:
+        """Return logits of shape (n, 2, length): of the starts, then of the ends."""
+        answers = segments == _SECOND
+        answers[:, 0] = True
+        logits = self.ends(states).masked_fill(~answers[..., None], ABSENT)
+        return F.pad(logits, (0, 0, 0, length - logits.shape[1]), value=ABSENT).transpose(1, 2)
+
+
+@register_head("ends.weight")
+def _make_span_head(state: Mapping[str, Tensor], hidden: int) -> nn.Module:
+    return SpanHead(hidden, seed=0)
+
+
+@register_head("tags.weight")
+def _make_tagging_head(state: Mapping[str, Tensor], hidden: int) -> nn.Module:
+    intents = len(state["intents.weight"]) if "intents.weight" in state else 0
+    return TaggingHead(hidden, len(state["tags.weight"]), intents, seed=0)
 
 
 def _check_labels(strings: Sequence[Sequence[int]]) -> None:

@@ -1,8 +1,4 @@
-"""The limits of a model's inputs: how many tokens a row, and which token ids.
-
-Beyond its embeddings a model ends in an IndexError that names nothing, so limits are compared
-first.
-"""
+"""The limits of a model's inputs, beyond which it ends in an IndexError that names nothing."""
 
 from __future__ import annotations
 

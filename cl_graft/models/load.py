@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any, cast
 import torch
 
 from cl_graft.errors import InputError, a_or_an, find, first_line, nearest
-from cl_graft.models.checkpoint_folder import check_model_folder, check_model_sizes
 from cl_graft.models.gguf_file import find_gguf, hidden_bars, make_gguf_error, make_plain
 from cl_graft.models.input_limits import check_vocabulary
 from cl_graft.models.named_models import NAMED_MODELS, find_minilm, find_smollm2
@@ -70,13 +69,9 @@ class Loaded:
 
 @dataclass(frozen=True)
 class _Source:
-    """Source of a model's files.
+    """Source of a model's files: folder or hub id, and the GGUF file that holds all, if any.
 
-    Attributes:
-        name: Folder or hub id for `from_pretrained`.
-        local_only: Whether nothing is downloaded.
-        why: Text for the error where no config can be read; empty where one was found.
-        gguf: GGUF file in the folder that holds all; None where there is none.
+    `why` says why no config can be read; it is empty where one is there.
     """
 
     name: str
@@ -116,8 +111,14 @@ def load_model(
             has no embedding, or a trial of two short texts fails, see `cl_graft.models.trial`.
     """
     check_types(dtype, precision)
-    name = _check_name(name)
-    source = _find_for(name, family, revision)
+    if not isinstance(name, str | PathLike):
+        raise InputError(
+            "load_model takes the folder or the name of a checkpoint, got "
+            f"{a_or_an(type(name).__name__)}; model.save_pretrained(folder) and "
+            "tokenizer.save_pretrained(folder) write those that are in memory"
+        )
+    name = str(name)
+    source = _find(name, family, revision)
     options = _make_options(source, trust_remote_code, revision)
     with quiet():
         config = _read_config(name, source, options)
@@ -154,7 +155,7 @@ def read_config(
     name: str, *, family: str = "encoder", trust_remote_code: bool = False
 ) -> PreTrainedConfig:
     """Read the config of a model and nothing else; arguments and errors as in `load_model`."""
-    source = _find_for(name, family)
+    source = _find(name, family)
     options = _make_options(source, trust_remote_code)
     with quiet():
         config = _read_config(name, source, options)
@@ -196,31 +197,15 @@ def explain_silent_hub(name: str = _MINILM_HUB_ID, revision: str | None = None) 
     return ""
 
 
-def _check_name(name: object) -> str:
-    """Return a checkpoint's name."""
-    if not isinstance(name, str | PathLike):
-        raise InputError(
-            "load_model takes the folder or the name of a checkpoint, got "
-            f"{a_or_an(type(name).__name__)}; model.save_pretrained(folder) and "
-            "tokenizer.save_pretrained(folder) write those that are in memory"
-        )
-    return str(name)
-
-
-def _find_for(name: str, family: str, revision: str | None = None) -> _Source:
-    """Find a model of a family that exists."""
+def _find(name: str, family: str, revision: str | None = None) -> _Source:
+    """Find out whether `name` is a folder or a hub id, and whether the hub answers."""
     if family not in FAMILIES:
         raise InputError(f"no model family {family!r}: {nearest(family, FAMILIES)}")
-    return _find(name, revision)
-
-
-def _find(name: str, revision: str | None) -> _Source:
-    """Find out whether `name` is a folder or a hub id, and whether the hub answers."""
     if name == "minilm":
         try:
             return _Source(str(find_minilm()), True, "")
         except InputError as error:
-            source = _find(_MINILM_HUB_ID, revision)
+            source = _find(_MINILM_HUB_ID, family, revision)
             return _Source(source.name, source.local_only, f"{error}; {source.why}")
     folder = find_smollm2() if name == "smollm2" else Path(name).expanduser()
     if folder.exists():
@@ -231,7 +216,6 @@ def _find(name: str, revision: str | None) -> _Source:
                 f"{name!r} holds no transformer: expected a folder with config.json, weights and "
                 "tokenizer, as save_pretrained writes it, or a GGUF file"
             )
-        check_model_folder(folder, name=name)
         return _Source(str(folder), True, "")
     from huggingface_hub.utils import HFValidationError, validate_repo_id
 
@@ -275,8 +259,6 @@ def _read_config(name: str, source: _Source, options: dict[str, Any]) -> PreTrai
                 f"{checked}, or pass a folder{hint}"
             ) from error
         raise _make_error(name, "config.json", error, source) from error
-    if source.gguf:
-        check_model_sizes(config.to_dict(), source.gguf, name=name)
     return config
 
 

@@ -23,8 +23,7 @@ from torch import Tensor, nn
 
 from cl_graft.errors import InputError, find, nearest
 from cl_graft.models.graftable import find_text_config, graftable_parameters
-from cl_graft.models.heads import POOLINGS, LabelStrings
-from cl_graft.models.label_strings import score_labels, score_labels_by_row
+from cl_graft.models.heads import POOLINGS, LabelStrings, TokenHead
 from cl_graft.models.quiet import quiet
 from cl_graft.models.text_generation import (
     ANSWER,
@@ -32,8 +31,9 @@ from cl_graft.models.text_generation import (
     answer_logits,
     decode_rows,
     score_answers,
+    score_labels,
+    score_labels_by_row,
 )
-from cl_graft.models.token_heads import TokenHead
 from cl_graft.runtime.threads import lock_model
 from cl_graft.training.precision import autocast
 
@@ -185,11 +185,7 @@ class TaskModel(nn.Module):
         return _apply_head(head, self._compute_states(ids, segments))
 
     def answer_logits(self, x: Tensor) -> Tensor:
-        """Return the logits of the tokens of free text, (n, P, V), P tokens in the longest answer.
-
-        Args:
-            x: A batch as `forward` takes it, with an answer in each row.
-        """
+        """Return the logits of given answers in a batch, (n, P, V), P tokens in the longest."""
         return answer_logits(self, *_trim(x))
 
     def text_features(self, x: Tensor) -> Tensor:
@@ -212,12 +208,7 @@ class TaskModel(nn.Module):
         return POOLINGS[self.pooling](states[round(depth * (len(states) - 1))], segments != 0)
 
     def features(self, ids: Tensor, segments: Tensor) -> Tensor:
-        """Pool an encoder's last states to features of shape (n, hidden size), fp32.
-
-        Args:
-            ids: Token ids of shape (n, L).
-            segments: 0 for padding, 1 and 2 for the segments, of shape (n, L).
-        """
+        """Pool an encoder's last states of tokens, (n, L), to features, (n, hidden size), fp32."""
         states = self._run(ids, segments).last_hidden_state
         return POOLINGS[self.pooling](states, segments != 0)
 
@@ -427,13 +418,10 @@ def _trim(x: Tensor) -> tuple[Tensor, Tensor]:
 class _Attention:
     """The setting of a backbone's attention to what is fastest for a batch.
 
-    transformers takes torch's fused attention. On a CPU in half precision its backward pass costs
-    the same for 64 tokens a row as for 512, so up to 128 tokens a row gradients are computed with
-    transformers' ``"eager"`` attention,
-    https://huggingface.co/docs/transformers/en/attention_interface, which computes the same up to
-    rounding (decision 3 has the figures). Answers keep the fused one, so that they have the bits
-    that the model gives without this package. A model that does not come with torch's fused
-    attention, or cannot change it, keeps what it has.
+    On a CPU in half precision the backward pass of torch's fused attention costs the same for 64
+    tokens a row as for 512, so short rows compute gradients with transformers' ``"eager"``
+    attention, which is the same up to rounding (decision 3). Answers keep the fused one, and with
+    it their bits.
     """
 
     def __init__(self, backbone: nn.Module, precision: str) -> None:

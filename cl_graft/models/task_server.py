@@ -78,11 +78,7 @@ class TaskServer:
         self.switch.add(bank)
 
     def drop(self, task: int | str) -> None:
-        """Stop answering an entry, as `Switch.drop` does, and forget its head.
-
-        Args:
-            task: The entry's position, or a task's name, whose latest entry is meant.
-        """
+        """Stop answering an entry, by its position or its task's name, and forget its head."""
         position = find_entry(self.switch.bank, task)
         self.switch.drop(position)
         self._heads.pop(position, None)

@@ -94,10 +94,7 @@ def _distance(alone: Tensor, beside: Tensor) -> float:
 
 
 def _compare_decoded(model: TaskModel, ids: Tensor, segments: Tensor) -> float:
-    """Return how far padding in front of a prompt moves the logit of the token that follows.
-
-    Infinite where another token follows.
-    """
+    """Return how far padding in front of a prompt moves the next logit; ∞ for another token."""
     heads = [TextHead([0], 1)] * 2
     length = int((segments[0] != 0).sum())
     try:

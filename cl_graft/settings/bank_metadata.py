@@ -13,7 +13,7 @@ from typing import Any, cast
 
 from torch import Tensor
 
-from cl_graft.data import Prompt, TextTask
+from cl_graft.data import TextTask
 from cl_graft.data.encoded_task import serialize_tokenizer
 from cl_graft.errors import InputError
 from cl_graft.grafts.bank import BaseIdentity
@@ -21,13 +21,7 @@ from cl_graft.grafts.hashing import file_sha256, fingerprint_weights, model_sha2
 from cl_graft.models import Loaded, load_model
 from cl_graft.models.config_settings import Setting, config_settings
 from cl_graft.models.named_models import NAMED_MODELS
-from cl_graft.settings import (
-    ExperimentConfig,
-    config_from,
-    merge_configs,
-    to_dotted,
-    to_nested,
-)
+from cl_graft.settings import ExperimentConfig, config_from, merge_configs, to_dotted, to_nested
 from cl_graft.settings.parts import ModelSettings
 from cl_graft.storage.serialization import base_record
 from cl_graft.strategies import TaskMetadata
@@ -49,14 +43,7 @@ _READ = re.compile(
 
 @dataclass(frozen=True)
 class BaseHashes:
-    """SHA-256 hashes of a base, and the settings of its config.
-
-    Attributes:
-        fingerprint: Hash of weights, tokenizer, and how the model answers.
-        weights: Hash of every parameter and buffer outside the heads.
-        tokenizer: Hash of the tokenizer's own serialization.
-        config: Settings that its answers depend on, see `config_settings`.
-    """
+    """SHA-256 hashes of a base, and the settings of its config that answers depend on."""
 
     fingerprint: str
     weights: str
@@ -79,17 +66,10 @@ def load_base_model(settings: ModelSettings) -> Loaded:
     return loaded
 
 
-def base_fingerprint(loaded: Loaded) -> str:
-    """Return the SHA-256 that identifies the base of a bank."""
-    return base_hashes(loaded).fingerprint
-
-
 def base_hashes(loaded: Loaded) -> BaseHashes:
-    """Hash a base.
+    """Hash a base: parameters and buffers outside the heads, and its tokenizer.
 
-    The fingerprint goes over every parameter and buffer outside the heads, the tokenizer, and how
-    the model answers (family, pooling, precision): the same weights read otherwise are another
-    base.
+    How the model answers counts, too: the same weights read otherwise are another base.
     """
     model, text = loaded.model, serialize_tokenizer(loaded.tokenizer)
     weights = model_sha256(model)
@@ -123,18 +103,18 @@ def checkpoint_files(folder: Path) -> dict[str, str]:
 
 
 def base_identity(loaded: Loaded, config: ExperimentConfig, *, seed: int) -> BaseIdentity:
-    """Describe the base for a bank; `restore_config` reads the settings back."""
-    folder, hashes = Path(loaded.name).expanduser(), base_hashes(loaded)
-    own_place = loaded.name not in NAMED_MODELS and folder.exists()
+    """Describe the base for a bank; an InputError if, say, its name holds control characters."""
+    folder, hashes, model = Path(loaded.name).expanduser(), base_hashes(loaded), config.model
+    is_own_folder = loaded.name not in NAMED_MODELS and folder.exists()
     identity = BaseIdentity(
         fingerprint=hashes.fingerprint,
-        model=str(folder.resolve()) if own_place else loaded.name,
-        dtype=config.model.dtype,
+        model=str(folder.resolve()) if is_own_folder else loaded.name,
+        dtype=model.dtype,
         metadata={
-            "family": config.model.family,
-            "pooling": config.model.pooling,
-            "precision": config.model.precision,
-            "trust_remote_code": config.model.trust_remote_code,
+            "family": model.family,
+            "pooling": model.pooling,
+            "precision": model.precision,
+            "trust_remote_code": model.trust_remote_code,
             "max_length": config.stream.max_length,
             "seed": seed,
             "weights_sha256": hashes.weights,
@@ -180,8 +160,7 @@ def record_own_settings(
 ) -> TaskMetadata:
     """Add the settings of learning in which a task's config differs from its bank's, by part.
 
-    Left out are rows a class and tokens a row, which `task_metadata` records by themselves, and how
-    the rows are read, as that belongs to where the data are.
+    Left out are rows a class and tokens a row, which `task_metadata` records, and where data are.
     """
     usual, own = to_dotted(stored_settings(base)), to_dotted(_learning_settings(config))
     elsewhere = ("stream.shots", "stream.max_length")
@@ -211,21 +190,26 @@ def task_metadata(
     builds_on: Sequence[str] | None = None,
     targets: Tensor | None = None,
 ) -> TaskMetadata:
-    """Describe a task for its bank entry."""
+    """Describe a task for its bank entry; `targets` are those of its encoded training rows."""
+    kind, own = task.own_kind, {}
+    if not kind.one_label:  # else label names tell the kind
+        learned = {} if targets is None else kind.metadata_of_targets(targets)
+        own = {"kind": task.kind, **kind.metadata(task), **learned}
+    prompt = kind.find_prompt(task, config.model.family)
     return TaskMetadata(
         name=task.name,
         metric=task.scored_by,
         metadata={
             "label_names": list(task.label_names),
             "pair": task.pair,
-            "prompt": _prompt(task.own_kind.find_prompt(task, config.model.family)),
+            "prompt": prompt and {"template": prompt.template, "words": dict(prompt.words)},
             "max_length": max_length or config.stream.max_length or task.max_length,
             "rows": {split: len(rows) for split, rows in task.splits.items()},
             "shots": config.stream.shots,
             "data_fingerprint": task.fingerprint,
             "settings_sha256": _settings_sha256(config, seed=seed, builds_on=builds_on),
             **_columns(task),
-            **_kind(task, targets),
+            **own,
         },
     )
 
@@ -233,19 +217,10 @@ def task_metadata(
 def _columns(task: TextTask) -> dict[str, Any]:
     """Return the columns that the texts of a task are from; nothing where they have no names."""
     text, pair, _ = cast(Sequence[str | None], task.source.get("columns") or (None, None, None))
-    named = {"text": text, "text_pair": pair, "inputs": task.source.get("inputs")}
-    found = {name: value for name, value in named.items() if value}
+    columns = {"text": text, "text_pair": pair, "inputs": task.source.get("inputs")}
+    named = {name: value for name, value in columns.items() if value}
     # A bank refuses names with control characters.
-    return {"columns": found} if found and str(found).isprintable() else {}
-
-
-def _kind(task: TextTask, targets: Tensor | None) -> dict[str, Any]:
-    """Return what a task's kind records; nothing where label names tell the kind."""
-    if task.own_kind.one_label:
-        return {}
-    kind = task.own_kind
-    learned = {} if targets is None else kind.metadata_of_targets(targets)
-    return {"kind": task.kind, **kind.metadata(task), **learned}
+    return {"columns": named} if named and str(named).isprintable() else {}
 
 
 def is_recorded(task: TaskMetadata, *, by: Mapping[str, object]) -> bool:
@@ -274,7 +249,3 @@ def _settings_sha256(
     for name in ("shots", "max_length"):
         del values["stream"][name]
     return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
-
-
-def _prompt(prompt: Prompt | None) -> dict[str, Any] | None:
-    return {"template": prompt.template, "words": dict(prompt.words)} if prompt else None

@@ -25,8 +25,8 @@ from cl_graft.data.yaml_files import read_yaml
 from cl_graft.errors import InputError
 from cl_graft.kinds.answer_rows import AnswerRow
 from cl_graft.kinds.rows import Row
-from cl_graft.kinds.task_name import check_task_name
 from cl_graft.kinds.text2text import Text2Text
+from cl_graft.kinds.text_task import check_task_name
 from cl_graft.runtime.settings import list_fields
 from cl_graft.settings import config_from
 from cl_graft.settings.data_report import source_notes
@@ -61,8 +61,7 @@ class FoundTask:
         asks: Description of its answers, such as ``"3 classes"``.
         labels: Number of training rows by label.
         rows: Number of rows by split, with those that were held out for test and dev.
-        words: Largest number of words in 95 % of the texts, pairs together; of text to text
-            prompt and answer, with what a template puts around them.
+        words: Largest number of words in 95 % of the rows, with what a template puts around them.
         notes: Further notes on the rows.
         skipped: Number of rows that cannot be used and are left out.
         settings: Further settings with which its rows are read.
@@ -84,13 +83,7 @@ class FoundTask:
 
 @dataclass(frozen=True)
 class Draft:
-    """A config, and the tasks it was made from.
-
-    Attributes:
-        text: The config, YAML with comments.
-        tasks: Tasks of the folder.
-        left_out: Other files and folders by name, with the reason why each is no task.
-    """
+    """A config, as YAML with comments; the tasks of its folder; and why other files are none."""
 
     text: str
     tasks: tuple[FoundTask, ...]
@@ -100,10 +93,9 @@ class Draft:
 def draft_config(
     data: Path | str, *, columns: Columns | None = None, called: str = "stream.yaml"
 ) -> Draft:
-    r"""Look through a folder of data and write the config that compares strategies on it.
+    """Look through a folder of data and write the config that compares strategies on it.
 
-    A task is a file of rows, or a folder with a train file; a folder that holds a train file itself
-    is one task. Columns are chosen as `load_task` chooses them.
+    A task is a file of rows, or a folder with a train file.
     """
     data = Path(data)
     if not data.exists():
@@ -149,6 +141,7 @@ def _find(name: str, path: Path, data: Path, asked: Columns) -> FoundTask:
     left_out = _count_left_out(task)
     _refuse_mostly_bad(task, left_out, file.place)
     text, text_pair, label = cast(Sequence[str | None], task.source["columns"])
+    words = sorted(map(_count_words, task.train))
     counts = Counter(task.class_names[int(row.label)] for row in task.train if task.class_names)
     return FoundTask(
         name=name,
@@ -161,7 +154,7 @@ def _find(name: str, path: Path, data: Path, asked: Columns) -> FoundTask:
         asks=task.own_kind.describe(task),
         labels={label_name: counts[label_name] for label_name in task.class_names},
         rows={split: len(rows) for split, rows in task.splits.items()},
-        words=_words(task),
+        words=words[min(len(words) - 1, round(0.95 * len(words)))],
         notes=source_notes(task.source),
         skipped=sum(left_out.values()),
         settings=settings,
@@ -176,7 +169,8 @@ def _load(
     def make(**settings: Any) -> TextTask:
         return make_task(place, files, TaskSettings(on_bad_row="skip", **{**named, **settings}))
 
-    task, fault = None, None
+    fault: InputError | None = None
+    task: TextTask | None = None
     try:
         task = make()
     except SeveralLabels as error:
@@ -187,18 +181,14 @@ def _load(
     if left_out:
         with suppress(InputError):
             numbers = make(kind="regression")
+            fewer = task is None or sum(_count_left_out(numbers).values()) < left_out
+            labels = (row.label for rows in numbers.splits.values() for row in rows)
             # Of class ids it is said what is wrong with them as classes.
-            if not _has_whole_labels(numbers) and (
-                task is None or sum(_count_left_out(numbers).values()) < left_out
-            ):
+            if fewer and not all(float(label).is_integer() for label in labels):
                 task = numbers
     if task is None:
         raise fault or InputError(f"{place.name}: no task")
     return task, named
-
-
-def _has_whole_labels(task: TextTask) -> bool:
-    return all(float(row.label).is_integer() for rows in task.splits.values() for row in rows)
 
 
 def _refuse_mostly_bad(task: TextTask, left_out: Mapping[str, int], train: str) -> None:
@@ -217,11 +207,6 @@ def _refuse_mostly_bad(task: TextTask, left_out: Mapping[str, int], train: str) 
 def _count_left_out(task: TextTask) -> dict[str, int]:
     files = cast(Mapping[str, Mapping[str, int]], task.source.get("left_out", {}))
     return {file: own["rows"] for file, own in files.items()}
-
-
-def _words(task: TextTask) -> int:
-    counts = sorted(_count_words(row) for row in task.train)
-    return counts[min(len(counts) - 1, round(0.95 * len(counts)))]
 
 
 def _count_words(row: Row) -> int:

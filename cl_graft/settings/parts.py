@@ -1,8 +1,4 @@
-"""The parts of a config beside `stream`: model, grafting, training, comparison, output.
-
-The parts `fine_tuning` and `grafting` are the library's own settings; what an experiment adds to
-them stands here.
-"""
+"""The parts of a config beside `stream`: model, grafting, training, comparison, output."""
 
 from __future__ import annotations
 
@@ -96,10 +92,7 @@ class DenseSettings(FineTuning):
 
 @settings_class
 class GraftingLoopSettings(GraftingSettings):
-    """Settings of grafting, and of the loop that trains a region.
-
-    In an Avalanche program of one's own, the optimiser and the loop say what is added here.
-    """
+    """Settings of grafting, and of the loop that trains a region."""
 
     optimizer: Optimizer | None = Field(
         default=None,
@@ -172,8 +165,7 @@ class TrainingSettings:
 class ComparisonSettings:
     """Strategies, seeds, and values of settings to compare.
 
-    `grouped` holds names that stand here for a group such as ``"all"``, of which a comparison
-    leaves out what cannot learn its tasks.
+    `grouped` are names that stand here for a group such as ``"all"``.
     """
 
     grouped: ClassVar[frozenset[str]] = frozenset()

@@ -10,13 +10,9 @@ from cl_graft.runtime.progress import Progress, Step
 
 
 class ProgressReporter(SupervisedPlugin, supports_distributed=True):
-    """Report the progress of a run.
+    """Report the progress of a run: of the task that is learned now, and its steps.
 
     Runs at: after_training_iteration, before_eval, after_eval_exp.
-
-    Attributes:
-        task: Name of the task that is learned now.
-        steps: Optimiser steps of its training.
     """
 
     def __init__(self, progress: Progress, *, strategy: str, seed: int) -> None:

@@ -1,7 +1,6 @@
 """The folder of a run, as far as a bank needs it: its config, its results, and its lock.
 
-A run of an experiment keeps its bank in its folder. Whoever verifies, extends or shortens that bank
-reads the run's `config.json` and `results.json`, and keeps the record of the bank in them true.
+Whoever changes a bank in it keeps the record of the bank in `results.json` true.
 """
 
 from __future__ import annotations
@@ -85,7 +84,7 @@ def is_run(folder: Path) -> bool:
 
 @contextmanager
 def lock_bank(bank: Path | str) -> Iterator[tuple[str, ...]]:
-    """Lock a bank, and the run whose folder holds it, as the run may be writing the bank.
+    """Lock a bank, and the run whose folder holds it, for a block.
 
     The block gets the names of partial files in the bank's folder that were deleted.
     """

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -11,9 +11,9 @@ from pydantic import Field, field_validator, model_validator
 from pydantic_core import ArgsKwargs
 
 from cl_graft.data.streams import expand_streams, take_stream
-from cl_graft.data.task_settings import RowSettings
+from cl_graft.data.task_settings import RowSettings, TaskSettings
 from cl_graft.errors import nearest
-from cl_graft.runtime.settings import settings_class
+from cl_graft.runtime.settings import list_fields, settings_class
 
 
 @settings_class
@@ -35,11 +35,6 @@ class StreamTaskSettings(RowSettings):
     @classmethod
     def _split(cls, value: Any) -> Any:
         return split_at_commas(value)
-
-    def columns(self) -> dict[str, Any]:
-        """Return what is needed to read the task at its place."""
-        others = ("builds_on", "rows_from")
-        return {name: value for name, value in asdict(self).items() if name not in others}
 
 
 @settings_class
@@ -194,10 +189,7 @@ class StreamSettings:
             raise ValueError(f"task_settings.{name}.builds_on: {fault}")
 
     def in_order(self, tasks: list[str]) -> dict[str, Any]:
-        """Return what changes in another order of the tasks, by name.
-
-        A task may build on those that come before it in that order, of those that it may.
-        """
+        """Return what changes in another order of the tasks: those they may build on, too."""
         own = {
             name: replace(settings, builds_on=[t for t in settings.builds_on if t in before])
             for name, settings in self.task_settings.items()
@@ -207,13 +199,17 @@ class StreamSettings:
         changed: dict[str, Any] = {"tasks": list(tasks)}
         return changed | ({"task_settings": {**self.task_settings, **own}} if own else {})
 
-    def read_settings(self, task: str, *, has_columns: bool) -> dict[str, Any]:
-        """Return what is needed to read a task at its place: its own settings, or the stream's."""
+    def read_settings(self, task: str, *, seed: int, has_columns: bool) -> TaskSettings:
+        """Return the settings with which a run of a seed reads a task: its own, or the stream's."""
         own = self.task_settings.get(task, StreamTaskSettings())
-        columns = {"text": self.text, "text_pair": self.text_pair, "label": self.label}
-        if not has_columns or any(getattr(own, name) is not None for name in columns):
-            columns = {}
-        return {**own.columns(), **columns}
+        values = {name: getattr(own, name) for name in list_fields(RowSettings)}
+        columns = ("text", "text_pair", "label")
+        shared = ("shots", "shots_short", "max_train", "max_dev", "max_test")
+        shared += ("on_bad_row", "max_megabytes")
+        if has_columns and all(values[name] is None for name in columns):
+            shared += columns
+        values |= {name: getattr(self, name) for name in shared}
+        return TaskSettings(**values, data_seed=self.sample_seed(seed))
 
     def sample_seed(self, seed: int) -> int:
         """Return the seed of the samples of rows of the run with a seed."""

@@ -13,7 +13,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
 from typing import cast
 
 from cl_graft.data import TextTask, load_task, number_classes, share_labels
@@ -24,7 +23,7 @@ from cl_graft.data.streams import find_stream
 from cl_graft.data.task_place import find_place
 from cl_graft.errors import InputError, nearest
 from cl_graft.kinds.prompts import Family
-from cl_graft.kinds.task_name import check_task_name
+from cl_graft.kinds.text_task import check_task_name
 from cl_graft.models import Loaded, longest_row
 from cl_graft.settings.run_folder import RunRecord
 from cl_graft.settings.stream_settings import StreamSettings, StreamTaskSettings
@@ -36,13 +35,12 @@ def load_tasks(stream: StreamSettings, *, seed: int) -> tuple[TextTask, ...]:
     """Load the tasks of a stream for the run with a seed, in the stream's scenario.
 
     Test rows of a task that another task learns from are counted in the notes of its `source`.
-    Nothing is logged: the results report what became of the data.
     """
     _refuse_missing(stream)
     for name in stream.task_settings:
         if name not in stream.tasks:
             raise InputError(f"task_settings: no task {name!r} here; {nearest(name, stream.tasks)}")
-    tasks = tuple(_load(name, stream, stream.sample_seed(seed)) for name in stream.tasks)
+    tasks = tuple(_load(name, stream, seed) for name in stream.tasks)
     for name, count in Counter(task.name for task in tasks).items():
         if count > 1:
             raise InputError(f"{count} of the tasks are called {name!r}: results go by task name")
@@ -56,10 +54,7 @@ def load_tasks(stream: StreamSettings, *, seed: int) -> tuple[TextTask, ...]:
 def tasks_to_build_on(
     stream: StreamSettings, tasks: Sequence[TextTask]
 ) -> dict[int, tuple[str, ...]]:
-    """Return the names of the tasks that a task may build on, by task label.
-
-    A task whose settings do not name them is missing.
-    """
+    """Return the names of the tasks that a task may build on, by task label, where named."""
     names = dict(zip(stream.tasks, (task.name for task in tasks), strict=False))
     return {
         label: tuple(names[other] for other in own.builds_on)
@@ -74,10 +69,7 @@ def _notes(task: TextTask) -> list[str]:
 
 
 def check_tasks(tasks: Sequence[TextTask], loaded: Loaded, stream: StreamSettings) -> None:
-    """Make sure that a model can answer the tasks, before anything is computed.
-
-    Prompts, label words and lengths are tried on a few rows of each task.
-    """
+    """Try prompts, label words and lengths on a few rows of each task, before any computing."""
     length = stream.max_length or max(task.max_length for task in tasks)
     most = longest_row(loaded.model)
     if most is not None and length > most:
@@ -148,27 +140,14 @@ def _refuse_missing(stream: StreamSettings) -> None:
         )
 
 
-def _load(name: str, stream: StreamSettings, data_seed: int) -> TextTask:
-    own = stream.task_settings.get(name, StreamTaskSettings())
-    place = find_place(own.rows_from or name, stream.data)
-    read = partial(
-        load_task,
-        own.rows_from or name,
-        data=stream.data,
-        shots=stream.shots,
-        data_seed=data_seed,
-        shots_short=stream.shots_short,
-        max_train=stream.max_train,
-        max_dev=stream.max_dev,
-        max_test=stream.max_test,
-        on_bad_row=stream.on_bad_row,
-        max_megabytes=stream.max_megabytes,
-        warn=False,
-        **stream.read_settings(name, has_columns=place.generated is None),
-    )
-    if own.rows_from is None:
-        return read()
+def _load(name: str, stream: StreamSettings, seed: int) -> TextTask:
+    rows_from = stream.task_settings.get(name, StreamTaskSettings()).rows_from
+    has_columns = find_place(rows_from or name, stream.data).generated is None
+    settings = stream.read_settings(name, seed=seed, has_columns=has_columns)
+    task = load_task(rows_from or name, settings, data=stream.data, warn=False)
+    if rows_from is None:
+        return task
     try:
-        return replace(read(), name=check_task_name(name))
+        return replace(task, name=check_task_name(name))
     except InputError as error:
         raise InputError(f"task {name!r}: {error}") from None

@@ -26,8 +26,8 @@ from torch.utils.data import TensorDataset, default_collate
 
 from cl_graft.data.encoded_task import EncodedTask, encode_task
 from cl_graft.errors import InputError, nearest
-from cl_graft.kinds.prompt_encoding import require_tokenizer
 from cl_graft.kinds.prompts import Family
+from cl_graft.kinds.text_encoding import require_tokenizer
 from cl_graft.kinds.text_task import TextTask
 from cl_graft.metrics.task_score import NO_TARGET, TaskLoss
 from cl_graft.runtime.batching import join_rows

@@ -21,8 +21,8 @@ from cl_graft.grafts.hashing import hash_tensors
 from cl_graft.grafts.model_state import preserve_modes
 from cl_graft.metrics import score
 from cl_graft.models import TaskModel
+from cl_graft.models.heads import TokenHead
 from cl_graft.models.text_generation import TextHead
-from cl_graft.models.token_heads import TokenHead
 from cl_graft.runtime.seeding import derive, save_generators
 from cl_graft.strategies.heads import (
     Head,

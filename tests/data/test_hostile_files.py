@@ -134,26 +134,3 @@ def test_a_label_that_nobody_knows_is_told_with_the_nearest(tmp_path: Path) -> N
     (tmp_path / "other" / "test.csv").write_text(f"{TABLE}odd,mabye\n")
     with pytest.raises(InputError, match=r"test\.csv:42: label 'mabye' is not among the labels"):
         load_task("other", data=tmp_path)
-
-
-STRANGE = [
-    "هذا نص עברית \u202e\u200f",
-    "a\x01b\x1b[31mc\x7f",
-    "[SEP] </s> <|endoftext|>",
-    "a\u2028b\x85",
-]
-
-
-@pytest.mark.parametrize("text", STRANGE)
-def test_strange_texts_are_texts(tmp_path: Path, text: str) -> None:
-    rows = [{"text": f"{text} {n}", "label": label} for n, (_, label) in enumerate(ROWS)]
-    lines = "\n".join(json.dumps(row) for row in rows)
-    (tmp_path / "mine.jsonl").write_text(lines, encoding="utf-8")
-    assert load_task("mine", data=tmp_path).source["rows_read"]["train"] == 40
-
-
-@pytest.mark.parametrize("encoding", ["cp1252", "utf-16", "utf-32", "utf-8-sig"])
-def test_a_table_in_another_encoding_is_read(tmp_path: Path, encoding: str) -> None:
-    content = f"{TABLE}un café à Noël,yes\n".replace("\n", "\r\n")
-    (tmp_path / "mine.csv").write_bytes(content.encode(encoding))
-    assert load_task("mine", data=tmp_path).source["rows_read"]["train"] == 41

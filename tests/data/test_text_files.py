@@ -47,7 +47,7 @@ def test_a_named_encoding_gives_the_text_without_its_mark(encoding):
 def test_bytes_of_another_encoding_can_become_surrogates():
     assert decode_lines("a\ncafé".encode("latin-1"), "a.csv", escape=True) == ["a\n", "caf\udce9"]
     with pytest.raises(InputError, match=r"a\.csv:2: byte 0xe9 is not UTF-8 \(offset 5\)"):
-        decode_lines("a\ncafé".encode("latin-1"), "a.csv")
+        decode_lines("a\ncafé".encode("latin-1"), "a.csv", "utf-8")
 
 
 @pytest.mark.parametrize(

@@ -14,8 +14,8 @@ from cl_graft.data.encoded_task import encode_task
 from cl_graft.errors import InputError
 from cl_graft.integrations import export_task
 from cl_graft.kinds import Row, TextTask
-from cl_graft.kinds.prompt_encoding import label_token_ids
 from cl_graft.kinds.prompts import Prompt, default_prompts
+from cl_graft.kinds.text_encoding import label_token_ids
 from cl_graft.kinds.text_task import make_task_head
 from cl_graft.models import load_model
 from cl_graft.models.heads import LabelStrings

@@ -16,8 +16,7 @@ from cl_graft import load_task
 from cl_graft.data.encoded_task import encode_task
 from cl_graft.errors import InputError
 from cl_graft.kinds import KINDS, Decoding
-from cl_graft.kinds.answer_encoding import encode_answers, encode_asked, find_stops
-from cl_graft.kinds.answer_rows import AnswerRow
+from cl_graft.kinds.answer_rows import AnswerRow, encode_answers, encode_asked, find_stops
 from cl_graft.kinds.messages import Message, fill_chat, tokenize_chat
 from cl_graft.kinds.text_task import make_task_head
 from cl_graft.metrics.task_score import score, task_loss

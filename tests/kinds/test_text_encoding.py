@@ -8,10 +8,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from cl_graft.errors import InputError
-from cl_graft.kinds.prompt_encoding import label_token_ids
 from cl_graft.kinds.prompts import Prompt
 from cl_graft.kinds.rows import Row
-from cl_graft.kinds.text_encoding import encode
+from cl_graft.kinds.text_encoding import encode, label_token_ids
 
 STORIES = pytest.param(
     "stories",

@@ -99,9 +99,12 @@ def test_folders_that_hold_no_checkpoint_are_refused_in_one_sentence(tiny_bert, 
     (folder / "config.json").write_text(json.dumps({"optimizer": "adam"}))
     with pytest.raises(InputError, match="cannot read its config"):
         load_model(str(folder))
-    (folder / "config.json").write_text("{")
-    with pytest.raises(InputError, match="cannot read its config"):
-        load_model(str(folder))
+    shutil.copy(tiny_bert / "config.json", folder)
+    for name in ("tokenizer.json", "config.json"):
+        for content in (b"[]", b"{", b"\xed\xb3\xbf"):
+            (folder / name).write_bytes(content)
+            with pytest.raises(InputError, match=f"cannot read its {name.split('.')[0]}"):
+                load_model(str(folder))
 
 
 @pytest.mark.parametrize("texts", ["single", "pair"])

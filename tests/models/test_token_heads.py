@@ -8,8 +8,8 @@ from stored_banks import bank_of
 
 from cl_graft.grafts.bank import pick_recorded
 from cl_graft.models import load_model
+from cl_graft.models.heads import ABSENT, SpanHead, TaggingHead
 from cl_graft.models.stored_heads import check_head, load_head
-from cl_graft.models.token_heads import ABSENT, SpanHead, TaggingHead
 
 HIDDEN = 32
 HEADS = [

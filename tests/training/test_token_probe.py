@@ -11,7 +11,7 @@ from torch.utils.data import TensorDataset
 
 from cl_graft.grafts.graft import snapshot
 from cl_graft.metrics import task_loss
-from cl_graft.models.token_heads import SpanHead, TaggingHead
+from cl_graft.models.heads import SpanHead, TaggingHead
 from cl_graft.runtime.seeding import generator
 from cl_graft.training import linear_probe
 from cl_graft.training.examples import Examples

@@ -9,7 +9,7 @@ from tiny_runs import cl_graft_each
 import cl_graft as cg
 from cl_graft.banks.bank_base import load_base
 from cl_graft.banks.forget import forget
-from cl_graft.settings.bank_metadata import base_fingerprint
+from cl_graft.settings.bank_metadata import base_hashes
 
 
 def learn(loaded, stream, folder, *, mode="prefix", **record):
@@ -72,7 +72,7 @@ def test_the_base_is_loaded_as_the_program_loaded_it(prepared):
     loaded, stream = prepared("encoder", pooling="first", dtype="bfloat16")
     record = cg.record_stream(loaded, replace(stream, first_label=3))
     identity = record["identity"]
-    assert base_fingerprint(load_base(identity)) == identity.fingerprint
+    assert base_hashes(load_base(identity)).fingerprint == identity.fingerprint
     assert [record["metadata"][label].name for label in (3, 4)] == ["sentiment", "urgency"]
     assert "shots" not in record["metadata"][3].metadata  # those of a config that was not used
 
