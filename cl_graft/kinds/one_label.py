@@ -43,33 +43,28 @@ class OneLabel(Kind):
         rows: Sequence[Row],
         metadata: Mapping[str, Any],
     ) -> list[Answer]:
-        """Name the likeliest label of each row, and the probability of each; or the numbers."""
-        return _read_logits(outputs, metadata)
+        """Name the likeliest label of each row, and the probability of each; or the numbers.
 
-
-def _read_logits(logits: Tensor, metadata: Mapping[str, Any]) -> list[Answer]:
-    """Name the likeliest label of each row, (n, K), and the probability of each label.
-
-    Without names a single logit is a number, and several are labels named by their places.
-    """
-    names = [str(name) for name in metadata.get("label_names") or []]
-    if not names and logits.shape[1] == 1:
-        return [Answer(float(value), {}, (float(value),)) for value in logits[:, 0]]
-    names = names or [str(number) for number in range(logits.shape[1])]
-    if len(names) != logits.shape[1]:
-        raise DamagedFile(f"it names {len(names)} labels, and has {logits.shape[1]} logits")
-    found = metadata.get("temperature")
-    temperature = float(found["value"]) if isinstance(found, Mapping) else None
-    shares = (logits.double() / (temperature or 1.0)).softmax(-1)
-    return [
-        Answer(
-            names[int(row.argmax())],
-            dict(zip(names, share.tolist(), strict=True)),
-            tuple(row.tolist()),
-            temperature,
-        )
-        for row, share in zip(logits, shares, strict=True)
-    ]
+        Without names a single logit is a number, and several are labels named by their places.
+        """
+        names = [str(name) for name in metadata.get("label_names") or []]
+        if not names and outputs.shape[1] == 1:
+            return [Answer(float(value), {}, (float(value),)) for value in outputs[:, 0]]
+        names = names or [str(number) for number in range(outputs.shape[1])]
+        if len(names) != outputs.shape[1]:
+            raise DamagedFile(f"it names {len(names)} labels, and has {outputs.shape[1]} logits")
+        stored = metadata.get("temperature")
+        temperature = float(stored["value"]) if isinstance(stored, Mapping) else None
+        shares = (outputs.double() / (temperature or 1.0)).softmax(-1)
+        return [
+            Answer(
+                names[int(row.argmax())],
+                dict(zip(names, share.tolist(), strict=True)),
+                tuple(row.tolist()),
+                temperature,
+            )
+            for row, share in zip(outputs, shares, strict=True)
+        ]
 
 
 def _check_labels(task: TextTask, is_valid: Callable[[int | float], bool], expected: str) -> None:

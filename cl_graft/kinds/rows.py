@@ -215,28 +215,20 @@ def limit_rows(
     if limit >= len(rows):
         return rows
     order = permutation(len(rows), seed, key).tolist()
-    groups = [str(getattr(row, "group", "")) for row in rows]
-    if any(groups):
-        return _draw_groups(rows, groups, order, limit, key)
     if every_class:
         first = {rows[index].label: index for index in reversed(order)}
         leading = set(first.values())
         order.sort(key=lambda index: index not in leading)
-    return tuple(rows[index] for index in sorted(order[:limit]))
-
-
-def _draw_groups(
-    rows: tuple[Row, ...], groups: list[str], order: list[int], limit: int, key: str
-) -> tuple[Row, ...]:
-    """Draw whole groups in the order of their first row in `order`, until one does not fit."""
-    members: dict[str, list[int]] = {}
+    named = [str(getattr(row, "group", "")) for row in rows]
+    groups = named if any(named) else list(range(len(rows)))
+    members: dict[str | int, list[int]] = {}
     for index, group in enumerate(groups):
         members.setdefault(group, []).append(index)
-    kept: list[int] = []
+    drawn: list[int] = []
     for group in dict.fromkeys(groups[index] for index in order):
-        if len(kept) + len(members[group]) > limit:
+        if len(drawn) + len(members[group]) > limit:
             break
-        kept += members[group]
-    if not kept:
+        drawn += members[group]
+    if not drawn:
         raise InputError(f"{key} {limit} is less than the rows that are scored together; raise it")
-    return tuple(rows[index] for index in sorted(kept))
+    return tuple(rows[index] for index in sorted(drawn))

@@ -418,15 +418,8 @@ def find_special_tokens(tokenizer: Tokenizer) -> dict[int, str]:
 def find_forbidden_ids(tokenizer: Tokenizer) -> frozenset[int]:
     """Return the special ids that no text may bring in; the unknown token is none of them."""
     ids = set(find_special_tokens(tokenizer))
-    others = [
-        tokenizer.bos_token_id,
-        tokenizer.eos_token_id,
-        tokenizer.cls_token_id,
-        tokenizer.sep_token_id,
-        tokenizer.mask_token_id,
-        tokenizer.pad_token_id,
-    ]
-    if tokenizer.unk_token_id not in others:
+    names = ("bos", "eos", "cls", "sep", "mask", "pad")
+    if tokenizer.unk_token_id not in [getattr(tokenizer, f"{name}_token_id") for name in names]:
         ids.discard(tokenizer.unk_token_id)
     return frozenset(ids)
 

@@ -38,12 +38,9 @@ def find_smollm2() -> Path:
 
 
 def smollm2_folder() -> Path:
-    """Return the folder in which SmolLM2 is looked for, whether it is there or not."""
-    return cache_home() / "models" / "smollm2"
-
-
-def cache_home() -> Path:
-    """Return the folder for what is fetched: ``$CL_GRAFT_CACHE``, else the user's own."""
-    if own := os.environ.get("CL_GRAFT_CACHE"):
-        return Path(own).expanduser()
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "cl_graft"
+    """Return the folder in which SmolLM2 is looked for: in ``$CL_GRAFT_CACHE``, or the user's."""
+    cache = os.environ.get("CL_GRAFT_CACHE")
+    if not cache:
+        own = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+        cache = Path(own) / "cl_graft"
+    return Path(cache).expanduser() / "models" / "smollm2"

@@ -5,13 +5,25 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from cl_graft.data.encoded_task import EncodedTask
 from cl_graft.strategies.benchmark import TextStream
 
 
 def data_report(stream: TextStream) -> dict[str, dict[str, Any]]:
     """Describe, as JSON, the rows that were used of each task's data."""
-    return {encoded.task.name: _report(encoded) for encoded in stream.tasks}
+    return {
+        encoded.task.name: {
+            # Inputs are more where rows are read in several windows.
+            "rows": {
+                "train": len(encoded.task.train),
+                "valid": len(encoded.task.dev),
+                "test": len(encoded.task.test),
+            },
+            "cut": dict(encoded.cut),
+            "max_length": encoded.splits["train"][0].shape[-1],
+            "source": dict(encoded.task.source),
+        }
+        for encoded in stream.tasks
+    }
 
 
 def data_lines(data: Mapping[str, Mapping[str, Any]]) -> list[str]:
@@ -41,15 +53,3 @@ def cut_note(data: Mapping[str, Mapping[str, Any]]) -> str:
     cut = sum(sum(report["cut"].values()) for report in data.values())
     rows = sum(sum(report["rows"].values()) for report in data.values())
     return f"{cut:,} of {rows:,} rows are longer, and cut" if cut else ""
-
-
-def _report(encoded: EncodedTask) -> dict[str, Any]:
-    task = encoded.task
-    rows = {"train": task.train, "valid": task.dev, "test": task.test}
-    return {
-        # Inputs are more where rows are read in several windows.
-        "rows": {split: len(rows[split]) for split in encoded.splits},
-        "cut": dict(encoded.cut),
-        "max_length": encoded.splits["train"][0].shape[-1],
-        "source": dict(encoded.task.source),
-    }

@@ -260,7 +260,8 @@ def load_config(
     source = str(path) if path is not None else "settings"
     config = config_from(merge_configs(under or {}, values), source=source, origins=origins)
     warn_of_large_density(config.grafting.density)
-    warn_of_pitfalls(config.stream)
+    for pitfall in find_stream(config.stream.name).pitfalls if config.stream.name else ():
+        logger.warning("stream %s: %s", config.stream.name, pitfall)
     return config
 
 
@@ -292,13 +293,6 @@ def warn_of_large_density(density: float | Literal["auto"]) -> None:
         100 * density,
         "two tasks" if tasks < 2 else f"{tasks + 1} tasks",
     )
-
-
-def warn_of_pitfalls(stream: StreamSettings) -> None:
-    """Warn in the log of the known pitfalls of a named stream."""
-    if stream.name is not None:
-        for pitfall in find_stream(stream.name).pitfalls:
-            logger.warning("stream %s: %s", stream.name, pitfall)
 
 
 def to_dotted(values: Mapping[str, Any]) -> dict[str, Any]:

@@ -44,9 +44,10 @@ def load_tasks(stream: StreamSettings, *, seed: int) -> tuple[TextTask, ...]:
     for name, count in Counter(task.name for task in tasks).items():
         if count > 1:
             raise InputError(f"{count} of the tasks are called {name!r}: results go by task name")
+    told = [cast(list[str], task.source["notes"]) for task in tasks]
     tasks = tuple(
-        replace(task, source={**task.source, "notes": [*_notes(task), *notes]})
-        for task, notes in zip(tasks, find_shared_rows(tasks), strict=True)
+        replace(task, source={**task.source, "notes": [*own, *shared]})
+        for task, own, shared in zip(tasks, told, find_shared_rows(tasks), strict=True)
     )
     return fit_scenario(tasks, stream)
 
@@ -61,11 +62,6 @@ def tasks_to_build_on(
         for label, given in enumerate(stream.tasks)
         if (own := stream.task_settings.get(given)) is not None and own.builds_on is not None
     }
-
-
-def _notes(task: TextTask) -> list[str]:
-    said = task.source["notes"]
-    return [str(note) for note in said] if isinstance(said, list) else []
 
 
 def check_tasks(tasks: Sequence[TextTask], loaded: Loaded, stream: StreamSettings) -> None:

@@ -11,7 +11,7 @@ from tagged_data import tagged_folder, tagged_records
 from cl_graft.data import load_task
 from cl_graft.errors import DamagedFile, InputError
 from cl_graft.kinds import KINDS, Encoding, Row, Span, TextTask
-from cl_graft.kinds.tagging import TaggedRow, find_columns, find_spans
+from cl_graft.kinds.tagging import TaggedRow, find_spans
 from cl_graft.metrics.span_scores import list_tags
 
 TAGGING = KINDS.find("tagging")
@@ -191,13 +191,6 @@ def test_a_special_token_that_a_word_spells_out_is_a_word(wordpiece):
     encoded = encode([TaggedRow("the [SEP] token", None, 0, (0, 1, 0))], wordpiece)
     assert (encoded.inputs[0, 0] == wordpiece.sep_token_id).sum() == 1
     assert all(column > 0 for column in (encoded.places or ())[0])
-
-
-def test_columns_are_of_the_first_token_that_covers_a_word():
-    assert find_columns(["ab", "c"], [(0, 0), (0, 1), (1, 2), (2, 4), (0, 0)]) == (1, 3)
-    assert find_columns(["ab", "c"], [(0, 0), (0, 2), (0, 0)]) == (1, -1)
-    # Two tokens of one character, as a byte-level tokenizer makes them.
-    assert find_columns(["å", "c"], [(0, 0), (0, 1), (0, 1), (2, 3)]) == (1, 3)
 
 
 def make_metadata(**changes) -> dict:

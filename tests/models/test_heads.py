@@ -25,14 +25,6 @@ def test_a_linear_head_is_a_function_of_its_seed_and_leaves_the_global_generator
     assert head.weight.requires_grad
 
 
-def test_label_strings_sum_only_their_own_tokens():
-    strings = LabelStrings([(7,), (3, 5)])
-    assert strings.token_ids.tolist() == [[7, 0], [3, 5]]
-    assert strings.within.tolist() == [[True, False], [True, True]]
-    log_probabilities = torch.tensor([[[-1.0, -torch.inf], [-2.0, -3.0]]])
-    assert strings(log_probabilities).tolist() == [[-1.0, -5.0]]
-
-
 @pytest.mark.parametrize(
     ("strings", "message"),
     [

@@ -14,7 +14,7 @@ from gguf_models import write_llama
 from cl_graft.errors import InputError
 from cl_graft.grafts.hashing import file_sha256
 from cl_graft.models import load_model, smollm2
-from cl_graft.models.named_models import cache_home, find_smollm2, smollm2_folder
+from cl_graft.models.named_models import find_smollm2, smollm2_folder
 from cl_graft.settings.bank_metadata import base_identity, load_base_model
 
 
@@ -75,9 +75,9 @@ def test_another_file_is_refused_and_leaves_nothing(cache, wheel, tmp_path, monk
 def test_the_cache_is_the_users_own_or_the_named_one(monkeypatch):
     monkeypatch.delenv("CL_GRAFT_CACHE", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", "/x")
-    assert cache_home() == Path("/x/cl_graft")
+    assert smollm2_folder() == Path("/x/cl_graft/models/smollm2")
     monkeypatch.setenv("CL_GRAFT_CACHE", "/y")
-    assert cache_home() == Path("/y")
+    assert smollm2_folder() == Path("/y/models/smollm2")
 
 
 @pytest.mark.slow
