@@ -31,27 +31,8 @@ from tokenizers import (
 import cl_graft  # noqa: F401  before transformers, which imports torchvision where it finds it
 
 # isort: split
-from transformers import (
-    BartConfig,
-    BartForConditionalGeneration,
-    BertConfig,
-    BertForMaskedLM,
-    DistilBertConfig,
-    DistilBertForMaskedLM,
-    ElectraConfig,
-    ElectraForMaskedLM,
-    GPT2Config,
-    GPT2LMHeadModel,
-    LlamaConfig,
-    LlamaForCausalLM,
-    PreTrainedConfig,
-    PreTrainedModel,
-    PreTrainedTokenizerFast,
-    RobertaConfig,
-    RobertaForMaskedLM,
-    T5Config,
-    T5ForConditionalGeneration,
-)
+import transformers
+from transformers import PreTrainedTokenizerFast
 
 LABEL_WORDS: tuple[str, ...] = (
     "great", "terrible", "good", "bad", "yes", "no", "maybe", "positive", "negative", "correct",
@@ -85,12 +66,17 @@ CORPUS: tuple[str, ...] = _PARAGRAPHS + tuple(
 
 def tiny_bert(path: Path) -> Path:
     """Save a BERT with segments (vocabulary of 2 types) to `path` and return it."""
-    return _save(path, BertForMaskedLM, _small(BertConfig(type_vocab_size=2)), _wordpiece())
+    return _save(
+        path,
+        transformers.BertForMaskedLM,
+        _small(transformers.BertConfig(type_vocab_size=2)),
+        _wordpiece(),
+    )
 
 
 def tiny_distilbert(path: Path) -> Path:
     """Save a DistilBERT, which takes no segments, to `path` and return it."""
-    config = DistilBertConfig(
+    config = transformers.DistilBertConfig(
         dim=32,
         hidden_dim=64,
         n_layers=2,
@@ -99,13 +85,13 @@ def tiny_distilbert(path: Path) -> Path:
         initializer_range=0.1,
         pad_token_id=0,
     )
-    return _save(path, DistilBertForMaskedLM, config, _wordpiece(segments=False))
+    return _save(path, transformers.DistilBertForMaskedLM, config, _wordpiece(segments=False))
 
 
 def tiny_electra(path: Path) -> Path:
     """Save an ELECTRA generator, whose embeddings are narrower than its blocks, to `path`."""
-    config = _small(ElectraConfig(embedding_size=16, type_vocab_size=2))
-    return _save(path, ElectraForMaskedLM, config, _wordpiece())
+    config = _small(transformers.ElectraConfig(embedding_size=16, type_vocab_size=2))
+    return _save(path, transformers.ElectraForMaskedLM, config, _wordpiece())
 
 
 def tiny_roberta(path: Path) -> Path:
@@ -125,9 +111,11 @@ def tiny_roberta(path: Path) -> Path:
         pad_token="<pad>",
         mask_token=AddedToken("<mask>", lstrip=True, special=True),
     )
-    config = RobertaConfig(type_vocab_size=1, pad_token_id=1, bos_token_id=0, eos_token_id=2)
+    config = transformers.RobertaConfig(
+        type_vocab_size=1, pad_token_id=1, bos_token_id=0, eos_token_id=2
+    )
     config = _small(config, max_position_embeddings=258)
-    return _save(path, RobertaForMaskedLM, config, fast)
+    return _save(path, transformers.RobertaForMaskedLM, config, fast)
 
 
 def tiny_gpt2(path: Path) -> Path:
@@ -149,7 +137,7 @@ def tiny_llama(path: Path) -> Path:
         single="<s> $A", pair="<s> $A <s> $B", special_tokens=[("<s>", 1)]
     )
     fast = _fast(tokenizer, bos_token="<s>", eos_token="</s>", unk_token="<unk>")
-    config = LlamaConfig(
+    config = transformers.LlamaConfig(
         hidden_size=32,
         intermediate_size=64,
         num_hidden_layers=2,
@@ -161,7 +149,7 @@ def tiny_llama(path: Path) -> Path:
         bos_token_id=1,
         eos_token_id=2,
     )
-    return _save(path, LlamaForCausalLM, config, fast)
+    return _save(path, transformers.LlamaForCausalLM, config, fast)
 
 
 CHAT_TEMPLATE = (
@@ -182,7 +170,7 @@ def tiny_chat(path: Path) -> Path:
 def tiny_t5(path: Path) -> Path:
     """Save a T5 (an encoder-decoder with relative positions, tied and scaled head) to `path`."""
     fast = _with_end(["<pad>", "</s>", "<unk>"])
-    config = T5Config(
+    config = transformers.T5Config(
         d_model=32,
         d_kv=8,
         d_ff=64,
@@ -193,13 +181,13 @@ def tiny_t5(path: Path) -> Path:
         decoder_start_token_id=0,
         dropout_rate=0.0,
     )
-    return _save(path, T5ForConditionalGeneration, config, fast)
+    return _save(path, transformers.T5ForConditionalGeneration, config, fast)
 
 
 def tiny_bart(path: Path) -> Path:
     """Save a BART (an encoder-decoder with learned positions, tied head) to `path`."""
     fast = _with_end(["<pad>", "</s>", "<unk>", "<s>"], begin="<s>")
-    config = BartConfig(
+    config = transformers.BartConfig(
         d_model=32,
         encoder_layers=2,
         decoder_layers=2,
@@ -215,7 +203,7 @@ def tiny_bart(path: Path) -> Path:
         decoder_start_token_id=1,
         forced_eos_token_id=1,
     )
-    return _save(path, BartForConditionalGeneration, config, fast)
+    return _save(path, transformers.BartForConditionalGeneration, config, fast)
 
 
 def _with_end(special: list[str], begin: str = "") -> PreTrainedTokenizerFast:
@@ -255,7 +243,9 @@ _VOCABULARY = 800
 _END = "<|endoftext|>"
 
 
-def _small(config: PreTrainedConfig, *, max_position_embeddings: int = 256) -> PreTrainedConfig:
+def _small(
+    config: transformers.PreTrainedConfig, *, max_position_embeddings: int = 256
+) -> transformers.PreTrainedConfig:
     """Set the sizes that BERT, ELECTRA and RoBERTa name alike, and return the configuration."""
     config.update(
         {
@@ -324,7 +314,7 @@ def _fast(tokenizer: Tokenizer, **special: Any) -> PreTrainedTokenizerFast:
 
 
 def _save_gpt2(path: Path, tokenizer: PreTrainedTokenizerFast) -> Path:
-    config = GPT2Config(
+    config = transformers.GPT2Config(
         n_embd=32,
         n_layer=2,
         n_head=4,
@@ -333,13 +323,13 @@ def _save_gpt2(path: Path, tokenizer: PreTrainedTokenizerFast) -> Path:
         bos_token_id=0,
         eos_token_id=0,
     )
-    return _save(path, GPT2LMHeadModel, config, tokenizer)
+    return _save(path, transformers.GPT2LMHeadModel, config, tokenizer)
 
 
 def _save(
     path: Path,
-    architecture: type[PreTrainedModel],
-    config: PreTrainedConfig,
+    architecture: type[transformers.PreTrainedModel],
+    config: transformers.PreTrainedConfig,
     tokenizer: PreTrainedTokenizerFast,
 ) -> Path:
     """Save a model with seeded random weights, and its tokenizer, to `path` and return it."""

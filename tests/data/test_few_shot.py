@@ -38,19 +38,13 @@ def test_k_rows_a_class_train_and_the_next_k_are_dev():
     assert "note" not in chosen.rule
 
 
-def test_dev_takes_of_each_class_what_the_smallest_has_left_if_that_makes_enough_rows():
-    chosen = few_shot(rows_of(40, 35), label_names=NAMES[:2], shots=20, data_seed=0)
-    assert counts(chosen.train) == {0: 20, 1: 20}
-    assert counts(chosen.dev) == {0: 15, 1: 15}
-    assert chosen.rule["dev"] == "the next 15 rows a class"
-
-
 @pytest.mark.parametrize("left", [5, 14])
 def test_rows_that_are_left_are_dev_where_they_are_as_many_as_5_percent(left):
     shots = 30 - left
     chosen = few_shot(rows_of(30, 40), label_names=NAMES[:2], shots=shots, data_seed=0)
     assert counts(chosen.train) == {0: shots, 1: shots}
     assert counts(chosen.dev) == {0: left, 1: left}
+    assert chosen.rule["dev"] == f"the next {left} rows a class"
 
 
 def test_dev_never_holds_the_rows_of_one_class_alone_because_the_other_is_used_up():
@@ -93,6 +87,9 @@ def test_short_all_takes_every_row_of_a_class_that_is_too_small():
     assert counts(chosen.dev) == {0: 1, 1: 2}
     assert chosen.rule["shots_short"] == "all"
     assert chosen.rule["note"].startswith("fewer than 40 rows, all of which serve: no 9; dev is 5%")
+    chosen = few_shot(rows_of(1, 90), label_names=NAMES[:2], shots=40, data_seed=0, short="all")
+    assert counts(chosen.train)[0] == 1
+    assert chosen.rule["note"].endswith("dev has no row of no")
 
 
 def test_a_dev_split_of_ones_own_with_one_class_alone_is_not_used_and_one_that_lacks_a_class_is():
@@ -104,12 +101,6 @@ def test_a_dev_split_of_ones_own_with_one_class_alone_is_not_used_and_one_that_l
     chosen = few_shot(rows_of(9, 9, 9), label_names=NAMES, shots=None, data_seed=0, dev=two)
     assert set(chosen.dev) == set(two)
     assert chosen.rule["note"] == "dev has no row of perhaps"
-
-
-def test_a_class_of_a_single_row_is_named_as_one_that_dev_lacks():
-    chosen = few_shot(rows_of(1, 90), label_names=NAMES[:2], shots=40, data_seed=0, short="all")
-    assert counts(chosen.train)[0] == 1
-    assert chosen.rule["note"].endswith("dev has no row of no")
 
 
 def test_a_class_without_rows_is_an_error_even_if_short_classes_are_allowed():

@@ -50,15 +50,13 @@ def test_a_name_is_looked_for_among_the_folders_and_files_of_the_data(folder: Pa
     assert notes.source["rows_read"] == {"train": 100}
 
 
-def test_a_path_is_a_task_named_after_its_last_part(folder: Path):
-    assert load_task(str(folder / "mail")).name == "mail"
+def test_a_path_is_a_task_named_after_its_last_part_and_data_of_rows_after_the_name(folder: Path):
     assert load_task(str(folder / "notes.jsonl")).name == "notes"
-    assert load_task(str(folder / "mail")).fingerprint == (
-        load_task("mail", data=folder).fingerprint
+    by_path = load_task(str(folder / "mail"))
+    assert (by_path.name, by_path.fingerprint) == (
+        "mail",
+        load_task("mail", data=folder).fingerprint,
     )
-
-
-def test_data_that_holds_rows_itself_is_the_task_of_the_given_name(folder: Path):
     task = load_task("letters", data=folder / "mail")
     assert (task.name, task.label_names) == ("letters", ("ham", "spam"))
     assert load_task("letters", data=folder / "notes.jsonl").name == "letters"
