@@ -170,27 +170,20 @@ def test_lists_and_records_of_parquet_are_read_as_those_of_json_lines(tmp_path, 
     assert tables.test == lines.test
 
 
-def test_numbered_tags_of_parquet_have_the_names_that_the_data_declare(tmp_path):
-    names = datasets.ClassLabel(names=["O", "B-person", "I-person"])
-    types = {"tokens": datasets.List(datasets.Value("string")), "ner_tags": datasets.List(names)}
-    rows = {"tokens": [["Ada", "in", str(n)] for n in range(9)], "ner_tags": [[1, 0, 0]] * 9}
-    saved = datasets.Dataset.from_dict(rows, features=datasets.Features(types))
-    saved.to_parquet(tmp_path / "rows.parquet")
-    task = load_task(str(tmp_path / "rows.parquet"), warn=False)
-    assert (task.kind, task.label_names) == ("tagging", ("O", "B-person", "I-person"))
-    assert all(row.tags == (1, 0, 0) for row in task.train)
-
-
-def test_saved_data_sets_hold_words_with_named_or_numbered_tags_and_answers_in_passages(tmp_path):
+def test_tables_of_the_datasets_library_hold_words_with_named_or_numbered_tags_and_answers(
+    tmp_path,
+):
     words = [["Ada", "in", str(n)] for n in range(6)]
     names = datasets.ClassLabel(names=["O", "B-person", "I-person"])
     types = {"tokens": datasets.List(datasets.Value("string")), "ner_tags": datasets.List(names)}
     numbered = {"tokens": words, "ner_tags": [[1, 0, 0]] * 6}
     features = datasets.Features(types)
-    datasets.Dataset.from_dict(numbered, features=features).save_to_disk(tmp_path / "numbered")
+    saved = datasets.Dataset.from_dict(numbered, features=features)
+    saved.save_to_disk(tmp_path / "numbered")
+    saved.to_parquet(tmp_path / "table.parquet")
     spelt = {"tokens": words, "tags": [["B-person", "O", "O"]] * 6}
     datasets.Dataset.from_dict(spelt).save_to_disk(tmp_path / "spelt")
-    for name in ("numbered", "spelt"):
+    for name in ("numbered", "table", "spelt"):
         task = load_task(name, data=tmp_path, warn=False)
         assert (task.kind, task.label_names) == ("tagging", ("O", "B-person", "I-person"))
         assert all(row.tags == (1, 0, 0) for row in task.train)
