@@ -58,7 +58,7 @@ class TextHead(nn.Module):
     def of(state: Mapping[str, Tensor]) -> TextHead:
         """Return the head whose tensors an entry keeps."""
         longest, beams = state["limits"].tolist()
-        return TextHead(state["stops"].tolist(), longest, beams)
+        return TextHead([int(token) for token in state["stops"].tolist()], longest, beams)
 
     @property
     def longest(self) -> int:
