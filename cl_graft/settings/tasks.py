@@ -140,10 +140,10 @@ def _load(name: str, stream: StreamSettings, seed: int) -> TextTask:
     rows_from = stream.task_settings.get(name, StreamTaskSettings()).rows_from
     has_columns = find_place(rows_from or name, stream.data).generated is None
     settings = stream.read_settings(name, seed=seed, has_columns=has_columns)
-    task = load_task(rows_from or name, settings, data=stream.data, warn=False)
     if rows_from is None:
-        return task
+        return load_task(name, settings, data=stream.data, warn=False)
     try:
+        task = load_task(rows_from, settings, data=stream.data, warn=False)
         return replace(task, name=check_task_name(name))
     except InputError as error:
         raise InputError(f"task {name!r}: {error}") from None
