@@ -155,7 +155,7 @@ def ways() -> Iterator[tuple[str, Way]]:
     yield "batches of 1 row", lambda o, rows, p: plain(o, rows, p, batch=1)
     yield "batches of 7 rows", lambda o, rows, p: plain(o, rows, p, batch=7)
     yield "other rows in the batch", predict_shuffled
-    yield "bf16 autocast", lambda o, rows, p: autocast(o, rows, p, torch.bfloat16)
+    yield "precision bf16", in_bf16
     yield "parameters in bf16", lambda o, rows, p: predict_converted(o, rows, p, torch.bfloat16)
     yield "parameters in fp16", lambda o, rows, p: predict_converted(o, rows, p, torch.float16)
     if torch.cuda.is_available():
@@ -179,9 +179,14 @@ def predict_shuffled(opened: OpenBank, rows: Tensor, position: int) -> Tensor:
     return answered[order.argsort()]
 
 
-def autocast(opened: OpenBank, rows: Tensor, position: int, dtype: torch.dtype) -> Tensor:
-    with torch.autocast("cpu", dtype):
+def in_bf16(opened: OpenBank, rows: Tensor, position: int) -> Tensor:
+    """Compute the matrix products of the model in bf16."""
+    model = opened.loaded.model
+    model.precision = "bf16"
+    try:
         return plain(opened, rows, position)
+    finally:
+        model.precision = "fp32"
 
 
 def predict_converted(opened: OpenBank, rows: Tensor, position: int, dtype: torch.dtype) -> Tensor:

@@ -270,4 +270,4 @@ def test_reproducibility_is_measured(tmp_path):
     lines = {line["what"]: line for line in told["lines"]}
     assert lines["trained again, 1 thread"]["same_bits"]
     assert lines["the same once more"]["same_bits"]
-    assert not lines["bf16 autocast"]["same_bits"]
+    assert not lines["precision bf16"]["same_bits"]
