@@ -13,6 +13,7 @@ from cl_graft.grafts.graft import copy_, gather, grafted
 from cl_graft.grafts.region import Region
 from cl_graft.lab.experiments.run_setup import load_stream
 from cl_graft.metrics import score
+from cl_graft.runtime.run_context import RunContext
 from cl_graft.settings import ExperimentConfig
 from cl_graft.settings.bank_metadata import base_identity, task_metadata
 from cl_graft.settings.schedule import make_schedule
@@ -146,7 +147,8 @@ class Bench:
 
     def _dense_run(self, task: LearnableTask, label: int) -> Any:
         schedule = make_schedule(self.config, self.tasks[label])
-        return fine_tune_task(task, schedule, seed=self.seed, path=True, cache=self.cache)
+        context = RunContext(self.cache)
+        return fine_tune_task(task, schedule, seed=self.seed, path=True, context=context)
 
     def _test(self, model: MultiTaskText, label: int) -> float:
         inputs, targets = self.stream.tasks[label].splits["test"]

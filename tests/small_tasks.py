@@ -14,7 +14,6 @@ from torch import Tensor, nn
 from torch.utils.data import TensorDataset
 
 from cl_graft.grafts.graft import snapshot
-from cl_graft.grafts.region import Layout, Region
 from cl_graft.localization.grafting_settings import GraftingSettings
 from cl_graft.runtime.seeding import generator, seeded
 from cl_graft.training.examples import Examples
@@ -73,10 +72,6 @@ def settings(**changes: Any) -> GraftingSettings:
         "micro_batch": 16,
     }
     return GraftingSettings(**{**values, "fine_tuning": FAST, **changes})
-
-
-def nothing(task: LearnableTask) -> Region:
-    return Region.empty(Layout.of(snapshot(task.parameters)))
 
 
 def moved_model(*, size: int = 200) -> tuple[nn.Module, dict[str, nn.Parameter], Any]:

@@ -4,10 +4,11 @@ from dataclasses import replace
 
 import pytest
 import torch
-from small_tasks import FAST, MemoryCache, make_task, nothing, settings
+from small_tasks import FAST, MemoryCache, make_task, settings
 from torch import nn
 
 from cl_graft.localization.region_search import find_region
+from cl_graft.runtime.run_context import RunContext
 from cl_graft.training.dense_run import fine_tune_task
 from cl_graft.training.fine_tuning import fine_tune
 from cl_graft.training.fine_tuning_settings import FineTuning
@@ -75,14 +76,14 @@ def test_gathering_a_path_changes_no_bit_of_the_run():
 def test_a_path_is_kept_beside_its_dense_run_and_is_all_that_its_localizer_needs():
     cache = MemoryCache()
     task = make_task()
-    found = find_region(task, settings(localizer="path_integral"), owned=nothing(task), cache=cache)
+    found = find_region(task, settings(localizer="path_integral"), context=RunContext(cache))
     assert {key.split("-")[0] for key in cache.kept} == {"dense", "path"}
     assert found.passes["localize"].forward_backward == 0
-    again = fine_tune_task(task, FAST, seed=0, path=True, cache=cache)
+    again = fine_tune_task(task, FAST, seed=0, path=True, context=RunContext(cache))
     assert cache.hits == ["dense", "path"]
     assert again.path is not None
     assert set(again.path) == set(task.parameters)
-    plain = fine_tune_task(make_task(), FAST, seed=0, cache=cache)
+    plain = fine_tune_task(make_task(), FAST, seed=0, context=RunContext(cache))
     assert plain.path is None
     assert all(torch.equal(plain.tuned[n], again.tuned[n]) for n in plain.tuned)
 
@@ -90,7 +91,7 @@ def test_a_path_is_kept_beside_its_dense_run_and_is_all_that_its_localizer_needs
 def test_a_dense_run_that_gathered_no_path_is_run_again_for_one():
     cache = MemoryCache()
     task = make_task()
-    plain = fine_tune_task(task, FAST, seed=0, cache=cache)
-    gathered = fine_tune_task(task, FAST, seed=0, path=True, cache=cache)
+    plain = fine_tune_task(task, FAST, seed=0, context=RunContext(cache))
+    gathered = fine_tune_task(task, FAST, seed=0, path=True, context=RunContext(cache))
     assert gathered.path is not None
     assert all(torch.equal(plain.tuned[n], gathered.tuned[n]) for n in plain.tuned)

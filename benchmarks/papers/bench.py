@@ -30,6 +30,7 @@ from cl_graft.localization.task_gradients import RowCounter, localizer_inputs
 from cl_graft.models import TaskModel
 from cl_graft.runtime.cache import cache_key
 from cl_graft.runtime.devices import pick_device
+from cl_graft.runtime.run_context import ALONE, RunContext
 from cl_graft.settings import ExperimentConfig
 from cl_graft.settings.bank_metadata import base_identity
 from cl_graft.settings.schedule import choose, list_schedules
@@ -167,7 +168,10 @@ class Bench:
         """Return the dense schedule of a task, chosen on dev where the config has a grid."""
         if label not in self._schedules:
             self._schedules[label] = choose(
-                self.task(label), self.schedules(label), seed=self.seed, cache=self._cache
+                self.task(label),
+                self.schedules(label),
+                seed=self.seed,
+                context=RunContext(self._cache),
             )
         return self._schedules[label]
 
@@ -185,10 +189,10 @@ class Bench:
         """
         settings = replace(self.schedule(label), **changes)
         path = find_localizer(self.config.grafting.localizer).needs_path if path is None else path
-        task, cache = self.task(label), None if anew else self._cache
+        task, context = self.task(label), ALONE if anew else RunContext(self._cache)
         key = task.content, settings, path
         if anew or self._dense is None or self._dense[0] != key:
-            run = fine_tune_task(task, settings, seed=self.seed, path=path, cache=cache)
+            run = fine_tune_task(task, settings, seed=self.seed, path=path, context=context)
             self._dense = key, run
         return self._dense[1]
 
@@ -253,7 +257,7 @@ class Bench:
             dense,
             k=min(most, self.size(self.density) if k is None else k),
             depth=depth,
-            cache=None if anew or task is not None else self._cache,
+            context=ALONE if anew or task is not None else RunContext(self._cache),
             counter=counter,
         )
 

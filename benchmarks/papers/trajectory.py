@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from cl_graft.grafts.model_state import preserve_modes
+from cl_graft.runtime.run_context import RunContext
 from cl_graft.training.dense_run import DenseRun, fine_tune_task
 from cl_graft.training.examples import Examples
 from cl_graft.training.fine_tuning_settings import FineTuning
@@ -49,7 +50,7 @@ def walk_dense_run(
             task.model.eval()
             visit(step)
 
-    return fine_tune_task(task, settings, seed=seed, progress=step_done)
+    return fine_tune_task(task, settings, seed=seed, context=RunContext(progress=step_done))
 
 
 def label_by_model(task: LearnableTask, *, batch: int = 64) -> LearnableTask:

@@ -16,6 +16,7 @@ from cl_graft.grafts.graft import snapshot
 from cl_graft.metrics import score
 from cl_graft.models import Loaded
 from cl_graft.runtime.error_context import in_phase
+from cl_graft.runtime.run_context import RunContext
 from cl_graft.settings import ExperimentConfig
 from cl_graft.settings.progress_reporter import ProgressReporter
 from cl_graft.settings.run_folder import CACHE, find_run_of_bank
@@ -76,13 +77,8 @@ def learn_entry(
     learnable = make_stream_task(model, stream, label, base=bank.base.fingerprint, seed=seed)
     if tuned is None:
         found = None
-        dense = choose(
-            learnable,
-            list_schedules(config, task),
-            seed=seed,
-            cache=cache,
-            progress=lambda _, step, steps: reporter.phase("choose", step, steps),
-        )
+        context = RunContext.of(cache, progress=reporter.choice)
+        dense = choose(learnable, list_schedules(config, task), seed=seed, context=context)
     else:
         found = {label: DenseRun(dict(tuned), snapshot(learnable.head), None, Passes())}
         dense = make_schedule(config, task)

@@ -12,10 +12,10 @@ from __future__ import annotations
 import hashlib
 import inspect
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import asdict, dataclass
-from functools import partial
+from dataclasses import asdict, dataclass, field, replace
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -23,27 +23,21 @@ import torch
 from torch import Tensor, nn
 
 from cl_graft.errors import DivergedError
+from cl_graft.grafts.blocks import Layers, select_upper
 from cl_graft.grafts.graft import gather, grafted, snapshot
 from cl_graft.grafts.hashing import hash_tensors
 from cl_graft.grafts.model_state import replace_parameters
 from cl_graft.grafts.region import Layout, Region
 from cl_graft.localization.grafting_settings import GraftingSettings
 from cl_graft.localization.ranking import Ranking, localize
-from cl_graft.localization.registry import Localizer, find_localizer
+from cl_graft.localization.registry import Localizer, Score, find_localizer
 from cl_graft.localization.task_gradients import RowCounter, localizer_inputs
-from cl_graft.localization.upper_blocks import allowed_coordinates, number_in, restrict
-from cl_graft.runtime.cache import Cache, cache_key
-from cl_graft.runtime.checkpoints import NO_CHECKPOINT, Checkpoint, Checkpoints, State
+from cl_graft.runtime.cache import NO_CACHE, cache_key
+from cl_graft.runtime.checkpoints import Checkpoint, State
 from cl_graft.runtime.error_context import in_phase
+from cl_graft.runtime.run_context import ALONE, RunContext
 from cl_graft.runtime.seeding import derive
-from cl_graft.training.dense_run import (
-    DenseRun,
-    Measure,
-    Progress,
-    fine_tune_task,
-    ignore_measurement,
-    ignore_progress,
-)
+from cl_graft.training.dense_run import DenseRun, fine_tune_task
 from cl_graft.training.learnable_task import LearnableTask
 from cl_graft.training.linear_probe import (
     DevScores,
@@ -62,6 +56,7 @@ class FoundRegion:
 
     Attributes:
         region: Region γ_n.
+        localizer: Name of the localizer.
         dense: Dense run; where the localizer needs none, the head alone.
         graft_dev: Score on dev of the base with the tuned values on the region; None without a
             dense run.
@@ -70,6 +65,7 @@ class FoundRegion:
     """
 
     region: Region
+    localizer: str
     dense: DenseRun
     graft_dev: float | None
     seconds: dict[str, float]
@@ -82,10 +78,7 @@ def find_region(
     *,
     owned: Region | None = None,
     dense: DenseRun | None = None,
-    cache: Cache | None = None,
-    checkpoints: Checkpoints | None = None,
-    progress: Progress = ignore_progress,
-    measure: Measure = ignore_measurement,
+    context: RunContext = ALONE,
 ) -> FoundRegion:
     """Find the region of a task.
 
@@ -95,10 +88,7 @@ def find_region(
         owned: Coordinates of earlier tasks, passed over where `settings.avoid_owned` says so; None
             means none.
         dense: The dense run, if it was made already; None makes one where the localizer needs it.
-        cache: Cache of dense runs, heads and rankings.
-        checkpoints: Checkpoints that an interrupted phase is resumed from.
-        progress: Called while phases run.
-        measure: Called with the losses and dev scores of phases.
+        context: Cache, checkpoints and callbacks of the run.
 
     Raises:
         DivergedError: If a loss or a weight becomes NaN or infinite.
@@ -107,10 +97,11 @@ def find_region(
         ValueError: If a head is to be fitted that cannot be fitted alone.
     """
     started = time.perf_counter()
-    localizer = find_localizer(settings.localizer)
+    search = _Search(task, settings, context)
+    localizer = search.localizer
     if settings.density == "auto" or (not settings.retrain and settings.head_refit_rows):
         check_head_fit(task)
-    allowed = _find_allowed(task, settings, localizer)
+    allowed = search.find_allowed()
     phase = "dense" if dense or localizer.needs_dense_run else "warm-up"
     if dense is None and localizer.needs_dense_run:
         dense = fine_tune_task(
@@ -118,15 +109,12 @@ def find_region(
             settings.fine_tuning,
             seed=settings.seed,
             path=localizer.needs_path,
-            cache=cache,
-            checkpoints=checkpoints,
-            progress=progress,
-            measure=measure,
+            context=context,
         )
     elif dense is None:
-        dense = _fit_head(task, settings, cache, progress)
+        dense = _fit_head(task, settings, context)
     seconds = {phase: time.perf_counter() - started}
-    started, counter = time.perf_counter(), RowCounter()
+    started = time.perf_counter()
     layout = Layout.of(task.parameters)
     passed_over = Region.empty(layout)
     if owned is not None and settings.avoid_owned and settings.mode == "prefix":
@@ -135,43 +123,24 @@ def find_region(
     k = min(settings.coordinates(layout.total), free)
     region, graft_dev = Region.empty(layout), None
     if k:
-        depth = max(20 * k, layout.total // 20) + len(passed_over)
-        ranking = rank_task(
-            task,
-            settings,
+        ranking = search.rank(
             dense,
             k=k,
-            localizer=localizer,
-            depth=depth,
-            least=k + len(passed_over),
+            depth=max(20 * k, layout.total // 20) + len(passed_over),
+            min_depth=k + len(passed_over),
             owned=len(passed_over),
-            cache=cache,
-            checkpoints=checkpoints,
-            counter=counter,
-            progress=progress,
-            measure=measure,
         )
         with _name_localizer(localizer.name):
-            region, graft_dev = _cut_region(
-                task, settings, dense, ranking, k=k, without=passed_over, counter=counter
-            )
+            region, graft_dev = search.cut(ranking, dense, k=k, without=passed_over)
     if graft_dev is not None:
-        measure("localize", "DevScore", settings.mask_steps, graft_dev)
+        context.measure("localize", "DevScore", settings.mask_steps, graft_dev)
     return FoundRegion(
         region=region,
+        localizer=localizer.name,
         dense=dense,
         graft_dev=graft_dev,
         seconds={**seconds, "localize": time.perf_counter() - started},
-        passes={phase: dense.passes, "localize": counter.passes},
-    )
-
-
-def _find_allowed(
-    task: LearnableTask, settings: GraftingSettings, localizer: Localizer
-) -> Region | None:
-    """Return the coordinates that the localizer may choose; None means all."""
-    return allowed_coordinates(
-        task.model, task.parameters, localizer=localizer, layers=settings.layers
+        passes={phase: dense.passes, "localize": search.counter.passes},
     )
 
 
@@ -181,15 +150,9 @@ def rank_task(
     dense: DenseRun,
     *,
     k: int,
-    localizer: Localizer | None = None,
     depth: int | None = None,
-    least: int | None = None,
-    owned: int = 0,
-    cache: Cache | None = None,
-    checkpoints: Checkpoints | None = None,
     counter: RowCounter | None = None,
-    progress: Progress = ignore_progress,
-    measure: Measure = ignore_measurement,
+    context: RunContext = ALONE,
 ) -> Ranking:
     """Rank the coordinates of a task, from a dense run that was made already.
 
@@ -198,106 +161,195 @@ def rank_task(
         settings: Localizer, gradient batches, candidates and seed.
         dense: The dense run, or the head alone.
         k: Budget that the ranking is learned for; smaller and larger ones can be cut from it.
-        localizer: The localizer, if it was looked up already; None means that of `settings`.
         depth: Number of coordinates to rank; None means all that may be chosen.
-        least: Number of coordinates that a cached ranking must hold to be used; None means `depth`.
-        owned: Number of coordinates of earlier tasks; there are as many more candidates.
-        cache: Cache of rankings that took gradients.
-        checkpoints: Checkpoints that an interrupted localization is resumed from.
         counter: Counter of the rows.
-        progress: Called while the localizer runs.
-        measure: Called with the losses of the steps.
+        context: Cache, checkpoints and callbacks of the run.
     """
-    counter, layout = counter or RowCounter(), Layout.of(task.parameters)
-    localizer = localizer or find_localizer(settings.localizer)
-    allowed = _find_allowed(task, settings, localizer)
-    most = layout.total if allowed is None else len(allowed)
-    depth = most if depth is None else min(depth, most)
-    least = depth if least is None else min(least, most)
-    candidates = settings.candidates(layout.total, k=k, owned=owned)
-    if candidates is not None:
-        depth, least = min(depth, candidates), min(least, candidates)
-    key = _make_ranking_key(task, settings, localizer, dense, k, candidates)
-    if not is_ranking_cached(localizer):
-        cache = None
-    points = PhasePoints("localize", measure)
-    found = cache.get(key) if cache is not None else None
-    if found is not None and found[0]["order"].numel() >= least:
-        counter.passes += Passes(**points.replay(dict(found[1])))
-        return Ranking(layout, found[0]["order"].to(torch.int64))
-    checkpoint = (
-        points.beside(_CountedCheckpoint(checkpoints.at(key), counter))
-        if checkpoints is not None
-        else NO_CHECKPOINT
-    )
-    with (
-        _name_localizer(localizer.name),
-        localizer_inputs(
-            restrict(task, settings),
-            settings,
-            dense,
-            counter=counter,
-            checkpoint=checkpoint,
-            progress=progress,
-            on_loss=partial(points.add, "Loss"),
-        ) as inputs,
-    ):
-        ranking = localize(
-            inputs,
-            localizer,
-            k=k,
-            steps=settings.mask_steps,
-            depth=depth,
-            candidates=candidates,
+    search = _Search(task, settings, context, counter or RowCounter())
+    return search.rank(dense, k=k, depth=depth, min_depth=depth)
+
+
+def allowed_coordinates(
+    model: nn.Module,
+    parameters: Mapping[str, nn.Parameter],
+    *,
+    localizer: str | Score | Localizer,
+    layers: Layers,
+) -> Region | None:
+    """Return the coordinates that a localizer may choose; None means all.
+
+    It needs no values, so it also tells beforehand whether settings fit a model.
+
+    Raises:
+        InputError: If the model has not as many blocks, or no parameter that may be chosen.
+    """
+    allowed = find_localizer(localizer).allowed
+    part = select_upper(model, parameters, layers)
+    layout, inside = Layout.of(parameters), Layout.of(part)
+    if allowed is not None:
+        return Region(layout, _number_in(layout, inside, allowed(model, part).index))
+    if layers == "all":
+        return None
+    return Region(layout, _number_in(layout, inside, torch.arange(inside.total)))
+
+
+def _number_in(layout: Layout, part: Layout, numbers: Tensor) -> Tensor:
+    """Translate coordinate numbers of the layout of a part into those of the whole layout."""
+    if part == layout:
+        return numbers
+    starts = dict(zip(layout.names, layout.starts, strict=False))
+    moved = [starts[name] - start for name, start in zip(part.names, part.starts, strict=False)]
+    places = torch.searchsorted(torch.tensor(part.starts[1:]), numbers, right=True)
+    return numbers + torch.tensor(moved)[places]
+
+
+@dataclass(frozen=True, eq=False)
+class _Search:
+    """The ranking of a task's coordinates and the cut at the budget, which share these."""
+
+    task: LearnableTask
+    settings: GraftingSettings
+    context: RunContext
+    counter: RowCounter = field(default_factory=RowCounter)
+
+    @cached_property
+    def localizer(self) -> Localizer:
+        return find_localizer(self.settings.localizer)
+
+    def find_allowed(self) -> Region | None:
+        """Return the coordinates that the localizer may choose; None means all."""
+        task, layers = self.task, self.settings.layers
+        return allowed_coordinates(
+            task.model, task.parameters, localizer=self.localizer, layers=layers
         )
-    ranking = Ranking(layout, number_in(layout, ranking.layout, ranking.order))
-    if cache is not None:
+
+    def rank(
+        self,
+        dense: DenseRun,
+        *,
+        k: int,
+        depth: int | None,
+        min_depth: int | None,
+        owned: int = 0,
+    ) -> Ranking:
+        """Rank `depth` coordinates; a cached ranking serves if it has `min_depth` of them."""
+        settings, localizer, counter = self.settings, self.localizer, self.counter
+        layout = Layout.of(self.task.parameters)
+        allowed = self.find_allowed()
+        most = layout.total if allowed is None else len(allowed)
+        depth = most if depth is None else min(depth, most)
+        min_depth = depth if min_depth is None else min(min_depth, most)
+        candidates = settings.candidates(layout.total, k=k, owned=owned)
+        if candidates is not None:
+            depth, min_depth = min(depth, candidates), min(min_depth, candidates)
+        part = self._upper_part()
+        key = self._make_key(part, dense, k=k, candidates=candidates)
+        cache = self.context.cache if is_ranking_cached(localizer) else NO_CACHE
+        points = PhasePoints("localize", self.context.measure)
+        cached = cache.get(key)
+        if cached is not None and cached[0]["order"].numel() >= min_depth:
+            counter.passes += Passes(**points.replay(dict(cached[1])))
+            return Ranking(layout, cached[0]["order"].to(torch.int64))
+        checkpoint = _CountedCheckpoint(self.context.checkpoints.at(key), counter)
+        with (
+            _name_localizer(localizer.name),
+            localizer_inputs(
+                part,
+                settings,
+                dense,
+                counter=counter,
+                checkpoint=points.beside(checkpoint),
+                progress=self.context.progress,
+                on_loss=partial(points.add, "Loss"),
+            ) as inputs,
+        ):
+            ranking = localize(
+                inputs,
+                localizer,
+                k=k,
+                steps=settings.mask_steps,
+                depth=depth,
+                candidates=candidates,
+            )
+        ranking = Ranking(layout, _number_in(layout, ranking.layout, ranking.order))
         cache.put(key, {"order": _narrow(ranking.order)}, points.join(asdict(counter.passes)))
-    return ranking
+        return ranking
+
+    def _upper_part(self) -> LearnableTask:
+        """Return the task with the parameters of the upper blocks alone: no others are moved."""
+        task, layers = self.task, self.settings.layers
+        if layers == "all":
+            return task
+        return replace(task, parameters=select_upper(task.model, task.parameters, layers))
+
+    def _make_key(
+        self, part: LearnableTask, dense: DenseRun, *, k: int, candidates: int | None
+    ) -> str:
+        """Return the cache key of a ranking, which names all that the ranking depends on."""
+        task, settings = self.task, self.settings
+        recipe = {
+            "localizer": _identity(self.localizer),
+            "k": k,
+            "steps": settings.mask_steps,
+            "batch": settings.mask_batch,
+            "micro": settings.rows_at_once,
+            "candidates": candidates,
+            "start": hash_tensors({**dense.tuned, **task.to_cache(dense.head)}),
+        }
+        if part is not task:
+            recipe["parameters"] = list(part.parameters)
+        return cache_key("ranking", task.identity, recipe, settings.seed)
+
+    def cut(
+        self, ranking: Ranking, dense: DenseRun, *, k: int, without: Region
+    ) -> tuple[Region, float | None]:
+        """Cut the region from a ranking; with tuned values, score its graft on dev."""
+        task, settings, counter = self.task, self.settings, self.counter
+        if not dense.tuned:
+            return ranking.top(k, without=without), None
+        task.model.eval()
+        if settings.density != "auto":
+            region = ranking.top(k, without=without)
+            counter.passes += Passes(forward=len(task.dev))
+            with replace_parameters(task.head, dense.head), _carrying(task, dense, region):
+                return region, task.dev_score()
+
+        def measure() -> DevScores:
+            counter.passes += Passes(forward=len(task.dev))
+            return score_on_dev(task, seed=derive(settings.seed, task.content, "budget"))
+
+        total = ranking.layout.total
+        sizes = sorted({min(k, max(1, round(density * total))) for density in settings.budgets})
+        region, scores = Region.empty(ranking.layout), DevScores(0.0, 0.0)
+        with replace_parameters(task.head, dense.head):
+            with replace_parameters(task.parameters, dense.tuned):
+                dense_score = measure().fitted_head
+            share = settings.auto_share
+            wanted = dense_score * share if dense_score >= 0 else dense_score / share
+            for size in sizes:
+                region = ranking.top(size, without=without)
+                with _carrying(task, dense, region):
+                    scores = measure()
+                if scores.fitted_head >= wanted:
+                    break
+        return region, scores.own_head
 
 
-def _make_ranking_key(
-    task: LearnableTask,
-    settings: GraftingSettings,
-    localizer: Localizer,
-    dense: DenseRun,
-    k: int,
-    candidates: int | None,
-) -> str:
-    """Return the cache key of a ranking, which names all that the ranking depends on."""
-    part = restrict(task, settings)
-    recipe = {
-        "localizer": _identity(localizer),
-        "k": k,
-        "steps": settings.mask_steps,
-        "batch": settings.mask_batch,
-        "micro": settings.rows_at_once,
-        "candidates": candidates,
-        "start": hash_tensors({**dense.tuned, **task.to_cache(dense.head)}),
-    }
-    if part is not task:
-        recipe["parameters"] = list(part.parameters)
-    return cache_key("ranking", task.identity, recipe, settings.seed)
-
-
-def _fit_head(
-    task: LearnableTask, settings: GraftingSettings, cache: Cache | None, progress: Progress
-) -> DenseRun:
+def _fit_head(task: LearnableTask, settings: GraftingSettings, context: RunContext) -> DenseRun:
     """Fit the head to the base, where the localizer needs no dense run."""
     if not settings.head_fit_rows or not task.head or task.head_module is None:
         return DenseRun({}, snapshot(task.head), None, Passes())
     recipe = {"rows": settings.head_fit_rows, "penalty": "chosen on dev"}
     key = cache_key("warmup", task.identity, recipe, settings.seed)
-    found = cache.get(key) if cache is not None else None
-    if found is not None:
-        head = task.from_cache(found[0], task.head)
+    cached = context.cache.get(key)
+    if cached is not None:
+        head = task.from_cache(cached[0], task.head)
     else:
         with in_phase("fit of the head"):
             seed = derive(settings.seed, task.content, "warm-up")
             head = fit_head(task, rows=settings.head_fit_rows, seed=seed)
-        if cache is not None:
-            cache.put(key, task.to_cache(head), {})
-    progress("warm-up", 1, 1)
+        context.cache.put(key, task.to_cache(head), {})
+    context.progress("warm-up", 1, 1)
     return DenseRun({}, head, None, count_fit_passes(task, rows=settings.head_fit_rows))
 
 
@@ -319,47 +371,6 @@ def _identity(localizer: Localizer) -> str | None:
     if not localizer.source or source is None or not Path(source).is_file():
         return None
     return f"{localizer.name} {hashlib.sha256(Path(source).read_bytes()).hexdigest()}"
-
-
-def _cut_region(
-    task: LearnableTask,
-    settings: GraftingSettings,
-    dense: DenseRun,
-    ranking: Ranking,
-    *,
-    k: int,
-    without: Region,
-    counter: RowCounter,
-) -> tuple[Region, float | None]:
-    """Cut the region from a ranking; with tuned values, score its graft on dev."""
-    if not dense.tuned:
-        return ranking.top(k, without=without), None
-    task.model.eval()
-    if settings.density != "auto":
-        region = ranking.top(k, without=without)
-        counter.passes += Passes(forward=len(task.dev))
-        with replace_parameters(task.head, dense.head), _carrying(task, dense, region):
-            return region, task.dev_score()
-
-    def measure() -> DevScores:
-        counter.passes += Passes(forward=len(task.dev))
-        return score_on_dev(task, seed=derive(settings.seed, task.content, "budget"))
-
-    total = ranking.layout.total
-    sizes = sorted({min(k, max(1, round(density * total))) for density in settings.budgets})
-    region, scores = Region.empty(ranking.layout), DevScores(0.0, 0.0)
-    with replace_parameters(task.head, dense.head):
-        with replace_parameters(task.parameters, dense.tuned):
-            dense_score = measure().fitted_head
-        share = settings.auto_share
-        wanted = dense_score * share if dense_score >= 0 else dense_score / share
-        for size in sizes:
-            region = ranking.top(size, without=without)
-            with _carrying(task, dense, region):
-                scores = measure()
-            if scores.fitted_head >= wanted:
-                break
-    return region, scores.own_head
 
 
 def _carrying(

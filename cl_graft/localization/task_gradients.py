@@ -19,12 +19,9 @@ from cl_graft.localization.grafting_settings import GraftingSettings
 from cl_graft.localization.localizer_inputs import LocalizerInputs
 from cl_graft.runtime.batching import BatchOrder
 from cl_graft.runtime.checkpoints import NO_CHECKPOINT, Checkpoint
+from cl_graft.runtime.run_context import PhaseProgress, ignore_progress
 from cl_graft.runtime.seeding import derive
-from cl_graft.training.dense_run import (
-    DenseRun,
-    Progress,
-    ignore_progress,
-)
+from cl_graft.training.dense_run import DenseRun
 from cl_graft.training.learnable_task import LearnableTask
 from cl_graft.training.passes import Passes
 from cl_graft.training.precision import safe_scale
@@ -49,7 +46,7 @@ def localizer_inputs(
     *,
     counter: RowCounter,
     checkpoint: Checkpoint = NO_CHECKPOINT,
-    progress: Progress = ignore_progress,
+    progress: PhaseProgress = ignore_progress,
     on_loss: Callable[[int, float], None] | None = None,
 ) -> Iterator[LocalizerInputs]:
     """Make the inputs of a localizer from a task, for a `with` block.
@@ -102,7 +99,7 @@ class _TaskGradients:
         settings: GraftingSettings,
         dense: DenseRun,
         counter: RowCounter,
-        progress: Progress,
+        progress: PhaseProgress,
         on_loss: Callable[[int, float], None] | None,
     ) -> None:
         self._task = task

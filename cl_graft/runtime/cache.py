@@ -27,6 +27,20 @@ class Cache(Protocol):
         ...
 
 
+class _NoCache:
+    """Keeps nothing."""
+
+    def get(self, key: str) -> None:
+        del key
+
+    def put(self, key: str, tensors: Mapping[str, Tensor], values: Mapping[str, Any]) -> None:
+        del key, tensors, values
+
+
+NO_CACHE: Cache = _NoCache()
+"""The cache of a run that keeps nothing."""
+
+
 def cache_key(phase: str, identity: str, recipe: Mapping[str, Any], seed: int) -> str:
     """Return the key of a phase's result: the phase's name and a hash of all its inputs.
 

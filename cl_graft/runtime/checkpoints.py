@@ -91,6 +91,10 @@ class NoCheckpoints:
         return NO_CHECKPOINT
 
 
+NO_CHECKPOINTS: Checkpoints = NoCheckpoints(poll=lambda: None)
+"""The checkpoints of a run that keeps none and cannot be asked to stop."""
+
+
 def join_tensors(**groups: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Join groups of tensors under ``group/name``; `select_tensors` returns a group again."""
     return {f"{group}/{name}": t for group, held in groups.items() for name, t in held.items()}

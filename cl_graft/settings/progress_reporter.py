@@ -28,6 +28,11 @@ class ProgressReporter(SupervisedPlugin, supports_distributed=True):
         """Report a step of a phase of the strategy's own."""
         self._progress(Step(phase, step, steps, self.task, self._strategy, self._seed))
 
+    def choice(self, phase: str, step: int, steps: int) -> None:
+        """Report a step of a dense run of a grid."""
+        del phase
+        self.phase("choose", step, steps)
+
     def after_training_iteration(self, strategy: Any, **kwargs: Any) -> None:
         """Report a step of the strategy's loop."""
         self.phase("train", strategy.clock.train_exp_iterations + 1, self.steps)

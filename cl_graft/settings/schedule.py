@@ -9,8 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from cl_graft.errors import DivergedError
-from cl_graft.runtime.cache import Cache
-from cl_graft.runtime.checkpoints import Checkpoints
+from cl_graft.runtime.run_context import ALONE, RunContext
 from cl_graft.settings import ExperimentConfig
 from cl_graft.settings.presets import (
     GRID_ADAMW_RATES,
@@ -18,7 +17,7 @@ from cl_graft.settings.presets import (
     GRID_LEARNING_RATES,
     PAPER_MOST_SHOTS,
 )
-from cl_graft.training.dense_run import DenseRun, Progress, fine_tune_task, ignore_progress
+from cl_graft.training.dense_run import DenseRun, fine_tune_task
 from cl_graft.training.fine_tuning_settings import FineTuning
 from cl_graft.training.learnable_task import LearnableTask
 
@@ -84,9 +83,7 @@ def choose(
     candidates: Sequence[FineTuning],
     *,
     seed: int,
-    cache: Cache | None = None,
-    checkpoints: Checkpoints | None = None,
-    progress: Progress = ignore_progress,
+    context: RunContext = ALONE,
 ) -> FineTuning:
     """Choose the schedule whose dense run scores best on dev; ties go to the earlier one."""
     if len(candidates) == 1:
@@ -94,9 +91,7 @@ def choose(
     best, chosen = -math.inf, candidates[0]
 
     def fine_tune(settings: FineTuning) -> DenseRun:
-        return fine_tune_task(
-            task, settings, seed=seed, cache=cache, checkpoints=checkpoints, progress=progress
-        )
+        return fine_tune_task(task, settings, seed=seed, context=context)
 
     for settings, dense in train_candidates(candidates, fine_tune):
         if dense.dev is not None and dense.dev > best:

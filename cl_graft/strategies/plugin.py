@@ -32,6 +32,7 @@ from cl_graft.localization.region_search import find_region
 from cl_graft.runtime.cache import Cache
 from cl_graft.runtime.checkpoints import Checkpoints, State
 from cl_graft.runtime.error_context import in_task
+from cl_graft.runtime.run_context import PhaseProgress, RunContext
 from cl_graft.strategies.bank_on_model import BankOnModel
 from cl_graft.strategies.experience_tasks import ExperienceTasks
 from cl_graft.strategies.heads import FirstValues, HeldHeads, load_head_, unwrap_model
@@ -121,7 +122,7 @@ class GraftingPlugin(SupervisedPlugin, supports_distributed=True):
         checkpoints: Checkpoints | None = None,
         dense: Mapping[int, DenseRun] | None = None,
         on_entry: Callable[[GraftBank], None] | None = None,
-        progress: Callable[[str, int, int], None] | None = None,
+        progress: PhaseProgress | None = None,
     ) -> None:
         super().__init__()
         check_arguments(
@@ -145,11 +146,9 @@ class GraftingPlugin(SupervisedPlugin, supports_distributed=True):
         self._task_labels: TaskLabels = task_labels
         self._seeds_from_record = seeds_from_record
         self._keep = keep
-        self._cache = cache
-        self._checkpoints = checkpoints
+        self._context = RunContext.of(cache, checkpoints, progress)
         self._dense = dict(dense or {})
         self._on_entry = on_entry
-        self._progress = progress
         self._training: TaskTraining | None = None
         self._trained: Any = None
         self._own = ExperienceEntries()
@@ -181,7 +180,7 @@ class GraftingPlugin(SupervisedPlugin, supports_distributed=True):
         settings = self._by_label.get(label, self.settings)
         switch = self._prepare(strategy, label)
         task = self._make_task(strategy, label, switch.bank)
-        reports = PhaseReports(strategy, name=metadata.name, label=label, progress=self._progress)
+        context = PhaseReports(strategy, self._context, name=metadata.name, label=label).context
         names = [other.name for other in self._metadata.values()]
         with in_task(metadata.name):
             builds_on = _find_earlier(switch.bank, settings, names=names)
@@ -190,10 +189,7 @@ class GraftingPlugin(SupervisedPlugin, supports_distributed=True):
                 settings,
                 owned=switch.bank.owned(of=builds_on),
                 dense=None if label in self.seconds else self._dense.get(label),
-                cache=self._cache,
-                checkpoints=self._checkpoints,
-                progress=reports.step,
-                measure=reports.measure,
+                context=context,
             )
         self._training = TaskTraining(
             strategy,
@@ -203,7 +199,7 @@ class GraftingPlugin(SupervisedPlugin, supports_distributed=True):
             settings=settings,
             found=found,
             builds_on=builds_on,
-            measure=reports.measure,
+            measure=context.measure,
         )
         self._trained = strategy.experience
 
@@ -392,10 +388,8 @@ class GraftingPlugin(SupervisedPlugin, supports_distributed=True):
             "_training": None,
             "_trained": None,
             "_evaluated": None,
-            "_cache": None,
-            "_checkpoints": None,
+            "_context": RunContext(),
             "_on_entry": None,
-            "_progress": None,
         }
 
     def _prepare(self, strategy: Strategy, label: int) -> Switch:

@@ -22,6 +22,7 @@ from cl_graft.runtime.batching import EVAL_BATCH
 from cl_graft.runtime.cache import Cache
 from cl_graft.runtime.checkpoints import Checkpoints
 from cl_graft.runtime.devices import pick_device
+from cl_graft.runtime.run_context import PhaseProgress
 from cl_graft.strategies.bank_on_model import identify_model
 from cl_graft.strategies.benchmark import TextStream
 from cl_graft.strategies.loop.best_step import KeepBest
@@ -114,7 +115,7 @@ class StrategyInputs:
     dense: Mapping[int, DenseRun] | None = None
     extra_state: Callable[[], Mapping[str, Any]] = dict
     on_entry: Callable[[GraftBank], None] | None = None
-    progress: Callable[[str, int, int], None] | None = None
+    progress: PhaseProgress | None = None
     settings: Mapping[str, Any] = field(default_factory=dict)
 
     @property

@@ -25,11 +25,11 @@ from cl_graft.grafts.hashing import environment, hash_tensors
 from cl_graft.grafts.model_state import preserve_modes, train_only
 from cl_graft.grafts.region import Region
 from cl_graft.inference.task_switch import Switch
-from cl_graft.localization import find_localizer
 from cl_graft.localization.grafting_settings import GraftingSettings
 from cl_graft.localization.region_search import FoundRegion
 from cl_graft.metrics import fit_temperature
 from cl_graft.runtime.checkpoints import State, join_tensors, select_tensors
+from cl_graft.runtime.run_context import Measure
 from cl_graft.runtime.seeding import (
     check_generators,
     derive,
@@ -41,7 +41,6 @@ from cl_graft.storage.metadata_schema import check_task_metadata
 from cl_graft.strategies.heads import HeldHeads, copy_head_state, find_head_paths
 from cl_graft.strategies.strategy import Strategy
 from cl_graft.strategies.strategy_checks import check_rate
-from cl_graft.training.dense_run import Measure, ignore_measurement
 from cl_graft.training.fine_tuning import beats
 from cl_graft.training.learnable_task import LearnableTask
 from cl_graft.training.linear_probe import count_fit_passes, fit_head
@@ -108,7 +107,7 @@ class TaskTraining:
         settings: GraftingSettings,
         found: FoundRegion,
         builds_on: tuple[int, ...],
-        measure: Measure = ignore_measurement,
+        measure: Measure,
     ) -> None:
         free = switch.bank.free(found.region, builds_on=builds_on)
         if settings.retrain and len(free):
@@ -289,7 +288,7 @@ class TaskTraining:
             metadata={
                 **metadata.metadata,
                 "metric": "negative loss" if self._task.scored_by_loss else metadata.metric,
-                "localizer": find_localizer(self._settings.localizer).name,
+                "localizer": found.localizer,
                 "dense_dev": found.dense.dev,
                 "graft_dev": found.graft_dev,
                 "trained_dev": trained_dev,

@@ -6,37 +6,20 @@ under a hash of these, and orders, densities, localizers and strategies share it
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from functools import partial
 
 from torch import Tensor
 
 from cl_graft.grafts.graft import copy_, snapshot
-from cl_graft.runtime.cache import Cache, cache_key
-from cl_graft.runtime.checkpoints import NO_CHECKPOINT, Checkpoints
+from cl_graft.runtime.cache import cache_key
 from cl_graft.runtime.error_context import in_phase
+from cl_graft.runtime.run_context import ALONE, RunContext
 from cl_graft.runtime.seeding import derive
 from cl_graft.training.fine_tuning_settings import FineTuning, with_rate_schedule
 from cl_graft.training.learnable_task import LearnableTask
 from cl_graft.training.passes import Passes
 from cl_graft.training.phase_points import PhasePoints
-
-Progress = Callable[[str, int, int], None]
-"""Called as (phase, step, steps) while a phase runs."""
-
-Measure = Callable[[str, str, int, float], None]
-"""Called as (phase, name, step, value) with a loss or a dev score, at a step from 1."""
-
-
-def ignore_progress(phase: str, step: int, steps: int) -> None:
-    """Report nothing."""
-    del phase, step, steps
-
-
-def ignore_measurement(phase: str, name: str, step: int, value: float) -> None:
-    """Ignore a measurement."""
-    del phase, name, step, value
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,10 +47,7 @@ def fine_tune_task(
     *,
     seed: int,
     path: bool = False,
-    cache: Cache | None = None,
-    checkpoints: Checkpoints | None = None,
-    progress: Progress = ignore_progress,
-    measure: Measure = ignore_measurement,
+    context: RunContext = ALONE,
 ) -> DenseRun:
     """Fine-tune a task densely and independently; the model is put back to its base.
 
@@ -76,11 +56,7 @@ def fine_tune_task(
         settings: The schedule.
         seed: Seed of the random choices.
         path: Whether to sum up `DenseRun.path`.
-        cache: Cache of outcomes.
-        checkpoints: Source of an interrupted run's state, and target of its steps.
-        progress: Called after every step.
-        measure: Called with every step's loss and with dev scores, also of steps that were taken
-            before, by an interrupted run or the one that the cache keeps.
+        context: Cache, checkpoints and callbacks of the run.
     """
     settings = with_rate_schedule(settings)
     trained = {**task.parameters, **task.head}
@@ -90,17 +66,17 @@ def fine_tune_task(
         phase: cache_key(phase, task.identity, asdict(settings), seed)
         for phase in ("dense", *(["path"] if path else []))
     }
-    found = {phase: cache.get(key) if cache is not None else None for phase, key in keys.items()}
-    answers = {phase: answer for phase, answer in found.items() if answer is not None}
-    points = PhasePoints("dense", measure)
+    cached = {phase: context.cache.get(key) for phase, key in keys.items()}
+    answers = {phase: answer for phase, answer in cached.items() if answer is not None}
+    points = PhasePoints("dense", context.measure)
     if len(answers) < len(keys):
 
         def after_step(step: int, loss: float) -> None:
             points.add("Loss", step, loss)
-            progress("dense", step, settings.steps)
+            context.progress("dense", step, settings.steps)
 
         # A run that sums up its path has a checkpoint of its own.
-        own = keys["path" if path else "dense"]
+        checkpoint = context.checkpoints.at(keys["path" if path else "dense"])
         try:
             with in_phase("dense fine-tuning"):
                 outcome = task.fine_tune(
@@ -111,17 +87,16 @@ def fine_tune_task(
                     anchor={name: before[name] for name in task.parameters},
                     on_step=after_step,
                     on_evaluation=partial(points.add, "DevScore"),
-                    checkpoint=points.beside(checkpoints.at(own)) if checkpoints else NO_CHECKPOINT,
+                    checkpoint=points.beside(checkpoint),
                 )
         finally:
             copy_(trained, before)
         tensors, dev, gathered = outcome.tensors, outcome.dev, outcome.path
-        if cache is not None:
-            values = points.join({"dev": dev, "step": outcome.step})
-            cache.put(keys["dense"], task.to_cache(tensors), values)
-            if path:
-                body = {name: outcome.path[name] for name in task.parameters}
-                cache.put(keys["path"], body, {})
+        values = points.join({"dev": dev, "step": outcome.step})
+        context.cache.put(keys["dense"], task.to_cache(tensors), values)
+        if path:
+            body = {name: outcome.path[name] for name in task.parameters}
+            context.cache.put(keys["path"], body, {})
     else:
         tensors = task.from_cache(answers["dense"][0], trained)
         dev = points.replay(dict(answers["dense"][1]))["dev"]

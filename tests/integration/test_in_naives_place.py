@@ -13,6 +13,7 @@ from cl_graft import load_bank, save_bank
 from cl_graft.errors import WrongArchitecture
 from cl_graft.grafts.graft import find_parameters
 from cl_graft.grafts.hashing import hash_tensors
+from cl_graft.runtime.run_context import RunContext
 
 DIFFERENT = [(0, 1), (2, 3), (4, 5)]
 
@@ -138,7 +139,7 @@ def test_a_parameter_that_changes_its_shape_is_refused_before_anything_is_traine
     run = learner(Wider(), vector_stream(labels=[0, 1]))
     run.strategy.train(run.train_stream[0])
     told = []
-    run.plugin._progress = lambda *step: told.append(step)
+    run.plugin._context = RunContext(progress=lambda *step: told.append(step))
     with pytest.raises(WrongArchitecture, match=r"layer.weight had the shape \(6, 12\)"):
         run.strategy.train(run.train_stream[1])
     assert not told

@@ -6,7 +6,7 @@ import pytest
 import torch
 from localization.planted import FEW
 from slow_cases import slow_but
-from small_tasks import MemoryCache, make_task, nothing, settings
+from small_tasks import MemoryCache, make_task, settings
 
 from cl_graft.errors import InputError
 from cl_graft.grafts.graft import snapshot
@@ -14,6 +14,7 @@ from cl_graft.localization import LOCALIZERS, region_search
 from cl_graft.localization.grafting_settings import GraftingSettings
 from cl_graft.localization.parameter_kinds import biases
 from cl_graft.localization.region_search import find_region
+from cl_graft.runtime.run_context import RunContext
 from cl_graft.training.linear_probe import DevScores
 from cl_graft.training.passes import Passes, total_passes
 
@@ -25,16 +26,16 @@ WITHOUT_DENSE_RUN = [name for name in FITTING if not LOCALIZERS[name].needs_dens
 def test_the_dense_run_and_localization_leave_the_model_at_its_base():
     task = make_task()
     before = snapshot(dict(task.model.named_parameters()))
-    find_region(task, settings(), owned=nothing(task))
+    find_region(task, settings())
     after = dict(task.model.named_parameters())
     assert all(torch.equal(value, after[name]) for name, value in before.items())
 
 
 def test_the_outcome_is_a_function_of_content_settings_and_seed():
-    first = find_region(make_task(), settings(), owned=nothing(make_task()))
+    first = find_region(make_task(), settings())
     torch.manual_seed(99)
-    second = find_region(make_task(), settings(), owned=nothing(make_task()))
-    other = find_region(make_task(), settings(seed=1), owned=nothing(make_task()))
+    second = find_region(make_task(), settings())
+    other = find_region(make_task(), settings(seed=1))
     assert first.region == second.region
     assert all(torch.equal(first.dense.tuned[n], second.dense.tuned[n]) for n in first.dense.tuned)
     assert not all(
@@ -45,9 +46,9 @@ def test_the_outcome_is_a_function_of_content_settings_and_seed():
 def test_the_cache_answers_with_the_same_bits():
     cache = MemoryCache()
     task = make_task()
-    computed = find_region(task, settings(), owned=nothing(task), cache=cache)
+    computed = find_region(task, settings(), context=RunContext(cache))
     assert cache.hits == []
-    answered = find_region(make_task(), settings(), owned=nothing(task), cache=cache)
+    answered = find_region(make_task(), settings(), context=RunContext(cache))
     assert cache.hits == ["dense", "ranking"]
     assert computed.region == answered.region
     assert all(
@@ -58,14 +59,14 @@ def test_the_cache_answers_with_the_same_bits():
 def test_another_density_shares_the_dense_run_but_not_the_ranking():
     cache = MemoryCache()
     task = make_task()
-    find_region(task, settings(), owned=nothing(task), cache=cache)
-    find_region(task, settings(density=0.1), owned=nothing(task), cache=cache)
+    find_region(task, settings(), context=RunContext(cache))
+    find_region(task, settings(density=0.1), context=RunContext(cache))
     assert cache.hits == ["dense"]
 
 
 def test_refill_keeps_the_whole_budget_and_passes_over_what_is_owned():
     task = make_task()
-    first = find_region(task, settings(), owned=nothing(task))
+    first = find_region(task, settings())
     second = find_region(task, settings(), owned=first.region)
     without = find_region(task, settings(avoid_owned=False), owned=first.region)
     assert len(second.region) == len(first.region)
@@ -78,10 +79,10 @@ def test_auto_density_takes_the_smallest_budget_that_keeps_the_asked_share():
     task = make_task()
     budgets = (0.01, 0.05, 0.2, 1.0)
     easy = settings(density="auto", budgets=budgets, auto_share=0.01)
-    found = find_region(task, easy, owned=nothing(task))
+    found = find_region(task, easy)
     assert len(found.region) == round(0.01 * found.region.layout.total)
     hard = settings(density="auto", budgets=budgets, auto_share=1.0)
-    whole = find_region(task, hard, owned=nothing(task))
+    whole = find_region(task, hard)
     assert whole.graft_dev is not None
     assert whole.dense.dev is not None
     assert whole.graft_dev >= whole.dense.dev or whole.region.density == 1.0
@@ -92,9 +93,9 @@ def test_auto_density_judges_a_graft_under_a_head_that_fits_it():
     budgets = (0.2, 1.0)
     auto = settings(density="auto", budgets=budgets, auto_share=0.9)
     task = make_task()
-    dense = find_region(task, auto, owned=nothing(task)).dense
+    dense = find_region(task, auto).dense
     spoiled = replace(dense, head={name: -value for name, value in dense.head.items()})
-    found = [find_region(task, auto, owned=nothing(task), dense=run) for run in (dense, spoiled)]
+    found = [find_region(task, auto, dense=run) for run in (dense, spoiled)]
     assert len(found[0].region) == len(found[1].region)
     assert found[1].graft_dev < 0.5 < found[0].graft_dev
 
@@ -111,17 +112,15 @@ def test_auto_density_lets_a_negative_score_be_worse_by_the_same_factor(
     )
     auto = settings(density="auto", budgets=(0.2, 1.0), auto_share=share)
     task = make_task()
-    assert find_region(task, auto, owned=nothing(task)).region.density == pytest.approx(
-        density, 0.1
-    )
+    assert find_region(task, auto).region.density == pytest.approx(density, 0.1)
 
 
 @pytest.mark.usefixtures("one_penalty")
 def test_auto_density_takes_one_pass_over_dev_a_size_and_one_for_the_dense_run():
     task = make_task()
-    plain = find_region(task, settings(density=1.0), owned=nothing(task))
+    plain = find_region(task, settings(density=1.0))
     auto = settings(density="auto", budgets=(0.3, 1.0), auto_share=1e-9)
-    first = find_region(task, auto, owned=nothing(task), dense=plain.dense)
+    first = find_region(task, auto, dense=plain.dense)
     more = first.passes["localize"].forward - plain.passes["localize"].forward
     assert more == len(task.dev)
 
@@ -134,8 +133,7 @@ def test_only_a_localizer_that_looks_at_tuned_weights_has_a_dense_run(name):
     found = find_region(
         task,
         settings(localizer=name),
-        owned=nothing(task),
-        progress=lambda phase, step, steps: seen.append(phase),
+        context=RunContext(progress=lambda phase, step, steps: seen.append(phase)),
     )
     phases = set(seen) | set(found.seconds) | set(found.passes)
     expected = "warm-up" if name in WITHOUT_DENSE_RUN else "dense"
@@ -149,7 +147,7 @@ def test_only_a_localizer_that_looks_at_tuned_weights_has_a_dense_run(name):
 @pytest.mark.parametrize("name", slow_but(FEW, WITHOUT_DENSE_RUN))
 def test_without_a_dense_run_the_head_is_the_one_fitted_to_the_base(name):
     task = make_task()
-    head = find_region(task, settings(localizer=name), owned=nothing(task)).dense.head
+    head = find_region(task, settings(localizer=name)).dense.head
     assert set(head) == set(task.head)
     for parameter_name, parameter in task.head.items():
         assert head[parameter_name].shape == parameter.shape
@@ -159,9 +157,9 @@ def test_without_a_dense_run_the_head_is_the_one_fitted_to_the_base(name):
 def test_without_a_dense_run_the_cache_answers_with_the_same_bits():
     cache = MemoryCache()
     task, chosen = make_task(), settings(localizer="base_gradient")
-    computed = find_region(task, chosen, owned=nothing(task), cache=cache)
+    computed = find_region(task, chosen, context=RunContext(cache))
     assert cache.hits == []
-    answered = find_region(make_task(), chosen, owned=nothing(task), cache=cache)
+    answered = find_region(make_task(), chosen, context=RunContext(cache))
     assert cache.hits == ["warmup", "ranking"]
     assert computed.region == answered.region
     assert computed.passes == answered.passes
@@ -169,7 +167,7 @@ def test_without_a_dense_run_the_cache_answers_with_the_same_bits():
         torch.equal(computed.dense.head[n], answered.dense.head[n]) for n in computed.dense.head
     )
     other = settings(localizer="base_gradient", head_fit_rows=20)
-    find_region(task, other, owned=nothing(task), cache=cache)
+    find_region(task, other, context=RunContext(cache))
     assert cache.hits == ["warmup", "ranking"]
 
 
@@ -178,8 +176,8 @@ def test_the_dense_schedule_plays_no_part_without_a_dense_run():
     task = make_task()
     chosen = settings(localizer="base_gradient")
     slower = settings(localizer="base_gradient", fine_tuning=GraftingSettings().fine_tuning)
-    find_region(task, chosen, owned=nothing(task), cache=cache)
-    find_region(task, slower, owned=nothing(task), cache=cache)
+    find_region(task, chosen, context=RunContext(cache))
+    find_region(task, slower, context=RunContext(cache))
     assert cache.hits == ["warmup", "ranking"]
 
 
@@ -203,14 +201,14 @@ def test_passes_are_the_rows_that_went_through_the_model(name):
         return forward(inputs)
 
     task = replace(task, forward=counting)
-    found = find_region(task, settings(localizer=name), owned=nothing(task))
+    found = find_region(task, settings(localizer=name))
     assert total_passes(found.passes.values()) == Passes(sum(rows), sum(answered))
 
 
 def test_candidates_leave_earlier_tasks_their_coordinates_and_a_task_its_budget():
     task = make_task()
     chosen = settings(mask_candidates=2)
-    first = find_region(task, chosen, owned=nothing(task))
+    first = find_region(task, chosen)
     second = find_region(task, chosen, owned=first.region)
     assert len(first.region) == len(second.region) == round(0.05 * first.region.layout.total)
     assert len(first.region & second.region) == 0
@@ -218,8 +216,8 @@ def test_candidates_leave_earlier_tasks_their_coordinates_and_a_task_its_budget(
 
 def test_more_candidates_than_coordinates_are_all_of_them():
     task = make_task()
-    dense = find_region(task, settings(), owned=nothing(task))
-    everything = find_region(task, settings(mask_candidates=1000), owned=nothing(task))
+    dense = find_region(task, settings())
+    everything = find_region(task, settings(mask_candidates=1000))
     assert dense.region == everything.region
 
 
@@ -228,14 +226,14 @@ def test_candidates_have_rankings_of_their_own_in_the_cache():
     task = make_task()
     for candidates in (None, 3, 4):
         chosen = settings(mask_candidates=candidates)
-        find_region(task, chosen, owned=nothing(task), cache=cache)
+        find_region(task, chosen, context=RunContext(cache))
     assert cache.hits == ["dense", "dense"]
 
 
 def test_a_rule_gives_a_task_no_more_than_is_left_of_its_kind():
     task = make_task()
     chosen = settings(localizer="bias_only", head_fit_rows=0)
-    first = find_region(task, chosen, owned=nothing(task)).region
+    first = find_region(task, chosen).region
     second = find_region(task, chosen, owned=first).region
     assert len(first) == round(0.05 * first.layout.total)
     assert first | second == biases(task.model, task.parameters)
@@ -247,14 +245,14 @@ def test_a_rule_gives_a_task_no_more_than_is_left_of_its_kind():
 def test_a_rule_that_fits_nothing_is_an_error_of_the_settings():
     task = make_task()
     with pytest.raises(InputError, match="no normalisation layers among"):
-        find_region(task, settings(localizer="layer_norm_only"), owned=nothing(task))
+        find_region(task, settings(localizer="layer_norm_only"))
 
 
 def test_the_cache_answers_for_a_rule_whose_ranking_is_shorter_than_the_budget_and_what_is_owned():
     task, cache = make_task(), MemoryCache()
     chosen = settings(localizer="bias_only", head_fit_rows=0)
-    first = find_region(task, chosen, owned=nothing(task), cache=cache).region
+    first = find_region(task, chosen, context=RunContext(cache)).region
     cache.hits.clear()
-    again = find_region(task, chosen, owned=nothing(task), cache=cache).region
+    again = find_region(task, chosen, context=RunContext(cache)).region
     assert cache.hits == ["ranking"]
     assert again == first

@@ -13,6 +13,7 @@ from warm_processes import printed_by
 from cl_graft.localization import LOCALIZERS, find_localizer, localize, register_localizer
 from cl_graft.localization.grafting_settings import GraftingSettings
 from cl_graft.localization.region_search import find_region
+from cl_graft.runtime.run_context import RunContext
 
 MODULE = """
 from cl_graft.localization import register_localizer
@@ -78,14 +79,14 @@ def test_a_localizer_of_an_installed_package_is_an_ablation_of_comparisons(tmp_p
 
 def test_a_function_is_taken_where_a_name_is(registry):
     task, cache = make_task(), MemoryCache()
-    plain = find_region(task, settings(localizer=relative), cache=cache)
+    plain = find_region(task, settings(localizer=relative), context=RunContext(cache))
     assert set(plain.passes) == {"dense", "localize"}
     assert len(plain.region) == round(0.05 * plain.region.layout.total)
     # Nothing says when a plain function changes, so its rankings are not cached.
     assert [key.split("-")[0] for key in cache.kept] == ["dense"]
     register_localizer(name="relative", source="a test")(relative)
     assert find_localizer(relative) is find_localizer("relative")
-    named = find_region(task, settings(localizer="relative"), cache=cache)
+    named = find_region(task, settings(localizer="relative"), context=RunContext(cache))
     assert named.region == plain.region
     assert [key.split("-")[0] for key in cache.kept] == ["dense", "ranking"]
 

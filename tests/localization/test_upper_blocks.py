@@ -6,16 +6,16 @@ import pytest
 import torch
 from localization.planted import FEW
 from slow_cases import slow_but
-from small_tasks import MemoryCache, make_task, nothing, settings
+from small_tasks import MemoryCache, make_task, settings
 from torch import nn
 
 from cl_graft.errors import InputError
 from cl_graft.grafts.graft import snapshot
 from cl_graft.grafts.region import Layout
 from cl_graft.localization import LOCALIZERS
-from cl_graft.localization.region_search import find_region
+from cl_graft.localization.region_search import allowed_coordinates, find_region
 from cl_graft.localization.registry import find_localizer
-from cl_graft.localization.upper_blocks import allowed_coordinates
+from cl_graft.runtime.run_context import RunContext
 from cl_graft.training.learnable_task import LearnableTask
 
 BLOCKS = 4
@@ -59,11 +59,11 @@ def test_every_localizer_stays_in_the_upper_blocks_and_computes_no_gradient_belo
     before = snapshot(dict(task.model.named_parameters()))
     dense = None
     if find_localizer(localizer).needs_dense_run:
-        dense = find_region(task, settings(localizer=localizer), owned=nothing(task)).dense
+        dense = find_region(task, settings(localizer=localizer)).dense
     for block in task.model["blocks"][:3]:
         block.register_forward_hook(lambda _, inputs, out: below.append(out.requires_grad))
     own = settings(localizer=localizer, layers=1, head_fit_rows=0)
-    found = find_region(task, own, owned=nothing(task), dense=dense)
+    found = find_region(task, own, dense=dense)
     assert touched(found.region) == {3}
     assert not any(below)
     assert all(torch.equal(v, before[n]) for n, v in task.model.named_parameters())
@@ -72,10 +72,10 @@ def test_every_localizer_stays_in_the_upper_blocks_and_computes_no_gradient_belo
 def test_a_region_takes_its_whole_budget_from_what_it_may_reach():
     task = block_task()
     own = settings(localizer="movement", density=0.2, layers="upper")
-    found = find_region(task, own, owned=nothing(task))
+    found = find_region(task, own)
     assert touched(found.region) == {2, 3}
     assert len(found.region) == round(0.2 * found.region.layout.total)
-    more = find_region(task, replace(own, density=0.9), owned=nothing(task))
+    more = find_region(task, replace(own, density=0.9))
     assert more.region == allowed(task, own)
     later = find_region(task, replace(own, density=0.4), owned=found.region)
     assert later.region == more.region - found.region
@@ -84,7 +84,7 @@ def test_a_region_takes_its_whole_budget_from_what_it_may_reach():
 def test_all_layers_may_be_reached_by_their_number():
     task = block_task()
     by_number, whole = (
-        find_region(task, settings(localizer="averaged_gain", layers=layers), owned=nothing(task))
+        find_region(task, settings(localizer="averaged_gain", layers=layers))
         for layers in (BLOCKS, "all")
     )
     assert by_number.region == whole.region
@@ -92,10 +92,10 @@ def test_all_layers_may_be_reached_by_their_number():
 
 def test_a_cached_ranking_answers_for_its_own_layers_alone():
     task, cache = block_task(), MemoryCache()
-    first = find_region(task, settings(layers=2), owned=nothing(task), cache=cache)
-    other = find_region(task, settings(layers=1), owned=nothing(task), cache=cache)
+    first = find_region(task, settings(layers=2), context=RunContext(cache))
+    other = find_region(task, settings(layers=1), context=RunContext(cache))
     assert cache.hits == ["dense"]
-    again = find_region(task, settings(layers=2), owned=nothing(task), cache=cache)
+    again = find_region(task, settings(layers=2), context=RunContext(cache))
     assert cache.hits == ["dense", "dense", "ranking"]
     assert again.region == first.region
     assert touched(other.region) == {3}
@@ -138,7 +138,7 @@ def test_settings_that_do_not_fit_a_model_are_refused_before_anything_is_compute
     phases = []
     own = settings(**changes)
     with pytest.raises(ValueError, match=message):
-        find_region(task, own, owned=nothing(task), progress=lambda *step: phases.append(step))
+        find_region(task, own, context=RunContext(progress=lambda *step: phases.append(step)))
     assert phases == []
 
 

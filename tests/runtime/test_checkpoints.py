@@ -5,13 +5,14 @@ import torch
 from interrupted import KeptPhases, Trip, ends_of_steps
 from region_strategies import TwoLayers
 from slow_cases import slow
-from small_tasks import MemoryCache, make_task, nothing, settings
+from small_tasks import MemoryCache, make_task, settings
 from torch import nn
 
 from cl_graft.grafts.graft import snapshot
 from cl_graft.localization.region_search import find_region
 from cl_graft.runtime.batching import BatchOrder
 from cl_graft.runtime.checkpoints import NO_CHECKPOINT, load_optimizer_, optimizer_state
+from cl_graft.runtime.run_context import RunContext
 from cl_graft.training.dense_run import fine_tune_task
 from cl_graft.training.fine_tuning import fine_tune
 from cl_graft.training.fine_tuning_settings import FineTuning
@@ -108,7 +109,7 @@ def test_finding_a_region_can_be_interrupted_anywhere(localizer):
     def locate(phases, cache=None):
         task = make_task()
         before = snapshot(dict(task.model.named_parameters()))
-        found = find_region(task, chosen, owned=nothing(task), cache=cache, checkpoints=phases)
+        found = find_region(task, chosen, context=RunContext.of(cache, phases))
         assert_same_bits(snapshot(dict(task.model.named_parameters())), before)
         return found
 
@@ -131,6 +132,6 @@ def test_a_dense_run_with_a_path_is_not_taken_up_by_one_without():
     phases = KeptPhases(trip_after=3)
     plan = FineTuning(steps=6, batch_size=16, lr=0.5)
     with pytest.raises(Trip):
-        fine_tune_task(task, plan, seed=0, path=True, checkpoints=phases)
-    fine_tune_task(task, plan, seed=0, checkpoints=phases)
+        fine_tune_task(task, plan, seed=0, path=True, context=RunContext(checkpoints=phases))
+    fine_tune_task(task, plan, seed=0, context=RunContext(checkpoints=phases))
     assert phases.offers == 3 + 6

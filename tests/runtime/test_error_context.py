@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 import torch
-from small_tasks import make_task, nothing, settings
+from small_tasks import make_task, settings
 from torch import Tensor
 
 from cl_graft.errors import DivergedError, InputError, NotFinite, OutOfMemory
@@ -86,7 +86,7 @@ def test_a_phase_without_memory_is_named_and_the_model_put_back(phase):
     task = at(make_task(), calls[phase], lambda _: allocate())
     before = snapshot(dict(task.model.named_parameters()))
     with pytest.raises(OutOfMemory, match=f"out of memory in {phase} "):
-        find_region(task, settings(localizer=localizer), owned=nothing(task))
+        find_region(task, settings(localizer=localizer))
     after = dict(task.model.named_parameters())
     assert all(torch.equal(value, after[name]) for name, value in before.items())
 
@@ -100,7 +100,7 @@ def test_localization_stops_at_a_loss_that_is_no_number(name, value, candidates)
     task = at(make_task(), 36 if needs_dense_run else 2, lambda answers: answers * value)
     before = snapshot(dict(task.model.named_parameters()))
     with pytest.raises(DivergedError, match=f"localization by {name}: the loss is (nan|inf) at"):
-        find_region(task, chosen, owned=nothing(task))
+        find_region(task, chosen)
     after = dict(task.model.named_parameters())
     assert all(torch.equal(found, after[name]) for name, found in before.items())
 
@@ -112,15 +112,15 @@ def test_dense_fine_tuning_names_the_step_of_answers_on_dev_that_are_no_numbers(
 
     task = replace(make_task(), score=refuse)
     with pytest.raises(DivergedError, match=r"logits hold NaN at step 15 of dense .* lr 0\.5"):
-        find_region(task, settings(), owned=nothing(task))
+        find_region(task, settings())
 
 
 def test_a_base_that_answers_nan_is_told_from_a_rate_that_is_too_high():
     task = at(make_task(), 1, lambda answers: answers * float("nan"))
     with pytest.raises(DivergedError, match=r"step 1 .* so the base or the data are not finite"):
-        find_region(task, settings(), owned=nothing(task))
+        find_region(task, settings())
     task = make_task()
     with torch.no_grad():
         next(iter(task.parameters.values())).fill_(float("nan"))
     with pytest.raises(DivergedError, match="the model answers NaN or infinities"):
-        find_region(task, settings(localizer="base_gradient"), owned=nothing(task))
+        find_region(task, settings(localizer="base_gradient"))

@@ -16,6 +16,7 @@ from torch.nn import functional
 from cl_graft import load_task, text_model, text_stream
 from cl_graft.kinds.answer_rows import AnswerRow
 from cl_graft.models import load_model
+from cl_graft.runtime.run_context import RunContext
 from cl_graft.strategies.experience_tasks import make_learnable_task, make_stream_task
 from cl_graft.strategies.task_identity import describe
 from cl_graft.training.dense_run import fine_tune_task
@@ -96,8 +97,8 @@ def test_another_computation_on_the_same_weights_misses_the_cache(what):
     plain, other = make_task(), make_task(**OTHERS[what])
     assert plain.content == other.content  # the draws are the same
     cache = Kept()
-    fine_tune_task(plain, FAST, seed=0, cache=cache)
-    found = fine_tune_task(other, FAST, seed=0, cache=cache)
+    fine_tune_task(plain, FAST, seed=0, context=RunContext(cache))
+    found = fine_tune_task(other, FAST, seed=0, context=RunContext(cache))
     assert not cache.hits
     alone = fine_tune_task(make_task(**OTHERS[what]), FAST, seed=0)
     assert found.tuned.keys() == alone.tuned.keys()

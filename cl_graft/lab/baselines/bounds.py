@@ -22,6 +22,7 @@ from torch import Tensor
 from cl_graft.grafts.graft import load_, snapshot
 from cl_graft.metrics.task_score import NO_TARGET
 from cl_graft.runtime.batching import join_rows
+from cl_graft.runtime.run_context import RunContext
 from cl_graft.runtime.tensor_names import parameters_by_name
 from cl_graft.strategies import StrategyInputs, count_bytes, find_plugin, register_strategy, setting
 from cl_graft.strategies.experience_tasks import ExperienceTasks
@@ -32,7 +33,7 @@ from cl_graft.strategies.loop.phase_reports import publish
 from cl_graft.strategies.loop.text_batches import shuffle_batches
 from cl_graft.strategies.method import PICKED_BY_LABEL
 from cl_graft.strategies.strategy import Strategy
-from cl_graft.training.dense_run import Measure, fine_tune_task, ignore_measurement, ignore_progress
+from cl_graft.training.dense_run import fine_tune_task
 from cl_graft.training.examples import Examples
 from cl_graft.training.learnable_task import LearnableTask
 from cl_graft.training.passes import Passes
@@ -189,6 +190,7 @@ class LearnsAside(SupervisedPlugin, supports_distributed=False):
         self.passes: dict[int, dict[str, Passes]] = {}
         self._inputs = inputs
         self._phase = phase
+        self._context = RunContext.of(inputs.cache, inputs.checkpoints, inputs.progress)
         self._identity = inputs.identify_base()
         self._tasks = ExperienceTasks(inputs.dev, inputs.metrics)
 
@@ -200,21 +202,19 @@ class LearnsAside(SupervisedPlugin, supports_distributed=False):
             phase = self._phase or phase
             publish(strategy, self, name, phase, label=label, step=step, value=value)
 
-        self._learn(strategy, strategy.experience, measure=measure)
+        self._learn(strategy, strategy.experience, replace(self._context, measure=measure))
         strategy.stop_training()
 
     def learn_again(self, strategy: Any, experiences: Sequence[Any]) -> None:
         """Learn tasks that another process learned; the cache keeps their dense runs."""
         for experience in experiences:
-            self._learn(strategy, experience)
+            self._learn(strategy, experience, self._context)
 
     def _make_task(self, strategy: Strategy, experience: Any, *, seed: int) -> LearnableTask:
         label, base = int(experience.task_label), self._identity.fingerprint
         return self._tasks.make(strategy, experience, label=label, base=base, seed=seed)
 
-    def _learn(
-        self, strategy: Strategy, experience: Any, *, measure: Measure = ignore_measurement
-    ) -> None:
+    def _learn(self, strategy: Strategy, experience: Any, context: RunContext) -> None:
         raise NotImplementedError
 
 
@@ -247,22 +247,12 @@ class IndependentPlugin(LearnsAside, supports_distributed=False):
         """Put the base back."""
         self._restore(strategy)
 
-    def _learn(
-        self, strategy: Strategy, experience: Any, *, measure: Measure = ignore_measurement
-    ) -> None:
+    def _learn(self, strategy: Strategy, experience: Any, context: RunContext) -> None:
         self._restore(strategy)
         label, inputs = int(experience.task_label), self._inputs
         task = self._make_task(strategy, experience, seed=inputs.seed)
         started = time.perf_counter()
-        dense = fine_tune_task(
-            task,
-            inputs.dense_runs[label],
-            seed=inputs.seed,
-            cache=inputs.cache,
-            checkpoints=inputs.checkpoints,
-            progress=inputs.progress or ignore_progress,
-            measure=measure,
-        )
+        dense = fine_tune_task(task, inputs.dense_runs[label], seed=inputs.seed, context=context)
         own = dense.tuned | dense.head
         self._models[label] = {name: tensor.cpu() for name, tensor in own.items()}
         self.passes[label] = {"dense": dense.passes}

@@ -36,12 +36,12 @@ from cl_graft.localization import find_localizer
 from cl_graft.localization.region_search import find_region
 from cl_graft.localization.registry import Score
 from cl_graft.models import TaskModel
+from cl_graft.runtime.run_context import RunContext
 from cl_graft.storage.elias_fano import packed_size
 from cl_graft.strategies import StrategyInputs, count_bytes, find_plugin, register_strategy, setting
 from cl_graft.strategies.heads import copy_head_state, unwrap_model
 from cl_graft.strategies.method import HEAD_PER_TASK, StreamShape
 from cl_graft.strategies.strategy import Strategy
-from cl_graft.training.dense_run import Measure, ignore_measurement, ignore_progress
 
 
 class MergingPlugin(LearnsAside, supports_distributed=False):
@@ -96,21 +96,12 @@ class MergingPlugin(LearnsAside, supports_distributed=False):
             self._base = extract(unwrapped, self.merged.region)
             write_(unwrapped, self.merged)
 
-    def _learn(
-        self, strategy: Strategy, experience: Any, *, measure: Measure = ignore_measurement
-    ) -> None:
+    def _learn(self, strategy: Strategy, experience: Any, context: RunContext) -> None:
         self.carry(strategy.model, None)
         label = int(experience.task_label)
         task = self._make_task(strategy, experience, seed=self._settings[label].seed)
         layout = Layout.of(task.parameters)
-        found = find_region(
-            task,
-            self._settings[label],
-            cache=self._inputs.cache,
-            checkpoints=self._inputs.checkpoints,
-            progress=self._inputs.progress or ignore_progress,
-            measure=measure,
-        )
+        found = find_region(task, self._settings[label], context=context)
         if not found.dense.tuned:
             raise ValueError("merging needs the values of a dense run, and this localizer has none")
         graft = gather(found.dense.tuned, found.region)

@@ -32,6 +32,7 @@ from cl_graft.metrics.figure_style import png
 from cl_graft.metrics.reliability_diagram import reliability_diagram
 from cl_graft.metrics.task_score import NO_TARGET
 from cl_graft.runtime.devices import pick_device
+from cl_graft.runtime.run_context import RunContext
 from cl_graft.settings import ExperimentConfig, config_from, to_dotted
 from cl_graft.settings.bank_metadata import base_identity
 from cl_graft.settings.run_folder import versions
@@ -207,7 +208,7 @@ class _SingleTask:
     """The first task of a config on a model at its base, without a stream."""
 
     def __init__(self, config: ExperimentConfig, cache: DirectoryCache) -> None:
-        self.seed, self._cache = config.comparison.seeds[0], cache
+        self.seed, self._context = config.comparison.seeds[0], RunContext(cache)
         self.config = config.with_values({"stream.tasks": config.stream.tasks[:1]})
         self.device = pick_device(config.model.device)
         tasks = load_tasks(self.config.stream, seed=self.seed)
@@ -221,13 +222,13 @@ class _SingleTask:
             model, stream, 0, base=self.identity.fingerprint, seed=self.seed
         )
         self.schedule = choose(
-            self.task, list_schedules(config, encoded.task), seed=self.seed, cache=cache
+            self.task, list_schedules(config, encoded.task), seed=self.seed, context=self._context
         )
 
     def dense(self) -> DenseRun:
         path = find_localizer(self.config.grafting.localizer).needs_path
         return fine_tune_task(
-            self.task, self.schedule, seed=self.seed, path=path, cache=self._cache
+            self.task, self.schedule, seed=self.seed, path=path, context=self._context
         )
 
     @property
@@ -242,10 +243,10 @@ class _SingleTask:
         total = Layout.of(task.parameters).total
         most = len(allowed(task.model, task.parameters)) if allowed else total
         k = min(most, self.settings.coordinates(total))
-        return rank_task(task, self.settings, run, k=k, cache=self._cache)
+        return rank_task(task, self.settings, run, k=k, context=self._context)
 
     def region(self, run: DenseRun) -> Region:
-        return find_region(self.task, self.settings, dense=run, cache=self._cache).region
+        return find_region(self.task, self.settings, dense=run, context=self._context).region
 
     def size(self, density: float, ranking: Ranking) -> int:
         """Return how many coordinates a density is, at most those of the ranking."""

@@ -20,7 +20,7 @@ from cl_graft.lab.experiments.memory_estimate.fake_model import make_fake_model
 from cl_graft.lab.experiments.run_record import RunRecord
 from cl_graft.lab.results.run_results import machine
 from cl_graft.localization import find_localizer
-from cl_graft.localization.upper_blocks import allowed_coordinates
+from cl_graft.localization.region_search import allowed_coordinates
 from cl_graft.metrics import task_loss
 from cl_graft.models import Loaded, TaskModel, graftable_parameters
 from cl_graft.models.load import read_config

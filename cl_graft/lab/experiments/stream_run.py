@@ -28,6 +28,7 @@ from cl_graft.lab.results.run_results import RunResult
 from cl_graft.runtime.checkpoints import NoCheckpoints, State
 from cl_graft.runtime.error_context import in_phase, in_task
 from cl_graft.runtime.progress import Progress
+from cl_graft.runtime.run_context import RunContext
 from cl_graft.settings import ExperimentConfig
 from cl_graft.settings.progress_reporter import ProgressReporter
 from cl_graft.settings.schedule import choose, input_settings, list_schedules
@@ -194,14 +195,8 @@ class StreamRun:
                     setup.model, setup.stream, label, base=base, seed=setup.seed
                 )
                 with in_task(name):
-                    chosen[label] = choose(
-                        task,
-                        grid,
-                        seed=setup.seed,
-                        cache=self.cache,
-                        checkpoints=self.checkpoints,
-                        progress=lambda _, step, steps: self.reporter.phase("choose", step, steps),
-                    )
+                    context = RunContext(self.cache, self.checkpoints, self.reporter.choice)
+                    chosen[label] = choose(task, grid, seed=setup.seed, context=context)
                 record = self.record
                 record.seconds[name] = {"choose": time.perf_counter() - started}
                 spared = (self.cache.saved - saved).get("dense", 0.0)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import time
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -17,8 +18,8 @@ from avalanche.evaluation.metric_results import MetricValue
 from avalanche.logging import TextLogger
 
 from cl_graft.runtime.progress import PHASE_NAMES
+from cl_graft.runtime.run_context import RunContext
 from cl_graft.strategies.strategy import Strategy
-from cl_graft.training.dense_run import Progress, ignore_progress
 
 logger = logging.getLogger(__name__)
 
@@ -33,19 +34,21 @@ class PhaseReports:
 
     Args:
         strategy: The strategy, at the start of an experience.
+        context: Context of the run, which is told how far phases are, too.
         name: The task's name.
         label: Label of the task.
-        progress: Function called as (phase, step, steps), too.
+
+    Attributes:
+        context: The context to hand to the task's phases.
     """
 
-    def __init__(
-        self, strategy: Strategy, *, name: str, label: int, progress: Progress | None = None
-    ) -> None:
+    def __init__(self, strategy: Strategy, context: RunContext, *, name: str, label: int) -> None:
         self._evaluator = strategy.evaluator
         self._strategy = strategy
         self._name = name
         self._label = label
-        self._progress = progress or ignore_progress
+        self._progress = context.progress
+        self.context = replace(context, progress=self.step, measure=self.measure)
         self._reported_at = time.monotonic()
         self._losses: dict[tuple[str, int], float] = {}
 

@@ -21,7 +21,7 @@ from cl_graft.lab.experiments.memory_estimate.tracked_steps import (
     track_region,
 )
 from cl_graft.localization import find_localizer
-from cl_graft.localization.upper_blocks import allowed_coordinates
+from cl_graft.localization.region_search import allowed_coordinates
 from cl_graft.models import TaskModel, longest_row
 from cl_graft.models.load import read_config
 from cl_graft.settings import ExperimentConfig
