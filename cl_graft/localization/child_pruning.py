@@ -27,14 +27,7 @@ from cl_graft.localization.registry import register_localizer
 def child_pruning(
     inputs: LocalizerInputs, *, k: int, steps: int, lr: float = 0.05
 ) -> dict[str, Tensor]:
-    """Score coordinates by |θ − base| after SGD that keeps only the k largest movements a step.
-
-    Args:
-        inputs: The base, tuned weights and gradients.
-        k: Number of coordinates that keep their movement after a step, chosen by tensor.
-        steps: Steps of SGD, the last of which is not followed by a projection.
-        lr: Learning rate of SGD, > 0.
-    """
+    """Score coordinates by |θ − base| after SGD that keeps only the k largest movements a step."""
     moved = inputs.zeros()
 
     def descend(name: str, gradient: Tensor) -> None:

@@ -45,14 +45,6 @@ def open_gates(gains: Parameters, started: Region, *, k: int) -> Region:
     By Eq. 4 of the grafting paper a gate that starts closed opens once its accumulated gain
     reaches a threshold, and one that starts open closes once its loss does (decision 1). The
     threshold is the lowest one that leaves at most `k` open.
-
-    Args:
-        gains: Accumulated gain of every coordinate, one tensor a parameter.
-        started: Gates that were open, at most `k` (γ_base).
-        k: The budget.
-
-    Returns:
-        The open gates.
     """
     layout = Layout.of(gains)
     flat = torch.cat([gains[name].reshape(-1).cpu() for name in layout.names])
@@ -74,14 +66,7 @@ def open_gates(gains: Parameters, started: Region, *, k: int) -> Region:
 def gate_gradient(
     inputs: LocalizerInputs, base: Parameters, gates: Parameters, step: int
 ) -> dict[str, Tensor]:
-    """Return g ⊙ δ of a step's batch on the model at base + gates ⊙ δ, which is put back to base.
-
-    Args:
-        inputs: The base, tuned weights and gradients.
-        base: A copy of the base's values.
-        gates: One float a coordinate.
-        step: Number of the batch.
-    """
+    """Return g ⊙ δ of a step's batch on the model at base + gates ⊙ δ, which is put back to base."""
     # As in `add_gradient_`, one parameter's difference lives at a time.
     moved = {
         name: value + (gates[name] * _difference(inputs, base, name)).to(value.dtype)
@@ -107,16 +92,7 @@ def learn_gates_(
     lr: float,
     steps: int,
 ) -> None:
-    """Take steps of Adam on the parameters of gates, in place, and save them after each.
-
-    Args:
-        inputs: The localizer's inputs, with the checkpoint.
-        learned: Parameters of the gates by name, one a coordinate.
-        gradient: Function of a step, from 0, that returns the gradient of `learned`, by name.
-        name: Name of the parameters in the checkpoint.
-        lr: Learning rate, > 0.
-        steps: Number of steps.
-    """
+    """Take steps of Adam on the parameters of gates, in place, and save them after each."""
     optimizer = torch.optim.Adam(list(learned.values()), lr=lr)
     first, saved = 0, inputs.checkpoint.load()
     if saved is not None:
@@ -182,15 +158,7 @@ def diff_pruning_sam(inputs: LocalizerInputs, *, k: int, steps: int) -> dict[str
 def _learn_(
     inputs: LocalizerInputs, alpha: dict[str, Tensor], *, steps: int, stretch: float, price: float
 ) -> None:
-    """Take `steps` steps of Adam on α, in place.
-
-    Args:
-        inputs: The base, tuned weights and gradients.
-        alpha: The gates' parameters.
-        steps: Number of steps.
-        stretch: r = −l.
-        price: Penalty on P(z ≠ 0) = σ(α) of a gate, λ.
-    """
+    """Take `steps` steps of Adam on α, in place."""
     base = snapshot(inputs.parameters)
 
     def gradient(step: int) -> dict[str, Tensor]:
@@ -223,14 +191,7 @@ def _soft(inputs: LocalizerInputs, name: str, alpha: Tensor, step: int) -> Tenso
 def straight_through(
     inputs: LocalizerInputs, *, k: int, steps: int, lr: float = 1e-2
 ) -> dict[str, Tensor]:
-    """Score coordinates by |s|, learned straight through the mask that takes each tensor's top.
-
-    Args:
-        inputs: The base, tuned weights and gradients.
-        k: Number of gates that are open in every step.
-        steps: Updates of the scores.
-        lr: Learning rate of Adam, > 0; 1e-3 in the published code, which takes many more steps.
-    """
+    """Score coordinates by |s|, learned straight through the mask that takes each tensor's top."""
     base = snapshot(inputs.parameters)
     scores = {name: _draw_scores(inputs.seed, name, value) for name, value in base.items()}
 

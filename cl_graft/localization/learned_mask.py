@@ -44,11 +44,7 @@ from cl_graft.training.region_parameters import RegionParameters
 def score_candidates_by_learned_mask(
     inputs: LocalizerInputs, candidates: Region, *, k: int, steps: int
 ) -> Tensor:
-    """Score candidates as `learned_mask` does, computing gradients at them alone.
-
-    Returns:
-        One fp32 score a candidate, of shape (size of `candidates`,).
-    """
+    """Score candidates as `learned_mask` does, computing gradients at them alone."""
     base, tuned = extract(inputs.model, candidates), gather(inputs.tuned, candidates)
     try:
         with RegionParameters(inputs.model, candidates) as live:
@@ -117,16 +113,7 @@ def _grow_(
     checkpoint: Checkpoint,
     started: Region | None = None,
 ) -> None:
-    """Let the graft grow to `k` while `learn` adds to `gain`.
-
-    Args:
-        gain: The gains, in place.
-        k: The budget.
-        steps: Steps, at least 1.
-        learn: Called with (step, open gates, weight of the step's gains).
-        checkpoint: Source of an interrupted growth's state, and target of its steps.
-        started: Gates that are open before the first step, at most `k`; None means none.
-    """
+    """Let the graft grow to `k` while `learn` adds to `gain`."""
     done, opened = _resume_(gain, checkpoint) or (0, started)
     begun = 0 if started is None else len(started)
     falling = steps - steps // 2
@@ -180,13 +167,6 @@ def add_gains_(
 
     The live weights serve as the base: δ comes out as 0 at an open gate, whose part is added from
     `moves`.
-
-    Args:
-        inputs: The base, tuned weights and gradients.
-        gain: The gains, in place.
-        step: Number of the batch.
-        moves: Flat places of the open gates and δ there, by parameter.
-        weight: Factor of the step's gains.
     """
     base = inputs.base
 

@@ -36,12 +36,6 @@ def lift(
 
     It costs one singular value decomposition a matrix and no pass. Every matrix gives its share of
     the region, in proportion to its entries; what is no matrix is not chosen.
-
-    Args:
-        inputs: The base; nothing else is read.
-        k: Budget; unused.
-        steps: Number of gradient batches; unused.
-        rank: Rank r, at least 1; None means 1/32 of a matrix's smaller dimension, at least 1.
     """
     del k, steps
     return {

@@ -168,11 +168,7 @@ def drawn_loss(logits: Tensor, draw: torch.Generator) -> Tensor:
 
 
 def unscale_(inputs: LocalizerInputs, gradient: Tensor) -> Tensor:
-    """Divide a gradient by the loss scale, in place.
-
-    Raises:
-        DivergedError: If it overflowed.
-    """
+    """Divide a gradient by the loss scale, in place."""
     if inputs.loss_scale == 1.0:
         return gradient
     if not bool(gradient.isfinite().all()):

@@ -35,16 +35,7 @@ def paper_mask(
     bias: float = 10.0,
     base_density: float = 1e-5,
 ) -> dict[str, Tensor]:
-    """Score coordinates by the logit of their final gate, (1 − 2 γ_base)(S − bias).
-
-    Args:
-        inputs: The base, tuned weights and gradients; a step's batch is 1,024 rows in the paper.
-        k: Unused: the published rule does not know the budget.
-        steps: Gradient steps.
-        lr: Size of a gradient step, > 0.
-        bias: Shift of S inside the sigmoid.
-        base_density: The share of coordinates in γ_base; 0 for none.
-    """
+    """Score coordinates by the logit of their final gate, (1 − 2 γ_base)(S − bias)."""
     del k
     base = snapshot(inputs.parameters)
     scores = {

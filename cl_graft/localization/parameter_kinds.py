@@ -21,21 +21,13 @@ from cl_graft.localization.sam import base_gradient
 
 
 def biases(model: nn.Module, parameters: Mapping[str, nn.Parameter]) -> Region:
-    """Return the coordinates of biases: parameters whose name ends in "bias".
-
-    Raises:
-        InputError: If there are none.
-    """
+    """Return the coordinates of biases: parameters whose name ends in "bias"."""
     del model
     return _coordinates(parameters, lambda name: name.endswith("bias"), "biases")
 
 
 def layer_norms(model: nn.Module, parameters: Mapping[str, nn.Parameter]) -> Region:
-    """Return the coordinates of normalisation layers: modules whose class name ends in "Norm".
-
-    Raises:
-        InputError: If there are none.
-    """
+    """Return the coordinates of normalisation layers: modules whose class name ends in "Norm"."""
     inside = {
         id(parameter)
         for module in model.modules()
@@ -48,11 +40,7 @@ def layer_norms(model: nn.Module, parameters: Mapping[str, nn.Parameter]) -> Reg
 
 
 def weight_matrices(model: nn.Module, parameters: Mapping[str, nn.Parameter]) -> Region:
-    """Return the coordinates of weight matrices: parameters of two or more dimensions.
-
-    Raises:
-        InputError: If there are none.
-    """
+    """Return the coordinates of weight matrices: parameters of two or more dimensions."""
     del model
     return _coordinates(parameters, lambda name: parameters[name].dim() > 1, "weight matrices")
 

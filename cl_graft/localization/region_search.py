@@ -179,9 +179,6 @@ def allowed_coordinates(
     """Return the coordinates that a localizer may choose; None means all.
 
     It needs no values, so it also tells beforehand whether settings fit a model.
-
-    Raises:
-        InputError: If the model has not as many blocks, or no parameter that may be chosen.
     """
     allowed = find_localizer(localizer).allowed
     part = select_upper(model, parameters, layers)

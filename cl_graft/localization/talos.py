@@ -75,15 +75,7 @@ def talos(inputs: LocalizerInputs, *, k: int, steps: int) -> dict[str, Tensor]:
 
 
 def _pass_over_(total: Parameters, left: Parameters, *, k: int, after: int, rounds: int) -> None:
-    """Pass over the most sensitive coordinates after a round, and reset the sums of the others.
-
-    Args:
-        total: Sensitivities; those that are passed over keep theirs.
-        left: The round after which a coordinate was passed over, from 1; 0 where it was not.
-        k: Number of coordinates that are left after the last round.
-        after: The round, from 1.
-        rounds: Number of rounds.
-    """
+    """Pass over the most sensitive coordinates after a round, and reset the sums of the others."""
     size = sum(tensor.numel() for tensor in total.values())
     kept = max(k, round(size * (k / size) ** (after / rounds)))
     # Coordinates that were passed over earlier rank behind all others, so they are not kept.

@@ -29,15 +29,7 @@ Keep = Callable[[str], bool]
 
 
 class BankOnModel:
-    """A bank, and the model that carries its answers.
-
-    Args:
-        bank: The bank; None makes an empty one when the first model comes, which is its base.
-        mode: Mode of a new bank.
-        identity: Description of the base; None makes one from the model.
-        keep: Function that returns whether regions may contain a parameter; None means all that
-            are graftable.
-    """
+    """A bank, and the model that carries its answers."""
 
     def __init__(
         self,
@@ -66,14 +58,7 @@ class BankOnModel:
     def open(self, model: nn.Module) -> Switch:
         """Return the switch of the bank on a model, and load the bank's heads into the model.
 
-        Args:
-            model: The model, without Avalanche's wrappers.
-
         What another plugin learned is taken out of the model first.
-
-        Raises:
-            WrongArchitecture: If the bank belongs to a model with other parameters.
-            WrongBase: If it belongs to other weights.
         """
         if self._switch is not None and self._switch.model is model:
             return self._switch
@@ -108,10 +93,6 @@ class BankOnModel:
         """Return the switch, after adding the parameters that the model got since its last task.
 
         Their coordinates are numbered after those that the bank knows.
-
-        Raises:
-            WrongArchitecture: If a parameter is missing or has another shape, or if `identity`
-                describes the base without the new ones.
         """
         switch = self.open(model)
         bank = switch.bank
@@ -129,12 +110,7 @@ class BankOnModel:
 
 
 def identify_model(model: nn.Module, identity: BaseIdentity | None = None) -> BaseIdentity:
-    """Describe a model at its base for a bank.
-
-    Args:
-        model: The model, without Avalanche's wrappers.
-        identity: A description; it is returned unchanged if it has the hash of the weights.
-    """
+    """Describe a model at its base for a bank."""
     if identity is not None and identity.weights_sha256:
         return identity
     dtypes = {p.dtype for p in find_graftable(model).values()}
@@ -155,15 +131,7 @@ def _find_layout(model: nn.Module, bank: GraftBank | None, keep: Keep | None) ->
 
 
 def _extend_layout(layout: Layout, found: Layout) -> Layout:
-    """Append the additional parameters of a model to a layout.
-
-    Args:
-        layout: Layout of the parameters that tasks were learned on.
-        found: Layout of the model's parameters now.
-
-    Raises:
-        WrongArchitecture: If a parameter of `layout` is missing in `found` or has another shape.
-    """
+    """Append the additional parameters of a model to a layout."""
     now = dict(zip(found.names, found.shapes, strict=True))
     for name, shape in zip(layout.names, layout.shapes, strict=True):
         if now.get(name) != shape:
@@ -181,14 +149,7 @@ def _extend_layout(layout: Layout, found: Layout) -> Layout:
 
 
 def _extend_switch(model: nn.Module, bank: GraftBank, layout: Layout, base: BaseIdentity) -> Switch:
-    """Make the switch of a bank on a model that has more parameters than the bank knows.
-
-    Args:
-        model: The model at its base.
-        bank: The bank of the tasks that were learned before the parameters were added.
-        layout: The bank's layout with the new parameters at its end.
-        base: Description of the base with the new parameters.
-    """
+    """Make the switch of a bank on a model that has more parameters than the bank knows."""
     entries = tuple(_extend_entry(entry, layout) for entry in bank.entries)
     switch = Switch(model, replace(bank, layout=layout, base=base, entries=entries))
     hashed = []

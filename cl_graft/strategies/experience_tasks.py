@@ -50,15 +50,7 @@ _DEV_SHARE = 0.05
 
 
 class ExperienceTasks:
-    """The learnable tasks of experiences, with the dev rows and metrics that a plugin was given.
-
-    Args:
-        dev: Experiences with the dev rows, matched by task label, and where several have one label
-            by their number in the stream; where one is missing, 5 % of the training rows are set
-            aside.
-        metrics: Names of the dev scores by task label; a missing task has ``"accuracy"``.
-        task_labels: Source of the labels of `dev`.
-    """
+    """The learnable tasks of experiences, with the dev rows and metrics that a plugin was given."""
 
     def __init__(
         self,
@@ -118,11 +110,7 @@ class ExperienceTasks:
         seeded_by: str | None = None,
         keep: Callable[[str], bool] | None = None,
     ) -> LearnableTask:
-        """Make the learnable task of an experience on a strategy's model.
-
-        Raises:
-            InputError: If the strategy's batches cannot be read, or have no loss.
-        """
+        """Make the learnable task of an experience on a strategy's model."""
         batches = StrategyBatches(strategy)
         with _explained(strategy):
             _read_rows(experience.dataset.train(), experience, batches).batch([0])
@@ -178,23 +166,7 @@ def make_learnable_task(
     seeded_by: str | None = None,
     batches: StrategyBatches | None = None,
 ) -> LearnableTask:
-    """Make the learnable task of an experience on a model at its base.
-
-    Args:
-        model: The model, with the task's head.
-        experience: The training experience.
-        label: Label of the task.
-        criterion: Function of (logits, targets) that returns the mean loss.
-        base: Fingerprint of the base.
-        device: Device of the batches.
-        dev: Experience with the dev rows; None sets training rows aside with `set_aside`.
-        metric: Name of the dev score, as `cl_graft.metrics.score` knows it.
-        keep: Function of a parameter's name that returns whether regions may contain the parameter.
-        seed: Seed of the draw of rows set aside.
-        seeded_by: Hash of the model that random choices are a function of, beside the seed, the
-            rows and the head; None takes `base` and `metric`.
-        batches: Batches of a strategy; None takes the first two parts of rows for input and target.
-    """
+    """Make the learnable task of an experience on a model at its base."""
     if dev is None:
         experience = set_aside(experience, seed=seed)
         dev = experience.set_aside
@@ -258,15 +230,7 @@ def make_learnable_task(
 def make_stream_task(
     model: MultiTaskText, stream: TextStream, label: int, *, base: str, seed: int
 ) -> LearnableTask:
-    """Make the learnable task of one task of a stream, with the cache keys that strategies use.
-
-    Args:
-        model: The model at its base, which gets the head of the task.
-        stream: The stream.
-        label: Label of the task.
-        base: Fingerprint of the base.
-        seed: Seed of the run.
-    """
+    """Make the learnable task of one task of a stream, with the cache keys that strategies use."""
     place = label - stream.first_label
     experience = stream.benchmark.train_stream[place]
     model.adaptation(experience)
@@ -288,13 +252,6 @@ def set_aside(experience: Any, *, seed: int) -> Any:
 
     The copy's attribute `set_aside` is another copy, with only these rows. The experience itself
     does not change. A copy that this function returned is returned as it is.
-
-    Args:
-        experience: A training experience.
-        seed: Seed of the draw.
-
-    Raises:
-        InputError: If it has a single row.
     """
     if hasattr(experience, "set_aside"):
         return experience
@@ -311,11 +268,7 @@ def set_aside(experience: Any, *, seed: int) -> Any:
 
 
 def _dev_by_label(dev: Any, task_labels: TaskLabels) -> dict[int | None, list[Any]]:
-    """Return experiences by their task label, the latest first.
-
-    Raises:
-        TypeError: If `dev` holds something else, such as a data set, whose rows would be ignored.
-    """
+    """Return experiences by their task label, the latest first."""
     found: dict[int | None, list[Any]] = {}
     several = isinstance(dev, Iterable)
     for each in dev if several else () if dev is None else (dev,):
@@ -370,11 +323,7 @@ def _try_batch(task: LearnableTask) -> None:
 
 @contextmanager
 def _explained(strategy: Strategy) -> Iterator[None]:
-    """Say what batches can be learned, where a strategy's cannot.
-
-    Raises:
-        InputError: If the `with` block fails.
-    """
+    """Say what batches can be learned, where a strategy's cannot."""
     try:
         yield
     except Exception as error:

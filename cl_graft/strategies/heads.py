@@ -84,11 +84,7 @@ def find_head_paths(model: nn.Module) -> tuple[str, ...]:
 def find_graftable(
     model: nn.Module, *, keep: Callable[[str], bool] | None = None
 ) -> dict[str, nn.Parameter]:
-    """Return the graftable parameters of a model; none where it is only task heads.
-
-    Raises:
-        ValueError: If nothing is graftable of a model that has more than heads.
-    """
+    """Return the graftable parameters of a model; none where it is only task heads."""
     paths = find_head_paths(model)
     if "" in paths or all(name.startswith(_prefixes(paths)) for name in parameters_by_name(model)):
         return {}
@@ -130,14 +126,6 @@ def load_head_(model: nn.Module, entry: Entry, *, classes: int = 0) -> None:
 
     A missing head is made. If `classes` needs more units than the entry stores, the other units of
     the model's head stay as they are; otherwise they are removed.
-
-    Args:
-        model: The model.
-        entry: The entry.
-        classes: Number of units that an experience needs; the entry may store fewer.
-
-    Raises:
-        WrongArchitecture: If the stored head has another number of inputs than the model's.
     """
     _make_missing_(model, entry)
     for head, kept in _find_kept(model, entry):
@@ -158,13 +146,7 @@ def open_heads_(model: nn.Module, bank: GraftBank) -> None:
 
 
 class HeldHeads:
-    """A snapshot of a task's heads, to restore them after others were loaded.
-
-    Args:
-        model: The model.
-        label: The task's label.
-        values: Whether to restore values too, and not only which tensors and modules there were.
-    """
+    """A snapshot of a task's heads, to restore them after others were loaded."""
 
     def __init__(self, model: nn.Module, label: int, *, values: bool = True) -> None:
         heads = find_heads(model, label)
@@ -202,14 +184,7 @@ class FirstValues:
         self._values: dict[str, Tensor] = {}
 
     def begin_(self, model: nn.Module, bank: GraftBank, *, label: int) -> None:
-        """Put heads back to their initial values; units that were added since keep theirs.
-
-        Args:
-            model: The model, grown for the task.
-            bank: Bank of the earlier tasks, whose units of shared heads stay active, as in
-                Avalanche.
-            label: Label of the task.
-        """
+        """Put heads back to their initial values; units that were added since keep theirs."""
         left = _LEFT_HEADS.setdefault(model, {})
         shared = dict(_list_shared(model))
         own = {} if bank.find(label=label) is not None else _own_heads(model, label)

@@ -73,11 +73,7 @@ class Setting:
     is_size: bool = False
 
     def check(self, value: Value, *, method: str) -> Value:
-        """Return a value in the type of the default.
-
-        Raises:
-            InputError: If it has another type or is out of range.
-        """
+        """Return a value in the type of the default."""
         place, wanted = f"{method}.{self.name}", type(self.default)
         if wanted is float and isinstance(value, int) and not isinstance(value, bool):
             value = float(value)
@@ -252,11 +248,7 @@ class Method:
         return ""
 
     def check_tasks(self, tasks: Sequence[TextTask]) -> None:
-        """Make sure that the method can learn tasks of these kinds.
-
-        Raises:
-            InputError: If it cannot.
-        """
+        """Make sure that the method can learn tasks of these kinds."""
         for task in tasks:
             kind = task.own_kind.title
             if self.kinds == "classification" and not task.own_kind.needs_classes:
@@ -277,20 +269,12 @@ class Method:
         return hasattr(self.kind, "check_stream")
 
     def check_stream(self, shape: StreamShape, values: Mapping[str, Value]) -> None:
-        """Make sure that the method can learn a stream, with values of its settings.
-
-        Raises:
-            InputError: If it cannot.
-        """
+        """Make sure that the method can learn a stream, with values of its settings."""
         if self.checks_stream:
             self._with(values).check_stream(shape)
 
     def check_settings(self, values: Mapping[str, Value]) -> dict[str, Value]:
-        """Check values of the method's settings and add the defaults of the others.
-
-        Raises:
-            InputError: If a name is unknown (the nearest one is named) or a value does not fit.
-        """
+        """Check values of the method's settings and add the defaults of the others."""
         known = {one.name: one for one in self.settings}
         for name in values:
             if not known:
@@ -303,11 +287,7 @@ class Method:
         }
 
     def build(self, inputs: StrategyInputs, values: Mapping[str, Value]) -> SupervisedTemplate:
-        """Build the strategy with values of the method's settings.
-
-        Raises:
-            InputError: If a setting is unknown or out of range, or the strategy cannot be built.
-        """
+        """Build the strategy with values of the method's settings."""
         return self._with(values).build(inputs)
 
     def storage_bytes(self, strategy: SupervisedTemplate) -> int:

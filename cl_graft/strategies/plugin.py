@@ -445,15 +445,7 @@ def _name_weights(bank: GraftBank) -> str:
 
 
 class _EvaluatedAnswer:
-    """The answer of one entry on a model, until the evaluation of an experience ends.
-
-    Args:
-        model: The model, without Avalanche's wrappers.
-        switch: Switch of the model between the entries of its bank.
-
-    Attributes:
-        before: Position of the switch before the evaluation; None for the base.
-    """
+    """The answer of one entry on a model, until the evaluation of an experience ends."""
 
     def __init__(self, model: nn.Module, switch: Switch) -> None:
         self.before = switch.position
@@ -483,13 +475,7 @@ class _EvaluatedAnswer:
 def _find_earlier(
     bank: GraftBank, settings: GraftingSettings, *, names: Iterable[str]
 ) -> tuple[int, ...]:
-    """Return the positions of the entries that a task builds on, ascending.
-
-    Args:
-        bank: Bank of the earlier tasks.
-        settings: Settings of the task.
-        names: Names of all tasks of the stream, learned or not.
-    """
+    """Return the positions of the entries that a task builds on, ascending."""
     wanted = settings.builds_on
     if wanted is not None:
         known = {entry.task for entry in bank.entries} | set(names)

@@ -147,17 +147,7 @@ def _rate_by_size(method: Method, inputs: StrategyInputs) -> bool:
 def make_loop_schedules(
     method: Method, inputs: StrategyInputs, settings: Mapping[str, Value]
 ) -> dict[int, FineTuning]:
-    """Return steps, batch size and learning rates of a strategy's loop, by task label.
-
-    Args:
-        method: The method; see `Method.trains` and `Method.rows`.
-        inputs: Inputs of the strategy.
-        settings: The method's own settings; a learning rate among them replaces that of `inputs`.
-
-    Returns:
-        The schedules. The rate of a region that AdamW trains at its default is set later, when its
-        size is known, by `RegionRate`.
-    """
+    """Return steps, batch size and learning rates of a strategy's loop, by task label."""
     dense = inputs.dense_runs
     steps = [schedule.steps for schedule in dense.values()]
     counts = {
@@ -188,16 +178,7 @@ def make_loop_schedule(
     lr: float | None = None,
     decay: Decay | None = None,
 ) -> FineTuning:
-    """Return with which optimiser and learning rates a strategy trains a task.
-
-    Args:
-        method: The method.
-        dense: Schedule of the task's dense run.
-        settings: The method's own settings.
-        optimizer: Optimiser of a region.
-        lr: Learning rate of a region, > 0; None means that of SGD.
-        decay: How the learning rate of a region falls; None means as `dense` says, or linearly.
-    """
+    """Return with which optimiser and learning rates a strategy trains a task."""
     if method.trains == "region":
         own = {"optimizer": optimizer, "lr": lr or REGION_LR, "lr_decay": decay or dense.lr_decay}
         return with_rate_schedule(replace(dense, **own, weight_decay=0.0), is_region=True)

@@ -9,25 +9,7 @@ from torch.optim import Optimizer
 
 
 class Strategy(Protocol):
-    """A strategy while it trains or evaluates an experience.
-
-    Attributes:
-        model: Model that trains.
-        optimizer: Optimiser of the loop.
-        experience: Experience in training or evaluation.
-        clock: Avalanche's counters of steps, epochs and experiences.
-        plugins: Plugins in the order in which they act.
-        evaluator: Avalanche's evaluation plugin.
-        device: Device of the batches.
-        dataloader: Loader of the batches.
-        adapted_dataset: Rows of the experience, as plugins left them.
-        train_epochs: Epochs of an experience.
-        train_mb_size: Rows a training step.
-        eval_mb_size: Rows a batch in evaluation.
-        mbatch: Current batch: inputs, targets, task labels.
-        mb_output: Outputs of the batch.
-        loss: Loss of the batch.
-    """
+    """A strategy while it trains or evaluates an experience."""
 
     model: Any
     optimizer: Optimizer

@@ -23,11 +23,7 @@ _KNOWN_PACKAGES = ("avalanche.", "cl_graft.")
 
 
 class StrategyBatch:
-    """A batch that only its strategy can read, which also moves it to the device.
-
-    Args:
-        held: What the strategy's loader makes of some rows.
-    """
+    """A batch that only its strategy can read, which also moves it to the device."""
 
     def __init__(self, held: Any) -> None:
         self.held = held
@@ -39,15 +35,7 @@ class StrategyBatch:
 
 
 class StrategyBatches:
-    """The batches of a strategy, read as the strategy reads them.
-
-    Args:
-        strategy: The strategy, in the training of an experience.
-
-    Attributes:
-        overridden: What the strategy's class does in a way of its own, by name; empty where inputs
-            and targets are the first two parts of a batch, and the model takes the inputs.
-    """
+    """The batches of a strategy, read as the strategy reads them."""
 
     def __init__(self, strategy: Strategy) -> None:
         self._strategy = strategy

@@ -59,12 +59,7 @@ def check_arguments(
     identity: object,
     task_labels: object,
 ) -> None:
-    """Refuse arguments of `GraftingPlugin` that would only fail, or be ignored, later.
-
-    Raises:
-        TypeError: If an argument has a wrong type.
-        ValueError: If `task_labels` is unknown, or bank and settings have different modes.
-    """
+    """Refuse arguments of `GraftingPlugin` that would only fail, or be ignored, later."""
     _check_type("settings", settings, GraftingSettings, "GraftingSettings(density=0.002)")
     _check_type("bank", bank, GraftBank, "load_bank(folder)")
     _check_type("identity", identity, BaseIdentity, "a BaseIdentity")
@@ -89,11 +84,7 @@ def check_arguments(
 
 
 def check_instance(plugin: object, kind: type) -> None:
-    """Refuse a class in the place of a plugin or metric, whose hooks get the strategy for `self`.
-
-    Raises:
-        TypeError: If the plugin is of another kind.
-    """
+    """Refuse a class in the place of a plugin or metric, whose hooks get the strategy for `self`."""
     if not isinstance(plugin, kind):
         raise TypeError(
             f"the strategy holds the class {kind.__name__}; make one of it: {kind.__name__}()"
@@ -109,16 +100,7 @@ def _check_type(name: str, given: object, kind: type, example: str) -> None:
 
 
 def check_rows(strategy: Strategy, *, label: int, learned: frozenset[int]) -> None:
-    """Refuse a strategy that trains on rows of tasks that have no entry.
-
-    Args:
-        strategy: The strategy, before it trains an experience.
-        label: The task label of that experience.
-        learned: The labels of the bank's entries; rehearsal brings rows of these.
-
-    Raises:
-        ValueError: If it trains on others; it names them.
-    """
+    """Refuse a strategy that trains on rows of tasks that have no entry."""
     labels = getattr(strategy.adapted_dataset, "targets_task_labels", None)
     if others := sorted(
         {int(other) for other in getattr(labels, "uniques", ())} - learned - {label}
@@ -132,11 +114,7 @@ def check_rows(strategy: Strategy, *, label: int, learned: frozenset[int]) -> No
 
 
 def check_optimizer(strategy: Strategy) -> None:
-    """Warn of an optimiser that was made for another model, which Avalanche silently takes over.
-
-    Args:
-        strategy: The strategy, before it trains.
-    """
+    """Warn of an optimiser that was made for another model, which Avalanche silently takes over."""
     own = {id(parameter) for parameter in strategy.model.parameters()}
     held = [p for group in strategy.optimizer.param_groups for p in group["params"]]
     if held and not any(id(parameter) in own for parameter in held):
@@ -148,12 +126,7 @@ def check_optimizer(strategy: Strategy) -> None:
 
 
 def check_rate(strategy: Strategy, *, coordinates: int) -> None:
-    """Warn of a learning rate of Adam's kind that no region of this size learns with.
-
-    Args:
-        strategy: The strategy, whose optimiser trains the region.
-        coordinates: Number of weights that it trains.
-    """
+    """Warn of a learning rate of Adam's kind that no region of this size learns with."""
     if any(isinstance(plugin, RegionRate) for plugin in strategy.plugins):
         return  # it sets the rate that suits the size when the first epoch begins
     optimizer = strategy.optimizer
@@ -173,9 +146,6 @@ def check_model(model: nn.Module) -> None:
     """Refuse a model whose answers depend on more than a graft and a head can hold.
 
     A model of one's own with weights in float16 gets a warning; `load_model` is told the type.
-
-    Raises:
-        ValueError: It names the module and the reason.
     """
     if not isinstance(unwrap_model(model), TaskModel):
         warn_of_float16(model)
@@ -196,16 +166,7 @@ def check_model(model: nn.Module) -> None:
 
 
 def check_plugins(strategy: Strategy, own: type) -> None:
-    """Warn of plugins that cannot act on a region, and refuse those that fail on it.
-
-    Args:
-        strategy: The strategy.
-        own: Class of the plugin that learns regions, of which there is one.
-
-    Raises:
-        ValueError: If a plugin needs gradients of the model's own parameters, or chooses among
-            steps, or if a second one learns regions.
-    """
+    """Warn of plugins that cannot act on a region, and refuse those that fail on it."""
     plugins = strategy.plugins
     if sum(isinstance(plugin, own) for plugin in plugins) > 1:
         raise ValueError(
@@ -243,9 +204,6 @@ def reads_parameters(kind: type) -> bool:
 
     The code of its hooks in a step is searched, and that of the functions which these call in the
     plugin's class, in its package and in Avalanche.
-
-    Args:
-        kind: The plugin's class.
     """
     waiting: list[Any] = [getattr(kind, hook, None) for hook in _IN_A_STEP]
     seen: set[Any] = set()

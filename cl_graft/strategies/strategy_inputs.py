@@ -183,11 +183,6 @@ class StrategyInputs:
         """Return what every Avalanche strategy is constructed with: optimiser, evaluation, device.
 
         The learning rate is set later, by `TaskSchedules`, to that of each task.
-
-        Args:
-            weight_decay: Weight decay of the optimiser, at least 0.
-            optimizer: ``"sgd"`` or ``"adamw"``.
-            head_group: Whether the optimiser has a second group, for heads beside regions.
         """
         kind = {"sgd": torch.optim.SGD, "adamw": torch.optim.AdamW}[optimizer]
         groups = [{"params": list(self.model.parameters())}, *([{"params": []}] * head_group)]
@@ -204,15 +199,7 @@ class StrategyInputs:
     def loop_plugins(
         self, *own: SupervisedPlugin, trains: bool = False, whole_batches: bool = False
     ) -> list[SupervisedPlugin]:
-        """Return the plugins of a loop with a strategy's own among them, in the order `LOOP`.
-
-        Args:
-            *own: Plugins of the strategy.
-            trains: Whether the loop trains weights, which takes seeds, clipping and the choice on
-                dev; a region has these from its own plugin.
-            whole_batches: Whether batches are computed at once, also where the settings ask for
-                micro-batches.
-        """
+        """Return the plugins of a loop with a strategy's own among them, in the order `LOOP`."""
         schedule, seed = self.first_schedule, self.seed
         scale = loss_scale(self.model.task_model.precision)
         rows = None if whole_batches else schedule.micro_batch
@@ -243,23 +230,11 @@ class StrategyInputs:
         whole_batches: bool = False,
         **arguments: Any,
     ) -> _Strategy:
-        """Return an Avalanche strategy that trains every weight with SGD.
-
-        Args:
-            kind: The strategy's class.
-            *own: Plugins of the strategy.
-            whole_batches: As in `loop_plugins`.
-            **arguments: More arguments of the class.
-        """
+        """Return an Avalanche strategy that trains every weight with SGD."""
         template = self.template_arguments(weight_decay=self.first_schedule.weight_decay)
         plugins = self.loop_plugins(*own, trains=True, whole_batches=whole_batches)
         return kind(**template, **arguments, plugins=plugins)
 
     def naive(self, *own: SupervisedPlugin, whole_batches: bool = False) -> Naive:
-        """Return Avalanche's Naive with a strategy's own plugins.
-
-        Args:
-            *own: Plugins of the strategy.
-            whole_batches: As in `loop_plugins`.
-        """
+        """Return Avalanche's Naive with a strategy's own plugins."""
         return self.sgd_strategy(Naive, *own, whole_batches=whole_batches)

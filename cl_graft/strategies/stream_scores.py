@@ -433,9 +433,6 @@ class _Numbers:
     An experience has its number in the stream, or the next free one if another benchmark's has
     that. A benchmark that nothing was trained on is taken for the only one that was, as test
     streams are copied; beside several it is another one.
-
-    Args:
-        restored: Numbers of another process, which belong to the first benchmark trained on here.
     """
 
     def __init__(self, restored: Iterable[int] = ()) -> None:
@@ -470,13 +467,7 @@ class _Numbers:
 
 
 def _beside(own: Tensor, others: Tensor, here: Tensor) -> Tensor:
-    """Join a task's own columns and all columns; each row has its logits in one of the two parts.
-
-    Args:
-        own: The logits in the task's own columns, (n, K).
-        others: The logits as they were given, (n, columns).
-        here: Mask of the rows that the task itself answered, (n,).
-    """
+    """Join a task's own columns and all columns; each row has its logits in one of the two parts."""
     answered = here[:, None]
     return torch.cat(
         [own.masked_fill(~answered, _NOT_ANSWERED), others.masked_fill(answered, _NOT_ANSWERED)],

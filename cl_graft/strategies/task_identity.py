@@ -39,16 +39,7 @@ def hash_reading(
     scorer: str | Scorer,
     dev: Examples,
 ) -> str:
-    """Hash what the outcome of training depends on beside weights, data and settings.
-
-    Args:
-        model: The model, without wrappers; its config, modules and precision count.
-        heads: Heads of the task; their buffers count, which are label words and masks.
-        parameters: Graftable parameters; their names and shapes count.
-        criterion: The loss.
-        scorer: What chooses a step on dev: the name of a metric, or a scorer with right answers.
-        dev: The rows that it chooses on.
-    """
+    """Hash what the outcome of training depends on beside weights, data and settings."""
     config: Any = getattr(getattr(model, "backbone", model), "config", None)
     settings = config.to_dict() if hasattr(config, "to_dict") else {}
     words = {
@@ -75,12 +66,7 @@ def hash_reading(
 
 
 def describe(value: Any, *, depth: int = 0) -> Any:
-    """Describe a loss or a part of one, as JSON that is the same if it computes the same.
-
-    Args:
-        value: A loss, or a part of one.
-        depth: Depth in another value; one that lies too deep is described by its class.
-    """
+    """Describe a loss or a part of one, as JSON that is the same if it computes the same."""
     if isinstance(value, _PLAIN):
         return value
     if inspect.isclass(value) or depth > _DEEPEST:

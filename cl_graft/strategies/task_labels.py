@@ -34,11 +34,7 @@ _HOW = (
 
 
 def find_label(experience: Any, task_labels: TaskLabels = "stream") -> int | None:
-    """Return the label of an experience's task; None where a stream has none.
-
-    Raises:
-        ValueError: If the experience holds several tasks.
-    """
+    """Return the label of an experience's task; None where a stream has none."""
     if task_labels == "experience":
         return int(experience.logging().current_experience)
     labels = {int(label) for label in getattr(experience, "task_labels", ())}
@@ -54,9 +50,6 @@ def has_labels(strategy: Strategy, task_labels: TaskLabels) -> bool:
 
     Avalanche's older benchmarks give every experience the label 0 where they mean "no labels": one
     label in a stream of several experiences, and a model without task heads.
-
-    Raises:
-        ValueError: If indices are to be labels, and the model answers by others.
     """
     own = find_label(strategy.experience)
     if task_labels == "experience":
@@ -178,11 +171,7 @@ class ExperienceEntries:
 
 
 class _Latest(dict[tuple[int, int], int]):
-    """Positions of the latest entries, by number and label of the experience, whatever benchmark.
-
-    Attributes:
-        several: Numbers and labels that experiences of several benchmarks have.
-    """
+    """Positions of the latest entries, by number and label of the experience, whatever benchmark."""
 
     def __init__(self, *known: Any) -> None:
         super().__init__(*known)

@@ -82,19 +82,6 @@ class TaskTraining:
     """Hold a task's region while the strategy's loop trains it.
 
     If there is nothing to train, the strategy is stopped.
-
-    Args:
-        strategy: The strategy, at the start of the task's experience.
-        switch: Switch of the bank on the strategy's model, which is at its base.
-        label: Label of the task.
-        task: The task.
-        settings: Settings of grafting for the task.
-        found: Region of the task, and the dense run.
-        builds_on: Positions of the entries that the task builds on, ascending.
-        measure: Called with dev scores of the region's training.
-
-    Attributes:
-        switch: The switch that moves the model from one answer to another.
     """
 
     def __init__(
@@ -189,11 +176,7 @@ class TaskTraining:
         self._seen = self._versions()
 
     def end_step(self, *, rows: int) -> None:
-        """Count a step, and every `evaluate_every` steps score dev and keep the best values.
-
-        Raises:
-            RuntimeError: If another thread trained meanwhile (`check_generators`).
-        """
+        """Count a step, and every `evaluate_every` steps score dev and keep the best values."""
         check_generators()
         self._steps += 1
         self.passes["region"] += Passes(forward_backward=rows)
@@ -249,13 +232,7 @@ class TaskTraining:
             self.write_()
 
     def commit(self, metadata: TaskMetadata) -> GraftBank:
-        """End the training and return the bank with the task's entry.
-
-        Raises:
-            RuntimeError: If any bit outside the region and the head changed in training.
-            DivergedError: If a value of the region or the head is NaN or infinite; the training is
-                abandoned then.
-        """
+        """End the training and return the bank with the task's entry."""
         self.restore()
         self._live.read_()
         trained_dev = self._recall_()

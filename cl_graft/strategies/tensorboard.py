@@ -94,14 +94,7 @@ class OncePerStepTensorboardLogger(TensorboardLogger):
         *,
         first: Sequence[str],
     ) -> None:
-        """Make a row of the page HParams.
-
-        Args:
-            settings: The settings by name.
-            measures: Tags of the scalars that stand beside them, in their order.
-            first: Names of the settings that come first, whether the run has them or not:
-                TensorBoard takes the columns of all runs from one of them.
-        """
+        """Make a row of the page HParams."""
         row = dict.fromkeys(measures, 0.0)
         columns, _, _ = hparams(dict.fromkeys(first, "") | dict(settings), row)
         _, begun, ended = hparams(dict(settings), row)
@@ -129,10 +122,6 @@ def cut_log(folder: Path | str, position: Mapping[str, int]) -> None:
     """Remove what was logged after a `OncePerStepTensorboardLogger.position`.
 
     No process may be writing to the folder.
-
-    Args:
-        folder: The folder of the event files.
-        position: Sizes of its files then; files that it does not name are removed.
     """
     folder = Path(folder)
     for path in sorted(folder.glob(_FILES)):

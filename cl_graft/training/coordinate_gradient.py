@@ -75,14 +75,7 @@ class Coordinates:
         transposed: bool,
         kernel: Kernel | None = None,
     ) -> Coordinates:
-        """Lay out flat, sorted, row-major coordinates of a weight.
-
-        Args:
-            inside: The coordinates; int64, shape (k,), on the device of the weight.
-            shape: Shape of the weight as it is stored.
-            transposed: Whether it is stored as (in, out).
-            kernel: Name of the kernel; None picks by `pick_kernel`.
-        """
+        """Lay out flat, sorted, row-major coordinates of a weight."""
         kernel = kernel or pick_kernel(len(inside), shape, device=inside.device)
         rows = torch.div(inside, shape[1], rounding_mode="floor")
         columns = inside - rows * shape[1]
@@ -124,16 +117,6 @@ def region_linear(
 
     The result is that of the layer as its frozen `weight` stands; `values` takes no part in it but
     receives the gradient of the weight at `where`, in its own dtype.
-
-    Args:
-        x: Inputs of shape (..., in), in the dtype to compute in; under autocast, cast already.
-        weight: Frozen weight of shape (out, in), or (in, out) where `where.transposed`.
-        bias: Bias of shape (out,), or None.
-        values: A tensor of shape (k,) that requires a gradient.
-        where: Coordinates of the weight that learn.
-
-    Returns:
-        Outputs of shape (..., out).
     """
     pattern = (where.rows, where.columns, where.starts)
     # Plain arguments: a compiler traces no dataclass through an autograd function.
@@ -143,13 +126,7 @@ def region_linear(
 
 
 def coordinate_gradient(gradient: Tensor, kept: Tensor, where: Coordinates) -> Tensor:
-    """Return the gradient of a weight at `where`, in fp32 or wider; shape (k,).
-
-    Args:
-        gradient: ∂L/∂y of shape (rows, out).
-        kept: The columns `where.inputs` of x, of shape (rows, columns); all of x for None.
-        where: The coordinates.
-    """
+    """Return the gradient of a weight at `where`, in fp32 or wider; shape (k,)."""
     left, right = (kept, gradient) if where.transposed else (gradient, kept)
     return _at_coordinates(left, right, where.rows, where.columns, where.starts, where.kernel)
 

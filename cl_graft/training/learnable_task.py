@@ -115,14 +115,7 @@ class LearnableTask:
         seed: int,
         **more: Any,
     ) -> FineTuned:
-        """Train parameters of the model on the task's rows, and choose the best step on dev.
-
-        Args:
-            trained: Parameters to train, by name; they keep the values of the last step.
-            settings: The schedule.
-            seed: Seed of the random choices.
-            **more: Further arguments of `cl_graft.training.fine_tuning.fine_tune`.
-        """
+        """Train parameters of the model on the task's rows, and choose the best step on dev."""
         return fine_tune(
             self.model,
             trained,

@@ -41,11 +41,7 @@ _TOKENS = 1 << 16
 
 
 def check_head_fit(task: LearnableTask) -> None:
-    """Refuse a head that `fit_head` could not fit, by one row of dev; the model goes to eval mode.
-
-    Raises:
-        ValueError: If the head is not called once a batch.
-    """
+    """Refuse a head that `fit_head` could not fit, by one row of dev; the model goes to eval mode."""
     if task.head_module is not None and task.head:
         next(_batches(task, task.head_module, task.dev, [0]), None)
 
@@ -87,14 +83,7 @@ def fit_head(task: LearnableTask, *, rows: int, seed: int) -> dict[str, Tensor]:
 
 
 class DevScores(NamedTuple):
-    """Scores of a model on dev.
-
-    Attributes:
-        own_head: Score under the head that the model has.
-        fitted_head: Score under heads that are fitted to the model's features of dev itself, each
-            fold by a head that was fitted to the others; the same as `own_head` where there is no
-            head to fit.
-    """
+    """Scores of a model on dev."""
 
     own_head: float
     fitted_head: float
@@ -106,13 +95,6 @@ def score_on_dev(task: LearnableTask, *, seed: int) -> DevScores:
     The model is left in eval mode. The penalty of the fitted heads is the one of `RIDGES` with the
     smallest loss on the folds that were left out. With a head of tokens both scores are of as many
     rows of dev, drawn at random, as hold 65,536 tokens.
-
-    Args:
-        task: The task, on the model to score.
-        seed: Seed of the draw of folds.
-
-    Raises:
-        DivergedError: If a feature is NaN or infinite.
     """
     head, count = task.head_module, len(task.dev)
     if head is None or not task.head or count < _FOLDS:

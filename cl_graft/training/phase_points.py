@@ -15,12 +15,7 @@ _KEY = "points"
 
 
 class PhasePoints:
-    """Report the losses and dev scores of a phase, and keep them.
-
-    Args:
-        phase: Name of the phase.
-        measure: Called as (phase, name, step, value) with every point.
-    """
+    """Report the losses and dev scores of a phase, and keep them."""
 
     def __init__(self, phase: str, measure: Callable[[str, str, int, float], None]) -> None:
         self._phase = phase

@@ -105,12 +105,6 @@ class LossScale:
         """Divide gradients by the scale; where one is infinite or NaN, take all of them away.
 
         An optimiser passes over parameters without a gradient, so the step is skipped.
-
-        Returns:
-            Whether the gradients can be used.
-
-        Raises:
-            DivergedError: If gradients stay infinite however small the scale.
         """
         held = [p for p in parameters if p.grad is not None]
         gradients = [p.grad for p in held if p.grad is not None]

@@ -186,12 +186,6 @@ def _split_vector(
     Each layer gets a copy of its slice as a handle for the gradient; nothing is saved, so the
     handles serve any number of forward and backward passes. They carry gradients also where they
     are made under `torch.no_grad`.
-
-    Args:
-        vector: Vector to split.
-        places: The slice of each layer.
-        whole: Whether all of the vector's gradient comes by way of the handles. If not, a backward
-            pass that leaves out other leaves (`torch.autograd.grad`) is refused.
     """
     backward_probe = None if whole else vector.new_zeros((), requires_grad=True)
     with torch.enable_grad():

@@ -27,13 +27,7 @@ _ADAPTER = "own_adapter"
 
 
 class Bottleneck(nn.Module):
-    """Add ``up(gelu(down(x)))`` to a block's states; zero at first.
-
-    Args:
-        hidden: Size of the states.
-        size: Size of the bottleneck.
-        draws: Generator of the weights of `down`, which are from N(0, 0.02²).
-    """
+    """Add ``up(gelu(down(x)))`` to a block's states; zero at first."""
 
     def __init__(self, hidden: int, size: int, *, draws: torch.Generator) -> None:
         super().__init__()
@@ -52,11 +46,6 @@ def add_adapters_(model: TaskModel, *, size: int, seed: int) -> None:
     """Put a bottleneck behind every block of a model, in place.
 
     One behind each block, as Pfeiffer et al. found enough (https://arxiv.org/abs/2005.00247).
-
-    Args:
-        model: The model.
-        size: Size of the bottlenecks.
-        seed: Seed of first values.
     """
     draws = generator(seed, "adapters")
     for path in block_stacks(model):

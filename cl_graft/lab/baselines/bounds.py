@@ -81,13 +81,6 @@ class MixedRows(SupervisedPlugin, supports_distributed=False):
     """Train on the rows of several experiences, shuffled together, in place of the one at hand.
 
     Runs at: before_training_exp. Give it after `TextBatches`, whose loader it replaces.
-
-    Args:
-        inputs: Inputs of the strategy; its stream is one that `text_stream` made.
-        so_far: Whether to take only the tasks up to the one in training; otherwise all.
-
-    Attributes:
-        passes: Rows that went through the model, by task label and phase, where nothing trains.
     """
 
     def __init__(self, inputs: StrategyInputs, *, so_far: bool) -> None:
@@ -174,14 +167,6 @@ class LearnsAside(SupervisedPlugin, supports_distributed=False):
     """Learn tasks outside of the strategy's loop, which trains nothing.
 
     Runs at: before_training_exp.
-
-    Args:
-        inputs: Inputs of the strategy.
-        phase: Name of all phases for the loggers; empty means their own names.
-
-    Attributes:
-        seconds: Wall time by task label and phase.
-        passes: Rows that went through the model, by task label and phase.
     """
 
     def __init__(self, inputs: StrategyInputs, *, phase: str = "") -> None:

@@ -24,14 +24,7 @@ from cl_graft.training.linear_layers import is_conv1d
 
 
 def add_ia3_(model: TaskModel) -> None:
-    """Put the vectors beside linear layers of a model, where peft puts them, and freeze the rest.
-
-    Args:
-        model: The model, in place; its parameters get other names.
-
-    Raises:
-        InputError: If peft does not know where they stand in the model.
-    """
+    """Put the vectors beside linear layers of a model, where peft puts them, and freeze the rest."""
     from peft import IA3Config, inject_adapter_in_model
 
     places = {name.removeprefix("backbone."): inner for name, inner in _find_places(model).items()}

@@ -45,16 +45,7 @@ def alpha_setting() -> Any:
 def add_lora_(
     model: TaskModel, *, rank: int, alpha: int, seed: int, everywhere: bool = True
 ) -> None:
-    """Put LoRAs beside graftable linear layers of a model, and freeze the rest.
-
-    Args:
-        model: The model, in place; its parameters get other names.
-        rank: Rows of A.
-        alpha: The update is scaled by ``alpha / rank``.
-        seed: Seed of A.
-        everywhere: Whether they stand beside all of these layers, or where peft puts them in an
-            architecture that it knows: for most beside query and value, as in the paper.
-    """
+    """Put LoRAs beside graftable linear layers of a model, and freeze the rest."""
     from peft import LoraConfig, inject_adapter_in_model
     from peft.utils import TRANSFORMERS_MODELS_TO_LORA_TARGET_MODULES_MAPPING as USUAL
 
@@ -150,13 +141,6 @@ class OrthogonalLoRA(TrainOnly, supports_distributed=False):
     answers change as far as the subspaces are not orthogonal.
 
     Runs at: before_training_exp, before_backward, after_training_exp.
-
-    Args:
-        weight: Weight of the penalty; 0 adds LoRAs up one after the other.
-        seed: Seed of each task's A.
-
-    Attributes:
-        bases: Matrices A of earlier tasks, each (rank, inputs), by layer.
     """
 
     def __init__(self, *, weight: float, seed: int) -> None:

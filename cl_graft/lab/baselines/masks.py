@@ -39,16 +39,7 @@ Rule = Callable[[Tensor], Tensor]
 
 
 class ChosenWeights(nn.Module):
-    """The parametrization of a matrix: its weights where the mask is True, zero elsewhere.
-
-    Args:
-        scores: The first scores, of the matrix's shape.
-        rule: Rule that chooses by them.
-        absolute: Whether it chooses by their absolute values.
-
-    Attributes:
-        fixed: Mask to use in place of the rule's; None where there is none.
-    """
+    """The parametrization of a matrix: its weights where the mask is True, zero elsewhere."""
 
     def __init__(self, scores: Tensor, rule: Rule, *, absolute: bool = False) -> None:
         super().__init__()
@@ -79,19 +70,6 @@ class MaskedMatrices(SupervisedPlugin, supports_distributed=False):
 
     Runs at: before_training_exp, after_backward, after_training_exp, before_eval_exp,
     after_eval_exp.
-
-    Args:
-        model: The model; its matrices are parametrized in place.
-        rule: Rule that turns scores into masks.
-        start: Function of a matrix that returns its first scores.
-        absolute: Whether the rule chooses by the scores' absolute values.
-        trains_weights: Whether the weights that no earlier task has chosen train too, and a task's
-            scores start at those of the task before. Otherwise weights stay frozen, and every task
-            starts with first scores.
-
-    Attributes:
-        masks: The masks of every task, by label and matrix: bits, eight to a byte.
-        scores: Scores that the next task starts with, by matrix; empty where weights stay frozen.
     """
 
     def __init__(

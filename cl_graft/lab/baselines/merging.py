@@ -48,14 +48,6 @@ class MergingPlugin(LearnsAside, supports_distributed=False):
     """Answer every task with one merged encoder and the task's own head.
 
     Runs at: before_training_exp, before_eval_exp, after_eval_exp.
-
-    Args:
-        rule: Function of standalone grafts and the base's parameters that returns the merged graft.
-        inputs: Inputs of the strategy. Regions do not avoid coordinates of earlier tasks.
-
-    Attributes:
-        bank: The standalone grafts of the tasks so far, as an isolated bank; None before the first.
-        merged: Graft that they are merged into; None before the first task.
     """
 
     def __init__(
@@ -145,11 +137,7 @@ class MergingMethod:
     state = staticmethod(read_router)
 
     def build(self, inputs: StrategyInputs) -> SupervisedTemplate:
-        """Return Naive with `MergingPlugin`, or a strategy that picks the head, too.
-
-        Raises:
-            InputError: See `check_stream`.
-        """
+        """Return Naive with `MergingPlugin`, or a strategy that picks the head, too."""
         settings = next(iter(inputs.grafting_settings.values()))
         self._refuse(settings.localizer, inputs.model.task_model)
         shared = {each.name for each in fields(MergingMethod)}

@@ -38,9 +38,6 @@ class TrainOnly(SupervisedPlugin, supports_distributed=False):
     """Train some parameters and the head of the task at hand; freeze all others.
 
     Runs at: before_training_exp. The optimiser starts with an empty state in every experience.
-
-    Args:
-        choose: Function of a model that returns the parameters.
     """
 
     def __init__(self, choose: Choose) -> None:
@@ -60,9 +57,6 @@ class OwnValues(TrainOnly, supports_distributed=False):
     Every task starts from the values that the parameters have when the first one comes.
 
     Runs at: before_training_exp, after_training_exp, before_eval_exp, after_eval_exp.
-
-    Attributes:
-        values: The values by task label and name; a task's are never changed.
     """
 
     def __init__(self, choose: Choose) -> None:
@@ -165,23 +159,13 @@ def rate_setting(default: float, grid: tuple[float, ...] = RATES) -> Any:
 def train_own_values(
     inputs: StrategyInputs, plugin: SupervisedPlugin, *, optimizer: str
 ) -> SupervisedTemplate:
-    """Return Naive with a plugin that picks what trains, and without weight decay.
-
-    Args:
-        inputs: Inputs of the strategy.
-        plugin: The plugin, such as `OwnValues`.
-        optimizer: ``"sgd"`` or ``"adamw"``.
-    """
+    """Return Naive with a plugin that picks what trains, and without weight decay."""
     template = inputs.template_arguments(optimizer=optimizer)
     return Naive(**template, plugins=inputs.loop_plugins(plugin, trains=True))
 
 
 def find_biases(model: nn.Module) -> dict[str, nn.Parameter]:
-    """Return the biases of a model's blocks, those of LayerNorms among them.
-
-    Raises:
-        InputError: If there are none.
-    """
+    """Return the biases of a model's blocks, those of LayerNorms among them."""
     chosen = graftable_parameters(model)
     found = {name: p for name, p in chosen.items() if name.rpartition(".")[2] == "bias"}
     if not found:

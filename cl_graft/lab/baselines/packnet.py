@@ -40,14 +40,6 @@ class PackedWeights(SupervisedPlugin, supports_distributed=False):
 
     Runs at: before_training_exp, after_backward, after_training_iteration, after_training_exp,
     before_eval_exp, after_eval_exp.
-
-    Args:
-        prune: Share of the weights that a task trains in a matrix and gives back, in [0, 1].
-        retrain: Share of a task's steps that come after that, in [0, 1].
-        steps: Steps of each task, by task label.
-
-    Attributes:
-        owners: Owners of the weights of every matrix, by name: 0 is free, n is the n-th task.
     """
 
     def __init__(self, *, prune: float, retrain: float, steps: Mapping[int, int]) -> None:
@@ -62,11 +54,7 @@ class PackedWeights(SupervisedPlugin, supports_distributed=False):
         self._later: dict[str, Tensor] = {}
 
     def before_training_exp(self, strategy: Strategy, **kwargs: Any) -> None:
-        """Open the free weights.
-
-        Raises:
-            InputError: If 255 tasks were learned.
-        """
+        """Open the free weights."""
         self._restore(strategy)
         _refuse_many(len(self._numbers) + 1)
         model = unwrap_model(strategy.model)

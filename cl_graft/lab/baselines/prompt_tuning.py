@@ -34,11 +34,6 @@ def add_prompt_(model: TaskModel, *, tokens: int, seed: int) -> None:
 
     Their states are taken out again behind the last block (Lester et al., 2021,
     https://arxiv.org/abs/2104.08691).
-
-    Args:
-        model: An encoder.
-        tokens: Number of vectors, at least 1.
-        seed: Seed of the tokens whose embeddings they start from.
     """
     backbone = cast(Any, model.backbone)
     words = _words(model)
@@ -96,11 +91,7 @@ class PromptTuning(OwnValuesMethod):
     lr: float = rate_setting(1e-2, grid=(3e-3, 1e-2, 3e-2))
 
     def build(self, inputs: StrategyInputs) -> SupervisedTemplate:
-        """Return Naive with `OwnValues` of the prompt, which is put into the model.
-
-        Raises:
-            InputError: If texts of the full length no longer fit into the model.
-        """
+        """Return Naive with `OwnValues` of the prompt, which is put into the model."""
         model = inputs.model.task_model
         self._refuse_long(model, inputs.stream.tasks[0].splits["train"][0].shape[-1])
         add_prompt_(model, tokens=self.tokens, seed=inputs.seed)

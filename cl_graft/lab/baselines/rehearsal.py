@@ -44,11 +44,7 @@ def count_shared_row_bytes(shape: StreamShape, rows: int) -> float:
 
 
 def check_batch_size(method: str, setting_name: str, *, rows: int, tasks: int) -> None:
-    """Refuse a batch size below the number of tasks, for methods that take rows of each.
-
-    Raises:
-        InputError: If `rows` is less than `tasks`.
-    """
+    """Refuse a batch size below the number of tasks, for methods that take rows of each."""
     if rows < tasks:
         raise InputError(
             f"{method} takes rows of each of {tasks} tasks into a batch: {setting_name} must be at "
@@ -297,11 +293,6 @@ class InterferedReplay(SupervisedPlugin, supports_distributed=False):
     numbers across tasks.
 
     Runs at: before_backward, after_training_exp.
-
-    Args:
-        mem_size: Rows kept, of all tasks together, the same number of each class.
-        subsample: Number of kept rows that are compared in a step.
-        batch_size_mem: Number of these rows that are added to the step.
     """
 
     def __init__(self, *, mem_size: int, subsample: int, batch_size_mem: int) -> None:

@@ -223,9 +223,6 @@ class AnswerRouter:
     """Pick tasks by the answers of all of them.
 
     A text costs as many forward passes as there are tasks; nothing is kept.
-
-    Args:
-        rule: Function of each entry's own logits, by position, that returns positions, (n,).
     """
 
     def __init__(self, rule: Callable[[Mapping[int, Tensor]], Tensor]) -> None:
@@ -275,13 +272,7 @@ def shrinkage_setting() -> Any:
 
 
 def register_routed(name: str, *, source: str, adds: str = ENTRY) -> Callable[[_Kind], _Kind]:
-    """Register a method that learns as grafting does and picks the task by a router.
-
-    Args:
-        name: The method's name.
-        source: Paper of the router.
-        adds: Description of all that a task adds to storage.
-    """
+    """Register a method that learns as grafting does and picks the task by a router."""
     return register_strategy(
         name,
         family="grafting",
@@ -309,13 +300,7 @@ def build_routed(inputs: StrategyInputs, router: Router) -> SupervisedTemplate:
 def make_feature_router(
     inputs: StrategyInputs, *, depth: float, shrinkage: float | None = None
 ) -> Router:
-    """Return the router by the nearest class mean, or by linear discriminant analysis.
-
-    Args:
-        inputs: Inputs of the strategy.
-        depth: Place in the base of the features, in [0, 1].
-        shrinkage: Shrinkage of the discriminant's covariance; None picks the nearest class mean.
-    """
+    """Return the router by the nearest class mean, or by linear discriminant analysis."""
     by_means = shrinkage is None
     rule = nearest_prototype if by_means else partial(discriminant, shrinkage=shrinkage)
     size = inputs.model.task_model.hidden_size

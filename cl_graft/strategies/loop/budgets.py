@@ -172,11 +172,6 @@ class TaskSchedules(StopAfter, supports_distributed=True):
     `RateSchedule` and `KeepBest` get the task's schedule, too.
 
     Runs at: before_train_dataset_adaptation, after_training_iteration, after_training_exp.
-
-    Args:
-        schedules: The schedule of each task, by task label.
-        head_lr: Learning rate of the optimiser's last group, > 0, where it has more than one; None
-            means that of the schedule.
     """
 
     def __init__(
@@ -206,10 +201,6 @@ class RegionRate(SupervisedPlugin, supports_distributed=True):
     """Train every region by AdamW at the learning rate that suits its size.
 
     Runs at: before_training_epoch, when the optimiser has the region in its first group.
-
-    Args:
-        head_lr: Learning rate of the head, the last group, > 0; None means that of the region, or
-            that of a region of the head's size if that is lower.
     """
 
     def __init__(self, *, head_lr: float | None = None) -> None:
@@ -225,13 +216,7 @@ class RegionRate(SupervisedPlugin, supports_distributed=True):
 
 
 def set_rates_(strategy: Strategy, lr: float, *, head_lr: float | None = None) -> None:
-    """Set the learning rate of a strategy's optimiser, and that of `RateSchedule`.
-
-    Args:
-        strategy: The strategy.
-        lr: Learning rate, > 0.
-        head_lr: Learning rate of the last group where there are more than one; None means `lr`.
-    """
+    """Set the learning rate of a strategy's optimiser, and that of `RateSchedule`."""
     groups = strategy.optimizer.param_groups
     rates = [lr] * len(groups)
     if len(groups) > 1 and head_lr is not None:
@@ -256,11 +241,7 @@ class StopDiverged(SupervisedPlugin, supports_distributed=True):
 
 
 def check_loss(strategy: Strategy, *, phase: str) -> None:
-    """Refuse a loss that is NaN or infinite.
-
-    Raises:
-        DivergedError: It names the step and the learning rate.
-    """
+    """Refuse a loss that is NaN or infinite."""
     loss = float(strategy.loss.detach())
     if math.isfinite(loss):
         return

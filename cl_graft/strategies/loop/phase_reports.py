@@ -31,15 +31,6 @@ class PhaseReports:
 
     Values have names such as ``Loss/dense_phase/train_stream/Task000/Exp000``, with the phases
     ``dense``, ``localize`` and ``region``; they are plotted over the phase's own steps, from 1.
-
-    Args:
-        strategy: The strategy, at the start of an experience.
-        context: Context of the run, which is told how far phases are, too.
-        name: The task's name.
-        label: Label of the task.
-
-    Attributes:
-        context: The context to hand to the task's phases.
     """
 
     def __init__(self, strategy: Strategy, context: RunContext, *, name: str, label: int) -> None:
@@ -114,17 +105,7 @@ class TrainingReports(PluginMetric[None]):
 def publish(
     strategy: Strategy, origin: Any, name: str, phase: str, *, label: int, step: int, value: float
 ) -> None:
-    """Hand a value of a phase to the loggers of a strategy, unless its evaluator is switched off.
-
-    Args:
-        strategy: The strategy, while an experience trains.
-        origin: The plugin that measured the value.
-        name: Name of the measure, such as ``"Loss"``.
-        phase: Name of the phase.
-        label: Label of the task.
-        step: Step of the phase, from 1.
-        value: The value.
-    """
+    """Hand a value of a phase to the loggers of a strategy, unless its evaluator is switched off."""
     evaluator = strategy.evaluator
     if evaluator.active:
         full = _full_name(strategy, name, phase, label)

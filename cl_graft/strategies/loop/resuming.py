@@ -37,11 +37,6 @@ class Resuming(SupervisedPlugin, supports_distributed=False):
 
     Runs at: before_training_exp, before_training_epoch, before_training_iteration,
     after_training_epoch, after_eval_iteration.
-
-    Args:
-        checkpoints: Checkpoints of the loops.
-        extra_state: Function that returns further JSON values to keep with every state, such as the
-            position in the log and the state of the run before this loop.
     """
 
     def __init__(
@@ -55,11 +50,7 @@ class Resuming(SupervisedPlugin, supports_distributed=False):
         self._moved = False
 
     def before_training_exp(self, strategy: Strategy, **kwargs: Any) -> None:
-        """Restore the state of the loop, if another process was interrupted in it.
-
-        Raises:
-            InputError: If its checkpoint was written with other plugins.
-        """
+        """Restore the state of the loop, if another process was interrupted in it."""
         self._clock, self._moved, self._checkpoint = None, False, NO_CHECKPOINT
         if not isinstance(strategy.dataloader, BatchLoader):
             return

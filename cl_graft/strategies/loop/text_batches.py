@@ -72,15 +72,7 @@ class TextBatches(SupervisedPlugin, supports_distributed=True):
 def shuffle_batches(
     rows: Examples, labels: Tensor, *, size: int, seed: int, group_by_length: bool = False
 ) -> BatchLoader:
-    """Make shuffled batches of equal size, which are a function of the seed, the rows and the step.
-
-    Args:
-        rows: The rows.
-        labels: Task labels of the rows, (n,).
-        size: Number of rows a batch.
-        seed: Seed of the order, together with the rows themselves.
-        group_by_length: Whether batches have rows of similar length.
-    """
+    """Make shuffled batches of equal size, which are a function of the seed, the rows and the step."""
     seed = derive(seed, rows.fingerprint(), "train")
     lengths = rows.lengths if group_by_length else None
     order = BatchOrder(len(rows), size, seed, lengths=lengths)
@@ -88,14 +80,7 @@ def shuffle_batches(
 
 
 class BatchLoader:
-    """An iterable of an epoch's batches: inputs, targets, task labels.
-
-    Args:
-        rows: The rows.
-        labels: Task labels of the rows, (n,).
-        size: Number of rows a batch.
-        places: Function of a step that returns the rows of its batch.
-    """
+    """An iterable of an epoch's batches: inputs, targets, task labels."""
 
     def __init__(
         self, rows: Examples, labels: Tensor, *, size: int, places: Callable[[int], Sequence[int]]
