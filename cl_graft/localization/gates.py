@@ -66,7 +66,7 @@ def open_gates(gains: Parameters, started: Region, *, k: int) -> Region:
 def gate_gradient(
     inputs: LocalizerInputs, base: Parameters, gates: Parameters, step: int
 ) -> dict[str, Tensor]:
-    """Return g ⊙ δ of a step's batch on the model at base + gates ⊙ δ, which is put back to base."""
+    """Return g ⊙ δ of a step's batch at base + gates ⊙ δ; the model is put back to the base."""
     # As in `add_gradient_`, one parameter's difference lives at a time.
     moved = {
         name: value + (gates[name] * _difference(inputs, base, name)).to(value.dtype)

@@ -84,7 +84,7 @@ def check_arguments(
 
 
 def check_instance(plugin: object, kind: type) -> None:
-    """Refuse a class in the place of a plugin or metric, whose hooks get the strategy for `self`."""
+    """Refuse a class in place of a plugin or metric: its hooks would get the strategy as `self`."""
     if not isinstance(plugin, kind):
         raise TypeError(
             f"the strategy holds the class {kind.__name__}; make one of it: {kind.__name__}()"

@@ -467,7 +467,7 @@ class _Numbers:
 
 
 def _beside(own: Tensor, others: Tensor, here: Tensor) -> Tensor:
-    """Join a task's own columns and all columns; each row has its logits in one of the two parts."""
+    """Join a task's own columns and all columns; each row has its logits in one of the two."""
     answered = here[:, None]
     return torch.cat(
         [own.masked_fill(~answered, _NOT_ANSWERED), others.masked_fill(answered, _NOT_ANSWERED)],

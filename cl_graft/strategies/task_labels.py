@@ -171,7 +171,7 @@ class ExperienceEntries:
 
 
 class _Latest(dict[tuple[int, int], int]):
-    """Positions of the latest entries, by number and label of the experience, whatever benchmark."""
+    """Positions of the latest entries by number and label of the experience, in any benchmark."""
 
     def __init__(self, *known: Any) -> None:
         super().__init__(*known)

@@ -41,7 +41,7 @@ _TOKENS = 1 << 16
 
 
 def check_head_fit(task: LearnableTask) -> None:
-    """Refuse a head that `fit_head` could not fit, by one row of dev; the model goes to eval mode."""
+    """Refuse a head that `fit_head` cannot fit, by a row of dev; the model goes to eval mode."""
     if task.head_module is not None and task.head:
         next(_batches(task, task.head_module, task.dev, [0]), None)
 

@@ -24,7 +24,7 @@ from cl_graft.training.linear_layers import is_conv1d
 
 
 def add_ia3_(model: TaskModel) -> None:
-    """Put the vectors beside linear layers of a model, where peft puts them, and freeze the rest."""
+    """Put the vectors beside linear layers of a model, where peft puts them; freeze the rest."""
     from peft import IA3Config, inject_adapter_in_model
 
     places = {name.removeprefix("backbone."): inner for name, inner in _find_places(model).items()}

@@ -105,7 +105,7 @@ class TrainingReports(PluginMetric[None]):
 def publish(
     strategy: Strategy, origin: Any, name: str, phase: str, *, label: int, step: int, value: float
 ) -> None:
-    """Hand a value of a phase to the loggers of a strategy, unless its evaluator is switched off."""
+    """Hand a phase's value to the loggers of a strategy, unless its evaluator is switched off."""
     evaluator = strategy.evaluator
     if evaluator.active:
         full = _full_name(strategy, name, phase, label)

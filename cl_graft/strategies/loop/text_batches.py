@@ -72,7 +72,7 @@ class TextBatches(SupervisedPlugin, supports_distributed=True):
 def shuffle_batches(
     rows: Examples, labels: Tensor, *, size: int, seed: int, group_by_length: bool = False
 ) -> BatchLoader:
-    """Make shuffled batches of equal size, which are a function of the seed, the rows and the step."""
+    """Make shuffled batches of equal size, a function of the seed, the rows and the step."""
     seed = derive(seed, rows.fingerprint(), "train")
     lengths = rows.lengths if group_by_length else None
     order = BatchOrder(len(rows), size, seed, lengths=lengths)
