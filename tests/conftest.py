@@ -12,9 +12,7 @@ import functools
 import gc
 import importlib.util
 import os
-import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -44,15 +42,6 @@ _SHARED = {
 
 
 @pytest.fixture(scope="session", autouse=True)
-def no_pictures() -> Iterator[None]:
-    """Leave out the pictures of a run's log: to write them takes longer than a tiny run."""
-    with pytest.MonkeyPatch.context() as patch:
-        if module := sys.modules.get("cl_graft.lab.experiments.run_writers"):
-            patch.setattr(module, "draw_pictures", lambda *_: None)
-        yield
-
-
-@pytest.fixture(scope="session", autouse=True)
 def no_waiting_for_the_disk() -> Iterator[None]:
     """Leave out what makes writes outlive a power cut, which no test brings about."""
     with pytest.MonkeyPatch.context() as patch:
@@ -70,26 +59,10 @@ def rows_drawn_once() -> Iterator[None]:
         yield
 
 
-@pytest.fixture(scope="module")
-def pictures() -> Iterator[None]:
-    """Draw them in all tests of a module."""
-    with _drawing():
-        yield
-
-
 @pytest.fixture
 def one_penalty(monkeypatch: pytest.MonkeyPatch) -> None:
     """Fit heads by one strength of the penalty: the choice among all is what tests of fits show."""
     monkeypatch.setattr("cl_graft.training.linear_probe.RIDGES", (3e-3,))
-
-
-@contextmanager
-def _drawing() -> Iterator[pytest.MonkeyPatch]:
-    from cl_graft.lab.experiments.run_curves import draw_pictures
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("cl_graft.lab.experiments.run_writers.draw_pictures", draw_pictures)
-        yield patch
 
 
 @pytest.fixture
@@ -229,13 +202,4 @@ def tiny_config(tiny_bert: Path):
 def comparison(tiny_config, tmp_path_factory: pytest.TempPathFactory):
     from cl_graft.lab.experiments.comparison.compare import compare
 
-    with _drawing() as patch:
-        patch.setattr("torch.utils.tensorboard.writer.figure_to_image", _blank)
-        return compare(tiny_config, out=tmp_path_factory.mktemp("comparison"))
-
-
-def _blank(figures, close: bool = True):
-    """Stand in for a figure of a log of which tests look at the tag alone."""
-    import numpy as np
-
-    return np.zeros((3, 4, 4), dtype=np.uint8)
+    return compare(tiny_config, out=tmp_path_factory.mktemp("comparison"))

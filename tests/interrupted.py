@@ -12,8 +12,10 @@ import pytest
 from tiny_runs import file_hashes
 
 from cl_graft.lab.experiments.folders import curves_folder, run_folder
+from cl_graft.lab.experiments.resume import find_run, stored_config
+from cl_graft.lab.results.run_results import RunResult
 from cl_graft.runtime.checkpoints import Checkpoint, State
-from cl_graft.runtime.progress import Step
+from cl_graft.runtime.progress import Step, silent
 from cl_graft.settings import ExperimentConfig
 from cl_graft.storage.files import is_partial, pack, unpack
 
@@ -54,6 +56,17 @@ def interrupt(
     with pytest.raises(Trip):
         run(config, strategy=strategy, seed=0, out=out, progress=progress)
     return run_folder(out, strategy, 0)
+
+
+def resume_run(
+    place: Path, *, trust_remote_code: bool = False, progress: Callable[[Step], None] = silent
+) -> RunResult:
+    """Go on with a run as `cl-graft run --resume` does."""
+    from cl_graft.lab.experiments.run import run
+
+    folder = find_run(place)
+    config = stored_config(folder, trust_remote_code=trust_remote_code)
+    return run(config, out=folder.parent.parent, progress=progress)
 
 
 class KeptPhases:
@@ -104,13 +117,8 @@ def ends_of_steps(learn: Callable[[KeptPhases], object]) -> int:
     return phases.offers
 
 
-def outcome_of(folder: Path, *, pictures: bool = True) -> dict[str, Any]:
-    """Return all that a run left, without what tells the time or counts processes.
-
-    Args:
-        folder: Of the run.
-        pictures: Whether those of its log count.
-    """
+def outcome_of(folder: Path) -> dict[str, Any]:
+    """Return all that a run left, without what tells the time or counts processes."""
     results = json.loads((folder / "results.json").read_text())
     # Hashes of files beside are those of files that tell the time.
     for timed in ("seconds", "seconds_saved", "processes", "checksum", "files"):
@@ -126,13 +134,13 @@ def outcome_of(folder: Path, *, pictures: bool = True) -> dict[str, Any]:
         "bank": file_hashes(folder / "bank"),
         "points": {
             tag: points
-            for tag, points in points_of(curves_folder(folder), pictures=pictures).items()
+            for tag, points in points_of(curves_folder(folder)).items()
             if not tag.startswith("cost/seconds")
         },
     }
 
 
-def points_of(folder: Path, *, pictures: bool = True) -> dict[str, list[tuple[int, Any]]]:
+def points_of(folder: Path) -> dict[str, list[tuple[int, Any]]]:
     """Return step and value of all that a log holds, by tag."""
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
@@ -142,8 +150,6 @@ def points_of(folder: Path, *, pictures: bool = True) -> dict[str, list[tuple[in
     points: dict[str, list[tuple[int, Any]]] = {}
     for tag in tags["scalars"]:
         points[tag] = sorted((point.step, point.value) for point in events.Scalars(tag))
-    for tag in tags["images"] if pictures else ():
-        points[tag] = sorted((p.step, p.encoded_image_string) for p in events.Images(tag))
     for tag in tags["tensors"]:
         points[tag] = sorted((p.step, p.tensor_proto.string_val[0]) for p in events.Tensors(tag))
     return points

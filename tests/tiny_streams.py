@@ -19,6 +19,7 @@ from avalanche.benchmarks.utils.classification_dataset import (
     TaskAwareSupervisedClassificationDataset,
 )
 from avalanche.benchmarks.utils.data_attribute import ConstantSequence
+from avalanche.models import MTSimpleMLP, SimpleMLP
 from avalanche.training.plugins import EvaluationPlugin
 from avalanche.training.supervised import Naive
 from torch import nn
@@ -35,6 +36,7 @@ from cl_graft import (
     text_stream,
 )
 from cl_graft.data import Prompt
+from cl_graft.grafts.bank import Entry
 from cl_graft.grafts.hashing import hash_tensors
 from cl_graft.strategies import text_model
 from cl_graft.strategies.heads import find_head_paths, unwrap_model
@@ -83,6 +85,18 @@ class Learner:
         self.strategy.eval(self.test_stream)
         count = len(self.test_stream)
         return [hash_tensors({"x": self.scores.predictions(j)[0]}) for j in range(count)]
+
+
+def mlp(*, drop_rate: float = 0.0) -> SimpleMLP:
+    """An MLP for `vector_stream`, the same with every call."""
+    torch.manual_seed(0)
+    return SimpleMLP(num_classes=2, input_size=12, hidden_size=16, drop_rate=drop_rate)
+
+
+def multi_head() -> MTSimpleMLP:
+    """An MLP with a head a task, the same with every call."""
+    torch.manual_seed(0)
+    return MTSimpleMLP(input_size=12, hidden_size=16)
 
 
 def quick(**changes: Any) -> GraftingSettings:
@@ -213,6 +227,25 @@ def vector_stream(
         for experience, own in zip(stream, classes, strict=True):
             experience.classes_in_this_experience = list(own)
     return benchmark
+
+
+def forgets_no_bit(scores: StreamScores, tasks: int = 3) -> bool:
+    """Tell whether the logits of every task kept their bits from the day it was learned."""
+    return all(
+        scores.logit_hash(i, j) == scores.logit_hash(j, j)
+        for j in range(tasks)
+        for i in range(j, tasks)
+    )
+
+
+def same_entries(one: Sequence[Entry], other: Sequence[Entry]) -> bool:
+    """Tell whether entries have the same grafts, heads and weights to the bit."""
+    return all(
+        a.owned.same_bits(b.owned)
+        and a.weights_sha256 == b.weights_sha256
+        and hash_tensors(a.head) == hash_tensors(b.head)
+        for a, b in zip(one, other, strict=True)
+    )
 
 
 def bits(model: nn.Module) -> str:

@@ -6,40 +6,26 @@ from typing import Annotated
 
 import typer
 
-from cl_graft.cli.options import (
-    AsJson,
-    Bank,
-    Chosen,
-    Device,
-    MovedModel,
-    Quiet,
-    Sets,
-    TrustRemoteCode,
-    with_settings,
-)
+from cl_graft.cli import options
 from cl_graft.cli.output import Output, format_score, redirect_prints, to_plain
 from cl_graft.cli.progress import show_progress
 
 
-@with_settings(
+@options.with_settings(
     without=("stream", "tasks", "model", "device", "trust_remote_code", "mode"), defaults=False
 )
 def add_command(
-    chosen: Chosen,
-    bank: Bank,
+    chosen: options.Chosen,
+    bank: options.Bank,
     task: Annotated[
-        str,
-        typer.Option(
-            metavar="NAME",
-            help="A preset or built-in task, a path, or a hub name.",
-        ),
+        str, typer.Option(metavar="NAME", help="A preset or built-in task, a path, or a hub name.")
     ],
-    sets: Sets = None,
-    model: MovedModel = None,
-    device: Device = None,
-    trust_remote_code: TrustRemoteCode = False,
-    quiet: Quiet = False,
-    as_json: AsJson = False,
+    sets: options.Sets = None,
+    model: options.MovedModel = None,
+    device: options.Device = None,
+    trust_remote_code: options.TrustRemoteCode = False,
+    quiet: options.Quiet = False,
+    as_json: options.AsJson = False,
 ) -> None:
     """Teach the next task to a bank. Earlier tasks keep every bit of their answers.
 

@@ -93,12 +93,7 @@ for _panel, _commands in (
 
 
 def main(commands: typer.Typer = app, *, name: str = "cl-graft") -> None:
-    """Run a command line and exit with its code.
-
-    Args:
-        commands: The commands.
-        name: Name of the program, which begins every line about an error.
-    """
+    """Run a command line and exit with its code; the name begins every line about an error."""
     escape_unencodable()
     log = _set_up_logging()
     try:
@@ -127,8 +122,7 @@ def _version(asked: bool) -> None:
 @app.callback()
 def _options(
     version: Annotated[
-        bool,
-        typer.Option("--version", help="Show the version.", is_eager=True, callback=_version),
+        bool, typer.Option("--version", help="Show the version.", is_eager=True, callback=_version)
     ] = False,
 ) -> None:
     del version

@@ -19,8 +19,7 @@ def export_command(
     task: Annotated[str, typer.Option(metavar="NAME", help="Which task to write.")],
     out: Annotated[Path, typer.Option(metavar="DIR", help="The folder to make.")],
     form: Annotated[
-        str,
-        typer.Option("--format", metavar="hf|peft-shira", help="Format of the files."),
+        str, typer.Option("--format", metavar="hf|peft-shira", help="Format of the files.")
     ] = "hf",
     rest: Annotated[
         str,

@@ -6,16 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cl_graft.cli.options import (
-    AsJson,
-    Bank,
-    Data,
-    Device,
-    MovedModel,
-    Quiet,
-    Sets,
-    TrustRemoteCode,
-)
+from cl_graft.cli import options
 from cl_graft.cli.output import Output, make_table, redirect_prints
 from cl_graft.cli.progress import show_progress
 from cl_graft.errors import InputError
@@ -25,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def forget_command(
-    bank: Bank,
+    bank: options.Bank,
     task: Annotated[
         str,
         typer.Argument(
@@ -48,13 +39,13 @@ def forget_command(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Only say what would be done to the bank.")
     ] = False,
-    data: Data = None,
-    sets: Sets = None,
-    model: MovedModel = None,
-    device: Device = None,
-    trust_remote_code: TrustRemoteCode = False,
-    quiet: Quiet = False,
-    as_json: AsJson = False,
+    data: options.Data = None,
+    sets: options.Sets = None,
+    model: options.MovedModel = None,
+    device: options.Device = None,
+    trust_remote_code: options.TrustRemoteCode = False,
+    quiet: options.Quiet = False,
+    as_json: options.AsJson = False,
 ) -> None:
     """Delete a task, or an entry of it, from a bank.
 

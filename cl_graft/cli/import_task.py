@@ -21,59 +21,43 @@ def import_command(
     source: Annotated[
         Path,
         typer.Argument(
-            metavar="SOURCE",
-            help="A folder of a PEFT adapter, a tuned checkpoint or an export.",
+            metavar="SOURCE", help="A folder of a PEFT adapter, a tuned checkpoint or an export."
         ),
     ],
     bank: Annotated[
-        Path,
-        typer.Option(metavar="DIR", help="The bank; a new one is made in isolated mode."),
+        Path, typer.Option(metavar="DIR", help="The bank; a new one is made in isolated mode.")
     ],
     task: Annotated[str, typer.Option(metavar="NAME", help="Name of the task in the bank.")],
     base: Annotated[
         str | None,
-        typer.Option(
-            metavar="NAME",
-            help="The model that was fine-tuned; needed for a new bank.",
-        ),
+        typer.Option(metavar="NAME", help="The model that was fine-tuned; needed for a new bank."),
     ] = None,
     family: Annotated[
         str | None,
-        typer.Option(
-            metavar="encoder|masked_lm|causal_lm",
-            help="Family of a new bank's base.",
-        ),
+        typer.Option(metavar="encoder|masked_lm|causal_lm", help="Family of a new bank's base."),
     ] = None,
     density: Annotated[
         float | None,
-        typer.Option(
-            metavar="SHARE",
-            help="Share of the weights to keep: those that moved most.",
-        ),
+        typer.Option(metavar="SHARE", help="Share of the weights to keep: those that moved most."),
     ] = None,
     labels: Annotated[
-        str | None,
-        typer.Option(metavar="NAME,…", help="Labels in the order of the logits."),
+        str | None, typer.Option(metavar="NAME,…", help="Labels in the order of the logits.")
     ] = None,
     template: Annotated[
         str | None,
         typer.Option(metavar="TEXT", help="Template of the prompt, as '{text} It was {mask}.'"),
     ] = None,
     words: Annotated[
-        str | None,
-        typer.Option(metavar="WORD,…", help="Label words of the prompt, one per label."),
+        str | None, typer.Option(metavar="WORD,…", help="Label words of the prompt, one per label.")
     ] = None,
     pair: Annotated[
-        bool | None,
-        typer.Option("--pair/--single", help="Whether a row has two texts."),
+        bool | None, typer.Option("--pair/--single", help="Whether a row has two texts.")
     ] = None,
     max_length: Annotated[
-        int | None,
-        typer.Option(metavar="TOKENS", help="Largest number of tokens per row."),
+        int | None, typer.Option(metavar="TOKENS", help="Largest number of tokens per row.")
     ] = None,
     leave_out: Annotated[
-        bool,
-        typer.Option("--leave-out", help="Leave out tuned weights that are not graftable."),
+        bool, typer.Option("--leave-out", help="Leave out tuned weights that are not graftable.")
     ] = False,
     trust_remote_code: TrustRemoteCode = False,
     quiet: Quiet = False,

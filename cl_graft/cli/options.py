@@ -49,24 +49,18 @@ Sets = Annotated[
 MovedModel = Annotated[
     str | None,
     typer.Option(
-        "--model",
-        metavar="NAME",
-        help="Where the base model is now, if not where the bank says.",
+        "--model", metavar="NAME", help="Where the base model is now, if not where the bank says."
     ),
 ]
 Resume = Annotated[
     Path | None,
     typer.Option(
-        metavar="DIR",
-        help="Continue the run or comparison in this folder, with its settings.",
+        metavar="DIR", help="Continue the run or comparison in this folder, with its settings."
     ),
 ]
 Data = Annotated[
     Path | None,
-    typer.Option(
-        metavar="DIR",
-        help="Folder of the data, with one folder or file per task.",
-    ),
+    typer.Option(metavar="DIR", help="Folder of the data, with one folder or file per task."),
 ]
 Device = Annotated[
     str | None,
@@ -75,10 +69,7 @@ Device = Annotated[
     ),
 ]
 Text = Annotated[str | None, typer.Option(metavar="COLUMN", help="Column of the text.")]
-TextPair = Annotated[
-    str | None,
-    typer.Option(metavar="COLUMN", help="Column of the second text."),
-]
+TextPair = Annotated[str | None, typer.Option(metavar="COLUMN", help="Column of the second text.")]
 Label = Annotated[str | None, typer.Option(metavar="COLUMN", help="Column of the label.")]
 TrustRemoteCode = Annotated[
     bool, typer.Option("--trust-remote-code", help="Run code that comes with the checkpoint.")
@@ -142,12 +133,7 @@ COMPARED = {
 
 @dataclass(frozen=True)
 class Chosen:
-    """The settings that a command line gave.
-
-    Attributes:
-        values: By dotted name.
-        options: Option that gave each, such as ``"--steps"``.
-    """
+    """The settings that a command line gave, and the option that gave each, by dotted name."""
 
     values: Mapping[str, object]
     options: Mapping[str, str]
@@ -173,32 +159,28 @@ def with_settings(
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Give a command the options of the frequent settings, as its argument `chosen`.
 
-    Args:
-        without: Options that the command says otherwise or does not read.
-        more: Further ones by panel.
-        defaults: Whether a setting that is not given has its default.
+    `without` names options that the command says otherwise or does not read, `more` has further
+    ones by panel. With `defaults` an option tells the default of its setting.
     """
-    panels = {**_SHARED, **(more or {})}
-    places = {
-        name: place for own in panels.values() for name, place in own.items() if name not in without
+    panels = {
+        panel: {name: setting for name, setting in own.items() if name not in without}
+        for panel, own in {**_SHARED, **(more or {})}.items()
     }
+    settings = {name: setting for own in panels.values() for name, setting in own.items()}
 
     def give(command: Callable[..., None]) -> Callable[..., None]:
         signature = inspect.signature(command, eval_str=True)
         parameters: list[inspect.Parameter] = []
         for parameter in signature.parameters.values():
-            made = (
-                _options(panels, without, defaults) if parameter.name == "chosen" else [parameter]
-            )
-            parameters += made
+            parameters += _options(panels, defaults) if parameter.name == "chosen" else [parameter]
 
         @functools.wraps(command)
         def run(**given: Any) -> None:
-            options = {name: given.pop(name) for name in places if name in given}
+            options = {name: given.pop(name) for name in settings if name in given}
             said = {name: value for name, value in options.items() if value is not None}
             chosen = Chosen(
-                {places[name]: value for name, value in said.items()},
-                {places[name]: _flag(name) for name in said},
+                {settings[name]: value for name, value in said.items()},
+                {settings[name]: _flag(name) for name in said},
             )
             command(chosen=chosen, **given)
 
@@ -211,35 +193,27 @@ def with_settings(
 
 
 def refuse_others(config: Path | None, sets: list[str] | None, others: object) -> None:
-    """Refuse settings beside ``--resume``, which takes them from a folder.
-
-    Raises:
-        InputError: If there are any.
-    """
+    """Raise an InputError if settings are given beside ``--resume``, which has its own."""
     if config is not None or sets or others:
         raise InputError("--resume goes on with the settings that the folder holds: give no others")
 
 
 def _options(
-    panels: Mapping[str, Mapping[str, str]], without: tuple[str, ...], defaults: bool
+    panels: Mapping[str, Mapping[str, str]], defaults: bool
 ) -> Iterator[inspect.Parameter]:
     """Yield a parameter for each setting, as typer reads it."""
     for panel, own in panels.items():
-        for name, place in own.items():
-            if name not in without:
-                part, dot, field = place.rpartition(".")
-                described = list_fields(PARTS[part] if dot else ExperimentConfig)[field]
-                yield _option(name, described, panel, defaults)
+        for name, setting in own.items():
+            part, dot, field = setting.rpartition(".")
+            described = list_fields(PARTS[part] if dot else ExperimentConfig)[field]
+            yield _option(name, described, panel, defaults)
 
 
 def _option(name: str, field: Any, panel: str, defaults: bool) -> inspect.Parameter:
     # A size may be given with its unit.
     kind, metavar = (str, "BYTES") if name == "bytes_per_task" else _kind(field.annotation)
-    default = (
-        None
-        if field.is_required() or not defaults
-        else field.get_default(call_default_factory=True)
-    )
+    has_default = defaults and not field.is_required()
+    default = field.get_default(call_default_factory=True) if has_default else None
     shown = "" if default in (None, False, [], {}) else f" Default: {_show_default(default)}."
     option = typer.Option(
         _flag(name),
@@ -247,11 +221,9 @@ def _option(name: str, field: Any, panel: str, defaults: bool) -> inspect.Parame
         help=f"{field.description}{shown}",
         rich_help_panel=panel,
     )
+    annotation = Annotated[kind | None, option]
     return inspect.Parameter(
-        name,
-        inspect.Parameter.KEYWORD_ONLY,
-        default=None,
-        annotation=Annotated[kind | None, option],
+        name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation
     )
 
 

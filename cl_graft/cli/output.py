@@ -30,12 +30,7 @@ _WIDEST = 40
 
 @dataclass(frozen=True)
 class Output:
-    """Output of one command.
-
-    Attributes:
-        quiet: Whether progress and notes are left out.
-        as_json: Whether results are written as JSON.
-    """
+    """Output of one command; if quiet, without progress and notes."""
 
     quiet: bool = False
     as_json: bool = False
@@ -73,11 +68,6 @@ def redirect_prints() -> Iterator[None]:
     """Send to stderr what libraries print to stdout, for a `with` block."""
     with redirect_stdout(sys.stderr):
         yield
-
-
-def drop_unset(**options: object) -> dict[str, object]:
-    """Return the options that have a value other than None, by name."""
-    return {name: value for name, value in options.items() if value is not None}
 
 
 def make_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> Group:

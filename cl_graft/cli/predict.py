@@ -35,8 +35,7 @@ def predict_command(
         ),
     ] = None,
     pair: Annotated[
-        list[str] | None,
-        typer.Option(metavar="TEXT", help="The second text, once for each TEXT."),
+        list[str] | None, typer.Option(metavar="TEXT", help="The second text, once for each TEXT.")
     ] = None,
     file: Annotated[
         Path | None,

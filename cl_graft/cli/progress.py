@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 
 from rich.progress import (
@@ -35,15 +35,10 @@ class _Phase:
 
 
 class Meter:
-    """Shows phases while they run.
+    """Shows phases while they run, of so many tasks over all strategies and seeds; 0 if unknown.
 
-    On a terminal there is a bar for all tasks and one for the phase that runs, each with the time
-    that it still takes. Elsewhere (a log, a pipe) a phase gets a line when it starts, when it is
-    over, and every ten seconds in between.
-
-    Args:
-        output: Output of the command, which shows it.
-        tasks: Tasks to learn, over all strategies and seeds; 0 if that is not known.
+    On a terminal there is a bar for all tasks and one for the phase that runs. Elsewhere (a log, a
+    pipe) a phase gets a line when it starts, when it is over, and every ten seconds in between.
     """
 
     def __init__(self, output: Output, *, tasks: int = 0) -> None:
@@ -84,7 +79,7 @@ class Meter:
         running = self._running
         new = running is None or running.name != name
         if running is None or new:
-            if running is not None and running.bar is not None and self._bars is not None:
+            if self._bars is not None and running is not None and running.bar is not None:
                 self._bars.remove_task(running.bar)
             now = time.monotonic()
             running = self._running = _Phase(name, now, now)
@@ -110,9 +105,8 @@ class Meter:
             time_left = f", {duration(passed / step * (steps - step))} left"
         elif step >= steps and passed > 1:
             time_left = f", took {duration(passed)}"
-        place = f"[{len(self._learned)}/{self._tasks}] " if self._tasks else ""
-        line = f"{place}{running.name}: {step}/{steps}{time_left}"
-        self._tell(line)
+        number = f"[{len(self._learned)}/{self._tasks}] " if self._tasks else ""
+        self._tell(f"{number}{running.name}: {step}/{steps}{time_left}")
 
     def _tell(self, line: str) -> None:
         self._console.print(for_terminal(line), markup=False, soft_wrap=True)
@@ -121,12 +115,9 @@ class Meter:
 @contextmanager
 def show_progress(output: Output, *, tasks: int = 0) -> Iterator[Meter]:
     """Show progress for a `with` block; `tasks` as in `Meter`."""
-    made = Meter(output, tasks=tasks)
-    if made._bars is None:
-        yield made
-        return
-    with made._bars:
-        yield made
+    meter = Meter(output, tasks=tasks)
+    with meter._bars or nullcontext():
+        yield meter
 
 
 def duration(seconds: float) -> str:

@@ -83,10 +83,6 @@ class OncePerStepTensorboardLogger(TensorboardLogger):
         """Return the last step at which a metric was written; None if it was not."""
         return self._written.get(name)
 
-    def add_figure(self, name: str, figure: Figure, step: int) -> None:
-        """Write a picture, unless there is one of this name at this step already."""
-        self.log_single_metric(name, figure, step)
-
     def add_hparams(
         self,
         settings: Mapping[str, bool | int | float | str],

@@ -2,9 +2,8 @@
 
 import pytest
 import torch
-from avalanche.models import SimpleMLP
 from slow_cases import slow
-from tiny_streams import learner, vector_stream
+from tiny_streams import learner, mlp, vector_stream
 from torch import nn
 
 from cl_graft.errors import WrongArchitecture
@@ -22,11 +21,6 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf"),
     pytest.mark.filterwarnings("ignore:.*should not be instantiated:DeprecationWarning"),
 ]
-
-
-def mlp():
-    torch.manual_seed(0)
-    return SimpleMLP(num_classes=2, input_size=12, hidden_size=16, drop_rate=0.0)
 
 
 def whole(model):
@@ -66,8 +60,7 @@ def test_a_bank_of_one_opens_on_the_other(compiled, learns):
     make = {"compiled": lambda: compiled(mlp()), "plain": mlp}
     answers = {"compiled": "plain", "plain": "compiled"}[learns]
     first = learner(make[learns](), vector_stream(labels=[0, 1, 2]))
-    for experience in first.train_stream:
-        first.strategy.train(experience)
+    first.strategy.train(first.train_stream)
     bank = first.plugin.bank
     assert not any("_orig_mod" in name for name in bank.layout.names)
     second = learner(make[answers](), vector_stream(labels=[0, 1, 2]), grafting={"bank": bank})

@@ -4,9 +4,9 @@ import copy
 import sys
 
 import pytest
+import tiny_streams
 import torch
 from avalanche.core import SupervisedPlugin
-from avalanche.models import SimpleMLP
 from avalanche.training.plugins import (
     AGEMPlugin,
     EarlyStoppingPlugin,
@@ -29,6 +29,7 @@ from tiny_streams import (
     naive_strategy,
     quick,
     quiet_evaluator,
+    same_entries,
     sgd,
     text_learner,
     vector_stream,
@@ -54,9 +55,8 @@ from cl_graft.strategies.strategy_checks import reads_parameters
 from cl_graft.strategies.stream_scores import StreamScores
 
 
-def mlp(hidden=16):
-    torch.manual_seed(0)
-    return SimpleMLP(num_classes=2, input_size=12, hidden_size=hidden, drop_rate=0.3)
+def mlp():
+    return tiny_streams.mlp(drop_rate=0.3)
 
 
 def naive(model, benchmark):
@@ -82,9 +82,8 @@ def test_without_task_labels_it_is_naive_bit_for_bit_and_says_so_once(labels):
         run.strategy.train(experience)  # a second warning would be an error
         run.strategy.eval(run.test_stream)
     assert bits(model) == bits(expected_model)
-    for i in range(3):
-        for j in range(i + 1):
-            assert run.scores.logit_hash(i, j) == expected.logit_hash(i, j)
+    pairs = [(i, j) for i in range(3) for j in range(i + 1)]
+    assert all(run.scores.logit_hash(*pair) == expected.logit_hash(*pair) for pair in pairs)
     assert run.plugin.bank is None
 
 
@@ -103,14 +102,7 @@ class HeldTwice(Held):
     """The same, inherited."""
 
 
-INERT = [
-    EWCPlugin(ewc_lambda=1.0),
-    MASPlugin(),
-    GEMPlugin(4, 0.5),
-    AGEMPlugin(4, 4),
-    Held(),
-    HeldTwice(),
-]
+INERT = [EWCPlugin(1.0), MASPlugin(), GEMPlugin(4, 0.5), AGEMPlugin(4, 4), Held(), HeldTwice()]
 
 
 @pytest.mark.parametrize("plugin", INERT, ids=lambda plugin: type(plugin).__name__)
@@ -221,8 +213,7 @@ def test_avalanches_own_checkpoint_resumes_a_stream(tiny_bert, tmp_path, dill_fi
     assert done == 1
     strategy.train(run.train_stream[1])
     run.strategy.train(run.train_stream[1])
-    for one, other in zip(strategy.bank.entries, run.plugin.bank.entries, strict=True):
-        assert one.owned.same_bits(other.owned)
+    assert same_entries(strategy.bank.entries, run.plugin.bank.entries)
 
 
 def test_a_loop_of_ones_own_goes_on_with_its_saved_bank_and_scores_to_the_same_bits(

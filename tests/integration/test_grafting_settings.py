@@ -5,24 +5,12 @@ import logging
 import pytest
 import torch
 from avalanche.core import SupervisedPlugin
-from avalanche.models import SimpleMLP
 from slow_cases import slow
-from tiny_streams import (
-    learner,
-    naive_strategy,
-    quick,
-    text_learner,
-    vector_stream,
-)
+from tiny_streams import learner, mlp, naive_strategy, quick, text_learner, vector_stream
 
 from cl_graft import GraftBank, GraftingPlugin, load_bank, save_bank
 from cl_graft.grafts.graft import gather
 from cl_graft.strategies import RateSchedule, StopAfter, TaskMetadata
-
-
-def mlp():
-    torch.manual_seed(0)
-    return SimpleMLP(num_classes=2, input_size=12, hidden_size=16, drop_rate=0.0)
 
 
 def test_a_task_without_a_free_coordinate_is_answered_by_the_prefix(caplog):
@@ -34,10 +22,8 @@ def test_a_task_without_a_free_coordinate_is_answered_by_the_prefix(caplog):
     with caplog.at_level(logging.WARNING, logger="cl_graft"):
         run.strategy.train(run.train_stream[1])
     assert "no coordinate of its region is free" in caplog.text
-    assert [len(entry.owned) for entry in run.plugin.bank.entries] == [
-        run.plugin.bank.layout.total,
-        0,
-    ]
+    bank = run.plugin.bank
+    assert [len(entry.owned) for entry in bank.entries] == [bank.layout.total, 0]
     assert run.hashes() == before
     run.strategy.train(run.train_stream[2])
     assert len(run.plugin.bank) == 3
@@ -56,11 +42,8 @@ def test_a_full_bank_takes_tasks_with_heads_and_trains_only_these(tiny_bert, avo
 def test_refill_keeps_late_tasks_at_their_whole_budget():
     regions = {}
     for avoid_owned in (True, False):
-        run = learner(
-            mlp(),
-            vector_stream(labels=[0, 1, 2]),
-            settings=quick(density=0.3, avoid_owned=avoid_owned),
-        )
+        settings = quick(density=0.3, avoid_owned=avoid_owned)
+        run = learner(mlp(), vector_stream(labels=[0, 1, 2]), settings=settings)
         run.strategy.train(run.train_stream)
         regions[avoid_owned] = [(len(e.region), len(e.owned)) for e in run.plugin.bank.entries]
     k = round(0.3 * run.plugin.bank.layout.total)
@@ -90,8 +73,7 @@ def test_a_region_can_start_at_the_values_of_the_independent_run():
 def test_a_region_trains_without_dropout_where_it_is_not_wanted():
     values = {}
     for rate, wanted in ((0.5, False), (0.0, True), (0.5, True)):
-        torch.manual_seed(0)
-        model = SimpleMLP(num_classes=2, input_size=12, hidden_size=16, drop_rate=rate)
+        model = mlp(drop_rate=rate)
         settings = quick(dropout=wanted, localizer="random")
         run = learner(model, vector_stream(labels=[0, 1]), settings=settings)
         run.strategy.train(run.train_stream[0])
@@ -110,10 +92,9 @@ def test_auto_density_takes_the_smallest_budget_that_keeps_the_wanted_share(shar
     )
     run.strategy.train(run.train_stream[0])
     entry = run.plugin.bank.entries[0]
-    metadata = entry.metadata
     if chosen is not None:
         assert len(entry.region) == round(chosen * run.plugin.bank.layout.total)
-    assert metadata["graft_dev"] >= share * metadata["dense_dev"]
+    assert entry.metadata["graft_dev"] >= share * entry.metadata["dense_dev"]
 
 
 def test_a_task_head_is_warm_before_its_region_trains(tiny_bert):
@@ -155,19 +136,17 @@ def test_a_cache_answers_another_order_of_the_stream_with_the_same_bits(tiny_ber
         def __len__(self):
             return len(self.kept)
 
-    names = ("sentiment", "topic")
-    settings = quick(mode="isolated")
+    def learn(names):
+        settings = quick(mode="isolated")
+        made = text_learner(tiny_bert, names, settings=settings, grafting={"cache": stored})
+        return made.learn().plugin.bank.entries
+
     stored = DictCache()
-    forwards = text_learner(tiny_bert, names, settings=settings, grafting={"cache": stored}).learn()
-    assert stored.hits == 0
-    assert len(stored) == 4
-    backwards = text_learner(
-        tiny_bert, names[::-1], settings=settings, grafting={"cache": stored}
-    ).learn()
+    forwards = learn(("sentiment", "topic"))
+    assert (stored.hits, len(stored)) == (0, 4)
+    backwards = learn(("topic", "sentiment"))
     assert stored.hits == 4
-    for one, other in zip(
-        forwards.plugin.bank.entries, backwards.plugin.bank.entries[::-1], strict=True
-    ):
+    for one, other in zip(forwards, backwards[::-1], strict=True):
         assert one.owned.same_bits(other.owned)
 
 
@@ -202,8 +181,7 @@ def test_looking_at_dev_does_not_change_how_a_region_trains_and_the_best_look_is
     def learned(**settings):
         stream = vector_stream(labels=[0, 1])
         run = learner(mlp(), stream, settings=quick(density=0.2, **settings))
-        for experience in run.train_stream:
-            run.strategy.train(experience)
+        run.strategy.train(run.train_stream)
         return run.plugin.bank
 
     plain, looked = learned(), learned(evaluate_every=10_000)

@@ -13,7 +13,6 @@ from avalanche.models import (
     PNN,
     CosineIncrementalClassifier,
     FeCAMClassifier,
-    MTSimpleMLP,
     MultiTaskModule,
     NCMClassifier,
     TrainEvalModel,
@@ -21,7 +20,7 @@ from avalanche.models import (
 from avalanche.models.packnet import PackNetModel
 from head_models import HEADS, accuracy, made
 from slow_cases import slow, slow_but
-from tiny_streams import learner, quick, text_learner, vector_stream
+from tiny_streams import learner, multi_head, quick, same_entries, text_learner, vector_stream
 from torch import nn
 from warm_processes import run_warm
 
@@ -93,9 +92,7 @@ def test_evaluations_amid_training_change_nothing_also_where_avalanche_grows_the
     for run in (quiet, watched):
         torch.manual_seed(5)
         run.strategy.train(run.train_stream[0])
-    one, other = quiet.plugin.bank.entries[0], watched.plugin.bank.entries[0]
-    assert one.owned.same_bits(other.owned)
-    assert all(torch.equal(other.head[name], kept) for name, kept in one.head.items())
+    assert same_entries(quiet.plugin.bank.entries, watched.plugin.bank.entries)
 
 
 def test_a_head_of_other_inputs_is_refused():
@@ -111,8 +108,7 @@ def test_a_head_of_other_inputs_is_refused():
 
 def test_a_label_whose_classes_grow_answers_old_and_new_ones():
     benchmark = vector_stream(labels=[0, 0], classes=[(0, 1), (2, 3)])
-    model = MTSimpleMLP(input_size=12, hidden_size=16)
-    run = learner(model, benchmark, settings=quick(density=0.2), train_epochs=6)
+    run = learner(multi_head(), benchmark, settings=quick(density=0.2), train_epochs=6)
     run.strategy.train(run.train_stream[0])
     run.strategy.eval(run.test_stream)  # the second experience asks for units that are not there
     run.strategy.train(run.train_stream[1])
@@ -162,9 +158,7 @@ def test_a_head_that_was_carried_by_hand_does_not_change_what_comes_next():
     for run in (plain, carried):
         torch.manual_seed(6)
         run.strategy.train(run.train_stream[2])
-    one, other = plain.plugin.bank.entries[2], carried.plugin.bank.entries[2]
-    assert one.owned.same_bits(other.owned)
-    assert all(torch.equal(other.head[name], kept) for name, kept in one.head.items())
+    assert same_entries(plain.plugin.bank.entries, carried.plugin.bank.entries)
 
 
 @pytest.mark.parametrize(

@@ -7,25 +7,14 @@ import warnings
 import pytest
 import torch
 from avalanche.core import SupervisedPlugin
-from avalanche.models import MTSimpleMLP, SimpleMLP
 from slow_cases import slow
-from tiny_streams import learner, quick, vector_stream
+from tiny_streams import forgets_no_bit, learner, mlp, multi_head, quick, vector_stream
 
 from cl_graft.grafts.hashing import hash_tensors
 from cl_graft.metrics import backward_transfer, forgetting
 from cl_graft.strategies.task_labels import ExperienceEntries
 
 pytestmark = pytest.mark.filterwarnings("ignore:[0-9]+ experiences were learned with task label")
-
-
-def mlp():
-    torch.manual_seed(0)
-    return SimpleMLP(num_classes=2, input_size=12, hidden_size=16, drop_rate=0.0)
-
-
-def multi_head():
-    torch.manual_seed(0)
-    return MTSimpleMLP(input_size=12, hidden_size=16)
 
 
 def coming_back(make, *, mode="prefix", classes=None, **chosen):
@@ -50,9 +39,7 @@ WIDER = [(0, 1), (0, 1), (2, 3), (2, 3)]
 def test_forgetting_is_zero_as_each_experience_is_scored_by_its_own_entry(make, mode, classes):
     run = coming_back(make, mode=mode, classes=classes).learn()
     assert [entry.label for entry in run.plugin.bank.entries] == [0, 1, 0, 1]
-    for j in range(4):
-        for i in range(j, 4):
-            assert run.scores.logit_hash(i, j) == run.scores.logit_hash(j, j)
+    assert forgets_no_bit(run.scores, 4)
     R = run.scores.R(4)
     assert forgetting(R) == 0.0
     assert backward_transfer(R) == 0.0
@@ -119,13 +106,13 @@ def test_an_experience_of_a_label_that_was_not_learned_itself_gets_the_latest_en
     run = coming_back(mlp)
     run.strategy.train(list(run.train_stream)[:2])
     run.strategy.eval(run.test_stream)
-    assert [run.plugin.find_position(e, label=int(e.task_label)) for e in run.test_stream] == [
-        0, 1, 0, 1,
-    ]  # fmt: skip
+
+    def positions():
+        return [run.plugin.find_position(e, label=int(e.task_label)) for e in run.test_stream]
+
+    assert positions() == [0, 1, 0, 1]
     run.strategy.train(run.train_stream[2])
-    assert [run.plugin.find_position(e, label=int(e.task_label)) for e in run.test_stream] == [
-        0, 1, 2, 1,
-    ]  # fmt: skip
+    assert positions() == [0, 1, 2, 1]
 
 
 def test_benchmarks_without_a_name_are_told_apart():

@@ -7,9 +7,8 @@ from typing import Any
 import pytest
 import torch
 from avalanche.core import SupervisedPlugin
-from avalanche.models import SimpleMLP
 from avalanche.training import EWC, Naive
-from tiny_streams import learner, quiet_evaluator, vector_stream
+from tiny_streams import learner, mlp, quiet_evaluator, vector_stream
 from torch import nn
 
 from cl_graft.strategies import MicroBatches, ScaleLoss
@@ -30,8 +29,7 @@ class Seen(SupervisedPlugin, supports_distributed=False):
 
 def trained(kind: Any, plugins: list[Any], **chosen: Any) -> tuple[list[torch.Tensor], Seen]:
     """Train an MLP with a stock strategy on two tasks."""
-    torch.manual_seed(0)
-    model, seen = SimpleMLP(num_classes=2, input_size=12, hidden_size=8, drop_rate=0), Seen()
+    model, seen = mlp(), Seen()
     strategy = kind(
         model=model,
         optimizer=torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9),
@@ -96,9 +94,7 @@ def test_a_step_that_overflows_moves_nothing_and_halves_the_scale():
 @pytest.mark.parametrize("rows", [3, 8])
 def test_a_region_trains_the_same_values(rows):
     def values(plugins: list[Any]) -> torch.Tensor:
-        torch.manual_seed(0)
-        model = SimpleMLP(num_classes=2, input_size=12, hidden_size=16, drop_rate=0)
-        run = learner(model, vector_stream(labels=[0]), plugins=plugins, train_epochs=2)
+        run = learner(mlp(), vector_stream(labels=[0]), plugins=plugins, train_epochs=2)
         run.strategy.train(run.train_stream)
         assert run.plugin.bank is not None
         return run.plugin.bank.entries[0].owned.values

@@ -3,9 +3,8 @@
 import io
 
 from avalanche.logging import TensorboardLogger, TextLogger
-from avalanche.models import SimpleMLP
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
-from tiny_streams import learner, quick, vector_stream
+from tiny_streams import learner, mlp, quick, vector_stream
 
 from cl_graft import FineTuning
 
@@ -19,9 +18,8 @@ SETTINGS = {
 
 
 def made(*loggers, **changes):
-    model = SimpleMLP(num_classes=2, input_size=12, hidden_size=8)
     settings = quick(**(SETTINGS | changes))
-    return learner(model, vector_stream(labels=[0, 1]), settings=settings, loggers=loggers)
+    return learner(mlp(), vector_stream(labels=[0, 1]), settings=settings, loggers=loggers)
 
 
 def test_tensorboard_shows_losses_and_dev_scores_of_every_phase_at_their_steps(tmp_path):
@@ -30,23 +28,14 @@ def test_tensorboard_shows_losses_and_dev_scores_of_every_phase_at_their_steps(t
     run.strategy.evaluator.loggers[0].writer.flush()
     events = EventAccumulator(str(tmp_path)).Reload()
     for task in ("train_stream/Task000/Exp000", "train_stream/Task001/Exp001"):
-        steps = {
-            name: [event.step for event in events.Scalars(f"{name}/{task}")]
-            for name in (
-                "Loss/dense_phase",
-                "DevScore/dense_phase",
-                "Loss/localize_phase",
-                "DevScore/localize_phase",
-                "DevScore/region_phase",
-            )
-        }
-        assert steps == {
+        for name, steps in {
             "Loss/dense_phase": [1, 2, 3, 4, 5, 6],
             "DevScore/dense_phase": [3, 6],
             "Loss/localize_phase": [1, 2, 3],
             "DevScore/localize_phase": [3],
             "DevScore/region_phase": [2, 4],
-        }
+        }.items():
+            assert [event.step for event in events.Scalars(f"{name}/{task}")] == steps
 
 
 def test_the_values_are_those_that_the_entry_records():

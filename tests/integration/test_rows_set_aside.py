@@ -1,11 +1,9 @@
 """Rows that are set aside for choosing are trained on by nobody."""
 
 import pytest
-import torch
 from avalanche.core import SupervisedPlugin
-from avalanche.models import SimpleMLP
 from avalanche.training.plugins import ReplayPlugin
-from tiny_streams import learner, quick, quiet_evaluator, sgd, text_learner, vector_stream
+from tiny_streams import learner, mlp, quick, quiet_evaluator, sgd, text_learner, vector_stream
 
 from cl_graft import GraftingContinual, GraftingPlugin
 from cl_graft.errors import InputError
@@ -37,11 +35,6 @@ class Seen(SupervisedPlugin, supports_distributed=True):
 
 def key(row):
     return hash_tensors({"row": row})
-
-
-def mlp():
-    torch.manual_seed(0)
-    return SimpleMLP(num_classes=2, input_size=12, hidden_size=16, drop_rate=0.0)
 
 
 def parts(experience, seed=0):

@@ -15,7 +15,7 @@ from avalanche.logging import BaseLogger
 from avalanche.training.plugins import EvaluationPlugin, ReplayPlugin
 from avalanche.training.supervised import Naive
 from configs import changed, config_with
-from interrupted import interrupt, outcome_of, tripping
+from interrupted import interrupt, outcome_of, resume_run, tripping
 from slow_cases import slow, slow_but
 from tiny_runs import QUICK, forgets_nothing, tiny_run
 from tiny_streams import text_learner
@@ -32,8 +32,6 @@ from cl_graft.grafts.bank import RecordedBatch
 from cl_graft.inference.task_switch import Switch
 from cl_graft.kinds.messages import read_chat
 from cl_graft.kinds.text2text import make_chat_row
-from cl_graft.lab.experiments.folders import curves_folder
-from cl_graft.lab.experiments.resume import resume_run
 from cl_graft.lab.results.run_results import read_result
 from cl_graft.lab.results.task_files import ANSWERS
 from cl_graft.models.text_generation import split_generated
@@ -96,19 +94,6 @@ def test_another_kind_of_an_entry_is_seen(case, tmp_path, kind):
     (found,) = [check for check in report.checks if check.outcome == "differs"]
     assert found.what == f"kind of {entry.task}"
     assert kind in found.detail
-
-
-def test_tensorboard_shows_answers_beside_the_right_ones(case):
-    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
-
-    log = EventAccumulator(str(curves_folder(case.run))).Reload()
-    shown = log.Tensors(f"test/answers/{case.tasks[0]}/text_summary")
-    assert [event.step for event in shown] == [1, 2, 3]
-    texts = [event.tensor_proto.string_val[0].decode() for event in shown]
-    assert len(set(texts)) == 1
-    assert texts[0].startswith("The answers are those of the day the task was learned.")
-    assert len(texts[0].splitlines()) == 4 + 6  # a row a test row
-    assert f"test/answers/{case.tasks[1]}/text_summary" not in log.Tags()["tensors"]
 
 
 def test_a_run_keeps_answers_of_the_day_a_task_was_learned_and_of_its_end(case):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 from avalanche.core import SupervisedPlugin
-from tiny_streams import learner, text_learner, vector_stream
+from tiny_streams import learner, mlp, text_learner, vector_stream
 
 from cl_graft import load_model, text_stream
 from cl_graft.data import load_task
@@ -106,12 +106,9 @@ def test_logits_of_an_evaluation_do_not_depend_on_who_loads_the_rows(tiny_bert):
 
 
 def test_other_data_keep_avalanches_loader():
-    from avalanche.models import SimpleMLP
-
-    model = SimpleMLP(num_classes=2, input_size=12, hidden_size=16)
     stream = vector_stream(labels=[0, 1])
     dev = {"dev": stream.streams["test"]}  # so that no training rows are set aside
-    run = learner(model, stream, plugins=[TextBatches(0)], grafting=dev)
+    run = learner(mlp(), stream, plugins=[TextBatches(0)], grafting=dev)
     seen = batches(run)
     assert sum(len(batch[0]) for batch in seen) == 32
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 from configs import config_with
-from interrupted import Trip, tripping
+from interrupted import Trip, resume_run, tripping
 from slow_cases import slow
 from small_runs import SMALL
 from tiny_runs import tiny_run
@@ -19,7 +19,6 @@ from cl_graft.banks.add import add_task
 from cl_graft.banks.open_bank import open_bank
 from cl_graft.banks.verify import verify
 from cl_graft.errors import WrongBase
-from cl_graft.lab.experiments.resume import resume_run
 from cl_graft.lab.experiments.run import run
 from cl_graft.models import load_model
 from cl_graft.models.config_settings import config_settings, describe_other_settings

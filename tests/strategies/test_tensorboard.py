@@ -66,7 +66,7 @@ def test_the_first_value_of_a_step_stays(tmp_path):
 def test_figures_become_images_once_a_step(tmp_path):
     logger = OncePerStepTensorboardLogger(tmp_path)
     for step in (0, 0, 1):
-        logger.add_figure("R", r_matrix_heatmap([[0.5]], ["a"]), step)
+        logger.log_single_metric("R", r_matrix_heatmap([[0.5]], ["a"]), step)
     logger.writer.flush()
     assert [image.step for image in read(tmp_path).Images("R")] == [0, 1]
 

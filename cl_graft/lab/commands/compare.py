@@ -9,28 +9,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cl_graft.cli.options import (
-    COMPARED,
-    AsJson,
-    Chosen,
-    Quiet,
-    Resume,
-    Sets,
-    refuse_others,
-    with_settings,
-)
+from cl_graft.cli import options
 from cl_graft.cli.output import Output, redirect_prints
 from cl_graft.cli.progress import show_progress
 from cl_graft.errors import InputError
-from cl_graft.lab.commands.engine_options import (
-    Address,
-    CpusPerRun,
-    EngineName,
-    EngineSets,
-    GpusPerRun,
-    Workers,
-    open_engine,
-)
+from cl_graft.lab.commands import engine_options
 from cl_graft.runtime.signals import stoppable
 
 if TYPE_CHECKING:
@@ -39,12 +22,11 @@ if TYPE_CHECKING:
     from cl_graft.settings import ExperimentConfig
 
 
-@with_settings(more=COMPARED)
+@options.with_settings(more=options.COMPARED)
 def compare_command(
-    chosen: Chosen,
+    chosen: options.Chosen,
     config: Annotated[
-        Path | None,
-        typer.Argument(metavar="CONFIG.yaml", help="Config file; options override it."),
+        Path | None, typer.Argument(metavar="CONFIG.yaml", help="Config file; options override it.")
     ] = None,
     sweep: Annotated[
         list[str] | None,
@@ -56,16 +38,16 @@ def compare_command(
         ),
     ] = None,
     out: Annotated[Path, typer.Option(metavar="DIR", help="Where to write.")] = Path("runs"),
-    resume: Resume = None,
-    sets: Sets = None,
-    engine: EngineName = "local",
-    address: Address = None,
-    workers: Workers = None,
-    cpus_per_run: CpusPerRun = 1,
-    gpus_per_run: GpusPerRun = 0.0,
-    engine_set: EngineSets = None,
-    quiet: Quiet = False,
-    as_json: AsJson = False,
+    resume: options.Resume = None,
+    sets: options.Sets = None,
+    engine: engine_options.EngineName = "local",
+    address: engine_options.Address = None,
+    workers: engine_options.Workers = None,
+    cpus_per_run: engine_options.CpusPerRun = 1,
+    gpus_per_run: engine_options.GpusPerRun = 0.0,
+    engine_set: engine_options.EngineSets = None,
+    quiet: options.Quiet = False,
+    as_json: options.AsJson = False,
 ) -> None:
     """Learn a stream with several strategies and seeds, and compare them.
 
@@ -104,12 +86,12 @@ def compare_command(
     output = Output(quiet, as_json)
     if resume is not None:
         trusted, others = chosen.trust()
-        refuse_others(config, sets, others.values or sweep)
+        options.refuse_others(config, sets, others.values or sweep)
         out = resume
         settings, started_by = stored_comparison(out, trust_remote_code=trusted)
     else:
         settings, started_by = _load_settings(config, chosen, sweep or (), sets or ()), None
-    with open_engine(
+    with engine_options.open_engine(
         engine, out, address=address, workers=workers, cpus=cpus_per_run, gpus=gpus_per_run,
         parameters=engine_set,
     ) as opened:  # fmt: skip
@@ -165,17 +147,12 @@ def run_comparison(
         show_progress(output, tasks=tasks) as progress,
     ):
         return compare(
-            config,
-            out=out,
-            progress=progress.step,
-            started_by=started_by,
-            stop=stop,
-            engine=engine,
+            config, out=out, progress=progress.step, started_by=started_by, stop=stop, engine=engine
         )
 
 
 def _load_settings(
-    config: Path | None, chosen: Chosen, sweep: Sequence[str], sets: Sequence[str]
+    config: Path | None, chosen: options.Chosen, sweep: Sequence[str], sets: Sequence[str]
 ) -> ExperimentConfig:
     """Return the config as options, ``--sweep`` and ``--set`` change it."""
     from cl_graft.settings import load_config
@@ -183,10 +160,7 @@ def _load_settings(
     swept = [_sweep_to_set(text) for text in sweep]
     origins = dict.fromkeys([text.partition("=")[0] for text in swept], "--sweep")
     return load_config(
-        config,
-        [*swept, *sets],
-        options=chosen.values,
-        origins={**chosen.options, **origins},
+        config, [*swept, *sets], options=chosen.values, origins={**chosen.options, **origins}
     )
 
 

@@ -9,7 +9,7 @@ from cl_graft.cli.output import Output, make_table
 
 
 def doctor_command(as_json: AsJson = False) -> None:
-    """Check Python, packages, devices, memory, disk, models and the hub.
+    """Check Python, packages, devices, models and the hub.
 
     Exit code: 0 no fault; 1 something is missing or broken without which nothing works.
 

@@ -29,9 +29,7 @@ def plan_command(
     ],
     classes: Annotated[
         int | None,
-        typer.Option(
-            help="Classes of a task. Default: as many as the config names labels, or 2.",
-        ),
+        typer.Option(help="Classes of a task. Default: as many as the config names labels, or 2."),
     ] = None,
     answer_tokens: Annotated[
         int | None,
@@ -44,8 +42,7 @@ def plan_command(
     memory: Annotated[
         str | None,
         typer.Option(
-            metavar="SIZE",
-            help="Memory of the machine, such as 24GiB: say which phases fit.",
+            metavar="SIZE", help="Memory of the machine, such as 24GiB: say which phases fit."
         ),
     ] = None,
     sets: Sets = None,
@@ -98,47 +95,37 @@ def _describe_plan(plan: Plan, config: ExperimentConfig, *, available: int | Non
     from cl_graft.runtime.byte_sizes import readable_bytes as size
 
     entry = plan.entry
-    coordinate_bits = 8 * entry.indices / plan.region
-    lines = [
+    columns = ["phase", "model", "kept beside it", "a step on top", "peak"]
+    rows = [
+        [phase.name, *map(size, (plan.model_bytes, phase.kept, phase.step, phase.peak))]
+        for phase in plan.phases
+    ]
+    advice: list[str] = []
+    if available is not None:
+        columns.append(f"fits {size(available)}")
+        for row, phase in zip(rows, plan.phases, strict=True):
+            row.append("yes" if phase.peak <= available else "no")
+        if any(phase.peak > available for phase in plan.phases):
+            advice.append(
+                "To lower a phase: --micro-batch, --max-length, --gradient-checkpointing, --dtype "
+                "bfloat16; the localizer base_gradient needs no dense run."
+            )
+    answers = f", answers of {plan.answer_tokens}" if plan.answer_tokens else ""
+    title = f"Memory, {plan.batch_size} × {plan.max_length} tokens a step, {config.model.precision}"
+    return [
         f"{plan.model} ({config.model.family}, {config.model.dtype}): {plan.parameters:,} "
         f"parameters, {size(plan.model_bytes)}; {plan.graftable:,} graftable in "
         f"{plan.graftable_tensors} tensors",
-        _make_phase_table(plan, precision=config.model.precision, available=available),
+        make_table(title + answers, columns, rows),
+        *advice,
         f"A task: {plan.region:,} coordinates, {size(plan.entry_total)} on disk: values "
-        f"{size(entry.values)}, indices {size(entry.indices)} ({coordinate_bits:.1f} bits each), "
-        f"head {size(entry.head)}, recorded batch {size(entry.recorded_batch)}, "
-        f"the rest {size(entry.rest)}.",
+        f"{size(entry.values)}, indices {size(entry.indices)} "
+        f"({8 * entry.indices / plan.region:.1f} bits each), head {size(entry.head)}, recorded "
+        f"batch {size(entry.recorded_batch)}, the rest {size(entry.rest)}.",
         f"{plan.tasks:,} tasks own all graftable coordinates; together "
         f"{size(plan.tasks * plan.entry_total)} on disk. Serving holds {size(plan.serving)} a "
         "task.",
     ]
-    if available is not None and any(phase.peak > available for phase in plan.phases):
-        lines.insert(
-            2,
-            "To lower a phase: --micro-batch, --max-length, --gradient-checkpointing, --dtype "
-            "bfloat16; the localizer base_gradient needs no dense run.",
-        )
-    return lines
-
-
-def _make_phase_table(plan: Plan, *, precision: str, available: int | None) -> Any:
-    from cl_graft.runtime.byte_sizes import readable_bytes as size
-
-    columns = ("phase", "model", "kept beside it", "a step on top", "peak")
-    rows = [
-        (phase.name, *map(size, (plan.model_bytes, phase.kept, phase.step, phase.peak)))
-        for phase in plan.phases
-    ]
-    if available is not None:
-        columns += (f"fits {size(available)}",)
-        fits = ["yes" if phase.peak <= available else "no" for phase in plan.phases]
-        rows = [(*row, fit) for row, fit in zip(rows, fits, strict=True)]
-    answers = f", answers of {plan.answer_tokens}" if plan.answer_tokens else ""
-    return make_table(
-        f"Memory, {plan.batch_size} × {plan.max_length} tokens a step, {precision}{answers}",
-        columns,
-        rows,
-    )
 
 
 def _names_stream(file: Path | None) -> bool:

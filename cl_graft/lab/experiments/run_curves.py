@@ -1,24 +1,19 @@
-"""The curves and pictures of a run, for TensorBoard."""
+"""The curves of a run, for TensorBoard."""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from avalanche.logging import BaseLogger
 
-from cl_graft.lab.experiments.run_record import RunRecord, bin_confidences
-from cl_graft.lab.figures.heatmaps import overlap_heatmap, r_matrix_heatmap
-from cl_graft.lab.results.formatting import shorten
+from cl_graft.lab.experiments.run_record import RunRecord
 from cl_graft.lab.results.measures import named_measures
 from cl_graft.lab.results.run_results import RunResult
-from cl_graft.lab.results.task_files import PhaseCurve, TaskAnswers, TaskCurves, thin_out
-from cl_graft.metrics.reliability_diagram import reliability_diagram
-from cl_graft.runtime.escaping import for_markdown
+from cl_graft.lab.results.task_files import PhaseCurve, TaskCurves, thin_out
 from cl_graft.settings import to_dotted
-from cl_graft.strategies.stream_scores import StreamScores
 from cl_graft.strategies.tensorboard import OncePerStepTensorboardLogger
 
 _MEASURES = ("average", "backward_transfer", "forward_transfer", "forgetting")
@@ -37,10 +32,6 @@ class TrainingCurves(BaseLogger):
     """Write what a strategy publishes while it trains to a run's curves, under the run's tags.
 
     What is measured on test rows is left out: `draw_row` writes it once a task.
-
-    Args:
-        curves: The curves.
-        tasks: Names of the tasks in the order of the stream.
     """
 
     def __init__(self, curves: OncePerStepTensorboardLogger, tasks: Sequence[str]) -> None:
@@ -100,46 +91,6 @@ def draw_row(result: RunResult, curves: OncePerStepTensorboardLogger) -> None:
     for tag, value in values.items():
         if value is not None:
             curves.log_single_metric(tag, value, step)
-
-
-def draw_answers(
-    found: Mapping[str, TaskAnswers], curves: OncePerStepTensorboardLogger, *, step: int
-) -> None:
-    """Add a table of text answers of each task beside the right ones to the curves.
-
-    Args:
-        found: Answers by task; long ones are cut.
-        curves: The log.
-        step: Number of tasks that are learned.
-    """
-    for name, task in found.items():
-        rows = [
-            " | ".join(map(_cell, (one.text, one.now, one.learned or "", " / ".join(one.right))))
-            for one in task.shown
-        ]
-        since = "The answers are those" if task.same else "Some answers are not those"
-        head = "input | answer | when it was learned | right"
-        head = f"{since} of the day the task was learned.\n\n{head}\n--- | --- | --- | ---"
-        curves.writer.add_text(f"test/answers/{name}", "\n".join([head, *rows]), step)
-
-
-def _cell(text: str) -> str:
-    """Return a text as a cell of a table."""
-    return " ".join(for_markdown(shorten(text)).split())
-
-
-def draw_pictures(
-    result: RunResult, scores: StreamScores, curves: OncePerStepTensorboardLogger
-) -> None:
-    """Draw R and the overlap of regions, from the second task on, and at the end calibration."""
-    step = len(result.R)
-    names = result.tasks[:step]
-    if step > 1:
-        curves.add_figure("stream/R", r_matrix_heatmap(result.R, names), step)
-        if result.overlap is not None:
-            curves.add_figure("region/overlap", overlap_heatmap(result.overlap, names), step)
-    for name, bins in bin_confidences(scores, names) if result.complete else ():
-        curves.add_figure(f"test/reliability/{name}", reliability_diagram(bins, title=name), step)
 
 
 def draw_hparams(result: RunResult, curves: OncePerStepTensorboardLogger) -> None:

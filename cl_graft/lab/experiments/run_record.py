@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, cast
@@ -19,7 +19,6 @@ from cl_graft.lab.results.matrices import MOST_WHOLE
 from cl_graft.lab.results.measures import has_one_metric
 from cl_graft.lab.results.run_results import RunResult, command
 from cl_graft.metrics import (
-    ReliabilityBins,
     average_accuracy,
     backward_transfer,
     forgetting,
@@ -112,10 +111,7 @@ def make_result(
         if bank and len(bank) <= MOST_WHOLE
         else None,
         logit_hashes={
-            name: {
-                "learned": scores.logit_hash(j, j),
-                "end": scores.logit_hash(learned - 1, j),
-            }
+            name: {"learned": scores.logit_hash(j, j), "end": scores.logit_hash(learned - 1, j)}
             for j, name in enumerate(names)
         },
         routed=scores.share_routed(learned),
@@ -144,10 +140,8 @@ def write_table(result: RunResult, path: Path) -> None:
 class PassCounter:
     """Counts the rows that go through a model, and through copies made of it, whoever sends them.
 
-    Rows count as differentiated where gradients are recorded.
-
-    Args:
-        model: The model; of an encoder, passes without a head count too.
+    Rows count as differentiated where gradients are recorded. Of an encoder, passes without a head
+    count too.
     """
 
     def __init__(self, model: TaskModel) -> None:
@@ -172,15 +166,7 @@ class PassCounter:
 def count_task_bytes(
     method: Method, strategy: SupervisedTemplate, label: int, *, task: str, bank: Path
 ) -> int:
-    """Count the bytes that a task adds to the stored files, beside those the strategy holds.
-
-    Args:
-        method: Registered method of the strategy.
-        strategy: The strategy, which has learned the task.
-        label: Task label.
-        task: Name of the task.
-        bank: Folder of the run's bank, for strategies that keep one.
-    """
+    """Count the bytes that a learned task adds to what is stored, beside the strategy's own."""
     if method.stored_as == "entry":
         records = reversed(read_index(bank)[0])
         return count_entry_bytes(next(record for record in records if record["task"] == task))
@@ -193,28 +179,22 @@ def count_task_bytes(
     return count_bytes(tensors)
 
 
-def bin_confidences(
-    scores: StreamScores, names: Sequence[str]
-) -> Iterator[tuple[str, ReliabilityBins]]:
-    """Yield the tasks whose rows have classes, with the bins of confidence of their test rows."""
-    for j, name in enumerate(names):
-        logits, targets = scores.predictions(j)
-        if targets.ndim == 1 and not targets.is_floating_point():
-            yield name, reliability_bins(logits.double().softmax(dim=1), targets)
-
-
 def _reliability(
     scores: StreamScores, names: Sequence[str]
 ) -> dict[str, dict[str, list[float | None]]]:
-    """Return the bins of confidence of every task with labels, as JSON can hold them."""
-    found: dict[str, dict[str, list[float | None]]] = {}
-    for name, bins in bin_confidences(scores, names):
+    """Return the bins of confidence of tasks whose rows have classes, as JSON can hold them."""
+    reliability: dict[str, dict[str, list[float | None]]] = {}
+    for j, name in enumerate(names):
+        logits, targets = scores.predictions(j)
+        if targets.ndim != 1 or targets.is_floating_point():
+            continue
+        bins = reliability_bins(logits.double().softmax(dim=1), targets)
         counts = bins.counts.tolist()
-        found[name] = {"counts": counts} | {
+        reliability[name] = {"counts": counts} | {
             kind: [value if n else None for value, n in zip(values.tolist(), counts, strict=True)]
             for kind, values in (("confidence", bins.confidence), ("accuracy", bins.accuracy))
         }
-    return found
+    return reliability
 
 
 def _coordinates(bank: GraftBank | None) -> dict[str, dict[str, float]]:

@@ -2,39 +2,45 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import ceil
 from pathlib import Path
+from typing import Any, TypeVar, cast
+
+from torch import Tensor
 
 from cl_graft.data.encoded_task import EncodedTask
-from cl_graft.lab.experiments.run_answers import collect_answers, collect_errors, collect_numbers
-from cl_graft.lab.experiments.run_curves import (
-    collect_curves,
-    draw_answers,
-    draw_hparams,
-    draw_pictures,
-    draw_row,
-)
+from cl_graft.lab.experiments.run_curves import collect_curves, draw_hparams, draw_row
 from cl_graft.lab.experiments.run_record import write_table
 from cl_graft.lab.reporting.summary_files import write_run_summary
+from cl_graft.lab.results.formatting import shorten
 from cl_graft.lab.results.run_results import RunResult, write_result
-from cl_graft.lab.results.task_errors import ERRORS
-from cl_graft.lab.results.task_files import ANSWERS, CURVES, NUMBERS
+from cl_graft.lab.results.task_errors import ERRORS, TaskErrors, WrongRow
+from cl_graft.lab.results.task_files import (
+    ANSWERS,
+    CURVES,
+    MOST_NUMBERS,
+    NUMBERS,
+    AnsweredNumber,
+    NumberScores,
+    ShownAnswer,
+    TaskAnswers,
+    TaskNumbers,
+)
+from cl_graft.metrics.task_score import METRICS, score
 from cl_graft.strategies.stream_scores import StreamScores
 from cl_graft.strategies.tensorboard import OncePerStepTensorboardLogger
+
+_ROWS = 10
+"""Wrong rows of a task that are named, and rows whose text answers are shown."""
+
+_Record = TypeVar("_Record", TaskErrors, TaskNumbers)
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """State of a run after a task.
-
-    Attributes:
-        result: Results so far.
-        tasks: Tasks of the stream.
-        scores: Measurements so far.
-        curves: Logger of the run's curves.
-        folder: Folder of the run.
-    """
+    """State of a run after a task: results and measurements so far, and where they go."""
 
     result: RunResult
     tasks: Sequence[EncodedTask]
@@ -43,10 +49,123 @@ class Outcome:
     folder: Path
 
 
+def collect_answers(
+    tasks: Sequence[EncodedTask], scores: StreamScores, before: Mapping[str, TaskAnswers]
+) -> dict[str, TaskAnswers]:
+    """Return answers to some test rows of each task learned so far that is answered with text.
+
+    Answers of earlier tasks, as they were when learned, are taken from those that were returned
+    after the previous task.
+    """
+    answers: dict[str, TaskAnswers] = {}
+    last = len(scores.order) - 1
+    for learned, number in enumerate(scores.order):
+        name, compare = tasks[number].task.name, getattr(tasks[number].scorer, "compare", None)
+        if compare is None:
+            continue
+        outputs, targets = scores.predictions(number)
+        rows = len(tasks[number].task.test)
+        earlier = before[name].shown if learned < last and name in before else ()
+        shown: list[ShownAnswer] = []
+        for row, (text, said, right) in enumerate(compare(outputs, targets, most=_ROWS)):
+            first = earlier[row].learned if row < len(earlier) else None
+            then = said if learned == last else first
+            shown.append(ShownAnswer(shorten(text), tuple(right), learned=then, now=said))
+        same = scores.logit_hash(last, learned) == scores.logit_hash(learned, learned)
+        answers[name] = TaskAnswers(rows, same, tuple(shown))
+    return answers
+
+
+def collect_errors(
+    tasks: Sequence[EncodedTask], scores: StreamScores, before: Mapping[str, TaskErrors]
+) -> dict[str, TaskErrors]:
+    """Return right and answered classes of each learned task of classes, tags or several labels.
+
+    Those of intents beside tags stand under the task's name with " (intents)" behind it.
+    """
+
+    def describe(number: int) -> dict[str, TaskErrors]:
+        task, rows = tasks[number].task, tasks[number].rows["test"]
+        errors: dict[str, TaskErrors] = {}
+        for part in task.own_kind.confusions(task, *scores.predictions(number), rows):
+            end = tuple((*pair, count) for pair, count in sorted(part.counts.items()))
+            wrong = tuple(WrongRow(*row) for row in part.wrong)
+            name = f"{task.name} ({part.part})" if part.part else task.name
+            errors[name] = TaskErrors(part.labels, None, end, wrong, part.counted)
+        return errors
+
+    return _collect(scores, describe, before)
+
+
+def collect_numbers(
+    tasks: Sequence[EncodedTask], scores: StreamScores, before: Mapping[str, TaskNumbers]
+) -> dict[str, TaskNumbers]:
+    """Return right and answered numbers of each regression task that is learned, by task."""
+
+    def describe(number: int) -> dict[str, TaskNumbers]:
+        task = tasks[number].task
+        if not task.own_kind.one_label or task.label_names:
+            return {}
+        outputs, right = scores.predictions(number)
+        shown = _pick_numbers(tasks[number].rows["test"], right, outputs[:, 0])
+        return {task.name: TaskNumbers(len(right), None, _score_numbers(outputs, right), shown)}
+
+    return _collect(scores, describe, before)
+
+
+def _collect(
+    scores: StreamScores,
+    describe: Callable[[int], Mapping[str, _Record]],
+    before: Mapping[str, _Record],
+) -> dict[str, _Record]:
+    """Describe the learned tasks; what earlier tasks were when learned is taken from `before`."""
+    records: dict[str, _Record] = {}
+    for number in scores.order:
+        for name, record in describe(number).items():
+            earlier = before[name].learned if name in before else None
+            learned = record.end if number == scores.order[-1] else earlier
+            records[name] = cast(Any, replace)(record, learned=learned)
+    return records
+
+
+def collect_other_scores(
+    tasks: Sequence[EncodedTask], scores: StreamScores
+) -> dict[str, dict[str, float]]:
+    """Return the scores of learned tasks by other metrics than their own, by task and metric."""
+    found: dict[str, dict[str, float]] = {}
+    for number in scores.order:
+        task, scorer = tasks[number].task, cast(Any, tasks[number].scorer)
+        by_metric: dict[str, float] = {}
+        for name in task.own_kind.reported_metrics(task):
+            metric = METRICS.find(name)
+            if name != task.metric and not metric.of_texts:
+                by_metric[name] = scores.score_by(number, name)
+            elif name != task.metric and hasattr(scorer, "compare"):
+                _, said, right = zip(*scorer.compare(*scores.predictions(number)), strict=True)
+                by_metric[name] = float(metric.compute(said, right))
+        if by_metric:
+            found[task.name] = by_metric
+    return found
+
+
+def _score_numbers(outputs: Tensor, right: Tensor) -> NumberScores:
+    error = (outputs[:, 0].double() - right.double()).abs().mean()
+    pearson, spearman = (score(outputs, right, metric) for metric in ("pearson", "spearman"))
+    return NumberScores(pearson, spearman, float(error))
+
+
+def _pick_numbers(rows: Tensor, right: Tensor, answers: Tensor) -> tuple[AnsweredNumber, ...]:
+    """Return the numbers of rows at equal distances, and of those with the largest errors."""
+    errors = (answers.double() - right.double()).abs()
+    worst = errors.argsort(descending=True, stable=True)[:_ROWS].tolist()
+    step = max(1, ceil(len(right) / (MOST_NUMBERS - _ROWS)))
+    values = list(zip(rows.tolist(), right.tolist(), answers.tolist(), strict=True))
+    picked = {*range(0, len(right), step), *worst}
+    return tuple(AnsweredNumber(*value) for value in sorted(values[index] for index in picked))
+
+
 def _write_answers(run: Outcome) -> None:
-    answers = collect_answers(run.tasks, run.scores, ANSWERS.read(run.folder))
-    draw_answers(answers, run.curves, step=len(run.result.R))
-    ANSWERS.write(answers, run.folder)
+    ANSWERS.write(collect_answers(run.tasks, run.scores, ANSWERS.read(run.folder)), run.folder)
 
 
 def _write_errors(run: Outcome) -> None:
@@ -68,7 +187,6 @@ WRITERS: tuple[Callable[[Outcome], None], ...] = (
     _write_answers,
     _write_errors,
     _write_numbers,
-    lambda run: draw_pictures(run.result, run.scores, run.curves),
     _write_curves,
     lambda run: write_table(run.result, run.folder / "metrics.csv"),
     lambda run: write_run_summary(run.result, run.folder),

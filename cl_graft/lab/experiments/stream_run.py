@@ -13,7 +13,6 @@ from avalanche.training.templates import SupervisedTemplate
 
 from cl_graft.grafts.bank import GraftBank
 from cl_graft.lab.experiments import folders
-from cl_graft.lab.experiments.run_answers import collect_other_scores
 from cl_graft.lab.experiments.run_checkpoint import (
     RUN_KEY,
     RunCheckpoint,
@@ -23,7 +22,7 @@ from cl_graft.lab.experiments.run_checkpoint import (
 from cl_graft.lab.experiments.run_curves import TrainingCurves
 from cl_graft.lab.experiments.run_record import PassCounter, count_task_bytes, make_result
 from cl_graft.lab.experiments.run_setup import Setup, evaluates_unseen_tasks
-from cl_graft.lab.experiments.run_writers import WRITERS, Outcome
+from cl_graft.lab.experiments.run_writers import WRITERS, Outcome, collect_other_scores
 from cl_graft.lab.results.run_results import RunResult
 from cl_graft.runtime.checkpoints import NoCheckpoints, State
 from cl_graft.runtime.error_context import in_phase, in_task

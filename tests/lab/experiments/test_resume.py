@@ -8,7 +8,7 @@ import signal
 
 import pytest
 from configs import changed, config_with, settings
-from interrupted import KILLED_WRITER, Trip, interrupt, outcome_of, tripping
+from interrupted import KILLED_WRITER, Trip, interrupt, outcome_of, resume_run, tripping
 from slow_cases import slow
 from tiny_runs import cl_graft, cl_graft_started, file_hashes
 from warm_processes import run_warm
@@ -16,7 +16,7 @@ from warm_processes import run_warm
 from cl_graft.errors import InputError
 from cl_graft.lab.experiments.comparison.compare import compare
 from cl_graft.lab.experiments.folders import curves_folder, resume_command, run_folder
-from cl_graft.lab.experiments.resume import find_run, resume_comparison, resume_run
+from cl_graft.lab.experiments.resume import find_run, stored_comparison
 from cl_graft.lab.experiments.run import run
 from cl_graft.runtime.signals import Stop, Stopped, stoppable
 from cl_graft.settings.run_folder import CHECKPOINTS
@@ -350,7 +350,7 @@ def test_a_place_that_means_no_run_or_several_is_told(tmp_path, undisturbed):
     with pytest.raises(InputError, match=r"several runs that are not finished .*seed0.*seed1"):
         find_run(tmp_path)
     with pytest.raises(InputError, match="should hold a comparison"):
-        resume_comparison(tmp_path)
+        stored_comparison(tmp_path)
 
 
 def test_a_run_is_found_from_within_and_refused_under_another_name(
@@ -380,7 +380,8 @@ def test_a_comparison_goes_on_in_the_middle_of_a_cell(tmp_path, base):
     with pytest.raises(Killed):
         compare(config, out=tmp_path / "killed", progress=kill)
     seen = []
-    again = resume_comparison(tmp_path / "killed", progress=seen.append)
+    stored, started_by = stored_comparison(tmp_path / "killed")
+    again = compare(stored, out=tmp_path / "killed", progress=seen.append, started_by=started_by)
     assert [(s.strategy, s.seed) for s in seen if s.phase == "reused"] == [("grafting", 0)]
     assert next(s.step for s in seen if s.phase == "train") == 5
     assert len(again.runs) == len(whole.runs) == 4

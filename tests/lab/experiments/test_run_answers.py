@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from cl_graft.errors import InputError
-from cl_graft.lab.experiments.run_answers import collect_answers
+from cl_graft.lab.experiments.run_writers import collect_answers
 from cl_graft.lab.results.task_files import ANSWERS
 
 RIGHT = ["x", "y" * 400]

@@ -1,8 +1,4 @@
-"""The jobs of a comparison (its runs and tunings) and the sequential engine.
-
-An engine does jobs and returns the outcome of each. Those of `cl_graft.lab.experiments.engines`
-spread them over processes and machines.
-"""
+"""The jobs of a comparison (its runs and tunings) and the engine that does them one by one."""
 
 from __future__ import annotations
 
@@ -77,11 +73,7 @@ class Job:
 
 @dataclass(frozen=True)
 class Failed:
-    """The outcome of a job that failed.
-
-    Attributes:
-        error: Kind and sentence of the error, as ``"DivergedError: …"``.
-    """
+    """The outcome of a job that failed, with kind and sentence, as ``"DivergedError: …"``."""
 
     error: str
 
@@ -95,26 +87,19 @@ class Engine(Protocol):
     def __call__(
         self, jobs: Sequence[Job], *, progress: Progress, stop: Stop
     ) -> Iterator[tuple[Job, Outcome]]:
-        """Do jobs, and yield each with its outcome as soon as it is known.
-
-        Args:
-            jobs: In the order in which they are wanted; a run comes after its tuning.
-            progress: Called after the steps of all jobs.
-            stop: Asked whether to stop; what is under way is saved then.
+        """Do jobs in their order, and yield each with its outcome as soon as it is known.
 
         Raises:
-            Stopped: If `stop` asked for it.
+            Stopped: If `stop` asked for it; what is under way is saved.
         """
         ...
 
 
 @dataclass(frozen=True)
 class SequentialEngine:
-    """The engine that does one job after another in this process.
+    """The engine that does one job after another in this process, with one cache.
 
-    Attributes:
-        cache: Cache that all jobs share.
-        tasks: Loaded tasks, by folder of the comparison and data seed.
+    Loaded tasks are by folder of the comparison and data seed.
     """
 
     cache: DirectoryCache
@@ -148,12 +133,7 @@ def attempt(
 ) -> Outcome:
     """Do a job here and now, or resume an earlier attempt at it; a failure is an outcome too.
 
-    Args:
-        job: The job.
-        progress: Called after every step.
-        stop: Asked after every step whether to stop.
-        cache: Cache of dense runs and rankings; None opens that of the job.
-        tasks: The tasks, if they are loaded already.
+    Without a cache, that of the job is opened.
 
     Raises:
         Stopped: If `stop` asked for it.

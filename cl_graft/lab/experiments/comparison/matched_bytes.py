@@ -1,9 +1,7 @@
 """Sizes of strategies that store at most a number of bytes a task, heads and indices counted.
 
 Grafting gets the largest region whose entry of a bank fits, a LoRA the largest rank, replay the
-most rows. The bytes that a task then adds are measured as in any other run, and reported beside the
-budget. Strategies that fit at no size, or have none, are left out with the reason. Bounds are not
-compared by their bytes, so they run as they are.
+most rows. Bounds are not compared by their bytes, so they run as they are.
 """
 
 from __future__ import annotations
@@ -36,16 +34,7 @@ _NAMES = 256
 def sizes_within(
     budget: int, config: ExperimentConfig, loaded: Loaded, tasks: Sequence[TextTask]
 ) -> tuple[dict[str, Size], dict[str, str]]:
-    """Size the strategies of a config.
-
-    Args:
-        budget: Bytes a task.
-        config: Config of the comparison.
-        loaded: The model at its base.
-        tasks: The stream.
-
-    Returns:
-        The sizes of the strategies that fit, and why the others do not, each by name.
+    """Return the sizes of the strategies that fit, and why the others do not, each by name.
 
     Raises:
         InputError: If none fits but bounds, or standalone grafts are asked for.
@@ -80,11 +69,7 @@ def resize_strategy(config: ExperimentConfig, strategy: str, size: Size) -> Expe
 def _size(
     method: Method, budget: int, config: ExperimentConfig, shape: StreamShape, head: nn.Module
 ) -> Size:
-    """Size one strategy.
-
-    Raises:
-        InputError: If it does not fit.
-    """
+    """Size one strategy; an InputError says why it does not fit."""
     if method.is_bound:
         return Size()
     if method.stored_as == "entry" or method.family == "merging":

@@ -32,18 +32,9 @@ logger = logging.getLogger(__name__)
 
 @dataclass
 class ComparisonRuns:
-    """The runs of a comparison, every strategy with every seed.
+    """The runs of a comparison, every strategy with every seed: done, failed, or left as jobs.
 
-    Attributes:
-        part: Config of the comparison.
-        out: Folder of the comparison.
-        started_by: Command that started it, for the results.
-        tasks: Tasks by data seed.
-        budget: Bytes a task, sizes of the strategies, and why others do not fit; None without one.
-        jobs: Jobs that are left.
-        done: Finished runs by strategy and seed.
-        base: The base that the jobs will use; None without jobs.
-        failed: Runs that failed.
+    Tasks are by data seed. Without jobs there is no base.
     """
 
     part: SingleComparison
@@ -93,12 +84,6 @@ def find_runs_to_do(
     part: SingleComparison, out: Path, *, cache: Path, started_by: str
 ) -> ComparisonRuns:
     """Find the finished runs of a comparison, and the jobs that are left.
-
-    Args:
-        part: Config of the comparison.
-        out: Folder of the comparison.
-        cache: Folder of the cache.
-        started_by: Command that started it, for the results.
 
     Raises:
         InputError: If the folder holds a comparison with another config, or model or data cannot
@@ -151,14 +136,7 @@ def find_runs_to_do(
 
 
 def refuse_another_base(comparisons: Sequence[ComparisonRuns]) -> None:
-    """Refuse to compare new runs with finished ones on another base.
-
-    Args:
-        comparisons: Those of one folder.
-
-    Raises:
-        InputError: If the checkpoint changed since a finished run.
-    """
+    """Raise an InputError if the checkpoint changed since a finished run of the same folder."""
     for new, old in itertools.product(comparisons, repeat=2):
         if new.base is None or new.part.config.model != old.part.config.model:
             continue

@@ -1,8 +1,7 @@
 """The comparisons of a config: one for each order of the tasks and value of its sweep.
 
-Each is a config with one order and no sweep, in a folder of its own. All share a cache: dense runs
-do not depend on the order or the density, so they are made once. A strategy is in the comparisons
-that differ for it: when the density is swept, naive fine-tuning runs once.
+Each is a config with one order and no sweep, in a folder of its own. A strategy is in the
+comparisons that differ for it: when the density is swept, naive fine-tuning runs once.
 """
 
 from __future__ import annotations
@@ -66,11 +65,6 @@ def draw_orders(config: ExperimentConfig) -> list[list[str]]:
 
     Raises:
         InputError: If there are not as many, or too many for all of them.
-
-    Examples:
-        >>> from cl_graft.settings import make_config
-        >>> draw_orders(make_config({"stream": {"tasks": ["topic", "sentiment"]}}))
-        [['topic', 'sentiment']]
     """
     tasks = config.stream.tasks
     there_are = math.factorial(len(tasks))
@@ -84,12 +78,11 @@ def draw_orders(config: ExperimentConfig) -> list[list[str]]:
     if wanted == there_are:
         return [list(order) for order in itertools.permutations(tasks)]
     chosen = [list(tasks)]
-    draw = 0
-    while len(chosen) < wanted:
-        places = permutation(len(tasks), 0, "order", draw).tolist()
-        order = [tasks[place] for place in places]
+    for draw in itertools.count():
+        if len(chosen) == wanted:
+            break
+        order = [tasks[place] for place in permutation(len(tasks), 0, "order", draw).tolist()]
         chosen += [order] if order not in chosen else []
-        draw += 1
     return chosen
 
 
@@ -98,19 +91,10 @@ def expand_sweep(config: ExperimentConfig) -> list[SingleComparison]:
 
     Raises:
         InputError: If there are not as many orders, or a value of the sweep cannot be used.
-
-    Examples:
-        >>> from cl_graft.settings import make_config
-        >>> sweep = {"strategies": ["grafting"], "sweep": {"grafting.density": [0.001, 0.01]}}
-        >>> config = make_config({"stream": {"tasks": ["topic"]}, "comparison": sweep})
-        >>> [one.name for one in expand_sweep(config)]
-        ['density=0.001', 'density=0.01']
     """
-    orders = (
-        list(enumerate(draw_orders(config)))
-        if config.comparison.orders != 1
-        else [(None, config.stream.tasks)]
-    )
+    orders: list[tuple[int | None, list[str]]] = [(None, config.stream.tasks)]
+    if config.comparison.orders != 1:
+        orders = list(enumerate(draw_orders(config)))
     parts: list[SingleComparison] = []
     for values, strategies in _swept(config):
         for order, tasks in orders:

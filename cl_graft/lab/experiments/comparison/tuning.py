@@ -52,9 +52,8 @@ class Tuning:
     Attributes:
         grid: Values of each setting, tried in all combinations.
         tasks: Tasks on whose dev rows they were scored.
-        scores: Score of each combination, in their order: its ``"values"`` and the ``"score"``, the
-            average accuracy on dev after the last of these tasks (`score_candidates`); null where
-            training diverged.
+        scores: Of each combination its ``"values"`` and its ``"score"`` (`score_candidates`); null
+            where training diverged.
         chosen: Combination with the highest score, of equal ones the first.
     """
 
@@ -67,22 +66,9 @@ class Tuning:
 def list_grid(
     method: Method, config: ExperimentConfig
 ) -> tuple[dict[str, tuple[Value, ...]], list[dict[str, Value]]]:
-    """Return the part of a strategy's grid that is to be tuned, and all combinations of it.
+    """Return the part of a strategy's grid that the config does not set, and all its combinations.
 
-    Args:
-        method: The strategy.
-        config: The config, whose settings of the strategy are not tuned, and whose optimiser of
-            regions says how large their rates are.
-
-    Examples:
-        >>> from cl_graft.settings import make_config
-        >>> from cl_graft.strategies.registry import STRATEGIES
-        >>> config = make_config({"stream": {"tasks": ["topic"]}})
-        >>> grid, candidates = list_grid(STRATEGIES["ewc"], config)
-        >>> grid
-        {'ewc_lambda': (1.0, 10.0, 100.0, 1000.0, 10000.0)}
-        >>> candidates[0]
-        {'ewc_lambda': 1.0}
+    The config's optimiser of regions says how large their rates are.
     """
     given = config.comparison.strategy_settings.get(method.name, {})
     grid = {name: values for name, values in method.grid.items() if name not in given}
@@ -95,16 +81,7 @@ def list_grid(
 def with_values(
     config: ExperimentConfig, method: Method, values: Mapping[str, Value]
 ) -> ExperimentConfig:
-    """Return the config of single runs of a strategy with some values chosen.
-
-    Examples:
-        >>> from cl_graft.settings import make_config
-        >>> from cl_graft.strategies.registry import STRATEGIES
-        >>> config = make_config({"stream": {"tasks": ["topic"]}})
-        >>> chosen = with_values(config, STRATEGIES["ewc"], {"ewc_lambda": 10.0})
-        >>> chosen.comparison.strategy_settings
-        {'ewc': {'ewc_lambda': 10.0}}
-    """
+    """Return the config of single runs of a strategy with some values chosen."""
     known = {setting.name for setting in method.settings}
     own = {name: value for name, value in values.items() if name in known}
     fields: dict[str, Any] = {n: value for n, value in values.items() if n not in known}
@@ -117,15 +94,7 @@ def with_values(
 
 
 def use_dev_as_test(tasks: Sequence[TextTask], *, count: int = _TASKS) -> tuple[TextTask, ...]:
-    """Return the first `count` tasks with their dev rows in the place of their test rows.
-
-    Examples:
-        >>> from cl_graft.data import load_task
-        >>> names = ("topic", "sentiment", "urgency")
-        >>> tasks = [load_task(name, shots=4, max_test=8) for name in names]
-        >>> [len(task.test) for task in use_dev_as_test(tasks)]
-        [32, 32]
-    """
+    """Return the first `count` tasks with their dev rows in the place of their test rows."""
     return tuple(
         replace(task, test=task.dev, source={**task.source, "test": "the dev rows"})
         for task in tasks[:count]
@@ -133,32 +102,20 @@ def use_dev_as_test(tasks: Sequence[TextTask], *, count: int = _TASKS) -> tuple[
 
 
 def best(scores: Sequence[float | None]) -> int:
-    """Return the place of the highest score, of equal ones the first.
-
-    Raises:
-        ValueError: If there is none.
-
-    Examples:
-        >>> best([0.5, None, 0.75, 0.75])
-        2
-    """
-    known = [-math.inf if score is None else score for score in scores]
+    """Return the place of the highest score, of equal ones the first; a ValueError without any."""
     if all(score is None for score in scores):
         raise ValueError(f"expected a score, got {list(scores)}")
+    known = [-math.inf if score is None else score for score in scores]
     return known.index(max(known))
 
 
 def score_candidates(results: Sequence[RunResult | None]) -> list[float | None]:
-    """Score the runs of all combinations of a grid.
+    """Score the runs of all combinations of a grid; None where training diverged, but not all did.
 
-    Args:
-        results: Results on the same tasks; None where training diverged. At least one is known.
-
-    Returns:
-        Of each the average accuracy at the end. Where tasks have different metrics, the mean over
-        tasks of the score as a share of the best of all; a task whose best is too small to take a
-        share of it (`cl_graft.metrics.by_metric.LEAST_REFERENCE`) is left out, and without any
-        task all are 0.
+    The score is the average accuracy at the end. Where tasks have different metrics, it is the mean
+    over tasks of the score as a share of the best of all; a task whose best is too small to take a
+    share of it (`cl_graft.metrics.by_metric.LEAST_REFERENCE`) is left out, and without any task all
+    are 0.
     """
     known = [result for result in results if result is not None]
     first = known[0]
@@ -194,23 +151,12 @@ def tune(
 
     A combination whose training diverges is passed over.
 
-    Args:
-        config: Config of the comparison.
-        strategy: Name of the strategy.
-        out: Folder OUT.
-        cache: Shared with the comparison: dense runs of grafting are made once.
-        progress: Called after every step.
-        stop: Asked after every step whether to stop.
-        started_by: Command that started the comparison, for the results.
-
     Raises:
         DivergedError: If every combination's training diverges.
-        Stopped: If `stop` asked for it.
     """
-    out = Path(out)
-    found = stored_tuning(config, strategy, out=out)
-    if found is not None:
-        return found
+    stored = stored_tuning(config, strategy, out=out)
+    if stored is not None:
+        return stored
     method, folder = find_strategy(strategy), _folder(out, strategy)
     grid, candidates = list_grid(method, config)
     tasks = use_dev_as_test(load_tasks(config.stream, seed=TUNING_SEED))
@@ -229,11 +175,10 @@ def tune(
                 started_by=started_by,
                 stop=stop,
             )
+            results.append(result)
         except DivergedError as error:
             logger.warning("%s with %s: %s; the choice goes on without it", strategy, name, error)
             results.append(None)
-            continue
-        results.append(result)
     if all(result is None for result in results):
         raise DivergedError(f"{strategy}: training diverges with every value of its grid")
     scores = score_candidates(results)
@@ -255,12 +200,7 @@ def stored_tuning(config: ExperimentConfig, strategy: str, *, out: Path | str) -
 
     A comparison keeps its choices, also where a later version of the package has wider grids. Where
     there is nothing to choose, an empty `Tuning`.
-
-    Raises:
-        InputError: If the file is not ours.
-        BankError: If it is altered, or a newer package wrote it.
     """
-    out = Path(out)
     if not config.comparison.tune or not list_grid(find_strategy(strategy), config)[1]:
         return Tuning()
     path = _folder(out, strategy) / _CHOSEN
@@ -274,13 +214,11 @@ def stored_tuning(config: ExperimentConfig, strategy: str, *, out: Path | str) -
 
 def runs_to_choose(config: ExperimentConfig) -> int:
     """Return how many runs of two tasks a comparison makes to choose values."""
-    rows = (
-        [find_strategy(name) for name in config.comparison.strategies]
-        if config.comparison.tune
-        else []
-    )
-    return sum(len(list_grid(method, config)[1]) for method in rows)
+    if not config.comparison.tune:
+        return 0
+    methods = map(find_strategy, config.comparison.strategies)
+    return sum(len(list_grid(method, config)[1]) for method in methods)
 
 
-def _folder(out: Path, strategy: str) -> Path:
-    return out / folders.TUNING / strategy
+def _folder(out: Path | str, strategy: str) -> Path:
+    return Path(out) / folders.TUNING / strategy

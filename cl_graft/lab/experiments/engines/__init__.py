@@ -1,5 +1,4 @@
-"""Engines: the runs of a comparison on many processes and machines at once.
+"""Engines: the runs of a comparison on many processes and machines, which share its folder.
 
-The machines share the folder of the comparison. Everything that a run writes is there, so if its
-process or machine dies, the run resumes from its last checkpoint on any other machine.
+If the process or machine of a run dies, the run resumes from its last checkpoint on any other.
 """

@@ -1,7 +1,6 @@
 """The engine that gives the jobs of a comparison to the workers of a pool.
 
-A worker that dies (killed, out of memory, its machine lost) costs what its job did since its last
-checkpoint: the job is given to another, up to a number of times.
+A job whose worker dies is given to another, up to a number of times.
 """
 
 from __future__ import annotations
@@ -39,18 +38,14 @@ class WorkerDied(Exception):
 
 
 class Future(Protocol):
-    """A job that a worker has or will have."""
+    """A job that a worker has or will have; `result` may raise `WorkerDied`."""
 
     def done(self) -> bool:
         """Tell whether the job is over, or its worker is dead."""
         ...
 
     def result(self) -> Outcome | None:
-        """Return the outcome of a job that is over; None if it was asked to stop.
-
-        Raises:
-            WorkerDied: If its worker died.
-        """
+        """Return the outcome of a job that is over; None if it was asked to stop."""
         ...
 
     def cancel(self) -> Any:
@@ -78,10 +73,8 @@ class Pool(Protocol):
 def work(job: Job, threads: int, folder: Path) -> Outcome | None:
     """Do a job in the process of a worker; None if it was stopped, with all it reached saved.
 
-    Args:
-        job: The job.
-        threads: Number of threads that it computes with; the last bits of results depend on it.
-        folder: Folder that relative paths in the settings start from.
+    Relative paths in the settings start from `folder`. The last bits of results depend on the
+    number of threads.
     """
     torch.set_num_threads(threads)
     with suppress(OSError):  # a machine may have no such folder, and paths may all be absolute
@@ -95,14 +88,10 @@ def work(job: Job, threads: int, folder: Path) -> Outcome | None:
 
 @dataclass(frozen=True)
 class PoolEngine:
-    """The engine that gives jobs to the workers of a pool.
+    """The engine that gives jobs to the workers of a pool, which the caller closes.
 
-    Attributes:
-        pool: The pool, which the caller closes.
-        threads: Number of threads of a worker.
-        max_jobs: Largest number of jobs at once; None means the pool's `slots`, and one more: the
-            next job is there when a worker is done, and a cluster that can grow sees that it
-            should.
+    Without `max_jobs` there are as many jobs at once as the pool's `slots`, and one more: the next
+    job is there when a worker is done, and a cluster that can grow sees that it should.
     """
 
     pool: Pool

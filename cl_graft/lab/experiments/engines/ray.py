@@ -1,8 +1,4 @@
-"""Workers on a Ray cluster: an existing one, or one that is started on this machine.
-
-Ray (Moritz et al., "Ray: A Distributed Framework for Emerging AI Applications", OSDI 2018,
-https://docs.ray.io) finds a place for every job, and notices when a process or a machine is gone.
-"""
+"""Workers on a Ray cluster (https://docs.ray.io): an existing one, or one started here."""
 
 from __future__ import annotations
 
@@ -24,12 +20,7 @@ _OBJECTS = 128 << 20
 
 @dataclass(frozen=True, eq=False)
 class RayFuture:
-    """A job on a Ray cluster; a `cl_graft.lab.experiments.engines.dispatch.Future`.
-
-    Attributes:
-        ray: The module.
-        reference: Reference to the job's outcome.
-    """
+    """A job on a Ray cluster, by the reference to its outcome; a `dispatch.Future`."""
 
     ray: Any
     reference: Any
@@ -39,11 +30,7 @@ class RayFuture:
         return bool(self.ray.wait([self.reference], timeout=0)[0])
 
     def result(self) -> Outcome | None:
-        """Return the outcome.
-
-        Raises:
-            WorkerDied: If its process or machine is gone, or took too much memory.
-        """
+        """Return the outcome; its process or machine may be gone, or took too much memory."""
         errors = self.ray.exceptions
         try:
             return self.ray.get(self.reference)
@@ -63,11 +50,7 @@ class RayFuture:
 class RayPool:
     """The workers of a Ray cluster that this process is connected to.
 
-    Attributes:
-        ray: The module, initialised.
-        remote: The remote function that does a job.
-        cpus: Cores that a job takes.
-        gpus: GPUs that a job takes.
+    `remote` is the remote function that does a job, on so many cores and GPUs.
     """
 
     ray: Any
@@ -101,16 +84,9 @@ def ray_pool(
     cpus: int = 1,
     gpus: float = 0.0,
 ) -> RayPool:
-    """Connect to a Ray cluster, or start one here.
+    """Connect to the Ray cluster at an address, or start one here, which ends with the pool.
 
-    Args:
-        address: Address of a cluster, such as ``"auto"`` or ``"10.0.0.1:6379"``; None starts one on
-            this machine, which ends with the pool.
-        workers: Number of workers for which a cluster that is started here gets cores; None means
-            as many as fit on the machine. For other clusters it is unused:
-            `cl_graft.lab.experiments.engines.dispatch.PoolEngine` limits their jobs.
-        cpus: Cores a worker.
-        gpus: GPUs a worker; a fraction lets workers share one.
+    A cluster that is started here gets cores for `workers`, or as many as fit on the machine.
 
     Raises:
         InputError: If Ray is not installed, the cluster cannot be reached, or none of its machines
@@ -148,27 +124,14 @@ def ray_pool(
 
 
 def _check_address(address: str) -> None:
-    """Make sure that a process listens at HOST:PORT: Ray itself would try for minutes.
-
-    Raises:
-        OSError: If none does.
-    """
+    """Raise an OSError unless a process listens at HOST:PORT: Ray itself would try for minutes."""
     host, _, port = address.removeprefix("ray://").rpartition(":")
     if port.isdigit():
         socket.create_connection((host.strip("[]"), int(port)), timeout=_PATIENCE_SECONDS).close()
 
 
 def check_resources(nodes: Sequence[dict[str, Any]], *, cpus: int, gpus: float) -> None:
-    """Make sure that some machine can hold a worker: Ray would wait for one for ever.
-
-    Args:
-        nodes: The machines of a cluster, as `ray.nodes` describes them.
-        cpus: Cores that a worker needs.
-        gpus: GPUs that a worker needs.
-
-    Raises:
-        InputError: If no machine has that.
-    """
+    """Raise an InputError unless one of `ray.nodes()` can hold a worker, as Ray would only wait."""
     alive = [node["Resources"] for node in nodes if node["Alive"]]
     if any(node.get("CPU", 0) >= cpus and node.get("GPU", 0) >= gpus for node in alive):
         return

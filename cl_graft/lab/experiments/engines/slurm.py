@@ -1,9 +1,4 @@
-"""Workers as jobs of a SLURM cluster, through submitit.
-
-Each run is a SLURM job of its own (https://github.com/facebookincubator/submitit): it waits in the
-queue as any other, and one that SLURM ends (time limit, preemption, a machine lost) is queued
-again and resumes from its last checkpoint.
-"""
+"""Workers as jobs of a SLURM cluster, through https://github.com/facebookincubator/submitit."""
 
 from __future__ import annotations
 
@@ -21,12 +16,7 @@ from cl_graft.lab.experiments.engines.dispatch import WorkerDied, work
 
 @dataclass(frozen=True, eq=False)
 class SlurmFuture:
-    """A job of SLURM; a `cl_graft.lab.experiments.engines.dispatch.Future`.
-
-    Attributes:
-        submitit: The module.
-        job: The job as submitit gives it.
-    """
+    """A job of SLURM, as submitit gives it; a `dispatch.Future`."""
 
     submitit: Any
     job: Any
@@ -36,11 +26,7 @@ class SlurmFuture:
         return self.job.done()
 
     def result(self) -> Outcome | None:
-        """Return the outcome.
-
-        Raises:
-            WorkerDied: If SLURM, or something else, ended it.
-        """
+        """Return the outcome, unless SLURM, or something else, ended the job."""
         errors = self.submitit.core.utils
         try:
             return self.job.result()
@@ -59,12 +45,7 @@ class SlurmFuture:
 class SlurmPool:
     """A queue of SLURM.
 
-    Attributes:
-        submitit: The module.
-        executor: Submits jobs.
-        folder: Folder of scripts, logs and sent jobs (pickles), deleted when the pool is closed.
-        jobs: Submitted jobs.
-        slots: None, as the queue decides.
+    The folder holds scripts, logs and sent jobs (pickles); it is deleted when the pool is closed.
     """
 
     submitit: Any
@@ -95,16 +76,10 @@ def slurm_pool(
     parameters: Mapping[str, Any] | None = None,
     cluster: str = "slurm",
 ) -> SlurmPool:
-    """Open a queue.
+    """Open a queue for the comparison in a folder, on a file system that all machines share.
 
-    Args:
-        out: The comparison's folder, on a file system that all machines share; scripts and logs are
-            in it until the end.
-        cpus: Cores a job.
-        gpus: GPUs a job.
-        parameters: Further parameters of submitit, such as
-            ``{"slurm_partition": "gpu", "timeout_min": 240}``.
-        cluster: ``"slurm"``, or ``"local"`` for processes of this machine.
+    `parameters` are further ones of submitit, such as ``{"slurm_partition": "gpu"}``; the cluster
+    ``"local"`` means processes of this machine.
 
     Raises:
         InputError: If submitit is not installed, there is no SLURM here, or it does not know a

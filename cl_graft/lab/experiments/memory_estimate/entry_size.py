@@ -17,28 +17,7 @@ from cl_graft.storage.elias_fano import packed_size
 from cl_graft.storage.entry_file import pack_entry
 
 _RECORDED_ROWS = 8
-_METADATA: dict[str, object] = {
-    "label_names": ["negative", "positive"],
-    "pair": False,
-    "prompt": None,
-    "max_length": 64,
-    "rows": {"train": 1024, "dev": 256, "test": 1000},
-    "shots": 512,
-    "data_fingerprint": "0" * 64,
-    "settings_sha256": "0" * 64,
-    "metric": "accuracy",
-    "localizer": "learned_mask",
-    "dense_dev": 0.87890625,
-    "graft_dev": 0.87890625,
-    "trained_dev": 0.87890625,
-    "temperature": {
-        "value": 1.2345678901234567,
-        "rows": 256,
-        "ece_before": 0.01234567890123456,
-        "ece_after": 0.01234567890123456,
-    },
-}
-"""An example of a task's metadata; those of other tasks have nearly the same length."""
+_METADATA = {"about as long as those of a learned task": "-" * 590}
 
 
 @dataclass(frozen=True)
@@ -66,16 +45,10 @@ class EntryBytes:
 
 
 def entry_bytes(model: TaskModel, head: nn.Module, *, size: int, length: int) -> EntryBytes:
-    """Return what the entry of a region of `size` coordinates takes on disk.
+    """Return what the entry of a region of `size` coordinates, all owned, takes on disk.
 
     An entry of one coordinate is packed, and the other coordinates are added as the file format
-    stores them. All are counted as owned, as where a region avoids owned coordinates.
-
-    Args:
-        model: The model; it may be one of fake tensors.
-        head: The task's head.
-        size: Number of the region's coordinates.
-        length: Tokens a row.
+    stores them. The model may be one of fake tensors; `length` is the number of tokens a row.
     """
     parameters = graftable_parameters(model)
     layout = Layout.of(parameters)
@@ -85,11 +58,10 @@ def entry_bytes(model: TaskModel, head: nn.Module, *, size: int, length: int) ->
     inputs = torch.ones(_RECORDED_ROWS, 2, length, dtype=torch.int64)
     inputs[:, 0] = vocabulary - 1
     state = {name: torch.zeros(t.shape, dtype=t.dtype) for name, t in head.state_dict().items()}
-    region = Region.of(layout, [0])
     entry = Entry(
         task="sentiment",
         label=0,
-        owned=Graft(region, torch.zeros(1, dtype=dtype)),
+        owned=Graft(Region.of(layout, [0]), torch.zeros(1, dtype=dtype)),
         owned_before=Region.empty(layout),
         head=state,
         weights_sha256="0" * 64,
@@ -101,13 +73,13 @@ def entry_bytes(model: TaskModel, head: nn.Module, *, size: int, length: int) ->
     head_bytes = sum(t.nbytes for t in state.values())
     token_bytes = 2 if vocabulary <= 2**16 else 4
     batch_bytes = _RECORDED_ROWS * (length * (token_bytes + 1) + 4 * classes)
-    one = packed_size(1, layout.total) + dtype.itemsize
+    coordinate_bytes = packed_size(1, layout.total) + dtype.itemsize
     return EntryBytes(
         indices=packed_size(size, layout.total),
         values=size * dtype.itemsize,
         head=head_bytes,
         recorded_batch=batch_bytes,
-        rest=written - one - head_bytes - batch_bytes,
+        rest=written - coordinate_bytes - head_bytes - batch_bytes,
     )
 
 

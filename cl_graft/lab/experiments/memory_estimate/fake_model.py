@@ -1,14 +1,13 @@
 """A model, a task and a region made of PyTorch's fake tensors, from a config alone.
 
-Fake tensors have shapes, types and strides but no memory, so a model of 70 B parameters costs no
-more than a small one. Operations run as on real tensors: with the same kernels, and with the same
-tensors saved for the backward pass.
+Fake tensors have shapes and types but no memory, so a model of 70 B parameters costs no more than a
+small one. Operations run as on real tensors, and save the same tensors for the backward pass.
 """
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -32,15 +31,12 @@ from cl_graft.training.learnable_task import LearnableTask
 if TYPE_CHECKING:
     from transformers import PreTrainedConfig
 
+_MASK = 1
+
 
 @dataclass(frozen=True, eq=False)
 class FakeModel:
-    """A model of fake tensors with the head of one task.
-
-    Attributes:
-        model: Model with one head, of task 0.
-        mode: Fake mode of its tensors.
-    """
+    """A model of fake tensors with the head of one task, of label 0."""
 
     model: TaskModel
     mode: FakeTensorMode
@@ -50,25 +46,19 @@ class FakeModel:
         """The graftable parameters by name."""
         return graftable_parameters(self.model)
 
+    @property
+    def backbone_bytes(self) -> int:
+        """Bytes of the parameters and buffers of the model without its head."""
+        backbone = self.model.backbone
+        return sum(tensor.nbytes for tensor in (*backbone.parameters(), *backbone.buffers()))
+
     def tensors(self) -> Iterator[Tensor]:
         """Yield all parameters and buffers."""
         yield from self.model.parameters()
         yield from self.model.buffers()
 
-    @property
-    def answer(self) -> int:
-        """Tokens of an answer in free text; 0 for a task of other kinds."""
-        head = self.model.heads["0"]
-        return head.longest if isinstance(head, TextHead) else 0
-
     def task(self, *, length: int, train: int, dev: int) -> LearnableTask:
-        """Return a task of learning texts, whose token ids are real tensors.
-
-        Args:
-            length: Tokens a text, with its answer.
-            train: Number of training texts.
-            dev: Number of dev texts.
-        """
+        """Return a task of so many texts of `length` tokens, whose ids are real tensors."""
         head = self.model.heads["0"].named_parameters()
         return LearnableTask(
             model=self.model,
@@ -98,30 +88,31 @@ class FakeModel:
         if self.model.family == "masked_lm":
             inputs[:, 0] += _MASK
             inputs[:, 0, 0] = _MASK
-        if self.answer and learned:
-            inputs[:, 1, -self.answer :] = ANSWER
-        if self.answer:
-            targets = torch.zeros(rows, self.answer, dtype=torch.int64)
+        if answer := self._answer_tokens():
+            inputs[:, 1, -answer:] = ANSWER if learned else 1
+            targets = torch.zeros(rows, answer, dtype=torch.int64)
         return Examples(TensorDataset(inputs, targets))
 
+    def _answer_tokens(self) -> int:
+        """Return the tokens of an answer in free text; 0 for other tasks."""
+        head = self.model.heads["0"]
+        return head.longest if isinstance(head, TextHead) else 0
+
     def _answer(self, batch: Tensor) -> Tensor:
-        """Return logits; for texts without their answer, those of one step of a decoder."""
-        if not self.answer or bool((batch[:, 1] == ANSWER).any()):
-            return self.model(batch, 0)
-        return self._decode_last_token(batch)
+        """Return logits; for texts without their answer, those of the last step of decoding.
 
-    def _decode_last_token(self, batch: Tensor) -> Tensor:
-        """Return the logits of a step that leaves keys and values of all tokens in the cache.
-
-        Decoding depends on values, which fake tensors do not have. It takes most memory in its last
-        step, when the cache is full. Here all tokens are read in one step, so this step is counted
-        as larger than it is.
+        Which token comes next depends on values, which fake tensors do not have. The last step
+        takes most memory, as the cache of keys and values is full. Here it reads all tokens, so it
+        is counted as larger than it is.
         """
+        answer = self._answer_tokens()
+        if not answer or bool((batch[:, 1] == ANSWER).any()):
+            return self.model(batch, 0)
         backbone: Any = self.model.backbone
         inputs = {"input_ids": batch[:, 0], "attention_mask": (batch[:, 1] != 0).long()}
         if self.model.family == "seq2seq_lm":
-            inputs = {name: value[:, : -self.answer] for name, value in inputs.items()}
-            inputs["decoder_input_ids"] = batch[:, 0, -self.answer :]
+            inputs = {name: value[:, :-answer] for name, value in inputs.items()}
+            inputs["decoder_input_ids"] = batch[:, 0, -answer:]
         projection = backbone.get_output_embeddings()
         hook = projection.register_forward_pre_hook(lambda _, read: (read[0][:, -1:], *read[1:]))
         try:
@@ -154,13 +145,7 @@ class SpreadRegion(Region):
 def make_fake_model(
     config: PreTrainedConfig, settings: ModelSettings, *, classes: int = 2, answer: int = 0
 ) -> FakeModel:
-    """Make a model and the head of one task from a config.
-
-    Args:
-        config: Config of the model.
-        settings: Name for messages, family, pooling, types and gradient checkpointing.
-        classes: Number of classes of the task; label words count as one token each.
-        answer: Tokens of an answer, for a task of free text; 0 for a task of classes.
+    """Make a model and the head of a task, of so many classes or of answers of so many tokens.
 
     Raises:
         InputError: If the architecture cannot serve the family, takes no token ids, or has no
@@ -205,9 +190,6 @@ def make_fake_model(
     return FakeModel(model.eval(), mode)
 
 
-_MASK = 1
-
-
 def _head(model: TaskModel, classes: int) -> nn.Module:
     if model.family == "encoder":
         return nn.Linear(model.hidden_size, classes, dtype=torch.float32)
@@ -219,7 +201,7 @@ def _head(model: TaskModel, classes: int) -> nn.Module:
 
 def _make_inputs_fake(backbone: Any, mode: FakeTensorMode) -> None:
     """Let a forward pass of the backbone take and create fake tensors only."""
-    forward: Callable[..., Any] = backbone.forward
+    forward = backbone.forward
 
     def fake_forward(**inputs: Any) -> Any:
         with mode:

@@ -3,48 +3,25 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
-
-from torch import Tensor
 
 from cl_graft.errors import InputError, first_line
 from cl_graft.kinds.text2text import Text2Text
 from cl_graft.lab.experiments.memory_estimate.entry_size import EntryBytes, entry_bytes
 from cl_graft.lab.experiments.memory_estimate.fake_model import FakeModel, make_fake_model
 from cl_graft.lab.experiments.memory_estimate.tracked_steps import (
-    StepMemory,
+    PlannedPhase,
     track_dense_run,
     track_gradients,
     track_region,
 )
 from cl_graft.localization import find_localizer
 from cl_graft.localization.region_search import allowed_coordinates
-from cl_graft.models import TaskModel, longest_row
+from cl_graft.models import longest_row
 from cl_graft.models.load import read_config
 from cl_graft.settings import ExperimentConfig
-
-if TYPE_CHECKING:
-    from transformers import PreTrainedConfig
-
-
-@dataclass(frozen=True)
-class PlannedPhase:
-    """Memory of a phase, in bytes.
-
-    Attributes:
-        name: Name of the phase.
-        kept: Bytes beside the model, from step to step.
-        step: Bytes on top, in the fullest moment.
-        peak: Sum of model, kept and step: what the process needs above its imports.
-    """
-
-    name: str
-    kept: int
-    step: int
-    peak: int
 
 
 @dataclass(frozen=True)
@@ -110,10 +87,14 @@ def make_plan(
     settings, grafting, length = config.model, config.grafting, config.stream.max_length
     if length is None:
         raise InputError("the config leaves max_length to the tasks: say it with --max-length")
-    classes = _count_classes(config) if classes is None else classes
+    tasks = config.stream.task_settings.values()
+    if classes is None:
+        classes = max([2, *(len(own.label_names or ()) for own in tasks)])
     if classes < 1:
         raise InputError(f"classes must be at least 1, got {classes}")
-    answer = _longest_answer(config, length) if answer_tokens is None else answer_tokens
+    texts = [own.decoding or {} for own in tasks if own.kind == Text2Text.name]
+    longest = max((own.get("longest_answer") or length // 2 for own in texts), default=0)
+    answer = longest if answer_tokens is None else answer_tokens
     if not 0 <= answer < length:
         raise InputError(
             f"answers need 1 to {length - 1} of the {length} tokens of max_length, got {answer}"
@@ -122,80 +103,52 @@ def make_plan(
         settings.name, family=settings.family, trust_remote_code=settings.trust_remote_code
     )
     fake = make_fake_model(model_config, settings, classes=classes, answer=answer)
-    _check_length(fake.model, length)
+    most = longest_row(fake.model)
+    if most is not None and length > most:
+        raise InputError(
+            f"max_length must be at most {most}, the positions of {settings.name!r}, got {length}"
+        )
     graftable = fake.parameters
     allowed_coordinates(fake.model, graftable, localizer=grafting.localizer, layers=grafting.layers)
-    total = _count(graftable.values())
+    total = sum(tensor.numel() for tensor in graftable.values())
     region = grafting.coordinates(total)
     entry = entry_bytes(fake.model, fake.model.heads["0"], size=region, length=length)
-    backbone = fake.model.backbone
-    model_bytes = sum(t.nbytes for t in (*backbone.parameters(), *backbone.buffers()))
-    with _errors_as_input_errors(model_config, fake):
-        phases = _track_phases(config, fake, length=length, region=region)
-    values = next(iter(graftable.values())).element_size()
+    with _errors_as_input_errors(f"{settings.name!r} ({model_config.model_type})"):
+        phases = tuple(_track_phases(config, fake, length=length, region=region))
     return Plan(
         model=settings.name,
         batch_size=config.fine_tuning.batch_size,
         max_length=length,
         answer_tokens=answer,
-        parameters=_count(backbone.parameters()),
-        model_bytes=model_bytes,
+        parameters=sum(tensor.numel() for tensor in fake.model.backbone.parameters()),
+        model_bytes=fake.backbone_bytes,
         graftable=total,
         graftable_tensors=len(graftable),
         region=region,
         tasks=total // region,
         entry=entry,
         entry_total=entry.total,
-        serving=region * (8 + 2 * values),
-        phases=tuple(
-            PlannedPhase(name, found.kept, found.step, model_bytes + found.kept + found.step)
-            for name, found in phases.items()
-        ),
+        serving=region * (8 + 2 * next(iter(graftable.values())).element_size()),
+        phases=phases,
     )
 
 
 def _track_phases(
     config: ExperimentConfig, fake: FakeModel, *, length: int, region: int
-) -> dict[str, StepMemory]:
-    """Return the memory of the phases in which grafting learns a task, in their order."""
-    localizer = find_localizer(config.grafting.localizer)
-    grafting = config.grafting.of_task(config.fine_tuning, seed=0)
-    phases: dict[str, StepMemory] = {}
+) -> Iterator[PlannedPhase]:
+    """Yield the memory of the phases in which grafting learns a task, in their order."""
+    dense, localizer = config.fine_tuning, find_localizer(config.grafting.localizer)
     if localizer.needs_dense_run:
-        phases["dense run"] = track_dense_run(
-            fake, config.fine_tuning, length=length, path=localizer.needs_path
-        )
-    phases["localization"] = track_gradients(fake, grafting, length=length)
+        yield track_dense_run(fake, dense, length=length, path=localizer.needs_path)
+    grafting = config.grafting.of_task(dense, seed=0)
+    yield track_gradients(fake, grafting, length=length)
     if grafting.retrain:
-        schedule = config.region_schedule(config.fine_tuning, coordinates=region)
-        phases["region training"] = track_region(fake, schedule, length=length, coordinates=region)
-    return phases
-
-
-def _count_classes(config: ExperimentConfig) -> int:
-    """Return the most classes that the config names of a task; 2 where it names none."""
-    named = [len(own.label_names or ()) for own in config.stream.task_settings.values()]
-    return max([2, *named])
-
-
-def _longest_answer(config: ExperimentConfig, length: int) -> int:
-    """Return the tokens of the longest answer in free text; 0 where no task is of that kind."""
-    texts = [own for own in config.stream.task_settings.values() if own.kind == Text2Text.name]
-    longest = [(own.decoding or {}).get("longest_answer") or length // 2 for own in texts]
-    return max(longest, default=0)
-
-
-def _check_length(model: TaskModel, length: int) -> None:
-    """Raise an InputError if the model has fewer positions than a row has tokens."""
-    most = longest_row(model)
-    if most is not None and length > most:
-        raise InputError(
-            f"max_length must be at most {most}, the positions of {model.name!r}, got {length}"
-        )
+        schedule = config.region_schedule(dense, coordinates=region)
+        yield track_region(fake, schedule, length=length, coordinates=region)
 
 
 @contextmanager
-def _errors_as_input_errors(config: PreTrainedConfig, fake: FakeModel) -> Iterator[None]:
+def _errors_as_input_errors(model: str) -> Iterator[None]:
     """Turn what an architecture cannot do without numbers into an InputError."""
     logger = logging.getLogger("torch._subclasses.fake_tensor")
     level = logger.level
@@ -204,12 +157,8 @@ def _errors_as_input_errors(config: PreTrainedConfig, fake: FakeModel) -> Iterat
         yield
     except RuntimeError as error:
         raise InputError(
-            f"{fake.model.name!r} ({config.model_type}) cannot be planned: its computation "
-            f"depends on numbers that a config does not hold ({first_line(error)})"
+            f"{model} cannot be planned: its computation depends on numbers that a config does not "
+            f"hold ({first_line(error)})"
         ) from error
     finally:
         logger.setLevel(level)
-
-
-def _count(tensors: Iterable[Tensor]) -> int:
-    return sum(tensor.numel() for tensor in tensors)

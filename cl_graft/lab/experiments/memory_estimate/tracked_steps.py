@@ -1,8 +1,7 @@
 """The memory of a phase of learning: its code runs on fake tensors while a tracker counts bytes.
 
-Each phase runs for as few steps as reach its fullest moment. Selecting coordinates looks at
-numbers, which fake tensors do not have, so its work space is a constant a coordinate. The work
-space inside an operation is not seen.
+Each phase runs for as few steps as reach its fullest moment. The work space inside an operation is
+not seen.
 """
 
 from __future__ import annotations
@@ -37,23 +36,17 @@ _DEV_ROWS = 64
 """Rows of a batch when a phase evaluates on dev."""
 
 _SELECTION_BYTES = 56
-"""Work space of an exact selection a selected coordinate: numbers (8), scores (4), the pairs that
-torch's top-k sorts on a CPU (16), and sorting the result (8 + 8 + 8), rounded up for scores equal
-or close to the cut."""
+"""Work space of an exact selection a selected coordinate, which fake tensors do not show: numbers
+(8), scores (4), the pairs that torch's top-k sorts on a CPU (16), and sorting the result
+(8 + 8 + 8), rounded up for scores equal or close to the cut."""
 
 
 class MemoryTracker(TorchDispatchMode):
     """Count the bytes of the tensors that operations make inside a `with` block.
 
-    A storage counts once, until the last tensor on it is gone. A fake tensor that is read as a
-    number is read as 1: a loss is finite, a condition holds.
-
-    Args:
-        known: Tensors that count nothing, such as those of the model.
-
-    Attributes:
-        now: Bytes that live now.
-        peak: Largest number of bytes that lived at once.
+    A storage counts once, until the last tensor on it is gone, in `now`; `peak` is the most that
+    lived at once. Tensors given as `known`, such as those of the model, count nothing. A fake
+    tensor that is read as a number is read as 1: a loss is finite, a condition holds.
     """
 
     def __init__(self, known: Iterable[Tensor] = ()) -> None:
@@ -94,66 +87,53 @@ class MemoryTracker(TorchDispatchMode):
 
 
 @dataclass(frozen=True)
-class StepMemory:
-    """Bytes of a phase beside the model.
+class PlannedPhase:
+    """Memory of a phase, in bytes.
 
     Attributes:
-        kept: Bytes that live from step to step: copies of the weights, the optimizer's state,
-            scores, the region.
+        name: Name of the phase.
+        kept: Bytes beside the model that live from step to step: copies of the weights, the
+            optimizer's state, scores, the region.
         step: Bytes on top in the fullest moment: activations, gradients, work space.
+        peak: Sum of model, kept and step: what the process needs above its imports.
     """
 
+    name: str
     kept: int
     step: int
+    peak: int
 
 
 def track_dense_run(
     fake: FakeModel, settings: FineTuning, *, length: int, path: bool = False
-) -> StepMemory:
-    """Track two steps of a dense run, with evaluations on dev.
+) -> PlannedPhase:
+    """Track two steps of a dense run on rows of `length` tokens, with evaluations on dev.
 
-    Args:
-        fake: The model, which is put back to how it was.
-        settings: Settings of the dense run; its rate does not matter.
-        length: Tokens a row.
-        path: Whether the path integral is summed up.
+    With `path` the path integral is summed up.
     """
     short = _two_steps(settings)
 
     def train(task: LearnableTask) -> None:
         fine_tune_task(task, short, seed=0, path=path)
 
-    return _track(fake, train, rows=short.batch_size, length=length)
+    return _track("dense run", fake, train, rows=short.batch_size, length=length)
 
 
 def track_region(
     fake: FakeModel, settings: FineTuning, *, length: int, coordinates: int
-) -> StepMemory:
-    """Track two steps of a region's training, with evaluations on dev.
-
-    Args:
-        fake: The model, which is put back to how it was.
-        settings: Settings of the training; its rate does not matter.
-        length: Tokens a row.
-        coordinates: Size of the region.
-    """
+) -> PlannedPhase:
+    """Track two steps of a region's training, with evaluations on dev."""
     short = _two_steps(settings)
 
     def train(task: LearnableTask) -> None:
         region = fake.region(coordinates)
         train_region(task, region, short, head=snapshot(task.head), seed=0)
 
-    return _track(fake, train, rows=short.batch_size, length=length)
+    return _track("region training", fake, train, rows=short.batch_size, length=length)
 
 
-def track_gradients(fake: FakeModel, settings: GraftingSettings, *, length: int) -> StepMemory:
-    """Track localization: one micro-batch of gradients, an evaluation on dev, and the selection.
-
-    Args:
-        fake: The model, which is put back to how it was.
-        settings: Localizer, rows at a time, candidates and density.
-        length: Tokens a row.
-    """
+def track_gradients(fake: FakeModel, settings: GraftingSettings, *, length: int) -> PlannedPhase:
+    """Track localization: one micro-batch of gradients, an evaluation on dev, and the selection."""
     localizer, rows = find_localizer(settings.localizer), settings.rows_at_once
     total = sum(parameter.numel() for parameter in fake.parameters.values())
     k = settings.coordinates(total)
@@ -183,12 +163,12 @@ def track_gradients(fake: FakeModel, settings: GraftingSettings, *, length: int)
             space = torch.empty(_SELECTION_BYTES * ranked + largest, dtype=torch.uint8)
         del space
 
-    return _track(fake, localize, rows=rows, length=length)
+    return _track("localization", fake, localize, rows=rows, length=length)
 
 
 def _track(
-    fake: FakeModel, run: Callable[[LearnableTask], None], *, rows: int, length: int
-) -> StepMemory:
+    name: str, fake: FakeModel, run: Callable[[LearnableTask], None], *, rows: int, length: int
+) -> PlannedPhase:
     """Run a phase on a task of `rows` training texts; the model is put back to how it was."""
     tracker = MemoryTracker(fake.tensors())
     living: list[int] = []
@@ -206,7 +186,7 @@ def _track(
     finally:
         fake.model.eval()
     kept = living[len(living) // 2] if living else 0
-    return StepMemory(kept, tracker.peak - kept)
+    return PlannedPhase(name, kept, tracker.peak - kept, fake.backbone_bytes + tracker.peak)
 
 
 def _two_steps(settings: FineTuning) -> FineTuning:

@@ -8,7 +8,7 @@ from configs import changed, config_with
 from cl_graft.errors import InputError
 from cl_graft.lab.experiments.comparison.compare import compare
 from cl_graft.lab.experiments.comparison.sweep import draw_orders, expand_sweep
-from cl_graft.lab.experiments.resume import resume_comparison
+from cl_graft.lab.experiments.resume import stored_comparison
 from cl_graft.lab.experiments.run import run
 from cl_graft.lab.reporting.pictures import draw_sweeps
 from cl_graft.lab.reporting.report_data import read_report_data
@@ -72,7 +72,7 @@ def test_measures_are_over_all_orders_and_what_is_done_is_not_done_again(tmp_pat
     assert len(dense) == 2  # of each task one, whatever the order
 
     steps = []
-    again = resume_comparison(tmp_path, progress=steps.append)
+    again = compare(stored_comparison(tmp_path)[0], out=tmp_path, progress=steps.append)
     assert {step.phase for step in steps} == {"reused"}
     assert again.runs == comparison.runs
 
@@ -191,7 +191,7 @@ def test_a_sweep_is_one_table_that_can_grow(tmp_path, tiny_config):
     again = compare(wider, out=out, progress=steps.append)
     assert {step.strategy for step in steps if step.phase == "train"} == {"grafting density=0.2"}
     assert [cell.strategy for cell in again.runs] == [*rows[:2], "grafting density=0.2", "naive"]
-    assert resume_comparison(out).runs == again.runs
+    assert compare(stored_comparison(out)[0], out=out).runs == again.runs
     with pytest.raises(InputError, match=r"sweep of grafting\.density there"):
         compare(changed(config, {"sweep": {"lr": [0.1]}}), out=out)
     with pytest.raises(InputError, match=r"sweep of grafting\.density there"):

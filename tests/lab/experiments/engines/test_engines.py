@@ -1,4 +1,4 @@
-"""Cells on other processes end on the bits of cells here, whatever happens to their workers."""
+"""Runs on other processes end on the bits of runs here, whatever happens to their workers."""
 
 import json
 import os
@@ -7,7 +7,7 @@ import socket
 import threading
 import time
 from contextlib import closing, suppress
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
@@ -19,7 +19,8 @@ from tiny_runs import cl_graft
 
 from cl_graft.errors import InputError
 from cl_graft.lab.experiments.comparison.compare import compare
-from cl_graft.lab.experiments.engines.dispatch import ATTEMPTS, PoolEngine, work
+from cl_graft.lab.experiments.comparison.jobs import Job, Outcome
+from cl_graft.lab.experiments.engines.dispatch import ATTEMPTS, PoolEngine, WorkerDied, work
 from cl_graft.lab.experiments.engines.ray import check_resources, ray_pool
 from cl_graft.lab.experiments.engines.slurm import slurm_pool
 from cl_graft.runtime.progress import Step
@@ -55,8 +56,20 @@ def settings(tiny_bert):
 
 
 @pytest.fixture(scope="module")
+def tuned(settings):
+    """Two strategies with two seeds, of which one has values to choose."""
+    few = {"steps": 2, "checkpoint_steps": None}
+    return config_with(settings | few | {"tune": True, "seeds": [0, 1]})
+
+
+@pytest.fixture(scope="module")
+def tuned_here(tuned, tmp_path_factory):
+    return compare(tuned, out=tmp_path_factory.mktemp("here"))
+
+
+@pytest.fixture(scope="module")
 def long(settings):
-    """One cell that takes long enough to be killed in its middle."""
+    """One run that takes long enough to be killed in its middle."""
     return config_with(settings | {"strategies": ["naive"], "steps": 60})
 
 
@@ -64,28 +77,97 @@ def long(settings):
 def long_here(long, tmp_path_factory):
     out = tmp_path_factory.mktemp("here")
     compare(long, out=out)
-    return outcome(out / "naive" / "seed0")
+    return outcome_of(out / "naive" / "seed0")
 
 
 @pytest.fixture(scope="module")
-def ray_workers(request):
-    """A cluster here, of two workers where a test does not say how many."""
-    with closing(ray_pool(workers=getattr(request, "param", 2))) as pool:
+def ray_workers():
+    """A cluster here, of one worker: each imports the package, which takes longer than the runs."""
+    with closing(ray_pool(workers=1)) as pool:
         yield pool
 
 
-@pytest.fixture(scope="module")
-def on_ray(ray_workers):
-    return PoolEngine(ray_workers)
+def local_jobs(folder: Path):
+    return closing(slurm_pool(folder, cluster="local"))
 
 
-def outcome(folder: Path):
-    """What a run left, without the pictures of its log: in these tests only workers draw them."""
-    return outcome_of(folder, pictures=False)
+@dataclass
+class Done:
+    """A future that is over: with an outcome, or with the death of its worker."""
+
+    outcome: Outcome | WorkerDied | None
+
+    def done(self) -> bool:
+        return True
+
+    def result(self) -> Outcome | None:
+        if isinstance(self.outcome, WorkerDied):
+            raise self.outcome
+        return self.outcome
+
+    def cancel(self) -> None:
+        pass
+
+    def __hash__(self) -> int:
+        return id(self)
 
 
-def local_jobs(folder: Path, **more):
-    return closing(slurm_pool(folder, cluster="local", **more))
+@dataclass
+class PoolHere:
+    """A pool whose worker is this process; workers with some jobs die once, or whenever."""
+
+    dies_once: set[str] = field(default_factory=set)
+    dies: str = ""
+    slots: int = 1
+
+    def submit(self, job: Job, *, threads: int) -> Done:
+        if job.name in self.dies_once or job.name == self.dies:
+            self.dies_once.discard(job.name)
+            return Done(WorkerDied("it was killed"))
+        return Done(work(job, threads, Path.cwd()))
+
+    def close(self) -> None:
+        pass
+
+
+def ends_as_here(there, here):
+    """Tell whether the runs of a comparison have the outcomes of those of another."""
+    runs = [Path(run.strategy) / f"seed{run.seed}" for run in here.runs]
+    return len(there.runs) == len(runs) and all(
+        outcome_of(there.out / folder) == outcome_of(here.out / folder) for folder in runs
+    )
+
+
+def test_a_comparison_on_workers_of_which_some_die_ends_on_the_bits_of_one_here(
+    tuned, tuned_here, tmp_path
+):
+    pool, seen = PoolHere(dies_once={"naive, seed 1", "lwf, tuning"}), []
+    there = compare(tuned, out=tmp_path, engine=PoolEngine(pool), progress=seen.append)
+    assert there.failed == tuned_here.failed == ()
+    assert ends_as_here(there, tuned_here)
+    over = [step.job for step in seen if step.phase == "over"]
+    assert sorted(over) == [
+        *("lwf, seed 0", "lwf, seed 1", "lwf, tuning", "naive, seed 0", "naive, seed 1"),
+    ]
+    assert over.index("lwf, tuning") < over.index("lwf, seed 0")
+
+
+def test_a_run_whose_every_worker_dies_fails_and_the_others_go_on(tuned, tmp_path):
+    naive = tuned.with_values({"comparison.strategies": ["naive"]})
+    done = compare(naive, out=tmp_path, engine=PoolEngine(PoolHere(dies="naive, seed 0")))
+    (failure,) = done.failed
+    assert (failure.strategy, failure.seed) == ("naive", 0)
+    assert failure.error == f"its worker died {ATTEMPTS} times, last: it was killed"
+    assert [run.seed for run in done.runs] == [1]
+
+
+def test_values_that_cannot_be_chosen_fail_every_run_that_waits_for_them(settings, tmp_path):
+    strategies = {"strategies": ["naive", "independent"]}
+    config = config_with(settings | strategies | {"seeds": [0, 1], "tune": True, "lr": 1e18})
+    here = compare(config, out=tmp_path / "here")
+    there = compare(config, out=tmp_path / "there", engine=PoolEngine(PoolHere()))
+    assert len(here.failed) == 4
+    assert {vars(f)["error"] for f in there.failed} == {vars(f)["error"] for f in here.failed}
 
 
 def wait_for_worker(folder: Path, *, number: int | None = None, after: int | None = None) -> int:
@@ -105,32 +187,20 @@ def wait_for_worker(folder: Path, *, number: int | None = None, after: int | Non
     raise TimeoutError(f"nothing ran in {folder}")
 
 
-one_ray_worker = pytest.mark.parametrize("ray_workers", [1], indirect=True)
-"""Each worker imports the package, which takes longer than the runs."""
-
-
-@one_ray_worker
-def test_a_comparison_on_ray_ends_on_the_bits_of_one_here(settings, on_ray, tmp_path):
-    few = {"steps": 2, "checkpoint_steps": None}
-    config = config_with(settings | few | {"tune": True, "seeds": [0, 1]})
-    here = compare(config, out=tmp_path / "here")
+@pytest.mark.slow
+def test_a_comparison_on_ray_ends_on_the_bits_of_one_here(tuned, tuned_here, ray_workers, tmp_path):
     seen: list[Step] = []
-    there = compare(config, out=tmp_path / "there", engine=on_ray, progress=seen.append)
-    assert here.failed == there.failed == ()
-    assert len(there.runs) == 4
-    for cell in here.runs:
-        folder = Path(cell.strategy) / f"seed{cell.seed}"
-        assert outcome(tmp_path / "there" / folder) == outcome(tmp_path / "here" / folder)
+    engine = PoolEngine(ray_workers)
+    there = compare(tuned, out=tmp_path, engine=engine, progress=seen.append)
+    assert there.failed == ()
+    assert ends_as_here(there, tuned_here)
     over = [step.job for step in seen if step.phase == "over"]
-    assert sorted(over) == [
-        *("lwf, seed 0", "lwf, seed 1", "lwf, tuning", "naive, seed 0", "naive, seed 1"),
-    ]
     assert over.index("lwf, tuning") < over.index("lwf, seed 0")
 
 
-@one_ray_worker
-def test_a_run_that_no_machine_of_a_cluster_can_hold_is_refused(ray_workers):
-    nodes = ray_workers.ray.nodes()
+def test_a_run_that_no_machine_of_a_cluster_can_hold_is_refused():
+    node = {"Alive": True, "Resources": {"CPU": 1.0, "memory": 1e9}}
+    nodes = [node, {"Alive": False, "Resources": {"CPU": 99.0, "GPU": 99.0}}]
     check_resources(nodes, cpus=1, gpus=0)
     for needed in ({"cpus": 1, "gpus": 99}, {"cpus": 99, "gpus": 0}):
         with pytest.raises(InputError, match=r"no machine .*there are: 1 CPUs, 0 GPUs"):
@@ -162,11 +232,10 @@ def test_workers_that_are_killed_or_asked_to_stop_cost_only_what_came_since_thei
     done = compare(long, out=tmp_path)
     assert done.failed == ()
     assert done.runs[0].processes == 3
-    assert outcome(run) == long_here
+    assert outcome_of(run) == long_here
 
 
 @pytest.mark.slow
-@one_ray_worker
 def test_a_run_on_ray_that_is_asked_to_stop_saves_first(long, long_here, ray_workers, tmp_path):
     stop, run = Stop(), tmp_path / "naive" / "seed0"
 
@@ -182,11 +251,10 @@ def test_a_run_on_ray_that_is_asked_to_stop_saves_first(long, long_here, ray_wor
     assert not (run / OWNER).exists()
     done = compare(long, out=tmp_path)
     assert done.runs[0].processes == 2
-    assert outcome(run) == long_here
+    assert outcome_of(run) == long_here
 
 
 @pytest.mark.slow
-@one_ray_worker
 def test_a_worker_that_dies_on_another_host_is_replaced(long, long_here, ray_workers, tmp_path):
     run = tmp_path / "naive" / "seed0"
     owners: list[str] = []
@@ -211,49 +279,7 @@ def test_a_worker_that_dies_on_another_host_is_replaced(long, long_here, ray_wor
     assert done.failed == ()
     assert done.runs[0].processes == 2
     assert len({*owners, socket.gethostname()}) == 3
-    assert outcome(run) == long_here
-
-
-@pytest.mark.slow
-def test_a_cell_whose_every_worker_dies_fails_and_the_others_go_on(settings, tmp_path):
-    config = config_with(settings | {"strategies": ["naive"], "seeds": [0, 1], "steps": 200})
-    over = threading.Event()
-
-    def kill() -> None:
-        killed: set[int] = set()
-        while len(killed) < ATTEMPTS and not over.is_set():
-            try:
-                pid = json.loads((tmp_path / "naive" / "seed0" / OWNER).read_text())["pid"]
-            except (OSError, ValueError):
-                continue
-            if pid not in killed:
-                killed.add(pid)
-                os.kill(pid, signal.SIGKILL)
-            time.sleep(0.005)
-
-    thread = threading.Thread(target=kill)
-    thread.start()
-    with local_jobs(tmp_path) as pool:
-        done = compare(config, out=tmp_path, engine=PoolEngine(pool))
-    over.set()
-    thread.join()
-    (failure,) = done.failed
-    assert (failure.strategy, failure.seed) == ("naive", 0)
-    assert f"died {ATTEMPTS} times" in failure.error
-    assert [cell.seed for cell in done.runs] == [1]
-
-
-@pytest.mark.slow
-def test_values_that_cannot_be_chosen_fail_every_cell_that_waits_for_them(settings, tmp_path):
-    config = config_with(
-        settings
-        | {"seeds": [0, 1], "tune": True, "lr": 1e18, "strategies": ["naive", "independent"]}
-    )
-    here = compare(config, out=tmp_path / "here")
-    with local_jobs(tmp_path) as pool:
-        there = compare(config, out=tmp_path / "there", engine=PoolEngine(pool))
-    assert len(here.failed) == 4
-    assert {vars(f)["error"] for f in there.failed} == {vars(f)["error"] for f in here.failed}
+    assert outcome_of(run) == long_here
 
 
 def test_a_parameter_that_submitit_does_not_know_is_named(tmp_path):

@@ -26,7 +26,7 @@ def plan_config(model, **settings):
 @pytest.fixture
 def no_phases(monkeypatch):
     """Plan no phases, where a test looks at none."""
-    monkeypatch.setattr(plan_module, "_track_phases", lambda *given, **named: {})
+    monkeypatch.setattr(plan_module, "_track_phases", lambda *given, **named: ())
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +35,7 @@ def learned(tiny_bert, tmp_path_factory):
     run = tiny_run(tmp_path_factory.mktemp("run"), tiny_bert, ["sentiment"], density=0.3)
     config = plan_config(tiny_bert, max_length=QUICK["max_length"], density=0.3)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(plan_module, "_track_phases", lambda *given, **named: {})
+        patch.setattr(plan_module, "_track_phases", lambda *given, **named: ())
         return run / "bank", make_plan(config)
 
 

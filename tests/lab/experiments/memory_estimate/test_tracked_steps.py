@@ -21,7 +21,7 @@ from cl_graft.grafts.region import Layout, Region
 from cl_graft.lab.experiments.memory_estimate.fake_model import FakeModel, make_fake_model
 from cl_graft.lab.experiments.memory_estimate.tracked_steps import (
     MemoryTracker,
-    StepMemory,
+    PlannedPhase,
     track_dense_run,
     track_gradients,
     track_region,
@@ -53,7 +53,7 @@ LLAMA = ("tiny_llama", "causal_lm")
 LENGTH = 32
 SHORT = FineTuning(batch_size=4)
 SOME = GraftingSettings(density=10 / 30_000, fine_tuning=SHORT)
-PHASES: dict[str, Callable[[FakeModel], StepMemory]] = {
+PHASES: dict[str, Callable[[FakeModel], PlannedPhase]] = {
     "dense run": lambda fake: track_dense_run(fake, SHORT, length=LENGTH),
     "gradients": lambda fake: track_gradients(fake, SOME, length=LENGTH),
     "region": lambda fake: track_region(fake, SHORT, length=LENGTH, coordinates=10),
