@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 from tiny_runs import file_hashes
 
-from cl_graft.lab.experiments.folders import curves_folder, run_folder
-from cl_graft.lab.experiments.resume import find_run, stored_config
+from cl_graft.lab.experiments.folders import curves_folder, find_run, run_folder, stored_config
 from cl_graft.lab.results.run_results import RunResult
 from cl_graft.runtime.checkpoints import Checkpoint, State
 from cl_graft.runtime.progress import Step, silent

@@ -60,12 +60,9 @@ def export_command(
             model=model,
             trust_remote_code=trust_remote_code,
         )
-    output.result(_content(exported), *_lines(exported))
-
-
-def _content(exported: Exported) -> dict[str, Any]:
     content = to_plain(exported)
-    return {**content, "written": {k: v for k, v in content["written"].items() if k != "record"}}
+    content["written"].pop("record", None)
+    output.result(content, *_lines(exported))
 
 
 def _lines(exported: Exported) -> list[str]:

@@ -86,9 +86,7 @@ def forget_command(
             trust_remote_code=trust_remote_code,
             progress=progress.step,
         )
-    shown: list[object] = []
-    if report.dependents:
-        shown.append(_dependents_table(report.dependents))
+    shown = [_dependents_table(report.dependents)] if report.dependents else []
     output.result(report, *shown, *_describe(report, dry_run=dry_run))
     if not report.done and not dry_run:
         raise InputError(
@@ -119,17 +117,16 @@ def _describe(report: Forgotten, *, dry_run: bool) -> list[str]:
     """Say in sentences what became of the bank."""
     if not report.positions:
         return [f"{report.bank} does not hold {report.task!r} any more; nothing had to be done."]
-    places = ", ".join(map(str, report.positions))
-    what = f"{report.task!r} (entry {places}, {report.mode} mode)"
     if not report.exact:
         return []
-    if dry_run:
-        lines = [f"{report.bank} would hold no byte of {what}. Nothing was changed."]
-    else:
-        lines = [
-            f"{report.bank} is now, file by file, the bank of a stream without {what}; check with: "
-            f"cl-graft verify {report.bank}"
-        ]
+    entries = ", ".join(map(str, report.positions))
+    what = f"{report.task!r} (entry {entries}, {report.mode} mode)"
+    lines = [
+        f"{report.bank} would hold no byte of {what}. Nothing was changed."
+        if dry_run
+        else f"{report.bank} is now, file by file, the bank of a stream without {what}; check "
+        f"with: cl-graft verify {report.bank}"
+    ]
     if report.stay:
         verb = "would then be" if dry_run else "is now"
         lines.append(f"{report.task!r} {verb} answered by entry {report.stay[-1]}.")

@@ -77,8 +77,8 @@ def import_command(
     """
     from cl_graft.integrations import import_task
 
-    output, names = Output(quiet, as_json), _parts(labels)
-    prompt = None if template is None else _make_prompt(template, names, _parts(words))
+    output, names = Output(quiet, as_json), _split(labels)
+    prompt = None if template is None else _make_prompt(template, names, _split(words))
     with redirect_prints():
         imported = import_task(
             source,
@@ -122,5 +122,5 @@ def _describe(imported: Imported) -> list[str]:
     return lines
 
 
-def _parts(text: str | None) -> list[str]:
+def _split(text: str | None) -> list[str]:
     return [part.strip() for part in (text or "").split(",") if part.strip()]

@@ -80,7 +80,7 @@ def inspect_command(
 
 def _describe_bank(found: Inspection) -> list[Any]:
     """Return a bank's base and size, the table of its entries, and how much these overlap."""
-    rows = [
+    rows: list[tuple[object, ...]] = [
         (
             entry.position,
             entry.task,
@@ -102,14 +102,9 @@ def _describe_bank(found: Inspection) -> list[Any]:
     )  # fmt: skip
     if any(entry.builds_on is not None for entry in found.entries):
         columns = (*columns, "builds on")
-        under = [
-            range(place) if entry.builds_on is None else entry.builds_on
-            for place, entry in enumerate(found.entries)
-        ]
-        rows = [
-            (*row, ", ".join(map(str, places)) or "base")
-            for row, places in zip(rows, under, strict=True)
-        ]
+        for number, (row, entry) in enumerate(zip(rows, found.entries, strict=True)):
+            under = range(number) if entry.builds_on is None else entry.builds_on
+            rows[number] = (*row, ", ".join(map(str, under)) or "base")
     names = [entry.task for entry in found.entries]
     shown: list[Any] = [
         f"base {found.model} ({found.fingerprint[:12]}…, {found.dtype}), {found.mode} mode",

@@ -110,17 +110,8 @@ def predict_command(
     where = find_bank_folder(bank)
     held = open_stored_bank(where)
     try:
-        asked = _read_input(
-            texts or (),
-            pair or (),
-            file,
-            form,
-            output=output,
-            task=task,
-            columns=columns,
-            id_column=id_column,
-            bank=held,
-        )
+        reading = {"columns": columns, "id_column": id_column, "bank": held}
+        asked = _read_input(texts or (), pair or (), file, form, output, task, **reading)
     except NoTask as error:
         names = dict.fromkeys(entry.task for entry in held.entries)
         raise InputError(f"{error}; the bank holds {join_names(names)}") from None
@@ -135,11 +126,9 @@ def predict_command(
             trust_remote_code=trust_remote_code,
         )
     tasks = list(dict.fromkeys(str(one.task) for one in asked))
-    for note in [
-        *list_entry_notes(opened.bank, tasks),
-        *list_calibration_notes(opened.bank, tasks),
-    ]:
-        output.note(note)
+    for describe in (list_entry_notes, list_calibration_notes):
+        for note in describe(opened.bank, tasks):
+            output.note(note)
     for one, answer in predict(opened, asked, batch_size=batch_size):
         if as_json:
             line = to_json_text(_to_content(one, answer))
@@ -153,7 +142,6 @@ def _read_input(
     pairs: Sequence[str],
     file: Path | None,
     form: str,
-    *,
     output: Output,
     task: str | None,
     **reading: Any,

@@ -7,15 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    TaskID,
-    TextColumn,
-    TimeElapsedColumn,
-    TimeRemainingColumn,
-)
+from rich import progress as bars
 
 from cl_graft.cli.output import Output
 from cl_graft.runtime.escaping import for_terminal
@@ -31,7 +23,7 @@ class _Phase:
     name: str
     started: float
     last_line: float
-    bar: TaskID | None = None
+    bar: bars.TaskID | None = None
 
 
 class Meter:
@@ -46,16 +38,16 @@ class Meter:
         self._tasks = tasks
         self._learned: set[tuple[str, int, str]] = set()
         self._running: _Phase | None = None
-        self._bars: Progress | None = None
-        self._all: TaskID | None = None
+        self._bars: bars.Progress | None = None
+        self._all: bars.TaskID | None = None
         if self._console.is_terminal and not output.quiet:
-            self._bars = Progress(
-                TextColumn("{task.description}", markup=False),
-                BarColumn(),
-                MofNCompleteColumn(),
-                TimeElapsedColumn(),
-                TextColumn("left"),
-                TimeRemainingColumn(),
+            self._bars = bars.Progress(
+                bars.TextColumn("{task.description}", markup=False),
+                bars.BarColumn(),
+                bars.MofNCompleteColumn(),
+                bars.TimeElapsedColumn(),
+                bars.TextColumn("left"),
+                bars.TimeRemainingColumn(),
                 console=self._console,
                 transient=True,
             )

@@ -10,15 +10,13 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 from avalanche.logging import TensorboardLogger
 from matplotlib.figure import Figure
-from tensorboard.plugins.hparams import plugin_data_pb2
-from torch.utils.tensorboard.summary import hparams
 
 from cl_graft.metrics.figure_style import figure_style
 from cl_graft.storage.files import replace_file
@@ -82,28 +80,6 @@ class OncePerStepTensorboardLogger(TensorboardLogger):
     def last_step(self, name: str) -> int | None:
         """Return the last step at which a metric was written; None if it was not."""
         return self._written.get(name)
-
-    def add_hparams(
-        self,
-        settings: Mapping[str, bool | int | float | str],
-        measures: Sequence[str],
-        *,
-        first: Sequence[str],
-    ) -> None:
-        """Make a row of the page HParams."""
-        row = dict.fromkeys(measures, 0.0)
-        columns, _, _ = hparams(dict.fromkeys(first, "") | dict(settings), row)
-        _, begun, ended = hparams(dict(settings), row)
-        plugin = columns.value[0].metadata.plugin_data
-        # The module's names are made when it is imported.
-        message: Any = plugin_data_pb2.__dict__["HParamsPluginData"]
-        data = message.FromString(plugin.content)
-        for column in data.experiment.hparam_infos:
-            column.differs = column.name in first  # TensorBoard sorts by it, then by name
-        plugin.content = data.SerializeToString()
-        if (log := self.writer.file_writer) is not None:
-            for part in (columns, begun, ended):
-                log.add_summary(part)
 
     def __getstate__(self) -> Any:
         """Keep what was written, so that a resumed run draws no doubles either."""

@@ -43,9 +43,7 @@ def test_every_command_explains_itself_with_an_example():
 def test_the_shell_completes_commands_and_options():
     for words, expected in (("cl-graft ver", "verify"), ("cl-graft compare --dens", "--density")):
         told = cl_graft(
-            _CL_GRAFT_COMPLETE="complete_bash",
-            COMP_WORDS=words,
-            COMP_CWORD=str(words.count(" ")),
+            _CL_GRAFT_COMPLETE="complete_bash", COMP_WORDS=words, COMP_CWORD=str(words.count(" "))
         )
         assert told.out.split() == [expected]
 
@@ -96,11 +94,7 @@ def there(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def session(
-    compared: tuple[Path, Told],
-    bank: Path,
-    settings: tuple[str, ...],
-    tiny_bert: Path,
-    there: Path,
+    compared: tuple[Path, Told], bank: Path, settings: tuple[str, ...], tiny_bert: Path, there: Path
 ) -> dict[str, Told]:
     """What a long session of commands, in one new process, answered to each."""
     grown, graft = shutil.copytree(bank, there / "bank"), there / "one.safetensors"

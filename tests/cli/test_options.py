@@ -12,7 +12,7 @@ ELSEWHERE = {
     "add": {"--stream", "--tasks", "--mode"},
     "demo": {"--stream"},
     "localize": {
-        *("--tasks", "--scenario", "--classes-per-experience", "--mode", "--mask-candidates"),
+        *("--tasks", "--scenario", "--classes-per-experience", "--mode", "--mask-candidates")
     },
     "plan": {"--stream", "--tasks", "--model"},
 }

@@ -3,13 +3,10 @@
 import re
 import runpy
 import sys
-from pathlib import Path
 
-import nbformat
 import pytest
 from docs.pages import DOCS, pages
 from docs.test_reference import load_extension
-from nbclient import NotebookClient
 
 notebooks = load_extension("example_notebooks")
 SCRIPTS = sorted(path.name for path in (DOCS / "examples").glob("*.py"))
@@ -22,17 +19,6 @@ OPTIONS = {
     "trainer_skill.py": ["--shots", "8", "--rows", "8", "--steps", "2"],
 }
 """Options under which a script takes seconds on a tiny model."""
-CHAT_OPTIONS = ["--steps", "2"]
-
-SAID = {
-    "chat_two_skills": "support answers as before commands was learned: True",
-    "mixed_tasks": "the same answers as one by one: True",
-    "naive_and_grafting": "points, grafting 0.0",
-    "own_localizer": "learned_mask: ",
-    "split_digits": "0.0 points forgotten",
-    "trainer_skill": "that is 1.0% of the blocks' weights",
-}
-"""What the last part of a script prints, whatever the model."""
 
 
 @pytest.fixture
@@ -62,7 +48,7 @@ def test_a_chat_model_learns_two_skills_and_keeps_the_first(
     tiny_chat, tmp_path, monkeypatch, capsys
 ):
     script = DOCS / "examples" / "chat_two_skills.py"
-    options = ["--model", str(tiny_chat), "--out", str(tmp_path / "skills"), *CHAT_OPTIONS]
+    options = ["--model", str(tiny_chat), "--out", str(tmp_path / "skills"), "--steps", "2"]
     monkeypatch.setattr(sys, "argv", [str(script), *options])
     runpy.run_path(str(script), run_name="__main__")
     said = capsys.readouterr().out
@@ -104,47 +90,16 @@ def test_a_localizer_from_outside_stands_beside_others(printed):
     assert len(set(re.findall(r"with ([\d,]+) weights", said))) == 1
 
 
-def code_of(name: str, model: Path) -> list[nbformat.NotebookNode]:
-    """Return the cells of code of a script's notebook, with options that make it quick."""
-    options = [*OPTIONS.get(f"{name}.py", CHAT_OPTIONS)]
-    if name != "split_digits":
-        options += ["--model", str(model)]
-    page = notebooks.pages_of_scripts(DOCS)[name]
-    *code, _ = notebooks.example_notebook(page).cells
-    for cell in code:
-        cell.source = cell.source.replace(".parse_args([])", f".parse_args({options})")
-    return code
-
-
 @pytest.mark.usefixtures("own_registries")
 def test_the_cells_of_a_notebook_run_in_order(tiny_bert, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
+    options = [*OPTIONS["mixed_tasks.py"], "--model", str(tiny_bert)]
     namespace: dict[str, object] = {"__name__": "__main__"}
-    for cell in code_of("mixed_tasks", tiny_bert):
+    *cells, _ = notebooks.example_notebook(notebooks.pages_of_scripts(DOCS)["mixed_tasks"]).cells
+    for cell in cells:
         if cell.cell_type == "code":
-            exec(cell.source, namespace)
-    assert SAID["mixed_tasks"] in capsys.readouterr().out
-
-
-@pytest.fixture(scope="module")
-def shown(tiny_bert, tiny_chat, tmp_path_factory):
-    """What the notebook of each script shows last; one kernel runs them, emptied before each."""
-    every = nbformat.v4.new_notebook()
-    ends = {}
-    for name in SAID:
-        code = code_of(name, tiny_chat if name == "chat_two_skills" else tiny_bert)
-        every.cells += [nbformat.v4.new_code_cell("%reset -f"), *code]
-        ends[name] = code[-1]
-    NotebookClient(
-        every, resources={"metadata": {"path": str(tmp_path_factory.mktemp("kernel"))}}
-    ).execute()
-    return {name: "".join(one.get("text", "") for one in end.outputs) for name, end in ends.items()}
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", SAID)
-def test_a_script_runs_as_a_notebook(name, shown):
-    assert SAID[name] in shown[name]
+            exec(cell.source.replace(".parse_args([])", f".parse_args({options})"), namespace)
+    assert "the same answers as one by one: True" in capsys.readouterr().out
 
 
 def test_a_notebook_has_the_words_of_its_page_and_each_definition_as_a_cell():

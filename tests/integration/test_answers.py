@@ -61,11 +61,17 @@ def opened(run: Path) -> OpenBank:
     return open_bank(run)
 
 
-def test_answers_numbers_and_labels_are_learned_in_one_stream_and_nothing_is_forgotten(run: Path):
+def test_answers_numbers_and_labels_are_learned_in_one_stream_and_nothing_is_forgotten(
+    run: Path, data: Path
+):
     result = read_result(run)
     assert result.metrics == {"places": "answer_f1", "sentiment": "accuracy", "cheer": "pearson"}
     assert forgets_nothing(result)
     assert set(result.reliability or {}) <= {"sentiment"}
+    assert [len(load_task(name, data=data, shots=7).train) for name in ("places", "cheer")] == [
+        7,
+        7,
+    ]
     rows = result.data["places"]["rows"]  # not windows
     assert (rows["train"], rows["test"]) == (8, 10)
 
@@ -153,11 +159,6 @@ def test_a_table_of_questions_is_asked_and_one_text_is_refused(run: Path, tmp_pa
     assert [note.split(":")[0] for note in list_calibration_notes(own.bank, TASKS)] == ["sentiment"]
 
 
-def test_shots_count_rows_where_there_are_no_classes(data: Path):
-    for name in ("places", "cheer"):
-        assert len(load_task(name, data=data, shots=7).train) == 7
-
-
 BAD = {
     "moved": ("places", lambda row: row["answers"][0].update(start=0), "is not at character 0"),
     "word": ("cheer", lambda row: row.update(label="much"), "label 'much' is no number"),
@@ -185,14 +186,6 @@ def test_a_bad_row_is_named_by_file_and_line_before_anything_is_computed(
     kept = load_task(name, data=folder.parent, on_bad_row="skip")
     assert len(kept.train) == len(rows) - 1
     assert "left out 1 row" in kept.source["notes"][0]
-
-
-def test_a_metric_that_a_kind_does_not_have_is_refused(bank, data):
-    for name, metric in (("places", "pearson"), ("cheer", "accuracy")):
-        with pytest.raises(InputError, match=f"metric '{metric}' does not fit it; fitting are"):
-            add_task(
-                bank, name, columns={"metric": metric}, settings={"stream": {"data": str(data)}}
-            )
 
 
 def test_an_entry_records_how_long_its_answers_are():

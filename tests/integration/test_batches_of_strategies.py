@@ -97,11 +97,9 @@ def learned(strategy_class, benchmark, *, model=None, dev=False, **chosen):
     """Train two experiences, and hash the outputs of the first one's rows after each."""
     model = model or Masked()
     dense = FineTuning(steps=20, batch_size=8, lr=0.1, evaluations=1)
-    settings = quick(density=0.2, fine_tuning=dense)
-    grafting, watch = (
-        GraftingPlugin(settings, dev=benchmark.streams["test"] if dev else None),
-        Watch(),
-    )
+    dev_stream = benchmark.streams["test"] if dev else None
+    grafting = GraftingPlugin(quick(density=0.2, fine_tuning=dense), dev=dev_stream)
+    watch = Watch()
     settings = {"model": model, "optimizer": sgd(model), "train_mb_size": 8, "train_epochs": 2}
     settings |= {"plugins": [grafting, watch], "evaluator": quiet_evaluator()}
     strategy = strategy_class(**(settings | chosen))
@@ -151,10 +149,7 @@ def test_a_loss_that_a_strategy_computes_itself_is_the_one_that_is_trained():
 
 @pytest.mark.parametrize(
     ("make_item", "collate_fn"),
-    [
-        (masked_item, collate),
-        (lambda x, y: (x[:3], y), None),
-    ],
+    [(masked_item, collate), (lambda x, y: (x[:3], y), None)],
     ids=["dictionaries without overriding", "inputs of another size"],
 )
 def test_batches_that_cannot_be_learned_are_refused_before_anything_is_computed(

@@ -36,7 +36,7 @@ from tiny_streams import (
 )
 from torch import nn
 
-from cl_graft import GraftingContinual, GraftingPlugin, load_bank, save_bank
+from cl_graft import GraftingContinual, GraftingPlugin
 from cl_graft.grafts.hashing import hash_tensors
 from cl_graft.lab.baselines.penalties import RWalkOnHeads
 from cl_graft.strategies import (
@@ -216,26 +216,6 @@ def test_avalanches_own_checkpoint_resumes_a_stream(tiny_bert, tmp_path, dill_fi
     assert same_entries(strategy.bank.entries, run.plugin.bank.entries)
 
 
-def test_a_loop_of_ones_own_goes_on_with_its_saved_bank_and_scores_to_the_same_bits(
-    tiny_bert, tmp_path
-):
-    names = ("sentiment", "topic", "paraphrase")
-    whole = text_learner(tiny_bert, names).learn()
-    first = text_learner(tiny_bert, names).learn(upto=2)
-    save_bank(first.plugin.bank, tmp_path / "bank")
-    first.scores.save(tmp_path / "scores.json")
-    bank = load_bank(tmp_path / "bank")
-    again = text_learner(tiny_bert, names, grafting={"bank": bank})
-    again.scores.load_(tmp_path / "scores.json")
-    again.strategy.train(again.train_stream[len(bank)])
-    again.strategy.eval(again.test_stream)
-    assert [entry.weights_sha256 for entry in again.plugin.bank.entries] == [
-        entry.weights_sha256 for entry in whole.plugin.bank.entries
-    ]
-    assert again.scores.R(3) == whole.scores.R(3)
-    assert again.scores.logit_hash(2, 0) == whole.scores.logit_hash(2, 0)
-
-
 class KeepsTeachers(SupervisedPlugin, supports_distributed=True):
     """Copy the model in the middle of an experience, as distillation takes its teacher."""
 
@@ -281,19 +261,9 @@ def test_a_model_copied_while_its_region_trains_keeps_its_answers(host):
 
 def test_a_label_of_several_tasks_in_one_experience_is_refused():
     from avalanche.benchmarks import benchmark_from_datasets, with_task_labels
-    from avalanche.benchmarks.utils import DataAttribute, TaskLabels
-    from avalanche.benchmarks.utils.classification_dataset import (
-        TaskAwareSupervisedClassificationDataset,
-    )
-    from torch.utils.data import TensorDataset
 
-    data = TaskAwareSupervisedClassificationDataset(
-        [TensorDataset(torch.randn(8, 12), torch.tensor([0, 1] * 4))],
-        data_attributes=[
-            DataAttribute([0, 1] * 4, "targets"),
-            TaskLabels([0] * 4 + [1] * 4),
-        ],
-    )
+    one, other = vector_stream(labels=[0, 1]).streams["train"]
+    data = one.dataset.concat(other.dataset)
     benchmark = with_task_labels(benchmark_from_datasets(train=[data], test=[data]))
     run = learner(mlp(), benchmark)
     with pytest.raises(ValueError, match="one task at a time"):

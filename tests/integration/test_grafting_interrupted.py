@@ -208,11 +208,7 @@ def test_a_model_with_spectral_norms_learns_and_keeps_the_buffers_of_the_base():
     [
         ({}, WrongBase, "a layer that writes its own buffers in train mode"),
         # It makes no dense run, so the buffers move while the region trains.
-        (
-            {"localizer": "fisher"},
-            RuntimeError,
-            r"buffers changed .* seen first\): the model",
-        ),
+        ({"localizer": "fisher"}, RuntimeError, r"buffers changed .* seen first\): the model"),
     ],
 )
 def test_buffers_that_a_model_writes_itself_are_blamed(settings, error, said):

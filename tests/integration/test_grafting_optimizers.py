@@ -21,14 +21,12 @@ class Watch(SupervisedPlugin):
         self.experiences = []
 
     def before_training_iteration(self, strategy, **kwargs):
-        optimizer = strategy.optimizer
+        optimizer, groups = strategy.optimizer, strategy.optimizer.param_groups
         self.experiences.append(strategy.clock.train_exp_counter)
         self.optimizers.append(optimizer)
-        self.shapes.append(
-            [[tuple(p.shape) for p in group["params"]] for group in optimizer.param_groups]
-        )
+        self.shapes.append([[tuple(p.shape) for p in group["params"]] for group in groups])
         self.states.append(len(optimizer.state))
-        self.rates.append([group["lr"] for group in optimizer.param_groups])
+        self.rates.append([group["lr"] for group in groups])
 
 
 def momentum(model):
@@ -90,16 +88,12 @@ def test_no_bit_outside_the_regions_changes(tiny_bert, optimizer):
     run = text_learner(tiny_bert, optimizer=optimizer)
     before = base_tensors(run.unwrapped)
     run.learn()
-    layout = run.plugin.bank.layout
     owned = run.plugin.bank.owned().masks()
     after = base_tensors(run.unwrapped)
     assert before.keys() == after.keys()
     for name, tensor in before.items():
-        changed = tensor != after[name]
-        if name in layout.names:
-            assert not (changed & ~owned[name]).any()
-        else:
-            assert not changed.any()
+        may_change = owned.get(name, torch.tensor(False))
+        assert not ((tensor != after[name]) & ~may_change).any()
     run.plugin.carry(run.model, None)
     assert all(torch.equal(before[n], t) for n, t in base_tensors(run.unwrapped).items())
 
@@ -114,12 +108,8 @@ def test_a_head_of_a_finished_task_is_frozen(tiny_bert):
 def test_groups_with_their_own_settings_come_back_as_they_were():
     model = nn.Sequential(nn.Linear(12, 8), nn.ReLU(), nn.Linear(8, 2))
     watch = Watch()
-    run = vector_learner(
-        model,
-        vector_stream(labels=[0, 1, 2]),
-        optimizer=adamw_in_groups,
-        plugins=[watch],
-    )
+    stream = vector_stream(labels=[0, 1, 2])
+    run = vector_learner(model, stream, optimizer=adamw_in_groups, plugins=[watch])
     groups = parameter_ids(run.strategy.optimizer)
     run.learn()
     assert parameter_ids(run.strategy.optimizer) == groups

@@ -4,13 +4,12 @@ import logging
 
 import pytest
 import torch
-from avalanche.core import SupervisedPlugin
 from slow_cases import slow
-from tiny_streams import learner, mlp, naive_strategy, quick, text_learner, vector_stream
+from tiny_streams import learner, mlp, quick, text_learner, vector_stream
 
 from cl_graft import GraftBank, GraftingPlugin, load_bank, save_bank
 from cl_graft.grafts.graft import gather
-from cl_graft.strategies import RateSchedule, StopAfter, TaskMetadata
+from cl_graft.strategies import TaskMetadata
 
 
 def test_a_task_without_a_free_coordinate_is_answered_by_the_prefix(caplog):
@@ -191,22 +190,3 @@ def test_looking_at_dev_does_not_change_how_a_region_trains_and_the_best_look_is
     for none, last, best in zip(plain.entries, looked.entries, often.entries, strict=True):
         assert none.metadata["trained_dev"] is None
         assert best.metadata["trained_dev"] >= last.metadata["trained_dev"]
-
-
-def test_the_learning_rate_falls_to_zero_over_the_steps_of_every_experience():
-    rates: list[list[float]] = []
-
-    class Watch(SupervisedPlugin, supports_distributed=True):
-        def before_training_exp(self, strategy, **kwargs):
-            rates.append([])
-
-        def before_update(self, strategy, **kwargs):
-            rates[-1].append(strategy.optimizer.param_groups[0]["lr"])
-
-    model = mlp()
-    optimizer = torch.optim.SGD(model.parameters(), lr=9.0)
-    plugins = [RateSchedule(lr=0.4, steps=4), StopAfter(4), Watch()]
-    strategy = naive_strategy(model, optimizer=optimizer, plugins=plugins, train_epochs=4)
-    for experience in vector_stream(labels=[0, 1]).streams["train"]:
-        strategy.train(experience)
-    assert rates == [pytest.approx([0.4, 0.3, 0.2, 0.1])] * 2

@@ -2,11 +2,11 @@
 
 import pytest
 import torch
-from avalanche.models import MTSimpleMLP, MultiHeadClassifier, SimpleMLP
+from avalanche.models import MultiHeadClassifier, SimpleMLP
 from avalanche.models.dynamic_modules import DynamicModule
 from avalanche.training.plugins import ReplayPlugin
 from head_models import accuracy
-from tiny_streams import learner, quick, vector_stream
+from tiny_streams import learner, multi_head, quick, vector_stream
 from torch import nn
 
 from cl_graft import load_bank, save_bank
@@ -47,8 +47,7 @@ def with_groups(model):
 
 
 def test_modules_and_parameter_groups_that_are_added_by_hand_are_taken_in():
-    torch.manual_seed(0)
-    model = MTSimpleMLP(input_size=12, hidden_size=16)
+    model = multi_head()
     stream = vector_stream(labels=[0, 1, 2], classes=DIFFERENT)
     run = learner(model, stream, optimizer=with_groups, settings=quick(density=0.2), train_epochs=4)
     run.strategy.train(run.train_stream[0])

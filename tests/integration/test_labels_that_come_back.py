@@ -74,10 +74,7 @@ def test_an_experience_is_answered_as_its_entry_answers():
 
 @pytest.mark.parametrize(
     ("make", "peval_mode"),
-    [
-        (multi_head, "iteration"),
-        *slow((mlp, "epoch"), (mlp, "iteration"), (multi_head, "epoch")),
-    ],
+    [(multi_head, "iteration"), *slow((mlp, "epoch"), (mlp, "iteration"), (multi_head, "epoch"))],
 )
 def test_evaluating_in_between_answers_with_own_entries_and_trains_the_same_bits(make, peval_mode):
     seen = []

@@ -4,10 +4,10 @@ import pytest
 import torch
 from avalanche.benchmarks import nc_benchmark, task_incremental_benchmark
 from avalanche.benchmarks.utils import as_classification_dataset
-from avalanche.models import MTSimpleMLP, SimpleMLP
+from avalanche.models import SimpleMLP
 from avalanche.training.supervised import JointTraining
 from head_models import accuracy
-from tiny_streams import learner, quick, quiet_evaluator
+from tiny_streams import forgets_no_bit, learner, multi_head, quick, quiet_evaluator, sgd
 from torch import nn
 from torch.utils.data import TensorDataset
 
@@ -41,13 +41,14 @@ def made(model, benchmark, **chosen):
     return learner(model, benchmark, settings=settings, train_epochs=4, **chosen)
 
 
+def relabelled():
+    return task_incremental_benchmark(split_pictures(), reset_task_labels=True)
+
+
 WAYS = {
-    "task_labels=True": lambda: (split_pictures(task_labels=True), "stream"),
-    "reset_task_labels=True": lambda: (
-        task_incremental_benchmark(split_pictures(), reset_task_labels=True),
-        "stream",
-    ),
-    'task_labels="experience"': lambda: (split_pictures(), "experience"),
+    "task_labels=True": (lambda: split_pictures(task_labels=True), "stream"),
+    "reset_task_labels=True": (relabelled, "stream"),
+    'task_labels="experience"': (split_pictures, "experience"),
 }
 
 
@@ -57,12 +58,11 @@ def test_every_way_that_the_warning_names_forgets_nothing(way):
     with pytest.warns(UserWarning, match="nothing is protected") as said:
         unlabeled.strategy.train(unlabeled.train_stream[0])
     assert way in str(said[0].message)
-    benchmark, labels = WAYS[way]()
-    run = made(plain(), benchmark, grafting={"task_labels": labels}).learn()
+    benchmark, labels = WAYS[way]
+    run = made(plain(), benchmark(), grafting={"task_labels": labels}).learn()
     assert [entry.label for entry in run.plugin.bank.entries] == [0, 1, 2]
-    for j in range(3):
-        assert run.scores.logit_hash(2, j) == run.scores.logit_hash(j, j)
-        assert accuracy(run, j) > 0.9
+    assert forgets_no_bit(run.scores)
+    assert min(accuracy(run, j) for j in range(3)) > 0.9
 
 
 def test_total_forgetting_without_labels_says_what_makes_them_once():
@@ -102,7 +102,7 @@ def test_a_reopened_bank_goes_on_by_the_index():
 
 
 def test_a_model_that_answers_by_other_labels_is_refused():
-    model = MTSimpleMLP(input_size=12, hidden_size=8)
+    model = multi_head()
     run = made(model, split_pictures(), grafting={"task_labels": "experience"})
     run.strategy.train(run.train_stream[0])
     with pytest.raises(ValueError, match="models without task heads"):
@@ -110,20 +110,17 @@ def test_a_model_that_answers_by_other_labels_is_refused():
 
 
 def test_labels_belong_to_the_plugin_where_one_is_given():
-    model = plain()
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    chosen = {"grafting": GraftingPlugin(), "task_labels": "experience"}
     with pytest.raises(ValueError, match=r"GraftingPlugin\(…, task_labels=task_labels\)"):
-        GraftingContinual(
-            model=model, optimizer=optimizer, grafting=GraftingPlugin(), task_labels="experience"
-        )
+        GraftingContinual(model=(model := plain()), optimizer=sgd(model), **chosen)
 
 
 def test_a_strategy_that_trains_on_rows_of_tasks_without_an_entry_is_refused():
-    model = MTSimpleMLP(input_size=12, hidden_size=8)
+    model = multi_head()
     plugin = GraftingPlugin(quick())
     strategy = JointTraining(
         model=model,
-        optimizer=torch.optim.SGD(model.parameters(), lr=0.1),
+        optimizer=sgd(model),
         criterion=nn.CrossEntropyLoss(),
         train_mb_size=12,
         plugins=[plugin],
@@ -138,10 +135,7 @@ def test_a_strategy_that_trains_on_rows_of_tasks_without_an_entry_is_refused():
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        (
-            {"settings": {"density": 0.1}},
-            "settings must be GraftingSettings, .* got a dict",
-        ),
+        ({"settings": {"density": 0.1}}, "settings must be GraftingSettings, .* got a dict"),
         ({"bank": "folder"}, "bank must be GraftBank, such as load_bank.* got 'folder'"),
         ({"identity": "0123"}, "identity must be BaseIdentity"),
         ({"by_label": {"0": quick()}}, "by_label holds '0': GraftingSettings; expected"),

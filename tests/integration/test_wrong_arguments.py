@@ -6,15 +6,10 @@ from functools import partial
 import pytest
 import torch
 from avalanche.logging import BaseLogger
-from avalanche.models import SimpleMLP
 from avalanche.training.plugins import EvaluationPlugin
-from tiny_streams import learner, naive_strategy, quick, text_learner, vector_stream
+from tiny_streams import learner, mlp, naive_strategy, quick, sgd, text_learner, vector_stream
 
 import cl_graft as cg
-
-
-def mlp():
-    return SimpleMLP(num_classes=2, input_size=12, hidden_size=16, drop_rate=0.0)
 
 
 @pytest.mark.parametrize("call", ["train", "eval"])
@@ -35,9 +30,8 @@ def test_a_class_in_the_place_of_settings():
     with pytest.raises(TypeError, match="got the class GraftingSettings"):
         cg.GraftingPlugin(cg.GraftingSettings)
     model = mlp()
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     with pytest.raises(TypeError, match="got the class GraftingPlugin"):
-        cg.GraftingContinual(model=model, optimizer=optimizer, grafting=cg.GraftingPlugin)
+        cg.GraftingContinual(model=model, optimizer=sgd(model), grafting=cg.GraftingPlugin)
 
 
 def test_two_plugins_in_one_strategy():
@@ -61,7 +55,7 @@ def test_a_task_or_a_stream_in_the_place_of_experiences(tiny_bert):
 
 def test_an_optimizer_of_another_model():
     run = learner(mlp(), vector_stream(labels=[0, 1]))
-    run.strategy.optimizer = torch.optim.SGD(mlp().parameters(), lr=0.1)
+    run.strategy.optimizer = sgd(mlp())
     with pytest.warns(UserWarning, match="holds no parameter of the strategy's model"):
         run.strategy.train(run.train_stream[0])
     run.strategy.train(run.train_stream[1])  # a second warning would be an error

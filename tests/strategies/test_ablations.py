@@ -7,7 +7,6 @@ from slow_cases import slow
 
 from cl_graft.banks.verify import verify
 from cl_graft.errors import InputError
-from cl_graft.lab.experiments.run_setup import apply_fixed_settings
 from cl_graft.localization import LOCALIZERS
 from cl_graft.storage import load_bank
 from cl_graft.strategies.registry import STRATEGIES, list_available
@@ -18,9 +17,8 @@ PLAIN = "grafting_without_retraining"
 def test_there_is_an_ablation_for_every_localizer():
     config = config_with({"tasks": ["sentiment"]})
     for name in LOCALIZERS:
-        assert (
-            apply_fixed_settings(STRATEGIES[f"grafting_{name}"], config).grafting.localizer == name
-        )
+        own = config.with_values(STRATEGIES[f"grafting_{name}"].fixed_config)
+        assert own.grafting.localizer == name
     assert list_available(ablations=True) == [*(f"grafting_{name}" for name in LOCALIZERS), PLAIN]
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Annotated
@@ -74,14 +73,9 @@ def compare_command(
 
       cl-graft compare --resume first
     """  # noqa: E501  a command is one line
-    from cl_graft.lab.commands.run_tables import (
-        list_data_notes,
-        list_failures,
-        show_scores,
-        show_summary,
-        to_json_content,
-    )
-    from cl_graft.lab.experiments.resume import stored_comparison
+    from cl_graft.lab.commands import run_tables
+    from cl_graft.lab.experiments.folders import stored_comparison
+    from cl_graft.settings import load_config
 
     output = Output(quiet, as_json)
     if resume is not None:
@@ -90,22 +84,34 @@ def compare_command(
         out = resume
         settings, started_by = stored_comparison(out, trust_remote_code=trusted)
     else:
-        settings, started_by = _load_settings(config, chosen, sweep or (), sets or ()), None
+        swept = [_sweep_to_set(text) for text in sweep or ()]
+        origins = dict.fromkeys([text.partition("=")[0] for text in swept], "--sweep")
+        settings, started_by = (
+            load_config(
+                config,
+                [*swept, *(sets or ())],
+                options=chosen.values,
+                origins={**chosen.options, **origins},
+            ),
+            None,
+        )
     with engine_options.open_engine(
         engine, out, address=address, workers=workers, cpus=cpus_per_run, gpus=gpus_per_run,
         parameters=engine_set,
     ) as opened:  # fmt: skip
         comparison = run_comparison(settings, out, output, started_by=started_by, engine=opened)
-    shown = (
-        comparison.runs if settings.comparison.orders == 1 and not settings.comparison.sweep else ()
-    )
+    several = settings.comparison.orders != 1 or settings.comparison.sweep
+    budget = comparison.summary.budget if comparison.summary else None
     output.result(
-        to_json_content(comparison),
-        *(show_scores(run) for run in shown),
-        *show_summary(comparison.summary),
-        *list_data_notes(comparison.runs),
-        *list_failures(comparison),
-        *_list_left_out(comparison),
+        run_tables.to_json_content(comparison),
+        *(run_tables.show_scores(run) for run in comparison.runs if not several),
+        *run_tables.show_summary(comparison.summary),
+        *run_tables.list_data_notes(comparison.runs),
+        *run_tables.list_failures(comparison),
+        *(
+            f"Left out: {name}: {reason}"
+            for name, reason in (budget.unmet if budget else {}).items()
+        ),
         *name_files(comparison),
     )
     if comparison.failed:
@@ -129,12 +135,9 @@ def run_comparison(
 
     config = keep_able_strategies(config)
     each = [single.config for single in expand_sweep(config)]
-    tasks = sum(
-        len(one.stream.tasks) * len(one.comparison.strategies) * len(one.comparison.seeds)
-        for one in each
-    )
-    tuned = sum(runs_to_choose(one) for one in each)
-    tasks += min(2, len(config.stream.tasks)) * tuned
+    runs = sum(len(one.comparison.strategies) * len(one.comparison.seeds) for one in each)
+    tuned = sum(map(runs_to_choose, each))
+    tasks = len(config.stream.tasks) * runs + min(2, len(config.stream.tasks)) * tuned
     if config.comparison.tune and not tuned:
         output.note(
             "nothing is tuned: the strategies have no values to choose, or the config gives them"
@@ -149,19 +152,6 @@ def run_comparison(
         return compare(
             config, out=out, progress=progress.step, started_by=started_by, stop=stop, engine=engine
         )
-
-
-def _load_settings(
-    config: Path | None, chosen: options.Chosen, sweep: Sequence[str], sets: Sequence[str]
-) -> ExperimentConfig:
-    """Return the config as options, ``--sweep`` and ``--set`` change it."""
-    from cl_graft.settings import load_config
-
-    swept = [_sweep_to_set(text) for text in sweep]
-    origins = dict.fromkeys([text.partition("=")[0] for text in swept], "--sweep")
-    return load_config(
-        config, [*swept, *sets], options=chosen.values, origins={**chosen.options, **origins}
-    )
 
 
 def _sweep_to_set(text: str) -> str:
@@ -185,10 +175,3 @@ def name_files(comparison: Comparison) -> list[str]:
         f"Results: {out / 'summary.md'}; curves: tensorboard --logdir {quote(str(curves))}",
         f"Next: cl-graft report {quote(str(out))}",
     ]
-
-
-def _list_left_out(comparison: Comparison) -> list[str]:
-    """Name the strategies that no setting fits into the budget of bytes, with the reason."""
-    budget = comparison.summary.budget if comparison.summary else None
-    unmet = budget.unmet if budget else {}
-    return [f"Left out: {name}: {reason}" for name, reason in unmet.items()]

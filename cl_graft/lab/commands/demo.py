@@ -35,12 +35,7 @@ def demo_command(
     [b]Example[/b]: cl-graft demo --out first
     """
     from cl_graft.banks.verify import verify
-    from cl_graft.lab.commands.run_tables import (
-        list_failures,
-        show_scores,
-        show_summary,
-        to_json_content,
-    )
+    from cl_graft.lab.commands import run_tables
     from cl_graft.lab.experiments.run import run_folder
     from cl_graft.settings import load_config
     from cl_graft.settings.presets import DEMO
@@ -60,11 +55,11 @@ def demo_command(
     ok = bool(reports) and all(report.ok for report in reports)
     said = "answers every task" if ok else "DOES NOT answer every task"
     output.result(
-        {**to_json_content(comparison), "verified": ok},
-        *(show_scores(run) for run in comparison.runs),
-        *show_summary(comparison.summary),
+        {**run_tables.to_json_content(comparison), "verified": ok},
+        *(run_tables.show_scores(run) for run in comparison.runs),
+        *run_tables.show_summary(comparison.summary),
         f"cl-graft verify: the bank {said} with the bits it was learned with.",
-        *list_failures(comparison),
+        *run_tables.list_failures(comparison),
         *name_files(comparison),
     )
     if comparison.failed or not ok:
@@ -72,11 +67,7 @@ def demo_command(
 
 
 def refuse_missing_packages(strategies: Sequence[str]) -> None:
-    """Name the extra that holds all that the demo needs, where a strategy lacks a package.
-
-    Raises:
-        InputError: If one does.
-    """
+    """Raise an InputError that names the extra of the demo if a strategy lacks a package."""
     from cl_graft.strategies.registry import find_strategy
 
     reasons = {name: find_strategy(name).unavailable for name in strategies}

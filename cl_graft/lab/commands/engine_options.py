@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -17,49 +18,40 @@ if TYPE_CHECKING:
 
 
 _ENGINES = ("local", "ray", "slurm")
-_WHERE = "Processes and machines"
+
+_option = partial(typer.Option, rich_help_panel="Processes and machines")
 
 EngineName = Annotated[
     str,
-    typer.Option(
+    _option(
         "--engine",
         metavar="|".join(_ENGINES),
         help="local: one run after another, in this process; ray or slurm: several at once.",
-        rich_help_panel=_WHERE,
     ),
 ]
 Address = Annotated[
     str | None,
-    typer.Option(
+    _option(
         metavar="HOST:PORT",
         help="A running Ray cluster, or auto to find it; without it, one is started here.",
-        rich_help_panel=_WHERE,
     ),
 ]
 Workers = Annotated[
     int | None,
-    typer.Option(
-        min=1,
-        help="Largest number of runs at once. Default: as many as the cores and GPUs allow.",
-        rich_help_panel=_WHERE,
+    _option(
+        min=1, help="Largest number of runs at once. Default: as many as the cores and GPUs allow."
     ),
 ]
-CpusPerRun = Annotated[
-    int, typer.Option(min=1, help="Cores, and threads, per run.", rich_help_panel=_WHERE)
-]
+CpusPerRun = Annotated[int, _option(min=1, help="Cores, and threads, per run.")]
 GpusPerRun = Annotated[
-    float,
-    typer.Option(
-        min=0.0, help="GPUs per run; with Ray, two runs of 0.5 share one.", rich_help_panel=_WHERE
-    ),
+    float, _option(min=0.0, help="GPUs per run; with Ray, two runs of 0.5 share one.")
 ]
 EngineSets = Annotated[
     list[str] | None,
-    typer.Option(
+    _option(
         "--engine-set",
         metavar="NAME=VALUE",
         help="A parameter of submitit, such as slurm_partition=gpu; may be repeated.",
-        rich_help_panel=_WHERE,
     ),
 ]
 
@@ -75,11 +67,7 @@ def open_engine(
     gpus: float,
     parameters: list[str] | None,
 ) -> Iterator[Engine | None]:
-    """Open an engine for the length of a `with` block; None computes here.
-
-    Raises:
-        InputError: If there is no such engine, it cannot be reached, or an option is not of it.
-    """
+    """Open an engine for the length of a `with` block; None computes here."""
     if name not in _ENGINES:
         raise InputError(f"unknown engine {name!r}: {nearest(name, _ENGINES)}")
     own: dict[str, object] = {

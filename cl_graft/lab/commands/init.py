@@ -66,12 +66,10 @@ def init_command(
         for task in draft.tasks
         if task.others
     ]
-    left = [f"Left out: {name}: {reason}" for name, reason in draft.left_out.items()]
-    output = Output(as_json=as_json)
-    output.result(
+    notes += [f"Left out: {name}: {reason}" for name, reason in draft.left_out.items()]
+    Output(as_json=as_json).result(
         {"config": out, "tasks": draft.tasks, "left_out": draft.left_out},
         make_table(str(data), columns, rows),
         *notes,
-        *left,
         f"Wrote {out}; look at it, then: cl-graft compare {out} --out first",
     )

@@ -1,7 +1,4 @@
-"""Tables, lines and JSON of runs and comparisons: what `run`, `compare` and `demo` show.
-
-Commands import it in their bodies, as it loads torch.
-"""
+"""Tables, lines and JSON of runs and comparisons; commands import it late, as it loads torch."""
 
 from __future__ import annotations
 
@@ -25,9 +22,7 @@ def show_scores(result: RunResult) -> Group:
 
 def show_summary(summary: ComparisonSummary | None) -> list[Group | str]:
     """Show each strategy's measures, and what they are means of; nothing without a run."""
-    if summary is None:
-        return []
-    return [*map(_show, brief_tables(summary)), *summary_notes(summary)]
+    return [*map(_show, brief_tables(summary)), *summary_notes(summary)] if summary else []
 
 
 def list_data_notes(runs: Sequence[RunResult]) -> list[str]:

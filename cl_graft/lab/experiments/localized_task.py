@@ -1,7 +1,4 @@
-"""The region of one task: its graft as a file, its scores, and its place in the model.
-
-It is apart from runs, whose regions depend on the coordinates that earlier tasks own.
-"""
+"""The region of one task: its graft as a file, its scores, and its place in the model."""
 
 from __future__ import annotations
 
@@ -66,17 +63,11 @@ _STREAM_SETTINGS = (
 
 @dataclass(frozen=True)
 class LocalizedTask:
-    """The region of one task.
+    """The region of one task, and scores on the test rows by method, as fractions.
 
-    Attributes:
-        task: Name of the task.
-        coordinates: Coordinates in the region.
-        density: Their share of the graftable ones, in (0, 1].
-        scores: By method (``"fine-tuning"``, ``"graft"``, where there is a head ``"graft, head
-            fitted"``, ``"re-trained graft"``): score, and where answers are classes ECE and
-            agreement with fine-tuning, on the test rows, as fractions. Where a row has several
-            answers, such as tags, or the start and the end of a span, each counts.
-        folder: Folder of the files.
+    Methods are ``"fine-tuning"``, ``"graft"``, where there is a head ``"graft, head fitted"``, and
+    ``"re-trained graft"``. Each has its score, and where answers are classes ECE and agreement with
+    fine-tuning. Where a row has several answers, such as tags, each counts.
     """
 
     task: str
@@ -87,11 +78,7 @@ class LocalizedTask:
 
 
 def refuse_stream_settings(config: ExperimentConfig) -> None:
-    """Refuse settings that only streams read, instead of ignoring them.
-
-    Raises:
-        InputError: If one of them is not as its preset has it.
-    """
+    """Raise an InputError if a setting that only streams read is not as its preset has it."""
     preset = config_from({"stream": {"tasks": config.stream.tasks}, "preset": config.preset})
     own, plain = to_dotted(config.values()), to_dotted(preset.values())
     for name in _STREAM_SETTINGS:
@@ -108,18 +95,11 @@ def localize_task(config: ExperimentConfig, *, out: Path | str) -> LocalizedTask
     The graft has the tuned values of the region. Beside it stands what the region gives when it is
     trained again from the base.
 
-    Args:
-        config: The settings; its first task is taken, with its first seed.
-        out: The folder, which also keeps the dense run: another density needs no second one.
-
-    Returns:
-        The numbers; in the folder are ``graft.safetensors``, ``numbers.json``, ``densities.png``,
-        ``anatomy.png``, and where answers are classes ``reliability-fine-tuning.png`` and
-        ``reliability-graft.png``.
+    The config's first task is taken, with its first seed. The folder also keeps the dense run:
+    another density needs no second one.
 
     Raises:
         InputError: If settings or data cannot be used.
-        InUse: If another process writes to the folder.
     """
     refuse_stream_settings(config)
     with only_writer(out):
@@ -127,7 +107,6 @@ def localize_task(config: ExperimentConfig, *, out: Path | str) -> LocalizedTask
 
 
 def _localize(config: ExperimentConfig, out: Path) -> LocalizedTask:
-    """Localize into a folder to which no other process writes."""
     single = _SingleTask(config, DirectoryCache(out / "cache"))
     name, run = single.name, single.dense()
     ranking = single.ranking(run)
@@ -145,13 +124,10 @@ def _localize(config: ExperimentConfig, out: Path) -> LocalizedTask:
             answered["graft, head fitted"] = single.logits()
     with single.with_graft(*single.retrain(region)):
         again = single.logits()
+    answered = {"fine-tuning": tuned, **answered, "re-trained graft": again}
     scores = {
         method: {"score": single.score(logits), **single.compare(logits, tuned)}
-        for method, logits in {
-            "fine-tuning": tuned,
-            **answered,
-            "re-trained graft": again,
-        }.items()
+        for method, logits in answered.items()
     }
     sizes = {single.size(density, ranking) for density in DENSITIES} | {len(region)}
     by_density = {
@@ -183,25 +159,18 @@ def _draw(
     """Return the figures `densities`, with scores of grafts by density, and `anatomy`."""
     line = Score(name, "fine-tuning", None, fine_tuned, 0.0)
     points = [Score(name, "graft", x, y, 0.0) for x, y in grafts.items()]
-    return {
-        "densities": score_curves(
-            [line, *points],
-            title=f"Grafts of {name}",
-            measure="score",
-            axis="density",
-            logarithmic=True,
-        ),
-        "anatomy": share_heatmaps(
-            {
-                f"{len(region):,} coordinates, share in %": {
-                    (kind, layer): share for (layer, kind), share in _shares(region)
-                }
-            },
-            title=f"Where the region of {name} lies",
-            x_label="layer",
-            y_label="kind of parameter",
-        ),
-    }
+    title, axis = f"Grafts of {name}", "density"
+    densities = score_curves(
+        [line, *points], title=title, measure="score", axis=axis, logarithmic=True
+    )
+    shares = {(kind, layer): share for (layer, kind), share in _shares(region)}
+    heatmap = share_heatmaps(
+        {f"{len(region):,} coordinates, share in %": shares},
+        title=f"Where the region of {name} lies",
+        x_label="layer",
+        y_label="kind of parameter",
+    )
+    return {"densities": densities, "anatomy": heatmap}
 
 
 class _SingleTask:
@@ -284,13 +253,10 @@ class _SingleTask:
         rates = {plan.lr, *(REGION_RATES[plan.optimizer] if config.training.grid else ())}
 
         def train(lr: float) -> tuple[Graft, dict[str, Tensor]]:
+            head, head_lr = snapshot(self.task.head), config.grafting.head_lr
+            settings = replace(plan, lr=lr)
             return train_region(
-                self.task,
-                region,
-                replace(plan, lr=lr),
-                head=snapshot(self.task.head),
-                seed=self.seed,
-                head_lr=config.grafting.head_lr,
+                self.task, region, settings, head=head, seed=self.seed, head_lr=head_lr
             )
 
         def dev(found: tuple[Graft, dict[str, Tensor]]) -> float:

@@ -1,11 +1,7 @@
 """A run: one strategy with one seed on one stream, evaluated after every task.
 
-    config = config_from({"stream": {"tasks": ["sentiment", "topic"]}})
-    run(config, strategy="grafting", seed=0, out="first")
-
-Everything is written as soon as it is known: an entry of the bank when its task is learned, the
-results after every task, and checkpoints inside every phase. A run that failed or was killed
-resumes, and ends on the bits of a run that was never interrupted.
+Everything is written as soon as it is known. A run that failed or was killed resumes, and ends on
+the bits of a run that was never interrupted.
 """
 
 from __future__ import annotations
@@ -18,8 +14,8 @@ from cl_graft.data import TextTask
 from cl_graft.errors import InputError
 from cl_graft.lab.experiments import folders
 from cl_graft.lab.experiments.run_checkpoint import find_checkpoint
-from cl_graft.lab.experiments.run_curves import draw_config
-from cl_graft.lab.experiments.run_setup import apply_fixed_settings, set_up
+from cl_graft.lab.experiments.run_setup import set_up
+from cl_graft.lab.experiments.run_writers import draw_config
 from cl_graft.lab.experiments.stream_run import StreamRun
 from cl_graft.lab.results.run_results import RunResult, command
 from cl_graft.runtime.devices import explain_slow_precision, pick_device
@@ -33,7 +29,6 @@ from cl_graft.settings.tasks import load_tasks, refuse_other_data
 from cl_graft.storage import explain_full_disk, only_writer
 from cl_graft.storage.cache_folder import DirectoryCache
 from cl_graft.storage.checkpoint_files import FileCheckpoints
-from cl_graft.strategies.method import Method
 from cl_graft.strategies.registry import find_strategy
 from cl_graft.strategies.tensorboard import OncePerStepTensorboardLogger
 
@@ -92,8 +87,9 @@ def run(
             "its settings as they are: cl-graft compare takes them"
         )
     method = find_strategy(strategy)
-    folder = run_folder(out, strategy, seed)
-    own = apply_fixed_settings(method, config)
+    # Settings that a strategy fixes follow from its name, so they are not written down.
+    own = config.with_values(method.fixed_config) if method.fixed_config else config
+    folder, stop = run_folder(out, strategy, seed), stop or Stop()
     with only_writer(folder), folders.add_resume_hint(folder, config), explain_full_disk(folder):
         if (done := folders.find_finished(folder, config)) is not None:
             now = load_tasks(config.stream, seed=seed) if tasks is None else tasks
@@ -102,75 +98,50 @@ def run(
             folders.finish(folder)
             progress(Step("reused", 1, 1, "", strategy, seed))
             return done
-        folders.refuse_links(folder)
         with folders.discard_empty_run(folder):
-            result = _learn(
-                config,
-                own,
-                method,
-                tasks,
-                seed=seed,
-                folder=folder,
-                cache=DirectoryCache(Path(out) / folders.CACHE) if cache is None else cache,
-                progress=progress,
-                stop=stop or Stop(),
-                started_by=started_by or command(),
-                tuning=tuning or {},
+            device = pick_device(config.model.device)
+            tasks = load_tasks(config.stream, seed=seed) if tasks is None else tasks
+            with in_phase("loading"):
+                setup = set_up(own, method, tasks, seed=seed, device=device)
+            begun = folders.read_config_file(folder) or {}
+            record = setup.record
+            record.config = config.shared_values()
+            record.command = begun.get("command") or started_by or command()
+            record.processes = begun.get("processes", 0) + 1
+            record.tuning = begun.get("tuning") or dict(tuning or {})
+            checkpoints = FileCheckpoints(
+                folder / folders.CHECKPOINTS,
+                seconds=config.output.checkpoint_seconds,
+                steps=config.output.checkpoint_steps,
+                stop=stop,
             )
+            resumed = find_checkpoint(folder, method, record, checkpoints)
+            folders.write_config_file(
+                config,
+                folder,
+                strategy=method.name,
+                seed=seed,
+                command=record.command,
+                processes=record.processes,
+                tuning=record.tuning,
+            )
+            slow = explain_slow_precision(config.model.precision, device)
+            if note := "; ".join(filter(None, [cut_note(record.data), slow])):
+                progress(Step("note", 1, 1, "", method.name, seed, note))
+            curves = OncePerStepTensorboardLogger(
+                folders.curves_folder(folder), resume=resumed is not None
+            )
+            cache = DirectoryCache(Path(out) / folders.CACHE) if cache is None else cache
+            try:
+                if resumed is None:
+                    draw_config(record, curves)
+                learning = StreamRun(
+                    own, method, setup, folder, cache, curves, progress, checkpoints, resumed
+                )
+                del resumed  # maybe as large as the model
+                with stop.saving():
+                    result = learning.learn_stream()
+            finally:
+                curves.writer.close()
             folders.finish(folder)
             return result
-
-
-def _learn(
-    config: ExperimentConfig,
-    own: ExperimentConfig,
-    method: Method,
-    tasks: Sequence[TextTask] | None,
-    *,
-    seed: int,
-    folder: Path,
-    cache: DirectoryCache,
-    progress: Progress,
-    stop: Stop,
-    started_by: str,
-    tuning: Mapping[str, Any],
-) -> RunResult:
-    """Learn a stream in a run's folder, from its latest checkpoint if there is one.
-
-    `own` is the config with the strategy's fixed settings. They follow from its name, so what is
-    written down is the config as it was given.
-    """
-    device = pick_device(config.model.device)
-    tasks = load_tasks(config.stream, seed=seed) if tasks is None else tasks
-    with in_phase("loading"):
-        setup = set_up(own, method, tasks, seed=seed, device=device)
-    begun = folders.read_config_file(folder) or {}
-    origin = {
-        "command": begun.get("command") or started_by,
-        "processes": begun.get("processes", 0) + 1,
-        "tuning": begun.get("tuning") or dict(tuning),
-    }
-    setup.record.config = config.shared_values()
-    setup.record.command, setup.record.processes = origin["command"], origin["processes"]
-    setup.record.tuning = origin["tuning"]
-    checkpoints = FileCheckpoints(
-        folder / folders.CHECKPOINTS,
-        seconds=config.output.checkpoint_seconds,
-        steps=config.output.checkpoint_steps,
-        stop=stop,
-    )
-    resumed = find_checkpoint(folder, method, setup.record, checkpoints)
-    folders.write_config_file(config, folder, strategy=method.name, seed=seed, **origin)
-    curves = OncePerStepTensorboardLogger(folders.curves_folder(folder), resume=resumed is not None)
-    slow = explain_slow_precision(config.model.precision, device)
-    if note := "; ".join(filter(None, [cut_note(setup.record.data), slow])):
-        progress(Step("note", 1, 1, "", method.name, seed, note))
-    try:
-        if resumed is None:
-            draw_config(setup.record, curves)
-        run = StreamRun(own, method, setup, folder, cache, curves, progress, checkpoints, resumed)
-        del resumed  # maybe as large as the model
-        with stop.saving():
-            return run.learn_stream()
-    finally:
-        curves.writer.close()

@@ -31,16 +31,10 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, eq=False)
 class RunCheckpoint:
-    """The state of a run between two tasks.
+    """The state of a run between two tasks, of which `learned` are measured.
 
-    Attributes:
-        learned: Number of tasks that are learned and measured.
-        measured: Measurements so far, see `RunRecord.collect`.
-        scores: Scores so far, see `StreamScores.state`.
-        clock: Counters of the strategy.
-        log: Position in the log, see `OncePerStepTensorboardLogger.position`.
-        origin: Data, model, versions and machine, which decide the bits.
-        tensors: State of the strategy; empty where the loop's own state holds it.
+    Its origin are data, model, versions and machine, which decide the bits. Tensors are the state
+    of the strategy; there are none where the loop's own state holds it.
     """
 
     learned: int
@@ -53,11 +47,7 @@ class RunCheckpoint:
 
     @classmethod
     def of(cls, state: State) -> RunCheckpoint:
-        """Return the checkpoint with these tensors and the values of `checkpoint_values`.
-
-        Raises:
-            InputError: If another version of this package wrote them.
-        """
+        """Return the checkpoint of a state; an InputError says that another version wrote it."""
         tensors, values = state
         if set(values) | {"tensors"} != {known.name for known in fields(cls)}:
             raise InputError(
@@ -72,12 +62,9 @@ class RunCheckpoint:
         return {known.name: getattr(self, known.name) for known in fields(self)[:-1]}
 
     def check(self, record: RunRecord, *, folder: object) -> None:
-        """Make sure that the data and the model are those with which the run began.
+        """Raise an InputError if data or model are not those with which the run began.
 
         Other versions or another machine are warned of: the bits may differ then.
-
-        Raises:
-            InputError: If data or model changed.
         """
         now = _origin(record)
         changed = [what for what in ("data", "model") if self.origin[what] != now[what]]
@@ -107,16 +94,8 @@ def find_checkpoint(
 ) -> RunCheckpoint | None:
     """Return the checkpoint from which a run resumes, and cut its log back to there.
 
-    None if the run has to begin: its folder is emptied for that.
-
-    Args:
-        folder: Folder of the run.
-        method: Strategy of the run.
-        record: Record of the run before the first step of this process.
-        checkpoints: Checkpoints of the run.
-
-    Raises:
-        InputError: If data or model changed, or the folder holds files of others.
+    None if the run has to begin: its folder is emptied for that. An InputError says that data or
+    model changed, or that the folder holds files of others.
     """
     folders.delete_leftovers(folder)
     found: list[RunCheckpoint] = []
@@ -167,15 +146,10 @@ def resume_strategy_(
     train: Sequence[Any],
     asked: Sequence[Any],
 ) -> None:
-    """Bring a new strategy to the state of a checkpoint.
+    """Bring a new strategy, on a model at its base, and the scores to the state of a checkpoint.
 
-    Args:
-        checkpoint: The checkpoint.
-        strategy: The strategy, on a model at its base.
-        method: Registered method of the strategy.
-        scores: Scores of the stream, which get those so far.
-        train: All training experiences.
-        asked: Test experiences that the model answered before any training.
+    Given are all training experiences, and the test experiences that the model answered before any
+    training.
     """
     # Heads are made and put into the optimiser in the order in which the strategy met them.
     strategy.model.train()

@@ -49,18 +49,10 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, eq=False)
 class Setup:
-    """A model at its base and the stream that it will learn.
+    """A model at its base, the stream that it will learn, and the record before the first step.
 
-    Attributes:
-        seed: Seed of the run.
-        device: Device of the model.
-        stream: Encoded tasks.
-        model: The model, with a head for each task.
-        identity: Description of the base for the bank.
-        metadata: Description of each task for its entry, by task label.
-        builds_on: Names of the tasks that a task may build on, by task label; a task without
-            this setting is missing.
-        record: Record of the run before its first step.
+    Metadata and the names of tasks that a task may build on are by task label; a task without this
+    setting is missing in `builds_on`.
     """
 
     seed: int
@@ -80,16 +72,9 @@ def check_strategy(
     *,
     shape: StreamShape | None = None,
 ) -> None:
-    """Make sure that a strategy can run on the config's model, in its scenario and on its tasks.
+    """Raise an InputError if a strategy cannot run on the config's model, scenario and tasks.
 
-    Args:
-        method: The strategy.
-        config: The settings.
-        tasks: The tasks.
-        shape: Properties of model and stream; None makes a model of fake tensors if needed.
-
-    Raises:
-        InputError: If it cannot.
+    Where no shape is given, a model of fake tensors is made if it is needed.
     """
     if method.unavailable:
         raise InputError(f"strategy {method.name!r} is not available: {method.unavailable}")
@@ -141,12 +126,9 @@ def _make_shape(
 def describe_shape(
     model: TaskModel, config: ExperimentConfig, tasks: Sequence[TextTask]
 ) -> StreamShape:
-    """Return the properties of a config's model and stream that are known before a run.
+    """Return the properties of a model, maybe of fake tensors, and a stream known before a run.
 
-    Args:
-        model: The model, which may be of fake tensors.
-        config: The settings; where dev chooses batch sizes, the largest counts.
-        tasks: The tasks.
+    Where dev chooses batch sizes, the largest counts.
     """
     return StreamShape(
         model=model,
@@ -161,11 +143,7 @@ def describe_shape(
 def check_strategies(
     names: Sequence[str], config: ExperimentConfig, tasks: Sequence[TextTask]
 ) -> None:
-    """Make sure that all strategies of a comparison can run, see `check_strategy`.
-
-    Raises:
-        InputError: If one cannot; if several cannot, those that can are named.
-    """
+    """Raise an InputError if a strategy cannot run; if several cannot, it names those that can."""
     faults = _find_faults(names, config, tasks)
     if not faults:
         return
@@ -194,11 +172,7 @@ def keep_able_strategies(config: ExperimentConfig) -> ExperimentConfig:
     """Return the config without the strategies of ``all`` that cannot learn its tasks on its model.
 
     They are named in a log message, with the reason of the first. What the config names itself
-    stays.
-
-    Raises:
-        InputError: If the tasks cannot be loaded, there is no such model, or none of the strategies
-            can run.
+    stays. An InputError says that tasks or model cannot be loaded, or that no strategy can run.
     """
     asked = config.comparison
     if not asked.grouped:
@@ -212,15 +186,6 @@ def keep_able_strategies(config: ExperimentConfig) -> ExperimentConfig:
         reason = faults[left_out[0]]
         logger.warning("left out, as they cannot run here: %s; %s", join_names(left_out), reason)
     return config.with_values({"comparison.strategies": kept})
-
-
-def apply_fixed_settings(method: Method, config: ExperimentConfig) -> ExperimentConfig:
-    """Return the config with the settings that a strategy fixes, such as its localizer.
-
-    Raises:
-        InputError: If these do not fit the other settings.
-    """
-    return config.with_values(method.fixed_config) if method.fixed_config else config
 
 
 def evaluates_unseen_tasks(
@@ -238,15 +203,7 @@ def evaluates_unseen_tasks(
 
 
 def load_stream(config: ExperimentConfig, tasks: Sequence[TextTask]) -> tuple[Loaded, TextStream]:
-    """Load the base of a config and encode tasks for it.
-
-    Args:
-        config: The settings.
-        tasks: The tasks, as `load_tasks` returns them.
-
-    Raises:
-        InputError: If the model cannot be used, or a task does not fit it.
-    """
+    """Load the base of a config and encode tasks for it; an InputError says what does not fit."""
     loaded = load_base_model(config.model)
     check_tasks(tasks, loaded, config.stream)
     stream = text_stream(
@@ -267,16 +224,11 @@ def set_up(
     seed: int,
     device: torch.device,
 ) -> Setup:
-    """Load the model, encode the stream and try a step.
-
-    Raises:
-        InputError: If model or data cannot be used.
-    """
+    """Load the model, encode the stream and try a step; an InputError says what does not work."""
     check_strategy(method, config, tasks)
     loaded, stream = load_stream(config, tasks)
     length = stream.tasks[0].splits["train"][0].shape[-1]
     identity = base_identity(loaded, config, seed=seed)
-    coordinates = sum(p.numel() for p in graftable_parameters(loaded.model).values())
     record = RunRecord(
         strategy=method.name,
         seed=seed,
@@ -288,10 +240,9 @@ def set_up(
             "family": config.model.family,
             "fingerprint": identity.fingerprint,
             "precision": config.model.precision,
-            "graftable": coordinates,
+            "graftable": sum(p.numel() for p in graftable_parameters(loaded.model).values()),
             **{name: identity.metadata[name] for name in BASE_HASHES},
         },
-        config=config.shared_values(),
         settings=method.check_settings(config.comparison.strategy_settings.get(method.name, {})),
         versions=versions(device),
         machine=machine(device),
@@ -326,14 +277,8 @@ def set_up(
 def try_step(model: TaskModel, stream: TextStream, settings: FineTuning) -> None:
     """Compute a batch of the longest rows of all tasks forward and backward.
 
-    Args:
-        model: The model, on its device, without heads; it is left as it was.
-        stream: The tasks.
-        settings: Batch sizes.
-
-    Raises:
-        InputError: If the model cannot take a step with these settings.
-        OutOfMemory: If there is too little memory for it.
+    The model, on its device and without heads, is left as it was. An InputError says that it cannot
+    take a step with these settings, OutOfMemory that there is too little memory.
     """
     count = min(settings.batch_size, settings.micro_batch or settings.batch_size)
     task, lengths = max(

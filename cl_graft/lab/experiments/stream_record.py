@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, TypedDict
+from typing import TypedDict
 
 from cl_graft.grafts.bank import BaseIdentity
 from cl_graft.models import Loaded
@@ -42,37 +41,25 @@ def record_stream(loaded: Loaded, stream: TextStream, *, seed: int = 0) -> Strea
         InputError: If no bank can record it, as a folder whose name holds control characters.
     """
     model = loaded.model
-    length = stream.tasks[0].splits["train"][0].shape[-1]
-    config = config_from(
-        {
-            "model": {
-                "name": loaded.name,
-                "family": model.family,
-                "pooling": model.pooling,
-                "precision": model.precision,
-                "dtype": str(next(model.parameters()).dtype).removeprefix("torch."),
-                "trust_remote_code": any(
-                    type(part).__module__.startswith("transformers_modules")
-                    for part in (loaded.tokenizer, *model.modules())
-                ),
-            },
-            "stream": {"tasks": ["recorded one by one"], "max_length": length},
-        },
-        source="the stream",
-    )
-    return {
-        "identity": base_identity(loaded, config, seed=seed),
-        "metadata": {
-            stream.first_label + place: replace(task, metadata=_without_settings(task.metadata))
-            for place, encoded in enumerate(stream.tasks)
-            for task in [
-                task_metadata(encoded.task, config, seed=seed, targets=encoded.splits["train"][1])
-            ]
-        },
+    settings = {
+        "name": loaded.name,
+        "family": model.family,
+        "pooling": model.pooling,
+        "precision": model.precision,
+        "dtype": str(next(model.parameters()).dtype).removeprefix("torch."),
+        "trust_remote_code": any(
+            type(part).__module__.startswith("transformers_modules")
+            for part in (loaded.tokenizer, *model.modules())
+        ),
     }
-
-
-def _without_settings(metadata: Mapping[str, Any]) -> dict[str, Any]:
-    """Return metadata without what says how a run drew and learned the task."""
-    own = ("shots", "settings_sha256")
-    return {name: value for name, value in metadata.items() if name not in own}
+    length = stream.tasks[0].splits["train"][0].shape[-1]
+    tasks = {"tasks": ["recorded one by one"], "max_length": length}
+    config = config_from({"model": settings, "stream": tasks}, source="the stream")
+    metadata: dict[int, TaskMetadata] = {}
+    for label, encoded in enumerate(stream.tasks, start=stream.first_label):
+        targets = encoded.splits["train"][1]
+        task = task_metadata(encoded.task, config, seed=seed, targets=targets)
+        # How a run drew and learned its tasks says nothing of this one.
+        own = {k: v for k, v in task.metadata.items() if k not in ("shots", "settings_sha256")}
+        metadata[label] = replace(task, metadata=own)
+    return {"identity": base_identity(loaded, config, seed=seed), "metadata": metadata}

@@ -19,10 +19,14 @@ from cl_graft.lab.experiments.run_checkpoint import (
     checkpoint_values,
     resume_strategy_,
 )
-from cl_graft.lab.experiments.run_curves import TrainingCurves
 from cl_graft.lab.experiments.run_record import PassCounter, count_task_bytes, make_result
 from cl_graft.lab.experiments.run_setup import Setup, evaluates_unseen_tasks
-from cl_graft.lab.experiments.run_writers import WRITERS, Outcome, collect_other_scores
+from cl_graft.lab.experiments.run_writers import (
+    WRITERS,
+    Outcome,
+    TrainingCurves,
+    collect_other_scores,
+)
 from cl_graft.lab.results.run_results import RunResult
 from cl_graft.runtime.checkpoints import NoCheckpoints, State
 from cl_graft.runtime.error_context import in_phase, in_task

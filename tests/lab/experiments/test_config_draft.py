@@ -39,10 +39,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for split in ("train", "test"):
         lines = "".join(f"{json.dumps(row)}\n" for row in tickets)
         (there / "tickets" / f"{split}.jsonl").write_text(lines)
-    write_csv(
-        there / "odd.csv",
-        rows(60, id=list(range(60)), inhalt=texts, art=["a", "b"]),
-    )
+    write_csv(there / "odd.csv", rows(60, id=list(range(60)), inhalt=texts, art=["a", "b"]))
     write_csv(there / "weather.csv", rows(60, text=texts, degrees=[f"{n}.5" for n in range(60)]))
     (there / "notes.pdf").write_text("%PDF-1.4")
     (there / ".hidden.csv").write_text("text,label\n")
@@ -128,10 +125,7 @@ def test_a_usual_name_decides_between_columns_and_where_there_is_none_the_draft_
     write_csv(tmp_path / "usual.csv", rows(120, text=asked, lang=["de", "en"], topic=intents))
     draft = draft_config(tmp_path)
     columns = {task.name: (task.columns.text, task.columns.label) for task in draft.tasks}
-    assert columns == {
-        "tickets": ("subject", "intent"),
-        "usual": ("text", "topic"),
-    }
+    assert columns == {"tickets": ("subject", "intent"), "usual": ("text", "topic")}
     assert [task.others for task in draft.tasks] == [{"channel": 3}, {"lang": 2}]
     assert "    # The label could also be: channel (3 values)" in draft.text
     asked = "which column holds the label, kanal (3 values) or anliegen (4 values)? Name it with"

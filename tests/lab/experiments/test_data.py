@@ -13,14 +13,8 @@ from cl_graft.lab.experiments.folders import differences
 from cl_graft.lab.experiments.run import run
 
 QUICK = {
-    "tasks": ["mine"],
-    "shots": 4,
-    "shots_short": "all",
-    "steps": 1,
-    "evaluations": 1,
-    "max_length": 16,
-    "device": "cpu",
-    "strategies": ["naive"],
+    **{"tasks": ["mine"], "strategies": ["naive"], "shots": 4, "shots_short": "all"},
+    **{"steps": 1, "evaluations": 1, "max_length": 16, "device": "cpu"},
 }
 
 

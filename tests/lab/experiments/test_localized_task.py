@@ -1,6 +1,7 @@
 """One task is localized: the graft file answers as the table says, and pictures are there."""
 
 import json
+from operator import attrgetter
 
 import pytest
 from kind_data import KINDS_OF_TASKS, write_kinds
@@ -19,27 +20,16 @@ from cl_graft.storage.cache_folder import DirectoryCache
 pytestmark = pytest.mark.usefixtures("one_penalty")
 
 SETS = (
-    "stream.shots=8",
-    "fine_tuning.steps=4",
-    "fine_tuning.evaluations=1",
-    "stream.max_length=24",
-    "stream.max_dev=16",
-    "stream.max_test=24",
+    *("stream.shots=8", "stream.max_length=24", "stream.max_dev=16", "stream.max_test=24"),
+    *("fine_tuning.steps=4", "fine_tuning.evaluations=1"),
 )
 
 
 FAST = ("movement", "straight_through")
-OF_EACH_KIND = {
-    (
-        row.needs_gradients,
-        row.needs_dense_run,
-        row.needs_path,
-        row.needs_rows,
-        row.per_tensor,
-        row.allowed,
-    ): name
-    for name, row in LOCALIZERS.items()
-}.values()
+WHAT_IT_NEEDS = attrgetter(
+    *("needs_gradients", "needs_dense_run", "needs_path", "needs_rows", "per_tensor", "allowed")
+)
+OF_EACH_KIND = {WHAT_IT_NEEDS(row): name for name, row in LOCALIZERS.items()}.values()
 """One localizer of those that look at the same and may choose the same."""
 
 
@@ -158,9 +148,6 @@ def test_tasks_of_other_kinds_are_localized_and_compared_by_what_they_have(
 def test_a_task_is_localized_by_prompts(tiny_bert, tmp_path):
     sets = ("model.family=masked_lm", "grafting.localizer=movement", "grafting.density=0.01")
     localize_task(config_of(tiny_bert, *sets), out=tmp_path)
-    stored = load_graft(tmp_path / "graft.safetensors")
-    assert set(stored.head) == {"token_ids"}
-    assert (
-        json.loads((tmp_path / "numbers.json").read_text())["config"]["model"]["family"]
-        == "masked_lm"
-    )
+    assert set(load_graft(tmp_path / "graft.safetensors").head) == {"token_ids"}
+    numbers = json.loads((tmp_path / "numbers.json").read_text())
+    assert numbers["config"]["model"]["family"] == "masked_lm"

@@ -27,13 +27,8 @@ def test_a_run_keeps_exact_match_beside_f1_and_spearman_beside_pearson(run):
     found = read_result(run)
     assert found.metrics == {"places": "answer_f1", "cheer": "pearson"}
     bank = open_bank(run)
-    questions, numbers = (
-        [
-            json.loads(line)
-            for line in (run.parents[1] / name / "test.jsonl").read_text().splitlines()
-        ]
-        for name in ("places", "cheer")
-    )
+    files = ((run.parents[1] / name / "test.jsonl") for name in ("places", "cheer"))
+    questions, numbers = (list(map(json.loads, file.read_text().splitlines())) for file in files)
     said = bank.predict([(one["question"], one["context"]) for one in questions], task="places")
     right = [
         "".join(a.label.lower().split()).rstrip(".").removeprefix("the")

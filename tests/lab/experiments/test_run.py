@@ -6,7 +6,6 @@ import pytest
 from configs import changed, config_with
 from kind_data import KINDS_OF_TASKS, write_kinds
 from slow_cases import slow
-from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from cl_graft.errors import InputError
 from cl_graft.kinds.kind import KINDS
@@ -18,12 +17,6 @@ from cl_graft.settings.tasks import load_tasks
 from cl_graft.storage import load_bank
 from cl_graft.storage.cache_folder import DirectoryCache
 from cl_graft.training.fine_tuning_settings import FineTuning
-
-
-def read_events(folder):
-    events = EventAccumulator(str(folder), size_guidance={"images": 0, "scalars": 0, "tensors": 0})
-    events.Reload()
-    return events
 
 
 @pytest.fixture
@@ -41,13 +34,6 @@ def test_the_bank_of_a_run_holds_what_going_on_needs(comparison, tiny_config):
     again = restore_config(bank.base, tasks=tiny_config.stream.tasks)
     ignored = {"comparison.strategies": ["grafting"], "model.device": "cpu"}
     assert again.with_values(ignored) == tiny_config.with_values(ignored)
-
-
-def test_curves_hold_what_the_results_say(comparison):
-    (cell,) = [cell for cell in comparison.runs if cell.strategy == "naive"]
-    events = read_events(comparison.out / "tensorboard" / "naive-seed0")
-    points = [point.value for point in events.Scalars("test/score/sentiment")]
-    assert points == pytest.approx([row[0] for row in cell.R])
 
 
 def test_the_same_seed_gives_the_same_bits_with_and_without_the_cache(
@@ -90,12 +76,6 @@ def test_another_seed_gives_other_answers(tmp_path, comparison, two_tasks):
     assert other.data_fingerprints["sentiment"] != before.data_fingerprints["sentiment"]
     assert other.logit_hashes["sentiment"] != before.logit_hashes["sentiment"]
     assert other.backward_transfer == 0.0
-
-
-def test_a_folder_that_holds_another_run_is_refused(comparison, tiny_config):
-    other = changed(tiny_config, {"steps": tiny_config.fine_tuning.steps + 1})
-    with pytest.raises(InputError, match=r"\(fine_tuning\.steps \d+ there, \d+ here\)"):
-        run(other, strategy="naive", seed=0, out=comparison.out)
 
 
 def test_the_same_run_again_is_read_and_changes_nothing(comparison, tiny_config):
@@ -159,9 +139,8 @@ def test_a_grid_is_decided_on_dev_and_costs_its_choice_nothing_more(tmp_path, tw
     result = run(config, strategy="independent", seed=0, out=tmp_path, progress=steps.append)
     assert Counter(step.phase for step in steps)["choose"] == 9 * 2
     assert "dense" not in Counter(step.phase for step in steps)
-    chosen = result.schedules["sentiment"]
     (task,) = load_tasks(config.stream, seed=0)
-    assert chosen in [
+    assert result.schedules["sentiment"] in [
         {"steps": s.steps, "batch_size": s.batch_size, "lr": s.lr}
         for s in list_schedules(config, task)
     ]

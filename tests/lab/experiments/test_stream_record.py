@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 import torch
 from tiny_runs import cl_graft_each
+from tiny_streams import same_entries
 
 import cl_graft as cg
 from cl_graft.banks.bank_base import load_base
@@ -23,8 +24,7 @@ def learn(loaded, stream, folder, *, mode="prefix", **record):
         train_mb_size=8,
         grafting=cg.GraftingPlugin(quick, dev=stream.benchmark.valid_stream, **record),
     )
-    for experience in stream.benchmark.train_stream:
-        strategy.train(experience)
+    strategy.train(stream.benchmark.train_stream)
     assert strategy.bank is not None
     cg.save_bank(strategy.bank, folder)
 
@@ -42,10 +42,7 @@ def prepared(tiny_bert, tiny_gpt2):
 
 @pytest.mark.parametrize(
     ("family", "how", "mode"),
-    [
-        ("encoder", {"pooling": "first"}, "isolated"),
-        ("causal_lm", {"precision": "bf16"}, "prefix"),
-    ],
+    [("encoder", {"pooling": "first"}, "isolated"), ("causal_lm", {"precision": "bf16"}, "prefix")],
 )
 def test_commands_open_the_bank_of_a_program_that_recorded_base_and_tasks(
     prepared, tmp_path, family, how, mode
@@ -105,6 +102,4 @@ def test_recording_changes_no_draw(prepared, tmp_path):
         record = cg.record_stream(loaded, stream) if recorded else {}
         learn(loaded, stream, tmp_path / f"bank {recorded}", **record)
         banks.append(cg.load_bank(tmp_path / f"bank {recorded}"))
-    for one, other in zip(*(bank.entries for bank in banks), strict=True):
-        assert one.owned.same_bits(other.owned)
-        assert one.weights_sha256 == other.weights_sha256
+    assert same_entries(*(bank.entries for bank in banks))

@@ -36,8 +36,7 @@ def test_it_takes_as_many_of_the_longest_rows_as_are_computed_at_a_time(loaded_a
     loaded, stream = loaded_and_stream
     seen = []
     loaded.model.backbone.register_forward_pre_hook(
-        lambda module, inputs, named: seen.append(tuple(named["input_ids"].shape)),
-        with_kwargs=True,
+        lambda module, inputs, named: seen.append(tuple(named["input_ids"].shape)), with_kwargs=True
     )
     try_step(loaded.model, stream, FineTuning(batch_size=8, micro_batch=2))
     longest = max(int((t.splits["train"][0][:, 1] != 0).sum(1).max()) for t in stream.tasks)

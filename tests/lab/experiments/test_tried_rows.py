@@ -10,14 +10,16 @@ from cl_graft.models import load_model
 from cl_graft.settings.tasks import check_tasks, load_tasks
 
 
+def write_splits(folder, **splits):
+    folder.mkdir()
+    for split, rows in splits.items():
+        (folder / f"{split}.jsonl").write_text("\n".join(map(json.dumps, rows)))
+
+
 def test_an_instruction_that_does_not_fit_is_found_wherever_it_stands(tiny_gpt2, tmp_path):
     rows = [{"instruction": "Say.", "input": f"rain {n}", "target": "oil"} for n in range(20)]
     long = [*rows[:17], {**rows[17], "instruction": "the film " * 60}, *rows[18:]]
-    folder = tmp_path / "asked"
-    folder.mkdir()
-    for split in ("train", "dev", "test"):
-        own = long if split == "test" else rows
-        (folder / f"{split}.jsonl").write_text("\n".join(map(json.dumps, own)))
+    write_splits(tmp_path / "asked", train=rows, dev=rows, test=long)
     config = config_with({"data": str(tmp_path), "max_length": 48}, tasks="asked")
     loaded = load_model(str(tiny_gpt2), family="causal_lm")
     tasks = load_tasks(config.stream, seed=0)
@@ -27,10 +29,7 @@ def test_an_instruction_that_does_not_fit_is_found_wherever_it_stands(tiny_gpt2,
 
 def test_numbers_may_be_equal_in_the_rows_that_are_tried(tiny_bert, tmp_path):
     rows = [{"text": f"rain {n}", "label": 0.5 + (n >= 15)} for n in range(20)]
-    folder = tmp_path / "rated"
-    folder.mkdir()
-    for split in ("train", "dev", "test"):
-        (folder / f"{split}.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    write_splits(tmp_path / "rated", train=rows, dev=rows, test=rows)
     settings = {"data": str(tmp_path), "task_settings": {"rated": {"kind": "regression"}}}
     config = config_with({**settings, "max_length": 24}, tasks="rated")
     tasks = load_tasks(config.stream, seed=0)

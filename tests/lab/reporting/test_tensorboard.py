@@ -1,4 +1,4 @@
-"""The log of a run in TensorBoard itself: its scalars and its settings."""
+"""The log of a run in TensorBoard itself."""
 
 import re
 import subprocess
@@ -47,16 +47,9 @@ def address(logs: Path) -> Iterator[str]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("page", "shown"),
-    [
-        ("#timeseries", ["grafting-seed0", "cost", "dense", "localization", "stream", "train"]),
-        ("#hparams", ["density", "strategy", "average_accuracy", "grafting-seed1"]),
-    ],
-)
-def test_tensorboard_shows_scalars_and_settings(browser: Any, address, page, shown):
+def test_tensorboard_shows_the_scalars_of_runs(browser: Any, address):
     opened = browser.new_page(viewport={"width": 1600, "height": 4000})
-    opened.goto(address + page)
-    for text in shown:
+    opened.goto(f"{address}#timeseries")
+    for text in ("grafting-seed0", "cost", "dense", "localization", "stream", "train"):
         opened.get_by_text(text, exact=False).first.wait_for(timeout=SECONDS, state="attached")
     opened.close()

@@ -1,10 +1,7 @@
 """The comparison of strategies on one stream, on several orders of it, and over swept settings.
 
-With `bytes_per_task`, strategies are made as large as that allows; with `tune`, their own settings
-are chosen before the first run. The runs share a cache, so independent fine-tuning costs nothing
-where grafting ran before. The same comparison into the same folder resumes: finished runs are read,
-and one that was stopped or killed resumes from its checkpoint. Seeds, strategies and values of a
-sweep can be added.
+The runs share a cache, so independent fine-tuning costs nothing where grafting ran before. The same
+comparison into the same folder resumes. Seeds, strategies and values of a sweep can be added.
 """
 
 from __future__ import annotations
@@ -75,98 +72,84 @@ def compare(
     config = keep_able_strategies(make_config(config))
     out, parts = Path(out), expand_sweep(config)
     started_by, stop = started_by or command(), stop or Stop()
-    alone = not parts[0].name
+    several = bool(parts[0].name)
     with ExitStack() as locks:
         locks.enter_context(only_writer(out))
         folders.check_out(out, config)
+        cache = out / folders.CACHE
         comparisons = {
             out / part.name: find_runs_to_do(
-                part,
-                out / part.name,
-                cache=out / folders.CACHE,
-                started_by=started_by,
+                part, out / part.name, cache=cache, started_by=started_by
             )
             for part in parts
         }
-        refuse_another_base([*comparisons.values()])
+        every = list(comparisons.values())
+        refuse_another_base(every)
         # No folder was written so far: a comparison that cannot run leaves nothing behind.
-        jobs = [job for one in comparisons.values() for job in one.jobs]
+        jobs = [job for runs in every for job in runs.jobs]
         if jobs and engine is None:
             pick_device(config.model.device)
         locks.push(partial(_drop_empty, [*comparisons, out]))
-        for place, one in comparisons.items():
-            if not alone:
-                locks.enter_context(only_writer(place))
-            folders.write_comparison(one.part.config, place, started_by=started_by)
+        for folder, runs in comparisons.items():
+            if several:
+                locks.enter_context(only_writer(folder))
+            folders.write_comparison(runs.part.config, folder, started_by=started_by)
         folders.write_comparison(config, out, started_by=started_by)
-        for place, one in comparisons.items():
-            for strategy, seed in one.done:
-                folders.finish_killed_run(folders.run_folder(place, strategy, seed))
-                progress(Step("reused", 1, 1, "", one.part.name_strategy(strategy), seed))
-        cache = DirectoryCache(out / folders.CACHE)
-        tasks = {
-            (place, seed): t for place, one in comparisons.items() for seed, t in one.tasks.items()
-        }
-        engine = engine or SequentialEngine(cache, tasks)
+        for folder, runs in comparisons.items():
+            for strategy, seed in runs.done:
+                folders.finish_killed_run(folders.run_folder(folder, strategy, seed))
+                progress(Step("reused", 1, 1, "", runs.part.name_strategy(strategy), seed))
+        kept = DirectoryCache(cache)
+        tasks = {(runs.out, seed): own for runs in every for seed, own in runs.tasks.items()}
+        engine = engine or SequentialEngine(kept, tasks)
         for job, outcome in engine(jobs, progress=progress, stop=stop):
             comparisons[job.out].take(job, outcome)
-            if job.seed is not None and not alone:
-                _summarize_all(config, list(comparisons.values()), out, started_by)
-        logger.info("cache: %s answered, %s computed", dict(cache.hits), dict(cache.misses))
-        each = [one.sum_up() for one in comparisons.values()]
-        return (
-            each[0]
-            if alone
-            else _summarize_all(config, list(comparisons.values()), out, started_by)
-        )
+            if job.seed is not None and several:
+                _summarize_all(config, every, out, started_by)
+        logger.info("cache: %s answered, %s computed", dict(kept.hits), dict(kept.misses))
+        sums = [runs.sum_up() for runs in every]
+        return _summarize_all(config, every, out, started_by) if several else sums[0]
 
 
-def _drop_empty(places: Sequence[Path], error: type[BaseException] | None, *_: object) -> None:
+def _drop_empty(outs: Sequence[Path], error: type[BaseException] | None, *_: object) -> None:
     """Delete the configs of comparisons without any result, unless they were stopped."""
     if error is None or issubclass(error, Exception):
-        for place in places:
-            folders.drop_comparison(place)
+        for out in outs:
+            folders.drop_comparison(out)
 
 
 def _summarize_all(
-    config: ExperimentConfig,
-    found: list[ComparisonRuns],
-    out: Path,
-    started_by: str,
+    config: ExperimentConfig, comparisons: Sequence[ComparisonRuns], out: Path, started_by: str
 ) -> Comparison:
-    """Summarize the finished runs of all comparisons."""
+    """Summarize the finished runs of all comparisons, a row for each strategy and swept value."""
     rows: dict[str, list[RunResult]] = {}
+    sweep: dict[str, SweptValues] = {}
     for name in config.comparison.strategies:
-        for one in found:
-            row = one.part.name_row(name)
-            own = [run for run in one.results if run.strategy == name]
-            rows.setdefault(row, []).extend(replace(run, strategy=row) for run in own)
-    runs = [run for own in rows.values() for run in own]
+        for runs in comparisons:
+            row = runs.part.name_row(name)
+            done = [run for run in runs.results if run.strategy == name]
+            rows.setdefault(row, []).extend(replace(run, strategy=row) for run in done)
+            if name in runs.part.config.comparison.strategies:
+                sweep[row] = SweptValues(name, dict(runs.part.values))
+    finished = [run for done in rows.values() for run in done]
     failed = tuple(
         replace(
             failure,
-            strategy=one.part.name_row(failure.strategy),
-            error=one.part.name_order(failure.error),
+            strategy=runs.part.name_row(failure.strategy),
+            error=runs.part.name_order(failure.error),
         )
-        for one in found
-        for failure in one.failed
+        for runs in comparisons
+        for failure in runs.failed
     )
-    if not runs:
+    if not finished:
         return Comparison(out, (), failed, None)
     orders = draw_orders(config) if config.comparison.orders != 1 else ()
-    sweep = {
-        one.part.name_row(name): SweptValues(name, dict(one.part.values))
-        for one in found
-        for name in one.part.config.comparison.strategies
-    }
     summary = summarize(
-        runs, failed, config=config.values(), started_by=started_by,
-        budget=found[0].budget, orders=orders, sweep=sweep if config.comparison.sweep else None,
+        finished, failed, config=config.values(), started_by=started_by, orders=orders,
+        budget=comparisons[0].budget, sweep=sweep if config.comparison.sweep else None,
     )  # fmt: skip
-    if orders:
-        rows_by_name = {  # values are tuned for each order by itself
-            name: replace(row, tuning={}) for name, row in summary.strategies.items()
-        }
-        summary = replace(summary, strategies=rows_by_name)
+    if orders:  # values are tuned for each order by itself
+        untuned = {name: replace(row, tuning={}) for name, row in summary.strategies.items()}
+        summary = replace(summary, strategies=untuned)
     write_summary(summary, out)
-    return Comparison(out, tuple(runs), failed, summary)
+    return Comparison(out, tuple(finished), failed, summary)

@@ -24,16 +24,10 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Job:
-    """A run of a comparison, or the tuning that the runs of a strategy wait for.
+    """A run of a comparison, or the tuning, without a seed, that the runs of a strategy wait for.
 
-    Attributes:
-        strategy: Name of the strategy.
-        seed: Seed of the run; None for tuning.
-        config: Settings of the strategy before tuning.
-        out: Folder of the comparison.
-        started_by: Command that started the comparison, for the results.
-        cache: Folder of the cache, which several comparisons may share.
-        label: Swept values and order of the comparison, if there are several comparisons.
+    The config is that before tuning. The label has swept values and order of the comparison, if
+    there are several, which share the folder of a cache.
     """
 
     strategy: str

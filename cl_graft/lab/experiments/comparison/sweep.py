@@ -28,13 +28,10 @@ _ORDER = "order"
 
 @dataclass(frozen=True)
 class SingleComparison:
-    """One of the comparisons that a config makes.
+    """One of the comparisons that a config makes, with one order and no sweep.
 
-    Attributes:
-        config: Settings, with one order and no sweep.
-        values: Swept values, by the name of a setting as tables show it.
-        order: Place of its order among those that are compared; None if there is one order.
-        name: Name of its folder; empty if the config makes one comparison.
+    Swept values are by the name of a setting as tables show it. Where there is one order, there is
+    no number of it; where there is one comparison, its folder has no name.
     """
 
     config: ExperimentConfig

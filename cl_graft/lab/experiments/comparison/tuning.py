@@ -2,8 +2,6 @@
 
 Every combination of `Method.grid` is a run of its own, on a stream of the first two tasks
 whose test rows are their dev rows, so that neither test rows nor later tasks have an influence. The
-score is the average accuracy at the end, which counts forgetting. Where the two tasks have
-different metrics, it is the mean over them of the score as a share of the best combination's. The
 choice is made once, with the seed 0, and holds for every seed of a comparison.
 """
 
@@ -47,14 +45,10 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Tuning:
-    """The values that were tried for a strategy, and those that were chosen.
+    """The values of a grid that were tried for a strategy, and the combination that was chosen.
 
-    Attributes:
-        grid: Values of each setting, tried in all combinations.
-        tasks: Tasks on whose dev rows they were scored.
-        scores: Of each combination its ``"values"`` and its ``"score"`` (`score_candidates`); null
-            where training diverged.
-        chosen: Combination with the highest score, of equal ones the first.
+    Scores have the ``"values"`` and the ``"score"`` (`score_candidates`) of each combination; null
+    where training diverged.
     """
 
     grid: Mapping[str, Sequence[Value]] = field(default_factory=dict)

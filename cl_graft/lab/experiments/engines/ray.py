@@ -78,11 +78,7 @@ class RayPool:
 
 
 def ray_pool(
-    *,
-    address: str | None = None,
-    workers: int | None = None,
-    cpus: int = 1,
-    gpus: float = 0.0,
+    *, address: str | None = None, workers: int | None = None, cpus: int = 1, gpus: float = 0.0
 ) -> RayPool:
     """Connect to the Ray cluster at an address, or start one here, which ends with the pool.
 

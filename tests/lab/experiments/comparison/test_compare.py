@@ -26,26 +26,15 @@ def test_every_cell_and_both_summaries_are_written(comparison, tiny_config):
     assert [cell.strategy for cell in comparison.runs] == ["grafting", "naive", "independent"]
     for cell in comparison.runs:
         folder = out / cell.strategy / "seed0"
-        assert {path.name for path in folder.iterdir()} - {"bank"} == {
-            "config.json",
-            "curves.json",
-            "errors.json",
-            "results.json",
-            "metrics.csv",
-            "summary.md",
-        }
+        json_files = {f"{name}.json" for name in ("config", "curves", "errors", "results")}
+        names = {path.name for path in folder.iterdir()} - {"bank"}
+        assert names == {*json_files, "metrics.csv", "summary.md"}
         assert (folder / "bank").exists() == (cell.strategy == "grafting")
         assert read_result(folder) == cell
     assert json.loads((out / "summary.json").read_text()) == to_plain(comparison.summary)
     text = (out / "summary.md").read_text()
-    for word in (
-        "grafting",
-        "naive",
-        "independent",
-        *tiny_config.stream.tasks,
-        "machine",
-        "torch 2",
-    ):
+    strategies = ("grafting", "naive", "independent")
+    for word in (*strategies, *tiny_config.stream.tasks, "machine", "torch 2"):
         assert word in text
     share = comparison.summary.strategies["naive"].of_independent
     rows = [line.split(" | ") for line in text.splitlines() if line.startswith("| ")]

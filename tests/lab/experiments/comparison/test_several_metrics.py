@@ -17,15 +17,8 @@ TASKS = {"sentiment": "accuracy", "topic": "f1", "urgency": "matthews"}
 @pytest.fixture(scope="module")
 def compared(tiny_bert, tmp_path_factory):
     own = {task: {"metric": metric} for task, metric in TASKS.items()}
-    config = config_with(
-        {
-            **QUICK,
-            "model": str(tiny_bert),
-            "tasks": list(TASKS),
-            "task_settings": own,
-            "strategies": ["naive", "independent"],
-        }
-    )
+    asked = {"tasks": list(TASKS), "task_settings": own, "strategies": ["naive", "independent"]}
+    config = config_with({**QUICK, "model": str(tiny_bert), **asked})
     return compare(config, out=tmp_path_factory.mktemp("metrics"))
 
 

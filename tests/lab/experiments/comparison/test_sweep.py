@@ -8,7 +8,7 @@ from configs import changed, config_with
 from cl_graft.errors import InputError
 from cl_graft.lab.experiments.comparison.compare import compare
 from cl_graft.lab.experiments.comparison.sweep import draw_orders, expand_sweep
-from cl_graft.lab.experiments.resume import stored_comparison
+from cl_graft.lab.experiments.folders import stored_comparison
 from cl_graft.lab.experiments.run import run
 from cl_graft.lab.reporting.pictures import draw_sweeps
 from cl_graft.lab.reporting.report_data import read_report_data
@@ -48,12 +48,10 @@ def test_measures_are_over_all_orders_and_what_is_done_is_not_done_again(tmp_pat
     both = {"orders": "all", "strategies": ["naive", "independent"]}
     own = changed(tiny_config, small | both)
     comparison = compare(own, out=tmp_path)
-    assert [cell.tasks for cell in comparison.runs] == 2 * [
-        ["sentiment", "topic"],
-        ["topic", "sentiment"],
-    ]
+    orders = [["sentiment", "topic"], ["topic", "sentiment"]]
+    assert [cell.tasks for cell in comparison.runs] == 2 * orders
     summary = json.loads((tmp_path / "summary.json").read_text())
-    assert summary["orders"] == [["sentiment", "topic"], ["topic", "sentiment"]]
+    assert summary["orders"] == orders
     naive = [cell for cell in comparison.runs if cell.strategy == "naive"]
     row = summary["strategies"]["naive"]
     # Two orders of one seed are one sample: no interval, no deviation and no test.
@@ -127,12 +125,8 @@ def test_the_comparisons_of_a_sweep_are_configs_of_one_order_and_no_sweep():
     assert parts[1].name_row("grafting") == "grafting density=0.1"
     assert parts[1].name_strategy("grafting") == "grafting density=0.1 order1"
     (alone,) = expand_sweep(config(1))
-    assert (alone.name, alone.name_row("naive"), alone.name_strategy("naive")) == (
-        "",
-        "naive",
-        "naive",
-    )
-    assert alone.config == config(1)
+    assert (alone.name, alone.config) == ("", config(1))
+    assert alone.name_row("naive") == alone.name_strategy("naive") == "naive"
 
 
 def test_what_cannot_be_swept_is_refused(tmp_path):
@@ -145,11 +139,7 @@ def test_what_cannot_be_swept_is_refused(tmp_path):
         with pytest.raises(InputError, match=said):
             sweeping(sweep, **more)
     for sweep, more, said in [
-        (
-            {"density": [2.0]},
-            {},
-            r"sweep of grafting.density=2.0: grafting.density.* must be in \(0, 1\]",
-        ),
+        ({"density": [2.0]}, {}, r"sweep of grafting.density=2.0: .* must be in \(0, 1\]"),
         ({"density": [0.01, "1e-2"]}, {}, "the sweep holds density=0.01 twice"),
         ({"density": [0.01]}, {"strategies": "naive"}, "density changes nothing about naive"),
         ({"ewc.lambda": [0.01]}, {"strategies": "ewc"}, "did you mean 'ewc_lambda'"),

@@ -9,12 +9,7 @@ from configs import changed, config_with
 from cl_graft.errors import DivergedError, InputError
 from cl_graft.lab.experiments.comparison import tuning
 from cl_graft.lab.experiments.comparison.compare import compare
-from cl_graft.lab.experiments.comparison.tuning import (
-    best,
-    list_grid,
-    use_dev_as_test,
-    with_values,
-)
+from cl_graft.lab.experiments.comparison.tuning import best, list_grid, use_dev_as_test, with_values
 from cl_graft.lab.experiments.run import run
 from cl_graft.lab.results.run_results import read_result
 from cl_graft.lab.results.summary_tables import settings_at_edge

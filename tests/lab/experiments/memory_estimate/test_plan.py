@@ -29,40 +29,20 @@ def no_phases(monkeypatch):
     monkeypatch.setattr(plan_module, "_track_phases", lambda *given, **named: ())
 
 
-@pytest.fixture(scope="module")
-def learned(tiny_bert, tmp_path_factory):
-    """The bank of a run, and the plan of the same settings without phases."""
-    run = tiny_run(tmp_path_factory.mktemp("run"), tiny_bert, ["sentiment"], density=0.3)
-    config = plan_config(tiny_bert, max_length=QUICK["max_length"], density=0.3)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(plan_module, "_track_phases", lambda *given, **named: ())
-        return run / "bank", make_plan(config)
-
-
-def test_bytes_a_task_are_those_of_a_written_entry(learned):
-    folder, plan = learned
-    entry = next((folder / "entries").iterdir())
-    assert plan.entry_total == pytest.approx(entry.stat().st_size, rel=0.05)
-    assert plan.entry.indices < plan.region  # less than a byte each at this density
-
-
-@pytest.mark.parametrize("density", [0.001, *slow(0.01)])
-def test_bytes_of_small_regions_are_those_of_a_written_entry_too(
+@pytest.mark.parametrize("density", [0.3, 0.001, *slow(0.01)])
+def test_bytes_and_coordinates_of_a_task_are_those_of_a_written_entry(
     density, tiny_bert, tmp_path, no_phases
 ):
-    run = tiny_run(tmp_path, tiny_bert, ["topic"], density=density)
+    folder = tiny_run(tmp_path, tiny_bert, ["topic"], density=density) / "bank"
     config = plan_config(tiny_bert, max_length=QUICK["max_length"], density=density)
-    entry = next((run / "bank" / "entries").iterdir())
+    entry, bank = next((folder / "entries").iterdir()), load_bank(folder)
     plan = make_plan(config, classes=5)
     assert plan.entry_total == pytest.approx(entry.stat().st_size, rel=0.05)
-
-
-def test_coordinates_and_region_are_those_of_the_bank(learned):
-    bank, plan = load_bank(learned[0]), learned[1]
+    assert (plan.entry.indices < plan.region) == (density == 0.3)  # less than a byte each
     assert plan.graftable == bank.layout.total
     assert plan.graftable_tensors == len(bank.layout.names)
     assert plan.region == len(bank.entries[0].region)
-    assert plan.tasks == bank.layout.total // plan.region == 3
+    assert plan.tasks == bank.layout.total // plan.region
 
 
 @pytest.mark.parametrize(
@@ -96,39 +76,19 @@ def test_what_is_out_of_range_is_refused(tiny_bert, settings, arguments, said):
 
 
 def test_a_model_that_decides_by_its_numbers_is_refused_in_a_sentence(tmp_path):
-    config = {
-        "model_type": "mixtral",
-        "hidden_size": 64,
-        "intermediate_size": 64,
-        "num_hidden_layers": 1,
-        "num_attention_heads": 4,
-        "num_key_value_heads": 4,
-        "vocab_size": 100,
-    }
+    sizes = {"hidden_size": 64, "intermediate_size": 64, "vocab_size": 100}
+    heads = {"num_hidden_layers": 1, "num_attention_heads": 4, "num_key_value_heads": 4}
+    config = {"model_type": "mixtral", **sizes, **heads}
     (tmp_path / "config.json").write_text(json.dumps(config))
     with pytest.raises(InputError, match=r"\(mixtral\) cannot be planned: its computation depends"):
         make_plan(plan_config(tmp_path, family="causal_lm"))
 
 
-@pytest.mark.parametrize(
-    ("text", "size"),
-    [
-        ("24GiB", 24 * 2**30),
-        ("512 MB", 512 * 10**6),
-        ("1.5kib", 1536),
-        ("1000", 1000),
-        ("2T", None),
-    ],
-)
-def test_sizes_are_read_with_their_units(text, size):
-    if size is None:
-        with pytest.raises(InputError, match="no size of memory: '2T'"):
-            parse_bytes(text)
-    else:
-        assert parse_bytes(text) == size
-
-
-def test_sizes_are_written_with_their_units():
+def test_sizes_are_read_and_written_with_their_units():
+    sizes = {"24GiB": 24 * 2**30, "512 MB": 512 * 10**6, "1.5kib": 1536, "1000": 1000}
+    assert {text: parse_bytes(text) for text in sizes} == sizes
+    with pytest.raises(InputError, match="no size of memory: '2T'"):
+        parse_bytes("2T")
     shown = [readable_bytes(n) for n in (0, 999, 1536, 24 * 2**30, 700 * 2**20, 10**15)]
     assert shown == ["0 B", "999 B", "1.50 KiB", "24.0 GiB", "700 MiB", "909 TiB"]
 

@@ -1,0 +1,155 @@
+"""The commands `strategies`, `streams` and `doctor`: what there is, and what is missing here."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Annotated, Any
+
+import typer
+
+from cl_graft.cli.options import AsJson
+from cl_graft.cli.output import Output, make_table
+
+
+def strategies_command(as_json: AsJson = False) -> None:
+    """List the strategies of run and compare, and their own settings.
+
+    [b]Example[/b]: cl-graft strategies
+    """
+    from cl_graft.strategies.registry import STRATEGIES
+
+    rows = list(STRATEGIES.values())
+    content = [
+        {
+            "name": row.name,
+            "family": row.family,
+            "source": row.source,
+            "trains": row.trains,
+            "adds": row.adds,
+            "unavailable": row.unavailable or None,
+            "settings": [asdict(setting) for setting in row.settings],
+            "refuses": dict(row.unsupported),
+            "kinds": row.kinds,
+            "grid": {name: list(values) for name, values in row.grid.items()},
+        }
+        for row in rows
+    ]
+    ablations = [row.name for row in rows if row.family == "ablation"]
+    others = [row for row in rows if row.family != "ablation"]
+    shown = [
+        (
+            row.name,
+            row.family,
+            row.adds,
+            ", ".join(f"{setting.name}={setting.default}" for setting in row.settings),
+            row.source,
+        )
+        for row in others
+        if not row.unavailable
+    ]
+    by_label = [row.name for row in others if row.unsupported]
+    columns = ("name", "family", "a task adds", "its own settings", "source")
+    Output(as_json=as_json).result(
+        content,
+        make_table("The strategies", columns, shown),
+        *(f"Not available: {row.name}: {row.unavailable}" for row in rows if row.unavailable),
+        f"Ablations of grafting: {', '.join(ablations)}",
+        f"Not in every scenario (--json says why): {', '.join(by_label)}",
+        "Set their own settings as in: --set comparison.strategy_settings.ewc.ewc_lambda=10",
+    )
+
+
+def streams_command(
+    name: Annotated[
+        str | None,
+        typer.Argument(metavar="NAME|FILE.yaml", help="Show this stream in full."),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """List the named streams of run and compare, or show one of them in full.
+
+    A stream is a list of tasks in their order, with the settings under which it was published.
+
+    [b]Examples[/b]
+
+      cl-graft streams
+
+      cl-graft streams long15-order4
+    """
+    from cl_graft.data.streams import STREAMS, find_stream
+    from cl_graft.lab.reporting.summary_sections import PUBLISHED_COLUMNS, published_rows
+
+    output = Output(as_json=as_json)
+    if name is None:
+        rows = [
+            (own, str(len(stream.tasks())), ", ".join(map(str, stream.names())), stream.source)
+            for own, stream in STREAMS.items()
+        ]
+        output.result(
+            [_describe_stream(own, stream) for own, stream in STREAMS.items()],
+            make_table("The streams", ("name", "tasks", "in this order", "source"), rows),
+            *STREAMS.failures,
+            "One of them whole: cl-graft streams NAME; use it: cl-graft compare --stream NAME",
+        )
+        return
+    stream = find_stream(name)
+    protocol = [
+        f"{key} {'all' if value is None else value}"
+        for key, value in stream.settings.items()
+        if key != "task_settings"
+    ]
+    said = {
+        "": stream.title,
+        "From: ": stream.source,
+        "Tasks: ": " → ".join(stream.tasks()),
+        "As published: ": stream.as_published,
+        "Settings here: ": ", ".join(protocol),
+    }
+    published = published_rows(stream.published)
+    output.result(
+        _describe_stream(name, stream),
+        *(f"{head}{text}" for head, text in said.items() if text),
+        *(f"Take care: {text}" for text in stream.pitfalls),
+        *([make_table("Not measured here", PUBLISHED_COLUMNS, published)] if published else []),
+    )
+
+
+def _describe_stream(name: str, stream: Any) -> dict[str, Any]:
+    return {
+        "name": name,
+        "title": stream.title,
+        "source": stream.source,
+        "tasks": stream.tasks(),
+        "protocol": stream.settings,
+        "as_published": stream.as_published,
+        "published": [asdict(result) for result in stream.published],
+        "pitfalls": stream.pitfalls,
+        "needs_folder": stream.needs_folder,
+    }
+
+
+def doctor_command(as_json: AsJson = False) -> None:
+    """Check Python, packages, devices, models and the hub.
+
+    Exit code: 0 no fault; 1 something is missing or broken without which nothing works.
+
+    [b]Example[/b]: cl-graft doctor
+    """
+    from cl_graft.lab.experiments.installation import check_installation
+
+    checks = check_installation()
+    faults, notes = (
+        [check for check in checks if check.state == state] for state in ("fault", "note")
+    )
+    Output(as_json=as_json).result(
+        checks,
+        make_table(
+            "This installation",
+            ("what", "found", "state"),
+            [(check.subject, check.found, check.state) for check in checks],
+        ),
+        *(f"{check.subject}: {check.remedy}" for check in (*faults, *notes) if check.remedy),
+        f"{len(faults)} fault(s), {len(notes)} note(s)",
+    )
+    if faults:
+        raise typer.Exit(1)
