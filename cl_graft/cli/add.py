@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import typer
-
 from cl_graft.cli import options
+from cl_graft.cli.options import option
 from cl_graft.cli.output import Output, format_score, redirect_prints, to_plain
 from cl_graft.cli.progress import show_progress
 
@@ -17,9 +16,7 @@ from cl_graft.cli.progress import show_progress
 def add_command(
     chosen: options.Chosen,
     bank: options.Bank,
-    task: Annotated[
-        str, typer.Option(metavar="NAME", help="A preset or built-in task, a path, or a hub name.")
-    ],
+    task: Annotated[str, option("NAME", "A preset or built-in task, a path, or a hub name.")],
     sets: options.Sets = None,
     model: options.MovedModel = None,
     device: options.Device = None,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
-from cl_graft.cli.options import AsJson, Bank, MovedModel, Quiet, TrustRemoteCode
+from cl_graft.cli.options import AsJson, Bank, MovedModel, Quiet, TrustRemoteCode, option
 from cl_graft.cli.output import Output, redirect_prints, to_plain
 
 if TYPE_CHECKING:
@@ -16,16 +16,16 @@ if TYPE_CHECKING:
 
 def export_command(
     bank: Bank,
-    task: Annotated[str, typer.Option(metavar="NAME", help="Which task to write.")],
-    out: Annotated[Path, typer.Option(metavar="DIR", help="The folder to make.")],
+    task: Annotated[str, option("NAME", "Which task to write.")],
+    out: Annotated[Path, option("DIR", "The folder to make.")],
     form: Annotated[
         str, typer.Option("--format", metavar="hf|peft-shira", help="Format of the files.")
     ] = "hf",
     rest: Annotated[
         str,
-        typer.Option(
-            metavar="refuse|leave-out|copy",
-            help="What to do with coordinates that peft-shira cannot hold, as they are in no matrix"
+        option(
+            "refuse|leave-out|copy",
+            "What to do with coordinates that peft-shira cannot hold, as they are in no matrix"
             " of an nn.Linear: refuse, leave them out, or add whole copies of their modules.",
         ),
     ] = "refuse",

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from cl_graft.cli import options
+from cl_graft.cli.options import argument, flag
 from cl_graft.cli.output import Output, make_table, redirect_prints
 from cl_graft.cli.progress import show_progress
 from cl_graft.errors import InputError
@@ -18,27 +17,19 @@ if TYPE_CHECKING:
 def forget_command(
     bank: options.Bank,
     task: Annotated[
-        str,
-        typer.Argument(
-            metavar="TASK", help="The task to forget, by name, or an entry, by its position."
-        ),
+        str, argument("TASK", "The task to forget, by name, or an entry, by its position.")
     ],
     latest: Annotated[
         bool,
-        typer.Option(
+        flag(
             "--latest",
-            help="Forget only the latest entry of that name; the one before it answers again.",
+            "Forget only the latest entry of that name; the one before it answers again.",
         ),
     ] = False,
     retrain: Annotated[
-        bool,
-        typer.Option(
-            "--retrain", help="Train later tasks that build on it again, from their data."
-        ),
+        bool, flag("--retrain", "Train later tasks that build on it again, from their data.")
     ] = False,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Only say what would be done to the bank.")
-    ] = False,
+    dry_run: Annotated[bool, flag("--dry-run", "Only say what would be done to the bank.")] = False,
     data: options.Data = None,
     sets: options.Sets = None,
     model: options.MovedModel = None,

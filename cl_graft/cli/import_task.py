@@ -6,9 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
-from cl_graft.cli.options import AsJson, Quiet, TrustRemoteCode
+from cl_graft.cli.options import AsJson, Quiet, TrustRemoteCode, argument, flag, option
 from cl_graft.cli.output import Output, redirect_prints
 from cl_graft.errors import InputError, a_or_an
 
@@ -19,45 +17,30 @@ if TYPE_CHECKING:
 
 def import_command(
     source: Annotated[
-        Path,
-        typer.Argument(
-            metavar="SOURCE", help="A folder of a PEFT adapter, a tuned checkpoint or an export."
-        ),
+        Path, argument("SOURCE", "A folder of a PEFT adapter, a tuned checkpoint or an export.")
     ],
-    bank: Annotated[
-        Path, typer.Option(metavar="DIR", help="The bank; a new one is made in isolated mode.")
-    ],
-    task: Annotated[str, typer.Option(metavar="NAME", help="Name of the task in the bank.")],
+    bank: Annotated[Path, option("DIR", "The bank; a new one is made in isolated mode.")],
+    task: Annotated[str, option("NAME", "Name of the task in the bank.")],
     base: Annotated[
-        str | None,
-        typer.Option(metavar="NAME", help="The model that was fine-tuned; needed for a new bank."),
+        str | None, option("NAME", "The model that was fine-tuned; needed for a new bank.")
     ] = None,
     family: Annotated[
-        str | None,
-        typer.Option(metavar="encoder|masked_lm|causal_lm", help="Family of a new bank's base."),
+        str | None, option("encoder|masked_lm|causal_lm", "Family of a new bank's base.")
     ] = None,
     density: Annotated[
-        float | None,
-        typer.Option(metavar="SHARE", help="Share of the weights to keep: those that moved most."),
+        float | None, option("SHARE", "Share of the weights to keep: those that moved most.")
     ] = None,
-    labels: Annotated[
-        str | None, typer.Option(metavar="NAME,…", help="Labels in the order of the logits.")
-    ] = None,
+    labels: Annotated[str | None, option("NAME,…", "Labels in the order of the logits.")] = None,
     template: Annotated[
-        str | None,
-        typer.Option(metavar="TEXT", help="Template of the prompt, as '{text} It was {mask}.'"),
+        str | None, option("TEXT", "Template of the prompt, as '{text} It was {mask}.'")
     ] = None,
     words: Annotated[
-        str | None, typer.Option(metavar="WORD,…", help="Label words of the prompt, one per label.")
+        str | None, option("WORD,…", "Label words of the prompt, one per label.")
     ] = None,
-    pair: Annotated[
-        bool | None, typer.Option("--pair/--single", help="Whether a row has two texts.")
-    ] = None,
-    max_length: Annotated[
-        int | None, typer.Option(metavar="TOKENS", help="Largest number of tokens per row.")
-    ] = None,
+    pair: Annotated[bool | None, flag("--pair/--single", "Whether a row has two texts.")] = None,
+    max_length: Annotated[int | None, option("TOKENS", "Largest number of tokens per row.")] = None,
     leave_out: Annotated[
-        bool, typer.Option("--leave-out", help="Leave out tuned weights that are not graftable.")
+        bool, flag("--leave-out", "Leave out tuned weights that are not graftable.")
     ] = False,
     trust_remote_code: TrustRemoteCode = False,
     quiet: Quiet = False,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cl_graft.cli.options import AsJson, Quiet
+from cl_graft.cli.options import AsJson, Quiet, argument, flag
 from cl_graft.cli.output import Output, format_score, make_table
 
 if TYPE_CHECKING:
@@ -17,23 +17,20 @@ if TYPE_CHECKING:
 
 def inspect_command(
     path: Annotated[
-        Path,
-        typer.Argument(
-            metavar="BANK", help="A bank, a run of grafting, or the file of a single graft."
-        ),
+        Path, argument("BANK", "A bank, a run of grafting, or the file of a single graft.")
     ],
     repair: Annotated[
         bool,
-        typer.Option(
+        flag(
             "--repair",
-            help="Delete leftovers of interrupted writes, and list the entries that are whole.",
+            "Delete leftovers of interrupted writes, and list the entries that are whole.",
         ),
     ] = False,
     overlap: Annotated[
         bool | None,
-        typer.Option(
+        flag(
             "--overlap/--no-overlap",
-            help="Show how much regions overlap, for each pair of tasks; without this option up to "
+            "Show how much regions overlap, for each pair of tasks; without this option up to "
             "20 tasks.",
         ),
     ] = None,

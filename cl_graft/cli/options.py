@@ -25,7 +25,23 @@ from cl_graft.settings.parts import PARTS
 
 _OUTPUT = "Output"
 
-Bank = Annotated[Path, typer.Argument(metavar="BANK", help="A bank, or a run of grafting.")]
+
+def option(metavar: str, help: str, *, panel: str | None = None) -> Any:
+    """Return an option with a value, named after its parameter."""
+    return typer.Option(metavar=metavar, help=help, rich_help_panel=panel)
+
+
+def flag(name: str, help: str) -> Any:
+    """Return an option without a value."""
+    return typer.Option(name, help=help)
+
+
+def argument(metavar: str, help: str) -> Any:
+    """Return an argument."""
+    return typer.Argument(metavar=metavar, help=help)
+
+
+Bank = Annotated[Path, argument("BANK", "A bank, or a run of grafting.")]
 Quiet = Annotated[
     bool, typer.Option("--quiet", "-q", help="Show no progress.", rich_help_panel=_OUTPUT)
 ]
@@ -53,26 +69,19 @@ MovedModel = Annotated[
     ),
 ]
 Resume = Annotated[
-    Path | None,
-    typer.Option(
-        metavar="DIR", help="Continue the run or comparison in this folder, with its settings."
-    ),
+    Path | None, option("DIR", "Continue the run or comparison in this folder, with its settings.")
 ]
 Data = Annotated[
-    Path | None,
-    typer.Option(metavar="DIR", help="Folder of the data, with one folder or file per task."),
+    Path | None, option("DIR", "Folder of the data, with one folder or file per task.")
 ]
 Device = Annotated[
-    str | None,
-    typer.Option(
-        metavar="NAME", help="Device to compute on: cpu, cuda, or auto (a GPU if there is one)."
-    ),
+    str | None, option("NAME", "Device to compute on: cpu, cuda, or auto (a GPU if there is one).")
 ]
-Text = Annotated[str | None, typer.Option(metavar="COLUMN", help="Column of the text.")]
-TextPair = Annotated[str | None, typer.Option(metavar="COLUMN", help="Column of the second text.")]
-Label = Annotated[str | None, typer.Option(metavar="COLUMN", help="Column of the label.")]
+Text = Annotated[str | None, option("COLUMN", "Column of the text.")]
+TextPair = Annotated[str | None, option("COLUMN", "Column of the second text.")]
+Label = Annotated[str | None, option("COLUMN", "Column of the label.")]
 TrustRemoteCode = Annotated[
-    bool, typer.Option("--trust-remote-code", help="Run code that comes with the checkpoint.")
+    bool, flag("--trust-remote-code", "Run code that comes with the checkpoint.")
 ]
 
 _SHARED = {

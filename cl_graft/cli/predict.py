@@ -10,7 +10,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cl_graft.cli.options import Bank, Device, MovedModel, Quiet, Text, TextPair, TrustRemoteCode
+from cl_graft.cli.options import (
+    Bank,
+    Device,
+    MovedModel,
+    Quiet,
+    Text,
+    TextPair,
+    TrustRemoteCode,
+    argument,
+    option,
+)
 from cl_graft.cli.output import Output, redirect_prints, to_json_text
 from cl_graft.errors import InputError, join_names
 from cl_graft.runtime.escaping import for_terminal
@@ -23,25 +33,24 @@ if TYPE_CHECKING:
 def predict_command(
     bank: Bank,
     texts: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="[TEXT]...", help="Texts; if none are given, stdin is read."),
+        list[str] | None, argument("[TEXT]...", "Texts; if none are given, stdin is read.")
     ] = None,
     task: Annotated[
         str | None,
-        typer.Option(
-            metavar="NAME",
-            help="Task that answers, by name or by its entry's position. Rows of a file may name "
+        option(
+            "NAME",
+            "Task that answers, by name or by its entry's position. Rows of a file may name "
             "their own in a column 'task'.",
         ),
     ] = None,
     pair: Annotated[
-        list[str] | None, typer.Option(metavar="TEXT", help="The second text, once for each TEXT.")
+        list[str] | None, option("TEXT", "The second text, once for each TEXT.")
     ] = None,
     file: Annotated[
         Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="Texts, one per line (.txt; a tab between the texts of a pair) or per row (.csv, "
+        option(
+            "FILE",
+            "Texts, one per line (.txt; a tab between the texts of a pair) or per row (.csv, "
             ".tsv, .jsonl, .json, .parquet); - is stdin.",
         ),
     ] = None,

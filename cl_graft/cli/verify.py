@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cl_graft.cli.options import AsJson, Device, MovedModel, Quiet, TrustRemoteCode
+from cl_graft.cli.options import AsJson, Device, MovedModel, Quiet, TrustRemoteCode, argument
 from cl_graft.cli.output import Output, make_table, redirect_prints
 from cl_graft.cli.progress import show_progress
 
@@ -17,9 +17,7 @@ if TYPE_CHECKING:
 
 
 def verify_command(
-    folder: Annotated[
-        Path, typer.Argument(metavar="RUN_OR_BANK", help="A run of any strategy, or a bank.")
-    ],
+    folder: Annotated[Path, argument("RUN_OR_BANK", "A run of any strategy, or a bank.")],
     model: MovedModel = None,
     device: Device = None,
     trust_remote_code: TrustRemoteCode = False,

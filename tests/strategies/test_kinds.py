@@ -73,7 +73,7 @@ def test_those_that_need_classes_are_known():
 
 
 def test_a_comparison_refuses_such_a_method_before_any_run(data, tmp_path, monkeypatch):
-    monkeypatch.setattr("cl_graft.lab.experiments.comparison.runs.load_base_model", None)
+    monkeypatch.setattr("cl_graft.lab.experiments.comparison.jobs.load_base_model", None)
     settings = {"tasks": ["names"], "data": str(data), "model": "none", "seeds": [0]}
     config = config_with({**settings, "strategies": ["naive", "lwf"]})
     with pytest.raises(InputError, match="'lwf' needs the class of each row"):

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from cl_graft.cli.options import AsJson
+from cl_graft.cli.options import AsJson, argument
 from cl_graft.cli.output import Output, make_table
 
 
@@ -60,10 +60,7 @@ def strategies_command(as_json: AsJson = False) -> None:
 
 
 def streams_command(
-    name: Annotated[
-        str | None,
-        typer.Argument(metavar="NAME|FILE.yaml", help="Show this stream in full."),
-    ] = None,
+    name: Annotated[str | None, argument("NAME|FILE.yaml", "Show this stream in full.")] = None,
     as_json: AsJson = False,
 ) -> None:
     """List the named streams of run and compare, or show one of them in full.

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cl_graft.cli import options
+from cl_graft.cli.options import argument, option
 from cl_graft.cli.output import Output, redirect_prints
 from cl_graft.cli.progress import show_progress
 from cl_graft.errors import InputError
@@ -25,18 +26,18 @@ if TYPE_CHECKING:
 def compare_command(
     chosen: options.Chosen,
     config: Annotated[
-        Path | None, typer.Argument(metavar="CONFIG.yaml", help="Config file; options override it.")
+        Path | None, argument("CONFIG.yaml", "Config file; options override it.")
     ] = None,
     sweep: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="NAME=A,B,C",
-            help="Compare with each of several values of a setting (grafting.density=5e-4,0.002), "
+        option(
+            "NAME=A,B,C",
+            "Compare with each of several values of a setting (grafting.density=5e-4,0.002), "
             "or of a strategy's own (ewc.ewc_lambda=1,10); may be repeated.",
-            rich_help_panel="What is compared",
+            panel="What is compared",
         ),
     ] = None,
-    out: Annotated[Path, typer.Option(metavar="DIR", help="Where to write.")] = Path("runs"),
+    out: Annotated[Path, option("DIR", "Where to write.")] = Path("runs"),
     resume: options.Resume = None,
     sets: options.Sets = None,
     engine: engine_options.EngineName = "local",

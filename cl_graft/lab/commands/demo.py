@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from cl_graft.cli.options import AsJson, Chosen, Quiet, Sets, with_settings
+from cl_graft.cli.options import AsJson, Chosen, Quiet, Sets, option, with_settings
 from cl_graft.cli.output import Output, redirect_prints
 from cl_graft.cli.progress import show_progress
 from cl_graft.errors import InputError
@@ -18,9 +18,9 @@ from cl_graft.lab.commands.compare import name_files, run_comparison
 @with_settings(without=("stream",))
 def demo_command(
     chosen: Chosen,
-    out: Annotated[
-        Path, typer.Option(metavar="DIR", help="Where to write results and the bank.")
-    ] = Path("cl-graft-demo"),
+    out: Annotated[Path, option("DIR", "Where to write results and the bank.")] = Path(
+        "cl-graft-demo"
+    ),
     sets: Sets = None,
     quiet: Quiet = False,
     as_json: AsJson = False,

@@ -5,24 +5,17 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
-from cl_graft.cli.options import AsJson, Label, Text, TextPair
+from cl_graft.cli.options import AsJson, Label, Text, TextPair, argument, flag, option
 from cl_graft.cli.output import Output, make_table, redirect_prints
 from cl_graft.errors import InputError
 
 
 def init_command(
     data: Annotated[
-        Path,
-        typer.Argument(
-            metavar="DATA", help="A folder with one file or folder per task, or one such file."
-        ),
+        Path, argument("DATA", "A folder with one file or folder per task, or one such file.")
     ],
-    out: Annotated[Path, typer.Option(metavar="FILE", help="The config to write.")] = Path(
-        "stream.yaml"
-    ),
-    force: Annotated[bool, typer.Option("--force", help="Overwrite the file.")] = False,
+    out: Annotated[Path, option("FILE", "The config to write.")] = Path("stream.yaml"),
+    force: Annotated[bool, flag("--force", "Overwrite the file.")] = False,
     text: Text = None,
     text_pair: TextPair = None,
     label: Label = None,

@@ -5,19 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
-from cl_graft.cli.options import AsJson, Chosen, Quiet, Sets, with_settings
+from cl_graft.cli.options import AsJson, Chosen, Quiet, Sets, argument, option, with_settings
 from cl_graft.cli.output import Output, make_table, redirect_prints
 
 
 @with_settings(without=("tasks", "scenario", "classes_per_experience", "mode", "mask_candidates"))
 def localize_command(
     chosen: Chosen,
-    task: Annotated[
-        str, typer.Argument(metavar="TASK", help="Name of a task, as in --tasks of run.")
-    ],
-    out: Annotated[Path, typer.Option(metavar="DIR", help="Where to write.")] = Path("localized"),
+    task: Annotated[str, argument("TASK", "Name of a task, as in --tasks of run.")],
+    out: Annotated[Path, option("DIR", "Where to write.")] = Path("localized"),
     sets: Sets = None,
     quiet: Quiet = False,
     as_json: AsJson = False,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cl_graft.cli.options import AsJson, Chosen, Quiet, Sets, with_settings
+from cl_graft.cli.options import AsJson, Chosen, Quiet, Sets, argument, option, with_settings
 from cl_graft.cli.output import Output, make_table, redirect_prints
 
 if TYPE_CHECKING:
@@ -21,9 +21,9 @@ def plan_command(
     chosen: Chosen,
     model: Annotated[
         str,
-        typer.Argument(
-            metavar="MODEL|CONFIG.yaml",
-            help="'minilm', 'smollm2', a hub name, a folder with a config.json, or a GGUF file; "
+        argument(
+            "MODEL|CONFIG.yaml",
+            "'minilm', 'smollm2', a hub name, a folder with a config.json, or a GGUF file; "
             "or the config of a run.",
         ),
     ],
@@ -33,17 +33,14 @@ def plan_command(
     ] = None,
     answer_tokens: Annotated[
         int | None,
-        typer.Option(
-            metavar="N",
-            help="Plan tasks that generate text, with answers of at most N tokens, which are a "
+        option(
+            "N",
+            "Plan tasks that generate text, with answers of at most N tokens, which are a "
             "part of --max-length. Default: as the config's tasks of the kind text2text say.",
         ),
     ] = None,
     memory: Annotated[
-        str | None,
-        typer.Option(
-            metavar="SIZE", help="Memory of the machine, such as 24GiB: say which phases fit."
-        ),
+        str | None, option("SIZE", "Memory of the machine, such as 24GiB: say which phases fit.")
     ] = None,
     sets: Sets = None,
     quiet: Quiet = False,

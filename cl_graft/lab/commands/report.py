@@ -6,9 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
-from cl_graft.cli.options import AsJson, Quiet
+from cl_graft.cli.options import AsJson, Quiet, argument, flag, option
 from cl_graft.cli.output import Output, redirect_prints
 from cl_graft.errors import InputError
 
@@ -18,21 +16,13 @@ if TYPE_CHECKING:
 
 
 def report_command(
-    runs: Annotated[
-        list[Path], typer.Argument(metavar="RUN...", help="Folders of runs or of comparisons.")
-    ],
+    runs: Annotated[list[Path], argument("RUN...", "Folders of runs or of comparisons.")],
     out: Annotated[
         Path | None,
-        typer.Option(
-            metavar="DIR",
-            help="Where to write. Default: report/ in RUN; cl-graft-report for several.",
-        ),
+        option("DIR", "Where to write. Default: report/ in RUN; cl-graft-report for several."),
     ] = None,
     with_text: Annotated[
-        bool,
-        typer.Option(
-            "--with-text", help="Show texts of the data: wrong rows and generated answers."
-        ),
+        bool, flag("--with-text", "Show texts of the data: wrong rows and generated answers.")
     ] = False,
     quiet: Quiet = False,
     as_json: AsJson = False,

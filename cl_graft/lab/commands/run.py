@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from cl_graft.cli import options
+from cl_graft.cli.options import argument, option
 from cl_graft.cli.output import Output, redirect_prints
 from cl_graft.cli.progress import show_progress
 from cl_graft.errors import InputError
@@ -18,16 +19,15 @@ from cl_graft.runtime.signals import stoppable
 def run_command(
     chosen: options.Chosen,
     config: Annotated[
-        Path | None, typer.Argument(metavar="CONFIG.yaml", help="Config file; options override it.")
+        Path | None, argument("CONFIG.yaml", "Config file; options override it.")
     ] = None,
     strategy: Annotated[
-        str | None,
-        typer.Option(metavar="NAME", help="Strategy to run. Default: the first in the config."),
+        str | None, option("NAME", "Strategy to run. Default: the first in the config.")
     ] = None,
     seed: Annotated[
         int | None, typer.Option(help="Seed of the run. Default: the first in the config.")
     ] = None,
-    out: Annotated[Path, typer.Option(metavar="DIR", help="Where to write.")] = Path("runs"),
+    out: Annotated[Path, option("DIR", "Where to write.")] = Path("runs"),
     resume: options.Resume = None,
     sets: options.Sets = None,
     quiet: options.Quiet = False,

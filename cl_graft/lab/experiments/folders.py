@@ -62,16 +62,9 @@ def delete_leftovers(folder: Path) -> None:
                 pass  # takes over the lock of a killed writer, and releases it
 
 
-def write_config_file(config: ExperimentConfig, folder: Path, **more: Any) -> None:
-    """Write the resolved config of a run into its folder, with more fields such as its seed."""
-    values = {**more, **config.shared_values()}
-    replace_file(folder / CONFIG, dump_json(values, format=CONFIG_FORMAT))
-
-
-def write_comparison(config: ExperimentConfig, out: Path, *, started_by: str) -> None:
-    """Write the resolved config of a comparison into its folder, and the command that began it."""
-    values = {"command": started_by, **config.values()}
-    replace_file(out / CONFIG, dump_json(values, format=CONFIG_FORMAT))
+def write_config(folder: Path, values: Mapping[str, Any]) -> None:
+    """Write a resolved config into its folder, and how its run or comparison began."""
+    replace_file(folder / CONFIG, dump_json(dict(values), format=CONFIG_FORMAT))
 
 
 def differences(stored: Mapping[str, Any], config: ExperimentConfig) -> list[str]:
@@ -99,8 +92,7 @@ def differences(stored: Mapping[str, Any], config: ExperimentConfig) -> list[str
 def find_finished(folder: Path, config: ExperimentConfig) -> RunResult | None:
     """Return the results of a run with this config that is complete; None if there is none.
 
-    Raises:
-        InputError: If the folder holds a run with another config, or something else.
+    An InputError says that the folder holds a run with another config, or something else.
     """
     if not folder.exists() or (folder.is_dir() and not _content(folder)):
         return None
@@ -121,10 +113,7 @@ def find_finished(folder: Path, config: ExperimentConfig) -> RunResult | None:
 def clear_unfinished(folder: Path, *, keep: Sequence[str] = ()) -> None:
     """Delete the files of an unfinished run but those to keep, so that it can begin again.
 
-    The caller must be its only writer.
-
-    Raises:
-        InputError: If there are files of others in it.
+    The caller must be its only writer. An InputError says that there are files of others in it.
     """
     if not folder.exists():
         return
@@ -273,9 +262,8 @@ def stored_comparison(
 def stored_config(folder: Path, *, trust_remote_code: bool = False) -> ExperimentConfig:
     """Return the config of a run's or a comparison's folder.
 
-    Raises:
-        InputError: If there is none, this version does not know its settings, or it wants code to
-            run that the caller does not trust.
+    An InputError says that there is none, that this version does not know its settings, or that it
+    wants code to run that the caller does not trust.
     """
     stored = read_config_file(folder)
     if stored is None:
@@ -295,11 +283,7 @@ def stored_config(folder: Path, *, trust_remote_code: bool = False) -> Experimen
 
 
 def find_run(place: Path | str) -> Path:
-    """Return the folder of a run: the place itself, or the only run in it that can be resumed.
-
-    Raises:
-        InputError: If there is none, or there are several.
-    """
+    """Return the folder of a run: the place itself, or the only run in it that can be resumed."""
     place = Path(place)
     stored = read_config_file(place)
     if stored is not None and _is_run(stored):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, requires, version
@@ -29,14 +29,10 @@ _GIGABYTE = 1e9
 
 @dataclass(frozen=True)
 class Check:
-    """The outcome of a check.
+    """What was found of a subject, such as a package, and a remedy where one is needed.
 
-    Attributes:
-        subject: Subject of the check, such as a package.
-        found: Version, size or state that was found.
-        state: ``"ok"``; ``"note"`` where something is slow, or missing that not everyone needs;
-            ``"fault"`` where nothing will work.
-        remedy: Command or other remedy; empty where none is needed.
+    A ``"note"`` is of something slow, or missing that not everyone needs; after a ``"fault"``
+    nothing will work.
     """
 
     subject: str
@@ -45,18 +41,15 @@ class Check:
     remedy: str = ""
 
 
-def check_installation(*, hub: Callable[[], str] | None = None) -> list[Check]:
-    """Check Python, packages, devices, models and the hub.
-
-    `hub` returns why the hub cannot be reached, or an empty text; None asks the hub itself.
-    """
+def check_installation() -> list[Check]:
+    """Check Python, packages, devices, models and the hub."""
     return [
         Check("Python", platform.python_version()),
         *_packages(),
         _torchvision(),
         *_devices(),
         *_models(),
-        _hub((hub or explain_silent_hub)()),
+        _hub(explain_silent_hub()),
     ]
 
 

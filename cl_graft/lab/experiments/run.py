@@ -116,15 +116,14 @@ def run(
                 stop=stop,
             )
             resumed = find_checkpoint(folder, method, record, checkpoints)
-            folders.write_config_file(
-                config,
-                folder,
-                strategy=method.name,
-                seed=seed,
-                command=record.command,
-                processes=record.processes,
-                tuning=record.tuning,
-            )
+            origin = {
+                "strategy": method.name,
+                "seed": seed,
+                "command": record.command,
+                "processes": record.processes,
+                "tuning": record.tuning,
+            }
+            folders.write_config(folder, {**origin, **config.shared_values()})
             slow = explain_slow_precision(config.model.precision, device)
             if note := "; ".join(filter(None, [cut_note(record.data), slow])):
                 progress(Step("note", 1, 1, "", method.name, seed, note))

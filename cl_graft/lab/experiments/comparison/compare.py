@@ -15,9 +15,10 @@ from pathlib import Path
 from typing import Any
 
 from cl_graft.lab.experiments import folders
-from cl_graft.lab.experiments.comparison.jobs import Engine, SequentialEngine
-from cl_graft.lab.experiments.comparison.runs import (
+from cl_graft.lab.experiments.comparison.jobs import (
     ComparisonRuns,
+    Engine,
+    SequentialEngine,
     find_runs_to_do,
     refuse_another_base,
 )
@@ -93,8 +94,8 @@ def compare(
         for folder, runs in comparisons.items():
             if several:
                 locks.enter_context(only_writer(folder))
-            folders.write_comparison(runs.part.config, folder, started_by=started_by)
-        folders.write_comparison(config, out, started_by=started_by)
+            folders.write_config(folder, {"command": started_by, **runs.part.config.values()})
+        folders.write_config(out, {"command": started_by, **config.values()})
         for folder, runs in comparisons.items():
             for strategy, seed in runs.done:
                 folders.finish_killed_run(folders.run_folder(folder, strategy, seed))

@@ -155,7 +155,7 @@ def test_a_cell_that_fails_leaves_the_others_and_can_be_done_again(tmp_path, tin
 def test_a_run_that_cannot_be_written_is_told_in_a_sentence(tmp_path, tiny_config, caplog):
     config = changed(tiny_config, {"tasks": ["sentiment"], "strategies": ["naive"]})
     (tmp_path / "naive").write_text("mine")
-    folders.write_comparison(config, tmp_path, started_by="test")
+    folders.write_config(tmp_path, config.values())
     failed = compare(config, out=tmp_path).failed
     assert "there is a file in the way" in failed[0].error
     (record,) = [one for one in caplog.records if one.getMessage().endswith("failed")]
