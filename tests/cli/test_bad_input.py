@@ -4,6 +4,7 @@ All commands run in one new process, each to its end, as the imports take longer
 """
 
 import json
+import shlex
 import shutil
 from pathlib import Path
 
@@ -17,35 +18,43 @@ from cl_graft.storage import StoredGraft, load_bank, save_graft
 SECONDS = 60.0
 """Nobody waits longer for an error, even on a busy machine; training would take minutes."""
 
-EXPECTED = {
-    "missing config": "nowhere.yaml: cannot read the config: No such file",
-    "config that is no mapping": "expected 'name: value' lines",
-    "unknown key": "unknown key 'grafting.densty'; did you mean 'grafting.density'?",
-    "missing data": "there is no such file or folder",
-    "unknown column": "'wrong'",
-    "label outside": "'maybe'",
-    "empty text": "empty",
-    "too few rows": "too few training rows for 500 shots",
-    "unknown task": "unknown task 'sentimnt'; did you mean 'sentiment'?",
-    "unknown model": "did you mean 'minilm'?",
-    "unknown strategy": "unknown strategy 'graftin': did you mean 'grafting'?",
-    "unknown localizer": "unknown localizer 'learned_mas'",
-    "density 0": "density: must be in (0, 1] or 'auto', got 0.0",
-    "density above 1": "density: must be in (0, 1] or 'auto', got 1.5",
-    "no transformer": "holds no transformer",
-    "another base": "belongs to another model",
-    "truncated entry": "cut short",
-    "truncated graft": "bytes are left",
-    "foreign graft": "not a file of cl_graft",
-    "foreign bank": "is not a bank",
-    "missing bank": "there is no folder",
-    "run in the way": "holds a run with another config (",
-    "comparison in the way": "a comparison with another config (stream.shots 8 there, 9 here)",
-    "something in the way": "is not empty and holds no comparison",
-    "unknown device": "no device 'abacus' here",
-    "bank: unknown column": "'wrong'",
-    "bank: other labels": "give the new task another name",
+COMPARE = "compare --model {model} --out {there}/out {settings} --tasks"
+CASES = {
+    "compare {there}/nowhere.yaml": "nowhere.yaml: cannot read the config: No such file",
+    "run {there}/list.yaml": "expected 'name: value' lines",
+    f"{COMPARE} sentiment --set grafting.densty=0.1": "unknown key 'grafting.densty'; did you mean "
+    "'grafting.density'?",
+    f"{COMPARE} sentiment --data {{there}}/nowhere": "there is no such file or folder",
+    f"{COMPARE} mine --data {{rows}} --set stream.task_settings.mine.text=wrong": "'wrong'",
+    f"{COMPARE} mine --data {{labels}} --set stream.task_settings.mine.label_names=[bad,good]": (
+        "'maybe'"
+    ),
+    f"{COMPARE} {{empty}}": "empty",
+    f"{COMPARE} {{rows}} --shots 500 --shots-short error": "too few training rows for 500 shots",
+    f"{COMPARE} sentimnt": "unknown task 'sentimnt'; did you mean 'sentiment'?",
+    f"{COMPARE} sentiment --model minilmm": "did you mean 'minilm'?",
+    f"{COMPARE} sentiment --strategies naive,graftin": "unknown strategy 'graftin': did you mean "
+    "'grafting'?",
+    f"{COMPARE} sentiment --localizer learned_mas": "unknown localizer 'learned_mas'",
+    f"{COMPARE} sentiment --density 0": "density: must be in (0, 1] or 'auto', got 0.0",
+    f"{COMPARE} sentiment --density 1.5": "density: must be in (0, 1] or 'auto', got 1.5",
+    f"{COMPARE} sentiment --model {{there}}/no_model": "holds no transformer",
+    "verify {bank} --model {there}/other_base": "belongs to another model",
+    "verify {there}/cut": "cut short",
+    "inspect {there}/cut.safetensors": "bytes are left",
+    "inspect {there}/foreign.safetensors": "not a file of cl_graft",
+    "verify {there}/no_model": "is not a bank",
+    "add {there}/nowhere --task topic": "there is no folder",
+    "run {there}/stream.yaml --out {out} --strategy naive --seed 0 --steps 3": "holds a run with "
+    "another config (",
+    f"{COMPARE} sentiment,topic --shots 9 --out {{out}}": "holds a comparison with another config "
+    "(stream.shots 8 there, 9 here)",
+    f"{COMPARE} sentiment --out {{there}}": "is not empty and holds no comparison",
+    f"{COMPARE} sentiment --device abacus": "no device 'abacus' here",
+    "add {bank} --task {rows} --text wrong": "'wrong'",
+    "add {bank} --task topic --data {there}": "give the new task another name",
 }
+"""Commands, and what each is answered with."""
 
 
 def write_rows(path: Path, rows: list[dict[str, str]]) -> Path:
@@ -54,7 +63,7 @@ def write_rows(path: Path, rows: list[dict[str, str]]) -> Path:
 
 
 def good_rows(count: int = 60) -> list[dict[str, str]]:
-    return [{"text": f"text {n}", "label": ["no", "yes"][n % 2]} for n in range(count)]
+    return [{"text": f"text {n}", "label": ["bad", "good"][n % 2]} for n in range(count)]
 
 
 @pytest.fixture(scope="module")
@@ -69,7 +78,7 @@ def told(
     out, (rows, labels, empty) = compared[0], (there / f"{n}.jsonl" for n in ("rows", "l", "e"))
     write_rows(rows, good_rows())
     write_rows(labels, [*good_rows(), {"text": "text", "label": "maybe"}])
-    write_rows(empty, [*good_rows(), {"text": " ", "label": "yes"}])
+    write_rows(empty, [*good_rows(), {"text": " ", "label": "good"}])
     write_rows(there / "topic.jsonl", good_rows())
     (there / "list.yaml").write_text("- 1\n")
     (there / "no_model").mkdir()
@@ -89,55 +98,19 @@ def told(
     (there / "cut.safetensors").write_bytes(whole[:-20])
     (there / "foreign.safetensors").write_bytes(b"something else")
 
-    def compare(*arguments: object, tasks: str = "sentiment", free: bool = True) -> list[object]:
-        where = ["--out", there / "out"] if free else []
-        return ["compare", "--tasks", tasks, "--model", tiny_bert, *settings, *where, *arguments]
-
-    config = there / "stream.yaml"
-    config.write_text(f"stream: {{tasks: [sentiment]}}\nmodel: {{name: {tiny_bert}}}\n")
-    other_run = ["--strategy", "naive", "--seed", 0, "--set", "fine_tuning.steps=3"]
-    named = ["--data", rows, "--set", "stream.task_settings.mine.text=wrong"]
-    declared = ["--data", labels, "--set", "stream.task_settings.mine.label_names=['no', 'yes']"]
-    commands: dict[str, list[object]] = {
-        "missing config": ["compare", there / "nowhere.yaml"],
-        "config that is no mapping": ["run", there / "list.yaml"],
-        "unknown key": compare("--set", "grafting.densty=0.1"),
-        "missing data": compare("--data", there / "nowhere"),
-        "unknown column": compare(*named, tasks="mine"),
-        "label outside": compare(*declared, tasks="mine"),
-        "empty text": compare(tasks=str(empty)),
-        "too few rows": compare("--shots", "500", "--shots-short", "error", tasks=str(rows)),
-        "unknown task": compare(tasks="sentimnt"),
-        "unknown model": compare("--model", "minilmm"),
-        "unknown strategy": compare("--strategies", "naive,graftin"),
-        "unknown localizer": compare("--localizer", "learned_mas"),
-        "density 0": compare("--density", "0"),
-        "density above 1": compare("--density", "1.5"),
-        "no transformer": compare("--model", there / "no_model"),
-        "another base": ["verify", bank, "--model", there / "other_base"],
-        "truncated entry": ["verify", cut],
-        "truncated graft": ["inspect", there / "cut.safetensors"],
-        "foreign graft": ["inspect", there / "foreign.safetensors"],
-        "foreign bank": ["verify", there / "no_model"],
-        "missing bank": ["add", there / "nowhere", "--task", "topic"],
-        "run in the way": ["run", config, "--out", out, *other_run],
-        "comparison in the way": compare(
-            "--shots", "9", "--out", out, tasks="sentiment,topic", free=False
-        ),
-        "something in the way": compare("--out", there),
-        "unknown device": compare("--device", "abacus"),
-        "bank: unknown column": ["add", bank, "--task", rows, "--text", "wrong"],
-        "bank: other labels": ["add", bank, "--task", "topic", "--data", there],
-    }
-    assert commands.keys() == EXPECTED.keys()
-    return dict(zip(commands, cl_graft_each(list(commands.values())), strict=True))
+    config = f"stream: {{tasks: [sentiment]}}\nmodel: {{name: {tiny_bert}}}\n"
+    (there / "stream.yaml").write_text(config)
+    places = {"there": there, "out": out, "bank": bank, "model": tiny_bert, "rows": rows}
+    places |= {"labels": labels, "empty": empty, "settings": shlex.join(settings)}
+    commands = [shlex.split(case.format(**places)) for case in CASES]
+    return dict(zip(CASES, cl_graft_each(commands), strict=True))
 
 
-@pytest.mark.parametrize("case", EXPECTED)
+@pytest.mark.parametrize("case", CASES)
 def test_bad_input_is_told_in_one_sentence_at_once(told, case):
     answer: Told = told[case]
     assert answer.code == 2, answer
-    assert EXPECTED[case] in answer.err
+    assert CASES[case] in answer.err
     assert "Traceback" not in answer.err
     assert answer.out == ""
     assert answer.err.startswith("cl-graft: ")

@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 from unicodedata import normalize
 
+import pytest
 from tiny_runs import tiny_run
 
 from cl_graft import open_bank
@@ -16,6 +17,7 @@ from cl_graft.lab.reporting.page import make_report
 NAMES = ("café", "日本語", "हिन्दी")
 
 
+@pytest.mark.usefixtures("blank_figures")
 def test_names_of_any_script_go_from_files_to_reports_and_banks(tiny_bert: Path, tmp_path: Path):
     data = tmp_path / "data"
     data.mkdir()

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 import torch
+from slow_cases import slow
 from tiny_runs import cl_graft_each
 from tiny_streams import same_entries
 
@@ -42,7 +43,10 @@ def prepared(tiny_bert, tiny_gpt2):
 
 @pytest.mark.parametrize(
     ("family", "how", "mode"),
-    [("encoder", {"pooling": "first"}, "isolated"), ("causal_lm", {"precision": "bf16"}, "prefix")],
+    [
+        ("encoder", {"pooling": "first"}, "isolated"),
+        *slow(("causal_lm", {"precision": "bf16"}, "prefix")),
+    ],
 )
 def test_commands_open_the_bank_of_a_program_that_recorded_base_and_tasks(
     prepared, tmp_path, family, how, mode
