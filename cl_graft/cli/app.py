@@ -152,8 +152,16 @@ def _one_line(text: str) -> str:
     return shown if len(shown) <= _LONGEST else f"{shown[:half]} … {shown[-half:]}"
 
 
-class _OneLine(logging.Formatter):
-    """Log records as one line each; an error that a user can correct has no traceback."""
+class _Once(logging.StreamHandler[TextIO]):
+    """Writes a record as one line when it comes first, and counts how often it comes.
+
+    An error that a user can correct has no traceback.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.setFormatter(logging.Formatter("%(message)s"))
+        self._counts: Counter[str] = Counter()
 
     def format(self, record: logging.LogRecord) -> str:
         error = record.exc_info[1] if record.exc_info else None
@@ -162,15 +170,6 @@ class _OneLine(logging.Formatter):
         if not isinstance(error, Exception) or (sentence := _describe_error(error)) is None:
             return super().format(record)
         return _one_line(f"{record.getMessage()}: {sentence}")
-
-
-class _Once(logging.StreamHandler[TextIO]):
-    """Writes a line when it comes first, and counts how often it comes."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.setFormatter(_OneLine("%(message)s"))
-        self._counts: Counter[str] = Counter()
 
     def emit(self, record: logging.LogRecord) -> None:
         try:

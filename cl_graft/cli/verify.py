@@ -90,8 +90,7 @@ def _describe_checks(report: VerifyReport) -> list[str]:
     }
     lines: list[str] = []
     for outcome, words in kinds.items():
-        found = [check for check in report.checks if check.outcome == outcome]
-        if found:
-            said = (f"{f.what} ({f.detail})" if f.detail else f.what for f in found)
-            lines.append(f"{words}: {', '.join(said)}")
+        checks = [check for check in report.checks if check.outcome == outcome]
+        said = [f"{c.what} ({c.detail})" if c.detail else c.what for c in checks]
+        lines += [f"{words}: {', '.join(said)}"] if said else []
     return lines

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import gc
 import json
-import subprocess
-import sys
+import resource
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -18,6 +17,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 
 from cl_graft.errors import InputError
 from cl_graft.grafts.region import Layout, Region
+from cl_graft.lab.experiments.memory_estimate import make_plan
 from cl_graft.lab.experiments.memory_estimate.fake_model import FakeModel, make_fake_model
 from cl_graft.lab.experiments.memory_estimate.tracked_steps import (
     MemoryTracker,
@@ -32,6 +32,7 @@ from cl_graft.models import LabelStrings, TaskModel, graftable_parameters, linea
 from cl_graft.models.load import read_config
 from cl_graft.models.text_generation import ANSWER as ANSWER_SEGMENT
 from cl_graft.models.text_generation import TextHead
+from cl_graft.settings import config_from
 from cl_graft.settings.parts import ModelSettings
 from cl_graft.training.fine_tuning import fine_tune
 from cl_graft.training.fine_tuning_settings import FineTuning
@@ -261,33 +262,18 @@ def test_a_fake_tensor_counts_and_its_conditions_hold():
     assert tracker.peak > 4 * 10**12
 
 
-LARGE = """
-import json, resource, sys
-from cl_graft.settings import config_from
-from cl_graft.lab.experiments.memory_estimate import make_plan
-
-small = config_from({"stream": {"tasks": ["any"]}, "model": {"name": sys.argv[2]}})
-large = {"model.name": sys.argv[1], "model.family": "causal_lm", "model.dtype": "bfloat16"}
-make_plan(small)
-before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-plan = make_plan(small.with_values(large))
-grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
-print(json.dumps({"parameters": plan.parameters, "bytes": plan.model_bytes, "grown": grown * 1024}))
-"""
-
-
 @pytest.mark.slow
-def test_a_model_of_70_billion_parameters_is_planned_without_allocating_it(tmp_path, tiny_bert):
+def test_a_model_of_70_billion_parameters_is_planned_without_allocating_it(tmp_path):
     sizes = {"hidden_size": 8192, "intermediate_size": 28672, "vocab_size": 128256}
     heads = {"num_hidden_layers": 80, "num_attention_heads": 64, "num_key_value_heads": 8}
     config = {"model_type": "llama", "tie_word_embeddings": False, **sizes, **heads}
     (tmp_path / "config.json").write_text(json.dumps(config))
-    command = [sys.executable, "-c", LARGE, str(tmp_path), str(tiny_bert)]
-    answer = subprocess.run(command, capture_output=True, text=True, check=True)
-    plan = json.loads(answer.stdout)
-    assert plan["parameters"] == 70_553_706_496
-    assert plan["bytes"] > 2 * plan["parameters"]
-    assert plan["grown"] < 300 * 2**20
+    model = {"name": str(tmp_path), "family": "causal_lm", "dtype": "bfloat16"}
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    plan = make_plan(config_from({"stream": {"tasks": ["any"]}, "model": model}))
+    assert plan.parameters == 70_553_706_496
+    assert plan.model_bytes > 2 * plan.parameters
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 300 * 2**10
 
 
 def test_what_is_no_text_model_is_refused(tmp_path):
