@@ -216,7 +216,7 @@ def test_a_path_keeps_more_than_adamw_that_more_than_sgd_and_candidates_less_tha
 
 def test_checkpointing_parts_and_half_precision_lower_what_a_step_needs(tiny_bert):
     def step(micro_batch=None, **model):
-        fake = fake_of(tiny_bert, "encoder", layers=2, **model)
+        fake = fake_of(tiny_bert, "encoder", layers=4, **model)
         work = FineTuning(batch_size=256, micro_batch=micro_batch)
         return track_region(fake, work, length=LENGTH, coordinates=10).step
 
