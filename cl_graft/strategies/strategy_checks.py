@@ -114,7 +114,12 @@ def check_rows(strategy: Strategy, *, label: int, learned: frozenset[int]) -> No
 
 
 def check_optimizer(strategy: Strategy) -> None:
-    """Warn of an optimiser that was made for another model, which Avalanche silently takes over."""
+    """Warn of an optimiser that was made for another model, which Avalanche silently takes over.
+
+    Only before the first experience: a head that grew since has other parameters.
+    """
+    if strategy.clock.train_exp_counter:
+        return
     own = {id(parameter) for parameter in strategy.model.parameters()}
     held = [p for group in strategy.optimizer.param_groups for p in group["params"]]
     if held and not any(id(parameter) in own for parameter in held):
