@@ -38,7 +38,7 @@ def export_command(
 
     hf is a whole checkpoint. If transformers has no class for the head (as for the mean of all
     tokens), the head's weights are in a file beside the encoder. peft-shira is an adapter of PEFT.
-    A README in the folder has the code that loads the task and answers texts without this package.
+    A README in the folder has the code that loads the task without this package.
     If the format cannot hold some weights, their number is printed.
 
     [b]Examples[/b]

@@ -52,12 +52,7 @@ it. Features, which a layer norm has scaled, are a few units large."""
 def as_transformers_model(model: TaskModel, entry: Entry) -> PreTrainedModel | None:
     """Make the model of transformers that answers as an encoder with an entry's head.
 
-    Args:
-        model: The encoder, carrying the entry.
-        entry: Entry with the head; a layer of intents is left out.
-
-    Returns:
-        The model, in eval mode, on the CPU; None if transformers has none.
+    It is in eval mode, on the CPU, without a layer of intents; None if transformers has none.
     """
     kind = find_kind(entry.metadata).name
     if kind not in _TOKEN_PARTS:
@@ -84,15 +79,7 @@ def as_transformers_model(model: TaskModel, entry: Entry) -> PreTrainedModel | N
 
 
 def as_classifier(model: TaskModel, entry: Entry) -> PreTrainedModel | None:
-    """Make the sequence classifier of transformers that answers as an entry of classes or a number.
-
-    Args:
-        model: The encoder, carrying the entry.
-        entry: Entry with the head and the label names.
-
-    Returns:
-        The classifier, in eval mode, on the CPU; None if transformers has none.
-    """
+    """Make the sequence classifier that answers as an entry; None if transformers has none."""
     if model.pooling != "first":
         return None
     head, backbone = load_head(entry, family="encoder").eval(), model.backbone
@@ -140,14 +127,9 @@ def _add_straight_layer(linears: Sequence[nn.Linear]) -> list[list[nn.Linear]]:
 
 
 def head_from(whole: PreTrainedModel, model: TaskModel) -> nn.Module | None:
-    """Read the head off a classifier of transformers.
+    """Read the head off a classifier of transformers; None if it is none that this package knows.
 
-    Args:
-        whole: The classifier, on the CPU.
-        model: An encoder of its architecture with pooling ``"first"``; its values do not matter.
-
-    Returns:
-        The head; None if it is none that this package knows.
+    The model is an encoder of its architecture with pooling ``"first"``; its values do not matter.
     """
     layers = _classifier_layers(whole, model.backbone)
     backbone = copy.deepcopy(model.backbone)
@@ -164,20 +146,9 @@ def head_from(whole: PreTrainedModel, model: TaskModel) -> nn.Module | None:
 def read_token_layer(
     path: Path | str, kind: str, model: TaskModel, *, dtype: torch.dtype, trust_remote_code: bool
 ) -> tuple[PreTrainedModel, dict[str, Tensor]]:
-    """Read a checkpoint that answers at tokens.
+    """Read a checkpoint that answers at tokens: the model, and its head as an entry keeps it.
 
-    Args:
-        path: Folder of the checkpoint.
-        kind: Kind of tasks, ``"tagging"`` or ``"extractive_qa"``.
-        model: The base, of the same architecture.
-        dtype: Type of the parameters.
-        trust_remote_code: Whether to run Python code that comes with the checkpoint.
-
-    Returns:
-        The model, and the state of its head as an entry keeps it, tags in the order of the model.
-
-    Raises:
-        InputError: If it cannot be read, or its head is more than a linear layer.
+    Raises `InputError` if it cannot be read, or its head is more than a linear layer.
     """
     try:
         with quiet():
@@ -203,11 +174,7 @@ def find_token_kind(architecture: str) -> str:
 
 
 def order_tags(names: Sequence[str]) -> list[int]:
-    """Return the places of tags in the order of a tagging task: O, then B and I of each type.
-
-    Raises:
-        InputError: If they are not O, and B- and I- of each type.
-    """
+    """Return the places of tags in the order of a tagging task: O, then B and I of each type."""
     types = list(dict.fromkeys(name[2:] for name in names if name != "O"))
     wanted = list_tags(types)
     if sorted(names) != sorted(wanted) or not types:
@@ -219,11 +186,7 @@ def order_tags(names: Sequence[str]) -> list[int]:
 
 
 def read_label_names(model: Any) -> tuple[str, ...]:
-    """Return the names of a model's labels, by number; none if its config only numbers them.
-
-    Args:
-        model: A `PreTrainedModel`.
-    """
+    """Return the names of a model's labels, by number; none if its config only numbers them."""
     labels: Mapping[int, str] = model.config.id2label
     names = tuple(labels[number] for number in sorted(labels))
     return () if all(re.fullmatch(r"LABEL_\d+", name) for name in names) else names
@@ -274,10 +237,7 @@ def _auto_class(kind: str) -> Any:
 
 
 def _make_whole(auto: Any, config: Any, backbone: nn.Module) -> PreTrainedModel | None:
-    """Make a model with the weights of a backbone; those of its head are first values.
-
-    It is in eval mode, on the CPU; None if there is no such class for the architecture.
-    """
+    """Make a model with a backbone's weights and a new head; None without a class for it."""
     try:
         with quiet():
             whole = auto.from_config(config, dtype=next(backbone.parameters()).dtype).eval()

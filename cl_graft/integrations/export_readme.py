@@ -1,20 +1,15 @@
-"""The README of an exported task: a description, and lines of Python that answer texts with it.
+"""The README of an exported task: a description, and lines of Python that load it without cl_graft.
 
-The lines work without cl_graft. They define `answer(text, pair)`, which returns the logits of one
-text, of shape (labels,), fp32, in the order of the labels; for tags those of each token, for
-extractive QA and text to text the text of the answer. They cut no prompt and read a passage in one
-window: longer texts are answered by a bank.
+Of an encoder they also define `answer(text, pair)`, which returns the logits of one text, fp32, in
+the order of the labels; for tags those of each token, for extractive QA the text of the answer, of
+a passage that fits into one window. Prompts and the token ids of their answers are in `task.json`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, cast
+from typing import Any
 
-from cl_graft.data import Prompt
-from cl_graft.errors import DamagedFile
-from cl_graft.kinds.prompts import Family, Piece
-from cl_graft.kinds.text_encoding import split_template
 from cl_graft.kinds.text_task import MAX_LENGTH
 from cl_graft.models.load import AUTO_CLASSES
 from cl_graft.runtime.escaping import for_markdown, for_markdown_code, for_python
@@ -24,73 +19,6 @@ _CLASSES = {
     "tagging": "AutoModelForTokenClassification",
 }
 """Class of transformers that reads an export with its head, by kind; for others a classifier's."""
-
-_FILLED = """\
-def fill(name, text):  # NAME, NAME- without its last mark, NAME_lower with a small first letter
-    bare = text[:-1] if text and unicodedata.category(text[-1]).startswith("P") else text
-    small = {f"{name}_lower": text[:1].lower() + text[1:]}
-    return {name: text, f"{name}-": bare, **small, f"{name}_lower-": bare[:1].lower() + bare[1:]}
-
-
-def ask(text, pair=None):  # the token ids of the filled template, which is not cut
-    fields = {**fill("text", text.strip()), **fill("text_pair", (pair or "").strip())}
-    filled = [half.format_map(fields) for half in template]
-    options = {"add_special_tokens": False, "split_special_tokens": True}
-    halves = [tokenizer(half, **options).input_ids for half in filled]
-    ids = halves[0] + [i for half in halves[1:] for i in [tokenizer.mask_token_id, *half]]
-    return begin + ids + end"""
-
-_SPOKEN = """\
-@torch.no_grad()
-def answer(text, pair=None):
-    ids, scores = ask(text, pair), []
-    for label in LABELS:
-        CALL
-        scores.append(spoken[range(len(label)), label].sum())
-    return torch.stack(scores)"""
-
-_SPOKEN_CALLS = {
-    "causal_lm": """\
-logits = model(torch.tensor([ids + label])).logits[0, len(ids) - 1 : -1]
-        spoken = logits.float().log_softmax(-1)""",
-    "seq2seq_lm": """\
-written = torch.tensor([[model.config.decoder_start_token_id, *label[:-1]]])
-        made = model(input_ids=torch.tensor([ids]), decoder_input_ids=written)
-        spoken = made.logits[0].float().log_softmax(-1)""",
-}
-
-_MASKED = """\
-@torch.no_grad()
-def answer(text, pair=None):
-    ids = ask(text, pair)
-    logits = model(torch.tensor([ids])).logits[0, ids.index(tokenizer.mask_token_id)]
-    return logits[LABELS].float()"""
-
-_WRITTEN = """\
-model.generation_config = GenerationConfig()  # not what the checkpoint says of decoding
-stops = STOPS
-
-
-@torch.no_grad()
-def answer(text, pair=None):
-    asked = torch.tensor([ask(text, pair)])
-    start = getattr(model.config, "decoder_start_token_id", None)
-    options = {"do_sample": False, "eos_token_id": stops, "pad_token_id": stops[0]}
-    options |= {"max_new_tokens": LONGEST, "num_beams": BEAMS, "decoder_start_token_id": start}
-    written = model.generate(asked, attention_mask=torch.ones_like(asked), **options)[0].tolist()
-    written = written[FIRST:]
-    ends = [place for place, token in enumerate(written) if token in stops]
-    text = tokenizer.decode(written[: (ends or [None])[0]], skip_special_tokens=True)
-    for end in TEXTS:
-        text = text.partition(end)[0]
-    return text.strip()"""
-
-_CHAT = """\
-def ask(text, pair=None):  # long messages are not cut
-    messages = SYSTEM + [{"role": "user", "content": text}]
-    options = {"add_generation_prompt": True, "tokenize": False}
-    prompt = tokenizer.apply_chat_template(messages, **options)
-    return tokenizer(prompt, add_special_tokens=False).input_ids"""
 
 _PASSAGE = """\
 @torch.no_grad()
@@ -113,16 +41,8 @@ def answer(text, pair=None):
     return LOGITS"""
 
 
-def make_readme(
-    record: Mapping[str, Any], *, format: str, frame: tuple[Sequence[int], Sequence[int]]
-) -> str:
-    """Write the text of the README of an export.
-
-    Args:
-        record: Content of `task.json`.
-        format: A name in `FORMATS`.
-        frame: Tokens that the tokenizer puts before and after a text.
-    """
+def make_readme(record: Mapping[str, Any], *, format: str) -> str:
+    """Write the README of an export from the content of its `task.json`."""
     base, names = record["base"], record.get("label_names") or []
     pinned = f" (revision {for_markdown(base['revision'])})" if "revision" in base else ""
     lines = [
@@ -137,7 +57,10 @@ def make_readme(
         f"{record.get('max_length', MAX_LENGTH)} tokens.",
     ]
     if "prompt" in record:
-        lines.append(f"- Prompt: {for_markdown_code(record['prompt']['template'])}.")
+        lines.append(
+            f"- Prompt: {for_markdown_code(record['prompt']['template'])}. The token ids of the "
+            "answers are in `task.json`."
+        )
     if temperature := record.get("temperature"):
         lines.append(
             f"- Calibration: divide the logits by {temperature['value']:.6g} before the softmax "
@@ -148,24 +71,23 @@ def make_readme(
     if left_out := record.get("left_out"):
         counts = ", ".join(f"{count:,} of {kind}" for kind, count in left_out.items())
         lines.append(f"- **Left out**, as the format cannot hold them: {counts}. Answers differ.")
-    code = _loading_code(record, format, frame)
-    return "\n".join([*lines, "", "```python", code, "```", ""])
+    return "\n".join([*lines, "", "```python", _loading_code(record, format), "```", ""])
 
 
 def _describe_answers(record: Mapping[str, Any], names: Sequence[str]) -> list[str]:
-    """Say what the model answers."""
     shown = ", ".join(map(for_markdown_code, names))
-    if record.get("kind") == "extractive_qa":
+    kind = record.get("kind")
+    if kind == "extractive_qa":
         return ["- Answers: the part of a passage that answers a question."]
-    if record.get("kind") == "text2text":
+    if kind == "text2text":
         decoded = f"{record['beams']} beams" if record["beams"] > 1 else "greedily"
         return [f"- Answers: text of at most {record['longest']} tokens, decoded {decoded}."]
-    if record.get("kind") == "multi_label":
+    if kind == "multi_label":
         return [
             f"- Labels, in the order of the logits, of which a text can have several: {shown}. The "
             "sigmoid of a logit is the probability of its label."
         ]
-    if record.get("kind") != "tagging":
+    if kind != "tagging":
         return [
             f"- Labels, in the order of the logits: {shown}." if shown else "- Answers: a number."
         ]
@@ -178,25 +100,19 @@ def _describe_answers(record: Mapping[str, Any], names: Sequence[str]) -> list[s
     return lines
 
 
-def _loading_code(
-    record: Mapping[str, Any], format: str, frame: tuple[Sequence[int], Sequence[int]]
-) -> str:
-    """Write the lines that define `answer(text, pair)`."""
-    base, family, kind = record["base"], record["family"], record.get("kind")
-    classifier, prompted = bool(record.get("classifier")), family != "encoder"
+def _loading_code(record: Mapping[str, Any], format: str) -> str:
+    base, family, classifier = record["base"], record["family"], bool(record.get("classifier"))
     auto = AUTO_CLASSES[family]
     if classifier:
         auto = _CLASSES.get(record.get("kind", ""), "AutoModelForSequenceClassification")
-    headed, chat = not prompted and not classifier, kind == "text2text" and "prompt" not in record
+    headed = family == "encoder" and not classifier
     imports = [
-        *(["import unicodedata"] if prompted and not chat else []),
         "from pathlib import Path",
         "",
         "import torch",
         *(["from peft import PeftModel"] if format == "peft-shira" else []),
         *(["from safetensors.torch import load_file"] if headed else []),
-        f"from transformers import {auto}, AutoTokenizer"
-        + (", GenerationConfig" if kind == "text2text" else ""),
+        f"from transformers import {auto}, AutoTokenizer",
     ]
     load, where = ['folder = Path(".")  # where this file lies'], ["folder"]
     if format != "hf":
@@ -213,70 +129,12 @@ def _loading_code(
         load.append("model = PeftModel.from_pretrained(model, folder).eval()")
     if headed:
         load.append('head = load_file(folder / "head.safetensors")')
-    asking = []
-    if chat:
-        system = (record.get("chat") or {}).get("system")
-        before = f'[{{"role": "system", "content": {for_python(system)}}}]' if system else "[]"
-        asking = ["", "", _CHAT.replace("SYSTEM", before)]
-    elif prompted:
-        asking = _asking_code(record, frame)
-    answering = _answering_code(record, classifier=classifier)
-    return "\n".join([*imports, "", *load, *asking, "", "", answering])
+    answering = ["", "", _answering_code(record, classifier)] if family == "encoder" else []
+    return "\n".join([*imports, "", *load, *answering])
 
 
-def _asking_code(
-    record: Mapping[str, Any], frame: tuple[Sequence[int], Sequence[int]]
-) -> list[str]:
-    """Write the lines that define `ask(text, pair)`, which returns token ids."""
-    family = cast(Family, record["family"])
-    if "prompt" not in record:
-        raise DamagedFile(
-            f"the entry is damaged: family {family!r} needs a prompt, and it holds none"
-        )
-    prompt = Prompt(record["prompt"]["template"], record["prompt"]["words"])
-    halves = [_as_format(half) for half in split_template(prompt, family)]
-    begin, end = frame
-    return [
-        f"template = {for_python(halves)}" + ("  # parted at the mask" if prompt.masked else ""),
-        f"begin, end = {for_python(list(begin))}, "
-        # In a causal model the answer follows.
-        f"{for_python([] if family == 'causal_lm' else list(end))}",
-        "",
-        "",
-        _FILLED,
-    ]
-
-
-def _as_format(pieces: Sequence[Piece]) -> str:
-    """Return a half of a template as a format string of Python."""
-    names = {"input": "text", "instruction": "text_pair"}
-    return "".join(
-        piece.literal.replace("{", "{{").replace("}", "}}")
-        + (f"{{{names.get(piece.field, piece.field)}}}" if piece.field else "")
-        for piece in pieces
-    )
-
-
-def _answering_code(record: Mapping[str, Any], *, classifier: bool) -> str:
-    """Write the lines of `answer`."""
-    family, kind = record["family"], record.get("kind")
-    if kind == "text2text":
-        stops = (record.get("decoding") or {}).get("stop") or []
-        code = _WRITTEN.replace("STOPS", for_python(record["stop_token_ids"]))
-        code = code.replace("FIRST", "asked.shape[1]" if family == "causal_lm" else "1")
-        code = code.replace("LONGEST", for_python(record["longest"]))
-        return code.replace("BEAMS", for_python(record["beams"])).replace(
-            "TEXTS", for_python(list(stops))
-        )
-    if family == "masked_lm":
-        return _MASKED.replace(
-            "LABELS", for_python([tokens[0] for tokens in record["label_token_ids"]])
-        )
-    if family != "encoder":
-        code = _SPOKEN.replace("CALL", _SPOKEN_CALLS[family])
-        return code.replace("LABELS", for_python(record["label_token_ids"]))
-    length = for_python(record.get("max_length", MAX_LENGTH))
-    code, states = _ENCODED, "model(**inputs).last_hidden_state[0]"
+def _answering_code(record: Mapping[str, Any], classifier: bool) -> str:
+    kind, code, states = record.get("kind"), _ENCODED, "model(**inputs).last_hidden_state[0]"
     if kind == "extractive_qa":
         code = _PASSAGE.replace("LONGEST", for_python(record.get("longest_answer", 30)))
         logits = f"{_linear(states, 'ends')}.T"
@@ -290,6 +148,7 @@ def _answering_code(record: Mapping[str, Any], *, classifier: bool) -> str:
         states = f"{states}.float()"
         pooled = f"{states}[0]" if record.get("pooling") == "first" else f"{states}.mean(0)"
         logits = _head(record, pooled)
+    length = for_python(record.get("max_length", MAX_LENGTH))
     return code.replace("LENGTH", length).replace("LOGITS", logits)
 
 
@@ -303,6 +162,5 @@ def _head(record: Mapping[str, Any], features: str) -> str:
 
 
 def _linear(inputs: str, part: str) -> str:
-    """Return the expression of a linear layer of `head`."""
     weight, bias = (f'head["{part}.{n}"]' if part else f'head["{n}"]' for n in ("weight", "bias"))
     return f"torch.nn.functional.linear({inputs}.to({weight}.dtype), {weight}, {bias}).float()"

@@ -65,12 +65,7 @@ def format_counts(counts: Mapping[str, int]) -> str:
 
 
 def describe_task(bank: GraftBank, position: int) -> dict[str, Any]:
-    """Describe a task of a bank: its labels, how the model reads texts, and the base.
-
-    Args:
-        bank: The bank.
-        position: The entry.
-    """
+    """Describe a task of a bank: its labels, how the model reads texts, and the base."""
     entry, base, graft = bank.entries[position], bank.base, bank.answer(position)
     family = base.metadata.get("family")
     record: dict[str, Any] = {

@@ -1,7 +1,7 @@
 """The sources of an import: their kinds, and the tuned model that each makes of the base.
 
 Every source becomes a tuned model of the same architecture, which is then compared with the base.
-So an adapter counts as what its own library computes, and every change is seen.
+So an adapter counts as what PEFT computes of it, and every change is seen.
 """
 
 from __future__ import annotations
@@ -9,33 +9,19 @@ from __future__ import annotations
 import copy
 import json
 import re
-from collections.abc import Mapping
+import warnings
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import torch
+from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from cl_graft.errors import InputError, first_line
-from cl_graft.integrations.class_heads import (
-    find_token_kind,
-    head_from,
-    read_label_names,
-    read_token_layer,
-)
-from cl_graft.integrations.peft_adapter import (
-    ADAPTER,
-    ADAPTER_CONFIG,
-    adapted_modules,
-    check_ranks,
-    classifier_shapes,
-    explain_reading,
-    merge_adapter,
-    read_adapter,
-    stored_parameters,
-)
+from cl_graft.integrations import class_heads
 from cl_graft.models import Loaded, graftable_parameters, load_model
 from cl_graft.models.config_settings import config_settings, describe_other_settings
 from cl_graft.models.heads import PooledHead
@@ -45,38 +31,38 @@ from cl_graft.storage.metadata_schema import check_exported_metadata
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
+ADAPTER = "adapter_model.safetensors"
+ADAPTER_CONFIG = "adapter_config.json"
 
-@dataclass(frozen=True)
+PREFIX = "base_model.model."
+"""Prefix of the names of a wrapped model's parameters in files of PEFT."""
+
+_OWN = re.compile(r"\.(lora_\w+|shira_\w+|modules_to_save)\b.*$|\.(weight|bias)$")
+"""Suffix after a module's path in the names of an adapter's tensors."""
+
+_WRAPPED = re.compile(r"\.(base_layer|modules_to_save\.default)(?=\.)")
+"""Part that PEFT adds to the names of the parameters of modules that it wraps."""
+
+
+@dataclass(frozen=True, eq=False)
 class Source:
-    """A source that was recognised.
+    """A recognised source, ``"adapter"`` or ``"checkpoint"``, and what its files say of it.
 
-    Attributes:
-        kind: ``"adapter"`` or ``"checkpoint"``.
-        path: Folder of the source.
-        classifier: Whether it is of a sequence classifier of transformers, with a head in it.
-        classes: Number of logits of such a classifier; 0 if unknown.
-        record: Content of a `task.json` beside it.
-        answers: Kind of tasks of a checkpoint whose head answers at tokens; empty elsewhere.
+    `classifier` tells a sequence classifier of transformers, `answers` the kind of tasks of a
+    checkpoint that answers at tokens, `record` is a `task.json` beside it, `held` an adapter.
     """
 
     kind: str
     path: Path
     classifier: bool = False
-    classes: int = 0
     record: Mapping[str, Any] = field(default_factory=dict)
     answers: str = ""
+    held: Mapping[str, Tensor] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, eq=False)
 class Tuned:
-    """The model that a source makes of the base.
-
-    Attributes:
-        tensors: Parameters of the tuned backbone, by their names in `TaskModel`.
-        head: State of the head, as an entry keeps it; empty if the source has none.
-        metadata: Metadata for the entry.
-        label_names: Labels that the source names; empty if it names none.
-    """
+    """The model that a source makes of the base; tensors have their names in `TaskModel`."""
 
     tensors: Mapping[str, Tensor]
     head: Mapping[str, Tensor] = field(default_factory=dict)
@@ -85,18 +71,14 @@ class Tuned:
 
 
 def find_source(path: Path | str) -> Source:
-    """Recognise a source by its files.
-
-    Raises:
-        InputError: If it is none of those that can be imported.
-    """
+    """Recognise a source by its files."""
     path = Path(path)
     record: dict[str, Any] = {}
     names: list[str] = [""]
     if (path / "config.json").is_file():
         names = _json(path / "config.json").get("architectures") or names
     adapts = (path / ADAPTER_CONFIG).is_file()
-    answers = "" if adapts else find_token_kind(names[0])
+    answers = "" if adapts else class_heads.find_token_kind(names[0])
     folder = path if path.is_dir() else path.parent
     if (folder / "task.json").is_file():
         record = _task_record(folder / "task.json")
@@ -107,13 +89,14 @@ def find_source(path: Path | str) -> Source:
                 f"{path} holds no {ADAPTER}: adapters are read from safetensors alone, so save a "
                 "pickled one (adapter_model.bin) again with safe_serialization=True"
             )
-        heads = classifier_shapes(path)
-        task = _json(path / ADAPTER_CONFIG).get("task_type")
-        classifier = task == "SEQ_CLS" or bool(heads)
-        return Source("adapter", path, classifier, _classes(heads), record)
+        held = _read_adapter_tensors(path / ADAPTER)
+        classifier = _json(path / ADAPTER_CONFIG).get("task_type") == "SEQ_CLS" or any(
+            re.search(r"\.(classifier|score|pre_classifier)\.", name) for name in held
+        )
+        return Source("adapter", path, classifier, record, held=held)
     if (path / "config.json").is_file():
         classifier = names[0].endswith("ForSequenceClassification")
-        return Source("checkpoint", path, classifier, 0, record, answers)
+        return Source("checkpoint", path, classifier, record, answers)
     if not path.exists():
         raise InputError(f"there is no file or folder {path}")
     raise InputError(
@@ -138,16 +121,7 @@ def _refuse_kind(path: Path, record: Mapping[str, Any], answers: str) -> None:
 
 
 def read_source(source: Source, loaded: Loaded, *, trust_remote_code: bool = False) -> Tuned:
-    """Apply a source to the base.
-
-    Args:
-        source: Result of `find_source`.
-        loaded: The base, which is not changed.
-        trust_remote_code: Whether to run Python code that comes with a checkpoint.
-
-    Raises:
-        InputError: If the source does not fit the base.
-    """
+    """Apply a source to the base."""
     if source.kind == "checkpoint":
         read = _read_token_checkpoint if source.answers else _read_checkpoint
         return read(source, loaded, trust_remote_code=trust_remote_code)
@@ -182,7 +156,7 @@ def _read_checkpoint(source: Source, loaded: Loaded, *, trust_remote_code: bool)
 
 
 def _read_token_checkpoint(source: Source, loaded: Loaded, *, trust_remote_code: bool) -> Tuned:
-    whole, head = read_token_layer(
+    whole, head = class_heads.read_token_layer(
         source.path,
         source.answers,
         loaded.model,
@@ -193,40 +167,79 @@ def _read_token_checkpoint(source: Source, loaded: Loaded, *, trust_remote_code:
     tensors = {f"backbone.{name}": tensor for name, tensor in inner.named_parameters()}
     _check_form(tensors, inner.config, loaded, source)
     metadata = {"kind": source.answers, "pair": source.answers == "extractive_qa"}
-    names = read_label_names(whole) if source.answers == "tagging" else ()
+    names = class_heads.read_label_names(whole) if source.answers == "tagging" else ()
     return Tuned(tensors, head, metadata, names)
 
 
 def _read_adapter(source: Source, loaded: Loaded) -> Tuned:
-    held = read_adapter(source.path)
-    check_ranks(_json(source.path / ADAPTER_CONFIG), held, folder=source.path)
-    whole: nn.Module = copy.deepcopy(loaded.model.backbone)
-    if source.classifier:
-        whole = _classifier(loaded, source)
-    known = {name for name, _ in whole.named_modules()}
-    if missing := sorted(adapted_modules(held) - known):
+    whole = (
+        _classifier(loaded, source) if source.classifier else copy.deepcopy(loaded.model.backbone)
+    )
+    adapted = {_OWN.sub("", name.removeprefix(PREFIX)) for name in source.held}
+    if missing := sorted(adapted - {name for name, _ in whole.named_modules()}):
         raise InputError(
             f"{source.path} changes {missing[0]!r}{_more(missing)}, which {type(whole).__name__} "
             f"of {loaded.name!r} does not have: it belongs to another architecture or family"
         )
-    merge_adapter(whole, source.path, held, name=loaded.name)
+    _merge_adapter(whole, source.path, source.held, name=loaded.name)
     return _read_tuned(whole, loaded, source, head=_head_file(source.path))
 
 
-def _classifier(loaded: Loaded, source: Source) -> nn.Module:
-    """Return the base as a sequence classifier.
+def _read_adapter_tensors(path: Path) -> dict[str, Tensor]:
+    held = _load(path)
+    for name, tensor in held.items():
+        if not bool(tensor.isfinite().all()):
+            raise InputError(f"{path} holds NaN or infinities in {name!r}")
+    return held
 
-    Raises:
-        InputError: If parts of it would be random that the source does not bring.
-    """
+
+def _merge_adapter(whole: nn.Module, folder: Path, held: Iterable[str], *, name: str) -> None:
+    """Merge an adapter, whose tensors have the names `held`, into a model, in place."""
+    try:
+        from peft import PeftModel, get_peft_model_state_dict
+    except ImportError as error:
+        raise InputError("adapters are read with peft: pip install 'cl-graft[peft]'") from error
+
+    try:
+        with quiet(), warnings.catch_warnings():
+            # PEFT asks transformers by a name that is on its way out, and torch for sparse tensors.
+            warnings.simplefilter("ignore", FutureWarning)
+            warnings.filterwarnings("ignore", "Sparse invariant checks are implicitly")
+            adapted: Any = PeftModel.from_pretrained(cast(Any, copy.deepcopy(whole)), folder)
+            adapted.merge_adapter()
+    except (AttributeError, ValueError, RuntimeError, KeyError, TypeError) as error:
+        raise InputError(f"{folder} cannot be merged into {name!r}: {first_line(error)}") from error
+    if unknown := sorted(set(held) - get_peft_model_state_dict(adapted).keys()):
+        raise InputError(
+            f"{folder / ADAPTER} holds {unknown[0]!r}{_more(unknown)}, which the adapter that "
+            f"{ADAPTER_CONFIG} describes does not have"
+        )
+    merged = {
+        _WRAPPED.sub("", key.removeprefix(PREFIX)): tensor
+        for key, tensor in adapted.named_parameters()
+        if ".original_module." not in key
+    }
+    with torch.no_grad():
+        for key, parameter in whole.named_parameters():
+            parameter.copy_(merged[key])
+
+
+def _classifier(loaded: Loaded, source: Source) -> nn.Module:
+    """Return the base as a sequence classifier, unless parts of it would be random."""
     from transformers import AutoModelForSequenceClassification
 
-    options: Any = {"num_labels": source.classes} if source.classes else {}
+    # The rows of the last matrix of the head.
+    rows = [
+        len(tensor)
+        for name, tensor in source.held.items()
+        if re.search(r"\.(classifier|score)\.(.*out_proj\.)?weight$", name)
+    ]
+    options: Any = {"num_labels": rows[-1]} if rows else {}
     with quiet():
         whole, info = AutoModelForSequenceClassification.from_pretrained(
             loaded.path, dtype=_dtype(loaded), output_loading_info=True, **options
         )
-    brought = stored_parameters(source.path)
+    brought = {name.replace(".modules_to_save.", ".").removeprefix(PREFIX) for name in source.held}
     missing = sorted(name for name in info["missing_keys"] if name not in brought)
     if missing:
         raise InputError(
@@ -239,11 +252,7 @@ def _classifier(loaded: Loaded, source: Source) -> nn.Module:
 def _read_tuned(
     whole: nn.Module, loaded: Loaded, source: Source, *, head: Mapping[str, Tensor] | None = None
 ) -> Tuned:
-    """Read backbone and head off a tuned model of transformers.
-
-    Raises:
-        InputError: If it is of another architecture, or its head is none that this package knows.
-    """
+    """Read backbone and head off a tuned model of transformers."""
     inner = cast("PreTrainedModel", whole).base_model if source.classifier else whole
     tensors = {f"backbone.{name}": tensor for name, tensor in inner.named_parameters()}
     _check_form(tensors, inner.config, loaded, source)
@@ -252,7 +261,7 @@ def _read_tuned(
         names = tuple(source.record.get("label_names", ()))
         return Tuned(tensors, head or {}, metadata, names)
     classifier = cast("PreTrainedModel", whole)
-    found = head_from(classifier, loaded.model)
+    found = class_heads.head_from(classifier, loaded.model)
     if found is None:
         raise InputError(
             f"the head of {type(whole).__name__} in {source.path} is none that can be kept: "
@@ -261,7 +270,7 @@ def _read_tuned(
         )
     state = {name: tensor.detach().clone() for name, tensor in found.state_dict().items()}
     metadata = {"activation": found.activation} if isinstance(found, PooledHead) else {}
-    return Tuned(tensors, state, metadata, read_label_names(classifier))
+    return Tuned(tensors, state, metadata, class_heads.read_label_names(classifier))
 
 
 def _check_form(tensors: Mapping[str, Tensor], config: Any, loaded: Loaded, source: Source) -> None:
@@ -286,18 +295,14 @@ def _check_form(tensors: Mapping[str, Tensor], config: Any, loaded: Loaded, sour
 
 def _head_file(folder: Path) -> dict[str, Tensor]:
     path = folder / "head.safetensors"
-    with explain_reading(path):
-        return load_file(path) if path.is_file() else {}
+    return _load(path) if path.is_file() else {}
 
 
-def _classes(heads: Mapping[str, tuple[int, ...]]) -> int:
-    """Return the number of logits: the rows of the last matrix of the head."""
-    rows = [
-        shape[0]
-        for name, shape in heads.items()
-        if re.search(r"(classifier|out_proj|score)\.weight$", name) and "pre_classifier" not in name
-    ]
-    return rows[-1] if rows else 0
+def _load(path: Path) -> dict[str, Tensor]:
+    try:
+        return load_file(path)
+    except (SafetensorError, OSError, ValueError) as error:
+        raise InputError(f"{path} cannot be read: {first_line(error)}") from error
 
 
 def _dtype(loaded: Loaded) -> torch.dtype:

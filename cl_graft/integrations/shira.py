@@ -31,7 +31,7 @@ from cl_graft.integrations.export_record import (
     save_head,
     skips_pooler,
 )
-from cl_graft.integrations.peft_adapter import ADAPTER_CONFIG, PREFIX
+from cl_graft.integrations.import_sources import ADAPTER_CONFIG, PREFIX
 
 Rest = Literal["refuse", "leave-out", "copy"]
 _RESTS = {"refuse": None, "leave-out": None, "copy": None}
@@ -39,15 +39,7 @@ _RESTS = {"refuse": None, "leave-out": None, "copy": None}
 
 @dataclass(frozen=True, eq=False)
 class _Part:
-    """The part of a graft in one parameter.
-
-    Attributes:
-        path: Path of the module in the model that transformers loads.
-        name: Name of the parameter in the module.
-        module: Module itself.
-        index: Flat numbers of the changed elements.
-        values: New values of these elements.
-    """
+    """The part of a graft in one parameter: flat numbers of its elements, and new values."""
 
     path: str
     name: str
@@ -73,18 +65,7 @@ class _Part:
 
 
 def write_shira(opened: OpenBank, position: int, into: Path | str, *, rest: Rest) -> WrittenGraft:
-    """Write the adapter that turns the base into the model that answers an entry.
-
-    Args:
-        opened: The bank on its model.
-        position: The entry.
-        into: A folder that exists.
-        rest: What to do with coordinates that are in no matrix of an `nn.Linear`.
-
-    Raises:
-        InputError: If there are any and they are refused, if there are no others, or if the values
-            are no fp32.
-    """
+    """Write the adapter that turns the base into the model that answers an entry."""
     into = Path(into)
     find(_RESTS, rest, missing="--rest is refuse, leave-out or copy, not")
     bank, model = opened.bank, opened.loaded.model
@@ -134,11 +115,7 @@ def _parts(backbone: nn.Module, graft: Graft) -> list[_Part]:
 
 
 def _others(parts: list[_Part], rest: Rest) -> tuple[list[_Part], list[_Part]]:
-    """Return the parts that SHiRA cannot hold: those whose modules are copied, and those left out.
-
-    Raises:
-        InputError: If neither will do, or nothing is left for the adapter.
-    """
+    """Return the parts that SHiRA cannot hold: those to copy with their modules, and the others."""
     matrices = [part for part in parts if part.is_matrix]
     most = min((math.prod(part.shape) // sum(part.shape) for part in matrices), default=0)
     held = [part for part in matrices if part.least_rank <= most]

@@ -9,7 +9,7 @@ graft; a skill keeps them beside it.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -67,7 +67,7 @@ class Skill:
                 yield model
 
     def _check(self, model: nn.Module) -> None:
-        if not self.base_sha256 or _hash_base(model, self.rest) == self.base_sha256:
+        if not self.base_sha256 or hash_model(model, without=self.rest) == self.base_sha256:
             return
         carries = len(self.graft) and extract(model, self.graft.region).same_bits(self.graft)
         raise WrongBase(
@@ -152,14 +152,13 @@ def localize_skill(
     def losses(step: int) -> list[Callable[[], Tensor]]:
         return [lambda: ask(base, batches[step])]
 
-    def minus_loss() -> float:
+    def measure() -> float:
+        if score is not None:
+            return score(base)
         if not batches:
             return 0.0
         with torch.no_grad():
             return -sum(float(ask(base, batch)) for batch in batches) / len(batches)
-
-    def measure() -> float:
-        return minus_loss() if score is None else score(base)
 
     total = Layout.of(parameters).total
     allowed = row.allowed(base, parameters) if row.allowed else None
@@ -184,7 +183,7 @@ def localize_skill(
             inputs, localizer, k=k, steps=max(1, len(batches)), depth=k, candidates=candidates
         )
     _warn_of_a_large_rest(rest)
-    return Skill(gather(inputs.tuned, ranking.top(k)), rest, _hash_base(base, rest))
+    return Skill(gather(inputs.tuned, ranking.top(k)), rest, hash_model(base, without=rest))
 
 
 def _warn_of_a_large_rest(rest: Mapping[str, Tensor]) -> None:
@@ -204,9 +203,10 @@ def model_tensors(model: nn.Module) -> dict[str, Tensor]:
     return tensors_by_name(model)
 
 
-def _hash_base(model: nn.Module, rest: Mapping[str, Tensor]) -> str:
+def hash_model(model: nn.Module, *, without: Collection[str] = ()) -> str:
+    """Return the SHA-256 of a model's parameters and buffers but for some."""
     tensors = model_tensors(model)
-    return hash_tensors({name: tensors[name] for name in tensors if name not in rest})
+    return hash_tensors({name: tensors[name] for name in tensors if name not in without})
 
 
 def _match_tensors(base: Parameters, tuned: Mapping[str, Tensor]) -> dict[str, Tensor]:

@@ -1,10 +1,7 @@
 """The export of one task of a bank as files that other tools read.
 
-    export_task("runs/demo/grafting/seed0", "sentiment", format="hf", out="sentiment")
-
-The folder appears when it is complete. Beside the files of the format it holds `task.json`, with
-the labels and how the model reads texts, and a README with the lines of Python that load the task
-without this package.
+Beside the files of the format the folder holds `task.json`, with the labels and how the model reads
+texts, and a README with the lines of Python that load the task without this package.
 """
 
 from __future__ import annotations
@@ -29,7 +26,6 @@ from cl_graft.integrations.class_heads import as_transformers_model
 from cl_graft.integrations.export_readme import make_readme
 from cl_graft.integrations.export_record import WrittenGraft, describe_task, save_head, skips_pooler
 from cl_graft.integrations.shira import Rest, write_shira
-from cl_graft.kinds.text_encoding import find_frame
 from cl_graft.models.quiet import quiet
 from cl_graft.models.text_generation import is_text_head
 from cl_graft.storage import explain_full_disk, explain_write_errors, load_bank, only_writer
@@ -121,9 +117,7 @@ def export_task(
         record |= written.record
         text = json.dumps(record, indent=1, ensure_ascii=False)
         (into / "task.json").write_text(f"{text}\n", encoding="utf-8")
-        frame = find_frame(opened.loaded.tokenizer)
-        readme = make_readme(record, format=format, frame=frame)
-        (into / "README.md").write_text(readme, encoding="utf-8")
+        (into / "README.md").write_text(make_readme(record, format=format), encoding="utf-8")
     return Exported(
         folder=out,
         task=bank.entries[position].task,
@@ -160,13 +154,7 @@ def _make_folder(out: Path) -> Iterator[Path]:
 
 
 def _write_checkpoint(opened: OpenBank, position: int, into: Path) -> WrittenGraft:
-    """Write the model that answers an entry, with its tokenizer and, where needed, its head.
-
-    Args:
-        opened: The bank on its model, which carries the entry afterwards.
-        position: The entry.
-        into: A folder that exists.
-    """
+    """Write the model that answers an entry, with its tokenizer and, where needed, its head."""
     opened.carry(position)
     model, entry = opened.loaded.model, opened.bank.entries[position]
     backbone: Any = model.backbone

@@ -184,11 +184,7 @@ def _make_entry(
 
 
 def _check_arguments(task: str, density: float | None) -> None:
-    """Refuse a name or a density that no entry can have.
-
-    Raises:
-        InputError: If one cannot be used.
-    """
+    """Refuse a name or a density that no entry can have."""
     try:
         check_name(task, what="the task's name")
     except ValueError as error:
@@ -288,11 +284,7 @@ def _make_graft(
 
 
 def _count_left_out(loaded: Loaded, tuned: Tuned, *, allowed: bool, path: Path) -> dict[str, int]:
-    """Count the elements that the source moved outside of the graftable parameters.
-
-    Raises:
-        InputError: If there are some, and they may not be left out.
-    """
+    """Count the elements that the source moved outside of the graftable parameters."""
     graftable = graftable_parameters(loaded.model)
     counts: dict[str, int] = {}
     for name, parameter in loaded.model.named_parameters():
@@ -313,11 +305,7 @@ def _count_left_out(loaded: Loaded, tuned: Tuned, *, allowed: bool, path: Path) 
 def _make_head(
     loaded: Loaded, tuned: Tuned, prompt: Prompt | None, names: tuple[str, ...], *, path: Path
 ) -> tuple[tuple[str, ...], dict[str, Tensor]]:
-    """Return the names of the labels, and the head's state as an entry keeps it.
-
-    Raises:
-        InputError: If the task could not be answered.
-    """
+    """Return the names of the labels, and the head's state as an entry keeps it."""
     model = loaded.model
     if model.family != "encoder":
         if prompt is None:

@@ -1,18 +1,13 @@
 """Labels whose tokens begin as those of other labels do are learned, and answered alike."""
 
-import json
 from dataclasses import replace
 
 import pytest
 import torch
-from integrations.readme import answered
 from slow_cases import slow
-from tiny_runs import tiny_run
 
-from cl_graft.banks.open_bank import open_bank
 from cl_graft.data.encoded_task import encode_task
 from cl_graft.errors import InputError
-from cl_graft.integrations import export_task
 from cl_graft.kinds import Row, TextTask
 from cl_graft.kinds.prompts import Prompt, default_prompts
 from cl_graft.kinds.text_encoding import label_token_ids
@@ -54,22 +49,6 @@ def test_a_label_that_begins_another_is_learned_and_scored_alike_beside_other_la
         heads = [head, LabelStrings([[7], [8, 9, 10, 11]])] * (len(ROWS) // 2)
         by_row = loaded.model.answer_rows(inputs, heads)
     torch.testing.assert_close(torch.stack(by_row[::2]), scores[::2], rtol=1e-4, atol=1e-4)
-
-
-@pytest.mark.parametrize("name", MODELS)
-def test_an_exported_task_scores_ended_labels_alike(name, request, tmp_path):
-    folder = tmp_path / "weather"
-    folder.mkdir()
-    rows = [json.dumps({"text": row.text, "label": LABELS[int(row.label)]}) for row in ROWS]
-    for split in ("train", "dev", "test"):
-        (folder / f"{split}.jsonl").write_text("\n".join(rows))
-    model = request.getfixturevalue(f"tiny_{name}")
-    run = tiny_run(tmp_path, model, [str(folder), "sentiment"], family=FAMILIES[name], shots=4)
-    opened = open_bank(run / "bank")
-    found = opened.predict([row.text for row in ROWS], task="weather")
-    export_task(run / "bank", "weather", out=tmp_path / "out", format="hf")
-    for row, own in zip(ROWS[::5], found[::5], strict=True):
-        assert answered(tmp_path / "out", row.text).tolist() == pytest.approx(own.logits, abs=1e-4)
 
 
 def test_only_labels_that_begin_others_are_ended(tiny_gpt2):

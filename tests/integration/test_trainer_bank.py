@@ -14,7 +14,7 @@ from transformers import (
 )
 
 from cl_graft import GraftCallback, InputError, load_task, open_bank
-from cl_graft.integrations.trainer_bank import hash_model
+from cl_graft.integrations.skill import hash_model
 
 ASKED = ["Say oil or rain", "Say phone or team"]
 

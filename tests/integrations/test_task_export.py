@@ -10,15 +10,14 @@ from pathlib import Path
 import pytest
 import torch
 from integrations.conftest import FAMILIES
-from integrations.readme import answered
+from integrations.readme import answered, run_readme
 from safetensors import safe_open
 from slow_cases import slow, slow_but
 from tiny_runs import cl_graft_each
-from torch import Tensor
 from warm_processes import run_warm
 
 from cl_graft import InputError
-from cl_graft.banks.open_bank import OpenBank, open_bank
+from cl_graft.banks.open_bank import open_bank
 from cl_graft.grafts.hashing import hash_tensors
 from cl_graft.integrations import export_task
 from cl_graft.models import load_model
@@ -29,35 +28,45 @@ ASKED = [
     ("sentiment", "The film is slow and the plot is thin, but I liked it!", None),
     ("answers", "Who wrote it?", "A teacher."),
     ("sentiment", "[MASK] <mask> </s> It was [SEP] a delight.", None),
-]
-FEW = ("mean", "masked_lm", "causal_lm")
-LONG = [
+    # The tokenizers cut these to the 64 tokens of these banks.
     ("sentiment", "The film is slow and the plot is thin. " * 30, None),
     ("answers", "Who wrote it? " * 40, "A teacher wrote it. " * 9),
     ("answers", "Who?", "A teacher in a small town near the mountains wrote it!" * 20),
 ]
-"""Texts that tokenizers cut, to the 64 tokens of these banks."""
+FEW = ("mean", "masked_lm", "causal_lm")
 
 
-def expected(opened: OpenBank, task: str, text: str, pair: str | None) -> Tensor:
-    answer = opened.predict((text, pair) if pair else text, task=task)
-    return torch.tensor(answer.logits)
-
-
-@pytest.mark.parametrize("family", slow_but(FEW, sorted(FAMILIES.keys() - {"autocast"})))
+@pytest.mark.parametrize("family", ["mean", *slow("first", "half")])
 def test_the_lines_of_the_readme_give_the_logits_of_the_bank(bank_of_family, tmp_path, family):
     bank = bank_of_family(family)
     opened = open_bank(bank)
     for task in ("sentiment", "answers"):
         assert export_task(bank, task, format="hf", out=tmp_path / task).coordinates > 0
-    is_encoder = family in ("mean", "first", "half")
-    for task, text, pair in ASKED + (LONG if is_encoder else []):
-        found = answered(tmp_path / task, text, pair)
-        wanted = expected(opened, task, text, pair)
-        if is_encoder:
-            assert torch.equal(found, wanted)
-        else:  # the vocabulary is projected on for all places here, for one there
-            torch.testing.assert_close(found, wanted, rtol=1e-5, atol=1e-5)
+    for task, text, pair in ASKED:
+        wanted = torch.tensor(opened.predict((text, pair) if pair else text, task=task).logits)
+        assert torch.equal(answered(tmp_path / task, text, pair), wanted)
+
+
+@pytest.mark.parametrize("form", ["hf", "peft-shira"])
+@pytest.mark.parametrize("family", ["masked_lm", *slow("causal_lm")])
+@pytest.mark.filterwarnings("ignore:.is_gradient_checkpointing. is:FutureWarning")
+@pytest.mark.filterwarnings("ignore:Sparse invariant checks are implicitly:UserWarning")
+def test_the_readme_loads_a_prompted_model_and_says_how_it_is_asked(
+    bank_of_family, tmp_path, family, form
+):
+    bank, out = bank_of_family(family), tmp_path / "out"
+    export_task(bank, "sentiment", format=form, out=out, rest="copy")
+    model = run_readme(out)["model"]
+    opened = open_bank(bank)
+    opened.carry(0)
+    merged = model.merge_and_unload() if form == "peft-shira" else model
+    theirs = dict(merged.named_parameters())
+    for name, mine in opened.loaded.model.backbone.named_parameters():
+        torch.testing.assert_close(theirs[name], mine, rtol=0, atol=0 if form == "hf" else 1e-7)
+    record = json.loads((out / "task.json").read_text())
+    assert f"Prompt: `{record['prompt']['template']}`" in (out / "README.md").read_text()
+    ids = opened.bank.entries[0].head["token_ids"]
+    assert [row[0] for row in record["label_token_ids"]] == ids.reshape(len(ids), -1)[:, 0].tolist()
 
 
 @pytest.mark.parametrize("family", slow_but(FEW, FAMILIES))

@@ -1,57 +1,37 @@
-"""Exports of tasks that are answered with text: the lines of their README give the same text."""
+"""Exports of tasks that are answered with text say how they are asked, and hold the bank's bits."""
 
-from dataclasses import replace
-from pathlib import Path
+import json
 
 import pytest
+import torch
 from answer_data import answer_folder
-from integrations.readme import answered
-from slow_cases import slow_but
+from integrations.readme import run_readme
+from slow_cases import slow
 from tiny_runs import QUICK, tiny_run
 
 from cl_graft.banks.open_bank import open_bank
-from cl_graft.errors import BankError
 from cl_graft.integrations.task_export import export_task
-from cl_graft.storage import load_bank, save_bank
 
 FAMILIES = {"chat": "causal_lm", "t5": "seq2seq_lm", "bart": "seq2seq_lm"}
-TEXT = "The oil and the rain"
 
 
-@pytest.fixture(scope="module", params=slow_but(("chat", "t5"), FAMILIES))
-def bank(request, tmp_path_factory) -> Path:
-    root = tmp_path_factory.mktemp("data")
-    names = ["instruction", "messages"] if request.param == "chat" else ["instruction", "sentiment"]
-    answer_folder(root / "instruction", "instruction")
-    answer_folder(root / "messages", "messages")
-    cut = {"decoding": {"cut": "left", "beams": 2, "stop": ["xyz"]}}
-    own = {"data": str(root), "max_length": 48, "steps": 4, "family": FAMILIES[request.param]}
-    if request.param == "chat":  # an answer behind a text, whose line breaks at its end count
-        own["task_settings"] = {"instruction": {**cut, "template": "{instruction}\n{input}"}}
-    elif request.param != "t5":
-        own["task_settings"] = {"instruction": cut}
-    model = request.getfixturevalue(f"tiny_{request.param}")
-    return tiny_run(tmp_path_factory.mktemp("run"), model, names, **{**QUICK, **own})
-
-
-def test_the_readme_gives_the_answers_of_the_bank(bank, tmp_path):
-    opened = open_bank(bank)
-    for task in opened.tasks:
+@pytest.mark.parametrize("name", ["chat", *slow("t5", "bart")])
+def test_an_export_loads_with_its_readme_and_names_its_stops(request, tmp_path, name):
+    for task in ("instruction", "messages"):
+        answer_folder(tmp_path / "data" / task, task)
+    tasks = ["instruction", "messages" if name == "chat" else "sentiment"]
+    own = {"data": str(tmp_path / "data"), "max_length": 48, "steps": 4, "family": FAMILIES[name]}
+    own["task_settings"] = {"instruction": {"decoding": {"cut": "left", "beams": 2}}}
+    model = request.getfixturevalue(f"tiny_{name}")
+    opened = open_bank(tiny_run(tmp_path / "run", model, tasks, **{**QUICK, **own}))
+    for position, task in enumerate(tasks):
         out = tmp_path / task
-        export_task(bank, task, out=out, format="hf")
-        own = opened.predict([TEXT], task=task)[0]
-        if task == "sentiment":
-            assert answered(out, TEXT).tolist() == pytest.approx(own.logits, abs=1e-4)
-        else:
-            assert answered(out, TEXT) == own.label
-
-
-def test_an_entry_that_does_not_say_that_it_writes_is_refused(bank, tmp_path):
-    held = load_bank(bank / "bank")
-    task = held.entries[0].task
-    metadata = {k: v for k, v in held.entries[0].metadata.items() if k not in ("kind", "prompt")}
-    entries = (replace(held.entries[0], metadata=metadata), *held.entries[1:])
-    save_bank(replace(held, entries=entries), tmp_path / "bank")
-    with pytest.raises(BankError, match="needs a prompt, and it holds none"):
-        export_task(tmp_path / "bank", task, out=tmp_path / "out", format="hf")
-    assert not (tmp_path / "out").exists()
+        export_task(opened.folder, task, out=out, format="hf")
+        opened.carry(position)
+        theirs = dict(run_readme(out)["model"].named_parameters())
+        for parameter, mine in opened.loaded.model.backbone.named_parameters():
+            assert torch.equal(theirs[parameter], mine)
+        record = json.loads((out / "task.json").read_text())
+        if task != "sentiment":
+            assert record["stop_token_ids"] == opened.bank.entries[position].head["stops"].tolist()
+            assert f"text of at most {record['longest']} tokens" in (out / "README.md").read_text()
