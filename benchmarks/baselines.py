@@ -131,13 +131,7 @@ def list_scores(runs: Sequence[RunResult]) -> dict[str, dict[str, dict[str, floa
 
 
 def shared_rate(config: ExperimentConfig, out: Path, *, tasks: int = 2) -> dict[str, Any]:
-    """Choose the learning rate of dense training: the best of independent fine-tuning on dev.
-
-    Args:
-        config: The comparison's.
-        out: Folder of the runs.
-        tasks: Number of tasks, from the first, on whose dev rows it is chosen.
-    """
+    """Choose the learning rate of dense training: the best of independent fine-tuning on dev."""
     config = config.with_values({"comparison.tune": False, "comparison.bytes_per_task": None})
     configs = {out / f"lr={lr}": config.with_values({"fine_tuning.lr": lr}) for lr in RATES}
     cache = DirectoryCache(out / "cache")
@@ -152,14 +146,7 @@ def score_on_dev(
     cache: DirectoryCache,
     tasks: int = 2,
 ) -> list[float | None]:
-    """Score a strategy with each config on dev rows; None where training diverges.
-
-    Args:
-        configs: Configs with one stream, by the folder of the run.
-        strategy: Name of the strategy.
-        cache: Shared by the runs.
-        tasks: Number of tasks, from the first, that are learned and scored.
-    """
+    """Score a strategy with each config on dev rows; None where training diverges."""
     stream = next(iter(configs.values())).stream
     loaded = use_dev_as_test(load_tasks(stream, seed=TUNING_SEED), count=tasks)
     results: list[RunResult | None] = []

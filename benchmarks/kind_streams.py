@@ -265,12 +265,7 @@ def describe_scores(runs: Sequence[RunResult]) -> dict[str, Any]:
 
 
 def describe_runs(runs: Sequence[RunResult], independent: Mapping[int, Scores]) -> dict[str, Any]:
-    """Return what results keep of a strategy's runs, one a seed.
-
-    Args:
-        runs: The runs.
-        independent: Scores of independent fine-tuning at the end, by seed.
-    """
+    """Return what results keep of a strategy's runs, one a seed."""
     runs = sorted(runs, key=lambda one: one.seed)
     return {
         "scores": {str(one.seed): list(one.R[-1]) for one in runs},

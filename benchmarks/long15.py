@@ -176,13 +176,7 @@ def write_table(runs: Mapping[str, Any]) -> str:
 
 
 def write_row(order: str, strategy: str, found: Sequence[Mapping[str, Any]]) -> str:
-    """Return a row of the table.
-
-    Args:
-        order: What stands in the first column.
-        strategy: The strategy.
-        found: Its runs by seed, of each order that the row averages over.
-    """
+    """Return a row of the table."""
     seeds = sorted(set.intersection(*(set(own) for own in found)))
     by_seed = [[own[seed] for own in found] for seed in seeds]
     shown = [

@@ -39,17 +39,7 @@ Kind = Literal["holds", "dependent", "not said"]
 
 @dataclass(frozen=True)
 class Check:
-    """One function under one null hypothesis.
-
-    Attributes:
-        function: Which is simulated.
-        null: What is simulated, in words.
-        wrong: From a generator to whether the function was wrong once.
-        kind: ``"holds"`` where the stated rate must hold, ``"dependent"`` for samples that are not
-            independent, ``"not said"`` for what the function does not say.
-        exact: Whether the rate is not only kept but met.
-        stated: Highest share of wrong answers that is stated, in (0, 1).
-    """
+    """One function under one null hypothesis."""
 
     function: str
     null: str
@@ -61,18 +51,7 @@ class Check:
 
 @dataclass(frozen=True)
 class Rate:
-    """Error rate of a function.
-
-    Attributes:
-        function: Which.
-        null: Under which hypothesis.
-        kind: See `Check`.
-        stated: Stated share.
-        wrong: Wrong simulations.
-        trials: All of them.
-        low: Lower end of the 95 % interval of the share (Wilson).
-        high: Its upper end.
-    """
+    """Error rate of a function."""
 
     function: str
     null: str
@@ -140,17 +119,7 @@ def _scores(
     alike: bool = False,
     luck: float = 0.0,
 ) -> list[RunResult]:
-    """Return runs of equally good methods, each of which suits some tasks more than others.
-
-    Args:
-        draw: The generator.
-        methods: How many.
-        tasks: How many.
-        seeds: How many.
-        orders: How many.
-        alike: Whether a method suits all tasks of the stream by the same.
-        luck: Standard deviation of what a method gains in a run on all tasks.
-    """
+    """Return runs of equally good methods, each of which suits some tasks more than others."""
     names = [f"task{number}" for number in range(tasks)]
     hard = draw.normal(0.6, 0.1, tasks)
     suits = draw.normal(0.0, 0.03, (methods, 1 if alike else tasks))

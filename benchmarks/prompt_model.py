@@ -62,16 +62,7 @@ FILE = "prompt_model.json"
 
 @dataclass(frozen=True, eq=False)
 class Texts:
-    """Token ids of texts, without padding, and which token is what.
-
-    Attributes:
-        ids: One 1-D tensor a text, special tokens included.
-        types: Segments, alike.
-        mask: The mask token.
-        pad: The padding token.
-        special: Tokens that are never masked.
-        vocabulary: How many tokens there are.
-    """
+    """Token ids of texts, without padding, and which token is what."""
 
     ids: list[Tensor]
     types: list[Tensor]
@@ -83,13 +74,7 @@ class Texts:
 
 @dataclass(frozen=True, eq=False)
 class Batch:
-    """Texts with tokens to find.
-
-    Attributes:
-        inputs: What the encoder takes, tensors of shape (n, longest).
-        places: Whose states find a token, boolean, of that shape.
-        answers: The tokens to find, of shape (places,).
-    """
+    """Texts with tokens to find."""
 
     inputs: dict[str, Tensor]
     places: Tensor
@@ -129,11 +114,7 @@ def main() -> None:
 
 
 def read_finished(out: Path, asked: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Return the numbers of a checkpoint that was made with these settings; None if there is none.
-
-    Raises:
-        InputError: If the folder holds something else.
-    """
+    """Return the numbers of a checkpoint that this benchmark wrote with these settings, if any."""
     file = out / FILE
     if file.exists() and json.loads(file.read_text())["settings"] == asked:
         return json.loads(file.read_text())
@@ -259,11 +240,7 @@ def compute_logits(model: Any, head: nn.Module, batch: Batch, *, tuned: bool) ->
 
 
 def find_head(model: Any) -> nn.Module:
-    """Return what makes logits of an encoder's states.
-
-    Raises:
-        InputError: If the model's head is not one whole module.
-    """
+    """Return what makes logits of an encoder's states."""
     for name in ("cls", "lm_head"):
         if hasattr(model, name):
             return getattr(model, name)
@@ -291,15 +268,7 @@ def make_batch(
     draws: torch.Generator,
     held_out: bool = False,
 ) -> Batch:
-    """Ask for tokens of texts: hidden ones, at least one a batch, or each next one.
-
-    Args:
-        texts: The texts.
-        places: Which of them.
-        asked: The settings.
-        draws: Draws hidden tokens.
-        held_out: Whether every hidden token becomes the mask, not 80 %, and fewer are hidden.
-    """
+    """Ask for tokens of texts: hidden ones, at least one a batch, or each next one."""
     chosen = [texts.ids[place] for place in places]
     ids = nn.utils.rnn.pad_sequence(chosen, batch_first=True, padding_value=texts.pad)
     types = nn.utils.rnn.pad_sequence([texts.types[place] for place in places], batch_first=True)

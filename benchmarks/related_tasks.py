@@ -142,12 +142,7 @@ def run_stream(config: ExperimentConfig, out: Path, engine: Engine | None) -> di
 
 
 def describe_runs(runs: Mapping[str, Sequence[RunResult]], tasks: Sequence[str]) -> dict[str, Any]:
-    """Return scores at the end by part, task and seed, and the differences from independent.
-
-    Args:
-        runs: The runs of each part, one a seed and order.
-        tasks: The tasks in the order of the table.
-    """
+    """Return scores at the end by part, task and seed, and the differences from independent."""
     scores: dict[str, dict[str, dict[str, float]]] = {}
     for part, own in runs.items():
         for task in tasks:

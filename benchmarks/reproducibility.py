@@ -64,16 +64,7 @@ LENGTH = 64
 
 @dataclass(frozen=True)
 class Line:
-    """Outcome of one change.
-
-    Attributes:
-        what: The change.
-        same_bits: Whether all logits (or, of training, all weights of the grafts) were the same.
-        difference: Largest absolute difference of a logit.
-        flipped: Rows that got another label.
-        rows: Rows asked.
-        detail: Anything else.
-    """
+    """Outcome of one change."""
 
     what: str
     same_bits: bool

@@ -95,9 +95,6 @@ def summarize(results: Mapping[str, Sequence[RunResult]]) -> list[dict[str, Any]
     """Return one row a strategy: what it is told, its scores beside the oracle's, and its costs.
 
     Shortfalls are those of seeds that the oracle has finished, too.
-
-    Args:
-        results: The finished runs, by comparison.
     """
     runs = [(kind, run) for kind, done in results.items() for run in done]
     oracle = {run.seed: run.average_accuracy for _, run in runs if run.strategy == ORACLE}

@@ -56,14 +56,7 @@ def make_parser(
     seeds: bool = False,
     workers: bool = False,
 ) -> argparse.ArgumentParser:
-    """Return a parser of the options that all have.
-
-    Args:
-        description: What the benchmark shows.
-        scales: The scales; ``"cpu"`` is the default.
-        seeds: Whether some of a scale's seeds can be asked for.
-        workers: Whether runs can be computed side by side.
-    """
+    """Return a parser of the options that all have."""
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--scale", choices=scales, default="cpu")
     parser.add_argument(
@@ -85,12 +78,7 @@ def make_parser(
 
 
 def parse_options(parser: argparse.ArgumentParser, name: str) -> argparse.Namespace:
-    """Parse the command line.
-
-    Args:
-        parser: Made by `make_parser`.
-        name: The benchmark's, of the folder that runs go to by default.
-    """
+    """Parse the command line."""
     arguments = parser.parse_args()
     arguments.out = arguments.out or Path("runs") / f"{name}-{arguments.scale}"
     return arguments
@@ -146,17 +134,7 @@ def describe_run(
 def write_results(
     name: str, arguments: argparse.Namespace, stored: Mapping[str, Any], table: str
 ) -> Path:
-    """Write ``<name>-<scale>.json`` and ``.md`` to the folder of results, and print the table.
-
-    Args:
-        name: The benchmark's.
-        arguments: From `parse_options`.
-        stored: What the JSON file holds.
-        table: What the Markdown file holds.
-
-    Returns:
-        The path of both files without their endings.
-    """
+    """Write ``<name>-<scale>.json`` and ``.md`` to the folder of results, and print the table."""
     stem = arguments.results / f"{name}-{arguments.scale}"
     stem.parent.mkdir(parents=True, exist_ok=True)
     Path(f"{stem}.json").write_text(json.dumps(stored, indent=1) + "\n")

@@ -13,14 +13,7 @@ from cl_graft.metrics.task_score import Scorer
 
 @dataclass(frozen=True, eq=False)
 class Answers:
-    """Answers of a model on the rows of a task.
-
-    Attributes:
-        logits: Of shape (n, K), on the CPU; (n, 1) of a regression, (n, P, K) of answers at tokens.
-            Other kinds than classification have a score alone.
-        targets: Right classes, or numbers, of shape (n,); (n, Q) of answers at tokens.
-        metric: The task's score.
-    """
+    """Answers of a model on the rows of a task."""
 
     logits: Tensor
     targets: Tensor

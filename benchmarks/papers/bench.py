@@ -48,25 +48,7 @@ Outcome = tuple[dict[str, Tensor], dict[str, Any]]
 
 
 class Bench:
-    """One sample of the tasks of a config, drawn by a data seed.
-
-    Attributes:
-        config: The settings; the model's seed is the first of its seeds.
-        names: The tasks.
-        identity: Which base it is.
-        seed: The model's.
-        cell: What else differs between the cells of an experiment.
-
-    Args:
-        config: The settings; the model's seed is the first of its seeds.
-        data_seed: The sample's.
-        cell: What else differs between the cells of an experiment, such as rows left out.
-        cache: Keeps what was trained or ranked by gradients.
-        kinds: Kinds of tasks that the experiment runs.
-
-    Raises:
-        InputError: If the config has settings that only streams know.
-    """
+    """One sample of the tasks of a config, drawn by a data seed."""
 
     def __init__(
         self,
@@ -134,9 +116,6 @@ class Bench:
         """Return this bench on a copy of its model that has more parts, such as adapters.
 
         Schedules are asked of this one, which chooses them without the parts.
-
-        Args:
-            insert: Puts them into a model, in place.
         """
         other = copy.copy(self)
         other.model = copy.deepcopy(self.model)
@@ -178,15 +157,7 @@ class Bench:
     def dense(
         self, label: int, *, path: bool | None = None, anew: bool = False, **changes: Any
     ) -> DenseRun:
-        """Return the dense run of a task, with changes to its schedule.
-
-        Args:
-            label: Which task.
-            path: Whether to integrate gains along it; None means where the config's localizer
-                looks at them.
-            anew: Whether to make it whatever the cache holds, as when it is timed.
-            **changes: Fields of the schedule.
-        """
+        """Return the dense run of a task, with changes to its schedule."""
         settings = replace(self.schedule(label), **changes)
         path = find_localizer(self.config.grafting.localizer).needs_path if path is None else path
         task, context = self.task(label), ALONE if anew else RunContext(self._cache)
@@ -205,15 +176,7 @@ class Bench:
         *,
         anew: bool = False,
     ) -> Outcome:
-        """Return tensors and JSON values from the cache, or make them and keep them there.
-
-        Args:
-            phase: What they are the outcome of.
-            identity: Which task, as its problem says.
-            recipe: What else determines them, beside the model's seed.
-            make: Makes them.
-            anew: Whether to make them whatever the cache holds, as when they are timed.
-        """
+        """Return tensors and JSON values from the cache, or make them and keep them there."""
         key = cache_key(phase, identity, recipe, self.seed)
         found = None if anew else self._cache.get(key)
         if found is None:
@@ -234,21 +197,7 @@ class Bench:
         anew: bool = False,
         counter: RowCounter | None = None,
     ) -> Ranking:
-        """Rank the coordinates of a task, all of them, whatever `mask_candidates` says.
-
-        Args:
-            label: Which task.
-            localizer: How.
-            dense: Tuned values and head; for localizers that look at the base alone, too, whose
-                gradients go through this head.
-            k: The budget that the ranking is learned for; cut to what the localizer may choose.
-                None means the config's density: a mask that was learned for more is worse below.
-            depth: How many to rank; None means all.
-            steps: Gradient batches to look at; None means the config's.
-            task: Stands in for the task, such as one with other labels.
-            anew: Whether to rank whatever the cache holds, as when it is timed.
-            counter: Counts the rows.
-        """
+        """Rank the coordinates of a task, all of them, whatever `mask_candidates` says."""
         row, own = find_localizer(localizer), self.task(label)
         most = len(row.allowed(own.model, own.parameters)) if row.allowed else self.layout.total
         return rank_task(
@@ -264,13 +213,7 @@ class Bench:
     def localization(
         self, label: int, *, localizer: str | None = None, steps: int | None = None
     ) -> GraftingSettings:
-        """Return how a task is localized here, where all coordinates are candidates.
-
-        Args:
-            label: Which task.
-            localizer: How; None means the config's.
-            steps: Gradient batches to look at; None means the config's.
-        """
+        """Return how a task is localized here, where all coordinates are candidates."""
         # A task of a joint model has no schedule chosen for it alone; any gives the settings that
         # count here, and its rate stands only in the message of an error.
         schedule = self._schedules.get(label) or self.schedules(label)[0]
@@ -285,15 +228,7 @@ class Bench:
     def describe_choice(
         self, label: int, dense: DenseRun, *, k: int, steps: int, **more: str
     ) -> dict[str, Any]:
-        """Return what determines coordinates that gradients chose, beside task and seed.
-
-        Args:
-            label: Which task.
-            dense: Tuned values and head.
-            k: The budget.
-            steps: Gradient batches that were looked at.
-            **more: What else does.
-        """
+        """Return what determines coordinates that gradients chose, beside task and seed."""
         head = self.task(label).to_cache(dense.head)
         return {
             **more,
@@ -308,14 +243,7 @@ class Bench:
     def open_inputs(
         self, label: int, localizer: str, dense: DenseRun, task: LearnableTask
     ) -> Iterator[LocalizerInputs]:
-        """Return the inputs of a localizer, with the head of a dense run, for a `with` block.
-
-        Args:
-            label: Which task.
-            localizer: Which one.
-            dense: Tuned values and head.
-            task: The task's problem, or what stands in for it.
-        """
+        """Return the inputs of a localizer, with the head of a dense run, for a `with` block."""
         settings = self.localization(label, localizer=localizer)
         with localizer_inputs(task, settings, dense, counter=RowCounter()) as inputs:
             yield inputs
@@ -328,14 +256,7 @@ class Bench:
         localizer: str | None = None,
         anew: bool = False,
     ) -> Region:
-        """Choose a task's region of the config's density.
-
-        Args:
-            label: Which task.
-            dense: As in `ranking`.
-            localizer: How; None means the config's.
-            anew: As in `ranking`.
-        """
+        """Choose a task's region of the config's density."""
         k, localizer = self.size(self.density), localizer or str(self.config.grafting.localizer)
         ranking = self.ranking(label, localizer, dense=dense, depth=k, anew=anew)
         return self.first(ranking, self.density)
@@ -350,13 +271,7 @@ class Bench:
         return biases(task.model, task.parameters)
 
     def answers(self, label: int, *, split: str = "test", through: int | None = None) -> Answers:
-        """Answer the rows of a task with the model as it is now.
-
-        Args:
-            label: Whose rows.
-            split: ``"train"``, ``"valid"`` or ``"test"``.
-            through: Whose head or label words; None means the task's own.
-        """
+        """Answer the rows of a task with the model as it is now."""
         encoded = self.stream.tasks[label]
         inputs, targets = encoded.splits[split]
         task = self.task(label if through is None else through)

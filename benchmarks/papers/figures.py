@@ -17,11 +17,7 @@ _SHARE = "share tuned"
 
 
 def draw_figure(experiment: Experiment, rows: Sequence[Summary]) -> Figure:
-    """Draw what an experiment's picture shows.
-
-    Raises:
-        ValueError: If nothing has its measure.
-    """
+    """Draw what an experiment's picture shows."""
     if experiment.heatmaps:
         panels = {
             title: {

@@ -34,17 +34,6 @@ def sweep_densities(
     """Measure the grafts of a ranking's first coordinates (Panigrahi et al., 2023, Fig. 2).
 
     https://arxiv.org/abs/2302.06600. One localization serves all sizes.
-
-    Args:
-        model: The model at its base, which is put back there.
-        tuned: Tuned values by name.
-        ranking: Coordinates, best first.
-        sizes: Sizes of the grafts, in coordinates.
-        measure: Called with each graft in place.
-        without: Coordinates to pass over, such as all but biases (Fig. 4a).
-
-    Returns:
-        (size, measure) of every graft.
     """
     found: list[tuple[int, T]] = []
     for size in sizes:
@@ -62,12 +51,6 @@ def interpolated(
     WiSE-FT (Wortsman et al., 2022, https://arxiv.org/abs/2109.01903); on a region alone it is
     WiSE-Graft (Panigrahi et al., 2023, Fig. 7, https://arxiv.org/abs/2302.06600). The model is put
     back bit for bit.
-
-    Args:
-        model: The model.
-        tuned: Tuned values by name.
-        alpha: α; 0 is the base and 1 the tuned model, both exactly.
-        region: The only coordinates that move; None moves every parameter in `tuned`.
     """
     region = Region.full(Layout.of(tuned)) if region is None else region
     base, new = extract(model, region), gather(tuned, region)
@@ -85,18 +68,7 @@ def wise_curve(
     measure: Callable[[], T],
     region: Region | None = None,
 ) -> list[tuple[float, T]]:
-    """Measure a model, at its base, at several points between base and tuned.
-
-    Args:
-        model: The model.
-        tuned: Tuned values by name.
-        alphas: The points.
-        measure: Called at each of them, such as scores in and out of distribution.
-        region: The only coordinates that move (WiSE-Graft); None moves every parameter (WiSE-FT).
-
-    Returns:
-        (α, measure) of every point.
-    """
+    """Measure a model, at its base, at several points between base and tuned."""
     curve: list[tuple[float, T]] = []
     for alpha in alphas:
         with interpolated(model, tuned, alpha=alpha, region=region):
@@ -129,9 +101,6 @@ def mixed_evaluation(
 
     So does the repository of Fu et al., 2023 (https://arxiv.org/abs/2211.15583), which trains
     without Mixout. Afterwards the weights have their values again, bit for bit.
-
-    Raises:
-        ValueError: If `p` is not in [0, 1].
     """
     if not 0 <= p <= 1:
         raise ValueError(f"p must be in [0, 1], got {p}")

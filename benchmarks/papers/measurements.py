@@ -11,15 +11,7 @@ from papers.measures import stability
 
 @dataclass(frozen=True)
 class Measurement:
-    """One number.
-
-    Attributes:
-        task: Of which task.
-        method: By which method, in words.
-        measure: What was measured, in words, with its unit where it has one.
-        value: The number; fractions stay fractions.
-        x: Where on the experiment's axis, such as a density; None where it has none.
-    """
+    """One number."""
 
     task: str
     method: str
@@ -30,18 +22,7 @@ class Measurement:
 
 @dataclass(frozen=True)
 class Summary:
-    """One number over seeds.
-
-    Attributes:
-        task: Of which task.
-        method: By which method.
-        measure: What was measured.
-        x: Where on the axis.
-        mean: Mean over seeds.
-        deviation: Sample standard deviation; 0 for one seed.
-        seeds: How many seeds have it.
-        values: The number of each of them.
-    """
+    """One number over seeds."""
 
     task: str
     method: str

@@ -17,14 +17,6 @@ def relative_gain(score: float, *, base: float, full: float) -> float | None:
 
     https://arxiv.org/abs/2302.06600. 0 is the base, 1 the fully fine-tuned model; outside of
     [0, 1] a graft is worse than the base, or better than the full model.
-
-    Args:
-        score: The grafted model's, P_γ.
-        base: The pre-trained model's, P_0, or that of answering with the largest class.
-        full: The fine-tuned or multi-task model's, P_1.
-
-    Returns:
-        The gain; None if fine-tuning gained nothing, `full` ≤ `base`.
     """
     return (score - base) / (full - base) if full > base else None
 
@@ -33,16 +25,6 @@ def top_probability_histogram(probabilities: Tensor, *, bins: int = 20) -> Tenso
     """Count rows by the probability of the predicted class.
 
     It is the histogram of Panigrahi et al., 2023, Fig. 6 (https://arxiv.org/abs/2302.06600).
-
-    Args:
-        probabilities: Class probabilities, of shape (n, K).
-        bins: Number of bins of equal width on [0, 1], at least 1; 1 falls into the last one.
-
-    Returns:
-        Counts, int64, of shape (bins,).
-
-    Raises:
-        ValueError: If the shape does not fit, a value is outside [0, 1] or `bins` is below 1.
     """
     if bins < 1 or probabilities.ndim != 2 or 0 in probabilities.shape:
         raise ValueError(
@@ -58,13 +40,7 @@ def top_probability_histogram(probabilities: Tensor, *, bins: int = 20) -> Tenso
 
 @dataclass(frozen=True)
 class Stability:
-    """Scores of repeated runs.
-
-    Attributes:
-        mean: Their mean.
-        deviation: Their sample standard deviation (n − 1); 0 for a single run.
-        runs: How many there are.
-    """
+    """Scores of repeated runs."""
 
     mean: float
     deviation: float
@@ -75,9 +51,6 @@ def stability(scores: Sequence[float]) -> Stability:
     """Summarise the scores of repeated runs (Fu et al., 2023, Tables 1 and 2).
 
     https://arxiv.org/abs/2211.15583.
-
-    Raises:
-        ValueError: If there are none.
     """
     count = len(scores)
     if not count:
@@ -92,9 +65,6 @@ def without_a_share(rows: int, *, share: float = 0.1, seed: int) -> list[int]:
 
     The data perturbation of Fu et al., 2023, Table 2 (https://arxiv.org/abs/2211.15583), which
     leaves out 10 %.
-
-    Raises:
-        ValueError: If `share` is not in [0, 1), or no row would remain.
     """
     left = rows - round(share * rows)
     if not 0 <= share < 1 or left < 1:

@@ -149,14 +149,7 @@ def _region(bench: Bench, label: int, run: DenseRun, base_share: float) -> Regio
 
 
 def grow_region(bench: Bench, label: int, dense: DenseRun, *, base: float) -> Region:
-    """Return the region of a mask that grows from γ_base (Eq. 4), of the config's density.
-
-    Args:
-        bench: Where the task is.
-        label: Which task.
-        dense: Tuned values and head.
-        base: The share of coordinates, those that moved most, whose gates are open at first.
-    """
+    """Return the region of a mask that grows from γ_base (Eq. 4), of the config's density."""
     task, localizer = bench.task(label), str(bench.config.grafting.localizer)
     k, steps = bench.size(bench.density), bench.config.grafting.mask_steps
 
@@ -191,9 +184,6 @@ def _learn_all(bench: Bench) -> tuple[FineTuning, DenseRun, list[dict[str, Tenso
     """Train the base and all heads on batches of random tasks, as many steps as all alone take.
 
     Where there are several schedules, the one with the best mean score on dev is taken (App. C.1).
-
-    Returns:
-        The schedule, the tuned weights, and every task's head.
     """
     schedules = bench.schedules(0)
     if len(schedules) == 1:

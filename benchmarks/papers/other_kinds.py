@@ -113,20 +113,7 @@ def _compare_regions(
     base: float,
     dense: float,
 ) -> Iterator[Measurement]:
-    """Score the grafts of each localizer at each density, and their regions trained again.
-
-    Args:
-        bench: Where the task is.
-        label: Which task.
-        run: Its dense run.
-        localizers: What is compared.
-        rates: Learning rates of regions, of which dev chooses.
-        measure: What `score` measures; where it is not the score with the head of the dense run,
-            grafts are scored with that one, too.
-        score: Scores a graft with a head.
-        base: Score of the base.
-        dense: Score of the dense run.
-    """
+    """Score the grafts of each localizer at each density, and their regions trained again."""
     name, densities = bench.names[label], bench.config.grafting.budgets
     for localizer in localizers:
         ranking = bench.ranking(label, localizer, dense=run, depth=bench.size(max(densities)))

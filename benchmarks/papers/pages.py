@@ -25,15 +25,7 @@ _CLAIM_HEAD = ("claim", "the paper's number", "holds if", "ours", "run with", "v
 
 
 def read_results(folder: Path | str, *, stream: Path | str | None = None) -> dict[str, Stored]:
-    """Read the stored results, of each experiment the one of the largest scale.
-
-    Args:
-        folder: Their folder; it may be missing.
-        stream: The stored comparison that stands for Table 4; None, or a missing file, for none.
-
-    Raises:
-        InputError: If a file cannot be read.
-    """
+    """Read the stored results, of each experiment the one of the largest scale."""
     folder = Path(folder)
     stream = None if stream is None else Path(stream)
     found = [read_stored(file) for file in sorted(folder.glob("*.json"))]
@@ -192,12 +184,7 @@ def _format_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def _tables(result: Stored, *, apart_from: Stored | None) -> list[str]:
-    """Return a table an experiment, or one a measure where there is an axis or a heat map.
-
-    Args:
-        result: Of the experiment.
-        apart_from: The result that has its cells, too; its measures are not shown again.
-    """
+    """Return a table an experiment, or one a measure where there is an axis or a heat map."""
     experiment = EXPERIMENTS[result.name]
     known = {row.measure for row in apart_from.rows} if apart_from else set()
     rows = [row for row in result.rows if row.measure not in known]

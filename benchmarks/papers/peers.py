@@ -54,14 +54,7 @@ _RATES = (2e-3, 8e-3)
 
 @dataclass(frozen=True)
 class Peer:
-    """One way to train few parameters that are no coordinates of the model.
-
-    Attributes:
-        insert: Puts its parts into a model: (model, size, seed).
-        parts: From a model to them, by name.
-        sizes: Ranks or bottlenecks of Tables 6 and 7.
-        what: What the size is.
-    """
+    """One way to train few parameters that are no coordinates of the model."""
 
     insert: Callable[[TaskModel, int, int], None]
     parts: Callable[[nn.Module], dict[str, nn.Parameter]]
@@ -153,19 +146,7 @@ def train_peer(
     plan: Mapping[str, Any],
     anew: bool = False,
 ) -> Iterator[Bench]:
-    """Train a peer's parts and a head on a task, and have a bench that carries them.
-
-    Args:
-        bench: The bench, whose model stays as it is.
-        label: The task.
-        peer: What trains.
-        size: Of its parts.
-        plan: Changes to the schedule.
-        anew: Whether to train whatever the cache holds, as when it is timed.
-
-    Yields:
-        A bench on a copy of the model.
-    """
+    """Train a peer's parts and a head on a task, and have a bench that carries them."""
     own = bench.with_parts(lambda model: peer.insert(model, size, bench.seed))
     task = own.task(label)
     parts = {**peer.parts(task.model), **task.head}

@@ -92,11 +92,6 @@ def differences_from_random(
 
     Over all tasks a cell counts once, by its mean. p is corrected after Holm for all localizers and
     sizes of a task.
-
-    Args:
-        cells: The measurements of each cell.
-        rows: Their summary, which says no more.
-        measure: What is compared; of a method and size that random regions have, too.
     """
     del rows
     scores: dict[tuple[str, float | None, str], list[float]] = {}

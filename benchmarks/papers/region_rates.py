@@ -98,11 +98,7 @@ class _AtRate:
 
 
 def _at_rates(bench: Bench, label: int, region: Region, rates: Sequence[float]) -> list[_AtRate]:
-    """Train a region from the base at every rate; those at which it diverges are passed over.
-
-    Raises:
-        DivergedError: If it does at all of them.
-    """
+    """Train a region from the base at every rate; those at which it diverges are passed over."""
     found: list[_AtRate] = []
     for rate, own in train_candidates(
         rates, lambda rate: retrain_region(bench, label, region, lr=rate)

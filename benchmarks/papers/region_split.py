@@ -41,18 +41,6 @@ def group_gains(
     sum can have the wrong sign.
 
     The model is put back bit for bit.
-
-    Args:
-        task: The task, on a model at the base of the graft, with the head that answers.
-        graft: Values of the task on its region.
-        groups: Numbers of training rows, one sequence a group; a row is in one group at most.
-        points: Shares α in [0, 1] of the way from base to graft.
-
-    Returns:
-        Gains in units of the loss, fp32, of shape (groups, size of the region).
-
-    Raises:
-        NotFinite: If a gain is NaN or infinite.
     """
     start = extract(task.model, graft.region).values.float()
     move = graft.values.float() - start
@@ -79,13 +67,6 @@ def split_by_gain(region: Region, gains: Tensor) -> tuple[Region, ...]:
     coordinates with the largest lead of one group over the next choose first; a group that is full
     takes no more, and those that are left choose among the others.
 
-    Args:
-        region: The coordinates.
-        gains: Gain of each coordinate for each group, of shape (groups, size of the region).
-
-    Returns:
-        One part a group; they are disjoint, and their union is the region.
-
     Examples:
         >>> from cl_graft.grafts.region import Layout
         >>> region = Region.of(Layout(("weight",), ((5,),)), [0, 1, 3, 4])
@@ -101,13 +82,7 @@ def split_by_gain(region: Region, gains: Tensor) -> tuple[Region, ...]:
 
 
 def split_at_random(region: Region, sizes: Sequence[int], *, seed: int) -> tuple[Region, ...]:
-    """Split a region into random parts of given sizes, the control of a split by gain.
-
-    Args:
-        region: The coordinates.
-        sizes: Size of each part; they add up to that of the region.
-        seed: Seed of the draw.
-    """
+    """Split a region into random parts of given sizes, the control of a split by gain."""
     order = permutation(len(region), seed, "region split")
     return tuple(Region.of(region.layout, region.index[part]) for part in order.split(list(sizes)))
 
@@ -122,12 +97,7 @@ def _gradient(task: LearnableTask, region: Region, rows: Sequence[int]) -> Tenso
 
 
 def _deal(shares: Tensor, sizes: Sequence[int]) -> Tensor:
-    """Return the group of each coordinate, int64, where each group takes as many as its size.
-
-    Args:
-        shares: Gain of each coordinate as a share of its group's, of shape (groups, coordinates).
-        sizes: Number of coordinates of each group.
-    """
+    """Return the group of each coordinate, int64, where each group takes as many as its size."""
     owner = torch.full((shares.shape[1],), -1)
     free = torch.tensor(sizes)
     left = torch.arange(shares.shape[1])

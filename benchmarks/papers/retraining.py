@@ -30,13 +30,6 @@ def retrain_region(
 
     The config's optimiser of regions does it without weight decay at its rate for regions or, where
     it has a grid, at the rate that dev chooses.
-
-    Args:
-        bench: Where the task is.
-        label: Which task.
-        region: What trains.
-        anew: Whether to train whatever the cache holds, as when it is timed.
-        **changes: Fields of the schedule.
     """
     plan = bench.config.region_schedule(bench.schedule(label), coordinates=len(region))
     if bench.config.training.grid and "lr" not in changes:
@@ -71,21 +64,12 @@ def bitfit(bench: Bench, label: int) -> tuple[Graft, dict[str, Tensor]]:
     """Train all biases of a task alone from the base, and a head, as the other peers are.
 
     Ben Zaken et al., 2022, https://arxiv.org/abs/2106.10199.
-
-    Args:
-        bench: Where the task is.
-        label: Which task.
     """
     return _best_on_dev(bench, label, bench.biases(label), peer_plans(bench, (_BITFIT_RATE,)))
 
 
 def peer_plans(bench: Bench, rates: Sequence[float]) -> list[dict[str, Any]]:
-    """Return how peers are trained: by AdamW, of whose rates dev chooses one.
-
-    Args:
-        bench: Where the config is.
-        rates: Where the config has no grid; there are more where it has one.
-    """
+    """Return how peers are trained: by AdamW, of whose rates dev chooses one."""
     rates = RATES if bench.config.training.grid else rates
     return [{"optimizer": "adamw", "lr": rate, "weight_decay": 0.0} for rate in rates]
 

@@ -38,14 +38,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Outcome:
-    """Outcome of an experiment.
-
-    Attributes:
-        experiment: The row of the table.
-        rows: Numbers over the cells.
-        table: The same in Markdown.
-        folder: Where JSON, table and picture are.
-    """
+    """Outcome of an experiment."""
 
     experiment: Experiment
     rows: list[Summary]
@@ -60,11 +53,7 @@ def experiment_config(
     data: Path | str | None = None,
     sets: Sequence[str] = (),
 ) -> ExperimentConfig:
-    """Return the settings of an experiment at a scale.
-
-    Raises:
-        InputError: If there is no such scale, or a setting is wrong.
-    """
+    """Return the settings of an experiment at a scale."""
     data = None if data is None else Path(data)
     given = find(SCALES, scale, missing="unknown scale")
     # The papers' code has no warm-up.
@@ -91,21 +80,7 @@ def run_experiment(
     sets: Sequence[str] = (),
     on_cell: Callable[[int, int], None] | None = None,
 ) -> Outcome:
-    """Run the cells of an experiment that are missing, and write what all of them say.
-
-    Args:
-        name: A name in `EXPERIMENTS`.
-        out: Folder of cells, cache and results.
-        scale: ``"smoke"``, ``"cpu"`` or ``"paper"``.
-        data: Folder of the real tasks.
-        seeds: Cells, see `Experiment.varies`; None means those of the scale.
-        sets: Overrides of settings, such as ``"fine_tuning.steps=200"``.
-        on_cell: Called with (cells done, cells in all).
-
-    Raises:
-        InputError: If name, scale, settings or data cannot be used, or `out` holds cells of other
-            settings.
-    """
+    """Run the cells of an experiment that are missing, and write what all of them say."""
     out = Path(out)
     data = None if data is None else Path(data)
     experiment = find_experiment(name)
@@ -140,11 +115,7 @@ def run_experiment(
 
 
 def _check_regions(experiment: Experiment, config: ExperimentConfig) -> None:
-    """Refuse what an experiment cannot localize by, before anything is computed.
-
-    Raises:
-        InputError: If there is such a setting.
-    """
+    """Refuse what an experiment cannot localize by, before anything is computed."""
     if config.grafting.density == "auto":
         raise InputError("density 'auto' is for localize and streams: give experiments a number")
     if find_localizer(config.grafting.localizer).needs_path and not experiment.own_runs:
@@ -234,15 +205,7 @@ def _short_name(model: str) -> str:
 
 
 def _read_cell(file: Path, own: dict[str, Any]) -> _Cell | None:
-    """Read a cell that is done; None if there is none, or another one's file has its name.
-
-    Args:
-        file: Where it would be.
-        own: What it must have been run with.
-
-    Raises:
-        InputError: If it was run with something else.
-    """
+    """Read a cell that is done; None if there is none, or another one's file has its name."""
     if not file.is_file():
         return None
     try:

@@ -21,21 +21,7 @@ _HOW = {"encoder": " with a head", "masked_lm": " with prompts", "causal_lm": " 
 
 @dataclass(frozen=True, kw_only=True)
 class Stored:
-    """The result of an experiment.
-
-    Attributes:
-        name: Of the experiment.
-        title: What it shows.
-        source: Where in which paper.
-        command: What repeats it.
-        scale: At which scale it was run.
-        config: Its settings, by dotted name.
-        cells: What its cells are, such as ``"data seeds 0, 1, 2"``.
-        seconds: What each cell took; None where that is not known.
-        rows: Its numbers.
-        versions: Of packages.
-        machine: On which it ran.
-    """
+    """The result of an experiment."""
 
     name: str
     title: str
@@ -86,18 +72,7 @@ class Stored:
 
 
 def store(found: Path | str, into: Path | str) -> list[Path]:
-    """Copy results of experiments to where they stay, one file an experiment and scale.
-
-    Args:
-        found: The output folder of `paper_experiment.py`.
-        into: The folder of stored results.
-
-    Returns:
-        The files written.
-
-    Raises:
-        InputError: If there are none, or one cannot be read.
-    """
+    """Copy results of experiments to where they stay, one file an experiment and scale."""
     found, into = Path(found), Path(into)
     written: list[Path] = []
     for file in sorted(found.glob("*/results.json")):
@@ -111,11 +86,7 @@ def store(found: Path | str, into: Path | str) -> list[Path]:
 
 
 def read_stored(file: Path | str) -> Stored:
-    """Read the result of an experiment.
-
-    Raises:
-        InputError: If it is none.
-    """
+    """Read the result of an experiment."""
     file = Path(file)
     try:
         values = json.loads(file.read_text(encoding="utf-8"))
@@ -141,11 +112,7 @@ def read_stored(file: Path | str) -> Stored:
 
 
 def read_stream(file: Path | str) -> Stored:
-    """Read a comparison of strategies on a stream, as `benchmarks/table4.py` stores it, as Table 4.
-
-    Raises:
-        InputError: If it is none.
-    """
+    """Read a comparison on a stream, as `benchmarks/table4.py` stores it, as Table 4."""
     file = Path(file)
     try:
         values = json.loads(file.read_text(encoding="utf-8"))

@@ -146,11 +146,7 @@ def _difference(first: Sequence[float], second: Sequence[float]) -> dict[str, fl
 
 
 def _find_groups(bench: Bench, label: int) -> list[_Group]:
-    """Return the groups of a task's rows: kinds of sentences, or of intents.
-
-    Raises:
-        InputError: If the task has none, or a group has no rows.
-    """
+    """Return the groups of a task's rows: kinds of sentences, or of intents."""
     encoded = bench.stream.tasks[label]
     task = encoded.task
     names = list(SENTENCES)
@@ -270,11 +266,7 @@ def _shares(
 
 
 def lead_of_own_parts(shares: Sequence[Sequence[float | None]]) -> float | None:
-    """Return the mean over groups of the own part's relative gain − the mean of the other parts'.
-
-    Args:
-        shares: One row a part, one column a group, in the same order; a column of None is left out.
-    """
+    """Return the own part's relative gain less the others' mean, the mean over groups."""
     leads: list[float] = []
     for place in range(len(shares)):
         column = [row[place] for row in shares]

@@ -92,36 +92,7 @@ _LARGE = ("sst2_sent", "ag_news", "qnli", "mnli")
 
 @dataclass(frozen=True, kw_only=True)
 class Experiment:
-    """One table or figure.
-
-    Attributes:
-        name: As the command line knows it.
-        title: What it shows, in a line.
-        source: Where in which paper.
-        run: From a bench to measurements.
-        tasks: Real tasks, for the scales cpu and paper.
-        paper_tasks: Those of the paper, for the scale paper, where they are more.
-        paper_cells: How many cells the scale paper has.
-        built_in: Built-in tasks, for the scale smoke.
-        settings: Of the experiment at every scale, over those of the scale.
-        cpu: Settings at the scale cpu alone, over all others.
-        paper: The same at the scale paper.
-        measure: What its picture shows.
-        axis: What x is; empty where there is none.
-        against: The measure along the picture's axis, where that is not x.
-        logarithmic: Whether the axis is.
-        heatmaps: Measures that are drawn as heat maps, each with its title; what is
-            no curve and has too many bars to read.
-        heatmap_axes: What rows and columns of heat maps are.
-        kinds: Kinds of tasks that it runs: of others than classification scores alone are measured.
-        own_runs: Whether regions are those of tasks' own dense runs, along which the gains can be
-            gathered that some localizers look at.
-        varies: What differs between cells: the sample of the data, drawn by a data seed of its own;
-            the model's seed; or, by the experiment's own draw, the rows of one sample.
-        cells: The experiment whose cells these are; empty where it has its own.
-        shown: Which measures of the cells it shows; empty for all.
-        conclude: From all cells and their summary to further measurements.
-    """
+    """One table or figure."""
 
     name: str
     title: str
@@ -379,9 +350,5 @@ EXPERIMENTS: Mapping[str, Experiment] = MappingProxyType({row.name: row for row 
 
 
 def find_experiment(name: str) -> Experiment:
-    """Look an experiment up.
-
-    Raises:
-        InputError: If there is none of this name; the nearest one is named.
-    """
+    """Look an experiment up."""
     return find(EXPERIMENTS, name, missing="unknown experiment")

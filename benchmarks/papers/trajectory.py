@@ -33,13 +33,6 @@ def walk_dense_run(
     """Run a dense fine-tuning and look in at chosen steps.
 
     Looking in changes no bit of the run, as long as `visit` leaves the weights as they were.
-
-    Args:
-        task: The task, on a model at its base, which is put back there.
-        settings: The schedule.
-        seed: Every random choice is a function of it.
-        at: Steps, from 1.
-        visit: Called after each of them, with the model in eval mode.
     """
 
     def step_done(phase: str, step: int, steps: int) -> None:

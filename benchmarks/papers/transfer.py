@@ -165,10 +165,6 @@ def find_parting(gaps: Mapping[int, float], *, apart: float) -> int:
     """Return the first step from which on train and dev stay apart, else the last one.
 
     Early in a run a few dev rows tell them apart by chance.
-
-    Args:
-        gaps: Train score − dev score by step, in order.
-        apart: What counts as apart.
     """
     together = [step for step, gap in gaps.items() if gap <= apart]
     later = [step for step in gaps if not together or step > together[-1]]
@@ -176,11 +172,7 @@ def find_parting(gaps: Mapping[int, float], *, apart: float) -> int:
 
 
 def pairs(bench: Bench) -> list[tuple[int, list[int]]]:
-    """Return what is learned, and what each is asked on: pairs of the paper, or of neighbours.
-
-    Raises:
-        InputError: If there is a single task.
-    """
+    """Return what is learned, and what each is asked on: pairs of the paper, or of neighbours."""
     if len(bench.names) < 2:
         raise InputError(
             f"{bench.names[0]} alone: experiments out of distribution ask a second task what was "

@@ -62,12 +62,7 @@ def main() -> None:
 def measure(
     shape: tuple[int, int], density: float, *, rows: int, repeats: int
 ) -> dict[str, object]:
-    """Time every kernel at one shape and density.
-
-    Returns:
-        The shape (out, in), the number of coordinates, what `pick_kernel` says, and the median
-        milliseconds by kernel; None for a gathering too large to try.
-    """
+    """Time every kernel at one shape and density."""
     draw = torch.Generator().manual_seed(0)
     gradient = torch.randn(rows, shape[0], generator=draw)
     x = torch.randn(rows, shape[1], generator=draw)

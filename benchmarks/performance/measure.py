@@ -36,14 +36,7 @@ _STATUS = Path("/proc/self/status")
 
 @dataclass(frozen=True)
 class Peak:
-    """Peak memory of a callable, in bytes.
-
-    Attributes:
-        memory: Of the host, above `baseline`.
-        device: Of the GPU, above what its tensors held before; None without a GPU in use.
-        baseline: The process's resident set right before.
-        result: What the callable returned.
-    """
+    """Peak memory of a callable, in bytes."""
 
     memory: int
     device: int | None
@@ -57,19 +50,7 @@ def peak_memory(
     threads: int = 1,
     allocator: Literal["exact", "default"] = "exact",
 ) -> Peak:
-    """Measure what a callable needs, in a process of its own.
-
-    Args:
-        prepare: A function at the top level of a module. It is called in the new process, does
-            all that is not to be measured (imports, loading the model, one forward) and returns
-            the callable that is. What that callable returns must be small and picklable.
-        args: Its arguments, picklable.
-        threads: Threads of torch there.
-        allocator: How malloc is set, see above.
-
-    Raises:
-        OSError: If the system has no /proc/self/clear_refs, so is not Linux.
-    """
+    """Measure what a callable needs, in a process of its own."""
     spawn = multiprocessing.get_context("spawn")
     with (
         _environment(_threads(threads) | (_EXACT if allocator == "exact" else {})),
@@ -83,15 +64,6 @@ def pairs(
 ) -> tuple[list[float], list[float]]:
     """Time two callables in alternating pairs (a b, b a, a b, …): what slows a machine for a while
     then slows both.
-
-    Args:
-        a: The first one.
-        b: The second one.
-        repeats: Pairs that count.
-        warm_up: Pairs before them that do not.
-
-    Returns:
-        The seconds of every run of `a`, and of `b`.
     """
     seconds: tuple[list[float], list[float]] = ([], [])
     for pair in range(warm_up + repeats):
@@ -117,19 +89,6 @@ def pairs_apart(
 
     Each finds its memory as its own last run left it. In one process a full step's gradients, once
     freed, go back to the system, and the step that follows pays for pages that it would have kept.
-
-    Args:
-        a: Sets the first one up, in its process, and returns it; picklable.
-        b: The second one, likewise.
-        threads: Threads of torch in each.
-        repeats: Pairs that count.
-        warm_up: Pairs before them that do not.
-
-    Returns:
-        The seconds of every run of the first, and of the second.
-
-    Raises:
-        RuntimeError: If one of the processes ended; what it says is on stderr.
     """
     spawn = multiprocessing.get_context("spawn")
     ends: list[Connection] = []

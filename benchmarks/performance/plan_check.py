@@ -84,16 +84,7 @@ DENSITY = 1e-4
 
 @dataclass(frozen=True)
 class Check:
-    """One phase of one model, in bytes.
-
-    Attributes:
-        model: Name of the model.
-        phase: Name of the phase, as `plan` has it.
-        weights: Bytes of the model.
-        predicted: Bytes beside the model that the plan says.
-        measured: Bytes beside the model, where freed blocks go back to the system.
-        default: Bytes beside the model, with malloc as it is by default.
-    """
+    """One phase of one model, in bytes."""
 
     model: str
     phase: str

@@ -50,11 +50,7 @@ def mask_ratios(shape: Shape, *, repeats: int, threads: int) -> dict[str, list[f
 
 
 def mask_memory(shape: Shape, *, repeats: int, threads: int) -> dict[str, list[float]]:
-    """Measure what dense mask learning holds beyond model and activations.
-
-    Returns:
-        Multiples of 4 bytes × graftable coordinates; the tuned weights are part of them.
-    """
+    """Measure what dense mask learning holds beyond model and activations."""
     unit = 4 * sum(p.numel() for p in shape.graftable(shape.model()).values())
     multiples = []
     for _ in range(repeats):

@@ -38,18 +38,7 @@ def make_bank(
     checked: bool = False,
     head: Mapping[str, Tensor] | None = None,
 ) -> GraftBank:
-    """Return a bank in prefix mode with random values.
-
-    Args:
-        shape: Tells the coordinates an entry.
-        model: Whose block parameters they lie in.
-        tasks: Number of entries.
-        even: Give every parameter equally many, as long as it has any; otherwise the coordinates
-            are drawn from all weights alike, and a vector of 768 rarely gets one.
-        checked: Record the hash of the base's weights, as banks of runs do: every jump then looks
-            first whether something else wrote into the model.
-        head: Tensors of each entry's head; None gives it none.
-    """
+    """Return a bank in prefix mode with random values."""
     layout = Layout.of(shape.graftable(model))
     known: dict[str, object] = {}
     if checked:

@@ -22,13 +22,7 @@ from cl_graft.models.text_generation import ANSWER, TextHead
 
 @dataclass(frozen=True)
 class TextShape(Shape):
-    """A model that writes text, with random weights, and prompts with answers.
-
-    Attributes:
-        name: ``gpt2``, ``t5_base``, or a tiny one of the same architecture: ``tiny_gpt2`` and
-            ``tiny_t5``.
-        answer: Tokens of a row's answer; the others are its prompt.
-    """
+    """A model that writes text, with random weights, and prompts with answers."""
 
     name: str = "gpt2"
     answer: int = 8

@@ -26,16 +26,7 @@ Step = Callable[[], None]
 
 @dataclass(frozen=True)
 class Shape:
-    """A model with random weights and the batch it is fed.
-
-    Attributes:
-        name: A configuration of `transformers.RobertaConfig`: ``base`` or ``large``.
-        rows: Rows a batch.
-        tokens: Tokens a row.
-        coordinates: Size of the region, drawn evenly from all block parameters.
-        device: Where it runs.
-        autocast: Compute in bf16 by autocast.
-    """
+    """A model with random weights and the batch it is fed."""
 
     name: str = "base"
     rows: int = 8
@@ -231,11 +222,7 @@ def prepare(variant: str, shape: Shape, optimizer: str) -> Step:
 def step_ratios(
     a: str, b: str, shape: Shape, *, threads: int, repeats: int = 7, optimizer: str = "sgd"
 ) -> tuple[list[float], list[float], list[float]]:
-    """Time two variants in alternating pairs, each in a process of its own.
-
-    Returns:
-        The ratios a / b of the pairs, and the seconds of a and of b.
-    """
+    """Time two variants in alternating pairs, each in a process of its own."""
     one, other = (partial(VARIANTS[name], shape, optimizer) for name in (a, b))
     first, second = pairs_apart(one, other, threads=threads, repeats=repeats)
     return [x / y for x, y in zip(first, second, strict=True)], first, second
@@ -254,9 +241,6 @@ def memory_ratio(
     """Measure the peak memory of three steps of two variants, each in a fresh process.
 
     With the system's own allocator: what a user's process needs, the heap's holes included.
-
-    Returns:
-        The ratios a / b of the pairs, and the bytes of a and of b.
     """
     peaks: tuple[list[int], list[int]] = ([], [])
     for _ in range(repeats):

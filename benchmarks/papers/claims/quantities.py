@@ -79,12 +79,7 @@ def share_in_the_middle(view: View) -> float:
 
 
 def followed_region(view: View) -> tuple[float, float]:
-    """Follow a region found at a checkpoint, in each seed at its own.
-
-    Returns:
-        The share of the model's score that it has there, and how much more than it the model gains
-        after that.
-    """
+    """Follow a region found at a checkpoint, in each seed at its own."""
     shares, later = [], []
     for one in view.seeds():
         found = one("checkpoint", "step")
@@ -394,13 +389,7 @@ def similar_and_others(view: View, measure: str) -> float:
 
 
 def best_peer_less_grafts(view: View, measure: str, best: str) -> float:
-    """Return a measure of the best peer, less that of the grafts nearest to it in size.
-
-    Args:
-        view: The numbers.
-        measure: Which one.
-        best: ``"max"`` or ``"min"``, whichever is better.
-    """
+    """Return a measure of the best peer, less that of the grafts nearest to it in size."""
 
     def less(peer: str) -> float:
         share = view(peer, "share tuned", task="any")

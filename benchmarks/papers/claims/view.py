@@ -16,13 +16,7 @@ class MissingMeasurement(LookupError):
 
 @dataclass(frozen=True)
 class View:
-    """Numbers of experiments, all of them or those of one task.
-
-    Attributes:
-        rows: The numbers by experiment; the first one is asked where none is named.
-        config: Settings of the first experiment, and what its cells are (`cells`).
-        task: Whose numbers; None means all.
-    """
+    """Numbers of experiments, all of them or those of one task."""
 
     rows: Mapping[str, Sequence[Summary]]
     config: Mapping[str, Any] = field(default_factory=dict)
@@ -42,19 +36,7 @@ class View:
         task: str | None = None,
         experiment: str | None = None,
     ) -> float:
-        """Return a mean over seeds, and over tasks where the view is not of one.
-
-        Args:
-            method: Whose.
-            measure: Of what.
-            x: Where on the axis: the nearest place, at most 30 % away, as a density of a small
-                model is a whole number of coordinates; None means anywhere.
-            task: Of which task; None means the view's.
-            experiment: Of which experiment; None means the first.
-
-        Raises:
-            MissingMeasurement: If there is none.
-        """
+        """Return a mean over seeds, and over tasks where the view is not of one."""
         own = self._at(x, self._of(measure, method, task=task, experiment=experiment))
         if not own:
             place = "" if x is None else f" at {x:g}"
@@ -62,11 +44,7 @@ class View:
         return math.fsum(row.mean for row in own) / len(own)
 
     def curve(self, method: str, measure: str = "score") -> dict[float, float]:
-        """Return the means of a method along the axis, from the least place up.
-
-        Raises:
-            MissingMeasurement: If there are none.
-        """
+        """Return the means of a method along the axis, from the least place up."""
         places: dict[float, list[float]] = {}
         for row in self._of(measure, method):
             if row.x is not None:
@@ -76,11 +54,7 @@ class View:
         return {x: math.fsum(found) / len(found) for x, found in sorted(places.items())}
 
     def deviation(self, method: str, measure: str = "score", *, x: float | None = None) -> float:
-        """Return a standard deviation over seeds, averaged over tasks; of what, see a call.
-
-        Raises:
-            MissingMeasurement: If there is none, or of one seed only.
-        """
+        """Return a standard deviation over seeds, averaged over tasks; of what, see a call."""
         own = self._at(x, self._of(measure, method))
         found = [row.deviation for row in own if row.seeds > 1]
         if not found:
@@ -94,11 +68,7 @@ class View:
         )
 
     def average(self, methods: Sequence[str], of: Callable[[str], float]) -> float:
-        """Return the mean of a number over methods.
-
-        Raises:
-            MissingMeasurement: If there are no methods.
-        """
+        """Return the mean of a number over methods."""
         if not methods:
             raise MissingMeasurement("any number of the methods compared")
         return math.fsum(of(method) for method in methods) / len(methods)
