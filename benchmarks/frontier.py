@@ -39,8 +39,8 @@ from scales import (
     write_results,
 )
 
-from cl_graft.lab.results.formatting import spread_text
 from cl_graft.lab.results.strategy_statistics import Spread
+from cl_graft.lab.results.tables import spread_text
 from cl_graft.settings import ExperimentConfig
 from cl_graft.storage.cache_folder import DirectoryCache
 from cl_graft.training.passes import Passes

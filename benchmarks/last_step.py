@@ -42,8 +42,8 @@ from cl_graft.grafts.graft import load_
 from cl_graft.lab.baselines.lora import add_lora_, find_lora
 from cl_graft.lab.baselines.own_values import find_biases
 from cl_graft.lab.experiments.run_setup import load_stream
-from cl_graft.lab.results.formatting import spread_text
 from cl_graft.lab.results.strategy_statistics import Spread
+from cl_graft.lab.results.tables import spread_text
 from cl_graft.metrics import score
 from cl_graft.models import graftable_parameters
 from cl_graft.settings import ExperimentConfig

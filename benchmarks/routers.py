@@ -38,9 +38,9 @@ from scales import (
 )
 
 from cl_graft.lab.experiments.comparison.compare import compare
-from cl_graft.lab.results.formatting import spread_text
 from cl_graft.lab.results.run_results import RunResult
 from cl_graft.lab.results.strategy_statistics import Spread
+from cl_graft.lab.results.tables import spread_text
 from cl_graft.strategies.registry import STRATEGIES
 
 TASKS = ["qnli", "ag_news", "sst2_sent", "mrpc"]

@@ -47,16 +47,10 @@ def group_by_metric(metrics: Iterable[str]) -> dict[str, tuple[int, ...]]:
 
 
 def too_small(references: Iterable[Mapping[str, float]]) -> dict[str, float]:
-    """Return the tasks of whose reference no share is taken, as it is below `LEAST_REFERENCE`.
+    """Return the tasks whose reference is below `LEAST_REFERENCE`, with their lowest reference.
 
-    A task is left out everywhere if its reference is too small anywhere: shares are averaged over
-    the same tasks in each seed.
-
-    Args:
-        references: Scores of the reference by task, one mapping a seed.
-
-    Returns:
-        The lowest reference of each of these tasks.
+    A task is left out everywhere if its reference is too small in any seed: shares are averaged
+    over the same tasks in each.
     """
     lowest: dict[str, float] = {}
     for scores in references:

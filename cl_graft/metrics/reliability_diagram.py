@@ -58,15 +58,6 @@ def reliability_panels(reliability: Mapping[str, ReliabilityBins], *, title: str
 
     Bars are the accuracy of a bin, marks its mean confidence, as large as the bin has rows; on the
     dashed line the two are equal.
-
-    Args:
-        reliability: Bins by task.
-        title: Printed above.
-
-    Examples:
-        >>> stored = {"counts": [0, 4], "confidence": [None, 0.9], "accuracy": [None, 0.75]}
-        >>> bins = ReliabilityBins.from_lists(stored)
-        >>> figure = reliability_panels({"sentiment": bins, "topic": bins}, title="grafting")
     """
     panels = list(reliability.items())[:MOST_PANELS]
     rows = math.ceil(len(panels) / _COLUMNS)
@@ -87,13 +78,7 @@ def reliability_panels(reliability: Mapping[str, ReliabilityBins], *, title: str
 
 
 def _draw_bins(axes: Axes, bins: ReliabilityBins, *, sizes: np.ndarray | None = None) -> None:
-    """Draw the accuracy of the bins that hold rows as bars, their means as marks.
-
-    Args:
-        axes: The panel.
-        bins: The bins.
-        sizes: Size of each bin's mark, in square points; None makes all alike.
-    """
+    """Draw the accuracy of the bins that hold rows as bars, their means as marks."""
     counts = bins.counts.cpu().numpy()
     confidence, accuracy = bins.confidence.cpu().numpy(), bins.accuracy.cpu().numpy()
     centres = (np.arange(len(counts)) + 0.5) / len(counts)

@@ -53,14 +53,7 @@ def _span_f1(logits: Tensor, labels: Tensor, classes: int) -> float:
 def count_spans(logits: Tensor, labels: Tensor, *, types: int) -> Counter[tuple[int, int]]:
     """Count spans by their right type and the type that is answered.
 
-    Args:
-        logits: Logits of tags, (n, L, K).
-        labels: Numbers of the right tags, (n, L), negative where there is none.
-        types: Number of span types.
-
-    Returns:
-        Spans by both numbers. A span of other bounds is another span: `types` stands for the type
-        of one that is not there.
+    A span of other bounds is another span: the number `types` stands for one that is not there.
     """
     from seqeval.metrics.sequence_labeling import get_entities
 

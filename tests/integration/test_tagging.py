@@ -23,7 +23,7 @@ from cl_graft.lab.commands.report import _read_rows
 from cl_graft.lab.reporting.page import make_report
 from cl_graft.lab.results.run_results import read_result
 from cl_graft.lab.results.stored_runs import find_runs
-from cl_graft.lab.results.task_errors import ERRORS, count_wrong
+from cl_graft.lab.results.task_files import ERRORS, count_wrong
 
 TASKS = ["names", "sentiment", "plans"]
 ASKED = ["the book is by Lily", "they live near the small town", "nobody is outside"]

@@ -24,7 +24,7 @@ from cl_graft.integrations import export_task, import_task
 from cl_graft.kinds import KINDS, Encoding
 from cl_graft.kinds.multi_label import LabelsHead
 from cl_graft.lab.experiments.run import run, run_folder
-from cl_graft.lab.results.task_errors import ERRORS
+from cl_graft.lab.results.task_files import ERRORS
 from cl_graft.metrics import score, task_loss
 from cl_graft.strategies.registry import STRATEGIES, list_available
 

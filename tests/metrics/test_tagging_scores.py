@@ -4,7 +4,7 @@ import pytest
 import torch
 from seqeval.metrics import classification_report, f1_score
 
-from cl_graft.lab.results.task_errors import score_classes
+from cl_graft.lab.results.task_files import score_classes
 from cl_graft.metrics import score, task_loss
 from cl_graft.metrics.span_scores import count_spans, list_tags, write_tag
 

@@ -15,9 +15,8 @@ from torch import nn
 
 from cl_graft.grafts.bank import GraftBank
 from cl_graft.grafts.region import overlap_matrix
-from cl_graft.lab.results.matrices import MOST_WHOLE
 from cl_graft.lab.results.measures import has_one_metric
-from cl_graft.lab.results.run_results import RunResult, command
+from cl_graft.lab.results.run_results import MOST_WHOLE, RunResult, command
 from cl_graft.metrics import (
     average_accuracy,
     backward_transfer,

@@ -16,13 +16,13 @@ from torch import Tensor
 from cl_graft.data.encoded_task import EncodedTask
 from cl_graft.lab.experiments.run_record import RunRecord, write_table
 from cl_graft.lab.reporting.summary_files import write_run_summary
-from cl_graft.lab.results.formatting import shorten
 from cl_graft.lab.results.measures import named_measures
 from cl_graft.lab.results.run_results import RunResult, write_result
-from cl_graft.lab.results.task_errors import ERRORS, TaskErrors, WrongRow
+from cl_graft.lab.results.tables import shorten
 from cl_graft.lab.results.task_files import (
     ANSWERS,
     CURVES,
+    ERRORS,
     MOST_NUMBERS,
     NUMBERS,
     AnsweredNumber,
@@ -31,7 +31,9 @@ from cl_graft.lab.results.task_files import (
     ShownAnswer,
     TaskAnswers,
     TaskCurves,
+    TaskErrors,
     TaskNumbers,
+    WrongRow,
     thin_out,
 )
 from cl_graft.metrics.task_score import METRICS, score

@@ -1,4 +1,4 @@
-"""Heatmaps: the matrix R, the overlap of regions, and where in a model regions lie.
+"""Heatmaps: the matrix R, the overlap of regions, and shares of any kind.
 
 Every function returns a `matplotlib.figure.Figure` made through matplotlib's object interface: no
 window, no global state, nothing to close. `figure.savefig(path)` writes it; a TensorBoard
@@ -16,14 +16,8 @@ from matplotlib.axes import Axes
 from matplotlib.colors import Colormap
 from matplotlib.figure import Figure
 
-from cl_graft.grafts.anatomy import Anatomy
 from cl_graft.metrics.continual import ScoreMatrix
-from cl_graft.metrics.figure_style import (
-    MISSING,
-    MOST_PANELS,
-    figure_style,
-    switch_off_empty_panels,
-)
+from cl_graft.metrics.figure_style import MISSING, figure_style
 
 _NUMBERED = 24
 """Tasks up to which each cell has its number and each row its name."""
@@ -99,17 +93,7 @@ def share_heatmaps(
     x_label: str,
     y_label: str,
 ) -> Figure:
-    """Draw shares in per cent, one panel below the other.
-
-    Args:
-        panels: By the panel's title, shares by (row, column); a panel without any is left out.
-        title: Title of the figure.
-        x_label: What columns are.
-        y_label: What rows are.
-
-    Raises:
-        ValueError: If no panel has a share.
-    """
+    """Draw shares, by (row, column), in per cent, a panel below the other without empty ones."""
     panels = {name: cells for name, cells in panels.items() if cells}
     if not panels:
         raise ValueError("no fraction to draw: every panel is empty")
@@ -138,46 +122,6 @@ def share_heatmaps(
         own = name if len(panels) > 1 else f"{title}\n{name}"
         axes.set(title=own, xlabel=x_label, ylabel=y_label)
     return figure
-
-
-@figure_style()
-def anatomy_panels(anatomies: Mapping[str, Anatomy], *, title: str) -> Figure:
-    """Draw which share of each place's weights is in the region: layers by modules, a panel a task.
-
-    Args:
-        anatomies: By task.
-        title: Printed above.
-    """
-    panels = list(anatomies.items())[:MOST_PANELS]
-    kinds, layers = place_names(panels[0][1])
-    shown = [(task, 100 * np.ma.masked_invalid(own.density.numpy())) for task, own in panels]
-    highest = max((float(values.max()) for _, values in shown), default=0.0) or 1.0
-    columns = min(2, len(panels))
-    rows = math.ceil(len(panels) / columns)
-    height = 0.2 * len(layers) + 0.5
-    longest = max(map(len, kinds))
-    size = (0.2 * len(kinds) * columns + 1.8, height * rows + 0.08 * longest + 0.8)
-    figure = Figure(figsize=size)
-    grid = figure.subplots(rows, columns, squeeze=False, sharex=True, sharey=True)
-    colours = _colours()
-    image = None
-    for axes, (task, values) in zip(grid.flat, shown, strict=False):
-        image = axes.imshow(values, cmap=colours, vmin=0, vmax=highest, aspect="auto")
-        axes.set_title(task, fontsize="medium")
-        axes.set_yticks(range(len(layers)), layers, fontsize="x-small")
-        axes.set_xticks(range(len(kinds)), kinds, rotation=90, fontsize="x-small")
-    switch_off_empty_panels(grid, len(panels))
-    figure.suptitle(title)
-    figure.supylabel("layer", fontsize="medium")
-    if image is not None:
-        figure.colorbar(image, ax=grid, label="weights in the region (%)", shrink=0.8, aspect=15)
-    return figure
-
-
-def place_names(anatomy: Anatomy) -> tuple[list[str], list[str]]:
-    """Return names of an anatomy's columns and rows, without what all kinds of names share."""
-    kinds = [kind.replace(".weight", "").replace(".bias", " (bias)") for kind in anatomy.kinds]
-    return kinds, ["other" if layer < 0 else str(layer) for layer in anatomy.layers]
 
 
 def _heatmap(
@@ -213,18 +157,7 @@ def _draw_cells(
     digits: int = 1,
     every: int = 1,
 ) -> None:
-    """Draw a matrix with its colour bar.
-
-    Args:
-        axes: The panel.
-        values: The matrix; NaN where there is no value.
-        rows: Names of the rows.
-        columns: Names of the columns.
-        limits: Values at the ends of the colour bar.
-        label: What the colour bar says.
-        digits: Digits behind the point of the number in each cell.
-        every: Distance of the rows and columns that have a name; cells have numbers where it is 1.
-    """
+    """Draw a matrix with its colour bar; cells have numbers where every row has its name."""
     image = axes.imshow(values, cmap=_colours(), vmin=limits[0], vmax=limits[1])
     axes.set_xticks(
         range(0, len(columns), every),

@@ -30,15 +30,7 @@ _HEIGHT, _LINE = 6.0, 0.18
 
 @dataclass(frozen=True)
 class Tradeoff:
-    """Accuracy and memory of a method.
-
-    Attributes:
-        accuracy: Mean average accuracy (or what is drawn in its place), a fraction.
-        sd: Standard deviation over runs; None for one run.
-        bytes: Bytes that a task adds to what is stored.
-        forgets: Whether a task's answers get worse later.
-        bound: Whether the method is a bound to compare with, and no way to learn a stream.
-    """
+    """Accuracy (or what stands in its place), a fraction, and bytes a task of a method."""
 
     accuracy: float
     sd: float | None
@@ -55,11 +47,7 @@ class Tradeoff:
 
 
 def on_frontier(points: Mapping[str, Tradeoff]) -> list[str]:
-    """Return the methods that no other matches with fewer bytes, or beats with as many.
-
-    Returns:
-        Their names, by bytes; of methods with equal bytes and accuracy all.
-    """
+    """Return, by bytes, the methods that none matches with fewer bytes or beats with as many."""
 
     def beaten(own: Tradeoff, other: Tradeoff) -> bool:
         as_good = other.accuracy >= own.accuracy and other.bytes <= own.bytes
@@ -81,11 +69,6 @@ def memory_frontier(
 
     Filled are methods that forget nothing, hollow those that do; bounds are on no frontier.
     Methods that add nothing stand at the left edge.
-
-    Args:
-        points: By method.
-        title: Printed above.
-        measure: Name of what stands in the place of accuracy.
     """
     height = max(_HEIGHT, 1.2 * _LINE * len(points))
     figure = Figure(figsize=(9, height))
@@ -132,14 +115,7 @@ def _draw_points(axes: Axes, places: Mapping[str, float], points: Mapping[str, T
 def _name(
     axes: Axes, places: Mapping[str, float], points: Mapping[str, Tradeoff], *, line: float
 ) -> None:
-    """Write the names beside the points, moved down where two would overlap.
-
-    Args:
-        axes: The picture.
-        places: Place of each point from left to right.
-        points: The points.
-        line: Share of the picture's height that a name takes.
-    """
+    """Write the names beside the points, moved down where two would overlap."""
     low, high = axes.get_ylim()
     left, right = (math.log10(x) for x in axes.get_xlim())
     taken: list[tuple[float, float, float]] = []  # where a name begins, ends, and its height

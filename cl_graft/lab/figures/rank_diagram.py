@@ -21,10 +21,6 @@ def rank_diagram(ranks: Mapping[str, float], difference: float) -> Figure:
     """Draw average ranks, and bars beside the methods that do not differ significantly.
 
     As in Demšar, 2006, https://www.jmlr.org/papers/v7/demsar06a.html, Fig. 1, with a line a method.
-
-    Args:
-        ranks: Average rank of each method, 1 is best.
-        difference: The critical difference.
     """
     ordered = sorted(ranks.items(), key=lambda row: row[1])
     figure = Figure(figsize=(7, 1.3 + _LINE * len(ordered)))
@@ -51,15 +47,7 @@ def rank_diagram(ranks: Mapping[str, float], difference: float) -> Figure:
 
 
 def cliques(ranks: list[float], difference: float) -> list[tuple[int, int]]:
-    """Return the longest runs of ranks that lie within the critical difference.
-
-    Args:
-        ranks: Average ranks, ascending.
-        difference: The critical difference.
-
-    Returns:
-        First and last place of every run of at least two that lies in no longer one.
-    """
+    """Return first and last place of the longest runs of ascending ranks within the difference."""
     found: list[tuple[int, int]] = []
     for first, rank in enumerate(ranks):
         last = max(place for place, other in enumerate(ranks) if other - rank <= difference)

@@ -25,15 +25,7 @@ _TICKS = 6
 
 @dataclass(frozen=True)
 class Score:
-    """One point of a figure.
-
-    Attributes:
-        panel: Title of the panel.
-        name: Name of the curve or bar that it belongs to.
-        x: Place on the axis; None for what has no place there.
-        mean: Height of the point.
-        deviation: Standard deviation; 0 draws none on a bar.
-    """
+    """One point of a figure; without `x` it has no place on the axis."""
 
     panel: str
     name: str
@@ -51,13 +43,6 @@ def score_curves(
     Beside curves, what has no place on the axis is a line across. Panels share a scale, unless
     curves would be flat beside others. Bars of which some would be invisible beside others stand on
     a logarithmic scale.
-
-    Args:
-        scores: At least one.
-        title: Printed above.
-        measure: What is drawn, with its unit.
-        axis: What the axis is, with its unit.
-        logarithmic: Whether the axis is; places at 0 are left out then.
     """
     titles = list(dict.fromkeys(score.panel for score in scores))
     names = list(dict.fromkeys(score.name for score in scores))

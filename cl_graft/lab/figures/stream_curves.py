@@ -47,14 +47,7 @@ class Curve:
 def stream_curves(
     found: Mapping[str, Curve], tasks: Sequence[str], *, title: str, measure: str
 ) -> Figure:
-    """Draw a measure along the stream: a line a strategy, its range over runs as a band.
-
-    Args:
-        found: By strategy; the first ones get colours. Fractions, drawn as points.
-        tasks: The tasks, in their order.
-        title: Printed above.
-        measure: What the vertical axis says.
-    """
+    """Draw fractions as points along the stream: a line a strategy, its range as a band."""
     figure = Figure(figsize=(6.4, 4.2))
     axes = figure.subplots()
     places = range(len(tasks))

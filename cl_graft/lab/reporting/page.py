@@ -34,17 +34,7 @@ PAGE = "report.html"
 
 @dataclass(frozen=True)
 class ReportFiles:
-    """Files of a report, and what it stands on.
-
-    Attributes:
-        page: Path of the page.
-        bytes: Size of the page.
-        figures: Paths of the figures, each as PNG and as SVG.
-        tables: Paths of the tables, each for LaTeX and as CSV.
-        strategies: Names of the strategies that are compared.
-        runs: Number of runs.
-        verdict: Sentences that the page begins with.
-    """
+    """Files of a report, and what it stands on: strategies, number of runs, verdict."""
 
     page: Path
     bytes: int

@@ -2,28 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from matplotlib.figure import Figure
 
-from cl_graft.grafts.anatomy import Anatomy
-from cl_graft.lab.figures.heatmaps import (
-    anatomy_panels,
-    overlap_heatmap,
-    place_names,
-    r_matrix_heatmap,
-)
+from cl_graft.lab.figures.heatmaps import r_matrix_heatmap
 from cl_graft.lab.figures.memory_frontier import Tradeoff, memory_frontier
 from cl_graft.lab.figures.rank_diagram import rank_diagram
 from cl_graft.lab.figures.score_curves import Score, score_curves
 from cl_graft.lab.figures.stream_curves import Curve, mean_known, stream_curves
 from cl_graft.lab.reporting.report_data import ReportData
 from cl_graft.lab.results.comparison import ComparisonSummary
-from cl_graft.lab.results.formatting import points
 from cl_graft.lab.results.run_results import Matrix, RunResult, find_method_name
 from cl_graft.lab.results.strategy_statistics import Ranks
-from cl_graft.lab.results.tables import Cell, Table, make_matrix
+from cl_graft.lab.results.tables import Table, make_matrix, make_row, points_cell
 from cl_graft.metrics.calibration import ReliabilityBins
 from cl_graft.metrics.reliability_diagram import reliability_panels
 from cl_graft.strategies.registry import STRATEGIES
@@ -43,14 +36,9 @@ _WIDE = 5
 
 @dataclass(frozen=True)
 class Picture:
-    """A figure of the page, and its numbers as a table.
+    """A figure of the page, and its numbers as a table, where they stand nowhere else.
 
-    Attributes:
-        name: Name of the files: letters, digits, dashes and underscores.
-        title: Sentence on what the figure shows; screen readers say it.
-        figure: The figure.
-        table: Numbers of the figure; None where they stand elsewhere.
-        strategy: The strategy that it is of alone, if it is of one.
+    `name` is that of the files, screen readers say `title`; `strategy` is set where it is of one.
     """
 
     name: str
@@ -117,20 +105,10 @@ def draw_matrices(data: ReportData) -> Iterator[Picture]:
         over = f", mean of {len(results)} runs" if len(results) > 1 else ""
         title = f"{name}: score on each task (columns) after learning each (rows){over}"
         figure = r_matrix_heatmap(R, tasks, title=f"R of {name}")
-        numbers = _matrix_table(R, tasks, title, corner="after", strategy=name)
+        numbers = None
+        if len(tasks) <= _MOST_IN_TABLES:
+            numbers = make_matrix(R, tasks, caption=title, corner="after", strategy=name)
         yield Picture(f"R-{data.file_name(name)}", title, figure, numbers, name)
-
-
-def draw_overlaps(data: ReportData) -> Iterator[Picture]:
-    """Draw the overlap of regions, of the first run of each strategy in which regions overlap."""
-    for name in data.strategies:
-        first = data.results(name)[0]
-        if not first.overlap or not _overlaps(first.overlap):
-            continue
-        title = f"{name}: share of region j (columns) that region i (rows) holds, too"
-        figure = overlap_heatmap(first.overlap, first.tasks, title=f"Overlap of {name}")
-        numbers = _matrix_table(first.overlap, first.tasks, title, corner="region i", strategy=name)
-        yield Picture(f"overlap-{data.file_name(name)}", title, figure, numbers, name)
 
 
 def draw_curve(
@@ -140,15 +118,7 @@ def draw_curve(
     measure: str,
     compute: Callable[[Sequence[RunResult]], Curve],
 ) -> Iterator[Picture]:
-    """Draw a measure along the stream for the strategies that have one, the best ones named.
-
-    Args:
-        data: Data of the report.
-        name: Name of the picture, without "curve".
-        title: Title of the picture.
-        measure: Label of the vertical axis.
-        compute: Results of a strategy to the curve.
-    """
+    """Draw a measure along the stream for the strategies that have one, the best ones named."""
     found = {strategy: compute(data.results(strategy)) for strategy in data.strategies}
     found = {s: curve for s, curve in found.items() if any(v is not None for v in curve.middle)}
     tasks = data.summary.tasks
@@ -159,8 +129,7 @@ def draw_curve(
     numbers = None
     if len(tasks) <= _MOST_IN_TABLES:
         cells = tuple(
-            (Cell(strategy), *(Cell(points(v), v) for v in curve.middle))
-            for strategy, curve in found.items()
+            make_row(strategy, *map(points_cell, curve.middle)) for strategy, curve in found.items()
         )
         numbers = Table(f"{title}, in points", ("strategy", *tasks), cells)
     figure = stream_curves(found, tasks, title=title, measure=measure)
@@ -168,26 +137,12 @@ def draw_curve(
 
 
 def draw_reliability(data: ReportData, name: str) -> Picture:
-    """Draw accuracy against confidence on each task, in the first run of a strategy.
-
-    Args:
-        data: Data of the report.
-        name: Name of the strategy, whose first run has bins of confidence.
-    """
+    """Draw accuracy against confidence on each task, in the first run of a strategy."""
     result = data.results(name)[0]
     title = f"{name}: accuracy against confidence on each task's test rows, seed {result.seed}"
     bins = {task: ReliabilityBins.from_lists(own) for task, own in result.reliability.items()}
     figure = reliability_panels(bins, title=f"Reliability of {name}")
     return Picture(f"reliability-{data.file_name(name)}", title, figure, strategy=name)
-
-
-def draw_anatomies(data: ReportData) -> Iterator[Picture]:
-    """Draw where in the model the regions of each strategy lie."""
-    for name, found in data.anatomies.items():
-        title = f"{name}: share of the weights of each layer and module in each task's region"
-        figure = anatomy_panels(found, title=f"Regions of {name}")
-        numbers = _layer_table(found, title, strategy=name)
-        yield Picture(f"anatomy-{data.file_name(name)}", title, figure, numbers, name)
 
 
 def draw_frontier(summary: ComparisonSummary) -> Iterator[Picture]:
@@ -207,36 +162,13 @@ def find_tradeoffs(summary: ComparisonSummary) -> dict[str, Tradeoff]:
             row.overall.mean,
             row.overall.sd,
             row.bytes_per_task.mean or 0.0,
-            forgets=any(one.forgetting.mean for one in (row, *row.by_metric.values())),
+            forgets=any(row.measure("forgetting", m).mean for m in row.by_metric or ("",)),
             # Behind a name there may stand where it was run, or with what: "ewc (first)".
             bound=(found := STRATEGIES.get(find_method_name(name))) is not None and found.is_bound,
         )
         for name, row in summary.strategies.items()
         if row.overall.mean is not None
     }
-
-
-def _matrix_table(
-    cells: Matrix, tasks: Sequence[str], title: str, *, corner: str, strategy: str
-) -> Table | None:
-    if len(tasks) > _MOST_IN_TABLES:
-        return None
-    return make_matrix(cells, tasks, caption=title, corner=corner, strategy=strategy)
-
-
-def _layer_table(found: Mapping[str, Anatomy], title: str, *, strategy: str) -> Table:
-    """Write how much of each region lies in each layer."""
-    _, layers = place_names(next(iter(found.values())))
-    rows = tuple(
-        (Cell(task), *(Cell(points(share), share) for share in own.by_layer.tolist()))
-        for task, own in found.items()
-    )
-    caption = f"{title}: share of the region in each layer, in %"
-    return Table(caption, ("task", *layers), rows, strategy=strategy)
-
-
-def _overlaps(found: Matrix) -> bool:
-    return any(share for i, row in enumerate(found) for j, share in enumerate(row) if i != j)
 
 
 def _mean_matrix(found: Sequence[Matrix]) -> Matrix:

@@ -12,24 +12,23 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from cl_graft.errors import BankError, InputError
-from cl_graft.grafts.anatomy import Anatomy, anatomy
+from cl_graft.errors import InputError
 from cl_graft.lab.results.comparison import Budget, ComparisonSummary, Failure, SweptValues
 from cl_graft.lab.results.measures import has_one_metric
 from cl_graft.lab.results.normalized_scores import normalize
 from cl_graft.lab.results.run_results import RunResult
 from cl_graft.lab.results.stored_runs import StoredRun, check_alike, find_runs
 from cl_graft.lab.results.summary import summarize
-from cl_graft.lab.results.task_errors import ERRORS, TaskErrors
 from cl_graft.lab.results.task_files import (
     ANSWERS,
     CURVES,
+    ERRORS,
     NUMBERS,
     TaskAnswers,
     TaskCurves,
+    TaskErrors,
     TaskNumbers,
 )
-from cl_graft.storage import load_bank
 
 _BUDGET = TypeAdapter(Budget)
 _SWEEP = TypeAdapter(dict[str, SweptValues])
@@ -39,24 +38,13 @@ _SWEEP = TypeAdapter(dict[str, SweptValues])
 class ReportData:
     """Everything that a report shows.
 
-    Attributes:
-        folders: Folders that the report was asked for.
-        runs: Finished runs, grouped by strategy.
-        summary: Summary of the runs; see `cl_graft.lab.results.summary.summarize`.
-        anatomies: Anatomies of regions by strategy and task, from the first run of each strategy
-            that has a bank.
-        commands: Command lines that started the runs, each once.
-        answers: Answers that are texts by strategy and task, from the first run of each strategy.
-        errors: Right and wrong answers by strategy and task, from the first run of each strategy
-            that keeps them.
-        numbers: Right and answered numbers of regression tasks, from the same runs.
-        curves: Losses and dev scores by strategy and task, from the same runs.
+    Answers, errors, numbers and curves are by strategy and task, of the first run of each strategy
+    that has them.
     """
 
     folders: tuple[Path, ...]
     runs: tuple[StoredRun, ...]
     summary: ComparisonSummary
-    anatomies: Mapping[str, Mapping[str, Anatomy]]
     commands: tuple[str, ...]
     answers: Mapping[str, Mapping[str, TaskAnswers]] = field(default_factory=dict)
     errors: Mapping[str, Mapping[str, TaskErrors]] = field(default_factory=dict)
@@ -83,15 +71,7 @@ class ReportData:
 
 
 def read_report_data(folders: Sequence[Path | str]) -> ReportData:
-    """Read and summarize the runs under some folders.
-
-    Args:
-        folders: Runs, and outputs of comparisons.
-
-    Raises:
-        InputError: If a folder holds no run, or the runs are not of the same tasks and model.
-        BankError: If a file is altered.
-    """
+    """Read and summarize the runs under some folders: runs, and outputs of comparisons."""
     places = [Path(folder) for folder in folders]
     everything = find_runs(places)
     runs = [run for run in everything if run.result.complete]
@@ -127,7 +107,6 @@ def read_report_data(folders: Sequence[Path | str]) -> ReportData:
         tuple(places),
         tuple(runs),
         summary,
-        _read_anatomies(runs),
         commands,
         {name: ANSWERS.read(folder) for name, folder in firsts.items()},
         {name: own for name, folder in firsts.items() if (own := ERRORS.read(folder))},
@@ -177,16 +156,3 @@ def _read_summary(path: Path) -> dict[str, Any]:
         return json.loads(path.read_text(encoding="utf-8"))
     except ValueError as error:
         raise InputError(f"{path}: not the summary of a comparison ({error})") from None
-
-
-def _read_anatomies(runs: Sequence[StoredRun]) -> dict[str, dict[str, Anatomy]]:
-    found: dict[str, dict[str, Anatomy]] = {}
-    for run in runs:
-        if run.result.strategy in found or run.bank is None:
-            continue
-        try:
-            bank = load_bank(run.bank)
-        except BankError as error:
-            raise type(error)(f"{run.bank}: {error}") from None
-        found[run.result.strategy] = {e.task: anatomy(e.region) for e in bank.entries}
-    return found

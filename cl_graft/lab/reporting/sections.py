@@ -10,11 +10,9 @@ from functools import partial
 from cl_graft.lab.reporting import task_sections
 from cl_graft.lab.reporting.pictures import (
     MOST_STRATEGIES,
-    draw_anatomies,
     draw_curve,
     draw_frontier,
     draw_matrices,
-    draw_overlaps,
     draw_rank_diagram,
     draw_reliability,
     draw_sweeps,
@@ -24,23 +22,16 @@ from cl_graft.lab.reporting.summary_sections import Section, origin_lines, summa
 from cl_graft.lab.reporting.task_sections import ReadRows
 from cl_graft.lab.reporting.verdict import write_verdict
 from cl_graft.lab.results import stream_measures, summary_tables
-from cl_graft.lab.results.formatting import schedule_text
 from cl_graft.lab.results.measures import has_one_metric, measure_title, tasks_by_metric
 from cl_graft.lab.results.run_results import RunResult
-from cl_graft.metrics.figure_style import MOST_PANELS
+from cl_graft.lab.results.tables import schedule_text
 from cl_graft.metrics.statistics import LEAST_SAMPLES
 
 
 def make_sections(
     data: ReportData, *, with_text: bool = False, read_rows: ReadRows | None = None
 ) -> list[Section]:
-    """Return the sections of which there is something to say, in their order.
-
-    Args:
-        data: Data of the report.
-        with_text: Whether rows of the data may be shown.
-        read_rows: Reads the rows that were answered wrong; None shows none.
-    """
+    """Return the sections of which there is something to say, in their order."""
     summary = data.summary
     comparison, *others = summary_sections(summary)
     ranked = summary.ranks if len(summary.seeds) >= LEAST_SAMPLES else None
@@ -56,7 +47,6 @@ def make_sections(
         task_sections.errors(data, read_rows=read_rows if with_text else None),
         task_sections.answers(data, with_text=with_text),
         _calibration(data),
-        _regions(data),
         costs,
         Section(
             "strategies",
@@ -117,20 +107,6 @@ def _calibration(data: ReportData) -> Section | None:
         "Confidence is the model's own softmax; cl-graft predict divides by the task's temperature."
     )
     return Section("calibration", "Calibration", (text,), pictures=pictures) if pictures else None
-
-
-def _regions(data: ReportData) -> Section | None:
-    pictures = (*draw_anatomies(data), *draw_overlaps(data))
-    if not pictures:
-        return None
-    text = "Where in the model the regions lie: layers from the input up, modules within a layer."
-    if max(len(found) for found in data.anatomies.values()) > MOST_PANELS:
-        text += f" Shown are the first {MOST_PANELS} tasks."
-    text += (
-        " The overlap is |region i ∩ region j| / |region j|. With avoid_owned (the default) "
-        "regions do not overlap: each is chosen among the weights that no earlier task owns."
-    )
-    return Section("regions", "Regions", (text,), pictures=pictures)
 
 
 def _again(data: ReportData) -> Section:

@@ -6,15 +6,15 @@ import csv
 import io
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, fields
+from dataclasses import asdict
 from pathlib import Path
 
 from cl_graft.lab.reporting.summary_sections import Section, origin_lines, summary_sections
 from cl_graft.lab.results import summary_tables
 from cl_graft.lab.results.comparison import ComparisonSummary, StrategySummary
-from cl_graft.lab.results.formatting import model_text, pairs_text, points, schedule_text
 from cl_graft.lab.results.measures import (
     MEASURES,
+    OVER_SEEDS,
     measure,
     measure_name,
     measure_title,
@@ -23,23 +23,20 @@ from cl_graft.lab.results.measures import (
 )
 from cl_graft.lab.results.run_results import RunResult
 from cl_graft.lab.results.strategy_statistics import Spread, mean_ece
-from cl_graft.lab.results.tables import Cell, Table, make_matrix
+from cl_graft.lab.results.tables import (
+    Cell,
+    Table,
+    make_matrix,
+    model_text,
+    pairs_text,
+    points,
+    schedule_text,
+)
 from cl_graft.runtime.escaping import for_markdown, for_markdown_code
 from cl_graft.settings.data_report import data_lines
 from cl_graft.storage.files import replace_file
 from cl_graft.training.passes import Passes, total_passes
 
-_MEASURES = (
-    "average_accuracy",
-    "backward_transfer",
-    "forward_transfer",
-    "forgetting",
-    "ece",
-    "accuracy_over_stream",
-    "backward_transfer_over_stream",
-    "forward_transfer_over_stream",
-    "routing_accuracy",
-)
 _COSTS = (
     "bytes_per_task",
     "most_bytes",
@@ -92,12 +89,7 @@ def write_run_summary(result: RunResult, folder: Path) -> None:
 
 
 def write_summary(summary: ComparisonSummary, out: Path) -> None:
-    """Write the summary of a comparison as JSON, CSV, LaTeX and Markdown.
-
-    Args:
-        summary: What `summarize` returned.
-        out: The folder.
-    """
+    """Write the summary of a comparison as JSON, CSV, LaTeX and Markdown."""
     replace_file(out / "summary.json", f"{json.dumps(asdict(summary), indent=1)}\n".encode())
     replace_file(out / "summary.csv", comparison_csv(summary).encode())
     notes = "".join(f"% {note}\n" for note in summary_tables.summary_notes(summary))
@@ -118,11 +110,7 @@ def stream_title(summary: ComparisonSummary) -> str:
 
 
 def comparison_csv(summary: ComparisonSummary) -> str:
-    """Write one row a strategy and measure: mean, sd, ends of the 95 % interval, number of seeds.
-
-    Args:
-        summary: Summary of the comparison; scores are fractions.
-    """
+    """Write a row a strategy and measure, in fractions: mean, sd, interval, number of seeds."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(["strategy", "measure", "mean", "sd", "low", "high", "n"])
@@ -138,20 +126,13 @@ def comparison_csv(summary: ComparisonSummary) -> str:
 
 def _name_measures(summary: ComparisonSummary, row: StrategySummary) -> dict[str, Spread]:
     """Return the measures of a strategy by their names in files."""
-    if row.by_metric:
-        found = {
-            measure_name(one.name, metric, alone=False): getattr(own, one.name)
-            for metric, own in row.by_metric.items()
-            for one in fields(own)
-        }
-        found["normalized_average"] = row.normalized
-        return found | {"ece": row.ece, "routing_accuracy": row.routing_accuracy}
-    metric = next(iter(tasks_by_metric(summary.metrics)), "accuracy")
     named = {
-        "average_accuracy": measure_name("average", metric, alone=True),
-        "accuracy_over_stream": measure_name("average_over_stream", metric, alone=True),
+        measure_name(name, metric, alone=not row.by_metric): row.measure(name, metric)
+        for metric in row.by_metric or list(tasks_by_metric(summary.metrics)) or ["accuracy"]
+        for name in OVER_SEEDS
     }
-    return {named.get(name, name): getattr(row, name) for name in _MEASURES}
+    named |= {"normalized_average": row.normalized} if row.by_metric else {}
+    return named | {"ece": row.ece, "routing_accuracy": row.routing_accuracy}
 
 
 def _task_table(result: RunResult) -> Table:

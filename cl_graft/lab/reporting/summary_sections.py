@@ -10,9 +10,8 @@ from cl_graft.data.streams import PublishedResult, Stream, find_stream
 from cl_graft.errors import InputError
 from cl_graft.lab.results import summary_tables
 from cl_graft.lab.results.comparison import ComparisonSummary
-from cl_graft.lab.results.formatting import model_text, pairs_text
 from cl_graft.lab.results.measures import has_one_metric, overall_title, tasks_by_metric
-from cl_graft.lab.results.tables import Cell, Table
+from cl_graft.lab.results.tables import Cell, Table, model_text, pairs_text
 from cl_graft.metrics.statistics import LEAST_SAMPLES
 from cl_graft.settings.data_report import data_lines
 
@@ -42,17 +41,9 @@ _ROUTED = (
 
 @dataclass(frozen=True)
 class Section:
-    """A section of the page or of `summary.md`.
+    """A section of the page or of `summary.md`: paragraphs, tables, pictures, a list, commands.
 
-    Attributes:
-        name: Anchor of the section.
-        title: Heading of the section.
-        text: Paragraphs before the tables and pictures.
-        tables: Tables, each with the name of its file.
-        pictures: Pictures after the tables.
-        lines: Items of a list after the pictures.
-        code: Commands after the list, each with what it does.
-        details: Tables of one strategy each, which unfold, by strategy.
+    `name` is its anchor; tables have names of files; `details` are tables by strategy that unfold.
     """
 
     name: str

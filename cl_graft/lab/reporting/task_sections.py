@@ -10,22 +10,32 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from cl_graft.errors import InputError
 from cl_graft.kinds.rows import Row
-from cl_graft.lab.figures.learning_curves import Learning, learning_curves
-from cl_graft.lab.figures.number_panels import number_panels
 from cl_graft.lab.reporting.pictures import MOST_STRATEGIES, Picture
 from cl_graft.lab.reporting.report_data import ReportData
 from cl_graft.lab.reporting.summary_sections import Section
-from cl_graft.lab.results.formatting import points, row_text, shorten
+from cl_graft.lab.reporting.task_figures import learning_curves, number_panels
 from cl_graft.lab.results.stored_runs import StoredRun
-from cl_graft.lab.results.tables import Cell, Table
-from cl_graft.lab.results.task_errors import (
+from cl_graft.lab.results.tables import (
+    Cell,
+    Table,
+    count_cell,
+    make_row,
+    points,
+    points_cell,
+    row_text,
+    shorten,
+)
+from cl_graft.lab.results.task_files import (
+    NumberScores,
+    TaskAnswers,
+    TaskCurves,
     TaskErrors,
+    TaskNumbers,
     confused_pairs,
     count_by_pair,
     count_wrong,
     score_classes,
 )
-from cl_graft.lab.results.task_files import NumberScores, TaskAnswers, TaskCurves, TaskNumbers
 from cl_graft.metrics.figure_style import MOST_PANELS
 
 ReadRows = Callable[[StoredRun], Mapping[str, Sequence[Row]]]
@@ -55,12 +65,8 @@ def learning(data: ReportData) -> Section | None:
         curves = {name: own[task] for name, own in data.curves.items() if task in own}
         if not curves:
             continue
-        found = {
-            name: Learning(own.train.loss, own.train.dev, own.dense.loss, own.dense.dev)
-            for name, own in curves.items()
-        }
         title = f"{task}: training loss and score on dev while it is learned"
-        figure = learning_curves(found, title=task, measure=data.summary.metrics[task])
+        figure = learning_curves(curves, title=task, measure=data.summary.metrics[task])
         pictures.append(
             Picture(f"learning-{number}", title, figure, _summarize_learning(curves, title))
         )
@@ -80,25 +86,14 @@ def _summarize_learning(curves: Mapping[str, TaskCurves], title: str) -> Table:
     for name, own in curves.items():
         losses = [own.train.loss[place][1] for place in (0, -1)] if own.train.loss else [None] * 2
         step, best = max(own.train.dev, key=lambda point: (point[1], point[0]), default=(None,) * 2)
-        rows.append(
-            (
-                Cell(name),
-                *(Cell("–" if loss is None else f"{loss:.4g}", loss) for loss in losses),
-                Cell(points(best), best),
-                Cell("–" if step is None else f"{step:,}", step),
-            )
-        )
+        cells = (Cell("–" if loss is None else f"{loss:.4g}", loss) for loss in losses)
+        rows.append(make_row(name, *cells, points_cell(best), count_cell(step)))
     head = ("strategy", "loss at the beginning", "loss at the end", "best dev score", "at step")
     return Table(title, head, tuple(rows))
 
 
 def errors(data: ReportData, *, read_rows: ReadRows | None) -> Section | None:
-    """Show confusions, scores of each label, wrong rows, and errors of regression tasks.
-
-    Args:
-        data: Data of the report.
-        read_rows: Reads the rows whose texts are shown; None shows none.
-    """
+    """Show confusions, scores of labels, wrong rows where there are texts, and wrong numbers."""
     if not data.errors and not data.numbers:
         return None
     details, reason = _details(data, read_rows)
@@ -206,13 +201,13 @@ def _count_row(strategy: str, task: str, found: TaskErrors) -> tuple[Cell, ...]:
     scores = score_classes(found.end, classes=found.classes)
     known = [(one.f1, place) for place, one in enumerate(scores) if one.rows and one.f1 is not None]
     worst, place = min(known, default=(None, 0))
-    return (
-        Cell(strategy),
-        Cell(task),
+    return make_row(
+        strategy,
+        task,
         Cell(learned, None if found.learned is None else count_wrong(found.learned)),
-        Cell(f"{wrong:,}", wrong),
+        count_cell(wrong),
         Cell(f"{rows:,} {found.counted}", rows),
-        Cell(confused),
+        confused,
         Cell("–" if worst is None else f"{found.name(place)}: {points(worst)}", worst),
     )
 
@@ -246,7 +241,7 @@ def _matrix(strategy: str, task: str, found: TaskErrors) -> Table:
 def _pairs(strategy: str, task: str, found: TaskErrors) -> Table:
     """Count the rows of the labels that are confused most."""
     rows = tuple(
-        (Cell(found.name(right)), Cell(found.name(answer)), _number(then), _number(now))
+        make_row(found.name(right), found.name(answer), count_cell(then), count_cell(now))
         for right, answer, then, now in confused_pairs(found)[:_PAIRS]
     )
     caption = f"{task}, {strategy}: the labels that are confused most, of {len(found.labels)}"
@@ -262,15 +257,9 @@ def _labels(strategy: str, tasks: Mapping[str, TaskErrors]) -> Table:
         then = score_classes(found.learned or (), classes=found.classes)
         for place, own in enumerate(now):
             if own.rows:
-                values = (own.precision, own.recall, own.f1, then[place].f1)
-                rows.append(
-                    (
-                        Cell(found.name(place)),
-                        Cell(task),
-                        Cell(f"{own.rows:,} {found.counted}", own.rows),
-                        *(Cell(points(value), value) for value in values),
-                    )
-                )
+                count = Cell(f"{own.rows:,} {found.counted}", own.rows)
+                values = map(points_cell, (own.precision, own.recall, own.f1, then[place].f1))
+                rows.append(make_row(found.name(place), task, count, *values))
     head = ("label", "task", "test rows or spans", "precision", "recall", "F1", "F1 when learned")
     caption = f"{strategy}: precision, recall and F1 of each label at the end, in %"
     return Table(caption, head, tuple(rows), strategy=strategy)
@@ -279,11 +268,11 @@ def _labels(strategy: str, tasks: Mapping[str, TaskErrors]) -> Table:
 def _wrong_rows(strategy: str, task: str, found: TaskErrors, rows: Sequence[Row]) -> Table:
     """Show the wrong rows that the model is surest of."""
     shown = tuple(
-        (
-            Cell(row_text(rows[one.row])),
-            Cell(found.name(one.right)),
-            Cell(found.name(one.answer)),
-            Cell(points(one.confidence), one.confidence),
+        make_row(
+            row_text(rows[one.row]),
+            found.name(one.right),
+            found.name(one.answer),
+            points_cell(one.confidence),
         )
         for one in found.wrong
         if one.row < len(rows)
@@ -299,11 +288,11 @@ def number_table(data: ReportData) -> Table:
     def cells(scores: NumberScores | None) -> tuple[Cell, ...]:
         if scores is None:
             return (Cell("–"),) * 3
-        two = (Cell(points(v), v) for v in (scores.pearson, scores.spearman))
+        two = map(points_cell, (scores.pearson, scores.spearman))
         return (*two, Cell(f"{scores.error:.4g}", scores.error))
 
     rows = tuple(
-        (Cell(strategy), Cell(task), *cells(found.learned), *cells(found.end), _number(found.rows))
+        make_row(strategy, task, *cells(found.learned), *cells(found.end), count_cell(found.rows))
         for strategy, tasks in data.numbers.items()
         for task, found in tasks.items()
     )
@@ -321,17 +310,7 @@ def draw_numbers(data: ReportData) -> Iterator[Picture]:
         drawn += sum(len(found.shown) for found in own.values())
         if drawn > _MOST_POINTS:
             return
-        figure = number_panels(
-            {
-                task: ([one.right for one in found.shown], [one.answer for one in found.shown])
-                for task, found in own.items()
-            },
-            title=f"Numbers of {strategy}",
-            notes={
-                task: f"Pearson {points(f.end.pearson)}, Spearman {points(f.end.spearman)}"
-                for task, f in own.items()
-            },
-        )
+        figure = number_panels(own, title=f"Numbers of {strategy}")
         title = f"{strategy}: answers at the end against the right numbers"
         yield Picture(f"numbers-{data.file_name(strategy)}", title, figure, strategy=strategy)
 
@@ -343,7 +322,7 @@ def largest_errors(
     shown: list[tuple[Cell, ...]] = []
     for one in found.largest_errors(_LARGEST_ERRORS):
         values = (one.right, one.answer, one.error)
-        cells = (_number(one.row), *(Cell(f"{v:z.4g}", v) for v in values))
+        cells = (count_cell(one.row), *(Cell(f"{v:z.4g}", v) for v in values))
         if rows is not None:
             cells += (Cell(row_text(rows[one.row]) if one.row < len(rows) else "–"),)
         shown.append(cells)
@@ -388,7 +367,7 @@ def _count_answers(data: ReportData) -> Table:
         )
 
     rows = tuple(
-        (Cell(strategy), Cell(task), *row(found))
+        make_row(strategy, task, *row(found))
         for strategy, tasks in data.answers.items()
         for task, found in tasks.items()
     )
@@ -401,19 +380,15 @@ def _show_answers(data: ReportData) -> Iterator[tuple[str, Table]]:
     for place, (strategy, tasks) in enumerate(data.answers.items(), start=1):
         for number, (task, found) in enumerate(tasks.items(), start=1):
             rows = tuple(
-                (
-                    Cell(one.text),
-                    Cell(" / ".join(map(shorten, one.right))),
-                    Cell("–" if one.learned is None else shorten(one.learned)),
-                    Cell("unchanged" if one.learned == one.now else shorten(one.now)),
-                    Cell("right" if one.is_right else "wrong"),
+                make_row(
+                    one.text,
+                    " / ".join(map(shorten, one.right)),
+                    "–" if one.learned is None else shorten(one.learned),
+                    "unchanged" if one.learned == one.now else shorten(one.now),
+                    "right" if one.is_right else "wrong",
                 )
                 for one in found.shown
             )
             caption = f"{task}, answers of {strategy}"
             table = Table(caption, head, rows, sortable=False, strategy=strategy)
             yield f"answers-{place}-{number}", table
-
-
-def _number(value: int | None) -> Cell:
-    return Cell("–" if value is None else f"{value:,}", value)

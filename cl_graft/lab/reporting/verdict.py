@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from cl_graft.lab.reporting.report_data import ReportData
-from cl_graft.lab.results.formatting import spread_text
 from cl_graft.lab.results.run_results import find_method_name
 from cl_graft.lab.results.strategy_statistics import Spread
 from cl_graft.lab.results.summary_tables import average_columns, measure_columns, note_on_rows
+from cl_graft.lab.results.tables import spread_text
 from cl_graft.metrics.statistics import LEAST_SAMPLES
 from cl_graft.runtime.byte_sizes import decimal_bytes
 from cl_graft.strategies.registry import STRATEGIES
@@ -24,9 +24,6 @@ def write_verdict(data: ReportData) -> list[str]:
 
     What is not known has no sentence: forgetting of a single task, or the time of runs that were
     resumed.
-
-    Args:
-        data: Data of the report.
     """
     names = data.strategies
     own, others = names[0], names[1:]

@@ -13,7 +13,12 @@ from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
-from cl_graft.lab.results.measures import has_one_metric, named_measures, overall_title
+from cl_graft.lab.results.measures import (
+    STORED_AS,
+    has_one_metric,
+    named_measures,
+    overall_title,
+)
 from cl_graft.lab.results.normalized_scores import (
     Normalization,
     NormalizedScores,
@@ -40,13 +45,7 @@ _NONE = Spread(None, None, None, 0)
 
 @dataclass(frozen=True)
 class Failure:
-    """A run of a comparison that could not be finished.
-
-    Attributes:
-        strategy: Name of the strategy.
-        seed: Seed of the run.
-        error: Kind and sentence of the error.
-    """
+    """A run of a comparison that could not be finished, with kind and sentence of the error."""
 
     strategy: str
     seed: int
@@ -57,12 +56,8 @@ class Failure:
 class Size:
     """The size at which a strategy stays within a number of bytes a task.
 
-    Attributes:
-        setting: Setting that makes it as large: one of the strategy, or ``"density"``; empty if
-            none was set.
-        value: Value of the setting.
-        bytes: Bytes that a task is expected to add at most, its head counted, the mean over the
-            stream; None for bounds, which are not sized.
+    `setting` makes it as large: one of the strategy, or ``"density"``; empty if none was set.
+    `bytes` is what a task is expected to add at most; None for bounds, which are not sized.
     """
 
     setting: str = ""
@@ -72,13 +67,7 @@ class Size:
 
 @dataclass(frozen=True)
 class Budget:
-    """A number of bytes a task that strategies are compared at.
-
-    Attributes:
-        bytes_per_task: Bytes that a task may add.
-        sizes: Sizes of the strategies that fit, by name.
-        unmet: Reasons why the others do not fit, by name.
-    """
+    """A number of bytes a task that strategies are compared at, and why some cannot meet it."""
 
     bytes_per_task: int
     sizes: dict[str, Size]
@@ -87,38 +76,10 @@ class Budget:
 
 @dataclass(frozen=True)
 class SweptValues:
-    """The values that were set for a row of a sweep's table.
-
-    Attributes:
-        strategy: Name of the strategy.
-        values: Values by the name of the setting.
-    """
+    """The strategy and the swept values, by setting, of a row of a sweep's table."""
 
     strategy: str
     values: dict[str, Any]
-
-
-@dataclass(frozen=True)
-class MetricSummary:
-    """Measures of a strategy over the tasks of one metric, in a stream that has several.
-
-    Attributes:
-        average: See `cl_graft.metrics.average_accuracy`.
-        backward_transfer: See `cl_graft.metrics.backward_transfer`.
-        forward_transfer: See `cl_graft.metrics.forward_transfer`.
-        forgetting: See `cl_graft.metrics.forgetting`.
-        average_over_stream: See `cl_graft.metrics.accuracy_over_stream`.
-        backward_transfer_over_stream: See `cl_graft.metrics.backward_transfer_over_stream`.
-        forward_transfer_over_stream: See `cl_graft.metrics.forward_transfer_over_stream`.
-    """
-
-    average: Spread
-    backward_transfer: Spread
-    forward_transfer: Spread
-    forgetting: Spread
-    average_over_stream: Spread
-    backward_transfer_over_stream: Spread
-    forward_transfer_over_stream: Spread
 
 
 @dataclass(frozen=True)
@@ -149,7 +110,8 @@ class StrategySummary:
         by_order: Average accuracy (or normalized average) on each order of the tasks, the mean over
             seeds.
         of_independent: Average accuracy over that of independent fine-tuning.
-        by_metric: Measures of each metric where tasks have several; else empty.
+        by_metric: Measures by their names in `measures.OVER_SEEDS`, of each metric where tasks have
+            several; else empty.
         normalized: Normalized average where tasks have several metrics, see
             `cl_graft.lab.results.normalized_scores`.
         other_metrics: Scores at the end by metrics that are not the tasks' own, the mean over the
@@ -178,11 +140,15 @@ class StrategySummary:
     tuning: dict[str, Any]
     by_order: list[float | None] = field(default_factory=list)
     of_independent: float | None = None
-    by_metric: dict[str, MetricSummary] = field(default_factory=dict)
+    by_metric: dict[str, dict[str, Spread]] = field(default_factory=dict)
     normalized: Spread = _NONE
     other_metrics: dict[str, Spread] = field(default_factory=dict)
     same_bits: tuple[int, int] = (0, 0)
     settings: dict[str, Any] = field(default_factory=dict)
+
+    def measure(self, name: str, metric: str) -> Spread:
+        """Return a measure over the tasks of a metric, by its name in `measures.OVER_SEEDS`."""
+        return self.by_metric[metric][name] if self.by_metric else getattr(self, STORED_AS[name])
 
     @property
     def overall(self) -> Spread:

@@ -38,16 +38,24 @@ _OF_R = {
 MEASURES = ("average", "backward_transfer", "forward_transfer", "forgetting")
 """Measures that every table shows, in their order."""
 
-STORED_AS = {"average": "average_accuracy"} | {name: name for name in MEASURES[1:]}
+OVER_SEEDS = (
+    *MEASURES,
+    "average_over_stream",
+    "backward_transfer_over_stream",
+    "forward_transfer_over_stream",
+)
+"""Measures that a summary holds."""
+
+STORED_AS = {
+    **{name: name for name in OVER_SEEDS},
+    "average": "average_accuracy",
+    "average_over_stream": "accuracy_over_stream",
+}
 """Fields that hold the measures of a stream with one metric, in results and in summaries."""
 
 
 def tasks_by_metric(metrics: Mapping[str, str]) -> dict[str, list[str]]:
-    """Return the names of the tasks of each metric.
-
-    Args:
-        metrics: The metric of each task, by its name.
-    """
+    """Return the names of the tasks of each metric."""
     names = list(metrics)
     groups = group_by_metric(metrics.values())
     return {metric: [names[place] for place in places] for metric, places in groups.items()}
@@ -76,7 +84,7 @@ def measure(
     one = has_one_metric(run.metrics)
     if metric is None and not one:
         return None
-    if one and learned is None and name in STORED_AS:
+    if one and learned is None and name in MEASURES:
         return getattr(run, STORED_AS[name])
     size = len(run.R) if learned is None else learned
     R = [row[:size] for row in run.R[:size]]
@@ -103,24 +111,13 @@ def other_metrics(run: RunResult) -> dict[str, int]:
 
 
 def mean_other_score(run: RunResult, metric: str) -> float | None:
-    """Return the score at the end by a metric that is not the tasks' own, the mean over tasks.
-
-    Args:
-        run: Results of the run.
-        metric: One of `other_metrics`.
-    """
+    """Return the mean over tasks of the score at the end by a metric that is not their own."""
     scores = [own[metric] for own in run.other_scores.values() if metric in own]
     return fmean(scores) if scores else None
 
 
 def measure_name(name: str, metric: str, *, alone: bool) -> str:
-    """Return a measure's name in files, such as ``"average_f1"``.
-
-    Args:
-        name: Name as `measure` takes it.
-        metric: The metric.
-        alone: Whether all tasks of the stream have it.
-    """
+    """Return a measure's name in files, such as ``"average_f1"``."""
     if name.startswith("average"):
         return name.replace("average", metric if name != "average" else f"average_{metric}")
     return name if alone else f"{name}_{metric}"
@@ -129,10 +126,7 @@ def measure_name(name: str, metric: str, *, alone: bool) -> str:
 def measure_title(name: str, metric: str, *, tasks: int | None = None) -> str:
     """Return a measure's name in tables, such as ``"average f1 (2 tasks)"``.
 
-    Args:
-        name: Name as `measure` takes it.
-        metric: The metric.
-        tasks: Number of tasks with this metric; None if all tasks of the stream have it.
+    The number of tasks is given where the stream has several metrics.
     """
     title = name.replace("_", " ")
     if name == "average":
@@ -142,11 +136,7 @@ def measure_title(name: str, metric: str, *, tasks: int | None = None) -> str:
 
 
 def overall_title(metrics: Mapping[str, str]) -> str:
-    """Return the name of the measure by which strategies are compared.
-
-    Args:
-        metrics: The metric of each task.
-    """
+    """Return the name of the measure by which strategies are compared."""
     groups = tasks_by_metric(metrics)
     if len(groups) > 1:
         return "normalized average"

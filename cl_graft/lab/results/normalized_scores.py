@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from cl_graft.lab.results.formatting import points
 from cl_graft.lab.results.measures import count_tasks
 from cl_graft.lab.results.run_results import RunResult, find_method_name
+from cl_graft.lab.results.tables import points
 from cl_graft.metrics.by_metric import LEAST_REFERENCE, average_share, too_small
 
 _REFERENCE = "independent"
@@ -21,12 +21,8 @@ _REFERENCE = "independent"
 class Normalization:
     """The reference of a normalized average, and the tasks that it is a mean over.
 
-    Attributes:
-        reference: Strategy whose scores the others are shares of.
-        tasks: Tasks that are averaged over.
-        left_out: Tasks whose reference is too small to take a share of it
-            (`cl_graft.metrics.by_metric.LEAST_REFERENCE`), with the lowest score of the reference.
-        missing: Reason why there is no normalized average; empty if there is one.
+    `left_out` has the tasks whose reference is below `LEAST_REFERENCE`, with its lowest score;
+    `missing` says why there is no normalized average, and is empty if there is one.
     """
 
     reference: str
@@ -37,12 +33,7 @@ class Normalization:
 
 @dataclass(frozen=True)
 class NormalizedScores:
-    """Normalized averages of runs.
-
-    Attributes:
-        normalization: What they are a mean of.
-        references: Runs of the reference.
-    """
+    """Normalized averages of runs."""
 
     normalization: Normalization
     references: Sequence[RunResult]
@@ -50,13 +41,8 @@ class NormalizedScores:
     def average(self, run: RunResult, *, learned: int | None = None) -> float | None:
         """Return the normalized average of a run: the mean over tasks of score / reference.
 
-        Args:
-            run: Results of the run.
-            learned: Number of tasks after which is measured, over these; None means all.
-
-        Returns:
-            The average; None without a reference of the same seed and data, or if a score is
-            missing.
+        It is None without a reference of the same seed and data, or if a score is missing. After
+        the first `learned` tasks it is over these.
         """
         reference = self._find(run)
         if reference is None or not run.R:
@@ -82,11 +68,7 @@ class NormalizedScores:
 
 
 def normalize(runs: Sequence[RunResult]) -> NormalizedScores:
-    """Find what the scores of runs are shares of.
-
-    Args:
-        runs: Finished runs of the same tasks.
-    """
+    """Find what the scores of finished runs of the same tasks are shares of."""
     references = [run for run in runs if run.R and find_method_name(run.strategy) == _REFERENCE]
     others = [run for run in runs if find_method_name(run.strategy) != _REFERENCE]
     known = [
@@ -111,12 +93,7 @@ def normalize(runs: Sequence[RunResult]) -> NormalizedScores:
 
 
 def normalization_text(normalization: Normalization, metrics: Mapping[str, str]) -> str:
-    """Say what the normalized average is a mean of, or why there is none.
-
-    Args:
-        normalization: From `normalize`.
-        metrics: The metric of each task.
-    """
+    """Say what the normalized average is a mean of, or why there is none."""
     if normalization.missing:
         return (
             f"There is no normalized average, and differences are not tested: "

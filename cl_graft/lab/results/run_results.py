@@ -4,25 +4,20 @@ from __future__ import annotations
 
 import os
 import platform
-import re
 import shlex
 import sys
 from collections import Counter
-from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import torch
-from pydantic import TypeAdapter
+from pydantic import Field, TypeAdapter
 
 from cl_graft.grafts.hashing import environment, file_sha256
-from cl_graft.lab.results.formatting import points
-from cl_graft.lab.results.matrices import Matrix, pack_matrix, unpack_matrix
 from cl_graft.lab.results.measures import has_one_metric, measure, measure_title, tasks_by_metric
-from cl_graft.lab.results.tables import Table, make_matrix
-from cl_graft.lab.results.task_errors import ERRORS
-from cl_graft.lab.results.task_files import ANSWERS, CURVES, NUMBERS
+from cl_graft.lab.results.tables import Table, make_matrix, points
+from cl_graft.lab.results.task_files import ANSWERS, CURVES, ERRORS, NUMBERS
 from cl_graft.settings.run_folder import (
     BANK,
     RESULTS,
@@ -40,13 +35,23 @@ if TYPE_CHECKING:
     import pandas
     from matplotlib.figure import Figure
 
+Matrix = list[list[float | None]]
+
+MOST_WHOLE = 20
+"""Rows up to which a matrix is written as it is, above as what each row changes.
+
+A strategy that forgets nothing changes one score a task, so its results grow with the number of
+tasks and not with its square.
+"""
+
 BESIDE = (
     *("config.json", "metrics.csv", "summary.md"),
     *(ANSWERS.name, ERRORS.name, NUMBERS.name, CURVES.name),
 )
 """Files of a run whose SHA-256 `results.json` holds."""
 
-_METRIC = re.compile(r"[a-z][a-z0-9_]{0,63}")
+MetricName = Annotated[str, Field(pattern="^[a-z][a-z0-9_]{0,63}$")]
+"""A metric's name, which is in names of measures and of files."""
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -99,7 +104,7 @@ class RunResult(RunRecord):
     backward_transfer: float | None
     forward_transfer: float | None
     forgetting: float | None
-    metrics: dict[str, str]
+    metrics: dict[str, MetricName]
     baseline: list[float | None]
     coordinates: dict[str, dict[str, float]]
     overlap: Matrix | None
@@ -200,21 +205,45 @@ def write_result(result: RunResult, folder: Path) -> None:
 
 
 def read_result(folder: Path | str) -> RunResult:
-    """Read a run's `results.json`.
-
-    Raises:
-        InputError: If there is none, or it is something else.
-        BankError: If it is altered, holds what no run writes, or a newer package wrote it.
-    """
+    """Read a run's `results.json`; a `BankError` tells that it is altered."""
     path = Path(folder) / RESULTS
     values = read_values(path)
     with report_missing_parts(path):
-        most = len(values["tasks"])
-        values |= {name: unpack_matrix(values[name], most=most) for name in _MATRICES}
+        values |= {name: unpack_matrix(values[name]) for name in _MATRICES}
         known = {one.name: values[one.name] for one in fields(RunResult)}
         check_values(known, _SCHEMA)
-        _check_metrics(known["metrics"], known["tasks"])
     return RunResult(**known)
+
+
+def pack_matrix(matrix: Matrix | None) -> Any:
+    """Return a matrix as JSON can hold it.
+
+    Of more than 20 rows it is ``{"columns": n, "changes": [[[column, value], …], …]}``, where a row
+    lists what differs from the row above it, the first from a row of nulls.
+    """
+    if matrix is None or len(matrix) <= MOST_WHOLE or len({*map(len, matrix)}) > 1:
+        return matrix
+    columns = len(matrix[0])
+    above = [[None] * columns, *matrix]
+    changes = [
+        [[at, value] for at, value in enumerate(row) if value != before[at]]
+        for before, row in zip(above, matrix, strict=False)
+    ]
+    return {"columns": columns, "changes": changes}
+
+
+def unpack_matrix(packed: Any) -> Any:
+    """Return the matrix that `pack_matrix` packed; anything else as it is."""
+    if not isinstance(packed, dict):
+        return packed
+    row: list[float | None] = [None] * packed["columns"]
+    matrix: list[list[float | None]] = []
+    for changed in packed["changes"]:
+        row = [*row]
+        for at, value in changed:
+            row[at] = value
+        matrix.append(row)
+    return matrix
 
 
 def machine(device: torch.device) -> dict[str, Any]:
@@ -237,17 +266,3 @@ def command() -> str:
     program = Path(sys.argv[0]).name if sys.argv and sys.argv[0] else "python"
     program = "cl-graft" if program == "__main__.py" else program
     return shlex.join([program, *sys.argv[1:]])
-
-
-def _check_metrics(metrics: Mapping[str, str], tasks: Sequence[str]) -> None:
-    """Refuse metrics that no run names: they are in the names of measures and of files.
-
-    Raises:
-        ValueError: If a task has none, or one cannot be the name of a metric.
-    """
-    for task in tasks:
-        if not _METRIC.fullmatch(metrics.get(task, "")):
-            raise ValueError(
-                f"metrics.{task} must be the name of a metric, lower-case letters, digits and "
-                f"underscores, got {metrics.get(task)!r}"
-            )

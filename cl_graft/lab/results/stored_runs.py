@@ -21,13 +21,7 @@ from cl_graft.storage.bank_index import INDEX
 
 @dataclass(frozen=True)
 class StoredRun:
-    """A run and its folder.
-
-    Attributes:
-        folder: Folder of the run.
-        result: Results of the run. The strategy's name also says which values were swept, and
-            which of the folders the run is from, where several folders hold the same strategy.
-    """
+    """A run and its folder; the strategy's name tells runs of several folders or values apart."""
 
     folder: Path
     result: RunResult
@@ -40,15 +34,7 @@ class StoredRun:
 
 
 def find_runs(folders: Sequence[Path]) -> list[StoredRun]:
-    """Read all runs under some folders, finished or not.
-
-    Args:
-        folders: Runs, and outputs of comparisons.
-
-    Raises:
-        InputError: If a folder does not exist or holds no run.
-        BankError: If results are altered.
-    """
+    """Read all runs under some folders, finished or not."""
     found = [
         (folder, StoredRun(run, _read(run))) for folder in folders for run in _run_folders(folder)
     ]
@@ -56,12 +42,7 @@ def find_runs(folders: Sequence[Path]) -> list[StoredRun]:
 
 
 def check_alike(runs: Sequence[StoredRun]) -> None:
-    """Refuse runs that cannot stand in one table.
-
-    Raises:
-        InputError: If the runs are of different tasks, different metrics of a task, or different
-            base models.
-    """
+    """Refuse runs of different tasks, metrics or base models: they cannot stand in one table."""
     first = runs[0]
     for run in runs[1:]:
         own, other = sorted(first.result.tasks), sorted(run.result.tasks)
@@ -87,14 +68,7 @@ def check_alike(runs: Sequence[StoredRun]) -> None:
 
 
 def swept_values(folder: str) -> str:
-    """Return the swept values in the name of a sweep's folder.
-
-    Args:
-        folder: Name of the folder, such as ``"density=0.001,order2"``.
-
-    Returns:
-        The values alone, such as ``"density=0.001"``; empty if nothing was swept.
-    """
+    """Return the swept values in the name of a sweep's folder, such as ``"density=0.001"``."""
     return " ".join(part for part in folder.split(",") if "=" in part)
 
 

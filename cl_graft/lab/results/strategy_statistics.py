@@ -27,13 +27,10 @@ _Run = tuple[tuple[str, ...], int]
 
 @dataclass(frozen=True)
 class Spread:
-    """A measure over seeds.
+    """A measure over seeds: mean, sample standard deviation and 95 % interval.
 
-    Attributes:
-        mean: Mean of the known values; None without any.
-        sd: Sample standard deviation; None with fewer than two values.
-        interval: Ends of the 95 % interval of the mean; None with fewer than three values.
-        n: Number of known values.
+    The mean is None without values, the deviation with fewer than two, the interval with fewer than
+    three; `n` is the number of values.
     """
 
     mean: float | None
@@ -44,18 +41,10 @@ class Spread:
 
 @dataclass(frozen=True)
 class Difference:
-    """The difference of the reference and another strategy in average accuracy.
+    """The mean difference of the reference and another strategy over the `n` seeds that both have.
 
-    In a stream with several metrics it is that of normalized averages.
-
-    Attributes:
-        strategy: Name of the other strategy.
-        reference: Name of the reference.
-        difference: Mean over the seeds that both strategies have, a fraction.
-        interval: Ends of its 95 % interval; None where all differences are equal.
-        p: p value of the paired t-test; None where all differences are equal.
-        n: Number of seeds.
-        p_holm: `p` after Holm's correction for all strategies.
+    It is of average accuracies, or of normalized averages in a stream with several metrics, as a
+    fraction. Interval and p of the paired t-test are None where all differences are equal.
     """
 
     strategy: str
@@ -69,13 +58,9 @@ class Difference:
 
 @dataclass(frozen=True)
 class Ranks:
-    """Average ranks of strategies over tasks.
+    """Average ranks of strategies over tasks, best first; 1 is best.
 
-    Attributes:
-        ranks: Average rank by strategy, best first; 1 is best.
-        critical_difference: Difference of ranks from which on two strategies can be told apart
-            (Nemenyi's test at 5 %).
-        tasks: Number of tasks, which are the samples.
+    Ranks closer than `critical_difference` cannot be told apart (Nemenyi's test at 5 %).
     """
 
     ranks: dict[str, float]
@@ -86,12 +71,7 @@ class Ranks:
 def seed_means(
     results: Iterable[RunResult], measure: Callable[[RunResult], float | None]
 ) -> list[float]:
-    """Return a measure for every seed, the mean over its orders; a seed without values is left out.
-
-    Args:
-        results: Runs of one strategy.
-        measure: Function of a run to its value; None where it has none.
-    """
+    """Return a measure for every seed that has it, the mean over the orders of tasks."""
     return _by_seed([((tuple(r.tasks), r.seed), measure(r)) for r in results])
 
 
@@ -102,11 +82,7 @@ def mean_ece(result: RunResult) -> float | None:
 
 
 def spread_over_seeds(values: Iterable[float | None]) -> Spread:
-    """Summarize a measure over seeds.
-
-    Args:
-        values: One value a seed; None where a seed has none.
-    """
+    """Summarize a measure over seeds."""
     known = [value for value in values if value is not None]
     if not known:
         return Spread(None, None, None, 0)
@@ -122,16 +98,8 @@ def compare_with(
 ) -> list[Difference]:
     """Test every strategy against one, paired by seed, on the average accuracy.
 
-    A pair is the means over the orders that both strategies have finished with a seed.
-
-    Args:
-        reference: Strategy that the others are compared with.
-        results: Finished runs.
-        measure: Function of a run to the value that is compared; None where it has none.
-
-    Returns:
-        One difference for every other strategy. Strategies that share fewer than three seeds with
-        the reference are left out: nothing can be said of them.
+    A pair is the means over the orders that both strategies have finished with a seed; who shares
+    fewer than three seeds with the reference is left out, as nothing can be said.
     """
     scores: dict[str, dict[_Run, float]] = {}
     for result in results:
@@ -162,10 +130,7 @@ def rank_strategies(results: Sequence[RunResult]) -> Ranks | None:
     """Rank the strategies on every task at the end, by the mean over seeds and orders, and average.
 
     A run counts if all strategies have a score on the task with its order and seed. Strategies are
-    ranked within a task, by its own metric: nothing is averaged over metrics but ranks.
-
-    Returns:
-        The ranks; None with fewer than three strategies.
+    ranked within a task, by its own metric. Fewer than three strategies have no ranks.
     """
     by_task: dict[str, dict[_Run, dict[str, float]]] = {}
     for result in results:

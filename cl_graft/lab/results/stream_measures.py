@@ -13,32 +13,17 @@ from cl_graft.metrics.by_metric import group_by_metric
 
 
 def average_after(results: Sequence[RunResult], metric: str | None = None) -> Curve:
-    """Return the average score over the tasks learned so far, after each.
-
-    Args:
-        results: Runs of a strategy.
-        metric: Metric over whose tasks is averaged; None where all tasks have one.
-    """
+    """Return the average score over the tasks learned so far, after each."""
     return _curve(results, lambda result, i: measure(result, "average", metric, learned=i + 1))
 
 
 def forgetting_after(results: Sequence[RunResult], metric: str | None = None) -> Curve:
-    """Return the forgetting of the tasks learned so far, after each; none after the first.
-
-    Args:
-        results: Runs of a strategy.
-        metric: Metric over whose tasks is averaged; None where all tasks have one.
-    """
+    """Return the forgetting of the tasks learned so far, after each; none after the first."""
     return _curve(results, lambda result, i: measure(result, "forgetting", metric, learned=i + 1))
 
 
 def normalized_after(results: Sequence[RunResult], scores: NormalizedScores) -> Curve:
-    """Return the normalized average over the tasks learned so far, after each.
-
-    Args:
-        results: Runs of a strategy.
-        scores: From `cl_graft.lab.results.normalized_scores.normalize`.
-    """
+    """Return the normalized average over the tasks learned so far, after each."""
     return _curve(results, lambda result, i: scores.average(result, learned=i + 1))
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import fields, replace
+from dataclasses import replace
 from functools import partial
 from operator import attrgetter
 from statistics import mean
@@ -13,11 +13,12 @@ from cl_graft.lab.results.comparison import (
     Budget,
     ComparisonSummary,
     Failure,
-    MetricSummary,
     StrategySummary,
     SweptValues,
 )
 from cl_graft.lab.results.measures import (
+    OVER_SEEDS,
+    STORED_AS,
     has_one_metric,
     mean_other_score,
     measure,
@@ -50,15 +51,6 @@ def summarize(
     """Sum up finished runs: every measure over seeds, by strategy, and which strategies differ.
 
     Of several orders, a seed's value is the mean over them: runs of one seed are one sample.
-
-    Args:
-        results: Finished runs.
-        failed: Runs that failed.
-        config: Settings of the runs, as JSON.
-        started_by: Command line to record; None means this process's.
-        budget: Bytes a task that the strategies were sized to; None if they were not.
-        orders: Orders of the tasks, where there are several.
-        sweep: Strategy and swept values of each row of the table.
     """
     first = results[0]
     names = list(dict.fromkeys(result.strategy for result in results))
@@ -111,14 +103,7 @@ def _summarize_strategy(
     orders: Sequence[Sequence[str]],
     scores: NormalizedScores | None,
 ) -> StrategySummary:
-    """Sum up the runs of a strategy.
-
-    Args:
-        results: Runs of the strategy.
-        first: First run of the comparison.
-        orders: Orders of the tasks; empty if there is one order.
-        scores: Normalized scores, if tasks have several metrics; else None.
-    """
+    """Sum up the runs of a strategy."""
 
     def spread(value: Callable[[RunResult], float | None]) -> Spread:
         return spread_over_seeds(seed_means(results, value))
@@ -127,17 +112,11 @@ def _summarize_strategy(
         return spread(partial(measure, name=name, metric=metric))
 
     compared = _choose_measure(scores)
+    over_seeds: dict[str, Any] = {STORED_AS[name]: of_metric(name) for name in OVER_SEEDS}
     hashes = [own for result in results for own in result.logit_hashes.values()]
     metrics = {} if scores is None else tasks_by_metric(first.metrics)
-    kinds = [one.name for one in fields(MetricSummary)]
     return StrategySummary(
-        average_accuracy=of_metric("average"),
-        backward_transfer=of_metric("backward_transfer"),
-        forward_transfer=of_metric("forward_transfer"),
-        forgetting=of_metric("forgetting"),
-        accuracy_over_stream=of_metric("average_over_stream"),
-        backward_transfer_over_stream=of_metric("backward_transfer_over_stream"),
-        forward_transfer_over_stream=of_metric("forward_transfer_over_stream"),
+        **over_seeds,
         ece=spread(mean_ece),
         final={task: spread(partial(_final_score, task=task)) for task in first.tasks},
         routing_accuracy=spread(lambda r: r.routing_accuracy),
@@ -153,8 +132,7 @@ def _summarize_strategy(
             for order in orders
         ],
         by_metric={
-            metric: MetricSummary(**{kind: of_metric(kind, metric) for kind in kinds})
-            for metric in metrics
+            metric: {name: of_metric(name, metric) for name in OVER_SEEDS} for metric in metrics
         },
         normalized=spread_over_seeds([] if scores is None else seed_means(results, compared)),
         other_metrics={

@@ -8,10 +8,8 @@ from typing import Any
 
 from cl_graft.errors import join_names
 from cl_graft.lab.results.comparison import ComparisonSummary, StrategySummary
-from cl_graft.lab.results.formatting import points, spread_text
 from cl_graft.lab.results.measures import (
     MEASURES,
-    STORED_AS,
     count_tasks,
     has_one_metric,
     measure_title,
@@ -21,7 +19,14 @@ from cl_graft.lab.results.measures import (
 from cl_graft.lab.results.normalized_scores import normalization_text
 from cl_graft.lab.results.run_results import find_method_name
 from cl_graft.lab.results.strategy_statistics import Difference, Spread
-from cl_graft.lab.results.tables import Cell, Table
+from cl_graft.lab.results.tables import (
+    Cell,
+    Table,
+    make_row,
+    points,
+    points_cell,
+    spread_text,
+)
 from cl_graft.strategies.registry import STRATEGIES
 
 _MOST_TASKS = 12
@@ -36,15 +41,7 @@ _TRAINS = {
 
 @dataclass(frozen=True)
 class MeasureColumn:
-    """A measure of every strategy.
-
-    Attributes:
-        title: Title of the column.
-        spreads: The measure over seeds, by strategy.
-        lower_is_better: Whether the lowest value is the best.
-        scale: Factor of the numbers that are shown.
-        digits: Digits behind the point.
-    """
+    """A measure of every strategy over seeds; numbers are shown times `scale`."""
 
     title: str
     spreads: dict[str, Spread]
@@ -75,23 +72,14 @@ def average_columns(summary: ComparisonSummary) -> list[MeasureColumn]:
 
 
 def measure_columns(summary: ComparisonSummary, name: str) -> list[MeasureColumn]:
-    """Return a measure of each metric: one column where all tasks have one.
-
-    Args:
-        summary: Summary of the comparison.
-        name: One of `cl_graft.lab.results.measures.MEASURES`.
-    """
+    """Return a measure of each metric: one column where all tasks have one."""
     groups = tasks_by_metric(summary.metrics) or {"accuracy": summary.tasks}
-    lower = name == "forgetting"
-    if len(groups) == 1:
-        title = measure_title(name, *groups)
-        return [_column(summary, title, lambda row: getattr(row, STORED_AS[name]), lower=lower)]
     return [
         _column(
             summary,
-            measure_title(name, metric, tasks=len(tasks)),
-            lambda row, metric=metric: getattr(row.by_metric[metric], name),
-            lower=lower,
+            measure_title(name, metric, tasks=None if len(groups) == 1 else len(tasks)),
+            lambda row, metric=metric: row.measure(name, metric),
+            lower=name == "forgetting",
         )
         for metric, tasks in groups.items()
     ]
@@ -144,27 +132,22 @@ def scores(summary: ComparisonSummary) -> Table:
 
 def by_metric(summary: ComparisonSummary) -> Table:
     """Show transfer and forgetting of each metric, the best of a metric marked."""
-    known = [
-        name
-        for name in MEASURES[1:]
-        if any(
-            getattr(o, name).n for r in summary.strategies.values() for o in r.by_metric.values()
-        )
-    ]
+    held = [own for row in summary.strategies.values() for own in row.by_metric.values()]
+    known = [name for name in MEASURES[1:] if any(own[name].n for own in held)]
     rows: dict[str, list[tuple[Cell, ...]]] = {name: [] for name in summary.strategies}
     for metric, tasks in tasks_by_metric(summary.metrics).items():
         columns = [
             _column(
                 summary,
                 name,
-                lambda row, name=name, metric=metric: getattr(row.by_metric[metric], name),
+                lambda row, name=name, metric=metric: row.by_metric[metric][name],
                 lower=name == "forgetting",
             ).cells()
             for name in known
         ]
         said = f"{metric.replace('_', ' ')} ({count_tasks(len(tasks))})"
         for strategy, *cells in zip(rows, *columns, strict=True):
-            rows[strategy].append((Cell(strategy), Cell(said), *cells))
+            rows[strategy].append(make_row(strategy, said, *cells))
     return Table(
         "Transfer and forgetting at the end, in points, over the tasks of one metric each",
         ("strategy", "metric", *(name.replace("_", " ") for name in known)),
@@ -189,9 +172,9 @@ def other_metrics(summary: ComparisonSummary) -> Table:
 def by_order(summary: ComparisonSummary) -> Table:
     """Show what strategies are compared by on every order of the tasks; the mean over seeds."""
     rows = tuple(
-        (
-            Cell(" → ".join(order)),
-            *(Cell(points(v), v) for v in (r.by_order[place] for r in summary.strategies.values())),
+        make_row(
+            " → ".join(order),
+            *(points_cell(row.by_order[place]) for row in summary.strategies.values()),
         )
         for place, order in enumerate(summary.orders)
     )
@@ -211,9 +194,9 @@ def budget(summary: ComparisonSummary) -> Table:
     limit = summary.budget.bytes_per_task if summary.budget else 1
     sizes = summary.budget.sizes if summary.budget else {}
     rows = tuple(
-        (
-            Cell(name),
-            Cell(f"{size.setting} {size.value:g}" if size.setting else "as it is"),
+        make_row(
+            name,
+            f"{size.setting} {size.value:g}" if size.setting else "as it is",
             Cell(spread_text(row.bytes_per_task, scale=1, digits=0), row.bytes_per_task.mean),
             Cell(f"{(row.bytes_per_task.mean or 0.0) / limit:.0%}", row.bytes_per_task.mean),
             Cell(spread_text(row.most_bytes, scale=1, digits=0), row.most_bytes.mean),
@@ -228,11 +211,11 @@ def budget(summary: ComparisonSummary) -> Table:
 def tuned_values(summary: ComparisonSummary) -> Table:
     """Show which values were chosen of each strategy's grid."""
     rows = tuple(
-        (
-            Cell(name),
-            Cell("; ".join(f"{n}: {', '.join(map(str, v))}" for n, v in own["grid"].items())),
-            Cell(_values(own["chosen"], marked=settings_at_edge(own))),
-            Cell("; ".join(f"{_values(s['values'])}: {points(s['score'])}" for s in own["scores"])),
+        make_row(
+            name,
+            "; ".join(f"{n}: {', '.join(map(str, v))}" for n, v in own["grid"].items()),
+            _values(own["chosen"], marked=settings_at_edge(own)),
+            "; ".join(f"{_values(s['values'])}: {points(s['score'])}" for s in own["scores"]),
         )
         for name, row in summary.strategies.items()
         if (own := row.tuning)
@@ -312,7 +295,7 @@ def strategies(summary: ComparisonSummary) -> Table:
             else ("–",) * 4
         )
         settings = ", ".join(f"{key} {value}" for key, value in own.settings.items())
-        rows.append(tuple(map(Cell, (name, *said, settings or "–"))))
+        rows.append(make_row(name, *said, settings or "–"))
     head = ("strategy", "family", "its loop trains", "a task adds", "source", "its own settings")
     return Table("What the strategies are", head, tuple(rows))
 

@@ -1,28 +1,30 @@
-"""Tables of results, written as CSV, for LaTeX, as Markdown, and for a notebook."""
+"""Tables of results, written as CSV, for LaTeX, as Markdown and for a notebook, and their texts."""
 
 from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
+from typing import TYPE_CHECKING, Any
 
-from cl_graft.lab.results.formatting import points
 from cl_graft.runtime.escaping import for_csv, for_latex, for_markdown, for_terminal
 
+if TYPE_CHECKING:
+    from cl_graft.kinds.rows import Row
+    from cl_graft.lab.results.strategy_statistics import Spread
+
 _SYMBOLS = str.maketrans({"±": "$\\pm$", "–": "--", "−": "$-$", "γ": "$\\gamma$"})
+_LONGEST = 300
+"""Characters of a row's text that are shown."""
 
 
 @dataclass(frozen=True)
 class Cell:
-    """A cell of a table.
+    """A cell of a table, and the number that it is sorted by; None comes last.
 
-    Attributes:
-        text: Text of the cell.
-        value: Number that it is sorted by; None comes last.
-        best: Whether it is the best of its column.
-        share: How dark the cell is shaded, in [0, 1]; None leaves it as the page.
+    `share`, in [0, 1], says how dark it is shaded; None leaves it as the page.
     """
 
     text: str
@@ -35,14 +37,8 @@ class Cell:
 class Table:
     """A table; the first cell of a row names it.
 
-    Rows of a table whose first column is ``"strategy"`` are shown and hidden with that strategy.
-
-    Attributes:
-        caption: Sentence on what the table shows.
-        head: Names of the columns.
-        rows: Cells, row by row.
-        sortable: Whether its rows may change places.
-        strategy: The strategy that it is of alone, if it is of one.
+    Rows of a table whose first column is ``"strategy"`` are shown and hidden with that strategy, a
+    table of one `strategy` as a whole.
     """
 
     caption: str
@@ -120,16 +116,7 @@ def make_matrix(
     columns: Sequence[str] | None = None,
     strategy: str = "",
 ) -> Table:
-    """Write a matrix of fractions in points, a row and a column a name, the largest darkest.
-
-    Args:
-        cells: The matrix.
-        names: Names of the rows.
-        caption: Caption of the table.
-        corner: Head of the first column.
-        columns: Names of the columns; None means those of the rows.
-        strategy: The strategy that it is of.
-    """
+    """Write a matrix of fractions in points, a row and a column a name, the largest darkest."""
     rows = tuple(
         (Cell(name), *(Cell(points(value), value, share=value and max(0, value)) for value in row))
         for name, row in zip(names, cells, strict=False)
@@ -139,3 +126,59 @@ def make_matrix(
 
 def _latex(text: str) -> str:
     return for_latex(text).translate(_SYMBOLS)
+
+
+def make_row(*values: str | Cell) -> tuple[Cell, ...]:
+    """Return a row of cells; texts become cells without a number."""
+    return tuple(value if isinstance(value, Cell) else Cell(value) for value in values)
+
+
+def points_cell(value: float | None) -> Cell:
+    """Return a cell with a fraction in points."""
+    return Cell(points(value), value)
+
+
+def count_cell(value: int | None) -> Cell:
+    """Return a cell with a whole number; a dash where there is none."""
+    return Cell("–" if value is None else f"{value:,}", value)
+
+
+def points(value: float | None) -> str:
+    """Write a fraction in points; a dash where there is none."""
+    return "–" if value is None else f"{100 * value:z.1f}"
+
+
+def shorten(text: str) -> str:
+    """Cut a row's text after 300 characters, and mark the cut."""
+    return f"{text[:_LONGEST]} …" if len(text) > _LONGEST else text
+
+
+def row_text(row: Row) -> str:
+    """Write the text of a row, or both of a pair; a long one is cut."""
+    return shorten(row.text if row.text_pair is None else f"{row.text} | {row.text_pair}")
+
+
+def spread_text(spread: Spread, *, scale: float = 100, digits: int = 1) -> str:
+    """Write a mean and its standard deviation, fractions in points; a dash where there is none."""
+    if spread.mean is None:
+        return "–"
+    text = f"{scale * spread.mean:z,.{digits}f}"
+    return text if spread.sd is None else f"{text} ± {scale * spread.sd:,.{digits}f}"
+
+
+def model_text(model: Mapping[str, Any]) -> str:
+    """Describe the base in a line, as results hold it."""
+    return (
+        f"model: {model['name']} ({model['family']}, {model['graftable']:,} graftable coordinates, "
+        f"fingerprint {model['fingerprint'][:12]}…)"
+    )
+
+
+def pairs_text(values: Mapping[str, Any]) -> str:
+    """Write names and values, such as versions, with commas between the pairs."""
+    return ", ".join(f"{name} {value}" for name, value in values.items())
+
+
+def schedule_text(schedule: Mapping[str, Any]) -> str:
+    """Describe how a task was trained, as results hold it."""
+    return f"{schedule['steps']} steps of {schedule['batch_size']} rows at lr {schedule['lr']:g}"

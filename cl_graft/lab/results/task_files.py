@@ -1,18 +1,19 @@
 """Small files of a run beside its results, each with one record a task.
 
 `answers.json` holds some answers that are texts, `numbers.json` right and answered numbers of
-regression tasks, `curves.json` losses and dev scores while a task is learned, `errors.json`
-(`cl_graft.lab.results.task_errors`) counts of answers. Only the first holds texts of rows.
+regression tasks, `curves.json` losses and dev scores while a task is learned, `errors.json` counts
+of right and answered classes. Only the first holds texts of rows.
 """
 
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from statistics import mean
-from typing import Annotated, Any, Generic, TypeVar, cast
+from typing import Annotated, Any, Generic, Literal, TypeVar, cast
 
 from pydantic import Field, TypeAdapter, ValidationError
 
@@ -25,29 +26,17 @@ _Record = TypeVar("_Record")
 class TaskFile(Generic[_Record]):
     """A JSON file in the folder of a run, with a record, a dataclass, for each task.
 
-    Attributes:
-        name: Name of the file; the part before the dot says what it holds.
+    The part of its name before the dot says what it holds.
     """
 
     def __init__(self, name: str, record: type[_Record], *, indent: int | None = None) -> None:
-        """Describe a file.
-
-        Args:
-            name: Name of the file.
-            record: Class of the records.
-            indent: Spaces by which a level is indented; None writes one line.
-        """
         self.name = name
         form: Any = dict.__class_getitem__((str, record))
         self._form = TypeAdapter[dict[str, _Record]](form)
         self._indent = indent
 
     def read(self, folder: Path) -> dict[str, _Record]:
-        """Read the records of a run, by task; none where it has no such file.
-
-        Raises:
-            InputError: If the file holds something else.
-        """
+        """Read the records of a run, by task; none where it has no such file."""
         path = folder / self.name
         if not path.is_file():
             return {}
@@ -58,24 +47,17 @@ class TaskFile(Generic[_Record]):
             place, what = ".".join(map(str, first["loc"])), Path(self.name).stem
             raise InputError(f"{path}: not the {what} of a run ({place}: {first['msg']})") from None
 
-    def write(self, found: Mapping[str, _Record], folder: Path) -> None:
+    def write(self, records: Mapping[str, _Record], folder: Path) -> None:
         """Write records by task; where there are none, no file."""
-        if found:
-            values = {task: asdict(cast(Any, record)) for task, record in found.items()}
+        if records:
+            values = {task: asdict(cast(Any, record)) for task, record in records.items()}
             text = json.dumps(values, indent=self._indent, ensure_ascii=False)
             replace_file(folder / self.name, f"{text}\n".encode())
 
 
 @dataclass(frozen=True)
 class ShownAnswer:
-    """The answer to a test row.
-
-    Attributes:
-        text: Input of the row; a long one is cut.
-        right: The right answers.
-        learned: Answer on the day the task was learned; None if it is not known.
-        now: Answer after the latest task.
-    """
+    """The answer to a test row when its task was learned (None if not known), and now."""
 
     text: str
     right: tuple[str, ...]
@@ -90,12 +72,9 @@ class ShownAnswer:
 
 @dataclass(frozen=True)
 class TaskAnswers:
-    """Answers to the test rows of a task.
+    """Answers to the first test rows of a task.
 
-    Attributes:
-        rows: Number of test rows.
-        same: Whether all their answers are, bit for bit, those of the day the task was learned.
-        shown: Answers to the first rows.
+    `same` tells whether the answers to all `rows` are, bit for bit, those of when it was learned.
     """
 
     rows: int
@@ -110,24 +89,14 @@ ANSWERS = TaskFile("answers.json", TaskAnswers, indent=1)
 MOST_NUMBERS = 210
 """Most rows of a task whose numbers are kept."""
 
-_LARGEST = 3.5e38
-_Count = Annotated[int, Field(ge=0, lt=2**63)]
-_Value = Annotated[float, Field(ge=-_LARGEST, le=_LARGEST, allow_inf_nan=False)]
-"""A number in the range of fp32."""
-_Correlation = Annotated[float, Field(ge=-1.001, le=1.001, allow_inf_nan=False)]
+_Value = Annotated[float, Field(allow_inf_nan=False)]
 
 
 @dataclass(frozen=True)
 class AnsweredNumber:
-    """The number that a test row is answered with.
+    """The right number of a test row, counted from 0, and the one it is answered with."""
 
-    Attributes:
-        row: Number of the row among the task's test rows, from 0.
-        right: The right number.
-        answer: The number that was answered.
-    """
-
-    row: _Count
+    row: int
     right: _Value
     answer: _Value
 
@@ -139,48 +108,29 @@ class AnsweredNumber:
 
 @dataclass(frozen=True)
 class NumberScores:
-    """How near the answers to all test rows are to the right numbers.
+    """How near all answers are to the right numbers: correlations, and mean size of the error."""
 
-    Attributes:
-        pearson: Correlation of the two, in [-1, 1]; 0 where either is constant.
-        spearman: Correlation of their ranks, in [-1, 1].
-        error: Mean size of the error, >= 0, in the unit of the numbers.
-    """
-
-    pearson: _Correlation
-    spearman: _Correlation
-    error: Annotated[float, Field(ge=0, le=2 * _LARGEST, allow_inf_nan=False)]
+    pearson: _Value
+    spearman: _Value
+    error: _Value
 
 
 @dataclass(frozen=True)
 class TaskNumbers:
-    """Right and answered numbers of the test rows of a task.
+    """Right and answered numbers of a task; `learned` is None if it is not known.
 
-    Attributes:
-        rows: Number of test rows.
-        learned: Scores on the day the task was learned; None if they are not known.
-        end: Scores after the latest task.
-        shown: Numbers of some rows after the latest task, in the order of the rows: at equal
-            distances through the test rows, and those with the largest errors.
-
-    Raises:
-        ValueError: If there are no numbers, or more than rows.
+    `shown` are those of some rows after the latest task, in the order of the rows: at equal
+    distances through the test rows, and those with the largest errors.
     """
 
-    rows: _Count
+    rows: int
     learned: NumberScores | None
     end: NumberScores
-    shown: Annotated[tuple[AnsweredNumber, ...], Field(min_length=1, max_length=MOST_NUMBERS)]
-
-    def __post_init__(self) -> None:
-        """Check that the numbers are those of different test rows."""
-        places = {one.row for one in self.shown}
-        if len(places) < len(self.shown) or max(places) >= self.rows:
-            raise ValueError(f"numbers of {len(self.shown)} different rows below {self.rows}")
+    shown: Annotated[tuple[AnsweredNumber, ...], Field(min_length=1)]
 
     def largest_errors(self, count: int) -> list[AnsweredNumber]:
         """Return the rows with the largest errors, the largest first."""
-        return sorted(self.shown, key=lambda one: (-abs(one.error), one.row))[:count]
+        return sorted(self.shown, key=lambda number: (-abs(number.error), number.row))[:count]
 
 
 NUMBERS = TaskFile("numbers.json", TaskNumbers)
@@ -190,19 +140,13 @@ NUMBERS = TaskFile("numbers.json", TaskNumbers)
 _POINTS = 30
 """Points of a loss curve at most."""
 
-Points = tuple[tuple[Annotated[int, Field(ge=0, lt=2**63)], float], ...]
+Points = tuple[tuple[int, float], ...]
 """Steps, from 1, and values."""
 
 
 @dataclass(frozen=True)
 class PhaseCurve:
-    """What was measured in one phase of learning a task.
-
-    Attributes:
-        loss: Training loss over steps; of many steps the mean over equal stretches, at the last
-            step of each.
-        dev: Score on dev, a fraction in the task's metric, where it was evaluated.
-    """
+    """Training loss, thinned out, and score on dev, a fraction, in one phase of learning a task."""
 
     loss: Points = ()
     dev: Points = ()
@@ -210,12 +154,7 @@ class PhaseCurve:
 
 @dataclass(frozen=True)
 class TaskCurves:
-    """What was measured while a task was learned.
-
-    Attributes:
-        train: The strategy's own training; of grafting that of the region.
-        dense: The dense run before it, where there is one.
-    """
+    """What was measured in a strategy's own training of a task, and in a dense run before it."""
 
     train: PhaseCurve = field(default_factory=PhaseCurve)
     dense: PhaseCurve = field(default_factory=PhaseCurve)
@@ -233,3 +172,112 @@ def thin_out(points: Sequence[tuple[int, float]]) -> Points:
     size = -(-len(points) // _POINTS) or 1
     stretches = (points[first : first + size] for first in range(0, len(points), size))
     return tuple((own[-1][0], float(f"{mean(v for _, v in own):.4g}")) for own in stretches)
+
+
+_Number = Annotated[int, Field(ge=0)]
+
+Counts = tuple[tuple[_Number, _Number, _Number], ...]
+"""Right class, answered class, and number of rows or spans, for each pair that there is, sorted."""
+
+
+@dataclass(frozen=True)
+class WrongRow:
+    """A test row, counted from 0, that is answered with a wrong class, and how surely."""
+
+    row: _Number
+    right: _Number
+    answer: _Number
+    confidence: Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
+
+
+@dataclass(frozen=True)
+class ClassScore:
+    """How well the rows of one class are answered; scores without rows to divide by are None."""
+
+    rows: int
+    precision: float | None
+    recall: float | None
+    f1: float | None
+
+
+@dataclass(frozen=True)
+class TaskErrors:
+    """Right and answered classes of a task's test rows, or of the spans or labels in them.
+
+    A class after the last of `labels` is one of another task; the last class of spans and of labels
+    is that of one that is not there. `wrong` are the wrong rows at the end, the surest first.
+    """
+
+    labels: tuple[str, ...]
+    learned: Counts | None
+    end: Counts
+    wrong: tuple[WrongRow, ...] = ()
+    counted: Literal["rows", "spans", "labels"] = "rows"
+
+    def __post_init__(self) -> None:
+        """Check that the counts are of the task's own rows."""
+        right = [pair[0] for pair in (*(self.learned or ()), *self.end)]
+        if not right or max(right) >= len(self.labels):
+            raise ValueError(f"no rows, or rows of a class beyond the {len(self.labels)} labels")
+
+    @property
+    def classes(self) -> int:
+        """The number of classes that have scores."""
+        return len(self.labels) - (self.counted != "rows")
+
+    def name(self, number: int) -> str:
+        """Return the name of a class."""
+        return self.labels[number] if number < len(self.labels) else "a label of another task"
+
+
+ERRORS = TaskFile("errors.json", TaskErrors)
+"""File of a run with tasks of classification, tagging or several labels a row."""
+
+
+def count_wrong(counts: Counts) -> int:
+    """Return the number of wrong rows."""
+    return sum(rows for right, answer, rows in counts if right != answer)
+
+
+def score_classes(counts: Counts, *, classes: int) -> list[ClassScore]:
+    """Return precision, recall and F1 of each class."""
+    rows: Counter[int] = Counter()
+    answered: Counter[int] = Counter()
+    hits: Counter[int] = Counter()
+    for right, answer, count in counts:
+        rows[right] += count
+        answered[answer] += count
+        hits[right] += count * (right == answer)
+    return [
+        ClassScore(
+            rows[number],
+            _share(hits[number], answered[number]),
+            _share(hits[number], rows[number]),
+            _share(2 * hits[number], rows[number] + answered[number]),
+        )
+        for number in range(classes)
+    ]
+
+
+def confused_pairs(errors: TaskErrors) -> list[tuple[int, int, int | None, int]]:
+    """Return the pairs of different classes that are confused, the most rows at the end first.
+
+    Each is right class, answered class, and rows when learned (None if not known) and at the end.
+    """
+    learned = None if errors.learned is None else count_by_pair(errors.learned)
+    end = count_by_pair(errors.end)
+    pairs = [pair for pair in {**end, **(learned or {})} if pair[0] != pair[1]]
+    pairs.sort(key=lambda pair: (-end.get(pair, 0), -(learned or {}).get(pair, 0), pair))
+    return [
+        (*pair, None if learned is None else learned.get(pair, 0), end.get(pair, 0))
+        for pair in pairs
+    ]
+
+
+def count_by_pair(counts: Counts) -> dict[tuple[int, int], int]:
+    """Return the number of rows of each pair of right and answered class."""
+    return {(right, answer): rows for right, answer, rows in counts}
+
+
+def _share(part: int, whole: int) -> float | None:
+    return part / whole if whole else None

@@ -1,6 +1,5 @@
 """Errors of each task: what a run counts, and what a report shows, with texts only if asked."""
 
-import json
 import shutil
 
 import pytest
@@ -11,10 +10,9 @@ from cl_graft.lab.commands.report import _read_rows, report_command
 from cl_graft.lab.reporting.report_data import read_report_data
 from cl_graft.lab.reporting.task_sections import errors
 from cl_graft.lab.results.stored_runs import find_runs
-from cl_graft.lab.results.task_errors import (
+from cl_graft.lab.results.task_files import (
     ERRORS,
     TaskErrors,
-    WrongRow,
     confused_pairs,
     count_wrong,
     score_classes,
@@ -67,33 +65,6 @@ def test_the_most_confused_pairs_come_first_also_those_that_only_were_confused()
     assert confused_pairs(found) == [(1, 2, 0, 7), (1, 0, 0, 2), (0, 1, 5, 0)]
     assert found.name(2) == "a label of another task"
     assert confused_pairs(TaskErrors(("a", "b"), None, end))[0] == (1, 2, None, 7)
-
-
-def counted(labels: int, end: object) -> str:
-    """Return a file with the counts of a task."""
-    return json.dumps({"a": {"labels": ["x"] * labels, "learned": None, "end": end}})
-
-
-DAMAGED = {
-    "a list": "[]",
-    "no JSON": "not json",
-    "no row": counted(2, []),
-    "a class without a name": counted(2, [[2, 0, 3]]),
-    "too many rows": counted(2, [[0, 0, 10**400]]),
-}
-
-
-@pytest.mark.parametrize("text", DAMAGED.values(), ids=DAMAGED)
-def test_a_file_that_holds_no_errors_is_named(tmp_path, text):
-    (tmp_path / ERRORS.name).write_text(text)
-    with pytest.raises(InputError, match=r"errors\.json: not the errors of a run"):
-        ERRORS.read(tmp_path)
-
-
-def test_errors_are_read_as_they_were_written(tmp_path):
-    found = {"é": TaskErrors(("ja", "né"), None, ((0, 1, 2),), (WrongRow(7, 0, 1, 0.5),))}
-    ERRORS.write(found, tmp_path)
-    assert ERRORS.read(tmp_path) == found
 
 
 def test_texts_are_on_the_page_only_where_they_were_asked_for(run, tmp_path, capsys, request):

@@ -1,6 +1,5 @@
 """Numbers of regression tasks: what a run keeps of them, and what a report shows."""
 
-import json
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
@@ -11,7 +10,6 @@ from answer_tasks import make_numbers, write_task
 from scipy.stats import pearsonr, spearmanr
 from tiny_runs import QUICK, tiny_run
 
-from cl_graft import InputError
 from cl_graft.kinds import KINDS
 from cl_graft.lab.commands.report import _read_rows, report_command
 from cl_graft.lab.experiments.run_writers import collect_numbers
@@ -76,48 +74,6 @@ def test_of_many_rows_some_at_equal_distances_are_kept_and_the_largest_errors():
     assert 100 < len(many.shown) <= MOST_NUMBERS
     assert many.largest_errors(1) == [AnsweredNumber(7, 7.0, 57.0)]
     assert [one.row for one in many.shown] == sorted(one.row for one in many.shown)
-
-
-def kept(**changes: object) -> str:
-    """Return a file with the numbers of a task."""
-    scores = {"pearson": 0.5, "spearman": 0.5, "error": 1.0}
-    own = {"rows": 2, "learned": None, "end": scores, "shown": [[0, 1.0, 2.0]]}
-    own["shown"] = [{"row": 0, "right": 1.0, "answer": 2.0}]
-    return json.dumps({"a": {**own, **changes}})
-
-
-def numbers(*values: object) -> list[dict[str, object]]:
-    return [dict(zip(("row", "right", "answer"), values, strict=True))]
-
-
-DAMAGED = {
-    "no number": kept(shown=[]),
-    "a row that is not there": kept(shown=numbers(2, 1.0, 1.0)),
-    "a row below 0": kept(shown=numbers(-1, 1.0, 1.0)),
-    "a row twice": kept(shown=2 * numbers(0, 1.0, 1.0)),
-    "no number at all": kept(shown=numbers(0, 1.0, float("nan"))),
-    "an infinite number": kept(shown=numbers(0, float("inf"), 1.0)),
-    "a correlation of 2": kept(end={"pearson": 2.0, "spearman": 0.5, "error": 1.0}),
-    "too many rows": kept(
-        rows=10**6, shown=[one for row in range(10**4) for one in numbers(row, 1.0, 1.0)]
-    ),
-}
-
-
-@pytest.mark.parametrize("text", DAMAGED.values(), ids=DAMAGED)
-def test_a_file_that_holds_no_numbers_is_named(tmp_path, text):
-    (tmp_path / NUMBERS.name).write_text(text)
-    with pytest.raises(InputError, match=r"numbers\.json: not the numbers of a run"):
-        NUMBERS.read(tmp_path)
-
-
-def test_numbers_are_read_as_they_were_written(tmp_path):
-    (tmp_path / NUMBERS.name).write_text(kept())
-    found = NUMBERS.read(tmp_path)
-    scores = NumberScores(0.5, 0.5, 1.0)
-    assert found == {"a": TaskNumbers(2, None, scores, (AnsweredNumber(0, 1.0, 2.0),))}
-    NUMBERS.write(found, tmp_path)
-    assert NUMBERS.read(tmp_path) == found
 
 
 def with_numbers(folder, found):

@@ -26,8 +26,8 @@ def test_a_summary_holds_each_metric_and_shares_and_no_mean_over_metrics():
     summary = summarize(mixed_results(), config={})
     naive = summary.strategies["naive"]
     assert naive.average_accuracy.mean is naive.forgetting.mean is naive.of_independent is None
-    assert naive.by_metric["accuracy"].average.mean == pytest.approx((0.41 + 0.91) / 2)
-    assert naive.by_metric["f1"].forgetting.mean == pytest.approx(0.70 - 0.30)
+    assert naive.by_metric["accuracy"]["average"].mean == pytest.approx((0.41 + 0.91) / 2)
+    assert naive.by_metric["f1"]["forgetting"].mean == pytest.approx(0.70 - 0.30)
     seeds = [
         ((40 + k) / (80 + k) + (30 + k) / (75 + k) + (k - 10) / (40 + k) + 1) / 4 for k in range(3)
     ]

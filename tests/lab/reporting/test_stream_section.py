@@ -44,7 +44,7 @@ def test_published_rows_enter_no_number(config):
 def sections_of(config) -> dict:
     results = [replace(result, config=config) for result in shifted_results()]
     runs = tuple(StoredRun(Path("run"), result) for result in results)
-    data = ReportData((), runs, summarize(results, config=config), {}, ("command",))
+    data = ReportData((), runs, summarize(results, config=config), ("command",))
     return {section.name: section for section in make_sections(data)}
 
 

@@ -25,7 +25,7 @@ INDEPENDENT = replace(GRAFTING, strategy="independent", bytes={"a": 42_600_000, 
 
 def verdict(*results) -> list[str]:
     runs = tuple(StoredRun(Path("run"), result) for result in results)
-    return write_verdict(ReportData((), runs, summarize(results, config={}), {}, ()))
+    return write_verdict(ReportData((), runs, summarize(results, config={}), ()))
 
 
 def test_it_states_forgetting_bytes_time_and_scores_of_those_that_matter():
@@ -76,7 +76,7 @@ def test_the_page_begins_with_it_and_leaves_out_what_says_nothing(tmp_path):
     write_result(replace(GRAFTING, **one, forgetting=None), tmp_path)
     first, *others = make_sections(read_report_data([tmp_path]))
     assert first.name == "verdict"
-    assert {"matrices", "stream", "regions"}.isdisjoint(section.name for section in others)
+    assert {"matrices", "stream"}.isdisjoint(section.name for section in others)
     made = make_report([tmp_path], out=tmp_path / "report")
     page = made.page.read_text()
     assert 0 < page.index(made.verdict[0]) < page.index('id="comparison"')

@@ -94,6 +94,6 @@ def test_it_says_which_strategies_had_far_more_training_rows_and_how_to_give_as_
     assert summary_notes(summarize(runs[1:], config={})) == []
     assert wanted in write_verdict(
         ReportData(
-            (), tuple(StoredRun(Path("r"), one) for one in runs), summarize(runs, config={}), {}, ()
+            (), tuple(StoredRun(Path("r"), one) for one in runs), summarize(runs, config={}), ()
         )
     )

@@ -181,10 +181,21 @@ def test_what_earlier_tasks_gave_asks_which_metric():
         gain_from_earlier(ours, alone)
 
 
-@pytest.mark.parametrize("metrics", [{"a": "accuracy"}, {"a": "accuracy", "b": "../F1 $x$"}])
-def test_a_metric_that_cannot_be_a_name_is_refused(tmp_path, metrics):
-    write_result(small_result(metrics=metrics), tmp_path)
-    with pytest.raises(DamagedFile, match=r"metrics\.b must be the name of a metric"):
+def test_what_earlier_tasks_gave_is_measured_against_a_run_of_the_same_tasks_and_seed():
+    ours, alone = (
+        small_result(R=[[0.9, None], [0.9, 0.8]]),
+        small_result(R=[[0.9, None], [0.9, 0.7]]),
+    )
+    assert gain_from_earlier(ours, alone) == pytest.approx(0.1)
+    with pytest.raises(ValueError, match="the same seed: 0 and 1"):
+        gain_from_earlier(ours, small_result(seed=1))
+    with pytest.raises(ValueError, match="the same data_fingerprints"):
+        gain_from_earlier(ours, small_result(data_fingerprints={"a": "x", "b": "z"}))
+
+
+def test_a_metric_that_cannot_be_a_name_is_refused(tmp_path):
+    write_result(small_result(metrics={"a": "accuracy", "b": "../F1 $x$"}), tmp_path)
+    with pytest.raises(DamagedFile, match=r"metrics\.b: String should match pattern"):
         read_result(tmp_path)
 
 

@@ -1,0 +1,78 @@
+"""Figures of one task: how it is learned, and answered numbers against the right ones."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
+
+from cl_graft.lab.figures.stream_curves import NAMED, line_style, mark_range
+from cl_graft.lab.results.tables import points
+from cl_graft.lab.results.task_files import TaskCurves, TaskNumbers
+from cl_graft.metrics import figure_style as style
+
+_COLUMNS = 3
+
+
+@style.figure_style()
+def learning_curves(curves: Mapping[str, TaskCurves], *, title: str, measure: str) -> Figure:
+    """Draw the training loss and the dev score of each strategy; dense runs are thin and dotted."""
+    figure = Figure(figsize=(9, 4.2))
+    left, right = figure.subplots(1, 2, sharex=True)
+    for number, (name, own) in enumerate(curves.items()):
+        line = line_style(number)
+        thin = {"color": line["color"], "linestyle": ":", "linewidth": 1, "marker": "."}
+        for phase, look in ((own.train, line), (own.dense, thin)):
+            label = name if phase is own.train and number < NAMED else None
+            if phase.loss:
+                every = max(1, len(phase.loss) // 8) if phase is own.train else 1
+                left.plot(*zip(*phase.loss, strict=True), label=label, markevery=every, **look)
+            if phase.dev:
+                steps, scores = zip(*phase.dev, strict=True)
+                right.plot(steps, [100 * score for score in scores], label=label, **look)
+    left.set(xlabel="step", ylabel="training loss")
+    right.set(xlabel="step", ylabel=f"{measure} on dev (%)")
+    left.set_ylim(bottom=min(0.0, left.get_ylim()[0]))
+    if right.lines:
+        mark_range(right)
+    else:
+        right.set_axis_off()
+    for axes in (left, right):
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+        axes.grid(axis="y")
+    figure.suptitle(title)
+    if any(own.train.loss for own in list(curves.values())[:NAMED]):
+        figure.legend(loc="outside lower center", ncols=4)
+    return figure
+
+
+@style.figure_style()
+def number_panels(tasks: Mapping[str, TaskNumbers], *, title: str) -> Figure:
+    """Draw answers against right numbers, a panel a task; on the dashed line the two are equal.
+
+    Both axes of a panel have the same limits, those of all its numbers, so that answers which
+    hardly vary are seen to.
+    """
+    rows, columns = math.ceil(len(tasks) / _COLUMNS), min(_COLUMNS, len(tasks))
+    figure = Figure(figsize=(2.9 * columns + 1.2, 3.1 * rows + 0.8))
+    grid = figure.subplots(rows, columns, squeeze=False)
+    for axes, (task, numbers) in zip(grid.flat, tasks.items(), strict=False):
+        right, answers = zip(*((own.right, own.answer) for own in numbers.shown), strict=True)
+        low, high = min(*right, *answers), max(*right, *answers)
+        margin = (high - low or max(1.0, abs(low))) / 20
+        limits = low - margin, high + margin
+        axes.plot(limits, limits, color=style.TEXT_COLOUR, linestyle="--", linewidth=1)
+        axes.plot(right, answers, "o", markersize=4, color=style.PALETTE[0], alpha=0.6)
+        axes.set(xlim=limits, ylim=limits, aspect="equal")
+        axes.locator_params(nbins=5)
+        scores = numbers.end
+        said = f"Pearson {points(scores.pearson)}, Spearman {points(scores.spearman)}"
+        axes.set_title(f"{task}\n{said}", fontsize="small")
+        axes.grid()
+    style.switch_off_empty_panels(grid, len(tasks))
+    figure.suptitle(title)
+    figure.supxlabel("right number", fontsize="medium")
+    figure.supylabel("answer", fontsize="medium")
+    return figure
