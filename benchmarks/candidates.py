@@ -22,14 +22,7 @@ from statistics import mean
 from typing import Any
 
 from localizer_runs import Bench
-from scales import (
-    SMOKE,
-    describe_run,
-    make_config,
-    make_parser,
-    parse_options,
-    write_results,
-)
+from scales import SMOKE, describe_run, make_config, make_parser, parse_options, write_results
 
 from cl_graft.settings import ExperimentConfig
 from cl_graft.storage.cache_folder import DirectoryCache

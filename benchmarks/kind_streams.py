@@ -44,10 +44,7 @@ from scales import (
 
 from cl_graft.lab.experiments.comparison.compare import compare
 from cl_graft.lab.experiments.comparison.jobs import Engine
-from cl_graft.lab.experiments.comparison.tuning import (
-    TUNING_SEED,
-    best,
-)
+from cl_graft.lab.experiments.comparison.tuning import TUNING_SEED, best
 from cl_graft.lab.results.run_results import RunResult
 from cl_graft.lab.results.stored_runs import find_runs
 from cl_graft.settings import ExperimentConfig

@@ -26,13 +26,7 @@ from pathlib import Path
 import torch
 from speed_loading import loading
 from speed_masks import mask_memory, mask_ratios
-from speed_serving import (
-    Values,
-    checked_switching,
-    mixed_batches,
-    steps_of_a_stream,
-    switching,
-)
+from speed_serving import Values, checked_switching, mixed_batches, steps_of_a_stream, switching
 from speed_text import TEXT_SHAPES, decode_mixed_batches, text_memory, text_steps
 from speed_training import SHAPES, Shape, memory_ratio, step_ratios
 

@@ -25,12 +25,7 @@ from torch import Tensor, nn
 from cl_graft.banks.open_bank import OpenBank
 from cl_graft.errors import InputError, find
 from cl_graft.grafts.graft import Graft
-from cl_graft.integrations.export_record import (
-    WrittenGraft,
-    format_counts,
-    save_head,
-    skips_pooler,
-)
+from cl_graft.integrations.export_record import WrittenGraft, format_counts, save_head, skips_pooler
 from cl_graft.integrations.import_sources import ADAPTER_CONFIG, PREFIX
 
 Rest = Literal["refuse", "leave-out", "copy"]

@@ -8,7 +8,6 @@ graft; a skill keeps them beside it.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -29,9 +28,6 @@ from cl_graft.models.graftable import graftable_parameters
 from cl_graft.runtime.tensor_names import plain_name, tensors_by_name
 from cl_graft.runtime.threads import lock_model
 
-_LARGE_REST = 1_000_000
-"""Values outside of the graftable parameters above which a skill is larger than people expect."""
-
 
 @dataclass(frozen=True, eq=False)
 class Skill:
@@ -41,7 +37,7 @@ class Skill:
         graft: Region, with the tuned values on it.
         rest: Tuned values, by name, of all parameters and buffers that differ from the base and
             are not graftable: the task's head, running statistics (BatchNorm), and embeddings
-            where they were trained along.
+            where they were trained along; freeze these to keep a skill small.
         base_sha256: Hash of the base's parameters and buffers but for those in `rest`; empty if it
             is not known, and then no base is checked.
     """
@@ -113,10 +109,6 @@ def localize_skill(
         keep: Function of a parameter's name that returns False for those to leave out as well.
         seed: Every random choice is a function of it.
 
-    Warns:
-        UserWarning: If fine-tuning changed more than a million values that are not graftable, such
-            as embeddings that were not frozen: the skill keeps them all.
-
     Raises:
         InputError: If the two are not of one architecture, do not differ, or the localizer needs
             batches and there are none.
@@ -182,20 +174,7 @@ def localize_skill(
         ranking = localize(
             inputs, localizer, k=k, steps=max(1, len(batches)), depth=k, candidates=candidates
         )
-    _warn_of_a_large_rest(rest)
     return Skill(gather(inputs.tuned, ranking.top(k)), rest, hash_model(base, without=rest))
-
-
-def _warn_of_a_large_rest(rest: Mapping[str, Tensor]) -> None:
-    values = sum(tensor.numel() for tensor in rest.values())
-    if values > _LARGE_REST:
-        largest = max(rest, key=lambda name: rest[name].numel())
-        warnings.warn(
-            f"the skill keeps {values:,} values outside of its graft, most of them in {largest!r}: "
-            "fine-tuning changed parameters that are not graftable; freeze them before training "
-            "(such as model.get_input_embeddings().requires_grad_(False)) to keep kilobytes",
-            stacklevel=3,
-        )
 
 
 def model_tensors(model: nn.Module) -> dict[str, Tensor]:

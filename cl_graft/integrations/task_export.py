@@ -6,13 +6,12 @@ texts, and a README with the lines of Python that load the task without this pac
 
 from __future__ import annotations
 
-import glob
 import json
 import os
 import secrets
 import shutil
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
@@ -20,7 +19,7 @@ from typing import Any
 
 from cl_graft.banks.bank_of_run import find_bank_folder
 from cl_graft.banks.open_bank import OpenBank, open_bank
-from cl_graft.errors import InputError, InUse, find
+from cl_graft.errors import InputError, find
 from cl_graft.grafts.bank import find_entry
 from cl_graft.integrations.class_heads import as_transformers_model
 from cl_graft.integrations.export_readme import make_readme
@@ -28,8 +27,7 @@ from cl_graft.integrations.export_record import WrittenGraft, describe_task, sav
 from cl_graft.integrations.shira import Rest, write_shira
 from cl_graft.models.quiet import quiet
 from cl_graft.models.text_generation import is_text_head
-from cl_graft.storage import explain_full_disk, explain_write_errors, load_bank, only_writer
-from cl_graft.storage.files import is_partial
+from cl_graft.storage import explain_full_disk, explain_write_errors, load_bank
 
 FORMATS: Mapping[str, str] = MappingProxyType(
     {
@@ -130,22 +128,12 @@ def export_task(
 
 @contextmanager
 def _make_folder(out: Path) -> Iterator[Path]:
-    """Make a folder to fill, which becomes `out` when the block ends without an exception.
-
-    Such a folder that a killed process left is deleted first.
-    """
-    for left in out.absolute().parent.glob(f".{glob.escape(out.name)}.*.tmp"):
-        if is_partial(left) and left.is_dir() and not left.is_symlink():
-            with suppress(InUse):  # it is being filled
-                with only_writer(left):
-                    pass
-                shutil.rmtree(left)
+    """Make a folder to fill, which becomes `out` when the block ends without an exception."""
     aside = out.with_name(f".{out.name}.{secrets.token_hex(4)}.tmp")
     with explain_write_errors(out), explain_full_disk(out):
         aside.mkdir(parents=True)
         try:
-            with only_writer(aside):
-                yield aside
+            yield aside
             if out.exists():
                 out.rmdir()
             os.replace(aside, out)

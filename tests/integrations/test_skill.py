@@ -1,7 +1,6 @@
 """The skill of a fine-tuned model, found from the model before and after, in plain torch."""
 
 import copy
-import warnings
 
 import pytest
 import torch
@@ -217,21 +216,6 @@ def test_what_cannot_be_localized_is_refused_with_the_reason(pair):
         localize_skill(base, copy.deepcopy(tuned).to(torch.bfloat16), localizer="movement")
     with pytest.raises(ValueError, match="density"):
         localize_skill(base, tuned, localizer="movement", density=0.0)
-
-
-@pytest.mark.parametrize(("frozen", "warns"), [(True, False), (False, True)])
-def test_embeddings_that_were_trained_along_are_told_of(frozen: bool, warns: bool) -> None:
-    base = nn.Sequential(nn.Embedding(20_001, 50), nn.Linear(50, 2))
-    tuned = {name: p.detach() + 0.1 for name, p in base.named_parameters()}
-    if frozen:
-        tuned["0.weight"] = base[0].weight.detach()
-    with warnings.catch_warnings(record=True) as seen:
-        warnings.simplefilter("always")
-        skill = localize_skill(base, tuned, density=0.5, localizer="movement", exclude=("0",))
-    assert [str(one.message).startswith("the skill keeps 1,000,050 values") for one in seen] == [
-        True
-    ] * warns
-    assert ("0.weight" in skill.rest) is warns
 
 
 def moved_statistics(model):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import threading
 from pathlib import Path
 
 import pytest
@@ -21,7 +20,6 @@ from cl_graft.banks.open_bank import open_bank
 from cl_graft.grafts.hashing import hash_tensors
 from cl_graft.integrations import export_task
 from cl_graft.models import load_model
-from cl_graft.storage import only_writer
 
 ASKED = [
     ("sentiment", "It was a delight.", None),
@@ -172,31 +170,3 @@ def test_a_full_disk_is_said_and_leaves_nothing(bank_of_family, tmp_path):
     assert [line.split()[0] for line in lines] == ["hf", "peft-shira"]
     assert all("cannot write" in line and "ulimit -f" in line for line in lines)
     assert list(tmp_path.iterdir()) == []
-
-
-def test_what_a_killed_export_left_goes_with_the_next_and_one_that_is_filled_stays(
-    bank_of_family, tmp_path
-):
-    killed, filled = tmp_path / ".task.0123abcd.tmp", tmp_path / ".task.4567abcd.tmp"
-    other = tmp_path / ".task2.0123abcd.tmp"
-    for folder in (killed, filled, other):
-        folder.mkdir()
-        (folder / "model.safetensors").write_bytes(b"half")
-    holds, ends = threading.Event(), threading.Event()
-
-    def fill() -> None:
-        with only_writer(filled):
-            holds.set()
-            ends.wait(60)
-
-    thread = threading.Thread(target=fill)
-    thread.start()
-    holds.wait(60)
-    try:
-        bank = bank_of_family("mean")
-        export_task(bank, "sentiment", format="hf", out=tmp_path / "task")
-    finally:
-        ends.set()
-        thread.join()
-    assert sorted(path.name for path in tmp_path.iterdir()) == [filled.name, other.name, "task"]
-    assert not [path for path in (tmp_path / "task").iterdir() if path.name.startswith(".")]

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
@@ -18,7 +17,6 @@ from urllib.parse import quote
 import jinja2
 
 import cl_graft
-from cl_graft.errors import InputError
 from cl_graft.lab.reporting.report_data import ReportData, read_report_data
 from cl_graft.lab.reporting.sections import make_sections
 from cl_graft.lab.reporting.summary_sections import Section
@@ -64,14 +62,13 @@ def make_report(
             label, of which a run keeps the number alone.
 
     Raises:
-        InputError: If a folder holds no finished run, the runs are not of the same tasks and
-            model, or a folder that is written to is a link within `out` or a run.
+        InputError: If a folder holds no finished run, or the runs are not of the same tasks and
+            model.
         BankError: If a file is altered.
         InUse: If another process writes to `out`.
     """
     out = Path(out)
     data = read_report_data([Path(folder) for folder in folders])
-    _refuse_links(out, [Path(folder) for folder in folders])
     sections = make_sections(data, with_text=with_text, read_rows=read_rows)
     with only_writer(out), only_writer(out / "figures"), only_writer(out / "tables"):
         drawn, figures = _figures(sections, out / "figures")
@@ -80,17 +77,6 @@ def make_report(
         replace_file(out / PAGE, page)
     names, runs = tuple(data.strategies), len(data.runs)
     return ReportFiles(out / PAGE, len(page), figures, tables, names, runs, sections[0].text)
-
-
-def _refuse_links(out: Path, runs: Sequence[Path]) -> None:
-    """Refuse to write where a link leads that may have come with a run of somebody else."""
-    own = [out] if any(out.parent == run for run in runs) else []
-    for place in (*own, out / "figures", out / "tables"):
-        if place.is_symlink():
-            raise InputError(
-                f"{place} is a link to {os.path.realpath(place)}, where files would be replaced; "
-                "expected a folder: delete the link, or write elsewhere with --out"
-            )
 
 
 def _figures(sections: Sequence[Section], folder: Path) -> tuple[dict[str, str], tuple[Path, ...]]:

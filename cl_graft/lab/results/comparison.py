@@ -13,24 +13,10 @@ from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
-from cl_graft.lab.results.measures import (
-    STORED_AS,
-    has_one_metric,
-    named_measures,
-    overall_title,
-)
-from cl_graft.lab.results.normalized_scores import (
-    Normalization,
-    NormalizedScores,
-    normalize,
-)
+from cl_graft.lab.results.measures import STORED_AS, has_one_metric, named_measures, overall_title
+from cl_graft.lab.results.normalized_scores import Normalization, NormalizedScores, normalize
 from cl_graft.lab.results.run_results import RunResult
-from cl_graft.lab.results.strategy_statistics import (
-    Difference,
-    Ranks,
-    Spread,
-    mean_ece,
-)
+from cl_graft.lab.results.strategy_statistics import Difference, Ranks, Spread, mean_ece
 from cl_graft.runtime.escaping import for_terminal
 
 if TYPE_CHECKING:

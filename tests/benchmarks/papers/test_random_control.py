@@ -3,12 +3,7 @@
 import pytest
 from papers import random_control
 from papers.measurements import Measurement
-from papers.random_control import (
-    RATES,
-    against_random,
-    differences_from_random,
-    gradient_shares,
-)
+from papers.random_control import RATES, against_random, differences_from_random, gradient_shares
 from smoke_benches import smoke_bench
 
 

@@ -2,11 +2,7 @@
 
 import pytest
 import torch
-from papers.region_split import (
-    group_gains,
-    split_at_random,
-    split_by_gain,
-)
+from papers.region_split import group_gains, split_at_random, split_by_gain
 from small_tasks import make_task
 
 from cl_graft.grafts.graft import Graft, extract, grafted, snapshot

@@ -4,10 +4,7 @@ from dataclasses import replace
 
 from cl_graft.lab.reporting.report_data import read_report_data
 from cl_graft.lab.reporting.task_sections import learning
-from cl_graft.lab.results.task_files import (
-    CURVES,
-    PhaseCurve,
-)
+from cl_graft.lab.results.task_files import CURVES, PhaseCurve
 
 
 def test_a_run_keeps_the_loss_of_every_step_and_the_dev_scores(compared):

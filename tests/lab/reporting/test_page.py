@@ -172,18 +172,6 @@ def test_a_report_is_written_into_its_run_which_is_read_as_before(compared, tmp_
     assert read_report_data([run]).strategies == ["naive"]
 
 
-@pytest.mark.parametrize("name", ["report", "report/figures", "report/tables"])
-def test_a_report_is_not_written_where_a_link_of_a_run_leads(compared, tmp_path, name):
-    run = shutil.copytree(compared / "naive" / "seed0", tmp_path / "out" / "naive" / "seed0")
-    elsewhere = tmp_path / "elsewhere"
-    elsewhere.mkdir()
-    (run / name).parent.mkdir(exist_ok=True)
-    (run / name).symlink_to(elsewhere)
-    with pytest.raises(InputError, match=rf"{name} is a link to .*elsewhere"):
-        make_report([run], out=run / "report")
-    assert not list(elsewhere.iterdir())
-
-
 def test_the_same_strategy_of_two_folders_is_told_apart(compared, tmp_path):
     other = shutil.copytree(compared, tmp_path / "second")
     data = read_report_data([compared, other])
