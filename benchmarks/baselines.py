@@ -64,10 +64,7 @@ MATCHED = ["naive", "independent", "grafting", "lt_sft", "lora", "adapters", "pr
 MATCHED += ["bitfit", "replay", "merging_by_ties"]
 """Those whose size can be set, one whose size is what it is, and two bounds."""
 
-SCALES: dict[str, dict[str, Any]] = {
-    "smoke": SMOKE,
-    "cpu": SHOTS_128,
-}
+SCALES: dict[str, dict[str, Any]] = {"smoke": SMOKE, "cpu": SHOTS_128}
 RATES = (0.05, 0.1, 0.2, 0.4)
 """Learning rates that are tried for dense training."""
 

@@ -74,11 +74,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "fisher": {},
     "random": {},
 }
-MEASURES = {
-    "graft": "graft",
-    "retrained": "re-trained graft",
-    "continual": "continual grafting",
-}
+MEASURES = {"graft": "graft", "retrained": "re-trained graft", "continual": "continual grafting"}
 
 
 def main() -> None:
@@ -224,12 +220,7 @@ def _costs(run: Mapping[str, Any], dense: Mapping[str, Any]) -> dict[str, float]
     find = sum(weigh(phase) for phase in ("dense", "warm-up", "localize")) / unit
     trained = find + weigh("region") / unit
     borrowed = 0.0 if weigh("dense") else 1.0
-    return {
-        "find": find,
-        "graft": find + borrowed,
-        "retrained": trained,
-        "continual": trained,
-    }
+    return {"find": find, "graft": find + borrowed, "retrained": trained, "continual": trained}
 
 
 def _own(name: str) -> dict[str, Any]:

@@ -117,11 +117,7 @@ class Stream:
         return model
 
     def train(
-        self,
-        model: MultiTaskText,
-        label: int,
-        trained: Mapping[str, nn.Parameter],
-        **changes: Any,
+        self, model: MultiTaskText, label: int, trained: Mapping[str, nn.Parameter], **changes: Any
     ) -> tuple[dict[str, Any], int]:
         """Train; return the values of the best step, and which it is. The model keeps the last."""
         streams = self.stream.benchmark.streams

@@ -208,12 +208,7 @@ def load_rows(opened: OpenBank, config: ExperimentConfig, position: int) -> Tens
 
 
 def line(
-    what: str,
-    expected: list[Tensor],
-    found: list[Tensor],
-    *,
-    same: bool = True,
-    detail: str = "",
+    what: str, expected: list[Tensor], found: list[Tensor], *, same: bool = True, detail: str = ""
 ) -> Line:
     pairs = list(zip(expected, found, strict=True))
     return Line(

@@ -50,11 +50,7 @@ SHOTS_128: dict[str, Any] = {
 
 
 def make_parser(
-    description: str,
-    scales: Collection[str],
-    *,
-    seeds: bool = False,
-    workers: bool = False,
+    description: str, scales: Collection[str], *, seeds: bool = False, workers: bool = False
 ) -> argparse.ArgumentParser:
     """Return a parser of the options that all have."""
     parser = argparse.ArgumentParser(description=description)

@@ -249,12 +249,7 @@ class Bench:
             yield inputs
 
     def region(
-        self,
-        label: int,
-        dense: DenseRun,
-        *,
-        localizer: str | None = None,
-        anew: bool = False,
+        self, label: int, dense: DenseRun, *, localizer: str | None = None, anew: bool = False
     ) -> Region:
         """Choose a task's region of the config's density."""
         k, localizer = self.size(self.density), localizer or str(self.config.grafting.localizer)

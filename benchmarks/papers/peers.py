@@ -133,13 +133,7 @@ def measure_share(bench: Bench, peer: Peer, size: int) -> float:
 
 @contextmanager
 def train_peer(
-    bench: Bench,
-    label: int,
-    peer: Peer,
-    *,
-    size: int,
-    plan: Mapping[str, Any],
-    anew: bool = False,
+    bench: Bench, label: int, peer: Peer, *, size: int, plan: Mapping[str, Any], anew: bool = False
 ) -> Iterator[Bench]:
     """Train a peer's parts and a head on a task, and have a bench that carries them."""
     own = bench.with_parts(lambda model: peer.insert(model, size, bench.seed))

@@ -46,12 +46,7 @@ def retrain_region(
 
     def train() -> Outcome:
         graft, head = train_region(
-            task,
-            region,
-            settings,
-            head=snapshot(task.head),
-            seed=bench.seed,
-            head_lr=head_lr,
+            task, region, settings, head=snapshot(task.head), seed=bench.seed, head_lr=head_lr
         )
         return {"values": graft.values, **task.to_cache(head)}, {}
 
@@ -75,12 +70,7 @@ def peer_plans(bench: Bench, rates: Sequence[float]) -> list[dict[str, Any]]:
 
 
 def _best_on_dev(
-    bench: Bench,
-    label: int,
-    region: Region,
-    plans: Iterable[dict[str, Any]],
-    *,
-    anew: bool = False,
+    bench: Bench, label: int, region: Region, plans: Iterable[dict[str, Any]], *, anew: bool = False
 ) -> tuple[Graft, dict[str, Tensor]]:
     """Train a region by several plans, each changes to the schedule, and take the best on dev."""
     found = train_candidates(

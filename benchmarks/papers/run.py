@@ -47,11 +47,7 @@ class Outcome:
 
 
 def experiment_config(
-    experiment: Experiment,
-    scale: str,
-    *,
-    data: Path | str | None = None,
-    sets: Sequence[str] = (),
+    experiment: Experiment, scale: str, *, data: Path | str | None = None, sets: Sequence[str] = ()
 ) -> ExperimentConfig:
     """Return the settings of an experiment at a scale."""
     data = None if data is None else Path(data)

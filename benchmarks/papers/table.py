@@ -219,7 +219,7 @@ _OF_TEXT: Mapping[str, Any] = {
 _WORK: Mapping[str, Any] = {
     "stream.task_settings": {
         "clinc150_work": {"rows_from": "clinc150", "where": {"domain": "work"}}
-    },
+    }
 }
 _TAKEN_APART: Mapping[str, Any] = {
     "tasks": ("sentiment", "clinc150_work"),

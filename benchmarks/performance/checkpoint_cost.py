@@ -92,10 +92,7 @@ def measure(strategy: str, given: argparse.Namespace) -> dict[str, Any]:
     try:
         learn(None)
         without, with_them = pairs(
-            lambda: learn(None),
-            lambda: learn(EVERY[given.scale]),
-            repeats=given.repeats,
-            warm_up=0,
+            lambda: learn(None), lambda: learn(EVERY[given.scale]), repeats=given.repeats, warm_up=0
         )
     finally:
         FileCheckpoints.keep = keep  # type: ignore[method-assign]

@@ -213,11 +213,7 @@ class GraftCallback(TrainerCallback):
         self._flags = []
 
     def on_train_begin(
-        self,
-        args: TrainingArguments,
-        state: TrainerState,
-        control: TrainerControl,
-        **kwargs: Any,
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
     ) -> None:
         """Refuse a model that the base does not belong to, before anything is trained.
 
@@ -237,11 +233,7 @@ class GraftCallback(TrainerCallback):
             )
 
     def on_step_end(
-        self,
-        args: TrainingArguments,
-        state: TrainerState,
-        control: TrainerControl,
-        **kwargs: Any,
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
     ) -> None:
         """Refuse to train on beside another thread (`check_generators`)."""
         del args, state, control, kwargs
@@ -249,11 +241,7 @@ class GraftCallback(TrainerCallback):
 
     @lock_generators()
     def on_train_end(
-        self,
-        args: TrainingArguments,
-        state: TrainerState,
-        control: TrainerControl,
-        **kwargs: Any,
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
     ) -> None:
         """Find the skill, or add the entry to the bank."""
         del control

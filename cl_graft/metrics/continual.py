@@ -221,10 +221,7 @@ def forward_transfer_over_stream(
 
 
 def gain_over_isolated(
-    R: ScoreMatrix,
-    *,
-    isolated: Sequence[float | None],
-    tasks: Collection[int] | None = None,
+    R: ScoreMatrix, *, isolated: Sequence[float | None], tasks: Collection[int] | None = None
 ) -> float | None:
     """Average what earlier tasks gave to experiences that were learned on top of them.
 

@@ -85,12 +85,7 @@ def _draw_bins(axes: Axes, bins: ReliabilityBins, *, sizes: np.ndarray | None = 
     filled = counts > 0
     axes.bar(centres[filled], accuracy[filled], 0.94 / len(counts), label="accuracy")
     axes.plot(
-        [0, 1],
-        [0, 1],
-        color=TEXT_COLOUR,
-        linestyle="--",
-        linewidth=1,
-        label="perfect calibration",
+        [0, 1], [0, 1], color=TEXT_COLOUR, linestyle="--", linewidth=1, label="perfect calibration"
     )
     axes.scatter(
         confidence[filled],

@@ -183,12 +183,7 @@ def test_the_score_that_is_given_is_what_chooses(pair):
         return asked[-1]
 
     localize_skill(
-        *pair,
-        batches=BATCHES,
-        loss=mean_loss,
-        score=score,
-        density=0.1,
-        localizer="paper_mask",
+        *pair, batches=BATCHES, loss=mean_loss, score=score, density=0.1, localizer="paper_mask"
     )
     assert asked
 

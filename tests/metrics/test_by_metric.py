@@ -15,11 +15,7 @@ from cl_graft.metrics import (
 from cl_graft.metrics.by_metric import average_share, group_by_metric, too_small
 
 # Three experiences; the first and the last are scored alike.
-R = [
-    [0.90, 0.30, 0.50],
-    [0.80, 0.70, 0.60],
-    [0.85, 0.65, 0.95],
-]
+R = [[0.90, 0.30, 0.50], [0.80, 0.70, 0.60], [0.85, 0.65, 0.95]]
 
 
 def test_each_measure_of_some_tasks_is_worked_out_by_hand():

@@ -24,11 +24,7 @@ MEASURES = [
 ]
 
 # Three experiences, worked out by hand below.
-R = [
-    [0.90, 0.30, 0.50],
-    [0.80, 0.70, 0.60],
-    [0.85, 0.65, 0.95],
-]
+R = [[0.90, 0.30, 0.50], [0.80, 0.70, 0.60], [0.85, 0.65, 0.95]]
 
 score = st.floats(0, 1, allow_nan=False)
 

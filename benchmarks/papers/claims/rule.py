@@ -45,11 +45,7 @@ class Rule:
         bounds = {"above": self.above, "at least": self.least, "at most": self.most}
         name, bound = next((n, b) for n, b in bounds.items() if b is not None)
         of_tasks = "every task" if self.share == 1 else f"{100 * self.share:.0f} % of the tasks"
-        places = {
-            "each": f"on {of_tasks}",
-            "mean": "on average",
-            "once": "",
-        }
+        places = {"each": f"on {of_tasks}", "mean": "on average", "once": ""}
         return f"{self.what} {name} {self.format_number(bound)} {places[self.over]}".strip()
 
     def accepts(self, value: float) -> bool:

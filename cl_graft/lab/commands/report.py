@@ -32,7 +32,7 @@ def report_command(
     The report is written to report/ in the run's folder, or to OUT. Its page, report.html, is one
     file that makes no requests to the network. It begins with the results in a few sentences, then
     shows the table of the strategies with tests of their differences, R, curves along the stream,
-    how each task is learned, errors by label, calibration, regions, costs, and how to run it again.
+    how each task is learned, errors by label, calibration, costs, and how to run it again.
     Figures are beside the page as PNG and SVG, tables as CSV and LaTeX. Several folders must have
     the same tasks and the same model.
 

@@ -87,11 +87,7 @@ def overlap_heatmap(
 
 @figure_style()
 def share_heatmaps(
-    panels: Mapping[str, Mapping[tuple[str, str], float]],
-    *,
-    title: str,
-    x_label: str,
-    y_label: str,
+    panels: Mapping[str, Mapping[tuple[str, str], float]], *, title: str, x_label: str, y_label: str
 ) -> Figure:
     """Draw shares, by (row, column), in per cent, a panel below the other without empty ones."""
     panels = {name: cells for name, cells in panels.items() if cells}

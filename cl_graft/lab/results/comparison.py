@@ -72,17 +72,10 @@ class SweptValues:
 class StrategySummary:
     """Measures of a strategy over seeds; scores are fractions.
 
-    The first seven are in the metric that all tasks have, and without a value where tasks have
-    several metrics; then `by_metric` has them.
+    The first seven are called as functions of `cl_graft.metrics`. They are in the metric that all
+    tasks have, and without a value where tasks have several metrics; then `by_metric` has them.
 
     Attributes:
-        average_accuracy: See `cl_graft.metrics.average_accuracy`.
-        backward_transfer: See `cl_graft.metrics.backward_transfer`.
-        forward_transfer: See `cl_graft.metrics.forward_transfer`.
-        forgetting: See `cl_graft.metrics.forgetting`.
-        accuracy_over_stream: See `cl_graft.metrics.accuracy_over_stream`.
-        backward_transfer_over_stream: See `cl_graft.metrics.backward_transfer_over_stream`.
-        forward_transfer_over_stream: See `cl_graft.metrics.forward_transfer_over_stream`.
         ece: Expected calibration error at the end, the mean over tasks.
         final: Score at the end by task.
         routing_accuracy: Share of texts sent to their own task, if the strategy picks tasks.

@@ -107,9 +107,7 @@ def test_axe_finds_nothing_wrong(opened, browser, shown):
     # The page's own policy lets no other script in.
     scheme = opened.evaluate("matchMedia('(prefers-color-scheme: dark)').matches")
     context = browser.new_context(
-        bypass_csp=True,
-        viewport=opened.viewport_size,
-        color_scheme="dark" if scheme else "light",
+        bypass_csp=True, viewport=opened.viewport_size, color_scheme="dark" if scheme else "light"
     )
     page = context.new_page()
     page.goto((shown / "report.html").as_uri())

@@ -258,11 +258,11 @@ def test_latex_escapes_what_it_would_take_for_commands():
     assert r"50 \% & \textbf{1.0 $\pm$ 0.1} \\" in text
 
 
-def test_the_command_says_what_it_wrote(compared, tmp_path):
-    run = compared / "grafting" / "seed0"
-    told = cl_graft("report", run, "--out", tmp_path / "report", "--json")
-    assert told.code == 0, told
-    assert told.json["strategies"] == ["grafting"]
-    assert Path(told.json["page"]).stat().st_size == told.json["bytes"]
+@pytest.mark.usefixtures("blank_figures")
+def test_the_command_says_what_it_wrote(compared, tmp_path, capsys):
+    report_command([compared / "grafting" / "seed0"], out=tmp_path / "report", as_json=True)
+    told = json.loads(capsys.readouterr().out)
+    assert told["strategies"] == ["grafting"]
+    assert Path(told["page"]).stat().st_size == told["bytes"]
     refused = cl_graft("report", tmp_path / "nothing")
     assert (refused.code, refused.err.count("\n")) == (2, 1)
