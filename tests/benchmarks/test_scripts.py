@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -141,14 +142,6 @@ def test_every_training_is_answered_with_its_last_and_its_best_step(tiny_bert, t
 
 
 @pytest.mark.slow
-def test_table4_runs_and_goes_on_from_what_is_finished(data_dir, minilm, tmp_path):
-    for _ in range(2):
-        _, stored = run_smoke("table4", tmp_path, "--data", data_dir)
-        assert set(stored["strategies"]) == {"grafting", "naive", "independent"}
-        assert stored["strategies"]["grafting"]["forgetting"]["mean"] == 0.0
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("script", "chosen"),
     [
@@ -228,14 +221,6 @@ def test_the_dense_rate_is_chosen_on_the_dev_rows_of_as_many_tasks_as_asked(tiny
         assert all(result.data[task]["source"]["test"] == "the dev rows" for task in tasks)
 
 
-def test_routers_store_a_row_a_strategy_and_their_comparisons(tiny_bert, data_dir, tmp_path):
-    asked = ("--comparisons", "routers")
-    sets = [f"model.name={tiny_bert}", "stream.tasks=[qnli,mrpc]"]
-    _, stored = run_smoke("routers", tmp_path, *asked, sets=sets)
-    assert list(stored["comparisons"]) == ["routers"]
-    assert len(stored["rows"]) == len(stored["comparisons"]["routers"]["strategies"])
-
-
 @pytest.mark.slow
 def test_orders_of_long15_share_their_choices_and_go_on_from_stored_runs(tiny_bert, tmp_path):
     for name in STREAMS["long15-order4"].tasks():
@@ -271,3 +256,18 @@ def test_reproducibility_is_measured(tmp_path):
     assert lines["trained again, 1 thread"]["same_bits"]
     assert lines["the same once more"]["same_bits"]
     assert not lines["precision bf16"]["same_bits"]
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="memory is read from Linux's /proc")
+def test_a_long_stream_forgets_nothing_and_goes_on_from_what_is_learned(tmp_path):
+    stored = {}
+    places = ("--out", tmp_path / "run", "--results", tmp_path / "results")
+    for _ in range(2):
+        done = run_script("long_stream.py", "--scale", "smoke", *places)
+        stored = json.loads((tmp_path / "results" / "long_stream-smoke.json").read_text())
+        assert all(stored["passed"].values()), done.stdout
+        assert stored["memory"]["processes"] == 1
+    assert str(tmp_path) not in json.dumps(stored)
+    assert stored["tasks"] == ["shared-50-0", "shared-50-11", 12]
+    assert (tmp_path / "results" / "long_stream-smoke.png").stat().st_size > 1000

@@ -1,4 +1,4 @@
-"""Weights that the papers measure beside a graft's, and that nothing stays of them."""
+"""Weights and checkpoints that the papers measure beside a graft leave nothing behind."""
 
 import pytest
 import torch
@@ -10,11 +10,14 @@ from papers.graft_variants import (
     sweep_densities,
     wise_curve,
 )
-from small_tasks import moved_model
+from papers.trajectory import label_by_model, walk_dense_run
+from small_tasks import make_task, moved_model
 
 from cl_graft.grafts.graft import gather, grafted, snapshot
 from cl_graft.grafts.region import Region
 from cl_graft.localization import localize
+from cl_graft.training.dense_run import fine_tune_task
+from cl_graft.training.fine_tuning_settings import FineTuning
 
 
 @pytest.mark.parametrize("inside", [False, True])
@@ -97,3 +100,33 @@ def test_mixed_weights_come_back_after_an_exception():
         mixed_evaluation(parameters, base, p=1.5, seed=0),
     ):
         pass
+
+
+PLAN = FineTuning(steps=9, lr=0.3, evaluations=3)
+
+
+def test_looking_in_along_a_run_changes_no_bit_of_it():
+    plain = fine_tune_task(make_task(), PLAN, seed=0)
+    task, seen = make_task(), {}
+
+    def visit(step):
+        assert not task.model.training
+        seen[step] = snapshot(task.parameters)
+
+    watched = walk_dense_run(task, PLAN, seed=0, at=(3, 9), visit=visit)
+    assert list(seen) == [3, 9]
+    assert all(torch.equal(plain.tuned[n], watched.tuned[n]) for n in plain.tuned)
+    assert any(not torch.equal(seen[3][n], seen[9][n]) for n in seen[3])
+
+
+def test_a_model_agrees_with_the_labels_it_gives():
+    task = make_task()
+    task.model.eval()
+    own = label_by_model(task)
+    assert own.dev_score() == 1.0
+    assert own.train_score(rows=150, seed=0) == 1.0
+    assert task.dev_score() < 1.0
+    assert own.content != task.content
+    inputs, labels = own.train.batch([0, 5])
+    assert torch.equal(inputs, task.train.batch([0, 5])[0])
+    assert labels.dtype == torch.int64

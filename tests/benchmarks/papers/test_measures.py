@@ -1,4 +1,4 @@
-"""Measures of the papers against what they say they are."""
+"""Measures of the papers are what they say they are, and are summed up over cells."""
 
 import math
 from itertools import product
@@ -7,7 +7,9 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from papers.answers import Answers
 from papers.bound import generalization_bound, variance_bound
+from papers.measurements import Measurement, summarize, table
 from papers.measures import relative_gain, stability, top_probability_histogram, without_a_share
 
 from cl_graft.runtime.seeding import generator
@@ -74,3 +76,26 @@ def test_the_bound_holds_for_all_models_of_a_region_at_once_as_often_as_it_says(
         losses = torch.rand(models, n, generator=draw) < true[:, None]
         failed += bool(2 * (losses.float().mean(1) - true).abs().max() > bound)
     assert failed <= delta * 200
+
+
+def test_a_summary_is_the_mean_over_cells_and_leaves_out_what_is_no_number():
+    cells = [
+        [Measurement("a", "m", "score", 0.4, 1.0), Measurement("a", "m", "gap", float("nan"))],
+        [Measurement("a", "m", "score", 0.6, 1.0)],
+    ]
+    (row,) = summarize(cells)
+    assert (row.mean, row.seeds, row.x) == (0.5, 2, 1.0)
+    text = table([row], axis="density")
+    assert text.splitlines()[0] == "| task | method | density | score |"
+    assert text.splitlines()[2] == "| a | m | 1 | 0.500 ± 0.141 |"
+    places = [Measurement("a", "m", "score", 0.5, x) for x in (106 / 10_646_784, 20_000.0)]
+    lines = table(summarize([places]), axis="density").splitlines()[2:]
+    assert [line.split(" | ")[2] for line in lines] == ["9.96e-06", "20000"]
+
+
+def test_the_best_constant_answer_is_that_of_the_metric():
+    targets = torch.tensor([0, 0, 1, 0])
+    logits = torch.zeros(4, 2)
+    assert Answers(logits, targets, "accuracy").best_constant == 0.75
+    assert Answers(logits, targets, "matthews").best_constant == 0.0
+    assert Answers(logits, targets, "f1").best_constant == pytest.approx(2 * 1 / (4 + 1))

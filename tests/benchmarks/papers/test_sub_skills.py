@@ -1,13 +1,110 @@
-"""Grafts are taken apart by groups of rows, and own parts compared with random ones."""
+"""Regions are split by gain, and grafts taken apart by groups of rows."""
 
 import pytest
+import torch
 from papers.measurements import Measurement
+from papers.region_split import group_gains, split_at_random, split_by_gain
 from papers.sub_skills import INTENTS, SENTENCES, _find_groups, conclude, lead_of_own_parts
 from papers.table import EXPERIMENTS
+from small_tasks import make_task
 from smoke_benches import smoke_bench
 
 from cl_graft.data.synthetic.sentiment import find_sentiment_kind
 from cl_graft.errors import InputError
+from cl_graft.grafts.graft import Graft, extract, grafted, snapshot
+from cl_graft.grafts.region import Layout, Region, union
+from cl_graft.runtime.seeding import generator
+
+GROUPS = [range(0, 40), range(40, 90), range(90, 97)]
+
+
+def task_and_graft(*, size=0.3):
+    """A task, and a graft that moves every third coordinate at random."""
+    task = make_task()
+    region = Region.of(Layout.of(task.parameters), range(0, 500, 3))
+    move = torch.randn(len(region), generator=generator(1, "move"))
+    return task, Graft(region, extract(task.model, region).values + size * move)
+
+
+def loss(task, rows):
+    task.model.eval()
+    with torch.no_grad():
+        return float(task.loss(list(rows)))
+
+
+def test_parts_are_disjoint_of_equal_sizes_and_their_union_is_the_region():
+    task, graft = task_and_graft()
+    parts = split_by_gain(graft.region, group_gains(task, graft, GROUPS))
+    assert sorted(map(len, parts)) == [55, 56, 56]
+    assert union(parts, layout=graft.region.layout) == graft.region
+
+
+def _at(values, region):
+    flat = torch.cat([values[name].reshape(-1) for name in region.layout.names])
+    return flat[region.index]
+
+
+def test_the_model_stays_as_it_was_with_modes_and_gradient_flags():
+    task, graft = task_and_graft()
+    task.model.train()
+    before = snapshot(dict(task.model.named_parameters()))
+    first = group_gains(task, graft, GROUPS)
+    assert task.model.training
+    for name, parameter in task.model.named_parameters():
+        assert torch.equal(parameter, before[name])
+        assert parameter.requires_grad
+        assert parameter.grad is None
+    assert torch.equal(group_gains(task, graft, GROUPS), first)  # dropout takes no part
+
+
+def test_a_gain_is_the_move_times_the_dense_gradient():
+    task, graft = task_and_graft()
+    task.model.eval()
+    move = graft.values - extract(task.model, graft.region).values
+    found = group_gains(task, graft, GROUPS, points=[0.0])
+    for gains, rows in zip(found, GROUPS, strict=True):
+        gradients = torch.autograd.grad(task.loss(list(rows)), list(task.parameters.values()))
+        dense = dict(zip(task.parameters, gradients, strict=True))
+        assert torch.allclose(gains, -move * _at(dense, graft.region), atol=1e-6)
+
+
+def test_gains_at_midpoints_add_up_to_what_the_graft_takes_off_the_loss():
+    task, graft = task_and_graft(size=0.5)
+    middle = group_gains(task, graft, GROUPS).sum(1)
+    first_order = group_gains(task, graft, GROUPS, points=[0.0]).sum(1)
+    for place, rows in enumerate(GROUPS):
+        with grafted(task.model, graft):
+            whole = loss(task, rows)
+        taken = loss(task, rows) - whole
+        assert float(middle[place]) == pytest.approx(taken, rel=0.1, abs=0.02)
+        assert abs(float(middle[place]) - taken) < abs(float(first_order[place]) - taken)
+
+
+REGION = Region.of(Layout(("weight",), ((9,),)), [0, 1, 2, 4, 5, 8])
+
+
+def test_a_group_with_a_steep_loss_does_not_get_everything():
+    gains = torch.tensor([[6.0, 5.0, 4.0, 3.0, 2.0, 1.0], [1.0, 2.0, 3.0, 4.0, 5.0, 6.0]])
+    for scale in (1.0, 1000.0):
+        first, second = split_by_gain(REGION, gains * torch.tensor([[scale], [1.0]]))
+        assert (first.index.tolist(), second.index.tolist()) == ([0, 1, 2], [4, 5, 8])
+
+
+def test_a_full_group_takes_no_more_and_those_with_the_largest_lead_choose_first():
+    gains = torch.tensor(
+        [[9.0, 8.0, 7.0, 6.0, 5.0, 4.0], [0.0, 0.1, 0.0, 0.3, 0.0, 0.0], [0.0] * 6]
+    )
+    parts = [part.index.tolist() for part in split_by_gain(REGION, gains)]
+    assert [len(part) for part in parts] == [2, 2, 2]
+    assert parts[1][0] == 1 or 4 in parts[1]
+
+
+def test_a_random_split_has_the_sizes_asked_for_and_depends_on_its_seed():
+    parts = split_at_random(REGION, [3, 1, 2], seed=0)
+    assert [len(part) for part in parts] == [3, 1, 2]
+    assert union(parts, layout=REGION.layout) == REGION
+    assert list(parts) == list(split_at_random(REGION, [3, 1, 2], seed=0))
+    assert any(split_at_random(REGION, [3, 1, 2], seed=s)[0] != parts[0] for s in range(1, 5))
 
 
 def test_the_lead_is_that_of_own_parts_over_the_others_of_a_column():
