@@ -114,7 +114,12 @@ def import_task(
             graft can hold, or the task could not be answered.
         BankError: If the bank cannot be read, or the base is another one.
     """
-    _check_arguments(task, density)
+    try:
+        check_name(task, what="the task's name")
+    except ValueError as error:
+        raise InputError(str(error)) from None
+    if density is not None and not 0 < density <= 1:
+        raise InputError(f"density must be in (0, 1], got {density}")
     found = find_source(source)
     record = found.record
     folder, held, loaded = _open_or_begin(
@@ -128,16 +133,29 @@ def import_task(
         prompt = Prompt(record["prompt"]["template"], record["prompt"]["words"])
     names = tuple(label_names) or tuple(record.get("label_names", ())) or tuned.label_names
     names, head = _make_head(loaded, tuned, prompt, names, path=found.path)
-    metadata = {
+    # A temperature was fitted to the logits of the whole graft, and is not that of a part.
+    whole = count == len(graft) and not left_out
+    measures = ("metric", "temperature") if whole else ("metric",)
+    metadata: dict[str, Any] = {
         "label_names": list(names),
         "pair": bool(record.get("pair", False) if pair is None else pair),
         "prompt": prompt and {"template": prompt.template, "words": dict(prompt.words)},
         "max_length": max_length or int(record.get("max_length", MAX_LENGTH)),
         **tuned.metadata,
-        **_read_measures(record, whole=count == len(graft) and not left_out),
+        **{key: record[key] for key in measures if record.get(key) is not None},
         "imported": {"kind": found.kind, "moved": count},
     }
-    entry = _make_entry(loaded, held, task, graft, head=head, metadata=metadata)
+    with grafted(loaded.model, graft):
+        weights = hash_tensors(find_parameters(loaded.model, held.layout))
+    entry = Entry(
+        task=task,
+        label=choose_label(held, task, metadata["label_names"]),
+        owned=graft,
+        owned_before=Region.empty(held.layout),
+        head=head,
+        weights_sha256=weights,
+        metadata=metadata,
+    )
     position = held.find(label=entry.label)
     new = position is None or not _is_same(entry, held.entries[position])
     # Also where nothing is new: a call that was killed may have left its results unsettled.
@@ -160,39 +178,6 @@ def import_task(
     )
 
 
-def _make_entry(
-    loaded: Loaded,
-    bank: GraftBank,
-    task: str,
-    graft: Graft,
-    *,
-    head: Mapping[str, Tensor],
-    metadata: Mapping[str, Any],
-) -> Entry:
-    """Make the entry of a graft on the bare base."""
-    with grafted(loaded.model, graft):
-        weights = hash_tensors(find_parameters(loaded.model, bank.layout))
-    return Entry(
-        task=task,
-        label=choose_label(bank, task, metadata["label_names"]),
-        owned=graft,
-        owned_before=Region.empty(bank.layout),
-        head=head,
-        weights_sha256=weights,
-        metadata=metadata,
-    )
-
-
-def _check_arguments(task: str, density: float | None) -> None:
-    """Refuse a name or a density that no entry can have."""
-    try:
-        check_name(task, what="the task's name")
-    except ValueError as error:
-        raise InputError(str(error)) from None
-    if density is not None and not 0 < density <= 1:
-        raise InputError(f"density must be in (0, 1], got {density}")
-
-
 def _is_same(entry: Entry, other: Entry) -> bool:
     """Tell whether two entries of a label hold the same bits and say the same."""
     return (
@@ -201,15 +186,6 @@ def _is_same(entry: Entry, other: Entry) -> bool:
         and hash_tensors(entry.head) == hash_tensors(other.head)
         and json.loads(json.dumps(dict(entry.metadata))) == dict(other.metadata)
     )
-
-
-def _read_measures(record: Mapping[str, Any], *, whole: bool) -> dict[str, Any]:
-    """Return the metric and the calibration that an export states.
-
-    A temperature was fitted to the logits of the whole graft, and is not that of a part.
-    """
-    kept = ("metric", "temperature") if whole else ("metric",)
-    return {key: record[key] for key in kept if record.get(key) is not None}
 
 
 def _open_or_begin(
