@@ -34,6 +34,9 @@ _KEPT = (
 )
 """Metadata of an entry that answering its texts needs."""
 
+_OF_BASE = ("revision", "weights_sha256", "precision")
+"""Metadata of the base that loading it needs."""
+
 
 @dataclass(frozen=True)
 class WrittenGraft:
@@ -78,7 +81,7 @@ def describe_task(bank: GraftBank, position: int) -> dict[str, Any]:
             "model": base.model,
             "dtype": base.dtype,
             "fingerprint": base.fingerprint,
-            **_select_given(base.metadata, "revision", "weights_sha256", "precision"),
+            **{key: base.metadata[key] for key in _OF_BASE if base.metadata.get(key) is not None},
         },
         "written_by": f"cl_graft {cl_graft.__version__}",
     }
@@ -102,10 +105,6 @@ def _label_tokens(entry: Entry) -> list[list[int]]:
         return [[token] for token in ids.tolist()]
     lengths = entry.head["lengths"].tolist()
     return [row[:length] for row, length in zip(ids.tolist(), lengths, strict=True)]
-
-
-def _select_given(metadata: Mapping[str, object], *keys: str) -> dict[str, object]:
-    return {key: metadata[key] for key in keys if metadata.get(key) is not None}
 
 
 def save_head(entry: Entry, into: Path | str) -> None:

@@ -147,7 +147,8 @@ class GraftCallback(TrainerCallback):
         self._left = ""
         self._flags: list[nn.Parameter] = []
         self._training: nn.Module | None = None
-        self._base = {} if self._bank else _copy(base)
+        held = {} if self._bank else snapshot(model_tensors(base))
+        self._base = {name: tensor.cpu() for name, tensor in held.items()}
         self._batches = batches
         self._settings: Mapping[str, Any] = {
             "density": density,
@@ -411,10 +412,6 @@ def _is_same(model: nn.Module, base: nn.Module) -> bool:
         torch.equal(tensor.detach().cpu(), other[name].detach().cpu())
         for name, tensor in one.items()
     )
-
-
-def _copy(model: nn.Module) -> dict[str, Tensor]:
-    return {name: tensor.cpu() for name, tensor in snapshot(model_tensors(model)).items()}
 
 
 def _check_labels(batches: Sequence[Mapping[str, Any]]) -> None:

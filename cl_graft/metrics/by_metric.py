@@ -27,18 +27,9 @@ def name_metric(metric: str) -> str:
 
 
 def group_by_metric(metrics: Iterable[str]) -> dict[str, tuple[int, ...]]:
-    """Return the places of the tasks of each metric.
+    """Return the places of the tasks of each metric, in the order of their first task.
 
-    Args:
-        metrics: The metric of each task, in the order of the stream.
-
-    Returns:
-        Places by metric, in the order of their first task. F1 is one metric, whichever of two
-        labels is the positive one.
-
-    Examples:
-        >>> group_by_metric(["accuracy", "f1", "accuracy"])
-        {'accuracy': (0, 2), 'f1': (1,)}
+    F1 is one metric, whichever of two labels is the positive one.
     """
     found: dict[str, list[int]] = {}
     for place, metric in enumerate(metrics):
@@ -62,24 +53,10 @@ def too_small(references: Iterable[Mapping[str, float]]) -> dict[str, float]:
 def average_share(
     scores: Sequence[float | None], references: Sequence[float | None]
 ) -> float | None:
-    """Average scores as shares of references: 1/n · Σ score / reference.
+    """Average scores as shares of references of at least `LEAST_REFERENCE`: 1/n · Σ score / reference.
 
     A share is not cut: it is above 1 where a score is above its reference, and negative where a
-    correlation is.
-
-    Args:
-        scores: One a task.
-        references: One a task, at least `LEAST_REFERENCE`.
-
-    Returns:
-        The average; None without tasks, or if a score or a reference is missing.
-
-    Raises:
-        ValueError: If a reference is smaller.
-
-    Examples:
-        >>> average_share([0.45, 0.6], [0.5, 0.8])
-        0.825
+    correlation is. The average is None without tasks, or if a score or a reference is missing.
     """
     shares: list[float] = []
     for score, reference in zip(scores, references, strict=True):

@@ -333,7 +333,6 @@ def _predict(logits: Tensor, classes: int) -> Tensor:
 
 @register_metric("pearson", kind="regression")
 def _pearson(logits: Tensor, labels: Tensor, classes: int) -> float:
-    del classes
     from torchmetrics.functional.regression import pearson_corrcoef
 
     return _correlation(logits, labels, "pearson", pearson_corrcoef)
@@ -341,7 +340,6 @@ def _pearson(logits: Tensor, labels: Tensor, classes: int) -> float:
 
 @register_metric("spearman", kind="regression")
 def _spearman(logits: Tensor, labels: Tensor, classes: int) -> float:
-    del classes
     from scipy.stats import spearmanr
 
     # torchmetrics adds 1e-6 to what it divides by.

@@ -13,7 +13,6 @@ from collections.abc import Mapping, Sequence
 import matplotlib
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.colors import Colormap
 from matplotlib.figure import Figure
 
 from cl_graft.metrics.continual import ScoreMatrix
@@ -154,7 +153,8 @@ def _draw_cells(
     every: int = 1,
 ) -> None:
     """Draw a matrix with its colour bar; cells have numbers where every row has its name."""
-    image = axes.imshow(values, cmap=_colours(), vmin=limits[0], vmax=limits[1])
+    colours = matplotlib.colormaps["viridis"].with_extremes(bad=MISSING)
+    image = axes.imshow(values, cmap=colours, vmin=limits[0], vmax=limits[1])
     axes.set_xticks(
         range(0, len(columns), every),
         columns[::every],
@@ -169,10 +169,6 @@ def _draw_cells(
             text = f"{value:.{digits}f}"
             axes.text(j, i, text, ha="center", va="center", color=colour, fontsize="small")
     axes.figure.colorbar(image, ax=axes, label=label, shrink=0.85)
-
-
-def _colours() -> Colormap:
-    return matplotlib.colormaps["viridis"].with_extremes(bad=MISSING)
 
 
 def _square(cells: Sequence[Sequence[float | None]], names: Sequence[str], what: str) -> np.ndarray:

@@ -14,7 +14,7 @@ from cl_graft.lab.figures.score_curves import Score, score_curves
 from cl_graft.lab.figures.stream_curves import Curve, mean_known, stream_curves
 from cl_graft.lab.reporting.report_data import ReportData
 from cl_graft.lab.results.comparison import ComparisonSummary
-from cl_graft.lab.results.run_results import Matrix, RunResult, find_method_name
+from cl_graft.lab.results.run_results import RunResult, find_method_name
 from cl_graft.lab.results.strategy_statistics import Ranks
 from cl_graft.lab.results.tables import Table, make_matrix, make_row, points_cell
 from cl_graft.metrics.calibration import ReliabilityBins
@@ -101,7 +101,9 @@ def draw_matrices(data: ReportData) -> Iterator[Picture]:
     for name in data.strategies[:MOST_STRATEGIES]:
         results = data.results(name)
         results = [result for result in results if result.tasks == results[0].tasks]
-        R, tasks = _mean_matrix([result.R for result in results]), results[0].tasks
+        tasks = results[0].tasks
+        size = range(len(results[0].R))
+        R = [[mean_known([result.R[i][j] for result in results]) for j in size] for i in size]
         over = f", mean of {len(results)} runs" if len(results) > 1 else ""
         title = f"{name}: score on each task (columns) after learning each (rows){over}"
         figure = r_matrix_heatmap(R, tasks, title=f"R of {name}")
@@ -169,8 +171,3 @@ def find_tradeoffs(summary: ComparisonSummary) -> dict[str, Tradeoff]:
         for name, row in summary.strategies.items()
         if row.overall.mean is not None
     }
-
-
-def _mean_matrix(found: Sequence[Matrix]) -> Matrix:
-    size = range(len(found[0]))
-    return [[mean_known([matrix[i][j] for matrix in found]) for j in size] for i in size]

@@ -118,7 +118,9 @@ def _summarize_strategy(
     return StrategySummary(
         **over_seeds,
         ece=spread(mean_ece),
-        final={task: spread(partial(_final_score, task=task)) for task in first.tasks},
+        final={
+            task: spread(lambda r, task=task: r.R[-1][r.tasks.index(task)]) for task in first.tasks
+        },
         routing_accuracy=spread(lambda r: r.routing_accuracy),
         passes_per_row=spread(lambda r: r.passes_per_row),
         bytes_per_task=spread(lambda r: mean(r.bytes.values())),
@@ -142,7 +144,3 @@ def _summarize_strategy(
         same_bits=(sum(own["learned"] == own["end"] for own in hashes), len(hashes)),
         settings=results[0].settings,
     )
-
-
-def _final_score(result: RunResult, *, task: str) -> float | None:
-    return result.R[-1][result.tasks.index(task)]

@@ -104,7 +104,9 @@ def scores(summary: ComparisonSummary) -> Table:
     ]
     made = [(one.title, one.cells()) for one in _drop_empty(columns)]
     if any(row.of_independent is not None for row in rows.values()):
-        made.append(("of independent", [_ratio(row.of_independent) for row in rows.values()]))
+        shares = [row.of_independent for row in rows.values()]
+        cells = [Cell("–" if share is None else f"{share:.3f}", share) for share in shares]
+        made.append(("of independent", cells))
     caption = "Scores at the end, in points"
     if len(summary.seeds) > 1:
         caption += ": mean ± standard deviation over seeds"
@@ -117,7 +119,9 @@ def scores(summary: ComparisonSummary) -> Table:
         )
         caption += "corrected after Holm"
         caption += "" if has_one_metric(summary.metrics) else ", on the normalized average"
-    made.append(("same bits at the end", [_count_same(row) for row in rows.values()]))
+    counts = [row.same_bits for row in rows.values()]
+    cells = [Cell(f"{same} of {count}", same / count if count else None) for same, count in counts]
+    made.append(("same bits at the end", cells))
     for task in summary.tasks if len(summary.tasks) <= _MOST_TASKS else ():
         made.append((task, _column(summary, task, lambda row, t=task: row.final[t]).cells()))
     return _table(caption, summary, made)
@@ -329,10 +333,6 @@ def _table(
     return Table(caption, ("strategy", *(title for title, _ in columns)), rows)
 
 
-def _ratio(value: float | None) -> Cell:
-    return Cell("–" if value is None else f"{value:.3f}", value)
-
-
 def _difference(test: Difference | None) -> Cell:
     if test is None:
         return Cell("–")
@@ -348,11 +348,6 @@ def _sure(test: Difference | None) -> Cell:
         return Cell("–")
     said = "differs" if test.p_holm < 0.05 else "not told apart"
     return Cell(f"{test.p_holm:.2g}, {said}", test.p_holm)
-
-
-def _count_same(row: StrategySummary) -> Cell:
-    same, count = row.same_bits
-    return Cell(f"{same} of {count}", same / count if count else None)
 
 
 def _values(values: Mapping[str, Any], *, marked: Collection[str] = ()) -> str:
