@@ -53,7 +53,7 @@ def too_small(references: Iterable[Mapping[str, float]]) -> dict[str, float]:
 def average_share(
     scores: Sequence[float | None], references: Sequence[float | None]
 ) -> float | None:
-    """Average scores as shares of references, at least `LEAST_REFERENCE`: 1/n · Σ score / reference.
+    """Average scores as shares of references of at least 0.1: 1/n · Σ score / reference.
 
     A share is not cut: it is above 1 where a score is above its reference, and negative where a
     correlation is. The average is None without tasks, or if a score or a reference is missing.

@@ -1,4 +1,4 @@
-"""Calibration follows Guo's rule, and agrees with torchmetrics exactly where the rules agree."""
+"""Calibration follows Guo's rule; a temperature makes confidence honest and changes no answer."""
 
 import pytest
 import torch
@@ -6,7 +6,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from torchmetrics.functional.classification import multiclass_calibration_error
 
-from cl_graft.metrics import ece, reliability_bins
+from cl_graft.metrics import ece, fit_temperature, reliability_bins
 
 
 def two_classes(confidences, right, dtype=torch.float64):
@@ -113,3 +113,48 @@ ROWS = torch.tensor([[0.25, 0.75], [0.5, 0.5]])
 def test_what_is_no_set_of_predictions_is_refused(probabilities, labels, bins, message):
     with pytest.raises(ValueError, match=message):
         ece(probabilities, labels, bins=bins)
+
+
+def drawn(*, rows: int, sharpness: float) -> tuple[torch.Tensor, torch.Tensor]:
+    """Logits whose softmax is right, made `sharpness` times too sure, and labels drawn by them."""
+    generator = torch.Generator().manual_seed(0)
+    logits = 2 * torch.randn(rows, 4, generator=generator, dtype=torch.float64)
+    labels = torch.multinomial(logits.softmax(1), 1, generator=generator)[:, 0]
+    return sharpness * logits, labels
+
+
+@pytest.mark.parametrize("sharpness", [0.3, 1.0, 3.0])
+def test_the_temperature_is_found_that_labels_were_drawn_with(sharpness):
+    logits, labels = drawn(rows=20_000, sharpness=sharpness)
+    fitted = fit_temperature(logits, labels)
+    assert fitted is not None
+    assert fitted.value == pytest.approx(sharpness, rel=0.05)
+    assert fitted.rows == 20_000
+    assert fitted.ece_before == ece(logits.softmax(1), labels)
+    assert fitted.ece_after < 0.01
+
+
+def test_it_is_the_best_of_all_temperatures():
+    logits, labels = drawn(rows=400, sharpness=2.0)
+    fitted = fit_temperature(logits, labels)
+    assert fitted is not None
+
+    def loss(temperature: float) -> float:
+        chances = (logits / temperature).log_softmax(1).gather(1, labels[:, None])
+        return float(torch.tensor(temperature).log() ** 2 / 2 - chances.sum())
+
+    others = torch.linspace(0.1, 10, 500).tolist()
+    assert loss(fitted.value) <= min(map(loss, others)) + 1e-3
+
+
+def test_a_few_right_answers_do_not_make_it_sure_of_everything():
+    logits = torch.tensor([[3.0, 0.0], [0.0, 3.0]])
+    fitted = fit_temperature(logits, torch.tensor([0, 1]))
+    assert fitted is not None
+    assert 0.4 < fitted.value < 1.0
+
+
+def test_nothing_is_fitted_where_there_is_no_confidence():
+    assert fit_temperature(torch.zeros(0, 2), torch.zeros(0, dtype=torch.long)) is None
+    assert fit_temperature(torch.zeros(3, 1), torch.zeros(3)) is None
+    assert fit_temperature(torch.tensor([[float("nan"), 0.0]]), torch.tensor([0])) is None
