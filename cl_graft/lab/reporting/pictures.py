@@ -16,7 +16,7 @@ from cl_graft.lab.reporting.report_data import ReportData
 from cl_graft.lab.results.comparison import ComparisonSummary
 from cl_graft.lab.results.run_results import RunResult, find_method_name
 from cl_graft.lab.results.strategy_statistics import Ranks
-from cl_graft.lab.results.tables import Table, make_matrix, make_row, points_cell
+from cl_graft.lab.results.tables import Table, make_matrix, make_points, make_row
 from cl_graft.metrics.calibration import ReliabilityBins
 from cl_graft.metrics.reliability_diagram import reliability_panels
 from cl_graft.strategies.registry import STRATEGIES
@@ -131,7 +131,7 @@ def draw_curve(
     numbers = None
     if len(tasks) <= _MOST_IN_TABLES:
         cells = tuple(
-            make_row(strategy, *map(points_cell, curve.middle)) for strategy, curve in found.items()
+            make_row(strategy, *map(make_points, curve.middle)) for strategy, curve in found.items()
         )
         numbers = Table(f"{title}, in points", ("strategy", *tasks), cells)
     figure = stream_curves(found, tasks, title=title, measure=measure)

@@ -18,10 +18,10 @@ from cl_graft.lab.results.stored_runs import StoredRun
 from cl_graft.lab.results.tables import (
     Cell,
     Table,
-    count_cell,
+    make_count,
+    make_points,
     make_row,
     points,
-    points_cell,
     row_text,
     shorten,
 )
@@ -87,7 +87,7 @@ def _summarize_learning(curves: Mapping[str, TaskCurves], title: str) -> Table:
         losses = [own.train.loss[place][1] for place in (0, -1)] if own.train.loss else [None] * 2
         step, best = max(own.train.dev, key=lambda point: (point[1], point[0]), default=(None,) * 2)
         cells = (Cell("–" if loss is None else f"{loss:.4g}", loss) for loss in losses)
-        rows.append(make_row(name, *cells, points_cell(best), count_cell(step)))
+        rows.append(make_row(name, *cells, make_points(best), make_count(step)))
     head = ("strategy", "loss at the beginning", "loss at the end", "best dev score", "at step")
     return Table(title, head, tuple(rows))
 
@@ -205,7 +205,7 @@ def _count_row(strategy: str, task: str, found: TaskErrors) -> tuple[Cell, ...]:
         strategy,
         task,
         Cell(learned, None if found.learned is None else count_wrong(found.learned)),
-        count_cell(wrong),
+        make_count(wrong),
         Cell(f"{rows:,} {found.counted}", rows),
         confused,
         Cell("–" if worst is None else f"{found.name(place)}: {points(worst)}", worst),
@@ -241,7 +241,7 @@ def _matrix(strategy: str, task: str, found: TaskErrors) -> Table:
 def _pairs(strategy: str, task: str, found: TaskErrors) -> Table:
     """Count the rows of the labels that are confused most."""
     rows = tuple(
-        make_row(found.name(right), found.name(answer), count_cell(then), count_cell(now))
+        make_row(found.name(right), found.name(answer), make_count(then), make_count(now))
         for right, answer, then, now in confused_pairs(found)[:_PAIRS]
     )
     caption = f"{task}, {strategy}: the labels that are confused most, of {len(found.labels)}"
@@ -258,7 +258,7 @@ def _labels(strategy: str, tasks: Mapping[str, TaskErrors]) -> Table:
         for place, own in enumerate(now):
             if own.rows:
                 count = Cell(f"{own.rows:,} {found.counted}", own.rows)
-                values = map(points_cell, (own.precision, own.recall, own.f1, then[place].f1))
+                values = map(make_points, (own.precision, own.recall, own.f1, then[place].f1))
                 rows.append(make_row(found.name(place), task, count, *values))
     head = ("label", "task", "test rows or spans", "precision", "recall", "F1", "F1 when learned")
     caption = f"{strategy}: precision, recall and F1 of each label at the end, in %"
@@ -272,7 +272,7 @@ def _wrong_rows(strategy: str, task: str, found: TaskErrors, rows: Sequence[Row]
             row_text(rows[one.row]),
             found.name(one.right),
             found.name(one.answer),
-            points_cell(one.confidence),
+            make_points(one.confidence),
         )
         for one in found.wrong
         if one.row < len(rows)
@@ -288,11 +288,11 @@ def number_table(data: ReportData) -> Table:
     def cells(scores: NumberScores | None) -> tuple[Cell, ...]:
         if scores is None:
             return (Cell("–"),) * 3
-        two = map(points_cell, (scores.pearson, scores.spearman))
+        two = map(make_points, (scores.pearson, scores.spearman))
         return (*two, Cell(f"{scores.error:.4g}", scores.error))
 
     rows = tuple(
-        make_row(strategy, task, *cells(found.learned), *cells(found.end), count_cell(found.rows))
+        make_row(strategy, task, *cells(found.learned), *cells(found.end), make_count(found.rows))
         for strategy, tasks in data.numbers.items()
         for task, found in tasks.items()
     )
@@ -322,7 +322,7 @@ def largest_errors(
     shown: list[tuple[Cell, ...]] = []
     for one in found.largest_errors(_LARGEST_ERRORS):
         values = (one.right, one.answer, one.error)
-        cells = (count_cell(one.row), *(Cell(f"{v:z.4g}", v) for v in values))
+        cells = (make_count(one.row), *(Cell(f"{v:z.4g}", v) for v in values))
         if rows is not None:
             cells += (Cell(row_text(rows[one.row]) if one.row < len(rows) else "–"),)
         shown.append(cells)

@@ -19,7 +19,7 @@ from cl_graft.lab.results.measures import (
 from cl_graft.lab.results.normalized_scores import normalization_text
 from cl_graft.lab.results.run_results import find_method_name
 from cl_graft.lab.results.strategy_statistics import Difference, Spread
-from cl_graft.lab.results.tables import Cell, Table, make_row, points, points_cell, spread_text
+from cl_graft.lab.results.tables import Cell, Table, make_points, make_row, points, spread_text
 from cl_graft.strategies.registry import STRATEGIES
 
 _MOST_TASKS = 12
@@ -171,7 +171,7 @@ def by_order(summary: ComparisonSummary) -> Table:
     rows = tuple(
         make_row(
             " → ".join(order),
-            *(points_cell(row.by_order[place]) for row in summary.strategies.values()),
+            *(make_points(row.by_order[place]) for row in summary.strategies.values()),
         )
         for place, order in enumerate(summary.orders)
     )

@@ -133,12 +133,12 @@ def make_row(*values: str | Cell) -> tuple[Cell, ...]:
     return tuple(value if isinstance(value, Cell) else Cell(value) for value in values)
 
 
-def points_cell(value: float | None) -> Cell:
+def make_points(value: float | None) -> Cell:
     """Return a cell with a fraction in points."""
     return Cell(points(value), value)
 
 
-def count_cell(value: int | None) -> Cell:
+def make_count(value: int | None) -> Cell:
     """Return a cell with a whole number; a dash where there is none."""
     return Cell("–" if value is None else f"{value:,}", value)
 
