@@ -25,13 +25,13 @@ def learning_curves(curves: Mapping[str, TaskCurves], *, title: str, measure: st
         line = line_style(number)
         thin = {"color": line["color"], "linestyle": ":", "linewidth": 1, "marker": "."}
         for phase, look in ((own.train, line), (own.dense, thin)):
-            label = name if phase is own.train and number < NAMED else None
             if phase.loss:
+                label = name if phase is own.train and number < NAMED else None
                 every = max(1, len(phase.loss) // 8) if phase is own.train else 1
                 left.plot(*zip(*phase.loss, strict=True), label=label, markevery=every, **look)
             if phase.dev:
                 steps, scores = zip(*phase.dev, strict=True)
-                right.plot(steps, [100 * score for score in scores], label=label, **look)
+                right.plot(steps, [100 * score for score in scores], **look)
     left.set(xlabel="step", ylabel="training loss")
     right.set(xlabel="step", ylabel=f"{measure} on dev (%)")
     left.set_ylim(bottom=min(0.0, left.get_ylim()[0]))
