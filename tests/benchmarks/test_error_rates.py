@@ -17,6 +17,7 @@ SURE = 1e-4
 
 LONG = (
     "laboratory.sam.ranks, 50 ranks of 10 methods on 5 tasks",
+    "laboratory.sam.differences, corrected p of any of 45 pairs, 3 cells",
     "rank_strategies, any pair of 22 strategies, 5 tasks, 3 seeds",
     "rank_strategies, any pair of 5 strategies, 10 tasks, 3 seeds, 2 orders of each",
     "rank_strategies, a method suits all 5 tasks of a stream alike, 22 strategies, 3 seeds",
