@@ -2,6 +2,7 @@
 
 import json
 import math
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -234,10 +235,12 @@ def test_the_settings_of_every_scale_are_a_config(name, scale):
         assert (shots, grafting.density, config.fine_tuning.steps) == (None, 0.005, 20_000)
 
 
-def test_stored_results_become_pages_and_pictures_by_one_command(tiny_bert, tmp_path):
-    chosen = {"out": tmp_path / "out", "scale": "smoke", "sets": [f"model.name={tiny_bert}"]}
-    run_experiment("sam_table4", seeds=[0], **chosen)
-    places = ["--store", chosen["out"], "--results", tmp_path / "kept", "--docs", tmp_path / "docs"]
+def test_stored_results_become_pages_and_pictures_by_one_command(folder, tiny_bert, tmp_path):
+    chosen = {"out": folder, "scale": "smoke", "sets": [f"model.name={tiny_bert}"]}
+    made = run_experiment("sam_table4", seeds=[0], **chosen).folder
+    shutil.copytree(made, tmp_path / "out" / made.name)
+    places = ["--store", tmp_path / "out", "--results", tmp_path / "kept"]
+    places += ["--docs", tmp_path / "docs"]
     run_script("paper_pages.py", *places)
     kept = read_stored(tmp_path / "kept" / "laboratory" / "sam_table4-smoke.json")
     assert f"`{kept.command}`" in (tmp_path / "docs" / "paper_tables" / "sam_table4.md").read_text()
