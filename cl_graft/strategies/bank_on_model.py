@@ -1,9 +1,4 @@
-"""A bank on a model: the check that they belong together, and parameters added between tasks.
-
-It is apart from the plugin, which decides when a bank is opened. Coordinates are named by their
-parameter, so new parameters are new coordinates. They are numbered after all others, wherever they
-stand in the model, so coordinates of earlier tasks keep their numbers.
-"""
+"""A bank on a model, and the check that they belong together."""
 
 from __future__ import annotations
 
@@ -15,11 +10,9 @@ import torch
 from torch import nn
 
 from cl_graft.errors import WrongArchitecture, WrongBase
-from cl_graft.grafts.bank import BaseIdentity, Entry, GraftBank
+from cl_graft.grafts.bank import BaseIdentity, GraftBank
 from cl_graft.grafts.base_check import identify
-from cl_graft.grafts.graft import Graft, find_parameters
-from cl_graft.grafts.hashing import hash_tensors
-from cl_graft.grafts.region import Layout, Region
+from cl_graft.grafts.region import Layout
 from cl_graft.inference.task_switch import Switch, put_back_
 from cl_graft.models.config_settings import describe_other_settings
 from cl_graft.strategies.heads import find_graftable, find_head_paths, open_heads_
@@ -89,24 +82,26 @@ class BankOnModel:
         self._switch = switch
         return switch
 
-    def extend(self, model: nn.Module) -> Switch:
-        """Return the switch, after adding the parameters that the model got since its last task.
-
-        Their coordinates are numbered after those that the bank knows.
-        """
+    def begin(self, model: nn.Module) -> Switch:
+        """Return the switch, after a check that the model has the parameters of earlier tasks."""
         switch = self.open(model)
-        bank = switch.bank
-        layout = _extend_layout(bank.layout, _find_layout(model, bank, self._keep))
-        if layout == bank.layout:
-            return switch
-        if self._identity is not None:
+        known = switch.bank.layout
+        layout = _find_layout(model, switch.bank, self._keep)
+        now = dict(zip(layout.names, layout.shapes, strict=True))
+        for name, shape in zip(known.names, known.shapes, strict=True):
+            if now.get(name) != shape:
+                came = f"has the shape {now[name]}" if name in now else "is missing"
+                raise WrongArchitecture(
+                    f"{name} had the shape {shape} when earlier tasks were learned, and {came} "
+                    "now: their grafts hold places in it; only heads may change between tasks"
+                )
+        if layout != known:
+            more = next(name for name in now if name not in known.names)
             raise WrongArchitecture(
-                f"the model got {len(layout.names) - len(bank.layout.names)} new parameters, but "
-                "`identity` describes its base without them; leave `identity` away"
+                f"the model got parameters since its first task, {more} first; only heads may be "
+                "added between tasks"
             )
-        switch.to(None)
-        self._switch = _extend_switch(model, bank, layout, identify_model(model))
-        return self._switch
+        return switch
 
 
 def identify_model(model: nn.Module, identity: BaseIdentity | None = None) -> BaseIdentity:
@@ -128,52 +123,6 @@ def _find_layout(model: nn.Module, bank: GraftBank | None, keep: Keep | None) ->
         return layout
     here, there = (dict(zip(one.names, one.shapes, strict=True)) for one in (layout, bank.layout))
     return bank.layout if here == there else layout
-
-
-def _extend_layout(layout: Layout, found: Layout) -> Layout:
-    """Append the additional parameters of a model to a layout."""
-    now = dict(zip(found.names, found.shapes, strict=True))
-    for name, shape in zip(layout.names, layout.shapes, strict=True):
-        if now.get(name) != shape:
-            came = f"has the shape {now[name]}" if name in now else "is missing"
-            raise WrongArchitecture(
-                f"{name} had the shape {shape} when earlier tasks were learned, and {came} now: "
-                "their grafts hold places in it. A model may get new parameters between tasks, but "
-                "those that it has must stay; widen a head, or add a module"
-            )
-    known = set(layout.names)
-    more = {name: shape for name, shape in now.items() if name not in known}
-    if not more:
-        return layout
-    return Layout((*layout.names, *more), (*layout.shapes, *more.values()))
-
-
-def _extend_switch(model: nn.Module, bank: GraftBank, layout: Layout, base: BaseIdentity) -> Switch:
-    """Make the switch of a bank on a model that has more parameters than the bank knows."""
-    entries = tuple(_extend_entry(entry, layout) for entry in bank.entries)
-    switch = Switch(model, replace(bank, layout=layout, base=base, entries=entries))
-    hashed = []
-    for position, entry in enumerate(entries):
-        with switch.carrying(position):
-            hashed.append(
-                replace(entry, weights_sha256=hash_tensors(find_parameters(model, layout)))
-            )
-    switch.bank = replace(switch.bank, entries=tuple(hashed))
-    return switch
-
-
-def _extend_entry(entry: Entry, layout: Layout) -> Entry:
-    """Return an entry in a longer layout, which begins with the entry's own layout."""
-
-    def graft(old: Graft) -> Graft:
-        return Graft(Region(layout, old.region.index), old.values)
-
-    return replace(
-        entry,
-        owned=graft(entry.owned),
-        owned_before=Region(layout, entry.owned_before.index),
-        standalone=graft(entry.standalone) if entry.standalone is not None else None,
-    )
 
 
 def _first_difference(known: Layout, layout: Layout) -> str:

@@ -9,8 +9,7 @@ https://arxiv.org/abs/2302.06600).
 
 Runs at: before_training, before_train_dataset_adaptation, before_training_exp,
 before_training_epoch, before_training_iteration, before_forward, after_update,
-after_training_iteration, after_training_exp, before_eval, before_eval_exp, after_eval_exp,
-after_eval.
+after_training_iteration, after_training_exp, before_eval, before_eval_exp, after_eval_exp.
 """
 
 from __future__ import annotations
@@ -50,10 +49,10 @@ from cl_graft.strategies.strategy_checks import (
 from cl_graft.strategies.task_labels import (
     ExperienceEntries,
     TaskLabels,
-    UnlabelledStream,
     find_label,
     has_labels,
     is_same_experience,
+    warn_of_no_labels,
 )
 from cl_graft.strategies.task_training import TaskMetadata, TaskTraining
 from cl_graft.training.dense_run import DenseRun
@@ -154,7 +153,7 @@ class GraftingPlugin(SupervisedPlugin, supports_distributed=True):
         self._own = ExperienceEntries()
         self._evaluated: _EvaluatedAnswer | None = None
         self._first = FirstValues()
-        self._unlabelled = UnlabelledStream()
+        self._warned = False
 
     # The hooks, in the order in which a strategy calls them.
 
@@ -285,10 +284,6 @@ class GraftingPlugin(SupervisedPlugin, supports_distributed=True):
         """Restore the model."""
         self._restore()
 
-    def after_eval(self, strategy: Strategy, **kwargs: Any) -> None:
-        """Warn if an experience of a stream without task labels was forgotten."""
-        self._unlabelled.check_forgetting(strategy.evaluator.get_last_metrics())
-
     # For a loop that resumes in its middle (`Resuming`).
 
     def loop_state(self) -> State:
@@ -401,7 +396,7 @@ class GraftingPlugin(SupervisedPlugin, supports_distributed=True):
         if last is not None and (other := last()) is not None:
             other.abandon()
         _LAST_TRAINED[model] = ref(self)
-        switch = self._on_model.extend(model)
+        switch = self._on_model.begin(model)
         switch.verify()
         if self._task_labels == "stream":
             learned = frozenset(entry.label for entry in switch.bank.entries)
@@ -432,7 +427,9 @@ class GraftingPlugin(SupervisedPlugin, supports_distributed=True):
         """
         label = find_label(strategy.experience, self._task_labels)
         if not has_labels(strategy, self._task_labels):
-            self._unlabelled.warn()
+            if not self._warned:
+                self._warned = True
+                warn_of_no_labels()
             return None
         settings = self._by_label.get(label, self.settings) if label is not None else self.settings
         return label if strategy.train_epochs or not settings.retrain else None

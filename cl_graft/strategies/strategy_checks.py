@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import inspect
 import logging
 import warnings
-from collections.abc import Callable, Iterator, Mapping
-from types import CodeType
+from collections.abc import Iterator, Mapping
 from typing import Any, get_args
 
 from avalanche.models import (
@@ -17,7 +15,15 @@ from avalanche.models import (
     TrainEvalModel,
 )
 from avalanche.models.packnet import PackNetModule
-from avalanche.training.plugins import MIRPlugin, RWalkPlugin, SynapticIntelligencePlugin
+from avalanche.training.plugins import (
+    AGEMPlugin,
+    EWCPlugin,
+    GEMPlugin,
+    MASPlugin,
+    MIRPlugin,
+    RWalkPlugin,
+    SynapticIntelligencePlugin,
+)
 from torch import nn
 
 from cl_graft.errors import a_or_an
@@ -35,11 +41,7 @@ from cl_graft.training.precision import warn_of_float16
 logger = logging.getLogger(__name__)
 
 _NEED_EVERY_GRADIENT = (SynapticIntelligencePlugin, MIRPlugin)
-_IN_A_STEP = (
-    *("before_training_iteration", "before_forward", "after_forward", "before_backward"),
-    *("after_backward", "before_update", "after_update", "after_training_iteration"),
-)
-_READERS = {"parameters", "named_parameters"}
+_READ_PARAMETERS = (EWCPlugin, MASPlugin, RWalkPlugin, AGEMPlugin, GEMPlugin)
 _HIGH_RATE = 0.1
 _REFUSED: tuple[tuple[type[nn.Module], str], ...] = (
     (PNN, "adds a column of parameters for every task and forgets nothing by itself"),
@@ -195,55 +197,13 @@ def check_plugins(strategy: Strategy, own: type) -> None:
             "KeepBest puts the optimiser's values back, but a region's values stand in the model; "
             "take the plugin out and let regions choose: GraftingSettings(evaluate_every=...)"
         )
-    reaching = _names(plugin for plugin in plugins if reads_parameters(type(plugin)))
+    reaching = _names(p for p in plugins if isinstance(p, _READ_PARAMETERS))
     if reaching:
         warnings.warn(
             f"{reaching} look at the model's own parameters, which stay frozen under "
             "grafting: they cannot act on a region",
             stacklevel=2,
         )
-
-
-def reads_parameters(kind: type) -> bool:
-    """Tell whether a plugin asks modules for their parameters while a step is trained.
-
-    The code of its hooks in a step is searched, and that of the functions which these call in the
-    plugin's class, in its package and in Avalanche.
-    """
-    waiting: list[Any] = [getattr(kind, hook, None) for hook in _IN_A_STEP]
-    seen: set[Any] = set()
-    while waiting:
-        function = _python_function(waiting.pop())
-        if function is None or function in seen:
-            continue
-        seen.add(function)
-        names = set(_names_in(function.__code__))
-        if names & _READERS:
-            return True
-        near = {"avalanche", kind.__module__.partition(".")[0]}
-        for name in names:
-            waiting.append(getattr(kind, name, None))
-            called = function.__globals__.get(name)
-            if str(getattr(called, "__module__", "")).partition(".")[0] in near:
-                waiting.append(called)
-    return False
-
-
-def _python_function(found: Any) -> Any:
-    """Return the function behind a hook, a method or a decorated function; None if it is none."""
-    if not callable(found):
-        return None
-    function: Callable[..., Any] = inspect.unwrap(found)
-    function = getattr(function, "__func__", function)
-    return function if inspect.isfunction(function) else None
-
-
-def _names_in(code: CodeType) -> Iterator[str]:
-    """Yield the global names and attributes that code uses, inner functions included."""
-    yield from code.co_names
-    for constant in code.co_consts:
-        if isinstance(constant, CodeType):
-            yield from _names_in(constant)
 
 
 def _names(plugins: Iterator[Any]) -> str:

@@ -10,7 +10,6 @@ import copy
 import gc
 import warnings
 from collections import Counter
-from collections.abc import Mapping
 from typing import Any, Literal
 from weakref import WeakKeyDictionary
 
@@ -69,40 +68,13 @@ def has_labels(strategy: Strategy, task_labels: TaskLabels) -> bool:
     return len({int(label) for experience in stream for label in experience.task_labels}) > 1
 
 
-class UnlabelledStream:
-    """Warnings about a stream without task labels: at its start, and when a task is forgotten."""
-
-    def __init__(self) -> None:
-        self._best: dict[str, float] = {}
-        self._warned: set[str] = set()
-
-    def warn(self) -> None:
-        """Say once that nothing is protected."""
-        self._warn_once(
-            "the stream has no task labels: grafting needs them to keep tasks apart, so this "
-            f"trains like Naive and nothing is protected from forgetting. {_HOW}"
-        )
-
-    def check_forgetting(self, metrics: Mapping[str, Any]) -> None:
-        """Say once that an experience is forgotten, by the accuracies that were last published."""
-        if not self._warned:
-            return
-        for name, value in metrics.items():
-            if not name.startswith(("Top1_Acc_Exp/eval_phase", "Score/eval_phase")):
-                continue
-            best = self._best[name] = max(self._best.get(name, 0.0), float(value))
-            if best > 0 and value <= 0:
-                where = name.split("/", 2)[2]
-                self._warn_once(
-                    f"all is forgotten that was learned of {where}: {best:.2f} fell to 0. The "
-                    f"stream has no task labels, so nothing is protected. {_HOW}",
-                    kind="forgotten",
-                )
-
-    def _warn_once(self, text: str, *, kind: str = "unprotected") -> None:
-        if kind not in self._warned:
-            self._warned.add(kind)
-            warnings.warn(text, stacklevel=3)
+def warn_of_no_labels() -> None:
+    """Warn that nothing is protected in a stream without task labels."""
+    warnings.warn(
+        "the stream has no task labels: grafting needs them to keep tasks apart, so this "
+        f"trains like Naive and nothing is protected from forgetting. {_HOW}",
+        stacklevel=3,
+    )
 
 
 class ExperienceEntries:

@@ -65,19 +65,6 @@ def test_every_way_that_the_warning_names_forgets_nothing(way):
     assert min(accuracy(run, j) for j in range(3)) > 0.9
 
 
-def test_total_forgetting_without_labels_says_what_makes_them_once():
-    run = made(plain(), split_pictures())
-    with pytest.warns(UserWarning, match="nothing is protected"):
-        run.strategy.train(run.train_stream[0])
-    run.strategy.eval(run.test_stream)
-    run.strategy.train(run.train_stream[1])
-    with pytest.warns(UserWarning, match="all is forgotten .* of test_stream/Task000/") as said:
-        run.strategy.eval(run.test_stream)
-    assert all(way in str(said[0].message) for way in WAYS)
-    run.strategy.train(run.train_stream[2])
-    run.strategy.eval(run.test_stream)  # a second warning would be an error
-
-
 def test_rows_for_choosing_are_found_by_the_index_of_their_experience():
     benchmark = split_pictures()
     chosen_on = list(benchmark.test_stream)
