@@ -49,10 +49,7 @@ class BankOnModel:
         return self._switch
 
     def open(self, model: nn.Module) -> Switch:
-        """Return the switch of the bank on a model, and load the bank's heads into the model.
-
-        What another plugin learned is taken out of the model first.
-        """
+        """Return the switch on a model that is the bank's base, and load the bank's heads into it."""
         if self._switch is not None and self._switch.model is model:
             return self._switch
         put_back_(model)

@@ -1,12 +1,8 @@
-"""A stream of text tasks as an Avalanche benchmark.
+"""A stream of text tasks as an Avalanche benchmark: experience i is task i, with task label i.
 
 One sample is one LongTensor (2, L): token ids, and 0 for padding, 1 for the first segment, 2 for
-the second. Nearly all of Avalanche's strategies run unmodified on samples of this form. The streams
-are ``train``, ``valid`` (the dev rows) and ``test``; experience i of each is task i, with task
-label i.
-
-Training rows stand in the task's order. Dev and test rows stand in the order of their lengths, the
-longest first, so that a pass over them pads little; `EncodedTask.rows` holds their row numbers.
+the second. Dev and test rows stand in the order of their lengths, the longest first, so that a pass
+over them pads little; `EncodedTask.rows` holds their row numbers.
 """
 
 from __future__ import annotations

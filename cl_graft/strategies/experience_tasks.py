@@ -1,8 +1,4 @@
-"""Learnable tasks from experiences, for dense fine-tuning and localization.
-
-All strategies make their tasks here, so a dense run has the same cache key for all of them, and
-they share its cached outcome.
-"""
+"""Learnable tasks from experiences; all strategies make them here, so they share cached dense runs."""
 
 from __future__ import annotations
 
@@ -15,6 +11,7 @@ from weakref import ref
 
 import torch
 from torch import Tensor, nn
+from torch.utils.data import default_collate
 
 from cl_graft.errors import InputError
 from cl_graft.grafts.hashing import hash_tensors
@@ -28,10 +25,10 @@ from cl_graft.strategies.heads import (
     Head,
     find_graftable,
     find_heads,
+    has_task_heads,
     unwrap_model,
 )
 from cl_graft.strategies.strategy import Strategy
-from cl_graft.strategies.strategy_batches import StrategyBatches, make_forward
 from cl_graft.strategies.task_identity import hash_reading
 from cl_graft.strategies.task_labels import (
     TaskLabels,
@@ -47,6 +44,8 @@ if TYPE_CHECKING:
     from cl_graft.strategies.multi_head import MultiTaskText
 
 _DEV_SHARE = 0.05
+_READING = ("mb_x", "mb_y", "mb_task_id", "_unpack_minibatch", "forward", "criterion")
+_KNOWN_PACKAGES = ("avalanche.", "cl_graft.")
 
 
 class ExperienceTasks:
@@ -64,11 +63,7 @@ class ExperienceTasks:
         self._served: dict[int, tuple[ref[Any], int]] = {}
 
     def set_aside_(self, strategy: Strategy, *, label: int, seed: int) -> None:
-        """Take dev rows out of the experience in training, if there is no dev experience for it.
-
-        Call it in ``before_train_dataset_adaptation``: data, loaders and other plugins then see the
-        experience without these rows.
-        """
+        """Take dev rows out of the experience in training, before a loader is made, if it has none."""
         experience = strategy.experience
         dev = self._find_dev(experience, label)
         if dev is None:
@@ -87,11 +82,11 @@ class ExperienceTasks:
 
     def dev_rows(self, strategy: Strategy, label: int) -> Examples:
         """Return a task's dev rows, or those set aside from the experience in training."""
-        return _dev_rows(self._choose_dev(strategy, label), StrategyBatches(strategy))
+        return _dev_rows(self._choose_dev(strategy, label), _StrategyBatches(strategy))
 
     def dev_score(self, strategy: Strategy, label: int) -> float:
         """Score a strategy's model as it is now on the dev rows of a task."""
-        dev, batches = self._choose_dev(strategy, label), StrategyBatches(strategy)
+        dev, batches = self._choose_dev(strategy, label), _StrategyBatches(strategy)
         logits, targets = compute_logits(
             batches.forward(label), _dev_rows(dev, batches), device=strategy.device
         )
@@ -111,7 +106,7 @@ class ExperienceTasks:
         keep: Callable[[str], bool] | None = None,
     ) -> LearnableTask:
         """Make the learnable task of an experience on a strategy's model."""
-        batches = StrategyBatches(strategy)
+        batches = _StrategyBatches(strategy)
         with _explained(strategy):
             _read_rows(experience.dataset.train(), experience, batches).batch([0])
         task = make_learnable_task(
@@ -164,7 +159,7 @@ def make_learnable_task(
     keep: Callable[[str], bool] | None = None,
     seed: int = 0,
     seeded_by: str | None = None,
-    batches: StrategyBatches | None = None,
+    batches: _StrategyBatches | None = None,
 ) -> LearnableTask:
     """Make the learnable task of an experience on a model at its base."""
     if dev is None:
@@ -197,7 +192,7 @@ def make_learnable_task(
         model=unwrapped,
         parameters=parameters,
         head=named,
-        forward=make_forward(model, label) if batches is None else batches.forward(label),
+        forward=_make_forward(model, label) if batches is None else batches.forward(label),
         criterion=criterion,
         score=own_score,
         scored_by_loss=by_loss,
@@ -248,11 +243,7 @@ def make_stream_task(
 
 
 def set_aside(experience: Any, *, seed: int) -> Any:
-    """Return a copy of an experience without 5 % of its rows, at least one.
-
-    The copy's attribute `set_aside` is another copy, with only these rows. The experience itself
-    does not change. A copy that this function returned is returned as it is.
-    """
+    """Return an experience without 5 % of its rows, which are in the copy's attribute `set_aside`."""
     if hasattr(experience, "set_aside"):
         return experience
     rows = Examples(experience.dataset)
@@ -265,6 +256,81 @@ def set_aside(experience: Any, *, seed: int) -> Any:
     trained = _with_rows(experience, rest.rows)
     trained.set_aside = _with_rows(experience, part.rows)
     return trained
+
+
+class _StrategyBatch:
+    """A batch that only its strategy can read, which also moves it to the device."""
+
+    def __init__(self, held: Any) -> None:
+        self.held = held
+
+    def to(self, device: torch.device) -> _StrategyBatch:
+        """Return the batch as it is."""
+        del device
+        return self
+
+
+class _StrategyBatches:
+    """The batches of a strategy; `overridden` holds what its class does in a way of its own."""
+
+    def __init__(self, strategy: Strategy) -> None:
+        self._strategy = strategy
+        self._last: Any = None
+        self.overridden = {
+            name: getattr(vars(kind)[name], "fget", vars(kind)[name])
+            for name in _READING
+            for kind in [next(kind for kind in type(strategy).__mro__ if name in vars(kind))]
+            if not kind.__module__.startswith(_KNOWN_PACKAGES)
+        }
+
+    def read(self, items: Sequence[Any]) -> tuple[Any, Tensor]:
+        """Return the inputs and the targets of some rows, the targets on the CPU."""
+        batch = self._collate(items)
+        if not self.overridden:
+            return batch[0], batch[1]
+        with self._holding(batch):
+            return _StrategyBatch(batch), self._strategy.mb_y.cpu()
+
+    def forward(self, label: int) -> Callable[[Any], Tensor]:
+        """Return the function of inputs that returns the outputs of a task."""
+        if not self.overridden:
+            return _make_forward(self._strategy.model, label)
+        return self._answer
+
+    @property
+    def criterion(self) -> Callable[[Tensor, Tensor], Tensor]:
+        """The mean loss of outputs and targets, or a loss of its own for what `forward` answered last."""
+        own = self._loss if "criterion" in self.overridden else self._strategy._criterion
+        return own
+
+    def _answer(self, inputs: _StrategyBatch) -> Tensor:
+        self._last = inputs.held
+        with self._holding(inputs.held):
+            return self._strategy.forward()
+
+    def _loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        del targets
+        with self._holding(self._last):
+            self._strategy.mb_output = outputs
+            return self._strategy.criterion()
+
+    def _collate(self, items: Sequence[Any]) -> Any:
+        loader = self._strategy.dataloader
+        settings = getattr(loader, "loader_kwargs", {})
+        collate = settings.get("collate_fn") or getattr(loader, "collate_fn", None)
+        return (collate or default_collate)(list(items))
+
+    @contextmanager
+    def _holding(self, batch: Any) -> Iterator[None]:
+        """Give the strategy another batch for a `with` block."""
+        strategy = self._strategy
+        before = strategy.mbatch, strategy.mb_output
+        try:
+            strategy.mbatch = batch
+            strategy._unpack_minibatch()
+            yield
+        finally:
+            strategy.mbatch, strategy.mb_output = before
 
 
 def _dev_by_label(dev: Any, task_labels: TaskLabels) -> dict[int | None, list[Any]]:
@@ -291,11 +357,17 @@ def _with_rows(experience: Any, rows: Sequence[int]) -> Any:
     return part
 
 
-def _dev_rows(dev: Any, batches: StrategyBatches | None) -> Examples:
+def _dev_rows(dev: Any, batches: _StrategyBatches | None) -> Examples:
     return _read_rows(dev.dataset.eval(), dev, batches)
 
 
-def _read_rows(data: Any, experience: Any, batches: StrategyBatches | None) -> Examples:
+def _make_forward(model: nn.Module, label: int) -> Callable[[Any], Tensor]:
+    if has_task_heads(model):
+        return lambda inputs: model(inputs, label)
+    return model
+
+
+def _read_rows(data: Any, experience: Any, batches: _StrategyBatches | None) -> Examples:
     if batches is None or not batches.overridden:
         encoded = getattr(experience, "encoded", None)
         return Examples(data, tensors=encoded, read=batches.read if batches else None)

@@ -1,9 +1,8 @@
-"""Task heads: the parts of a model that belong to a single task.
+"""Task heads: stored whole with their entry, and frozen once their task is learned.
 
-Task heads are no part of a region: they are small, stored whole with their entry, and frozen once
-their task is learned. A `TaskModel` and Avalanche's `MultiHeadClassifier` have a head a task label.
-Avalanche's `IncrementalClassifier`, which grows with the classes, is shared by all tasks: every
-task trains it from its first values, and every entry stores the values after its own task.
+A `TaskModel` and Avalanche's `MultiHeadClassifier` have a head a task label. An
+`IncrementalClassifier`, which grows with the classes, is shared by all tasks: every task trains it
+from its first values, and every entry stores the values after its own task.
 """
 
 from __future__ import annotations
@@ -110,10 +109,7 @@ def find_heads(model: nn.Module, label: int) -> list[Head]:
 
 
 def copy_head_state(model: nn.Module, label: int) -> dict[str, Tensor]:
-    """Copy the parameters, buffers and masks of a task's head, named relative to the head.
-
-    Where a task has several heads, names begin with the number of the head.
-    """
+    """Copy the tensors of a task's head by name; of several heads, after the number of each."""
     return {
         f"{prefix}{name}": tensor.detach().cpu().clone()
         for prefix, head in _prefix_names(find_heads(model, label))
@@ -122,10 +118,9 @@ def copy_head_state(model: nn.Module, label: int) -> dict[str, Tensor]:
 
 
 def load_head_(model: nn.Module, entry: Entry, *, classes: int = 0) -> None:
-    """Load the head that an entry stores into the model, in its stored size.
+    """Load the head that an entry stores, in its stored size; a missing head is made.
 
-    A missing head is made. If `classes` needs more units than the entry stores, the other units of
-    the model's head stay as they are; otherwise they are removed.
+    If `classes` needs more units than that, the model's other units stay as they are.
     """
     _make_missing_(model, entry)
     for head, kept in _find_kept(model, entry):
@@ -174,11 +169,7 @@ class HeldHeads:
 
 
 class FirstValues:
-    """Initial values of heads, so that no task starts from another's, and no bank from another's.
-
-    Heads that tasks share are put back to them for every task. The head of a label is put back if a
-    plugin before this one trained it, and it still has the values of that training.
-    """
+    """First values of heads, so that no task starts from another's, and no bank from another's."""
 
     def __init__(self) -> None:
         self._values: dict[str, Tensor] = {}

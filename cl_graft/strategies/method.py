@@ -1,7 +1,4 @@
-"""Methods of continual learning as they are registered: what each is, and its own settings.
-
-It is apart from the registry, which finds methods by name, and from the files of the methods.
-"""
+"""Methods of continual learning as they are registered: what each is, and its own settings."""
 
 from __future__ import annotations
 

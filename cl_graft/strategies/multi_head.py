@@ -1,8 +1,4 @@
-"""A `TaskModel` under Avalanche: one head a task label, chosen by the batch's task labels.
-
-Where all tasks share a head, every label has that head. Heads are made by a function of the task
-label alone, so a head's first values never depend on the order in which tasks arrive.
-"""
+"""A `TaskModel` under Avalanche: one head a task label, or one for all, by the batch's task labels."""
 
 from __future__ import annotations
 

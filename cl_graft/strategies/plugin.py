@@ -1,11 +1,8 @@
 """GraftingPlugin: forget-free continual learning inside any Avalanche strategy.
 
-When an experience starts, the plugin fine-tunes the base densely and localizes the task. The
-strategy's own loop then trains only the free part of the task's region and the task's head, with
-the strategy's optimiser, epochs, schedulers and early stopping. When the experience ends, the
-values become an entry of the bank. While a task is evaluated, the model carries the task's entry;
-afterwards it is restored, also in the middle of training (Panigrahi et al., 2023, App. C.3,
-https://arxiv.org/abs/2302.06600).
+A dense run and localization find a task's region when its experience starts (Panigrahi et al.,
+2023, App. C.3, https://arxiv.org/abs/2302.06600). The strategy's own loop trains the region's free
+part and the head, which become an entry of the bank when the experience ends.
 
 Runs at: before_training, before_train_dataset_adaptation, before_training_exp,
 before_training_epoch, before_training_iteration, before_forward, after_update,
@@ -322,25 +319,14 @@ class GraftingPlugin(SupervisedPlugin, supports_distributed=True):
             load_head_(unwrapped, self.bank.entries[position])
 
     def find_position(self, experience: Any, *, label: int) -> int | None:
-        """Return the entry that answers an experience: its own, else the label's latest.
-
-        Args:
-            experience: Experience of a training or a test stream.
-            label: Label of its task.
-
-        Returns:
-            The position in the bank; None if nothing was learned under the label.
-        """
+        """Return the position of the entry that answers an experience; None without an entry."""
         own = self._own.find(experience, label=label)
         if own is None and self.bank is not None:
             return self.bank.find(label=label)
         return own
 
     def abandon(self) -> None:
-        """Abandon an experience whose training was interrupted, as if it had never come.
-
-        The next call of `train` does so by itself.
-        """
+        """Abandon an experience whose training was interrupted; the next call of `train` does so itself."""
         self._restore()
         if self._training is not None:
             self._training.abandon()
@@ -420,11 +406,7 @@ class GraftingPlugin(SupervisedPlugin, supports_distributed=True):
         return self._metadata.get(label) or TaskMetadata(f"task{label}")
 
     def _label(self, strategy: Strategy) -> int | None:
-        """Return the label of the task to learn; None if there is nothing to learn.
-
-        Without task labels nothing is learned, which is warned of once. A strategy with 0 epochs
-        learns nothing either, unless the settings do not train regions.
-        """
+        """Return the label of the task to learn; None without labels, or if there is nothing to train."""
         label = find_label(strategy.experience, self._task_labels)
         if not has_labels(strategy, self._task_labels):
             if not self._warned:

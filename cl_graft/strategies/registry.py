@@ -1,8 +1,4 @@
-"""The registry of strategies: every method by its name, from this package and from others.
-
-A method is a class in a file of its own, registered with `register_strategy`. `build_strategy`
-makes a strategy of it.
-"""
+"""The registry of strategies: every method by its name, from this package and from others."""
 
 from __future__ import annotations
 

@@ -117,11 +117,7 @@ class StreamScores(PluginMetric[ScoreMatrix]):
         return self.R(len(self.order))
 
     def state(self) -> dict[str, Any]:
-        """Return what was measured so far as JSON can hold it.
-
-        Predictions are left out. Of the hashes, those of the last row are kept, and those of each
-        experience right after its training.
-        """
+        """Return what was measured as JSON can hold it, but for predictions and most of the hashes."""
         kept = {name: [[i, row] for i, row in cells.rows()] for name, cells in self._cells.items()}
         for entry in kept["hashes"]:
             i, row = entry
@@ -178,18 +174,12 @@ class StreamScores(PluginMetric[ScoreMatrix]):
         return self._matrix("ece", size)
 
     def share_routed(self, size: int) -> list[list[float | None]] | None:
-        """Return the shares of rows that their own task answered, cells as in `R`.
-
-        None if the strategy was given the task labels.
-        """
+        """Return the shares of rows that their own task answered; None if task labels were given."""
         cells = self._matrix("routed", size)
         return cells if any(cell is not None for row in cells for cell in row) else None
 
     def baseline(self, size: int) -> list[float | None]:
-        """Return the scores before any training, for forward transfer, in the order of training.
-
-        None where unknown.
-        """
+        """Return the scores before any training, in the order of training; None where unknown."""
         return [self._cells["scores"].get(_BASE, j) for j in self._columns(size)]
 
     def logit_hash(self, i: int, j: int) -> str:
@@ -428,11 +418,10 @@ def _find_classes(experience: Any) -> list[int]:
 
 
 class _Numbers:
-    """Numbers of experiences, those of all benchmarks apart.
+    """Numbers of experiences: those in their stream, or the next free one beside another benchmark.
 
-    An experience has its number in the stream, or the next free one if another benchmark's has
-    that. A benchmark that nothing was trained on is taken for the only one that was, as test
-    streams are copied; beside several it is another one.
+    A benchmark that nothing was trained on is taken for the only one that was, as test streams are
+    copied; beside several it is another one.
     """
 
     def __init__(self, restored: Iterable[int] = ()) -> None:

@@ -1,8 +1,7 @@
-"""Influences on a dense run's outcome beside weights, data and settings, for cache keys.
+"""What a dense run depends on beside weights, data and settings, for cache keys.
 
-Weights do not say it all: two models with the same weights may differ in an activation, and two
-losses in the weight of a class. Modules of known libraries are told by class and settings, all
-other code by its source text.
+Two models with the same weights may differ in an activation. Modules of known libraries are told by
+class and settings, all other code by its source text.
 """
 
 from __future__ import annotations

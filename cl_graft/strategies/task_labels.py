@@ -1,8 +1,4 @@
-"""Task labels: the task that an experience belongs to, and the entry that it was learned into.
-
-Grafting answers every task by its own entry, so it has to know the task, in training and in
-evaluation. Avalanche's class-incremental benchmarks have no labels, or the label 0 throughout.
-"""
+"""Task labels: the task that an experience belongs to, and the entry that it was learned into."""
 
 from __future__ import annotations
 
@@ -45,11 +41,7 @@ def find_label(experience: Any, task_labels: TaskLabels = "stream") -> int | Non
 
 
 def has_labels(strategy: Strategy, task_labels: TaskLabels) -> bool:
-    """Tell whether the strategy's experiences can be told apart by their labels.
-
-    Avalanche's older benchmarks give every experience the label 0 where they mean "no labels": one
-    label in a stream of several experiences, and a model without task heads.
-    """
+    """Tell whether labels tell experiences apart: one label, 0, means "none" in older benchmarks."""
     own = find_label(strategy.experience)
     if task_labels == "experience":
         index = find_label(strategy.experience, task_labels)
@@ -78,12 +70,10 @@ def warn_of_no_labels() -> None:
 
 
 class ExperienceEntries:
-    """The position of the entry that was learned on an experience.
+    """Positions of entries by the benchmark, number and task label of their experience.
 
-    An experience is known by its benchmark, its number in the stream and its task label, so the
-    test rows of an experience belong to its training rows. A benchmark that was not trained on in
-    this process, such as a copy, is taken for the one that was. If there were several, the latest
-    one is taken, and a warning says so.
+    A benchmark that was not trained on in this process, such as a copy, is taken for the latest that
+    was, with a warning if there were several.
     """
 
     def __init__(self) -> None:
@@ -167,9 +157,8 @@ _UNNAMED: WeakKeyDictionary[Any, _Unnamed] = WeakKeyDictionary()
 def find_benchmark(experience: Any) -> object:
     """Return an object that stands for the benchmark of an experience, one for all its streams.
 
-    Many of Avalanche's functions (`benchmark_from_datasets`, `with_task_labels`) make streams that
-    do not know their benchmark. Then it is looked for among the living objects, once a stream. A
-    stream whose benchmark was deleted before counts as a benchmark of its own.
+    Where a stream does not name its benchmark, as those of `benchmark_from_datasets`, it is looked for
+    among the living objects, once; a stream without one counts as a benchmark of its own.
     """
     stream = experience.origin_stream
     named = getattr(stream, "benchmark", None)

@@ -1,9 +1,4 @@
-"""The training of one task inside a strategy's loop: its region and its head.
-
-It starts with the earlier entries that the task builds on in the model and ends with `commit` (a
-new entry) or `abandon` (all as before). In between, evaluation may put another task's answer into
-the model and take it out.
-"""
+"""The training of one task in a strategy's loop, until `commit` (a new entry) or `abandon`."""
 
 from __future__ import annotations
 
@@ -79,10 +74,7 @@ class TaskMetadata:
 
 
 class TaskTraining:
-    """Hold a task's region while the strategy's loop trains it.
-
-    If there is nothing to train, the strategy is stopped.
-    """
+    """Hold a task's region while the loop trains it; with nothing to train, stop the strategy."""
 
     def __init__(
         self,
@@ -330,10 +322,7 @@ class TaskTraining:
             self._best = (score, vector, snapshot(self._task.head))
 
     def _recall_(self) -> float | None:
-        """Take the values that scored best on dev, the last ones among them; return that score.
-
-        Without evaluations on dev the last values stay, and have no score.
-        """
+        """Take the values that scored best on dev, and return that score; None without evaluations."""
         every = self._settings.evaluate_every
         if not every:
             return None

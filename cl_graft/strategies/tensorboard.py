@@ -1,9 +1,7 @@
-"""A TensorBoard logger without double points.
+"""A TensorBoard logger without double points, also of a run that resumes in another process.
 
-Avalanche evaluates before training, while an experience trains, after it, and when the user asks
-to; at the end of an experience several of these fall on one step, and TensorBoard draws a zigzag
-through them. The log of a run that resumes in another process has no double points either: it is
-cut back to the step from which the run resumes.
+Avalanche evaluates before, during and after training; several evaluations fall on one step, and
+TensorBoard draws a zigzag through them.
 """
 
 from __future__ import annotations
@@ -48,10 +46,7 @@ class OncePerStepTensorboardLogger(TensorboardLogger):
         super().__init__(tb_log_dir, filename_suffix)
 
     def position(self) -> dict[str, int]:
-        """Flush the log to disk, and return the size in bytes of every event file by name.
-
-        `cut_log` can remove what is logged later.
-        """
+        """Flush the log to disk, and return the bytes of every event file by name, for `cut_log`."""
         self.writer.flush()
         sizes = {}
         for path in sorted(Path(self.writer.log_dir).glob(_FILES)):
@@ -91,10 +86,7 @@ class OncePerStepTensorboardLogger(TensorboardLogger):
 
 
 def cut_log(folder: Path | str, position: Mapping[str, int]) -> None:
-    """Remove what was logged after a `OncePerStepTensorboardLogger.position`.
-
-    No process may be writing to the folder.
-    """
+    """Remove what was logged after a position; no process may be writing to the folder."""
     folder = Path(folder)
     for path in sorted(folder.glob(_FILES)):
         size = position.get(path.name)

@@ -5,7 +5,7 @@ from avalanche.models import MultiHeadClassifier, SimpleMLP
 from avalanche.models.dynamic_modules import DynamicModule
 from avalanche.training.plugins import ReplayPlugin
 from head_models import accuracy
-from tiny_streams import learner, mlp, vector_stream
+from tiny_streams import learner, vector_stream
 from torch import nn
 
 from cl_graft.errors import WrongArchitecture
@@ -36,7 +36,7 @@ def test_a_model_that_is_only_a_multi_head_classifier_trains_and_its_heads_stay_
 
 
 def test_a_module_that_is_added_between_tasks_is_refused():
-    run = learner(mlp(), vector_stream(labels=[0, 1]))
+    run = learner(SimpleMLP(num_classes=2, input_size=12), vector_stream(labels=[0, 1]))
     run.strategy.train(run.train_stream[0])
     run.model.add_module("added", nn.Linear(10, 10))
     with pytest.raises(WrongArchitecture, match="got parameters since its first task, added"):

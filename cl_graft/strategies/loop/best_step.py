@@ -1,8 +1,4 @@
-"""KeepBest: the best of a few evaluations on dev, in any strategy's loop.
-
-Dense runs and region training choose among the same number of steps
-(`cl_graft.training.fine_tuning`), so all methods that are compared have the same choice.
-"""
+"""KeepBest: the best of a few evaluations on dev, as many for every method that is compared."""
 
 from __future__ import annotations
 

@@ -39,10 +39,7 @@ class StopAfter(SupervisedPlugin, supports_distributed=True):
             strategy.stop_training()
 
     def after_training_exp(self, strategy: Strategy, **kwargs: Any) -> None:
-        """Reset a stop that the loop did not see: it would skip the next experience.
-
-        Avalanche checks for a stop before each batch, so one after the last batch stays set.
-        """
+        """Reset a stop after the last batch, which Avalanche's loop did not see."""
         strategy._stop_training = False
 
 

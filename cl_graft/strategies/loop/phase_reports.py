@@ -1,9 +1,4 @@
-"""Values of training phases, reported through a strategy's evaluator and loggers.
-
-Before a region trains, a dense run and localization take longer than the training itself. Their
-losses and dev scores go through the strategy's evaluator as other metrics do, so TensorBoard and
-other loggers show them. Text loggers also show how far a phase is.
-"""
+"""Losses and dev scores of training phases, for a strategy's evaluator and loggers."""
 
 from __future__ import annotations
 
@@ -27,10 +22,9 @@ _SECONDS_APART = 10.0
 
 
 class PhaseReports:
-    """Publish losses and dev scores of one task's phases, and write how far they are.
+    """Publish losses and dev scores of a task's phases, and write how far they are.
 
-    Values have names such as ``Loss/dense_phase/train_stream/Task000/Exp000``, with the phases
-    ``dense``, ``localize`` and ``region``; they are plotted over the phase's own steps, from 1.
+    Names are such as ``Loss/dense_phase/train_stream/Task000/Exp000``; steps are the phase's own.
     """
 
     def __init__(self, strategy: Strategy, context: RunContext, *, name: str, label: int) -> None:
@@ -71,8 +65,7 @@ class PhaseReports:
 class TrainingReports(PluginMetric[None]):
     """Publish the loss and the learning rate of every step of a strategy's own loop.
 
-    Values have names such as ``Loss/train_phase/train_stream/Task000/Exp000``. They are plotted
-    over the steps of the experience, from 1, so that curves of all strategies can be compared.
+    Steps are those of the experience, from 1, so that curves of all strategies can be compared.
 
     Runs at: before_update, after_training_iteration.
     """

@@ -1,8 +1,4 @@
-"""TextBatches: a plugin that takes the batches of a text stream straight from its tensors.
-
-Avalanche's own loader fetches and stacks a batch row by row. The rows of a text stream are tensors
-in memory, so a batch is indexed at once, and training batches can have rows of similar length.
-"""
+"""TextBatches: batches of a text stream, indexed at once in its tensors and grouped by length."""
 
 from __future__ import annotations
 
