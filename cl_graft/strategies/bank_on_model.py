@@ -49,7 +49,7 @@ class BankOnModel:
         return self._switch
 
     def open(self, model: nn.Module) -> Switch:
-        """Return the switch on a model that is the bank's base, and load the bank's heads into it."""
+        """Return the switch on a model, the bank's base, and load the bank's heads into it."""
         if self._switch is not None and self._switch.model is model:
             return self._switch
         put_back_(model)

@@ -1,4 +1,4 @@
-"""Learnable tasks from experiences; all strategies make them here, so they share cached dense runs."""
+"""Learnable tasks from experiences, made here for all strategies, so they share cached runs."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class ExperienceTasks:
         self._served: dict[int, tuple[ref[Any], int]] = {}
 
     def set_aside_(self, strategy: Strategy, *, label: int, seed: int) -> None:
-        """Take dev rows out of the experience in training, before a loader is made, if it has none."""
+        """Take dev rows out of the experience in training if it has none, before its loader is made."""
         experience = strategy.experience
         dev = self._find_dev(experience, label)
         if dev is None:
@@ -243,7 +243,7 @@ def make_stream_task(
 
 
 def set_aside(experience: Any, *, seed: int) -> Any:
-    """Return an experience without 5 % of its rows, which are in the copy's attribute `set_aside`."""
+    """Return an experience without 5 % of its rows; the attribute `set_aside` has those."""
     if hasattr(experience, "set_aside"):
         return experience
     rows = Examples(experience.dataset)
@@ -299,7 +299,7 @@ class _StrategyBatches:
 
     @property
     def criterion(self) -> Callable[[Tensor, Tensor], Tensor]:
-        """The mean loss of outputs and targets, or a loss of its own for what `forward` answered last."""
+        """The mean loss of outputs and targets, or a loss of its own of what `forward` answered."""
         own = self._loss if "criterion" in self.overridden else self._strategy._criterion
         return own
 

@@ -1,4 +1,4 @@
-"""A `TaskModel` under Avalanche: one head a task label, or one for all, by the batch's task labels."""
+"""A `TaskModel` under Avalanche: a head a task label, or one for all, by the batch's labels."""
 
 from __future__ import annotations
 

@@ -326,7 +326,7 @@ class GraftingPlugin(SupervisedPlugin, supports_distributed=True):
         return own
 
     def abandon(self) -> None:
-        """Abandon an experience whose training was interrupted; the next call of `train` does so itself."""
+        """Abandon an experience whose training was interrupted, as `train` does when it is called."""
         self._restore()
         if self._training is not None:
             self._training.abandon()
@@ -406,7 +406,7 @@ class GraftingPlugin(SupervisedPlugin, supports_distributed=True):
         return self._metadata.get(label) or TaskMetadata(f"task{label}")
 
     def _label(self, strategy: Strategy) -> int | None:
-        """Return the label of the task to learn; None without labels, or if there is nothing to train."""
+        """Return the label of the task to learn; None without labels or if nothing trains."""
         label = find_label(strategy.experience, self._task_labels)
         if not has_labels(strategy, self._task_labels):
             if not self._warned:

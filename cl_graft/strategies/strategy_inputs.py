@@ -1,7 +1,4 @@
-"""Inputs of strategies: model, stream, settings, and the plugins that all loops share.
-
-They are apart from the methods, so that a method says only what is special about it.
-"""
+"""Inputs of strategies: model, stream, settings, and the plugins that all loops share."""
 
 from __future__ import annotations
 
@@ -180,10 +177,7 @@ class StrategyInputs:
         optimizer: str = "sgd",
         head_group: bool = False,
     ) -> dict[str, Any]:
-        """Return what every Avalanche strategy is constructed with: optimiser, evaluation, device.
-
-        The learning rate is set later, by `TaskSchedules`, to that of each task.
-        """
+        """Return arguments of every Avalanche strategy; `TaskSchedules` sets the rates later."""
         kind = {"sgd": torch.optim.SGD, "adamw": torch.optim.AdamW}[optimizer]
         groups = [{"params": list(self.model.parameters())}, *([{"params": []}] * head_group)]
         scores = StreamScores(self.metrics)

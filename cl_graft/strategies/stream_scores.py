@@ -1,9 +1,4 @@
-"""The measures of a stream as a metric plugin of Avalanche.
-
-`StreamScores` fills R[i][j], the score on the test rows of the experience that was trained j-th,
-after the i-th training. It also keeps the calibration error and a hash of the logits. They cover
-the classes of the experience's task label where each label has a head, and else all classes.
-"""
+"""The measures of a stream as a metric plugin of Avalanche, `StreamScores`."""
 
 from __future__ import annotations
 
@@ -117,7 +112,7 @@ class StreamScores(PluginMetric[ScoreMatrix]):
         return self.R(len(self.order))
 
     def state(self) -> dict[str, Any]:
-        """Return what was measured as JSON can hold it, but for predictions and most of the hashes."""
+        """Return what was measured as JSON can hold it; predictions and most hashes are left out."""
         kept = {name: [[i, row] for i, row in cells.rows()] for name, cells in self._cells.items()}
         for entry in kept["hashes"]:
             i, row = entry
@@ -174,7 +169,7 @@ class StreamScores(PluginMetric[ScoreMatrix]):
         return self._matrix("ece", size)
 
     def share_routed(self, size: int) -> list[list[float | None]] | None:
-        """Return the shares of rows that their own task answered; None if task labels were given."""
+        """Return the shares of rows that their own task answered; None if labels were given."""
         cells = self._matrix("routed", size)
         return cells if any(cell is not None for row in cells for cell in row) else None
 
@@ -418,7 +413,7 @@ def _find_classes(experience: Any) -> list[int]:
 
 
 class _Numbers:
-    """Numbers of experiences: those in their stream, or the next free one beside another benchmark.
+    """Numbers of experiences in their stream, or the next free one beside another benchmark.
 
     A benchmark that nothing was trained on is taken for the only one that was, as test streams are
     copied; beside several it is another one.

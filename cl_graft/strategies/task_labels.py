@@ -41,7 +41,7 @@ def find_label(experience: Any, task_labels: TaskLabels = "stream") -> int | Non
 
 
 def has_labels(strategy: Strategy, task_labels: TaskLabels) -> bool:
-    """Tell whether labels tell experiences apart: one label, 0, means "none" in older benchmarks."""
+    """Tell whether labels tell experiences apart; older benchmarks say 0 where they have none."""
     own = find_label(strategy.experience)
     if task_labels == "experience":
         index = find_label(strategy.experience, task_labels)
@@ -72,8 +72,8 @@ def warn_of_no_labels() -> None:
 class ExperienceEntries:
     """Positions of entries by the benchmark, number and task label of their experience.
 
-    A benchmark that was not trained on in this process, such as a copy, is taken for the latest that
-    was, with a warning if there were several.
+    A benchmark that was not trained on in this process, such as a copy, is taken for the latest
+    that was, with a warning if there were several.
     """
 
     def __init__(self) -> None:
@@ -157,8 +157,8 @@ _UNNAMED: WeakKeyDictionary[Any, _Unnamed] = WeakKeyDictionary()
 def find_benchmark(experience: Any) -> object:
     """Return an object that stands for the benchmark of an experience, one for all its streams.
 
-    Where a stream does not name its benchmark, as those of `benchmark_from_datasets`, it is looked for
-    among the living objects, once; a stream without one counts as a benchmark of its own.
+    Where a stream does not name its benchmark, as those of `benchmark_from_datasets`, it is looked
+    for among the living objects, once; a stream without one counts as a benchmark of its own.
     """
     stream = experience.origin_stream
     named = getattr(stream, "benchmark", None)

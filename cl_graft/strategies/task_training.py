@@ -322,7 +322,7 @@ class TaskTraining:
             self._best = (score, vector, snapshot(self._task.head))
 
     def _recall_(self) -> float | None:
-        """Take the values that scored best on dev, and return that score; None without evaluations."""
+        """Take the values that scored best on dev; return that score, None without evaluations."""
         every = self._settings.evaluate_every
         if not every:
             return None

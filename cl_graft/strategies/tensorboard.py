@@ -46,7 +46,7 @@ class OncePerStepTensorboardLogger(TensorboardLogger):
         super().__init__(tb_log_dir, filename_suffix)
 
     def position(self) -> dict[str, int]:
-        """Flush the log to disk, and return the bytes of every event file by name, for `cut_log`."""
+        """Flush the log to disk, and return the bytes of every event file by name."""
         self.writer.flush()
         sizes = {}
         for path in sorted(Path(self.writer.log_dir).glob(_FILES)):

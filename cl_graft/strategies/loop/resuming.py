@@ -30,8 +30,8 @@ LOOP = "loop"
 class Resuming(SupervisedPlugin, supports_distributed=False):
     """Offer the state of a strategy's loop to checkpoints after every step, and resume from it.
 
-    Plugins that are not `Resumable` must hold nothing from one step to the next, and the batches must
-    be those of `TextBatches`. Give it after all plugins that set the training up.
+    Plugins that are not `Resumable` must hold nothing from one step to the next, and the batches
+    must be those of `TextBatches`. Give it after all plugins that set the training up.
 
     Runs at: before_training_exp, before_training_epoch, before_training_iteration,
     after_training_epoch, after_eval_iteration.
