@@ -68,7 +68,6 @@ OUTSIDE: dict[str, set[str]] = {
     "kinds": {"torch", "seqeval", "transformers"},
     "strategies": {"torch", "avalanche", "matplotlib", "tensorboard", "transformers"},
     "lab.baselines": {"torch", "avalanche", "transformers"},
-    "lab.baselines.ia3": {"torch", "avalanche", "peft"},
     "lab.baselines.lora": {"torch", "avalanche", "peft", "transformers"},
     "lab": set(),
     "lab.figures": {"matplotlib", "numpy"},

@@ -326,7 +326,7 @@ class GraftingPlugin(SupervisedPlugin, supports_distributed=True):
         return own
 
     def abandon(self) -> None:
-        """Abandon an experience whose training was interrupted, as `train` does when it is called."""
+        """Abandon an experience whose training was interrupted, as `train` does when called."""
         self._restore()
         if self._training is not None:
             self._training.abandon()

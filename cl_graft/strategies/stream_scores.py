@@ -112,7 +112,7 @@ class StreamScores(PluginMetric[ScoreMatrix]):
         return self.R(len(self.order))
 
     def state(self) -> dict[str, Any]:
-        """Return what was measured as JSON can hold it; predictions and most hashes are left out."""
+        """Return what was measured as JSON can hold it, without predictions and most hashes."""
         kept = {name: [[i, row] for i, row in cells.rows()] for name, cells in self._cells.items()}
         for entry in kept["hashes"]:
             i, row = entry

@@ -8,7 +8,7 @@ from slow_cases import slow_but
 from small_runs import Runs
 from tiny_runs import forgets_nothing
 
-from cl_graft.lab.baselines.ia3 import add_ia3_, find_ia3
+from cl_graft.lab.baselines.lora import add_ia3_, find_ia3
 from cl_graft.models import load_model
 
 HIDDEN, INNER, BLOCKS = 32, 64, 2

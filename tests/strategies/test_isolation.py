@@ -11,16 +11,15 @@ from tiny_runs import forgets_nothing
 
 from cl_graft.banks.verify import verify
 from cl_graft.errors import InputError
-from cl_graft.lab.baselines.adapters import add_adapters_
 from cl_graft.lab.baselines.lora import OrthogonalLoRA, add_lora_
 from cl_graft.lab.baselines.masks import (
     ChosenWeights,
+    PackedWeights,
     choose_largest,
     pack_bits,
     unpack_bits,
 )
-from cl_graft.lab.baselines.packnet import PackedWeights
-from cl_graft.lab.baselines.prompt_tuning import add_prompt_
+from cl_graft.lab.baselines.own_values import add_adapters_, add_prompt_
 from cl_graft.models import load_model
 from cl_graft.strategies.method import StreamShape
 from cl_graft.strategies.registry import STRATEGIES, find_strategy, list_available

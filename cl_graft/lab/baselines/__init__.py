@@ -2,10 +2,8 @@
 
 from importlib import import_module
 
-_FAMILIES = (
-    *("routing", "merging", "bounds", "penalties", "distillation", "rehearsal"),
-    *("own_values", "adapters", "prompt_tuning", "lora", "ia3", "packnet", "masks"),
-)
-
-for _name in _FAMILIES:
+for _name in (
+    *("routing", "merging", "bounds", "penalties"),
+    *("rehearsal", "own_values", "lora", "masks"),
+):
     import_module(f"{__name__}.{_name}")

@@ -1,7 +1,6 @@
 """Bounds: lower ones without protection from forgetting, upper ones that forget nothing.
 
-Avalanche's own `Cumulative` and `JointTraining` put rows of every task into each batch, so they
-need batches of as many rows as there are tasks, and `JointTraining` can be called only once. Here
+Avalanche's `Cumulative` and `JointTraining` need batches of as many rows as there are tasks. Here
 both are `Naive` on shuffled rows of several tasks.
 """
 
@@ -78,7 +77,7 @@ class FromScratch:
 
 
 class MixedRows(SupervisedPlugin, supports_distributed=False):
-    """Train on the rows of several experiences, shuffled together, in place of the one at hand.
+    """Train on shuffled rows of several experiences: those so far, or all when the first comes.
 
     Runs at: before_training_exp. Give it after `TextBatches`, whose loader it replaces.
     """
@@ -204,10 +203,7 @@ class LearnsAside(SupervisedPlugin, supports_distributed=False):
 
 
 class IndependentPlugin(LearnsAside, supports_distributed=False):
-    """Answer every task with its own densely fine-tuned model.
-
-    The dense runs are those from which grafting finds its regions (Panigrahi et al., 2023,
-    App. C.3, https://arxiv.org/abs/2302.06600).
+    """Answer every task with its own dense run, from which grafting would find its region.
 
     Runs at: before_training_exp, before_eval_exp, after_eval_exp.
     """

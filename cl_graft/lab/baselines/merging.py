@@ -1,9 +1,7 @@
 """Merging: one encoder for all tasks, made of the grafts of their independent runs.
 
-The methods stand in one file, as they differ in the rule alone. Nothing trains in the strategy's
-loop. A task is fine-tuned densely from the base and localized, as grafting does; its *standalone*
-graft is the whole region with the values of that run. All grafts so far are merged into one, which
-every text of every task is answered with.
+Nothing trains in the strategy's loop: a task is fine-tuned densely and localized, and its graft is
+the whole region with the values of that run. The grafts so far are merged into one.
 """
 
 from __future__ import annotations
@@ -119,10 +117,7 @@ class MergingPlugin(LearnsAside, supports_distributed=False):
 
 @dataclass(frozen=True, kw_only=True)
 class MergingMethod:
-    """The part that all merging methods share; each adds its rule, and the settings of the rule.
-
-    The rule is a name in `cl_graft.grafts.merging.MERGES`.
-    """
+    """What all merging methods share; each adds its rule, a name in `MERGES`, and settings of it."""
 
     rule: ClassVar[str]
     task: str = setting(

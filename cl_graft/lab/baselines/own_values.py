@@ -1,14 +1,15 @@
-"""OwnValues: a few parameters have values of their own for every task, and all others stay frozen.
+"""OwnValues: a few parameters have values of their own for every task; all others stay frozen.
 
-BitFit, LoRA, (IA)3, adapters and prompt tuning share it. No value that answers an earlier task ever
-changes, so backward transfer is exactly 0, and a task does not depend on those before it.
+No value that answers an earlier task ever changes, so backward transfer is exactly 0, and a task
+does not depend on those before it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
+import torch
 from avalanche.core import SupervisedPlugin
 from avalanche.training.supervised import Naive
 from avalanche.training.templates import SupervisedTemplate
@@ -16,8 +17,9 @@ from torch import Tensor, nn
 
 from cl_graft.errors import InputError
 from cl_graft.grafts.graft import load_, snapshot
-from cl_graft.models import graftable_parameters
+from cl_graft.models import TaskModel, block_stacks, graftable_parameters, longest_row
 from cl_graft.runtime.checkpoints import join_tensors, select_tensors
+from cl_graft.runtime.seeding import generator
 from cl_graft.strategies import (
     StrategyInputs,
     count_bytes,
@@ -52,9 +54,7 @@ class TrainOnly(SupervisedPlugin, supports_distributed=False):
 
 
 class OwnValues(TrainOnly, supports_distributed=False):
-    """Give every task values of its own in some parameters.
-
-    Every task starts from the values that the parameters have when the first one comes.
+    """Give every task values of its own in some parameters, from the same first values.
 
     Runs at: before_training_exp, after_training_exp, before_eval_exp, after_eval_exp.
     """
@@ -199,3 +199,167 @@ class BitFit(OwnValuesMethod):
     def task_bytes(self, shape: StreamShape) -> float:
         """Return the bytes of the biases."""
         return count_bytes(find_biases(shape.model))
+
+
+_ADAPTER = "own_adapter"
+
+
+class Bottleneck(nn.Module):
+    """Add ``up(gelu(down(x)))`` to a block's states; zero at first."""
+
+    def __init__(self, hidden: int, size: int, *, draws: torch.Generator) -> None:
+        super().__init__()
+        self.down = nn.utils.skip_init(nn.Linear, hidden, size)
+        self.up = nn.utils.skip_init(nn.Linear, size, hidden)
+        nn.init.normal_(cast(Tensor, self.down.weight), 0.0, 0.02, generator=draws)
+        for rest in (self.down.bias, self.up.weight, self.up.bias):
+            nn.init.zeros_(cast(Tensor, rest))
+
+    def forward(self, states: Tensor) -> Tensor:
+        """Return states of the same shape."""
+        return states + self.up(nn.functional.gelu(self.down(states)))
+
+
+def add_adapters_(model: TaskModel, *, size: int, seed: int) -> None:
+    """Put a bottleneck behind every block of a model, in place."""
+    draws = generator(seed, "adapters")
+    for path in block_stacks(model):
+        for block in cast(nn.ModuleList, model.get_submodule(path)):
+            add_adapter_(block, Bottleneck(model.hidden_size, size, draws=draws).to(model.device))
+
+
+def add_adapter_(module: nn.Module, adapter: Bottleneck) -> None:
+    """Pass the states that a module returns through an adapter, a part of the module."""
+    module.add_module(_ADAPTER, adapter)
+    module.register_forward_hook(_pass_through)
+
+
+def find_adapters(model: nn.Module) -> dict[str, nn.Parameter]:
+    """Return the parameters of a model's adapters by their full names."""
+    return {name: p for name, p in model.named_parameters() if f".{_ADAPTER}." in name}
+
+
+def _pass_through(block: nn.Module, inputs: Any, output: Any) -> Any:
+    """Pass a block's states through its adapter; a block may return more beside them."""
+    adapter = block.get_submodule(_ADAPTER)
+    if isinstance(output, tuple):
+        return (adapter(output[0]), *output[1:])
+    return adapter(output)
+
+
+@register_strategy(
+    "adapters",
+    family="isolation",
+    source="Houlsby et al., 2019, https://arxiv.org/abs/1902.00751; one behind each block as "
+    "Pfeiffer et al., 2021",
+    trains="per_task",
+    adds="its head and an adapter a block",
+    unsupported=PICKED_BY_LABEL,
+)
+class Adapters(OwnValuesMethod):
+    """Give every task bottleneck adapters of its own, one behind each block."""
+
+    size: int = setting(4, "Size of the bottlenecks.", min_value=1, is_size=True)
+    optimizer: str = optimizer_setting()
+    lr: float = rate_setting(2e-3)
+
+    def build(self, inputs: StrategyInputs) -> SupervisedTemplate:
+        """Return Naive with `OwnValues` of the adapters, which are put into the model."""
+        add_adapters_(inputs.model.task_model, size=self.size, seed=inputs.seed)
+        return train_own_values(inputs, OwnValues(find_adapters), optimizer=self.optimizer)
+
+    def task_bytes(self, shape: StreamShape) -> float:
+        """Return the bytes of the adapters of all blocks."""
+        model = shape.model
+        stacks = (cast(nn.ModuleList, model.get_submodule(path)) for path in block_stacks(model))
+        numbers = 2 * model.hidden_size * self.size + self.size + model.hidden_size
+        return 4 * sum(map(len, stacks)) * numbers
+
+
+_PROMPT = "own_prompt"
+
+
+def add_prompt_(model: TaskModel, *, tokens: int, seed: int) -> None:
+    """Put trained vectors before the word embeddings of every text, in place."""
+    backbone = cast(Any, model.backbone)
+    words = _words(model)
+    picked = torch.randint(len(words), (tokens,), generator=generator(seed, "prompt"))
+    backbone.register_parameter(_PROMPT, nn.Parameter(words[picked.to(words.device)].clone()))
+    backbone.register_forward_pre_hook(_prepend_prompt, with_kwargs=True)
+    backbone.register_forward_hook(_drop_prompt, with_kwargs=False)
+
+
+def find_prompt(model: nn.Module) -> dict[str, nn.Parameter]:
+    """Return the prompt of a model by its full name."""
+    return {name: p for name, p in model.named_parameters() if _PROMPT in name}
+
+
+def _prepend_prompt(
+    backbone: Any, inputs: Any, named: dict[str, Any]
+) -> tuple[Any, dict[str, Any]]:
+    """Replace the token ids by their embeddings with the prompt in front."""
+    named = dict(named)
+    words = backbone.get_input_embeddings()(named.pop("input_ids"))
+    prompt = backbone.get_parameter(_PROMPT).expand(len(words), -1, -1)
+    named["inputs_embeds"] = torch.cat([prompt.to(words.dtype), words], dim=1)
+    for name, value in (("attention_mask", 1), ("token_type_ids", 0)):
+        if name in named:
+            more = named[name].new_full(prompt.shape[:2], value)
+            named[name] = torch.cat([more, named[name]], dim=1)
+    return inputs, named
+
+
+def _drop_prompt(backbone: Any, inputs: Any, output: Any) -> Any:
+    """Drop the states of the prompt."""
+    count = len(backbone.get_parameter(_PROMPT))
+    output.last_hidden_state = output.last_hidden_state[:, count:]
+    return output
+
+
+def _words(model: TaskModel) -> Tensor:
+    return cast(Any, model.backbone).get_input_embeddings().weight.detach()
+
+
+@register_strategy(
+    "prompt_tuning",
+    family="isolation",
+    source="Lester et al., 2021, https://arxiv.org/abs/2104.08691; one soft prompt a task",
+    trains="per_task",
+    adds="its head and the prompt",
+    unsupported=PICKED_BY_LABEL,
+    encoders_only=True,
+)
+class PromptTuning(OwnValuesMethod):
+    """Give every task a soft prompt of its own."""
+
+    tokens: int = setting(10, "Trained vectors before the text.", min_value=1, is_size=True)
+    optimizer: str = optimizer_setting()
+    lr: float = rate_setting(1e-2, grid=(3e-3, 1e-2, 3e-2))
+
+    def build(self, inputs: StrategyInputs) -> SupervisedTemplate:
+        """Return Naive with `OwnValues` of the prompt, which is put into the model."""
+        model = inputs.model.task_model
+        self._refuse_long(model, inputs.stream.tasks[0].splits["train"][0].shape[-1])
+        add_prompt_(model, tokens=self.tokens, seed=inputs.seed)
+        return train_own_values(inputs, OwnValues(find_prompt), optimizer=self.optimizer)
+
+    def check_stream(self, shape: StreamShape) -> None:
+        """Refuse texts that no longer fit into the model."""
+        self._refuse_long(shape.model, shape.length)
+
+    def _refuse_long(self, model: TaskModel, length: int) -> None:
+        longest = longest_row(model)
+        if longest is not None and length + self.tokens > longest:
+            raise InputError(
+                f"prompt_tuning puts {self.tokens} vectors before texts of up to {length} tokens, "
+                f"but the model takes {longest}: lower max_length or "
+                "comparison.strategy_settings.prompt_tuning.tokens"
+            )
+
+    def task_bytes(self, shape: StreamShape) -> float:
+        """Return the bytes of the prompt."""
+        return self.tokens * count_bytes(_words(shape.model)[0])
+
+    def largest_size(self, shape: StreamShape) -> int:
+        """Return the most vectors that the model takes before texts of the full length."""
+        return max(1, (longest_row(shape.model) or 2**20) - shape.length)

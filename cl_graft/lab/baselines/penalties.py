@@ -1,4 +1,4 @@
-"""Penalties: weights are held near earlier values, by how much each matters (Avalanche's plugins).
+"""Penalties hold weights near earlier values, distillation outputs (Avalanche's plugins).
 
 The penalties go over every parameter, those of finished heads too, so finished heads get a gradient
 of 0 and are subject to weight decay.
@@ -9,7 +9,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
-from avalanche.training.plugins import EWCPlugin, MASPlugin, RWalkPlugin, SynapticIntelligencePlugin
+from avalanche.training.plugins import (
+    EWCPlugin,
+    LwFPlugin,
+    MASPlugin,
+    RWalkPlugin,
+    SynapticIntelligencePlugin,
+)
 from avalanche.training.templates import SupervisedTemplate
 from torch import nn
 
@@ -144,11 +150,7 @@ class MemoryAwareSynapses:
 
 
 class RWalkOnHeads(RWalkPlugin):
-    """Avalanche's `RWalkPlugin`, for heads that are made when their task comes.
-
-    The plugin looks at parameters before the experience has made its own, and leaves the model in
-    eval mode, so that dropout would never act.
-    """
+    """Avalanche's `RWalkPlugin`, for heads that are made when their task comes, and with dropout."""
 
     def before_training_exp(self, strategy: Strategy, **kwargs: Any) -> None:
         """Look at the parameters again, the experience's head among them."""
@@ -192,3 +194,42 @@ class RWalk:
         return inputs.naive(
             RWalkOnHeads(ewc_lambda=self.ewc_lambda, ewc_alpha=self.ewc_alpha, delta_t=often)
         )
+
+
+class DistilOneHead(LwFPlugin):
+    """Avalanche's `LwFPlugin` for tasks that share a head, which is asked once for all classes."""
+
+    def after_training_exp(self, strategy: Strategy, **kwargs: Any) -> None:
+        """Keep a copy of the model, and count all classes seen as those of the first task."""
+        super().after_training_exp(strategy, **kwargs)
+        seen = self.lwf.prev_classes_by_task
+        classes = set().union(*seen.values())
+        first = min(seen)
+        seen.clear()
+        seen[first] = classes
+
+
+@register_strategy(
+    "lwf",
+    family="distillation",
+    source="Li and Hoiem, 2016, https://arxiv.org/abs/1606.09282; Avalanche's LwF",
+    adds="the first task a copy of the model, others a copy of their head",
+    kinds="classification",
+)
+class LwF:
+    """Hold the answers of earlier heads on new rows near those of the model before the task."""
+
+    alpha: float = setting(
+        1.0, "Weight of the distillation loss; 0 is Naive.", min_value=0, grid=(0.1, 1.0, 10.0)
+    )
+    temperature: float = setting(
+        2.0, "Temperature of the teacher's and the model's answers.", min_value=1e-6
+    )
+
+    storage_bytes = count_stored(LwFPlugin, "lwf.prev_model")
+
+    def build(self, inputs: StrategyInputs) -> SupervisedTemplate:
+        """Return Naive with Avalanche's `LwFPlugin`, or its version for one head."""
+        kind: Any = DistilOneHead if inputs.model.one_head else LwFPlugin
+        plugin = kind(alpha=self.alpha, temperature=self.temperature)
+        return inputs.naive(plugin, whole_batches=True)

@@ -104,10 +104,7 @@ class GDumb:
 
 
 class HeadGradients(SupervisedPlugin, supports_distributed=False):
-    """Give heads of finished tasks a gradient of 0, so that the next base class projects them, too.
-
-    Avalanche's plugins leave parameters without a gradient alone, so the part of the projection
-    that lies in those heads would be missing, and the step would still harm the kept rows.
+    """Give heads of finished tasks a gradient of 0, so that the next base class projects them too.
 
     Runs at: after_backward.
     """
@@ -288,8 +285,7 @@ class ERACE:
 class InterferedReplay(SupervisedPlugin, supports_distributed=False):
     """Replay those of some kept rows whose loss the next step would raise most.
 
-    Maximally Interfered Retrieval (Aljundi et al., 2019, https://arxiv.org/abs/1908.04742), as
-    Avalanche's `MIRPlugin` but for parameters that are frozen and for classes that share their
+    As Avalanche's `MIRPlugin`, but for parameters that are frozen and for classes that share their
     numbers across tasks.
 
     Runs at: before_backward, after_training_exp.

@@ -1,9 +1,4 @@
-"""Strategies that answer without task labels: a router picks the task of every text.
-
-Tasks are learned with their labels. In evaluation the label of an experience is ignored: the router
-picks an entry of the bank for each row, and that entry answers it. A task label that was learned
-twice has two entries, and the router picks between them as between any others.
-"""
+"""Strategies that answer without task labels: a router picks an entry of the bank for each row."""
 
 from __future__ import annotations
 
@@ -220,10 +215,7 @@ class FeatureRouter(SupervisedPlugin, supports_distributed=False):
 
 
 class AnswerRouter:
-    """Pick tasks by the answers of all of them.
-
-    A text costs as many forward passes as there are tasks; nothing is kept.
-    """
+    """Pick tasks by the answers of all of them: a forward pass a task; nothing is kept."""
 
     def __init__(self, rule: Callable[[Mapping[int, Tensor]], Tensor]) -> None:
         self.rule = rule

@@ -16,8 +16,8 @@ from tiny_streams import learner, naive_strategy, sgd, vector_stream
 from cl_graft import FineTuning, load_model, text_stream
 from cl_graft.grafts.graft import load_, snapshot
 from cl_graft.grafts.hashing import hash_tensors
+from cl_graft.lab.baselines.masks import PackedWeights
 from cl_graft.lab.baselines.own_values import OwnValues
-from cl_graft.lab.baselines.packnet import PackedWeights
 from cl_graft.metrics import score
 from cl_graft.strategies import KeepBest, SeededLoop, StrategyInputs, text_model
 from cl_graft.strategies.experience_tasks import ExperienceTasks, _dev_rows
