@@ -63,7 +63,7 @@ class ExperienceTasks:
         self._served: dict[int, tuple[ref[Any], int]] = {}
 
     def set_aside_(self, strategy: Strategy, *, label: int, seed: int) -> None:
-        """Take dev rows out of the experience in training if it has none, before it gets a loader."""
+        """Take dev rows out of the experience in training if it has none, before loaders come."""
         experience = strategy.experience
         dev = self._find_dev(experience, label)
         if dev is None:

@@ -228,7 +228,7 @@ def find_ia3(model: nn.Module) -> dict[str, nn.Parameter]:
 
 
 def _find_places(model: TaskModel) -> dict[str, bool]:
-    """Return paths of the scaled layers, and whether a layer's inputs are scaled, not its outputs."""
+    """Return paths of the scaled layers, and whether a layer's inputs are scaled."""
     from peft.utils import TRANSFORMERS_MODELS_TO_IA3_FEEDFORWARD_MODULES_MAPPING as INNER
     from peft.utils import TRANSFORMERS_MODELS_TO_IA3_TARGET_MODULES_MAPPING as SCALED
 
@@ -256,7 +256,7 @@ def _find_places(model: TaskModel) -> dict[str, bool]:
     requires="peft",
 )
 class IA3(OwnValuesMethod):
-    """Give every task vectors that scale keys, values and inner activations, where peft puts them."""
+    """Give every task vectors that scale keys, values and inner activations, as peft puts them."""
 
     optimizer: str = optimizer_setting()
     lr: float = rate_setting(8e-3, grid=(5e-4, 2e-3, 8e-3, 3e-2))

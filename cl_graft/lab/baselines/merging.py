@@ -117,7 +117,7 @@ class MergingPlugin(LearnsAside, supports_distributed=False):
 
 @dataclass(frozen=True, kw_only=True)
 class MergingMethod:
-    """What all merging methods share; each adds its rule, a name in `MERGES`, and settings of it."""
+    """What merging methods share; each adds its rule, a name in `MERGES`, and settings of it."""
 
     rule: ClassVar[str]
     task: str = setting(

@@ -150,7 +150,7 @@ class MemoryAwareSynapses:
 
 
 class RWalkOnHeads(RWalkPlugin):
-    """Avalanche's `RWalkPlugin`, for heads that are made when their task comes, and with dropout."""
+    """Avalanche's `RWalkPlugin`, for heads that are made when their task comes, with dropout."""
 
     def before_training_exp(self, strategy: Strategy, **kwargs: Any) -> None:
         """Look at the parameters again, the experience's head among them."""

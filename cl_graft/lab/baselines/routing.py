@@ -6,12 +6,12 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, Protocol, TypeVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar, cast
 
 import torch
 from avalanche.core import SupervisedPlugin
 from avalanche.training.templates import SupervisedTemplate
-from torch import Tensor, nn
+from torch import Tensor
 
 from cl_graft.grafts.bank import GraftBank
 from cl_graft.grafts.model_state import preserve_modes
@@ -34,36 +34,22 @@ from cl_graft.strategies.grafting_methods import (
 from cl_graft.strategies.heads import unwrap_model
 from cl_graft.strategies.method import HEAD_PER_TASK, StreamShape
 from cl_graft.strategies.multi_head import widen_logits
+from cl_graft.strategies.plugin import GraftingPlugin
 from cl_graft.training.examples import Examples
 from cl_graft.training.passes import Passes
+
+if TYPE_CHECKING:
+    from cl_graft.lab.baselines.merging import MergingPlugin
 
 Answers = tuple[Tensor, Tensor]
 """The task label that answers each row, (n,), and logits as wide as the widest task's."""
 
 
+LogitRule = Callable[[Mapping[int, Tensor]], Tensor]
+"""Takes each entry's own logits, by position; returns positions of entries, (n,)."""
+
 FeatureRule = Callable[[Tensor, ClassStatistics], Tensor]
 """Takes features, (n, d), and statistics of classes; returns positions of entries, (n,)."""
-
-
-class Learner(Protocol):
-    """A plugin that learns tasks into a bank, such as `GraftingPlugin`."""
-
-    seconds: dict[int, dict[str, float]]
-    passes: dict[int, dict[str, Passes]]
-
-    @property
-    def bank(self) -> GraftBank | None:
-        """The entries of the tasks so far; None before the first task."""
-        ...
-
-    @property
-    def learning(self) -> bool:
-        """Whether an experience is training."""
-        ...
-
-    def carry(self, model: nn.Module, position: int | None) -> None:
-        """Make the model carry the answer of an entry; None: the base."""
-        ...
 
 
 class Router(Protocol):
@@ -92,7 +78,12 @@ class RoutedText(SupervisedTemplate):
     """
 
     def __init__(
-        self, *, learner: Learner, router: Router, plugins: Sequence[Any] = (), **template: Any
+        self,
+        *,
+        learner: GraftingPlugin | MergingPlugin,
+        router: Router,
+        plugins: Sequence[Any] = (),
+        **template: Any,
     ) -> None:
         own = [plugin for plugin in (learner, router) if isinstance(plugin, SupervisedPlugin)]
         super().__init__(plugins=[*own, *plugins], **template)
@@ -217,7 +208,7 @@ class FeatureRouter(SupervisedPlugin, supports_distributed=False):
 class AnswerRouter:
     """Pick tasks by the answers of all of them: a forward pass a task; nothing is kept."""
 
-    def __init__(self, rule: Callable[[Mapping[int, Tensor]], Tensor]) -> None:
+    def __init__(self, rule: LogitRule) -> None:
         self.rule = rule
 
     def answer(self, strategy: RoutedText, x: Tensor) -> Answers:
@@ -292,7 +283,7 @@ def build_routed(inputs: StrategyInputs, router: Router) -> SupervisedTemplate:
 def make_feature_router(
     inputs: StrategyInputs, *, depth: float, shrinkage: float | None = None
 ) -> Router:
-    """Return the router by the nearest class mean, or by linear discriminant analysis."""
+    """Return the router by a discriminant, or without `shrinkage` by the nearest class mean."""
     by_means = shrinkage is None
     rule = nearest_prototype if by_means else partial(discriminant, shrinkage=shrinkage)
     size = inputs.model.task_model.hidden_size
@@ -382,22 +373,19 @@ class GraftingByDiscriminant:
 class GraftingByEntropy:
     """Learn as grafting does, let every task answer, and keep the answer of the least entropy."""
 
+    rule: ClassVar[LogitRule] = staticmethod(least_entropy)
     load_state_ = staticmethod(keep_bank_)
 
     def build(self, inputs: StrategyInputs) -> SupervisedTemplate:
         """Return grafting with a router by answers."""
-        return build_routed(inputs, AnswerRouter(least_entropy))
+        return build_routed(inputs, AnswerRouter(self.rule))
 
 
 @register_routed(
     "grafting_by_energy",
     source="the answer with the least energy: Liu et al., 2020, https://arxiv.org/abs/2010.03759",
 )
-class GraftingByEnergy:
+class GraftingByEnergy(GraftingByEntropy):
     """Learn as grafting does, let every task answer, and keep the answer of the least energy."""
 
-    load_state_ = staticmethod(keep_bank_)
-
-    def build(self, inputs: StrategyInputs) -> SupervisedTemplate:
-        """Return grafting with a router by answers."""
-        return build_routed(inputs, AnswerRouter(least_energy))
+    rule: ClassVar[LogitRule] = staticmethod(least_energy)
