@@ -1,7 +1,4 @@
-"""Localization: how a task's region is found.
-
-One score function a file, a registry of them, and the search for a region by one of them.
-"""
+"""Localization: scores, a registry of them, and the search for a task's region by one of them."""
 
 from cl_graft.localization.localizer_inputs import LocalizerInputs
 from cl_graft.localization.ranking import Ranking, localize, rank

@@ -1,19 +1,10 @@
-"""Gates between base and tuned weights: which open, and scores that are learned through them.
+"""Gates m between base and tuned weights, θ = base + m ⊙ δ, that are learned by gradients g ⊙ δ.
 
-With θ = base + m ⊙ δ and δ = tuned − base, the loss has the gradient g ⊙ δ in the gates m.
-
-DiffPruning: gates z = clamp(s·(r − l) + l, 0, 1) with s = σ(log u − log(1 − u) + α), u ~ U(0, 1)
-are learned with the penalty λ Σ P(z ≠ 0), and the budget is met by taking the largest movements
-that remain (Guo et al., 2021, Secs. 3.1 and 3.3, https://arxiv.org/abs/2012.07463; l = −1.5,
-r = 1.5, λ = 1.25·10⁻⁷). There movement and gates are trained together; here the movement is the
-dense run's. The code of Fu et al., 2023 (https://arxiv.org/abs/2211.15583) stretches to [−3, 3],
-starts α at σ(N(0, 1)), puts λ = 1 on the mean of σ(α), and takes the largest |α| of every tensor.
-
-Winning subnetworks keep the largest |s| of every layer and hand the mask's gradient to the scores
-as if the selection were the identity (Kang et al., 2022, Sec. 3.2,
-https://arxiv.org/abs/2303.14962). There scores and weights are trained together and unselected
-weights are 0; here the weights are those of base and dense run, and an unselected one is the
-base's.
+In their papers gates and weights train together; here the movement δ is the dense run's.
+DiffPruning (Guo et al., 2021, Secs. 3.1 and 3.3, https://arxiv.org/abs/2012.07463): gates z =
+clamp(s·(r − l) + l, 0, 1) with s = σ(log u − log(1 − u) + α), u ~ U(0, 1), −l = r = 1.5, and the
+penalty λ Σ P(z ≠ 0), λ = 1.25·10⁻⁷. The code of Fu et al., 2023 (https://arxiv.org/abs/2211.15583)
+has r = 3, starts α at σ(N(0, 1)), and puts λ = 1 on the mean of σ(α).
 """
 
 from __future__ import annotations
@@ -25,9 +16,15 @@ import torch
 from torch import Tensor
 
 from cl_graft.grafts.graft import copy_, snapshot
+from cl_graft.grafts.model_state import preserve_parameters
 from cl_graft.grafts.region import Layout, Parameters, Region
 from cl_graft.grafts.selection import top_k
-from cl_graft.localization.localizer_inputs import LocalizerInputs, mean_gradient
+from cl_graft.localization.localizer_inputs import (
+    LocalizerInputs,
+    add_gradient_,
+    mean_gradient,
+    remaining_steps,
+)
 from cl_graft.localization.ranking import rank_by_tensor
 from cl_graft.localization.registry import register_localizer
 from cl_graft.runtime.checkpoints import (
@@ -42,9 +39,8 @@ from cl_graft.runtime.seeding import generator
 def open_gates(gains: Parameters, started: Region, *, k: int) -> Region:
     """Open the gates of highest gain, and close those of lowest: at most `k` are open then.
 
-    By Eq. 4 of the grafting paper a gate that starts closed opens once its accumulated gain
-    reaches a threshold, and one that starts open closes once its loss does (decision 1). The
-    threshold is the lowest one that leaves at most `k` open.
+    By Eq. 4 of the grafting paper a gate that starts open closes once its loss reaches the
+    threshold (decision 1), here the lowest one that leaves at most `k` open.
     """
     layout = Layout.of(gains)
     flat = torch.cat([gains[name].reshape(-1).cpu() for name in layout.names])
@@ -141,8 +137,7 @@ def diff_pruning(inputs: LocalizerInputs, *, k: int, steps: int) -> dict[str, Te
 def diff_pruning_sam(inputs: LocalizerInputs, *, k: int, steps: int) -> dict[str, Tensor]:
     """Score coordinates by α of learned hard-concrete gates.
 
-    The code takes |α|, which is the same there: its gates hardly move from where they start, in
-    (0, 1). Here they reach below 0, and the most closed ones are not meant.
+    The code takes |α|, which is the same there, as its gates hardly move from where they start.
     """
     del k
     alpha = {
@@ -211,3 +206,38 @@ def _draw_scores(seed: int, name: str, value: Tensor) -> Tensor:
     width = value[0].numel() if value.dim() > 1 else value.numel()
     draw = torch.rand(value.shape, generator=generator(seed, "scores", name))
     return ((2 * draw - 1) / math.sqrt(width)).to(value.device)
+
+
+@register_localizer(
+    name="child_pruning",
+    source="Fu et al., 2023, https://arxiv.org/abs/2211.15583, published code (ChildPruning)",
+    needs_dense_run=False,
+    per_tensor=True,
+)
+def child_pruning(
+    inputs: LocalizerInputs, *, k: int, steps: int, lr: float = 0.05
+) -> dict[str, Tensor]:
+    """Score coordinates by |θ − base| after SGD that keeps only the k largest movements a step."""
+    moved = inputs.zeros()
+
+    def descend(name: str, gradient: Tensor) -> None:
+        moved[name].sub_(gradient.float(), alpha=lr)
+
+    with preserve_parameters(inputs.parameters) as base:
+        for step in remaining_steps(inputs, moved, steps=steps):
+            if step:
+                _project_(moved, k)
+                copy_(
+                    inputs.parameters,
+                    {name: (base[name].float() + delta) for name, delta in moved.items()},
+                )
+            add_gradient_(inputs, step, into=descend)
+    return {name: delta.abs_() for name, delta in moved.items()}
+
+
+def _project_(moved: Parameters, k: int) -> None:
+    """Put all but the k largest movements, by tensor, to 0."""
+    sizes = {name: delta.abs() for name, delta in moved.items()}
+    masks = rank_by_tensor(sizes, depth=k).top(k).masks()
+    for name, delta in moved.items():
+        delta.mul_(masks[name].to(delta.device))

@@ -1,25 +1,13 @@
-r"""The learned mask, sound mode: gates that open in the order of their accumulated gain.
+"""The learned mask, sound mode: gates that open in the order of their accumulated gain.
 
-The paper learns scores S whose gates γ = σ(S) mix base and tuned weights, θ = θ_pre + γ ⊙ δ with
-δ = θ_ft − θ_pre, by gradient steps on the task's loss from closed gates (Panigrahi et al., 2023,
-Eqs. 3 and 4, https://arxiv.org/abs/2302.06600; γ_base = 0). While a gate is all but closed,
-σ'(S) ≈ e^S and the gradient flow dS/dt = η a(t) e^S with the first-order gain a = −g ⊙ δ has the
-solution
-
-    e^{−S(t)} = e^{−S(0)} − η A(t),        A(t) = ∫ a dt,
-
-so a gate opens exactly when its accumulated gain A reaches e^{−S(0)}/η: from equal starting
-points, gates open in the order of A. The published code lets the step size (10^7) decide how many
-open; here the threshold moves so that a planned number is open after each step, from none to the
-whole budget k. What remains of S is A: deterministic, free of the scale of loss, model and task,
-with an exact budget, and ranking by it gives nested regions for all densities.
-
-Near the end, gains of single batches move the threshold back and forth among near ties. So the
-ranking is by the mean of A over the second half of the steps (averaging of iterates, Polyak and
-Juditsky, 1992, https://doi.org/10.1137/0330046): a gain of step t ≥ T/2 weighs (T − t)/(T − T/2).
-
-The model itself carries the base, so beside it no more is held than the tuned values and A. On
-candidates, A lives on a few coordinates only, and so do the gradients.
+The paper learns gates γ = σ(S) between base and tuned weights by gradient steps from closed gates
+(Panigrahi et al., 2023, Eqs. 3 and 4, https://arxiv.org/abs/2302.06600). While a gate is all but
+closed, the gradient flow dS/dt = η a(t) e^S with the gain a = −g ⊙ δ has the solution e^{−S(t)} =
+e^{−S(0)} − η ∫ a dt, so from equal starting points gates open in the order of their accumulated
+gain. The published step size decides how many open; here the threshold moves, so that a planned
+number is open after each step. The ranking is by the mean of the gains over the second half of the
+steps (averaging of iterates, Polyak and Juditsky, 1992, https://doi.org/10.1137/0330046): a gain of
+step t ≥ T/2 weighs (T − t)/(T − T/2).
 """
 
 from __future__ import annotations
@@ -33,9 +21,9 @@ from torch import Tensor
 from cl_graft.grafts.graft import Graft, copy_, extract, gather, grafted, write_
 from cl_graft.grafts.region import Layout, Parameters, Region
 from cl_graft.grafts.selection import top_k
-from cl_graft.localization.gain import add_gain_
 from cl_graft.localization.gates import open_gates
 from cl_graft.localization.localizer_inputs import LocalizerInputs, add_gradient_, unscale_
+from cl_graft.localization.movement import add_gain_
 from cl_graft.localization.registry import register_localizer
 from cl_graft.runtime.checkpoints import Checkpoint, State, join_tensors, select_tensors
 from cl_graft.training.region_parameters import RegionParameters
@@ -84,9 +72,8 @@ def learned_mask(
 ) -> dict[str, Tensor]:
     """Score coordinates by the gain they gather while the graft grows from nothing to `k`.
 
-    At step t of `steps` the model carries the tuned values on the round(k·t/(steps−1))
-    coordinates of highest gain so far; −g·δ of that step's batch, taken there, is added to the
-    gains, with a weight that falls from 1 in the second half of the steps. From `started`, the
+    At step t of `steps` the model carries the tuned values on the round(k·t/(steps−1)) coordinates
+    of highest gain so far; −g·δ of the step's batch is added to the gains. From `started`, the
     paper's γ_base, it grows from that region to `k` as `open_gates` says.
     """
     gain = inputs.zeros()
@@ -165,8 +152,7 @@ def add_gains_(
 ) -> None:
     """Add −g·δ of a step to the gains, where the model carries the tuned values at open gates.
 
-    The live weights serve as the base: δ comes out as 0 at an open gate, whose part is added from
-    `moves`.
+    The live weights are the base, so δ is 0 at an open gate; its part is added from `moves`.
     """
     base = inputs.base
 

@@ -1,7 +1,4 @@
-"""The inputs of a localizer: a base, its fine-tuned weights, and gradients of the task's loss.
-
-They are apart from tasks, as a fine-tuned model of any origin can be localized, too.
-"""
+"""The inputs of a localizer: a base, its fine-tuned weights, and gradients of the task's loss."""
 
 from __future__ import annotations
 
@@ -74,14 +71,7 @@ class LocalizerInputs:
 
 
 def remaining_steps(inputs: LocalizerInputs, total: Parameters, *, steps: int) -> Iterator[int]:
-    """Yield the steps of a sum that remain, and save the sum after each.
-
-    Args:
-        inputs: The localizer's inputs, with the checkpoint.
-        total: The sum, zero at first, to which the caller adds between steps; it gets the saved
-            sum where an interrupted localization is resumed.
-        steps: Number of steps of the whole sum.
-    """
+    """Yield the steps of a sum that remain, and save `total`, to which the caller adds."""
     saved = inputs.checkpoint.load()
     first = 0
     if saved is not None:
@@ -96,11 +86,10 @@ def remaining_steps(inputs: LocalizerInputs, total: Parameters, *, steps: int) -
 def add_gradient_(
     inputs: LocalizerInputs, step: int, *, into: Callable[[str, Tensor], object]
 ) -> None:
-    """Hand the gradient of a step's loss to `into`, parameter by parameter.
+    """Hand the gradient of a step's loss, the mean over micro-batches, to `into`.
 
-    The loss of a step is the mean over its micro-batches. `into(name, gradient)` is called once a
-    parameter and micro-batch, during the backward pass; what it gets adds up to the gradient. Each
-    part is freed at once, so that one parameter's gradient is in memory at a time.
+    `into(name, gradient)` is called once a parameter and micro-batch, during the backward pass.
+    Each part is freed at once, so that one parameter's gradient is in memory at a time.
     """
     micro = inputs.losses(step)
     with gradient_hooks(inputs, into=into):
@@ -119,10 +108,7 @@ def mean_gradient(inputs: LocalizerInputs, step: int) -> dict[str, Tensor]:
 def gradient_hooks(
     inputs: LocalizerInputs, *, into: Callable[[str, Tensor], object]
 ) -> Iterator[None]:
-    """Hand the gradients of backward passes in a `with` block to `into`, parameter by parameter.
-
-    Each is divided by the loss scale and freed at once.
-    """
+    """Hand gradients of backward passes in a `with` block to `into`, one parameter at a time."""
 
     def hook_for(name: str) -> Callable[[Tensor], None]:
         def hand_over(parameter: Tensor) -> None:

@@ -1,8 +1,6 @@
-"""Parameters of one kind, and localizers that may choose these only: biases, normalisation layers.
+"""Localizers that may choose parameters of one kind only: biases, norms, weight matrices.
 
-BitFit tunes all biases, those of LayerNorms included (Ben Zaken et al., 2022,
-https://arxiv.org/abs/2106.10199); with a budget below their number, those with the largest
-gradients are taken. A budget above their number is reduced to it.
+A budget above the number of such coordinates is reduced to it.
 """
 
 from __future__ import annotations
@@ -10,14 +8,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from cl_graft.errors import InputError
 from cl_graft.grafts.region import Layout, Parameters, Region
+from cl_graft.localization.gradients import base_gradient
 from cl_graft.localization.localizer_inputs import LocalizerInputs
 from cl_graft.localization.movement import movement
 from cl_graft.localization.registry import register_localizer
-from cl_graft.localization.sam import base_gradient
 
 
 def biases(model: nn.Module, parameters: Mapping[str, nn.Parameter]) -> Region:
@@ -59,6 +57,37 @@ def _coordinates(
     return Region(layout, torch.cat(parts))
 
 
+_WIDTH_PER_RANK = 32
+"""Smaller dimension of a matrix divided by its rank r: 4,096 / 128 in the published code."""
+
+
+@register_localizer(
+    name="lift",
+    source="Liu et al., 2025, https://arxiv.org/abs/2506.00772",
+    needs_gradients=False,
+    needs_dense_run=False,
+    per_tensor=True,
+    allowed=weight_matrices,
+)
+def lift(
+    inputs: LocalizerInputs, *, k: int, steps: int, rank: int | None = None
+) -> dict[str, Tensor]:
+    """Score weights by the size of their entry in their matrix's rank-r approximation, |W′|."""
+    del k, steps
+    return {
+        name: _approximate(value, rank).abs_() if value.dim() > 1 else torch.zeros_like(value)
+        for name, value in inputs.base.items()
+    }
+
+
+def _approximate(matrix: Tensor, rank: int | None) -> Tensor:
+    """Return the best approximation of a rank, fp32, in the matrix's shape."""
+    flat = matrix.detach().float().flatten(1)
+    rank = max(1, min(flat.shape) // _WIDTH_PER_RANK) if rank is None else rank
+    left, values, right = torch.linalg.svd(flat, full_matrices=False)
+    return ((left[:, :rank] * values[:rank]) @ right[:rank]).reshape(matrix.shape)
+
+
 register_localizer(
     name="bias_only",
     source="Ben Zaken et al., 2022, https://arxiv.org/abs/2106.10199 (BitFit)",
@@ -80,10 +109,7 @@ register_localizer(
     allowed=weight_matrices,
 )
 def base_gradient_rows(inputs: LocalizerInputs, *, k: int, steps: int) -> Parameters:
-    """Score rows by the energy of their summed gradient at the base, mean of (Σ g)² over a row.
-
-    It costs what `base_gradient` does.
-    """
+    """Score rows by the energy of their summed gradient at the base, mean of (Σ g)² over a row."""
     return _by_row(base_gradient(inputs, k=k, steps=steps))
 
 
@@ -94,10 +120,7 @@ def base_gradient_rows(inputs: LocalizerInputs, *, k: int, steps: int) -> Parame
     allowed=weight_matrices,
 )
 def movement_rows(inputs: LocalizerInputs, *, k: int, steps: int) -> Parameters:
-    """Score rows by the energy of their movement, mean of (tuned − base)² over a row.
-
-    It costs what `movement` does.
-    """
+    """Score rows by the energy of their movement, mean of (tuned − base)² over a row."""
     return _by_row(movement(inputs, k=k, steps=steps))
 
 

@@ -1,8 +1,4 @@
-"""Rankings: coordinates in the order in which a localizer would take them.
-
-One ranking yields nested regions for all densities, and for any set of coordinates that are
-still free.
-"""
+"""Rankings: one gives nested regions for all densities, and for coordinates that are still free."""
 
 from __future__ import annotations
 

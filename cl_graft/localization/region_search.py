@@ -1,10 +1,7 @@
 """The search for a task's region: dense run, ranking, budget.
 
-Most localizers compare the base with densely fine-tuned weights, so an independent dense run comes
-first (Panigrahi et al., 2023, App. C.3, https://arxiv.org/abs/2302.06600). A localizer that looks
-at the base alone needs none: the task's head is fitted to the base's features instead, and both
-localization and region training start from it. The outcome of each phase depends on the model, the
-data, the settings and the seed alone, so a cache can keep it under a hash of these.
+For a localizer that looks at the base alone, the task's head is fitted to the base's features in
+place of a dense run, and localization and region training start from it.
 """
 
 from __future__ import annotations
@@ -176,10 +173,7 @@ def allowed_coordinates(
     localizer: str | Score | Localizer,
     layers: Layers,
 ) -> Region | None:
-    """Return the coordinates that a localizer may choose; None means all.
-
-    It needs no values, so it also tells beforehand whether settings fit a model.
-    """
+    """Return the coordinates that a localizer may choose, without values; None means all."""
     allowed = find_localizer(localizer).allowed
     part = select_upper(model, parameters, layers)
     layout, inside = Layout.of(parameters), Layout.of(part)
@@ -351,11 +345,7 @@ def _fit_head(task: LearnableTask, settings: GraftingSettings, context: RunConte
 
 
 def is_ranking_cached(localizer: Localizer) -> bool:
-    """Tell whether a cache keeps the rankings of a localizer.
-
-    A ranking without gradients is computed as fast as it is read. A ranking by code that has no
-    identity could be out of date.
-    """
+    """Tell whether a cache keeps rankings: of gradients, and of code that has an identity."""
     return localizer.needs_gradients and _identity(localizer) is not None
 
 

@@ -1,8 +1,4 @@
-"""The registry of localizers.
-
-A localizer is a score function, which its own file registers. What is done with the scores is the
-same for all: see `cl_graft.localization.ranking`.
-"""
+"""The registry of localizers, which are score functions; `ranking` does the rest for all."""
 
 from __future__ import annotations
 
@@ -17,19 +13,7 @@ from cl_graft.grafts.region import Parameters, Region
 from cl_graft.localization.localizer_inputs import LocalizerInputs
 from cl_graft.runtime.registry import Registry
 
-_FILES = (
-    "learned_mask",
-    "paper_mask",
-    "gain",
-    "movement",
-    "sam",
-    "fisher",
-    "talos",
-    "gates",
-    "child_pruning",
-    "lift",
-    "parameter_kinds",
-)
+_FILES = ("learned_mask", "paper_mask", "movement", "gradients", "gates", "parameter_kinds")
 """Files of this folder that register localizers, in the order in which tables show them."""
 
 

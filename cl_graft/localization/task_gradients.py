@@ -1,8 +1,4 @@
-"""A task's losses, gradients and scores, as the inputs of a localizer.
-
-Rows are counted as they go through the model. A loss that is NaN or infinite raises an error that
-names the step.
-"""
+"""A task's losses, gradients and scores, as the inputs of a localizer."""
 
 from __future__ import annotations
 
@@ -52,16 +48,7 @@ def localizer_inputs(
     """Make the inputs of a localizer from a task, for a `with` block.
 
     Meanwhile the model has the dense run's head, no dropout, and only its graftable parameters
-    require gradients.
-
-    Args:
-        task: The task, on a model at its base.
-        settings: Rows of a step and of a micro-batch, number of steps, and the seed.
-        dense: The dense run, or the head alone where a localizer does without.
-        counter: Counter of the rows.
-        checkpoint: Checkpoint that an interrupted localization is resumed from.
-        progress: Called when a step begins.
-        on_loss: Called with a step (from 1) and its loss, once its micro-batches were computed.
+    require gradients. `on_loss` is called with every step, from 1, and its loss.
     """
     source = _TaskGradients(task, settings, dense, counter, progress, on_loss)
     with ExitStack() as until_done:
@@ -131,10 +118,7 @@ class _TaskGradients:
         return [partial(loss, part) for part in parts]
 
     def answers(self, step: int) -> list[Callable[[], tuple[Tensor, Tensor]]]:
-        """Return a function for each row of a step's batch: to its logits and its loss.
-
-        Where a row has several answers, the logits of those that have a target.
-        """
+        """Return functions to logits and loss, one a row; of answers with a target alone."""
 
         def answer(place: int) -> tuple[Tensor, Tensor]:
             logits, loss = self._task.answer([place])

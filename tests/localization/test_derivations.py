@@ -11,11 +11,14 @@ from torch import nn
 from cl_graft.grafts.graft import snapshot
 from cl_graft.grafts.region import Region
 from cl_graft.localization import LOCALIZERS, localize
-from cl_graft.localization.child_pruning import child_pruning
-from cl_graft.localization.fisher import fish, fish_expected
-from cl_graft.localization.gates import diff_pruning, diff_pruning_sam, straight_through
+from cl_graft.localization.gates import (
+    child_pruning,
+    diff_pruning,
+    diff_pruning_sam,
+    straight_through,
+)
+from cl_graft.localization.gradients import fish, fish_expected, sam, sam_absolute, sam_squared
 from cl_graft.localization.localizer_inputs import LocalizerInputs
-from cl_graft.localization.sam import sam, sam_absolute, sam_squared
 from cl_graft.runtime.seeding import derive, generator
 
 STEPS = 20

@@ -17,9 +17,9 @@ from cl_graft.grafts.graft import gather, grafted, snapshot
 from cl_graft.grafts.region import Region
 from cl_graft.grafts.selection import top_k
 from cl_graft.localization import LOCALIZERS, LocalizerInputs, find_localizer, localize, rank
-from cl_graft.localization.fisher import fisher
-from cl_graft.localization.gain import averaged_gain
+from cl_graft.localization.gradients import fisher
 from cl_graft.localization.learned_mask import learned_mask
+from cl_graft.localization.movement import averaged_gain
 from cl_graft.localization.paper_mask import paper_mask, round_gates
 from cl_graft.runtime.seeding import generator
 

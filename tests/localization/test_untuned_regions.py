@@ -11,9 +11,8 @@ from cl_graft.errors import InputError
 from cl_graft.grafts.graft import snapshot
 from cl_graft.grafts.region import Region
 from cl_graft.localization import LOCALIZERS, LocalizerInputs, localize
-from cl_graft.localization.lift import lift
-from cl_graft.localization.parameter_kinds import weight_matrices
-from cl_graft.localization.talos import talos
+from cl_graft.localization.gradients import talos
+from cl_graft.localization.parameter_kinds import lift, weight_matrices
 from cl_graft.runtime.seeding import generator
 
 

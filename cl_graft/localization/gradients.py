@@ -1,0 +1,263 @@
+"""Scores by gradients at the base: their sums (SAM), and the Fisher information (FISH, TaLoS).
+
+Where published code differs from its paper there is a localizer of each. FISH's repository counts
+the task head within its budget; here the budget is the graftable coordinates' alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import torch
+from torch import Tensor
+
+from cl_graft.grafts.model_state import preserve_modes, preserve_parameters
+from cl_graft.grafts.region import Parameters
+from cl_graft.grafts.selection import top_k
+from cl_graft.localization.localizer_inputs import (
+    LocalizerInputs,
+    add_gradient_,
+    drawn_loss,
+    gradient_hooks,
+    mean_gradient,
+    remaining_steps,
+)
+from cl_graft.localization.registry import register_localizer
+from cl_graft.runtime.seeding import generator, seeded
+from cl_graft.training.train_mode import freeze_statistics
+
+
+@register_localizer(
+    name="base_gradient",
+    source="Fu et al., 2023, https://arxiv.org/abs/2211.15583, Theorem 3 (SAM), its paper",
+    needs_dense_run=False,
+)
+def base_gradient(inputs: LocalizerInputs, *, k: int, steps: int) -> dict[str, Tensor]:
+    """Score coordinates by the size of their summed gradient at the base, |Σ g|."""
+    del k
+    total = inputs.zeros()
+    for step in remaining_steps(inputs, total, steps=steps):
+        add_gradient_(inputs, step, into=lambda name, gradient: total[name].add_(gradient))
+    return {name: tensor.abs_() for name, tensor in total.items()}
+
+
+_CLIP = 1.0
+
+
+@register_localizer(
+    name="sam",
+    source="Fu et al., 2023, https://arxiv.org/abs/2211.15583, Sec. 4, published code",
+    needs_dense_run=False,
+    per_tensor=True,
+)
+def sam(inputs: LocalizerInputs, *, k: int, steps: int) -> dict[str, Tensor]:
+    """Score coordinates by |Σ g| over clipped gradients in train mode."""
+    del k
+    total = _sum_gradients(inputs, steps, lambda into, g: into.add_(g))
+    return {name: tensor.abs_() for name, tensor in total.items()}
+
+
+@register_localizer(
+    name="sam_absolute",
+    source="Fu et al., 2023, https://arxiv.org/abs/2211.15583, published code (abs)",
+    needs_dense_run=False,
+    per_tensor=True,
+)
+def sam_absolute(inputs: LocalizerInputs, *, k: int, steps: int) -> dict[str, Tensor]:
+    """Score coordinates by Σ |g| over clipped gradients in train mode."""
+    del k
+    return _sum_gradients(inputs, steps, lambda into, g: into.add_(g.abs()))
+
+
+@register_localizer(
+    name="sam_squared",
+    source="Fu et al., 2023, https://arxiv.org/abs/2211.15583, published code (fisher)",
+    needs_dense_run=False,
+    per_tensor=True,
+)
+def sam_squared(inputs: LocalizerInputs, *, k: int, steps: int) -> dict[str, Tensor]:
+    """Score coordinates by Σ g² over clipped gradients in train mode."""
+    del k
+    return _sum_gradients(inputs, steps, lambda into, g: into.addcmul_(g, g))
+
+
+def _sum_gradients(
+    inputs: LocalizerInputs, steps: int, fold: Callable[[Tensor, Tensor], Tensor]
+) -> dict[str, Tensor]:
+    """Fold the clipped gradient of every step into a sum."""
+    total = inputs.zeros()
+    for step in remaining_steps(inputs, total, steps=steps):
+        with seeded(inputs.seed, "dropout", step), preserve_modes(inputs.model):
+            inputs.model.train()
+            freeze_statistics(inputs.model)
+            gradient = mean_gradient(inputs, step)
+        norm = torch.stack([tensor.norm() for tensor in gradient.values()]).norm()
+        shrunk = (_CLIP / (norm + 1e-6)).clamp(max=1.0)  # as torch clips
+        for name, tensor in gradient.items():
+            fold(total[name], tensor * shrunk)
+    return total
+
+
+def _add_squares(total: Parameters) -> Callable[[str, Tensor], object]:
+    def add(name: str, gradient: Tensor) -> None:
+        wide = gradient.float()
+        total[name].addcmul_(wide, wide)
+
+    return add
+
+
+@register_localizer(
+    name="fisher",
+    source=(
+        "Sung et al., 2021, https://arxiv.org/abs/2111.09839, Sec. 3, with micro-batches for rows"
+    ),
+    needs_dense_run=False,
+)
+def fisher(inputs: LocalizerInputs, *, k: int, steps: int) -> dict[str, Tensor]:
+    """Score coordinates by the empirical Fisher information at the base, Σ g² of micro-batches."""
+    del k
+    total = inputs.zeros()
+
+    for step in remaining_steps(inputs, total, steps=steps):
+        add_gradient_(inputs, step, into=_add_squares(total))
+    return total
+
+
+@register_localizer(
+    name="fish",
+    source="Sung et al., 2021, https://arxiv.org/abs/2111.09839, Eq. 7",
+    needs_dense_run=False,
+    needs_rows=True,
+)
+def fish(inputs: LocalizerInputs, *, k: int, steps: int) -> dict[str, Tensor]:
+    """Score coordinates by the empirical Fisher information at the base, Σ g² of single rows."""
+    del k
+    return _information(inputs, steps, expected=False)
+
+
+@register_localizer(
+    name="fish_expected",
+    source="Sung et al., 2021, https://arxiv.org/abs/2111.09839, Eq. 6",
+    needs_dense_run=False,
+    needs_rows=True,
+)
+def fish_expected(inputs: LocalizerInputs, *, k: int, steps: int) -> dict[str, Tensor]:
+    """Score coordinates by their Fisher information at the base, Σ Σ_y p(y) g_y² over single rows.
+
+    A row takes one backward pass a class; a single logit is squared. Where a row has several
+    answers, such as tags, the model draws one y of them all, which has the same expectation.
+    """
+    del k
+    return _information(inputs, steps, expected=True)
+
+
+def _information(inputs: LocalizerInputs, steps: int, *, expected: bool) -> dict[str, Tensor]:
+    if inputs.answers is None:
+        raise ValueError("fish needs the answers to single rows: there are none")
+    total, weight = inputs.zeros(), 1.0
+
+    def add(name: str, gradient: Tensor) -> None:
+        wide = gradient.float()
+        total[name].addcmul_(wide, wide, value=weight)
+
+    for step in remaining_steps(inputs, total, steps=steps):
+        with gradient_hooks(inputs, into=add):
+            for row, answer in enumerate(inputs.answers(step)):
+                logits, loss = answer()
+                if not expected:
+                    terms = [(1.0, loss)]
+                elif logits.ndim == 1:
+                    terms = list(_terms(logits))
+                else:
+                    draw = generator(inputs.seed, "labels", step, row)
+                    terms = [(1.0, drawn_loss(logits, draw))]
+                for place, (share, term) in enumerate(terms):
+                    weight = share
+                    (term * inputs.loss_scale).backward(retain_graph=place < len(terms) - 1)
+    return total
+
+
+def _terms(logits: Tensor) -> Iterator[tuple[float, Tensor]]:
+    """Yield (p(y), −log p(y)) of every class y with p(y) > 0."""
+    if logits.numel() == 1:
+        yield 1.0, logits.squeeze()
+        return
+    logs = logits.float().log_softmax(-1)
+    for term, share in zip(-logs, logs.detach().exp().tolist(), strict=True):
+        if share > 0:
+            yield share, term
+
+
+_ROUNDS = 4
+_KEPT_VALUE = 0.1
+"""Share of its value that a coordinate keeps in the rounds after it was passed over."""
+_LEFT = "left: "
+
+
+@register_localizer(
+    name="talos",
+    source="Iurada et al., 2025, https://arxiv.org/abs/2504.02620, published code",
+    needs_dense_run=False,
+    needs_rows=True,
+)
+def talos(inputs: LocalizerInputs, *, k: int, steps: int) -> dict[str, Tensor]:
+    """Score coordinates by their insensitivity at the base, −Σ (∇ log p(y))² with y ~ p drawn.
+
+    Up to four rounds share the batches. After each the most sensitive coordinates are passed over,
+    and the next one sees the base with a tenth of their values. The published code differentiates
+    the logit of y; here it is log p(y), as in the paper's formula.
+    """
+    if inputs.answers is None:
+        raise ValueError("talos needs the answers to single rows: there are none")
+    rounds = min(_ROUNDS, steps)
+    total = inputs.zeros()
+    left = {name: torch.zeros_like(value) for name, value in total.items()}
+    ends = {(place + 1) * steps // rounds: place + 1 for place in range(rounds - 1)}
+    state = {**total, **{_LEFT + name: tensor for name, tensor in left.items()}}
+
+    with preserve_parameters(inputs.parameters) as base:
+        for place, step in enumerate(remaining_steps(inputs, state, steps=steps)):
+            if step in ends:
+                _pass_over_(total, left, k=k, after=ends[step], rounds=rounds)
+            if step in ends or not place:
+                _shrink_(inputs, base, left)
+            with gradient_hooks(inputs, into=_add_squares(total)):
+                for row, answer in enumerate(inputs.answers(step)):
+                    logits, _ = answer()
+                    drawn = drawn_loss(logits, generator(inputs.seed, "labels", step, row))
+                    (drawn * inputs.loss_scale).backward()
+    return _in_order(total, left)
+
+
+def _pass_over_(total: Parameters, left: Parameters, *, k: int, after: int, rounds: int) -> None:
+    """Pass over the most sensitive coordinates after a round, and reset the sums of the others."""
+    size = sum(tensor.numel() for tensor in total.values())
+    kept = max(k, round(size * (k / size) ** (after / rounds)))
+    # Coordinates that were passed over earlier rank behind all others, so they are not kept.
+    region = top_k(_in_order(total, left), kept).masks()
+    for name, tensor in total.items():
+        inside = region[name].to(tensor.device)
+        left[name].masked_fill_(~inside & (left[name] == 0), after)
+        tensor.masked_fill_(inside, 0.0)
+
+
+def _shrink_(inputs: LocalizerInputs, base: Parameters, left: Parameters) -> None:
+    """Put the model at the base with a tenth of the values that were passed over."""
+    with torch.no_grad():
+        for name, parameter in inputs.parameters.items():
+            parameter.copy_(torch.where(left[name] > 0, base[name] * _KEPT_VALUE, base[name]))
+
+
+def _in_order(total: Parameters, left: Parameters) -> dict[str, Tensor]:
+    """Return −F, shifted so that coordinates passed over rank behind the others, earliest last."""
+    found = {name: torch.zeros_like(tensor) for name, tensor in total.items()}
+    latest, behind = max(int(tensor.max()) for tensor in left.values()), 0.0
+    for after in (0, *range(latest, 0, -1)):
+        largest = 0.0
+        for name, tensor in total.items():
+            inside = left[name] == after
+            if bool(inside.any()):
+                found[name][inside] = -(behind + tensor[inside])
+                largest = max(largest, float(tensor[inside].max()))
+        behind += largest
+    return found
