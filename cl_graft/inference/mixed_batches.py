@@ -23,7 +23,7 @@ from cl_graft.inference.task_switch import Switch
 from cl_graft.runtime.forward_override import current_forward, override_forward
 from cl_graft.runtime.tensor_names import modules_by_path
 from cl_graft.runtime.threads import lock_model
-from cl_graft.training.linear_layers import is_linear
+from cl_graft.training.coordinate_gradient import is_linear
 
 MatrixMethod = Literal["fastest", "add", "by_task"]
 

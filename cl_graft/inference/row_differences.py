@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from cl_graft.inference.entry_writes import TensorWrites
 from cl_graft.inference.row_groups import RowGroup
-from cl_graft.training.linear_layers import is_conv1d
+from cl_graft.training.coordinate_gradient import is_conv1d
 
 _FULL_PRECISION, _HALF_PRECISION, _ACCELERATOR = 16.0, 50.0, 1.0
 """Cost of a difference of a token over that of a weight of one more product, as measured there.

@@ -1,22 +1,14 @@
-r"""The gradient of a linear layer's weight at chosen coordinates, without the dense gradient.
+"""The gradient of a linear layer's weight at chosen coordinates, without the dense gradient.
 
-For y = x Wᵀ with x of shape (rows, in) and g = ∂L/∂y of shape (rows, out), the dense gradient is gᵀ
-x, one product as expensive as the layer itself. A region needs it at a few coordinates (o, i) only:
-
-    ∂L/∂W[o, i] = Σ_r g[r, o] · x[r, i]
-
-Three ways to compute them, by their number k in one matrix. *Gathering* picks the columns of g and
-x and multiplies: k products a row, but scattered reads. *Sampling* is a dense-dense product
-evaluated at the pattern of a sparse matrix (SDDMM, `torch.sparse.sampled_addmm`): more expensive to
-start, thirty times cheaper a coordinate. The *dense* product, gathered and freed at once, wins
-where the region holds a good part of the matrix. On one CPU thread, 512 rows, 768 × 768, in ms
-(dense 5.8; `benchmarks/performance/coordinate_gradient.py` measures it again):
+For y = x Wᵀ and g = ∂L/∂y the gradient is ∂L/∂W[o, i] = Σ_r g[r, o] · x[r, i]. Three ways to
+compute it at k coordinates: *gathering* the columns of g and x, *sampling* a dense-dense product at
+the pattern of a sparse matrix (SDDMM), and the *dense* product, gathered and freed at once.
+Milliseconds on one CPU thread, 512 rows, 768 × 768
+(`benchmarks/performance/coordinate_gradient.py`); dense takes 5.8:
 
     k            118    500   1,000   2,000   5,900   59,000   120,000
     gathering    0.05   0.18  0.34    0.77    3.6     -        -
     sampling     0.30   0.32  0.37    0.37    0.54    2.4      3.6
-
-The forward pass keeps only those columns of x that the region touches.
 """
 
 from __future__ import annotations
@@ -26,8 +18,10 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional as F
+
+from cl_graft.runtime.forward_override import original_class
 
 Kernel = Literal["gather", "sample", "dense"]
 
@@ -98,11 +92,19 @@ class Coordinates:
         return cls(rows, columns, shape, transposed, inputs, kernel, starts)
 
 
-def pick_kernel(k: int, shape: tuple[int, int], *, device: torch.device) -> Kernel:
-    """Return the fastest kernel for `k` coordinates of a matrix of this shape, as measured.
+def is_linear(module: nn.Module) -> bool:
+    """Tell whether a module is exactly torch's Linear or transformers' Conv1D, not a subclass."""
+    return original_class(module) is nn.Linear or is_conv1d(module)
 
-    Off the CPU, where the dense product is fast and sampling needs fp32, it is gathering or dense.
-    """
+
+def is_conv1d(module: nn.Module) -> bool:
+    """Tell whether a module is the Conv1D of GPT-2, whose weight is stored as (in, out)."""
+    kind = original_class(module)
+    return kind.__name__ == "Conv1D" and kind.__module__ == "transformers.pytorch_utils"
+
+
+def pick_kernel(k: int, shape: tuple[int, int], *, device: torch.device) -> Kernel:
+    """Return the fastest kernel for `k` coordinates of a matrix of this shape, as measured."""
     if k <= _GATHER_SHARE * sum(shape):
         return "gather"
     if device.type != "cpu" or k >= _DENSE_DENSITY * shape[0] * shape[1]:
@@ -115,8 +117,7 @@ def region_linear(
 ) -> Tensor:
     """Apply a linear layer whose weight learns at some coordinates only.
 
-    The result is that of the layer as its frozen `weight` stands; `values` takes no part in it but
-    receives the gradient of the weight at `where`, in its own dtype.
+    `values`, (k,), takes no part in the result, but receives the gradient of the weight at `where`.
     """
     pattern = (where.rows, where.columns, where.starts)
     # Plain arguments: a compiler traces no dataclass through an autograd function.

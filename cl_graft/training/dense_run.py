@@ -1,8 +1,4 @@
-"""The independent dense run of a task, which a cache can answer.
-
-Its outcome depends only on the model, the data, the settings and the seed, so a cache keeps it
-under a hash of these, and orders, densities, localizers and strategies share it.
-"""
+"""The independent dense run of a task, which orders, densities and strategies share by a cache."""
 
 from __future__ import annotations
 

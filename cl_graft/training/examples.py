@@ -1,7 +1,4 @@
-"""The rows of a task, batched by row number.
-
-Batches are asked for by number, so that any step's batch is known without the steps before it.
-"""
+"""The rows of a task, batched by row number, so that any step's batch is known at once."""
 
 from __future__ import annotations
 
@@ -21,13 +18,8 @@ from cl_graft.runtime.seeding import permutation
 class Examples:
     """The rows of a dataset, batched by row number.
 
-    Args:
-        dataset: The items.
-        rows: Numbers of the items to use, in their order; None means all.
-        tensors: Inputs and targets of the whole dataset, if they are in memory and items hold
-            nothing else: a batch is then indexed at once, not stacked item by item.
-        read: Function that makes the inputs and the targets of a batch from its items; the default
-            stacks the first two parts of items.
+    Where `tensors` has inputs and targets of the whole dataset, a batch is indexed at once. `read`
+    makes a batch of items; by default their first two parts are stacked.
     """
 
     def __init__(
@@ -118,17 +110,7 @@ def compute_logits(
     device: torch.device,
     places: Sequence[int] | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """Answer rows without gradients, 64 at a time.
-
-    Args:
-        forward: Function of inputs that returns logits.
-        examples: The rows.
-        device: Device that inputs are moved to.
-        places: Places of the rows to answer; None means all.
-
-    Returns:
-        Logits, (n, K), and their targets, on the CPU.
-    """
+    """Answer rows without gradients: logits, (n, K), and their targets, on the CPU."""
     logits, targets = [], []
     places = examples.sort_by_length(range(len(examples)) if places is None else places)
     with torch.no_grad():

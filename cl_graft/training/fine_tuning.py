@@ -119,19 +119,17 @@ def fine_tune(
         decay=settings.lr_decay or "constant",
         warm_up=settings.warm_up or 0.0,
     )
-    optimizer = _optimizer(parameters, settings, rates)
+    run = _Run(parameters, settings, anchor=anchor, scale=scale, path=path, rates=rates)
+    optimizer, losses = run.optimizer, run.losses
     first_rates = [group["lr"] for group in optimizer.param_groups]
     evaluated = evaluated_steps(settings.steps, settings.evaluations) if dev_score else set()
-    best: FineTuned | None = None
-    losses: list[float] = []
-    path_sum = _PathSum(parameters) if path else None
 
     def make_error(what: str, step: int) -> DivergedError:
         return _make_diverged(what, step, phase, settings.lr * rate_at(step - 1))
 
     left = checkpoint.load()
     if left is not None:
-        best, losses = _resume_(left, parameters, optimizer, path_sum, scale)
+        run.load_state_(left)
     with ExitStack() as after:
         after.callback(model.eval)
         after.enter_context(train_only(model, [*parameters.values(), *through]))
@@ -147,7 +145,7 @@ def fine_tune(
             if not math.isfinite(losses[-1]):
                 raise make_error(f"the loss is {losses[-1]}", step + 1)
             if scale is None or scale.unscale_(parameters.values()):
-                _move(optimizer, parameters, anchor, settings, path_sum)
+                run.move_()
             if on_step:
                 on_step(step + 1, losses[-1])
             if dev_score and step + 1 in evaluated:
@@ -159,24 +157,16 @@ def fine_tune(
                     raise make_error(str(error), step + 1) from error
                 if on_evaluation:
                     on_evaluation(step + 1, score)
-                if best is None or best.dev is None or beats(score, best.dev):
-                    best = _keep(best, parameters, path_sum, step=step + 1, dev=score)
-            checkpoint.offer(partial(_state, parameters, optimizer, path_sum, scale, best, losses))
-    if best is None:
-        gathered = path_sum.total if path_sum is not None else {}
-        best = FineTuned(snapshot(parameters), settings.steps, None, path=gathered)
+                run.keep_better_(step + 1, score)
+            checkpoint.offer(run.state)
+    best = run.best or FineTuned(snapshot(parameters), settings.steps, None, path=run.path)
     if not all(bool(tensor.isfinite().all()) for tensor in best.tensors.values()):
         raise make_error("weights are NaN or infinite", best.step)
     return replace(best, losses=losses)
 
 
 def beats(score: float, best: float) -> bool:
-    """Tell whether a score is as good as the best so far; a number beats NaN.
-
-    Examples:
-        >>> beats(0.5, 0.5), beats(0.5, float("nan"))
-        (True, True)
-    """
+    """Tell whether a score is as good as the best so far; a number beats NaN."""
     return math.isnan(best) or score >= best
 
 
@@ -189,133 +179,105 @@ def _make_diverged(what: str, step: int, phase: str, lr: float) -> DivergedError
     return DivergedError(f"{what} at step {step} of {phase} with lr {lr:g}; {cause}")
 
 
-class _PathSum:
-    """The sum of −g·Δθ over the steps of a run."""
+class _Run:
+    """All that the next step of a run depends on, and what the run has found so far."""
 
-    def __init__(self, parameters: Mapping[str, nn.Parameter]) -> None:
+    def __init__(
+        self,
+        parameters: Mapping[str, nn.Parameter],
+        settings: FineTuning,
+        *,
+        anchor: Parameters,
+        scale: LossScale | None,
+        path: bool,
+        rates: Mapping[str, float],
+    ) -> None:
         self._parameters = parameters
-        self._before = snapshot(parameters)
-        self.total = {
+        self._settings = settings
+        self._anchor = anchor
+        self._scale = scale
+        self.optimizer = _optimizer(parameters, settings, rates)
+        self.losses: list[float] = []
+        self.best: FineTuned | None = None
+        self._before = snapshot(parameters) if path else {}
+        self.path = {
             name: torch.zeros_like(tensor, dtype=torch.float32)
             for name, tensor in self._before.items()
         }
 
-    def begin_step(self) -> None:
-        """Copy the values before a step."""
-        for name, parameter in self._parameters.items():
-            self._before[name].copy_(parameter.detach())
-
-    def end_step(self, *, scale: float) -> None:
-        """Add the part of a step, whose gradients are multiplied by `scale`."""
-        for name, parameter in self._parameters.items():
+    def move_(self) -> None:
+        """Clip the gradients, take a step, and apply the L1 penalty, reduced by as much."""
+        settings, parameters = self._settings, self._parameters
+        clipped = 1.0
+        if settings.clip:
+            norm = nn.utils.clip_grad_norm_(list(parameters.values()), settings.clip)
+            if settings.l1 or self.path:  # a GPU is waited for here
+                clipped = min(1.0, settings.clip / (float(norm) + 1e-6))  # as torch computes it
+        for name, before in self._before.items():
+            before.copy_(parameters[name].detach())
+        self.optimizer.step()
+        if settings.l1:
+            strength = clipped * settings.l1
+            shrink_movement_(parameters, self._anchor, self.optimizer, strength=strength)
+        for name, before in self._before.items():
+            parameter = parameters[name]
             if parameter.grad is not None:
-                moved = parameter.detach().float() - self._before[name].float()
-                self.total[name].addcmul_(parameter.grad.float(), moved, value=-scale)
+                moved = parameter.detach().float() - before.float()
+                self.path[name].addcmul_(parameter.grad.float(), moved, value=-(1 / clipped))
 
+    def keep_better_(self, step: int, dev: float) -> None:
+        """Keep the values if their score is the best; one copy is held, not two."""
+        best = self.best
+        if best is None:
+            self.best = FineTuned(snapshot(self._parameters), step, dev, path=snapshot(self.path))
+        elif best.dev is None or beats(dev, best.dev):
+            copy_(best.tensors, self._parameters)
+            copy_(best.path, self.path)
+            self.best = replace(best, step=step, dev=dev)
 
-def _keep(
-    before: FineTuned | None,
-    parameters: Mapping[str, nn.Parameter],
-    path_sum: _PathSum | None,
-    *,
-    step: int,
-    dev: float,
-) -> FineTuned:
-    """Copy the trained values over those kept before, so that one copy is held, not two."""
-    total = path_sum.total if path_sum is not None else {}
-    if before is None:
-        return FineTuned(snapshot(parameters), step, dev, path=snapshot(total))
-    copy_(before.tensors, parameters)
-    copy_(before.path, total)
-    return replace(before, step=step, dev=dev)
+    def state(self) -> State:
+        moments, rates = optimizer_state(self.optimizer)
+        best = self.best
+        tensors = join_tensors(
+            now={name: parameter.detach() for name, parameter in self._parameters.items()},
+            optimizer=moments,
+            walked=self.path,
+            best=best.tensors if best is not None else {},
+            path=best.path if best is not None else {},
+        )
+        values = {
+            "losses": self.losses,
+            "optimizer": rates,
+            "scale": self._scale.state() if self._scale is not None else None,
+            "best": {"step": best.step, "dev": best.dev} if best is not None else None,
+        }
+        return tensors, values
 
-
-def _state(
-    parameters: Mapping[str, nn.Parameter],
-    optimizer: torch.optim.Optimizer,
-    path_sum: _PathSum | None,
-    scale: LossScale | None,
-    best: FineTuned | None,
-    losses: list[float],
-) -> State:
-    """Return all that the next step of a run depends on, and what it has found so far."""
-    moments, rates = optimizer_state(optimizer)
-    tensors = join_tensors(
-        now={name: parameter.detach() for name, parameter in parameters.items()},
-        optimizer=moments,
-        walked=path_sum.total if path_sum is not None else {},
-        best=best.tensors if best is not None else {},
-        path=best.path if best is not None else {},
-    )
-    values = {
-        "losses": losses,
-        "optimizer": rates,
-        "scale": scale.state() if scale is not None else None,
-        "best": {"step": best.step, "dev": best.dev} if best is not None else None,
-    }
-    return tensors, values
-
-
-def _resume_(
-    state: State,
-    parameters: Mapping[str, nn.Parameter],
-    optimizer: torch.optim.Optimizer,
-    path_sum: _PathSum | None,
-    scale: LossScale | None,
-) -> tuple[FineTuned | None, list[float]]:
-    """Put a run into the state that `_state` returned; return the best point and the losses."""
-    tensors, values = state
-    copy_(parameters, select_tensors(tensors, "now"))
-    load_optimizer_(optimizer, select_tensors(tensors, "optimizer"), values["optimizer"])
-    if path_sum is not None:
-        copy_(path_sum.total, select_tensors(tensors, "walked"))
-    if scale is not None:
-        scale.load_state_(values["scale"])
-    if values["best"] is None:
-        return None, list(values["losses"])
-    device = next(iter(parameters.values())).device
-    tuned, path = (
-        {name: tensor.to(device) for name, tensor in select_tensors(tensors, group).items()}
-        for group in ("best", "path")
-    )
-    return FineTuned(tuned, **values["best"], path=path), list(values["losses"])
+    def load_state_(self, state: State) -> None:
+        tensors, values = state
+        copy_(self._parameters, select_tensors(tensors, "now"))
+        load_optimizer_(self.optimizer, select_tensors(tensors, "optimizer"), values["optimizer"])
+        if self.path:
+            copy_(self.path, select_tensors(tensors, "walked"))
+        if self._scale is not None:
+            self._scale.load_state_(values["scale"])
+        self.losses[:] = values["losses"]
+        if values["best"] is not None:
+            device = next(iter(self._parameters.values())).device
+            tuned, path = (
+                {name: tensor.to(device) for name, tensor in select_tensors(tensors, group).items()}
+                for group in ("best", "path")
+            )
+            self.best = FineTuned(tuned, **values["best"], path=path)
 
 
 def backpropagate(loss: Tensor | Iterable[Tensor], scale: LossScale | None = None) -> float:
-    """Add the gradient of a loss, or of the terms of one, to the parameters'; return the loss.
-
-    Examples:
-        >>> weight = nn.Parameter(torch.tensor(3.0))
-        >>> backpropagate(weight**2), weight.grad.item()
-        (9.0, 6.0)
-    """
+    """Add the gradient of a loss, or of the terms of one, to the parameters'; return the loss."""
     parts: list[Tensor] = []
     for part in [loss] if isinstance(loss, Tensor) else loss:
         (part if scale is None else part * scale.value).backward()
         parts.append(part.detach().float())
     return float(sum(parts))  # once a step: a GPU is waited for here
-
-
-def _move(
-    optimizer: torch.optim.Optimizer,
-    parameters: Mapping[str, nn.Parameter],
-    anchor: Parameters,
-    settings: FineTuning,
-    path_sum: _PathSum | None,
-) -> None:
-    """Clip the gradients, take a step, and apply the L1 penalty, reduced by as much as these."""
-    clipped = 1.0
-    if settings.clip:
-        norm = nn.utils.clip_grad_norm_(list(parameters.values()), settings.clip)
-        if settings.l1 or path_sum is not None:  # a GPU is waited for here
-            clipped = min(1.0, settings.clip / (float(norm) + 1e-6))  # as torch computes it
-    if path_sum is not None:
-        path_sum.begin_step()
-    optimizer.step()
-    if settings.l1:
-        shrink_movement_(parameters, anchor, optimizer, strength=clipped * settings.l1)
-    if path_sum is not None:
-        path_sum.end_step(scale=1 / clipped)
 
 
 def _optimizer(
@@ -340,15 +302,6 @@ def _is_matrix(name: str, parameter: nn.Parameter) -> bool:
 
 
 def evaluated_steps(steps: int, evaluations: int) -> set[int]:
-    """Return the steps, from 1, after which dev is evaluated: evenly spaced, the last among them.
-
-    Args:
-        steps: Steps of the whole run, at least 1.
-        evaluations: Number of evaluations, at least 0; there are no more than steps.
-
-    Examples:
-        >>> sorted(evaluated_steps(100, 4))
-        [25, 50, 75, 100]
-    """
+    """Return the steps, from 1, after which dev is evaluated: evenly spaced, with the last."""
     count = min(evaluations, steps)
     return {round(steps * (i + 1) / count) for i in range(count)} if count else set()

@@ -1,9 +1,4 @@
-"""Settings of dense fine-tuning.
-
-The defaults are those of the grafting paper and its code (App. A.2): SGD without momentum at a
-constant rate, weight decay 1e-4 on everything but biases and LayerNorm weights, the gradient's
-norm clipped to 1, the best checkpoint on dev kept and ties given to the later one.
-"""
+"""Settings of dense fine-tuning, by default those of the grafting paper's code (App. A.2)."""
 
 from __future__ import annotations
 

@@ -1,9 +1,4 @@
-"""The training of a region alone, without a strategy around it.
-
-It is "graft re-training" of Panigrahi et al., 2023, Table 1 (https://arxiv.org/abs/2302.06600), and
-BitFit on the region of all biases. In a stream `GraftingPlugin` trains a region in the loop of its
-strategy.
-"""
+"""The training of a region without a strategy ("graft re-training" of Panigrahi et al., 2023)."""
 
 from __future__ import annotations
 
@@ -35,14 +30,8 @@ def train_region(
 ) -> tuple[Graft, dict[str, Tensor]]:
     """Train a region and a task's head, and choose the best step on dev.
 
-    Args:
-        task: The task, on a model at its base, which is put back there.
-        region: Coordinates that train beside the head.
-        settings: Steps, batch size, optimiser, learning rate, weight decay (of all that trains),
-            clipping and evaluations; momentum, L1 penalty and Mixout are left out.
-        head: First values of the head, by name.
-        seed: Seed of the random choices.
-        head_lr: Learning rate of the head, > 0; None takes that of the region.
+    Of the settings, momentum, L1 penalty and Mixout are left out. The model is put back to its
+    base.
 
     Returns:
         The values of the region, and of the head by name.

@@ -1,7 +1,4 @@
-"""A task that can be learned: a model at its base, training and dev rows, a loss and a dev score.
-
-Everything that learns takes a task in this form, whatever model and data it comes from.
-"""
+"""A task that can be learned: a model at its base, training and dev rows, a loss and a score."""
 
 from __future__ import annotations
 
@@ -80,10 +77,7 @@ class LearnableTask:
 
     @property
     def cached_head_names(self) -> dict[str, str]:
-        """Names of the head's tensors in a cache, by their own names.
-
-        Their own names hold the task's label, which depends on the order of the stream.
-        """
+        """Names of the head's tensors in a cache; their own depend on the order of the stream."""
         return {name: f"head.{place}" for place, name in enumerate(self.head)}
 
     def to_cache(self, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:

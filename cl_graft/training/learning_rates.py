@@ -1,7 +1,4 @@
-"""Learning rates of dense training and of regions, by optimiser, and how they change over steps.
-
-The default of a region trained by AdamW is a function of the region's size.
-"""
+"""Learning rates of dense training and of regions, by optimiser, and how they change over steps."""
 
 from __future__ import annotations
 
@@ -28,21 +25,13 @@ _ADAMW_STEP = 0.5
 
 
 def rate_share(step: int, steps: int, *, decay: Decay, warm_up: float) -> float:
-    """Return the share of its learning rate with which a step is taken, in [0, 1].
+    """Return the share of its learning rate with which a step, from 0, is taken.
 
     The first ``floor(warm_up * steps)`` steps rise in a line, the others fall.
-
-    Args:
-        step: The step, from 0; all after the last have the share of the end.
-        steps: Number of steps.
-        decay: How the rate falls.
-        warm_up: Share of the steps in which it rises, in [0, 1).
 
     Examples:
         >>> [rate_share(step, 4, decay="linear", warm_up=0.0) for step in range(4)]
         [1.0, 0.75, 0.5, 0.25]
-        >>> [rate_share(step, 4, decay="constant", warm_up=0.25) for step in range(4)]
-        [0.5, 1.0, 1.0, 1.0]
     """
     rising = int(warm_up * steps)
     if step < rising:
@@ -57,18 +46,11 @@ def region_rate(optimizer: Optimizer, coordinates: int, *, given: float | None =
     """Return the learning rate of a region: the given one, else one that suits optimiser and size.
 
     AdamW moves every weight by up to its rate, so the norm of a step grows with the root of the
-    region's size. The rate makes it 0.5 at most, whatever the size.
-
-    Args:
-        optimizer: Optimiser of the region.
-        coordinates: Size of the region; an empty one counts as 1.
-        given: The rate that settings name, > 0; None where they name none.
+    region's size. The rate makes it 0.5 at most.
 
     Examples:
-        >>> region_rate("sgd", 10_000)
-        0.3
-        >>> region_rate("adamw", 10_000)
-        0.005
+        >>> region_rate("sgd", 10_000), region_rate("adamw", 10_000)
+        (0.3, 0.005)
     """
     if given is not None:
         return given

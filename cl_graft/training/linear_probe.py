@@ -1,14 +1,7 @@
-"""A linear probe: a task's head, fitted to the features of a frozen model.
+"""A linear probe: a task's head, fitted by L-BFGS to the features of a frozen model.
 
-The head of a dense run was trained with all of the run's weights, so it does not fit the features
-of the base, or of a graft that keeps a part of them. So the features of a few hundred rows are
-computed once, and only the head is fitted to them by L-BFGS with a ridge penalty, whose strength is
-chosen on dev. That costs a few hundred forward passes, and milliseconds for the fit.
-
-A head that answers at tokens takes the states of all tokens of a row. They are kept of as many rows
-as hold 65,536 tokens, batch by batch, each as wide as its longest row: 4 bytes a token and hidden
-unit, so 201 MB and some padding where the hidden size is 768. The states of the dev rows that
-choose the penalty are not kept.
+A head that answers at tokens takes the states of all tokens. They are kept of as many rows as hold
+65,536 tokens, 4 bytes a token and hidden unit, so 201 MB at most at 768 units.
 """
 
 from __future__ import annotations
@@ -49,18 +42,13 @@ def check_head_fit(task: LearnableTask) -> None:
 def fit_head(task: LearnableTask, *, rows: int, seed: int) -> dict[str, Tensor]:
     """Fit a task's head to the features that the model has now; both keep their values.
 
-    The model is left in eval mode.
-
-    Minimises criterion(head(features), targets) + ½ λ s² ‖W‖² by L-BFGS from the head's values,
-    where W are its weights without biases, s² is the mean squared norm of the features (of a head
-    of tokens: of the states of all tokens), and λ is the one of `RIDGES` with the smallest loss on
-    dev. Training rows cannot choose it: a body that was trained on them has features that fit them
-    too well.
+    Minimises criterion(head(features), targets) + ½ λ s² ‖W‖² from the head's values, where W are
+    its weights without biases, s² is the mean squared norm of the features, and λ is the one of
+    `RIDGES` with the smallest loss on dev. The model is left in eval mode.
 
     Args:
         task: The task, on the model whose features the head is to fit.
-        rows: Number of training rows, at least 1; fewer where the task has fewer, or where a head
-            of tokens would see more than 65,536 tokens.
+        rows: Number of training rows, at least 1.
         seed: Seed of the draw of rows.
 
     Returns:
@@ -90,11 +78,9 @@ class DevScores(NamedTuple):
 
 
 def score_on_dev(task: LearnableTask, *, seed: int) -> DevScores:
-    """Score the model as it is now on dev, in one pass over dev.
+    """Score the model on dev, in one pass, with its head and with heads fitted to other folds.
 
-    The model is left in eval mode. The penalty of the fitted heads is the one of `RIDGES` with the
-    smallest loss on the folds that were left out. With a head of tokens both scores are of as many
-    rows of dev, drawn at random, as hold 65,536 tokens.
+    The model is left in eval mode.
     """
     head, count = task.head_module, len(task.dev)
     if head is None or not task.head or count < _FOLDS:
@@ -175,10 +161,7 @@ def _bound(task: LearnableTask, examples: Examples, places: Sequence[int]) -> Se
 def _features(
     task: LearnableTask, head: nn.Module, examples: Examples, places: Sequence[int]
 ) -> Iterator[_Features]:
-    """Compute features, logits and targets of some rows, in one part.
-
-    Where the head takes the states of all tokens, every batch is a part.
-    """
+    """Compute features, logits and targets of some rows, by batch where a head takes tokens."""
     batches = _batches(task, head, examples, places)
     if task.head_takes_tokens:
         yield from batches

@@ -1,7 +1,4 @@
-"""Counts of the rows that went through a model.
-
-Seconds depend on the machine; these counts do not, so costs of methods are compared by them.
-"""
+"""Counts of the rows that went through a model, by which costs of methods are compared."""
 
 from __future__ import annotations
 
@@ -30,10 +27,5 @@ class Passes:
 
 
 def total_passes(parts: Iterable[Passes]) -> Passes:
-    """Add up the passes of several phases.
-
-    Examples:
-        >>> total_passes([Passes(forward_backward=8), Passes(forward=2)])
-        Passes(forward_backward=8, forward=2)
-    """
+    """Add up the passes of several phases."""
     return sum(parts, Passes())

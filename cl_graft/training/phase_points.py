@@ -1,8 +1,4 @@
-"""Points of a phase's curves, kept with its checkpoint and by the cache.
-
-A phase that resumes, or whose outcome is in the cache, also reports the losses and dev scores of
-the steps that were taken before, so that curves have no gap.
-"""
+"""Points of a phase's curves, kept with its checkpoint and in the cache, so none is missing."""
 
 from __future__ import annotations
 

@@ -1,10 +1,8 @@
 """Computing in half precision with fp32 weights (Micikevicius et al., 2018).
 
-Under autocast, https://arxiv.org/abs/1710.03740, matrix products run in bf16 or fp16 while weights,
-their gradients and their updates stay in fp32. fp16 has few exponents: gradients of activations
-fall below the smallest one, so the loss is scaled up before the backward pass and gradients are
-scaled down after it. A scale that is too large shows as infinite gradients; that step is skipped
-and the scale halved. Scales are powers of two, so scaling itself rounds nothing.
+In fp16 (https://arxiv.org/abs/1710.03740) gradients of activations fall below the smallest number,
+so the loss is scaled up before the backward pass and gradients are scaled down after it. Scales are
+powers of two, so scaling rounds nothing.
 """
 
 from __future__ import annotations
@@ -67,10 +65,7 @@ def warn_of_float16(model: nn.Module) -> None:
 
 
 class LossScale:
-    """A loss scale that finds its size in training.
-
-    It starts so low that hardly any step of a classifier is skipped, as runs have hundreds of steps
-    and not hundreds of thousands.
+    """A loss scale that starts low, halves with a skipped step that overflows, and doubles later.
 
     Args:
         start: The first scale, a power of two.
@@ -102,10 +97,7 @@ class LossScale:
         self.skipped, self._good = int(state["skipped"]), int(state["good"])
 
     def unscale_(self, parameters: Iterable[Tensor]) -> bool:
-        """Divide gradients by the scale; where one is infinite or NaN, take all of them away.
-
-        An optimiser passes over parameters without a gradient, so the step is skipped.
-        """
+        """Divide gradients by the scale; where one is infinite or NaN, take all of them away."""
         held = [p for p in parameters if p.grad is not None]
         gradients = [p.grad for p in held if p.grad is not None]
         if _finite(gradients):
@@ -127,13 +119,8 @@ class LossScale:
 def safe_scale(losses: Iterable[Callable[[], Tensor]], parameters: Iterable[Tensor]) -> float:
     """Find a loss scale with a margin to overflow, for code that cannot skip a step.
 
-    Args:
-        losses: Functions that compute one loss each.
-        parameters: Parameters whose gradients are checked, and cleared afterwards.
-
-    Returns:
-        An eighth of the largest scale, up to `LossScale`'s first, at which all gradients are
-        finite.
+    It is an eighth of the largest scale, up to `LossScale`'s first, at which all gradients of the
+    losses are finite.
 
     Raises:
         DivergedError: If gradients are infinite at every scale.

@@ -1,14 +1,9 @@
 """The trainable values of a region: one vector, which an optimiser gets in place of the weights.
 
-The vector is written into the frozen weights after every step, so momentum, weight decay and
-gradient clipping act on the region alone, and no other bit of the model can change. The vector is
-kept in (at least) fp32 also for half-precision models, where small updates would otherwise round
-away.
-
-Weights of linear layers get gradients at the region's coordinates only
-(`cl_graft.training.coordinate_gradient`); their dense gradient is never formed. Every other
-parameter that the region touches (biases, LayerNorms, convolutions) gets a dense one, one parameter
-at a time: a hook gathers the region's part as soon as it is complete and frees the rest.
+It is written into the frozen weights after every step, so momentum, weight decay and clipping act
+on the region alone, and no other bit can change; it is fp32 also for half-precision models, where
+small updates would round away. Weights of linear layers get gradients at the region's coordinates
+only; other parameters that it touches get a dense one, which a hook gathers and frees.
 """
 
 from __future__ import annotations
@@ -26,8 +21,7 @@ from cl_graft.grafts.graft import Graft, extract, find_parameters
 from cl_graft.grafts.model_state import without_nested_tensors
 from cl_graft.grafts.region import Region
 from cl_graft.runtime.forward_override import has_forward_override, override_forward
-from cl_graft.training.coordinate_gradient import Coordinates, region_linear
-from cl_graft.training.linear_layers import is_conv1d, is_linear
+from cl_graft.training.coordinate_gradient import Coordinates, is_conv1d, is_linear, region_linear
 
 
 class RegionParameters:
@@ -183,9 +177,7 @@ def _split_vector(
 ) -> tuple[Tensor, ...]:
     """Split a vector into slices for layers, whose gradients autograd joins again.
 
-    Each layer gets a copy of its slice as a handle for the gradient; nothing is saved, so the
-    handles serve any number of forward and backward passes. They carry gradients also where they
-    are made under `torch.no_grad`.
+    The handles serve any number of passes, and carry gradients also if made under `torch.no_grad`.
     """
     backward_probe = None if whole else vector.new_zeros((), requires_grad=True)
     with torch.enable_grad():
@@ -224,9 +216,8 @@ def _reaches_every_leaf(backward_probe: Any) -> bool:
 def _linear_owners(model: nn.Module) -> dict[int, list[nn.Module]]:
     """Find, by the id of a weight, the linear layers that hold it, if no other module does.
 
-    Those of an `nn.TransformerEncoderLayer` are left out: in eval mode it computes from their
-    weights without calling them, unless one of its parameters requires a gradient. So are layers
-    with a forward of their own on the instance, as accelerate's hooks put there.
+    Those of an `nn.TransformerEncoderLayer` are left out, as it computes without calling them in
+    eval mode, and layers with a forward of their own on the instance, as of accelerate's hooks.
     """
     owners: dict[int, list[nn.Module]] = {}
     others: set[int] = set()

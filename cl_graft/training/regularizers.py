@@ -23,20 +23,10 @@ def shrink_movement_(
 ) -> None:
     """Take the proximal step of `strength`·‖θ − base‖₁ after an optimiser's step, in place.
 
-    Dense runs with AdamW leave no sparse graft unless λ·‖θ − base‖₁ is added to the loss (Panigrahi
-    et al., 2023, Sec. 3.3 and Fig. 5, https://arxiv.org/abs/2302.06600; λ = 0.001). In the loss the
-    penalty keeps no weight exactly at the base, and costs a copy of the model in every forward
-    pass. Its proximal step shrinks every movement by its rate, and what is smaller stays at the
-    base bit for bit: θ ← base + sign(d)·max(|d| − rate·λ, 0) with d = θ − base.
-
-    The rate is that of the step before, coordinate by coordinate: lr with SGD, lr/(√v̂ + ε) with
-    AdamW, so that in either case a weight leaves the base only where its gradient exceeds λ.
-
-    Args:
-        parameters: Trained parameters by name; the movement of those in `base` is shrunk.
-        base: Base values by name.
-        optimizer: The optimiser, after its step.
-        strength: λ.
+    The L1 penalty on the movement (Panigrahi et al., 2023, Sec. 3.3 and Fig. 5,
+    https://arxiv.org/abs/2302.06600; λ = 0.001) keeps weights at the base bit for bit by this step:
+    θ ← base + sign(d)·max(|d| − rate·λ, 0) with d = θ − base. The rate is that of the step before,
+    coordinate by coordinate: lr with SGD, lr/(√v̂ + ε) with AdamW.
 
     Examples:
         >>> weight = nn.Parameter(torch.tensor([1.0, 0.2]))
@@ -72,36 +62,16 @@ def _rate(
 def mix_weights(
     parameters: Mapping[str, nn.Parameter], base: Parameters, *, p: float, seed: int, step: int
 ) -> Iterator[None]:
-    """Let a model compute with Mixout's weights for a `with` block.
+    """Let a model compute with Mixout's weights for a `with` block, then put its own back.
 
     Every weight is replaced by its base value with probability p, and the others are moved away
     from it so that the expectation stays (Lee et al., 2020, Sec. 3.2,
-    https://arxiv.org/abs/1909.11299):
-
-        θ̃ = (M ⊙ base + (1 − M) ⊙ θ − p · base) / (1 − p) = base + (1 − M) ⊙ (θ − base) / (1 − p),
-
-    with M ~ Bernoulli(p): dropout on the movement.
-
-    Afterwards the weights are put back bit for bit, and gradients that were gathered inside are
-    those of the weights themselves: (1 − M) / (1 − p) times the mixed weights' own.
-
-    Args:
-        parameters: The model's, by name; those in `base` are mixed.
-        base: Base values by name.
-        p: Probability that a weight is replaced, in [0, 1).
-        seed: Seed of M, which also depends on `step` and the parameter's name.
-        step: Number of the training step.
+    https://arxiv.org/abs/1909.11299): θ̃ = base + (1 − M) ⊙ (θ − base) / (1 − p) with M ~
+    Bernoulli(p). Gradients that were gathered inside become those of the weights themselves. M
+    depends on `seed`, `step` and the parameter's name.
 
     Raises:
         ValueError: If `p` is not in [0, 1).
-
-    Examples:
-        >>> weight = nn.Parameter(torch.ones(4))
-        >>> with mix_weights({"w": weight}, {"w": torch.zeros(4)}, p=0.5, seed=0, step=1):
-        ...     weight.detach()
-        tensor([0., 0., 2., 2.])
-        >>> weight.detach()
-        tensor([1., 1., 1., 1.])
     """
     if not 0 <= p < 1:
         raise ValueError(f"p must be in [0, 1), got {p}")
@@ -118,11 +88,6 @@ def mix_weights(
 
 
 def draw_mask(like: Tensor, chance: float, seed: int, step: int, name: str) -> Tensor:
-    """Draw the mask M of a tensor and a step, whose entries are True with a chance.
-
-    Examples:
-        >>> draw_mask(torch.zeros(6), 0.5, 0, 1, "weight")
-        tensor([False,  True,  True, False,  True,  True])
-    """
+    """Draw the mask M of a tensor and a step, whose entries are True with a chance."""
     draws = torch.rand(like.shape, generator=generator(seed, "mixout", step, name))
     return (draws < chance).to(like.device)

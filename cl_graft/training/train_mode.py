@@ -1,7 +1,4 @@
-"""Train mode without dropout, and without layers that keep statistics of what they see.
-
-Gradient checkpointing acts in train mode alone, so switching to eval mode is no substitute.
-"""
+"""Train mode without dropout and statistics; gradient checkpointing acts in train mode alone."""
 
 from __future__ import annotations
 
@@ -16,10 +13,7 @@ from cl_graft.grafts.model_state import preserve_modes
 
 
 def freeze_statistics(model: nn.Module) -> None:
-    """Put layers that keep statistics in train mode into eval mode, so that these do not change.
-
-    Those are BatchNorm's running statistics and the power iteration of spectral norms.
-    """
+    """Put layers that keep statistics (BatchNorm, spectral norms) into eval mode."""
     for module in model.modules():
         if _keeps_statistics(module):
             module.eval()
@@ -34,10 +28,7 @@ def _keeps_statistics(module: nn.Module) -> bool:
 
 @contextmanager
 def without_dropout(model: nn.Module) -> Iterator[nn.Module]:
-    """Put a model into train mode with every dropout probability 0, for a `with` block.
-
-    So it computes what it computes in eval mode; see `dropout_off` for what is set to 0. Layers
-    with running statistics stay in eval mode. Modes are put back afterwards.
+    """Put a model into train mode with dropout and statistics off, for a `with` block.
 
     Examples:
         >>> model = nn.Sequential(nn.Dropout(0.5)).eval()
@@ -56,9 +47,7 @@ def dropout_off(model: nn.Module) -> Iterator[nn.Module]:
     """Make every dropout probability of a model 0 for a `with` block, in whatever mode it is.
 
     It sets the probability of torch's dropout layers, and every float attribute of a module whose
-    name contains "drop": there transformers' attention, torch's recurrent layers and layer drop
-    keep theirs. Code that reads its probability elsewhere (a config) keeps its dropout. The
-    probabilities are put back afterwards.
+    name contains "drop". Code that reads its probability elsewhere (a config) keeps its dropout.
 
     Args:
         model: The model.

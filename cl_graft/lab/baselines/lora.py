@@ -24,7 +24,7 @@ from cl_graft.strategies import StrategyInputs, count_stored, register_strategy,
 from cl_graft.strategies.heads import unwrap_model
 from cl_graft.strategies.method import PICKED_BY_LABEL, StreamShape
 from cl_graft.strategies.strategy import Strategy
-from cl_graft.training.linear_layers import is_conv1d
+from cl_graft.training.coordinate_gradient import is_conv1d
 
 LORA_PAPER = "Hu et al., 2022, https://arxiv.org/abs/2106.09685; LoRA by peft"
 

@@ -298,13 +298,7 @@ class MaskedMatrices(SupervisedPlugin, supports_distributed=False):
 
 
 def choose_largest(share: float) -> Rule:
-    """Return the rule that chooses a share of each matrix, those with the largest scores.
-
-    Examples:
-        >>> choose_largest(0.5)(torch.tensor([[0.4, 0.6], [0.9, 0.1]]))
-        tensor([[False,  True],
-                [ True, False]])
-    """
+    """Return the rule that chooses a share of each matrix, those with the largest scores."""
 
     def rule(scores: Tensor) -> Tensor:
         count = max(1, round(share * scores.numel()))
@@ -316,12 +310,7 @@ def choose_largest(share: float) -> Rule:
 
 
 def choose_above(threshold: float) -> Rule:
-    """Return the rule that chooses scores above a threshold.
-
-    Examples:
-        >>> choose_above(0.5)(torch.tensor([[0.4, 0.6]]))
-        tensor([[False,  True]])
-    """
+    """Return the rule that chooses scores above a threshold."""
     return lambda scores: scores > threshold
 
 
@@ -343,25 +332,14 @@ def _find_parametrized(model: nn.Module) -> Iterator[tuple[str, ChosenWeights, n
 
 
 def pack_bits(mask: Tensor) -> Tensor:
-    """Return a mask as bits, eight to a byte.
-
-    Examples:
-        >>> pack_bits(torch.tensor([True, False, True, False, False, False, False, False, True]))
-        tensor([5, 1], dtype=torch.uint8)
-    """
+    """Return a mask as bits, eight to a byte."""
     flat = mask.flatten().cpu()
     flat = nn.functional.pad(flat, (0, -len(flat) % 8)).view(-1, 8)
     return (flat * (2 ** torch.arange(8))).sum(1).to(torch.uint8)
 
 
 def unpack_bits(packed: Tensor, like: Tensor) -> Tensor:
-    """Return a mask as 0 and 1, in the shape, dtype and device of `like`.
-
-    Examples:
-        >>> mask = torch.tensor([True, False, True])
-        >>> unpack_bits(pack_bits(mask), torch.zeros(3))
-        tensor([1., 0., 1.])
-    """
+    """Return a mask as 0 and 1, in the shape, dtype and device of `like`."""
     bits = packed[:, None].bitwise_and(2 ** torch.arange(8, dtype=torch.uint8)) != 0
     return bits.flatten()[: like.numel()].view(like.shape).to(like.device, like.dtype)
 
