@@ -9,14 +9,12 @@ from cl_graft.strategies.loop.budgets import (
     StopAfter,
     StopDiverged,
 )
-from cl_graft.strategies.loop.data_parallel import SplitBatches
 from cl_graft.strategies.loop.precision import MicroBatches, ScaleLoss
 from cl_graft.strategies.loop.text_batches import TextBatches
-from cl_graft.strategies.method import setting
+from cl_graft.strategies.method import count_bytes, count_stored, find_plugin, setting
 from cl_graft.strategies.multi_head import MultiTaskText, text_model
 from cl_graft.strategies.plugin import GraftingPlugin
 from cl_graft.strategies.registry import build_strategy, register_strategy
-from cl_graft.strategies.stored_bytes import count_bytes, count_stored, find_plugin
 from cl_graft.strategies.strategy_inputs import StrategyInputs
 from cl_graft.strategies.task_training import TaskMetadata
 
@@ -30,7 +28,6 @@ __all__ = [
     "RateSchedule",
     "ScaleLoss",
     "SeededLoop",
-    "SplitBatches",
     "StopAfter",
     "StopDiverged",
     "StrategyInputs",

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import copy
+import functools
+import hashlib
+import inspect
+import json
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 from weakref import ref
 
 import torch
+from avalanche.models import MultiTaskModule
 from torch import Tensor, nn
 from torch.utils.data import default_collate
 
@@ -17,6 +22,7 @@ from cl_graft.errors import InputError
 from cl_graft.grafts.hashing import hash_tensors
 from cl_graft.grafts.model_state import preserve_modes
 from cl_graft.metrics import score
+from cl_graft.metrics.task_score import Scorer
 from cl_graft.models import TaskModel
 from cl_graft.models.heads import TokenHead
 from cl_graft.models.text_generation import TextHead
@@ -24,12 +30,12 @@ from cl_graft.runtime.seeding import derive, save_generators
 from cl_graft.strategies.heads import (
     Head,
     find_graftable,
+    find_head_paths,
     find_heads,
     has_task_heads,
     unwrap_model,
 )
 from cl_graft.strategies.strategy import Strategy
-from cl_graft.strategies.task_identity import hash_reading
 from cl_graft.strategies.task_labels import (
     TaskLabels,
     find_benchmark,
@@ -46,6 +52,11 @@ if TYPE_CHECKING:
 _DEV_SHARE = 0.05
 _READING = ("mb_x", "mb_y", "mb_task_id", "_unpack_minibatch", "forward", "criterion")
 _KNOWN_PACKAGES = ("avalanche.", "cl_graft.")
+_DEEPEST = 6
+_PLAIN = (bool, int, float, str, type(None))
+_LIBRARIES = ("torch", "transformers", "avalanche", "peft", "cl_graft")
+_ORIGINS = {"_name_or_path", "architectures", "transformers_version"}
+"""Fields of a model's config that say where it came from, not how it computes."""
 
 
 class ExperienceTasks:
@@ -414,3 +425,101 @@ def _writes_text(heads: Sequence[Head]) -> bool:
 def _head_hash(head: Mapping[str, nn.Parameter]) -> str:
     """Hash a head's first values under names that do not depend on the task label."""
     return hash_tensors({str(place): p for place, p in enumerate(head.values())})
+
+
+def hash_reading(
+    model: nn.Module,
+    heads: Sequence[Head],
+    *,
+    parameters: Mapping[str, nn.Parameter],
+    criterion: Any,
+    scorer: str | Scorer,
+    dev: Examples,
+) -> str:
+    """Hash what the outcome of training depends on beside weights, data and settings."""
+    config: Any = getattr(getattr(model, "backbone", model), "config", None)
+    settings = config.to_dict() if hasattr(config, "to_dict") else {}
+    words = {
+        f"{place}.{name}": t for place, h in enumerate(heads) for name, t in h.buffers().items()
+    }
+    chosen_by = scorer
+    if not isinstance(scorer, str):
+        chosen_by = [scorer.name, scorer.references(dev.batch(range(len(dev)))[1])]
+    text = json.dumps(
+        [
+            {name: value for name, value in settings.items() if name not in _ORIGINS},
+            hash_tensors(words),
+            _describe_modules(model, without=find_head_paths(model)),
+            [_describe_modules(head.module) for head in heads],
+            [[name, list(tensor.shape)] for name, tensor in parameters.items()],
+            getattr(model, "precision", "fp32"),
+            describe(criterion),
+            chosen_by,
+        ],
+        sort_keys=True,
+        default=str,
+    )
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def describe(value: Any, *, depth: int = 0) -> Any:
+    """Describe a loss or a part of one, as JSON that is the same if it computes the same."""
+    if isinstance(value, _PLAIN):
+        return value
+    if inspect.isclass(value) or depth > _DEEPEST:
+        return _tell_code(value if inspect.isclass(value) else type(value))
+    inner = functools.partial(describe, depth=depth + 1)
+    if isinstance(value, Tensor):
+        return hash_tensors({"tensor": value})
+    if isinstance(value, nn.Module):
+        tensors = {**dict(value.named_parameters()), **dict(value.named_buffers())}
+        return [_describe_modules(value), hash_tensors(tensors)]
+    if isinstance(value, functools.partial):
+        return [inner(value.func), inner(value.args), inner(value.keywords)]
+    if inspect.ismethod(value):
+        return [inner(value.__func__), inner(value.__self__)]
+    if inspect.isfunction(value):
+        enclosed = [cell.cell_contents for cell in value.__closure__ or ()]
+        return [_tell_code(value), inner(value.__defaults__), inner(enclosed)]
+    if isinstance(value, Mapping):
+        return sorted(([str(key), inner(held)] for key, held in value.items()), key=str)
+    if isinstance(value, Set):
+        return sorted(map(inner, value), key=str)
+    if isinstance(value, list | tuple):
+        return [inner(held) for held in value]
+    if inspect.isroutine(value):
+        return _tell_code(value)
+    return [_tell_code(type(value)), inner(getattr(value, "__dict__", {}))]
+
+
+def _describe_modules(model: nn.Module, *, without: Sequence[str] = ()) -> list[Any]:
+    """Return path, class and settings of every module, but for those below some paths."""
+    below = tuple(f"{path}." if path else "" for path in without)
+    return [
+        [path, _tell_code(type(module)), module.extra_repr(), _list_settings(module)]
+        for path, module in model.named_modules()
+        if path not in without and not (below and path.startswith(below))
+    ]
+
+
+def _list_settings(module: nn.Module) -> list[tuple[str, Any]]:
+    # Avalanche's modules count tasks and classes, which says nothing of what they compute.
+    held = {} if isinstance(module, MultiTaskModule) else vars(module)
+    aside = {"name_or_path", "training", *(["name"] if isinstance(module, TaskModel) else [])}
+    return sorted(
+        (name, value)
+        for name, value in held.items()
+        if isinstance(value, _PLAIN) and not name.startswith("_") and name not in aside
+    )
+
+
+@functools.lru_cache(maxsize=64)
+def _tell_code(thing: Any) -> str:
+    """Return the name of a class or a function, with its source text if no library made it."""
+    name = f"{thing.__module__}.{thing.__qualname__}"
+    if str(thing.__module__).partition(".")[0] in _LIBRARIES:
+        return name
+    try:
+        return f"{name}\n{inspect.getsource(thing)}"
+    except (OSError, TypeError):  # typed into an interpreter, or of an extension module
+        return name

@@ -21,9 +21,9 @@ from cl_graft.lab.baselines.masks import (
 )
 from cl_graft.lab.baselines.own_values import add_adapters_, add_prompt_
 from cl_graft.models import load_model
+from cl_graft.strategies import find_plugin
 from cl_graft.strategies.method import StreamShape
 from cl_graft.strategies.registry import STRATEGIES, find_strategy, list_available
-from cl_graft.strategies.stored_bytes import find_plugin
 
 FORGET_NOTHING = [name for name in list_available() if STRATEGIES[name].family == "isolation"]
 ON_THE_PATH_OF_THE_STREAM = {"packnet", "wsn"}

@@ -10,9 +10,9 @@ from cl_graft.grafts.graft import extract, find_parameters
 from cl_graft.grafts.merging import merge_grafts, standalone_grafts
 from cl_graft.lab.baselines.merging import MergingPlugin
 from cl_graft.storage import load_bank
+from cl_graft.strategies import find_plugin
 from cl_graft.strategies.heads import unwrap_model
 from cl_graft.strategies.registry import STRATEGIES
-from cl_graft.strategies.stored_bytes import find_plugin
 
 MERGED = [name for name, row in STRATEGIES.items() if row.family == "merging"]
 STANDALONE = {"keep_standalone": True, "avoid_owned": False}

@@ -11,7 +11,7 @@ from small_runs import SMALL
 from torch.utils.data import default_collate
 
 from cl_graft.lab.baselines.rehearsal import InterferedReplay
-from cl_graft.strategies.stored_bytes import find_plugin
+from cl_graft.strategies import find_plugin
 
 ROW = 2 * SMALL["max_length"] * 8 + 8
 """Bytes of a row: tokens and segments, and the target."""

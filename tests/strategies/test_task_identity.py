@@ -17,8 +17,7 @@ from cl_graft import load_task, text_model, text_stream
 from cl_graft.kinds.answer_rows import AnswerRow
 from cl_graft.models import load_model
 from cl_graft.runtime.run_context import RunContext
-from cl_graft.strategies.experience_tasks import make_learnable_task, make_stream_task
-from cl_graft.strategies.task_identity import describe
+from cl_graft.strategies.experience_tasks import describe, make_learnable_task, make_stream_task
 from cl_graft.training.dense_run import fine_tune_task
 
 

@@ -24,11 +24,16 @@ from cl_graft.lab.baselines.own_values import (
     train_own_values,
 )
 from cl_graft.models import TaskModel, graftable_parameters
-from cl_graft.strategies import StrategyInputs, count_stored, register_strategy, setting
+from cl_graft.strategies import (
+    StrategyInputs,
+    count_bytes,
+    count_stored,
+    register_strategy,
+    setting,
+)
 from cl_graft.strategies.heads import unwrap_model
 from cl_graft.strategies.loop.best_step import KeepBest
 from cl_graft.strategies.method import PICKED_BY_LABEL, StreamShape
-from cl_graft.strategies.stored_bytes import count_bytes
 from cl_graft.strategies.strategy import Strategy
 
 _FREE = 0

@@ -27,9 +27,9 @@ from cl_graft.metrics import (
 from cl_graft.models import TaskModel, graftable_parameters
 from cl_graft.storage.bank_index import count_entry_bytes, read_index
 from cl_graft.storage.files import replace_file
+from cl_graft.strategies import count_bytes
 from cl_graft.strategies.heads import copy_head_state, unwrap_model
 from cl_graft.strategies.method import Method
-from cl_graft.strategies.stored_bytes import count_bytes
 from cl_graft.strategies.stream_scores import StreamScores
 from cl_graft.training.passes import Passes
 

@@ -19,10 +19,9 @@ from cl_graft.grafts.hashing import hash_tensors
 from cl_graft.lab.baselines.masks import PackedWeights
 from cl_graft.lab.baselines.own_values import OwnValues
 from cl_graft.metrics import score
-from cl_graft.strategies import KeepBest, SeededLoop, StrategyInputs, text_model
+from cl_graft.strategies import KeepBest, SeededLoop, StrategyInputs, find_plugin, text_model
 from cl_graft.strategies.experience_tasks import ExperienceTasks, _dev_rows
 from cl_graft.strategies.registry import STRATEGIES, build_strategy, list_available
-from cl_graft.strategies.stored_bytes import find_plugin
 from cl_graft.training.examples import compute_logits
 
 SETTINGS = {"steps": 9, "evaluations": 4, "lr": 0.5}

@@ -21,9 +21,9 @@ from cl_graft.lab.results.comparison import Size
 from cl_graft.models import Loaded, graftable_parameters
 from cl_graft.runtime.byte_sizes import largest_within
 from cl_graft.settings import ExperimentConfig
+from cl_graft.strategies import count_bytes
 from cl_graft.strategies.method import Method, StreamShape
 from cl_graft.strategies.registry import find_strategy
-from cl_graft.strategies.stored_bytes import count_bytes
 
 _MOST = 2**40
 
