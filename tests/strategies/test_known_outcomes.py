@@ -7,8 +7,6 @@ import pytest
 from slow_cases import slow
 from small_runs import Runs
 
-from cl_graft import load_model
-
 STREAM = {
     "tasks": ["shared-0-4", "shared-0-5"],
     "shots": 96,
@@ -73,21 +71,3 @@ def test_forgetting_does_not_rise_with_the_weight_of_a_penalty(runs, name, setti
     for less, more in itertools.pairwise(forgotten):
         assert more <= less + NOISE
     assert max(forgotten[1:]) < forgotten[0] - 0.05
-
-
-@pytest.mark.slow
-def test_memory_grows_as_documented(runs):
-    naive = runs("naive")
-    head, model = next(iter(naive.bytes.values())), naive.memory["parameters"]
-    row = 2 * STREAM["max_length"] * 8 + 8
-    rows = 2 * STREAM["shots"] * row
-    assert list(naive.bytes.values()) == [head, head]
-    assert list(runs("cumulative").bytes.values()) == [head + rows] * 2
-    assert list(runs("replay", own=WEIGHED["replay"]).bytes.values()) == [head + rows] * 2
-    ewc = runs("ewc", own=WEIGHED["ewc"]).bytes.values()
-    weights = load_model(str(runs.model)).model.parameters()
-    trained = sum(weight.nbytes for weight in weights if weight.requires_grad)
-    assert list(ewc) == [head + 2 * (trained + tasks * head) for tasks in (1, 2)]
-    first, second = runs("lwf", own=WEIGHED["lwf"]).bytes.values()
-    assert first >= 2 * head + model
-    assert second == 2 * head

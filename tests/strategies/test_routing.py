@@ -87,32 +87,22 @@ def test_features_are_those_of_the_base_whatever_was_learned(kept_strategy, smal
     torch.testing.assert_close(known.means[2:], of_topic.means, rtol=0, atol=1e-6)
 
 
-def scores_of_a_rule(kept_strategy, rule):
-    """The measures of a run whose router is told which task a row belongs to."""
-
+@pytest.mark.parametrize("right", [True, False])
+def test_a_router_that_is_always_right_gives_the_scores_of_grafting_and_a_wrong_one_gives_0(
+    kept_strategy, small_runs, right
+):
     def before(strategy):
         def pick(features, known):
-            label = rule(int(strategy.experience.task_label), strategy.labels())
-            return torch.full((len(features),), label)
+            own = int(strategy.experience.task_label)
+            others = [label for label in strategy.labels() if label != own] or [own]
+            return torch.full((len(features),), own if right else others[0])
 
         strategy.router.rule = pick
 
-    return kept_strategy("grafting_by_prototypes", before=before).evaluator.metrics[0]
-
-
-def test_a_router_that_is_always_right_gives_the_scores_of_grafting(kept_strategy, small_runs):
-    right = scores_of_a_rule(kept_strategy, lambda own, labels: own)
-    assert right.share_routed(2)[-1] == [1.0, 1.0]
-    assert right.R(2)[-1] == pytest.approx(small_runs("grafting").R[-1])
-
-
-def test_a_router_that_is_always_wrong_gives_0(kept_strategy):
-    def other(own, labels):
-        return next((label for label in labels if label != own), own)
-
-    wrong = scores_of_a_rule(kept_strategy, other)
-    assert wrong.share_routed(2)[-1] == [0.0, 0.0]
-    assert wrong.R(2)[-1] == [0.0, 0.0]
+    scores = kept_strategy("grafting_by_prototypes", before=before).evaluator.metrics[0]
+    assert scores.share_routed(2)[-1] == [float(right)] * 2
+    expected = small_runs("grafting").R[-1] if right else [0.0, 0.0]
+    assert scores.R(2)[-1] == pytest.approx(expected)
 
 
 @OF_EACH_KIND

@@ -70,6 +70,7 @@ def test_a_task_not_yet_learned_has_no_score():
     for i in range(3):
         assert [R[i][j] is None for j in range(3)] == [j > i for j in range(3)]
     assert scores.result() == R
+    assert scores.share_routed(3) is None
 
 
 def test_zero_shot_models_are_scored_on_what_they_have_not_learned():
@@ -78,14 +79,17 @@ def test_zero_shot_models_are_scored_on_what_they_have_not_learned():
     assert all(cell is not None for row in scores.R(3) for cell in row)
 
 
-def test_the_scores_before_any_training_are_the_baseline_of_forward_transfer():
-    scores = StreamScores()
-    run(scores)
-    assert all(0 <= value <= 1 for value in scores.baseline(3))
-    fresh = StreamScores()
-    strategy = naive(fresh)
+def test_the_scores_before_any_training_are_the_baseline_in_the_order_of_training():
+    scores, fresh = StreamScores(), StreamScores()
     benchmark = vector_stream(labels=[0, 1, 2])
-    strategy.train(benchmark.streams["train"][0])
+    strategy = naive(scores)
+    strategy.eval(benchmark.streams["test"])
+    before = scores.baseline(3)
+    assert all(0 <= value <= 1 for value in before)
+    for number in (2, 0, 1):
+        strategy.train(benchmark.streams["train"][number])
+    assert scores.baseline(3) == [before[2], before[0], before[1]]
+    naive(fresh).train(benchmark.streams["train"][0])
     assert fresh.baseline(3) == [None] * 3
 
 
@@ -153,23 +157,19 @@ def test_hashes_tell_equal_logits_from_others():
         scores.logit_hash(0, 2)
 
 
-def test_a_model_with_heads_is_measured_on_each_tasks_own_classes():
+@pytest.mark.parametrize("heads", [True, False])
+def test_a_model_with_heads_is_measured_on_each_tasks_own_classes_and_another_on_all(heads):
     scores = StreamScores()
-    benchmark = vector_stream(labels=[0, 1, 2], classes=[(0, 1), (2, 3), (4, 5)])
+    labels = [0, 1, 2] if heads else None
+    benchmark = vector_stream(labels=labels, classes=[(0, 1), (2, 3), (4, 5)])
     torch.manual_seed(0)
-    run(scores, benchmark, model=MTSimpleMLP(input_size=12, hidden_size=16))
+    model = MTSimpleMLP(input_size=12, hidden_size=16)
+    plain = SimpleMLP(num_classes=6, input_size=12, hidden_size=16)
+    run(scores, benchmark, model=model if heads else plain)
     for j in range(3):
         logits, targets = scores.predictions(j)
-        assert logits.shape == (32, 2)
-        assert set(targets.tolist()) == {0, 1}
-
-
-def test_a_single_classifier_is_measured_on_all_its_classes():
-    scores = StreamScores()
-    benchmark = vector_stream(classes=[(0, 1), (2, 3), (4, 5)])
-    model = SimpleMLP(num_classes=6, input_size=12, hidden_size=16)
-    run(scores, benchmark, model=model)
-    assert scores.predictions(2)[0].shape == (32, 6)
+        assert logits.shape == (32, 2 if heads else 6)
+        assert set(targets.tolist()) == ({0, 1} if heads else {2 * j, 2 * j + 1})
 
 
 def test_diagrams_are_emitted_once_a_task_is_learned():
@@ -242,12 +242,6 @@ def test_what_another_task_answers_is_wrong_and_counts_in_calibration():
     assert again.share_routed(2) == routed
 
 
-def test_without_a_router_no_share_is_stated():
-    scores = StreamScores()
-    run(scores)
-    assert scores.share_routed(3) is None
-
-
 def trained_in(order, *, scores=None, evaluate=None, labels=(0, 1, 2)):
     """Train a Naive strategy in an order; return its scores, and those taken down by hand."""
     scores = scores or StreamScores()
@@ -300,17 +294,6 @@ def test_a_strategy_that_forgets_nothing_has_a_backward_transfer_of_zero_in_any_
     assert forgetting(R) == 0.0
     for i in range(3):
         assert run.scores.logit_hash(2, i) == run.scores.logit_hash(i, i)
-
-
-def test_the_baseline_stands_in_the_order_of_training():
-    scores = StreamScores()
-    benchmark = vector_stream(labels=[0, 1, 2])
-    strategy = naive(scores)
-    strategy.eval(benchmark.streams["test"])
-    before = [scores.baseline(3)[j] for j in range(3)]
-    for number in (2, 0, 1):
-        strategy.train(benchmark.streams["train"][number])
-    assert scores.baseline(3) == [before[2], before[0], before[1]]
 
 
 def test_an_experience_that_was_not_evaluated_has_no_score_and_no_measure_that_needs_it():

@@ -17,7 +17,7 @@ from cl_graft import load_task, text_model, text_stream
 from cl_graft.kinds.answer_rows import AnswerRow
 from cl_graft.models import load_model
 from cl_graft.runtime.run_context import RunContext
-from cl_graft.strategies.experience_tasks import describe, make_learnable_task, make_stream_task
+from cl_graft.strategies.experience_tasks import make_learnable_task, make_stream_task
 from cl_graft.training.dense_run import fine_tune_task
 
 
@@ -186,8 +186,3 @@ def test_a_plugin_with_another_loss_does_not_take_the_dense_run_of_the_first():
         run.strategy.train(run.train_stream[0])
         found.append(run.plugin.bank.entries[0].owned)
     assert not found[0].same_bits(found[1])
-
-
-@pytest.mark.parametrize("value", [{"b", "a"}, {"x": [1, (2.0, None)]}, nn.Linear, torch.relu])
-def test_a_value_of_any_kind_has_a_description(value):
-    assert describe(value) == describe(value)

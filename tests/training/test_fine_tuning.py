@@ -149,25 +149,24 @@ def test_weights_that_became_nan_in_the_last_step_are_not_returned() -> None:
         )
 
 
-def test_the_best_point_on_dev_is_kept_and_ties_go_to_the_later() -> None:
-    scores = iter([0.5, 0.9, math.nan, 0.9, 0.2])
+@pytest.mark.parametrize(
+    ("scores", "best"),
+    [([0.5, 0.9, math.nan, 0.9, 0.2], (8, 0.9)), ([math.nan, 0.5, 0.1, 0.2, 0.3], (4, 0.5))],
+)
+def test_the_best_point_on_dev_is_kept_and_ties_go_to_the_later(
+    scores: list[float], best: tuple[int, float]
+) -> None:
     kept: list[dict[str, Tensor]] = []
     model = _Model()
 
     def dev_score() -> float:
         kept.append({n: t.clone() for n, t in model.body.named_parameters()})
-        return next(scores)
+        return scores[len(kept) - 1]
 
-    best = _run(model, settings=FineTuning(steps=10, batch_size=4), dev_score=dev_score)
-    assert (best.step, best.dev, len(best.losses)) == (8, 0.9, 10)
-    assert _same({n.removeprefix("body."): t for n, t in best.tensors.items()}, kept[3])
-
-
-def test_a_first_score_that_is_no_number_does_not_win() -> None:
-    scores = iter([math.nan, 0.5, 0.1, 0.2, 0.3])
-    settings = FineTuning(steps=10, batch_size=4)
-    best = _run(_Model(), settings=settings, dev_score=lambda: next(scores))
-    assert (best.step, best.dev) == (4, 0.5)
+    found = _run(model, settings=FineTuning(steps=10, batch_size=4), dev_score=dev_score)
+    assert (found.step, found.dev, len(found.losses)) == (*best, 10)
+    tensors = {n.removeprefix("body."): t for n, t in found.tensors.items()}
+    assert _same(tensors, kept[best[0] // 2 - 1])
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,6 @@ import pytest
 import torch
 from region_strategies import TwoLayers, bits
 from torch import Tensor, nn
-from torch.utils.checkpoint import checkpoint
 
 from cl_graft.grafts.graft import extract
 from cl_graft.grafts.region import Layout, Region
@@ -81,18 +80,6 @@ def test_gradients_of_several_passes_add_up() -> None:
         once = trained.vector.grad.clone()
         _loss(model).backward()
         assert torch.equal(trained.vector.grad, 2 * once)
-
-
-def test_activation_checkpointing_gives_the_same_gradient() -> None:
-    model = TwoLayers().double()
-    with RegionParameters(model, _region(model)) as trained:
-        _loss(model).backward()
-        assert trained.vector.grad is not None
-        plain = trained.vector.grad.clone()
-        trained.vector.grad = None
-        output = checkpoint(model, X.double(), use_reentrant=False)
-        nn.functional.cross_entropy(output, Y).backward()
-        assert torch.equal(trained.vector.grad, plain)
 
 
 def test_a_parameter_used_twice_gets_the_sum_of_both_uses() -> None:
