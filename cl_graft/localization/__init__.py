@@ -2,12 +2,7 @@
 
 from cl_graft.localization.localizer_inputs import LocalizerInputs
 from cl_graft.localization.ranking import Ranking, localize, rank
-from cl_graft.localization.registry import (
-    LOCALIZERS,
-    Localizer,
-    find_localizer,
-    register_localizer,
-)
+from cl_graft.localization.registry import LOCALIZERS, Localizer, find_localizer, register_localizer
 
 __all__ = [
     "LOCALIZERS",

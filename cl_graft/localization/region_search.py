@@ -215,13 +215,7 @@ class _Search:
         )
 
     def rank(
-        self,
-        dense: DenseRun,
-        *,
-        k: int,
-        depth: int | None,
-        min_depth: int | None,
-        owned: int = 0,
+        self, dense: DenseRun, *, k: int, depth: int | None, min_depth: int | None, owned: int = 0
     ) -> Ranking:
         """Rank `depth` coordinates; a cached ranking serves if it has `min_depth` of them."""
         settings, localizer, counter = self.settings, self.localizer, self.counter

@@ -171,11 +171,7 @@ class StrategyInputs:
         return self.identity or identify_model(self.model.task_model)
 
     def template_arguments(
-        self,
-        *,
-        weight_decay: float = 0.0,
-        optimizer: str = "sgd",
-        head_group: bool = False,
+        self, *, weight_decay: float = 0.0, optimizer: str = "sgd", head_group: bool = False
     ) -> dict[str, Any]:
         """Return arguments of every Avalanche strategy; `TaskSchedules` sets the rates later."""
         kind = {"sgd": torch.optim.SGD, "adamw": torch.optim.AdamW}[optimizer]

@@ -25,12 +25,7 @@ from cl_graft.localization.region_search import FoundRegion
 from cl_graft.metrics import fit_temperature
 from cl_graft.runtime.checkpoints import State, join_tensors, select_tensors
 from cl_graft.runtime.run_context import Measure
-from cl_graft.runtime.seeding import (
-    check_generators,
-    derive,
-    save_generators,
-    seed_generators,
-)
+from cl_graft.runtime.seeding import check_generators, derive, save_generators, seed_generators
 from cl_graft.runtime.tensor_names import parameters_by_name, tensors_by_name
 from cl_graft.storage.metadata_schema import check_task_metadata
 from cl_graft.strategies.heads import HeldHeads, copy_head_state, find_head_paths

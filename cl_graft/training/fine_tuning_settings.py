@@ -27,10 +27,7 @@ class FineTuning:
         allow_inf_nan=False,
         description="Learning rate of all dense training.",
     )
-    optimizer: Optimizer = Field(
-        default="sgd",
-        description="Optimiser of dense runs.",
-    )
+    optimizer: Optimizer = Field(default="sgd", description="Optimiser of dense runs.")
     lr_decay: Decay | None = Field(
         default=None,
         description="How the learning rate of every training of a task falls: 'linear' or 'cosine' "

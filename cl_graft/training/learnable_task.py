@@ -102,12 +102,7 @@ class LearnableTask:
         return lambda step: self.loss(order(step))
 
     def fine_tune(
-        self,
-        trained: Mapping[str, nn.Parameter],
-        settings: FineTuning,
-        *,
-        seed: int,
-        **more: Any,
+        self, trained: Mapping[str, nn.Parameter], settings: FineTuning, *, seed: int, **more: Any
     ) -> FineTuned:
         """Train parameters of the model on the task's rows, and choose the best step on dev."""
         return fine_tune(

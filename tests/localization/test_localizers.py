@@ -301,11 +301,7 @@ def test_fisher_is_the_sum_of_squared_gradients_of_the_micro_batches():
 
 @pytest.mark.parametrize(
     ("name", "missing"),
-    [
-        ("movement", {"tuned": {}}),
-        ("path_integral", {"path": {}}),
-        ("fish", {"answers": None}),
-    ],
+    [("movement", {"tuned": {}}), ("path_integral", {"path": {}}), ("fish", {"answers": None})],
 )
 def test_a_problem_without_what_a_localizer_looks_at_is_refused(name, missing):
     inputs, _ = planted_inputs()

@@ -23,11 +23,7 @@ NOISE = 0.02
 SEEDS = (0, 1)
 """Forgetting is that of one task alone: with one seed it scatters by more than `NOISE`."""
 
-WEIGHED = {
-    "replay": {"mem_size": 10_000},
-    "ewc": {"ewc_lambda": 100_000},
-    "lwf": {"alpha": 1},
-}
+WEIGHED = {"replay": {"mem_size": 10_000}, "ewc": {"ewc_lambda": 100_000}, "lwf": {"alpha": 1}}
 
 
 @pytest.fixture(scope="module")

@@ -22,10 +22,7 @@ def naive(scores, *, model=None, **chosen):
     model = model or SimpleMLP(num_classes=2, input_size=12, hidden_size=16, drop_rate=0.0)
     settings = {"train_mb_size": 8, "train_epochs": 2, "eval_mb_size": 10}
     return Naive(
-        model=model,
-        optimizer=sgd(model),
-        evaluator=quiet_evaluator(scores),
-        **(settings | chosen),
+        model=model, optimizer=sgd(model), evaluator=quiet_evaluator(scores), **(settings | chosen)
     )
 
 

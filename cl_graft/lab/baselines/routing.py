@@ -141,14 +141,7 @@ class FeatureRouter(SupervisedPlugin, supports_distributed=False):
         known: Statistics of the classes learned so far.
     """
 
-    def __init__(
-        self,
-        rule: FeatureRule,
-        *,
-        size: int,
-        depth: float,
-        scatter: bool,
-    ) -> None:
+    def __init__(self, rule: FeatureRule, *, size: int, depth: float, scatter: bool) -> None:
         super().__init__()
         self.rule = rule
         self.depth = depth
