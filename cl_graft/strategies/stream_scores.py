@@ -47,35 +47,28 @@ class StreamScores(PluginMetric[ScoreMatrix]):
     Goes into Avalanche's `EvaluationPlugin`. Emits ``Score`` and ``ECE`` of every evaluated
     experience, and ``AverageAccuracy``, ``BackwardTransfer`` and ``Forgetting`` once a row of R is
     complete. The average has the name of the metric, such as ``AverageF1``; where experiences have
-    several metrics, so have the others (``ForgettingF1``), and each is over those of its metric.
-    What is measured while an experience trains (``eval_every``, early stopping) is
-    emitted, but is no part of R: row i holds the state after the i-th training.
+    several metrics, so have the others, and each is over those of its metric. What is measured
+    while an experience trains (``eval_every``) is emitted, but is no part of R.
 
-    Rows and columns of R are in the order of training, whatever the order in the stream, and hold
-    only what was trained. The test and the training experience with the same number belong
-    together, as in Avalanche; their task labels must be equal. An experience of a further benchmark
-    gets the next number that is free. An experience that is not evaluated after a training has no
-    score there, and measures that need it are None. There is no R if an experience was trained
-    twice.
-
-    Where each task label has a head, an experience is scored among the classes that the stream has
-    under its label: several experiences of one label are not told apart.
-
-    Runs at: before_training, before_training_exp, after_training_exp, before_eval_exp,
-    after_eval_iteration, after_eval_exp, after_eval.
+    Rows and columns of R are in the order of training. The test and the training experience with
+    the same number belong together, as in Avalanche; their task labels must be equal. An experience
+    of a further benchmark gets the next number that is free. There is no R if an experience was
+    trained twice. Where each task label has a head, an experience is scored among the classes that
+    the stream has under its label.
 
     A strategy that picks the task of each row says so with its attribute ``answered_by``: the task
     labels that answered the batch, (n,).
 
+    Runs at: before_training, before_training_exp, after_training_exp, before_eval_exp,
+    after_eval_iteration, after_eval_exp, after_eval.
+
     Args:
-        metrics: The score of a task, by task label: a name that `cl_graft.metrics.score` knows.
-            Experiences with a `scorer`, as `text_stream` gives them where texts are compared, are
-            scored by it.
-            A task that is not named has ``"accuracy"``.
+        metrics: The score of a task, by task label: a name that `cl_graft.metrics.score` knows, by
+            default ``"accuracy"``. Experiences with a `scorer`, as `text_stream` gives them where
+            texts are compared, are scored by it.
         stream: Name of the stream to measure; others are ignored.
         zero_shot: Whether to keep R[i][j] for j > i, too. Only for models that can answer a task
-            before they learned it (prompts): an untrained head answers by chance, so its cells
-            are None otherwise.
+            before they learned it (prompts): an untrained head answers by chance.
         diagrams: Whether to emit a reliability diagram of every experience that was trained.
 
     Attributes:

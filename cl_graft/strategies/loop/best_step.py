@@ -21,21 +21,19 @@ from cl_graft.training.fine_tuning_settings import FineTuning
 class KeepBest(SupervisedPlugin, supports_distributed=True):
     """Score dev a few times while an experience trains, and restore the best values at its end.
 
-    The strategy's loggers get the scores of a task as ``DevScore/train_phase/...``.
-
     Of equal scores the later one is kept, as in a dense run. The plugin holds one copy of the
     parameters that the optimiser trains and of the model's floating-point buffers; a strategy that
     holds more of a step, such as prototypes, cannot be put back to it. Give it before plugins that
-    use the trained values when the experience ends, or prepare a step. If only a single step would
-    be scored, dev is not scored at all. Where several tasks train together, the step with the
-    highest mean of their dev scores is kept, whatever their metrics. The mean is not reported.
+    use the trained values when the experience ends. Where several tasks train together, the step
+    with the highest mean of their dev scores is kept. Loggers get ``DevScore/train_phase/...`` of a
+    task.
 
     Runs at: before_train_dataset_adaptation, before_training_exp, before_training_iteration,
     after_training_epoch, after_training_exp.
 
     Args:
         steps: Steps of an experience.
-        evaluations: Number of evaluations on dev, evenly spaced; 0 keeps the last step.
+        evaluations: Number of evaluations on dev, evenly spaced; below 2 the last step is kept.
         dev: Experiences with the dev rows, matched by task label; None sets 5 % of an experience's
             training rows aside.
         metrics: Names of the dev scores by task label; a missing task has ``"accuracy"``.

@@ -46,13 +46,13 @@ class StopAfter(SupervisedPlugin, supports_distributed=True):
 class SeededLoop(SupervisedPlugin, supports_distributed=True):
     """Make data order and dropout functions of (seed, experience, epoch or step).
 
-    Runs at: before_training, before_training_exp, before_training_epoch,
-    before_training_iteration, after_update, after_training_exp. So a run trains with the same bits
-    with and without evaluation in between. Draws of an experience that `text_stream` made depend on
-    its rows, not on the position of its task in the stream; those of any other depend on its
-    position. Training in another thread at the same time is refused (`check_generators`).
-    What other plugins draw between experiences, such as the rows that they keep, is seeded too:
-    give it before them. `GraftingPlugin` does this by itself.
+    So a run trains with the same bits with and without evaluation in between. Draws of an
+    experience of `text_stream` depend on its rows, those of any other on its position. What other
+    plugins draw between experiences is seeded too: give it before them. Training in another thread
+    at the same time is refused. `GraftingPlugin` does this by itself.
+
+    Runs at: before_training, before_training_exp, before_training_epoch, before_training_iteration,
+    after_update, after_training_exp.
     """
 
     def __init__(self, seed: int) -> None:

@@ -58,15 +58,14 @@ class ScaleLoss(SupervisedPlugin, supports_distributed=False):
 class MicroBatches(SupervisedPlugin, supports_distributed=True):
     """Compute a strategy's training batches in parts; the gradients add up to the batch's.
 
-    Runs at: before_forward, before_backward, before_update. All parts but the last are computed
-    here, by the strategy's own forward and criterion; the last one is computed by its loop.
-    Before the update the strategy has the whole batch, its outputs and its mean loss again.
+    All parts but the last are computed here, by the strategy's own forward and criterion; before
+    the update the strategy has the whole batch, its outputs and its mean loss again. The gradient
+    is that of the batch, up to float rounding, if the loss is the mean of a criterion over rows,
+    also with penalties on weights. It is not for losses that look at the batch elsewhere (LwF), for
+    losses across rows, or where layers take statistics of a batch. Give it before plugins that add
+    to the loss.
 
-    The gradient is that of the whole batch, up to float rounding, for strategies whose loss is the
-    mean of their criterion over rows: Naive, grafting, joint training, replay, and those that add a
-    penalty on weights (EWC, MAS). It is not for losses that look at the batch elsewhere (LwF and
-    other distillation, which see the last part only), for losses across rows (contrastive ones), or
-    where layers take statistics of a batch. Give it before plugins that add to the loss.
+    Runs at: before_forward, before_backward, before_update.
 
     Args:
         rows: Rows computed at a time.

@@ -19,11 +19,11 @@ from cl_graft.training.examples import Examples
 class TextBatches(SupervisedPlugin, supports_distributed=True):
     """Replace the loader of experiences that `text_stream` made.
 
-    Runs at: before_training_exp, before_eval_exp. As Avalanche's `ReplayPlugin` does, it sets the
-    strategy's `dataloader`; give it before plugins that set a loader of their own, which is then
-    used. Training batches are those of a `BatchOrder`: all equally large, and a function of the
-    seed, the task's rows and the step. Experiences without rows in memory, or whose data another
-    plugin changed, keep Avalanche's loader.
+    Training batches are those of a `BatchOrder`: all equally large, and a function of the seed, the
+    task's rows and the step. Experiences without rows in memory, or whose data another plugin
+    changed, keep Avalanche's loader. Give it before plugins that set a loader of their own.
+
+    Runs at: before_training_exp, before_eval_exp.
 
     Args:
         seed: Seed of the order of training rows.
