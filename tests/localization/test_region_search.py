@@ -23,14 +23,6 @@ FITTING = sorted(set(LOCALIZERS) - {"layer_norm_only"})
 WITHOUT_DENSE_RUN = [name for name in FITTING if not LOCALIZERS[name].needs_dense_run]
 
 
-def test_the_dense_run_and_localization_leave_the_model_at_its_base():
-    task = make_task()
-    before = snapshot(dict(task.model.named_parameters()))
-    find_region(task, settings())
-    after = dict(task.model.named_parameters())
-    assert all(torch.equal(value, after[name]) for name, value in before.items())
-
-
 def test_the_outcome_is_a_function_of_content_settings_and_seed():
     first = find_region(make_task(), settings())
     torch.manual_seed(99)
@@ -43,17 +35,20 @@ def test_the_outcome_is_a_function_of_content_settings_and_seed():
     )
 
 
-def test_the_cache_answers_with_the_same_bits():
-    cache = MemoryCache()
-    task = make_task()
-    computed = find_region(task, settings(), context=RunContext(cache))
+@pytest.mark.parametrize(
+    ("localizer", "phases"),
+    [("learned_mask", ["dense", "ranking"]), ("base_gradient", ["warmup", "ranking"])],
+)
+def test_the_cache_answers_with_the_same_bits(localizer, phases):
+    cache, chosen = MemoryCache(), settings(localizer=localizer)
+    computed = find_region(make_task(), chosen, context=RunContext(cache))
     assert cache.hits == []
-    answered = find_region(make_task(), settings(), context=RunContext(cache))
-    assert cache.hits == ["dense", "ranking"]
+    answered = find_region(make_task(), chosen, context=RunContext(cache))
+    assert cache.hits == phases
     assert computed.region == answered.region
-    assert all(
-        torch.equal(computed.dense.head[n], answered.dense.head[n]) for n in computed.dense.head
-    )
+    assert computed.passes == answered.passes
+    head = answered.dense.head
+    assert all(torch.equal(value, head[name]) for name, value in computed.dense.head.items())
 
 
 def test_another_density_shares_the_dense_run_but_not_the_ranking():
@@ -64,28 +59,15 @@ def test_another_density_shares_the_dense_run_but_not_the_ranking():
     assert cache.hits == ["dense"]
 
 
-def test_refill_keeps_the_whole_budget_and_passes_over_what_is_owned():
-    task = make_task()
-    first = find_region(task, settings())
-    second = find_region(task, settings(), owned=first.region)
-    without = find_region(task, settings(avoid_owned=False), owned=first.region)
-    assert len(second.region) == len(first.region)
+@pytest.mark.parametrize("candidates", [20, 2])
+def test_later_tasks_keep_their_whole_budget_and_pass_over_what_is_owned(candidates):
+    task, chosen = make_task(), settings(mask_candidates=candidates)
+    first = find_region(task, chosen)
+    second = find_region(task, chosen, owned=first.region)
+    without = find_region(task, replace(chosen, avoid_owned=False), owned=first.region)
+    assert len(second.region) == len(first.region) == round(0.05 * first.region.layout.total)
     assert len(second.region & first.region) == 0
     assert without.region == first.region
-
-
-@pytest.mark.slow  # tests/integration asks the same of a smaller stream
-def test_auto_density_takes_the_smallest_budget_that_keeps_the_asked_share():
-    task = make_task()
-    budgets = (0.01, 0.05, 0.2, 1.0)
-    easy = settings(density="auto", budgets=budgets, auto_share=0.01)
-    found = find_region(task, easy)
-    assert len(found.region) == round(0.01 * found.region.layout.total)
-    hard = settings(density="auto", budgets=budgets, auto_share=1.0)
-    whole = find_region(task, hard)
-    assert whole.graft_dev is not None
-    assert whole.dense.dev is not None
-    assert whole.graft_dev >= whole.dense.dev or whole.region.density == 1.0
 
 
 @pytest.mark.usefixtures("one_penalty")
@@ -154,31 +136,13 @@ def test_without_a_dense_run_the_head_is_the_one_fitted_to_the_base(name):
         assert not torch.equal(head[parameter_name], parameter)
 
 
-def test_without_a_dense_run_the_cache_answers_with_the_same_bits():
-    cache = MemoryCache()
-    task, chosen = make_task(), settings(localizer="base_gradient")
-    computed = find_region(task, chosen, context=RunContext(cache))
-    assert cache.hits == []
-    answered = find_region(make_task(), chosen, context=RunContext(cache))
-    assert cache.hits == ["warmup", "ranking"]
-    assert computed.region == answered.region
-    assert computed.passes == answered.passes
-    assert all(
-        torch.equal(computed.dense.head[n], answered.dense.head[n]) for n in computed.dense.head
-    )
-    other = settings(localizer="base_gradient", head_fit_rows=20)
-    find_region(task, other, context=RunContext(cache))
-    assert cache.hits == ["warmup", "ranking"]
-
-
-def test_the_dense_schedule_plays_no_part_without_a_dense_run():
-    cache = MemoryCache()
-    task = make_task()
-    chosen = settings(localizer="base_gradient")
-    slower = settings(localizer="base_gradient", fine_tuning=GraftingSettings().fine_tuning)
-    find_region(task, chosen, context=RunContext(cache))
-    find_region(task, slower, context=RunContext(cache))
-    assert cache.hits == ["warmup", "ranking"]
+def test_without_a_dense_run_only_the_fit_of_the_head_decides_what_is_cached():
+    cache, task = MemoryCache(), make_task()
+    dense = GraftingSettings().fine_tuning
+    for changes in ({}, {"fine_tuning": dense}, {"head_fit_rows": 20}):
+        chosen = settings(localizer="base_gradient", **changes)
+        find_region(task, chosen, context=RunContext(cache))
+        assert cache.hits == (["warmup", "ranking"] if changes else [])
 
 
 @pytest.mark.parametrize("name", WITHOUT_DENSE_RUN)
@@ -203,15 +167,6 @@ def test_passes_are_the_rows_that_went_through_the_model(name):
     task = replace(task, forward=counting)
     found = find_region(task, settings(localizer=name))
     assert total_passes(found.passes.values()) == Passes(sum(rows), sum(answered))
-
-
-def test_candidates_leave_earlier_tasks_their_coordinates_and_a_task_its_budget():
-    task = make_task()
-    chosen = settings(mask_candidates=2)
-    first = find_region(task, chosen)
-    second = find_region(task, chosen, owned=first.region)
-    assert len(first.region) == len(second.region) == round(0.05 * first.region.layout.total)
-    assert len(first.region & second.region) == 0
 
 
 def test_more_candidates_than_coordinates_are_all_of_them():

@@ -36,20 +36,18 @@ def run(*, optimizer, l1, steps=400, lr=0.04, clip=0.0):
 
 
 @pytest.mark.parametrize(
-    ("optimizer", "lr", "clip"),
-    [("sgd", 0.04, 0.0), ("adamw", 0.04, 0.0), ("sgd", 0.4, 0.05), ("adamw", 0.04, 0.05)],
+    ("optimizer", "lr", "clip", "l1"),
+    [
+        *(("sgd", 0.04, 0.0, 0.1), ("adamw", 0.04, 0.0, 0.1)),
+        *(("sgd", 0.4, 0.05, 0.1), ("adamw", 0.04, 0.05, 0.1)),
+        *(("sgd", 0.04, 0.0, 0.0), ("adamw", 0.04, 0.0, 0.0)),
+    ],
 )
-def test_movement_ends_on_the_soft_threshold_of_what_the_loss_wants(optimizer, lr, clip):
-    found, base = run(optimizer=optimizer, l1=0.1, lr=lr, clip=clip)
-    expected = WANTED.sign() * (WANTED.abs() - 0.1).clamp(min=0)
+def test_movement_ends_on_the_soft_threshold_of_what_the_loss_wants(optimizer, lr, clip, l1):
+    found, base = run(optimizer=optimizer, l1=l1, lr=lr, clip=clip)
+    expected = WANTED.sign() * (WANTED.abs() - l1).clamp(min=0)
     torch.testing.assert_close((found - base)[0], expected, atol=5e-3, rtol=0)
-    assert torch.equal(found[0, 2:5], base[0, 2:5])
-
-
-@pytest.mark.parametrize("optimizer", ["sgd", "adamw"])
-def test_without_a_penalty_everything_moves(optimizer):
-    found, base = run(optimizer=optimizer, l1=0.0)
-    torch.testing.assert_close((found - base)[0], WANTED, atol=5e-3, rtol=0)
+    assert torch.equal(found[0, 2:5], base[0, 2:5]) == bool(l1)
 
 
 def test_one_step_is_that_of_the_formula():
@@ -72,9 +70,3 @@ def test_a_stronger_penalty_leaves_more_weights_of_a_task_at_the_base_and_spares
         still.append(same)
         assert not torch.equal(dense.head["head.weight"], task.head["head.weight"])
     assert still[0] < still[1] < still[2]
-
-
-@pytest.mark.parametrize("wrong", [{"l1": -1.0}, {"mixout": 1.0}, {"mixout": -0.1}])
-def test_strengths_out_of_range_are_refused(wrong):
-    with pytest.raises(ValueError, match=f"{next(iter(wrong))}: Input should be"):
-        FineTuning(**wrong)
