@@ -70,17 +70,23 @@ class LocalizerInputs:
         }
 
 
-def remaining_steps(inputs: LocalizerInputs, total: Parameters, *, steps: int) -> Iterator[int]:
-    """Yield the steps of a sum that remain, and save `total`, to which the caller adds."""
-    saved = inputs.checkpoint.load()
-    first = 0
+def remaining_steps(
+    inputs: LocalizerInputs,
+    state: Parameters,
+    *,
+    steps: int,
+    values: dict[str, float] | None = None,
+) -> Iterator[int]:
+    """Yield the steps that remain; save `state` and `values`, which the caller changes."""
+    saved, first, numbers = inputs.checkpoint.load(), 0, {} if values is None else values
     if saved is not None:
-        copy_(total, saved[0])
+        copy_(state, saved[0])
+        numbers.update({name: saved[1][name] for name in numbers})
         first = saved[1]["step"]
     for step in range(first, steps):
         yield step
-        done = {"step": step + 1}
-        inputs.checkpoint.offer(lambda done=done: (total, done))
+        done = {**numbers, "step": step + 1}
+        inputs.checkpoint.offer(lambda done=done: (state, done))
 
 
 def add_gradient_(

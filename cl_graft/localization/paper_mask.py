@@ -15,10 +15,10 @@ from torch import Tensor
 
 from cl_graft.grafts.graft import Graft, copy_, gather, grafted, snapshot
 from cl_graft.grafts.region import Parameters, Region
-from cl_graft.localization.localizer_inputs import LocalizerInputs, mean_gradient
+from cl_graft.localization.localizer_inputs import LocalizerInputs, mean_gradient, remaining_steps
 from cl_graft.localization.movement import movement
 from cl_graft.localization.registry import register_localizer
-from cl_graft.runtime.checkpoints import join_tensors, select_tensors
+from cl_graft.runtime.checkpoints import join_tensors
 from cl_graft.runtime.seeding import generator
 
 
@@ -45,13 +45,9 @@ def paper_mask(
         for name, value in base.items()
     }
     start = _base_mask(inputs, base_density)
-    best, kept, first = 0.0, snapshot(scores), 0
-    left = inputs.checkpoint.load()
-    if left is not None:
-        copy_(scores, select_tensors(left[0], "scores"))
-        copy_(kept, select_tensors(left[0], "kept"))
-        best, first = left[1]["best"], left[1]["step"]
-    for step in range(first, steps):
+    kept, values = snapshot(scores), {"best": 0.0}
+    state = join_tensors(scores=scores, kept=kept)
+    for step in remaining_steps(inputs, state, steps=steps, values=values):
         copy_(inputs.parameters, _soft(inputs.tuned, base, scores, start, bias))
         try:
             gradients = mean_gradient(inputs, step)
@@ -64,10 +60,9 @@ def paper_mask(
             scores[name] -= lr * sign * gradient * delta * gate * (1 - gate)
         with grafted(inputs.model, _rounded_graft(inputs, scores, start, bias)):
             score = inputs.train_score() + inputs.dev_score()
-        if score > best:
-            best, kept = score, snapshot(scores)
-        state = join_tensors(scores=scores, kept=kept), {"best": best, "step": step + 1}
-        inputs.checkpoint.offer(lambda state=state: state)
+        if score > values["best"]:
+            values["best"] = score
+            copy_(kept, scores)
     return _logits(kept, start, bias)
 
 

@@ -19,9 +19,8 @@ from torch import Tensor, nn
 from cl_graft.errors import InputError
 from cl_graft.grafts.hashing import hash_tensors
 from cl_graft.metrics.by_metric import group_by_metric, name_metric
-from cl_graft.metrics.calibration import ece, reliability_bins
+from cl_graft.metrics.calibration import ece
 from cl_graft.metrics.continual import ScoreMatrix, average_accuracy, backward_transfer, forgetting
-from cl_graft.metrics.reliability_diagram import reliability_diagram
 from cl_graft.metrics.stream_matrix import StreamMatrix
 from cl_graft.metrics.task_score import Scorer, score
 from cl_graft.storage.files import replace_file
@@ -69,7 +68,6 @@ class StreamScores(PluginMetric[ScoreMatrix]):
         stream: Name of the stream to measure; others are ignored.
         zero_shot: Whether to keep R[i][j] for j > i, too. Only for models that can answer a task
             before they learned it (prompts): an untrained head answers by chance.
-        diagrams: Whether to emit a reliability diagram of every experience that was trained.
 
     Attributes:
         order: Numbers of the experiences trained so far, one a training.
@@ -81,12 +79,10 @@ class StreamScores(PluginMetric[ScoreMatrix]):
         *,
         stream: str = "test",
         zero_shot: bool = False,
-        diagrams: bool = False,
     ) -> None:
         super().__init__()
         self.stream = stream
         self.zero_shot = zero_shot
-        self.diagrams = diagrams
         self._metrics = dict(metrics or {})
         self.reset()
 
@@ -287,9 +283,6 @@ class StreamScores(PluginMetric[ScoreMatrix]):
             probabilities = logits.double().softmax(dim=1)
             measured["ece"] = ece(probabilities, targets)
             values.append(MetricValue(self, f"ECE/{name}", measured["ece"], step))
-            if self.diagrams and not self._training and j in self.order:
-                figure = reliability_diagram(reliability_bins(probabilities, targets))
-                values.append(MetricValue(self, f"Reliability/{name}", figure, step))
         self._keep(j, measured, logits)
         return values
 

@@ -169,13 +169,6 @@ def test_a_model_with_heads_is_measured_on_each_tasks_own_classes_and_another_on
         assert set(targets.tolist()) == ({0, 1} if heads else {2 * j, 2 * j + 1})
 
 
-def test_diagrams_are_emitted_once_a_task_is_learned():
-    scores = StreamScores(diagrams=True)
-    _, results = run(scores)
-    drawn = [{name for name in row if name.startswith("Reliability")} for row in results]
-    assert [len(names) for names in drawn] == [1, 2, 3]
-
-
 def test_an_interrupted_experience_fills_no_row():
     scores = StreamScores()
     benchmark = vector_stream(labels=[0, 1, 2])
