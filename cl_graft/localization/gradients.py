@@ -1,4 +1,4 @@
-"""Scores by gradients at the base: their sums (SAM), and the Fisher information (FISH, TaLoS).
+"""Scores by gradients from the base: sums (SAM), squares (FISH, TaLoS), descent (ChildPruning).
 
 Where published code differs from its paper there is a localizer of each. FISH's repository counts
 the task head within its budget; here the budget is the graftable coordinates' alone.
@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 import torch
 from torch import Tensor
 
+from cl_graft.grafts.graft import copy_
 from cl_graft.grafts.model_state import preserve_modes, preserve_parameters
 from cl_graft.grafts.region import Parameters
 from cl_graft.grafts.selection import top_k
@@ -22,6 +23,7 @@ from cl_graft.localization.localizer_inputs import (
     mean_gradient,
     remaining_steps,
 )
+from cl_graft.localization.ranking import rank_by_tensor
 from cl_graft.localization.registry import register_localizer
 from cl_graft.runtime.seeding import generator, seeded
 from cl_graft.training.train_mode import freeze_statistics
@@ -261,3 +263,38 @@ def _in_order(total: Parameters, left: Parameters) -> dict[str, Tensor]:
                 largest = max(largest, float(tensor[inside].max()))
         behind += largest
     return found
+
+
+@register_localizer(
+    name="child_pruning",
+    source="Fu et al., 2023, https://arxiv.org/abs/2211.15583, published code (ChildPruning)",
+    needs_dense_run=False,
+    per_tensor=True,
+)
+def child_pruning(
+    inputs: LocalizerInputs, *, k: int, steps: int, lr: float = 0.05
+) -> dict[str, Tensor]:
+    """Score coordinates by |θ − base| after SGD that keeps only the k largest movements a step."""
+    moved = inputs.zeros()
+
+    def descend(name: str, gradient: Tensor) -> None:
+        moved[name].sub_(gradient.float(), alpha=lr)
+
+    with preserve_parameters(inputs.parameters) as base:
+        for step in remaining_steps(inputs, moved, steps=steps):
+            if step:
+                _project_(moved, k)
+                copy_(
+                    inputs.parameters,
+                    {name: (base[name].float() + delta) for name, delta in moved.items()},
+                )
+            add_gradient_(inputs, step, into=descend)
+    return {name: delta.abs_() for name, delta in moved.items()}
+
+
+def _project_(moved: Parameters, k: int) -> None:
+    """Put all but the k largest movements, by tensor, to 0."""
+    sizes = {name: delta.abs() for name, delta in moved.items()}
+    masks = rank_by_tensor(sizes, depth=k).top(k).masks()
+    for name, delta in moved.items():
+        delta.mul_(masks[name].to(delta.device))

@@ -17,73 +17,6 @@ from cl_graft.localization.localizer_inputs import LocalizerInputs, add_gradient
 from cl_graft.localization.registry import register_localizer
 from cl_graft.runtime.seeding import generator
 
-_CHUNK = 1 << 18
-"""Coordinates whose δ is formed at a time on a CPU: they stay in its cache."""
-
-
-@register_localizer(
-    name="averaged_gain",
-    source="Sundararajan et al., 2017, https://arxiv.org/abs/1703.01365, Sec. 3",
-)
-def averaged_gain(inputs: LocalizerInputs, *, k: int, steps: int) -> dict[str, Tensor]:
-    """Score coordinates by their gain −g·δ averaged over points between base and tuned.
-
-    Integrated gradients (Sundararajan et al.) by the midpoint rule at up to four points.
-    """
-    del k
-    points = min(4, steps)
-    gain = inputs.zeros()
-    owner = [
-        (point, own)
-        for point in range(points)
-        for own in [range(point * steps // points, (point + 1) * steps // points)]
-        for _ in own
-    ]
-    carried: int | None = None
-    with preserve_parameters(inputs.parameters) as base:
-        for step in remaining_steps(inputs, gain, steps=steps):
-            point, own = owner[step]
-            if point != carried:
-                _carry_(inputs, base, (point + 0.5) / points)
-                carried = point
-            share = 1 / (points * len(own))
-
-            def add(name: str, gradient: Tensor, share: float = share) -> None:
-                add_gain_(gain[name], gradient, inputs.tuned[name], base[name], scale=share)
-
-            add_gradient_(inputs, step, into=add)
-    return gain
-
-
-@register_localizer(
-    name="path_integral",
-    source="Zenke et al., 2017, https://arxiv.org/abs/1703.04200, Eq. 3",
-    needs_gradients=False,
-    needs_path=True,
-)
-def path_integral(inputs: LocalizerInputs, *, k: int, steps: int) -> Parameters:
-    """Score coordinates by Σ −g·Δθ over the steps of the dense run, gathered while it ran."""
-    del k, steps
-    return inputs.path
-
-
-def add_gain_(
-    gain: Tensor, gradient: Tensor, tuned: Tensor, base: Tensor, *, scale: float = 1.0
-) -> None:
-    """Add scale·(−g·(tuned − base)) to `gain`, fp32, in place, without holding the difference."""
-    size = gain.numel() if gain.is_cuda else _CHUNK
-    flat = (tensor.detach().reshape(-1).split(size) for tensor in (gradient, tuned, base))
-    for into, g, new, old in zip(gain.view(-1).split(size), *flat, strict=True):
-        into.addcmul_(g.float(), new.float() - old.float(), value=-scale)
-
-
-def _carry_(inputs: LocalizerInputs, base: Parameters, share: float) -> None:
-    """Put the model at base + share·(tuned − base)."""
-    with torch.no_grad():
-        for name, parameter in inputs.parameters.items():
-            moved = torch.lerp(base[name].float(), inputs.tuned[name].float(), share)
-            parameter.copy_(moved)
-
 
 @register_localizer(
     name="movement",
@@ -156,3 +89,71 @@ def uniform(inputs: LocalizerInputs, *, k: int, steps: int) -> dict[str, Tensor]
         name: torch.rand(base.shape, generator=generator(inputs.seed, "uniform", name))
         for name, base in inputs.base.items()
     }
+
+
+_CHUNK = 1 << 18
+"""Coordinates whose δ is formed at a time on a CPU: they stay in its cache."""
+
+
+@register_localizer(
+    name="averaged_gain",
+    source="Sundararajan et al., 2017, https://arxiv.org/abs/1703.01365, Sec. 3",
+)
+def averaged_gain(inputs: LocalizerInputs, *, k: int, steps: int) -> dict[str, Tensor]:
+    """Score coordinates by their gain −g·δ averaged over points between base and tuned.
+
+    Integrated gradients (Sundararajan et al.) by the midpoint rule at up to four points.
+    """
+    del k
+    points = min(4, steps)
+    gain = inputs.zeros()
+    owner = [
+        (point, own)
+        for point in range(points)
+        for own in [range(point * steps // points, (point + 1) * steps // points)]
+        for _ in own
+    ]
+    carried: int | None = None
+    with preserve_parameters(inputs.parameters) as base:
+        for step in remaining_steps(inputs, gain, steps=steps):
+            point, own = owner[step]
+            if point != carried:
+                _carry_(inputs, base, (point + 0.5) / points)
+                carried = point
+            share = 1 / (points * len(own))
+
+            def add(name: str, gradient: Tensor, share: float = share) -> None:
+                add_gain_(gain[name], gradient, inputs.tuned[name], base[name], scale=share)
+
+            add_gradient_(inputs, step, into=add)
+    return gain
+
+
+@register_localizer(
+    name="path_integral",
+    source="Zenke et al., 2017, https://arxiv.org/abs/1703.04200, Eq. 3",
+    needs_gradients=False,
+    needs_path=True,
+)
+def path_integral(inputs: LocalizerInputs, *, k: int, steps: int) -> Parameters:
+    """Score coordinates by Σ −g·Δθ over the steps of the dense run, gathered while it ran."""
+    del k, steps
+    return inputs.path
+
+
+def add_gain_(
+    gain: Tensor, gradient: Tensor, tuned: Tensor, base: Tensor, *, scale: float = 1.0
+) -> None:
+    """Add scale·(−g·(tuned − base)) to `gain`, fp32, in place, without holding the difference."""
+    size = gain.numel() if gain.is_cuda else _CHUNK
+    flat = (tensor.detach().reshape(-1).split(size) for tensor in (gradient, tuned, base))
+    for into, g, new, old in zip(gain.view(-1).split(size), *flat, strict=True):
+        into.addcmul_(g.float(), new.float() - old.float(), value=-scale)
+
+
+def _carry_(inputs: LocalizerInputs, base: Parameters, share: float) -> None:
+    """Put the model at base + share·(tuned − base)."""
+    with torch.no_grad():
+        for name, parameter in inputs.parameters.items():
+            moved = torch.lerp(base[name].float(), inputs.tuned[name].float(), share)
+            parameter.copy_(moved)

@@ -57,37 +57,6 @@ def _coordinates(
     return Region(layout, torch.cat(parts))
 
 
-_WIDTH_PER_RANK = 32
-"""Smaller dimension of a matrix divided by its rank r: 4,096 / 128 in the published code."""
-
-
-@register_localizer(
-    name="lift",
-    source="Liu et al., 2025, https://arxiv.org/abs/2506.00772",
-    needs_gradients=False,
-    needs_dense_run=False,
-    per_tensor=True,
-    allowed=weight_matrices,
-)
-def lift(
-    inputs: LocalizerInputs, *, k: int, steps: int, rank: int | None = None
-) -> dict[str, Tensor]:
-    """Score weights by the size of their entry in their matrix's rank-r approximation, |W′|."""
-    del k, steps
-    return {
-        name: _approximate(value, rank).abs_() if value.dim() > 1 else torch.zeros_like(value)
-        for name, value in inputs.base.items()
-    }
-
-
-def _approximate(matrix: Tensor, rank: int | None) -> Tensor:
-    """Return the best approximation of a rank, fp32, in the matrix's shape."""
-    flat = matrix.detach().float().flatten(1)
-    rank = max(1, min(flat.shape) // _WIDTH_PER_RANK) if rank is None else rank
-    left, values, right = torch.linalg.svd(flat, full_matrices=False)
-    return ((left[:, :rank] * values[:rank]) @ right[:rank]).reshape(matrix.shape)
-
-
 register_localizer(
     name="bias_only",
     source="Ben Zaken et al., 2022, https://arxiv.org/abs/2106.10199 (BitFit)",
@@ -131,3 +100,34 @@ def _by_row(sizes: Parameters) -> Parameters:
         energy = size.float().square().flatten(1).mean(1) if size.dim() > 1 else size.new_zeros(1)
         scores[name] = energy.reshape(-1, *[1] * (size.dim() - 1)).expand(size.shape).clone()
     return scores
+
+
+_WIDTH_PER_RANK = 32
+"""Smaller dimension of a matrix divided by its rank r: 4,096 / 128 in the published code."""
+
+
+@register_localizer(
+    name="lift",
+    source="Liu et al., 2025, https://arxiv.org/abs/2506.00772",
+    needs_gradients=False,
+    needs_dense_run=False,
+    per_tensor=True,
+    allowed=weight_matrices,
+)
+def lift(
+    inputs: LocalizerInputs, *, k: int, steps: int, rank: int | None = None
+) -> dict[str, Tensor]:
+    """Score weights by the size of their entry in their matrix's rank-r approximation, |W′|."""
+    del k, steps
+    return {
+        name: _approximate(value, rank).abs_() if value.dim() > 1 else torch.zeros_like(value)
+        for name, value in inputs.base.items()
+    }
+
+
+def _approximate(matrix: Tensor, rank: int | None) -> Tensor:
+    """Return the best approximation of a rank, fp32, in the matrix's shape."""
+    flat = matrix.detach().float().flatten(1)
+    rank = max(1, min(flat.shape) // _WIDTH_PER_RANK) if rank is None else rank
+    left, values, right = torch.linalg.svd(flat, full_matrices=False)
+    return ((left[:, :rank] * values[:rank]) @ right[:rank]).reshape(matrix.shape)

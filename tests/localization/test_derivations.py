@@ -11,13 +11,15 @@ from torch import nn
 from cl_graft.grafts.graft import snapshot
 from cl_graft.grafts.region import Region
 from cl_graft.localization import LOCALIZERS, localize
-from cl_graft.localization.gates import (
+from cl_graft.localization.gates import diff_pruning, diff_pruning_sam, straight_through
+from cl_graft.localization.gradients import (
     child_pruning,
-    diff_pruning,
-    diff_pruning_sam,
-    straight_through,
+    fish,
+    fish_expected,
+    sam,
+    sam_absolute,
+    sam_squared,
 )
-from cl_graft.localization.gradients import fish, fish_expected, sam, sam_absolute, sam_squared
 from cl_graft.localization.localizer_inputs import LocalizerInputs
 from cl_graft.runtime.seeding import derive, generator
 

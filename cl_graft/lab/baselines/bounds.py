@@ -202,7 +202,39 @@ class LearnsAside(SupervisedPlugin, supports_distributed=False):
         raise NotImplementedError
 
 
-class IndependentPlugin(LearnsAside, supports_distributed=False):
+class ValuesByTask(SupervisedPlugin, supports_distributed=False):
+    """Answer every task with values of its own; an unlearned task is answered as the model is.
+
+    Runs at: before_eval_exp, after_eval_exp.
+    """
+
+    def __init__(self, *given: Any, **settings: Any) -> None:
+        super().__init__(*given, **settings)
+        self.values: dict[int, dict[str, Tensor]] = {}
+        self._live: dict[str, Tensor] | None = None
+
+    def before_eval_exp(self, strategy: Strategy, **kwargs: Any) -> None:
+        """Load the task's values."""
+        self._restore(strategy)
+        own = self.values.get(int(strategy.experience.task_label))
+        if own is not None:
+            model = unwrap_model(strategy.model)
+            parameters = parameters_by_name(model)
+            self._live = snapshot({name: parameters[name] for name in own})
+            load_(model, own)
+
+    def after_eval_exp(self, strategy: Strategy, **kwargs: Any) -> None:
+        """Put the live values back."""
+        self._restore(strategy)
+
+    def _restore(self, strategy: Strategy) -> None:
+        """Put the live values back, also after an evaluation that an exception interrupted."""
+        if self._live is not None:
+            load_(unwrap_model(strategy.model), self._live)
+            self._live = None
+
+
+class IndependentPlugin(ValuesByTask, LearnsAside, supports_distributed=False):
     """Answer every task with its own dense run, from which grafting would find its region.
 
     Runs at: before_training_exp, before_eval_exp, after_eval_exp.
@@ -210,23 +242,6 @@ class IndependentPlugin(LearnsAside, supports_distributed=False):
 
     def __init__(self, inputs: StrategyInputs) -> None:
         super().__init__(inputs, phase="train")
-        self._models: dict[int, dict[str, Tensor]] = {}
-        self._base_values: dict[str, Tensor] | None = None
-
-    def before_eval_exp(self, strategy: Strategy, **kwargs: Any) -> None:
-        """Carry the task's own model; a task that was not learned is answered by the base."""
-        self._restore(strategy)
-        own = self._models.get(int(strategy.experience.task_label))
-        if own is None:
-            return
-        model = unwrap_model(strategy.model)
-        parameters = parameters_by_name(model)
-        self._base_values = snapshot({name: parameters[name] for name in own})
-        load_(model, own)
-
-    def after_eval_exp(self, strategy: Strategy, **kwargs: Any) -> None:
-        """Put the base back."""
-        self._restore(strategy)
 
     def _learn(self, strategy: Strategy, experience: Any, context: RunContext) -> None:
         self._restore(strategy)
@@ -235,15 +250,9 @@ class IndependentPlugin(LearnsAside, supports_distributed=False):
         started = time.perf_counter()
         dense = fine_tune_task(task, inputs.dense_runs[label], seed=inputs.seed, context=context)
         own = dense.tuned | dense.head
-        self._models[label] = {name: tensor.cpu() for name, tensor in own.items()}
+        self.values[label] = {name: tensor.cpu() for name, tensor in own.items()}
         self.passes[label] = {"dense": dense.passes}
         self.seconds[label] = {"dense": time.perf_counter() - started}
-
-    def _restore(self, strategy: Strategy) -> None:
-        """Put the base back, also after an evaluation that an exception interrupted."""
-        if self._base_values is not None:
-            load_(unwrap_model(strategy.model), self._base_values)
-            self._base_values = None
 
 
 @register_strategy(

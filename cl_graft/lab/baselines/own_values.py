@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from cl_graft.errors import InputError
 from cl_graft.grafts.graft import load_, snapshot
+from cl_graft.lab.baselines.bounds import ValuesByTask
 from cl_graft.models import TaskModel, block_stacks, graftable_parameters, longest_row
 from cl_graft.runtime.checkpoints import join_tensors, select_tensors
 from cl_graft.runtime.seeding import generator
@@ -53,7 +54,7 @@ class TrainOnly(SupervisedPlugin, supports_distributed=False):
         freeze_except_(model, self.choose(model), label=int(strategy.experience.task_label))
 
 
-class OwnValues(TrainOnly, supports_distributed=False):
+class OwnValues(ValuesByTask, TrainOnly, supports_distributed=False):
     """Give every task values of its own in some parameters, from the same first values.
 
     Runs at: before_training_exp, after_training_exp, before_eval_exp, after_eval_exp.
@@ -61,9 +62,7 @@ class OwnValues(TrainOnly, supports_distributed=False):
 
     def __init__(self, choose: Choose) -> None:
         super().__init__(choose)
-        self.values: dict[int, dict[str, Tensor]] = {}
         self._start: dict[str, Tensor] | None = None
-        self._live: dict[str, Tensor] | None = None
 
     def before_training_exp(self, strategy: Strategy, **kwargs: Any) -> None:
         """Start the task's values."""
@@ -80,26 +79,8 @@ class OwnValues(TrainOnly, supports_distributed=False):
         self.values[label] = {n: t.cpu() for n, t in snapshot(self._own(strategy)).items()}
         load_(unwrap_model(strategy.model), self._start or {})
 
-    def before_eval_exp(self, strategy: Strategy, **kwargs: Any) -> None:
-        """Load the task's values; an unlearned task is answered with the current ones."""
-        self._restore(strategy)
-        own = self.values.get(int(strategy.experience.task_label))
-        if own is not None:
-            self._live = snapshot(self._own(strategy))
-            load_(unwrap_model(strategy.model), own)
-
-    def after_eval_exp(self, strategy: Strategy, **kwargs: Any) -> None:
-        """Put the live values back."""
-        self._restore(strategy)
-
     def _own(self, strategy: Strategy) -> dict[str, nn.Parameter]:
         return dict(self.choose(unwrap_model(strategy.model)))
-
-    def _restore(self, strategy: Strategy) -> None:
-        """Put the live values back, also after an evaluation that an exception interrupted."""
-        if self._live is not None:
-            load_(unwrap_model(strategy.model), self._live)
-            self._live = None
 
 
 def freeze_except_(
