@@ -1,6 +1,6 @@
 """Localizers of other packages and plain functions do what those of this package do."""
 
-import os
+import importlib
 import sys
 from pathlib import Path
 
@@ -8,12 +8,13 @@ import pytest
 import torch
 from localization.planted import planted_inputs
 from small_tasks import MemoryCache, make_task, settings
-from warm_processes import printed_by
 
 from cl_graft.localization import LOCALIZERS, find_localizer, localize, register_localizer
 from cl_graft.localization.grafting_settings import GraftingSettings
 from cl_graft.localization.region_search import find_region
 from cl_graft.runtime.run_context import RunContext
+from cl_graft.strategies import grafting_methods
+from cl_graft.strategies.registry import STRATEGIES
 
 MODULE = """
 from cl_graft.localization import register_localizer
@@ -41,16 +42,6 @@ def install(folder: Path, name: str, module: str, *, value: str) -> None:
     (info / "entry_points.txt").write_text(f"[cl_graft.localizers]\n{name} = {value}\n")
 
 
-STRATEGIES_ANEW = """
-import sys
-for name in [name for name in sys.modules if name.split(".")[0] == "cl_graft"]:
-    del sys.modules[name]
-from cl_graft.strategies.registry import STRATEGIES
-print(*STRATEGIES)
-"""
-"""Imports the package again, and nothing of what it imports, which takes seconds."""
-
-
 def relative(inputs, *, k, steps):
     """Score by relative movement."""
     return {
@@ -62,6 +53,7 @@ def relative(inputs, *, k, steps):
 def test_a_localizer_of_an_installed_package_is_known_by_name(registry, tmp_path, monkeypatch):
     install(tmp_path, "largest_package", MODULE, value="largest_package")
     monkeypatch.syspath_prepend(tmp_path)
+    sys.modules.pop("largest_package", None)
     inputs, _ = planted_inputs()
     found = localize(inputs, "largest", k=30).top(30)
     flat = torch.cat([value.reshape(-1).abs() for value in inputs.base.values()])
@@ -70,11 +62,16 @@ def test_a_localizer_of_an_installed_package_is_known_by_name(registry, tmp_path
     assert "largest" in registry
 
 
-def test_a_localizer_of_an_installed_package_is_an_ablation_of_comparisons(tmp_path):
+def test_a_localizer_of_an_installed_package_is_an_ablation_of_comparisons(
+    registry, tmp_path, monkeypatch
+):
     install(tmp_path, "largest_package", MODULE, value="largest_package")
-    path = os.pathsep.join([str(tmp_path), *sys.path])
-    printed = printed_by(STRATEGIES_ANEW, env={"PYTHONPATH": path})
-    assert "grafting_largest" in printed.split()
+    monkeypatch.syspath_prepend(tmp_path)
+    sys.modules.pop("largest_package", None)
+    # As in a new process, in which no strategy was looked up yet.
+    monkeypatch.setattr(STRATEGIES, "_entries", {})
+    monkeypatch.setattr(STRATEGIES, "_steps", [lambda: importlib.reload(grafting_methods)])
+    assert "grafting_largest" in list(STRATEGIES)
 
 
 def test_a_function_is_taken_where_a_name_is(registry):
