@@ -2,11 +2,11 @@
 
 import importlib
 import sys
-from pathlib import Path
 
 import pytest
 import torch
 from localization.planted import planted_inputs
+from own_registries import install_package
 from small_tasks import MemoryCache, make_task, settings
 
 from cl_graft.localization import LOCALIZERS, find_localizer, localize, register_localizer
@@ -33,13 +33,12 @@ def registry(monkeypatch):
     return LOCALIZERS
 
 
-def install(folder: Path, name: str, module: str, *, value: str) -> None:
-    """Make a folder look as if pip had installed a package of one module there."""
-    (folder / f"{name}.py").write_text(module)
-    info = folder / f"{name}-1.0.dist-info"
-    info.mkdir()
-    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
-    (info / "entry_points.txt").write_text(f"[cl_graft.localizers]\n{name} = {value}\n")
+def install(folder, monkeypatch):
+    """Install a package with a localizer, as in a new process."""
+    group = "cl_graft.localizers"
+    install_package(folder, "largest_package", MODULE, group=group, largest="largest_package")
+    monkeypatch.syspath_prepend(folder)
+    sys.modules.pop("largest_package", None)
 
 
 def relative(inputs, *, k, steps):
@@ -51,9 +50,7 @@ def relative(inputs, *, k, steps):
 
 
 def test_a_localizer_of_an_installed_package_is_known_by_name(registry, tmp_path, monkeypatch):
-    install(tmp_path, "largest_package", MODULE, value="largest_package")
-    monkeypatch.syspath_prepend(tmp_path)
-    sys.modules.pop("largest_package", None)
+    install(tmp_path, monkeypatch)
     inputs, _ = planted_inputs()
     found = localize(inputs, "largest", k=30).top(30)
     flat = torch.cat([value.reshape(-1).abs() for value in inputs.base.values()])
@@ -65,9 +62,7 @@ def test_a_localizer_of_an_installed_package_is_known_by_name(registry, tmp_path
 def test_a_localizer_of_an_installed_package_is_an_ablation_of_comparisons(
     registry, tmp_path, monkeypatch
 ):
-    install(tmp_path, "largest_package", MODULE, value="largest_package")
-    monkeypatch.syspath_prepend(tmp_path)
-    sys.modules.pop("largest_package", None)
+    install(tmp_path, monkeypatch)
     # As in a new process, in which no strategy was looked up yet.
     monkeypatch.setattr(STRATEGIES, "_entries", {})
     monkeypatch.setattr(STRATEGIES, "_steps", [lambda: importlib.reload(grafting_methods)])

@@ -4,6 +4,7 @@ import sys
 
 import pytest
 from configs import config_with
+from own_registries import install_package
 from small_runs import SMALL
 
 from cl_graft.errors import InputError
@@ -43,12 +44,8 @@ class ShrinkingWeights:
 def installed(tmp_path, monkeypatch):
     """Install a package with two entry points: a method, and a module that cannot be imported."""
     folder = tmp_path / "site"
-    information = folder / "shrinking-1.0.dist-info"
-    information.mkdir(parents=True)
-    (information / "METADATA").write_text("Metadata-Version: 2.1\nName: shrinking\nVersion: 1.0\n")
-    points = "[cl_graft.strategies]\nshrink = shrinking\nstretch = shrinking.nowhere\n"
-    (information / "entry_points.txt").write_text(points)
-    (folder / "shrinking.py").write_text(METHOD)
+    points = {"shrink": "shrinking", "stretch": "shrinking.nowhere"}
+    install_package(folder, "shrinking", METHOD, group="cl_graft.strategies", **points)
     monkeypatch.syspath_prepend(folder)
     # As in a new process, in which nothing was looked up yet.
     monkeypatch.setattr(STRATEGIES, "_entries", dict(STRATEGIES))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from contextlib import contextmanager
 from dataclasses import replace
 from itertools import pairwise
 
@@ -29,6 +30,21 @@ NAMES = list_available()
 DENSE = FineTuning(steps=STEPS, batch_size=4, evaluations=0, weight_decay=0.0)
 
 
+@contextmanager
+def watched_steps():
+    """Collect the class and the rates of every optimiser step in a `with` block."""
+    found = []
+
+    def watch(optimizer, args, kwargs):
+        found.append((type(optimizer), [group["lr"] for group in optimizer.param_groups]))
+
+    handle = register_optimizer_step_pre_hook(watch)
+    try:
+        yield found
+    finally:
+        handle.remove()
+
+
 @pytest.fixture(scope="module")
 def tasks():
     return [load_task("sentiment", shots=8, max_test=4)]
@@ -45,16 +61,9 @@ def train(name, model, tasks, **changes):
     inputs = StrategyInputs(
         model=text_model(loaded, stream), stream=stream, fine_tuning=dense, grafting=grafting
     )
-    strategy, found = build_strategy(name, inputs), []
-
-    def watch(optimizer, args, kwargs):
-        found.append((type(optimizer), [group["lr"] for group in optimizer.param_groups]))
-
-    handle = register_optimizer_step_pre_hook(watch)
-    try:
+    strategy = build_strategy(name, inputs)
+    with watched_steps() as found:
         strategy.train(stream.benchmark.train_stream[0], eval_streams=[])
-    finally:
-        handle.remove()
     return found[-STEPS:]
 
 
@@ -110,14 +119,8 @@ def test_the_share_of_a_rate_rises_to_1_and_falls_to_0():
 
 
 def test_a_dense_run_changes_its_rate_as_a_loop_does():
-    rates = []
     model = torch.nn.Linear(2, 1)
-
-    def watch(optimizer, args, kwargs):
-        rates.append(optimizer.param_groups[0]["lr"])
-
-    handle = register_optimizer_step_pre_hook(watch)
-    try:
+    with watched_steps() as found:
         fine_tune(
             model,
             dict(model.named_parameters()),
@@ -125,7 +128,5 @@ def test_a_dense_run_changes_its_rate_as_a_loop_does():
             settings=replace(DENSE, lr=1.0, optimizer="adamw"),
             seed=0,
         )
-    finally:
-        handle.remove()
     expected = [rate_share(t, STEPS, decay="linear", warm_up=0.06) for t in range(STEPS)]
-    assert rates == pytest.approx(expected)
+    assert [rates[0] for _, rates in found] == pytest.approx(expected)
