@@ -32,9 +32,8 @@ if TYPE_CHECKING:
     from cl_graft.models import load_model
     from cl_graft.storage import load_bank, save_bank
     from cl_graft.strategies.benchmark import text_stream
-    from cl_graft.strategies.grafting import GraftingContinual
     from cl_graft.strategies.multi_head import text_model
-    from cl_graft.strategies.plugin import GraftingPlugin
+    from cl_graft.strategies.plugin import GraftingContinual, GraftingPlugin
     from cl_graft.strategies.registry import register_strategy
     from cl_graft.strategies.stream_scores import StreamScores
     from cl_graft.training.fine_tuning_settings import FineTuning
@@ -60,9 +59,8 @@ _HOMES = {
     "models": ("load_model",),
     "storage": ("load_bank", "save_bank"),
     "strategies.benchmark": ("text_stream",),
-    "strategies.grafting": ("GraftingContinual",),
     "strategies.multi_head": ("text_model",),
-    "strategies.plugin": ("GraftingPlugin",),
+    "strategies.plugin": ("GraftingContinual", "GraftingPlugin"),
     "strategies.registry": ("register_strategy",),
     "strategies.stream_scores": ("StreamScores",),
     "training.fine_tuning_settings": ("FineTuning",),
