@@ -366,7 +366,7 @@ class GraftingByDiscriminant:
 class GraftingByEntropy:
     """Learn as grafting does, let every task answer, and keep the answer of the least entropy."""
 
-    rule: ClassVar[LogitRule] = staticmethod(least_entropy)
+    rule: ClassVar[staticmethod[[Mapping[int, Tensor]], Tensor]] = staticmethod(least_entropy)
     load_state_ = staticmethod(keep_bank_)
 
     def build(self, inputs: StrategyInputs) -> SupervisedTemplate:
@@ -381,4 +381,4 @@ class GraftingByEntropy:
 class GraftingByEnergy(GraftingByEntropy):
     """Learn as grafting does, let every task answer, and keep the answer of the least energy."""
 
-    rule: ClassVar[LogitRule] = staticmethod(least_energy)
+    rule: ClassVar[staticmethod[[Mapping[int, Tensor]], Tensor]] = staticmethod(least_energy)
