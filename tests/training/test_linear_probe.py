@@ -121,8 +121,8 @@ def test_rows_are_not_scored_by_a_head_that_was_fitted_to_them():
     # Fitted and scored on the same rows, even noise is answered; left out, it cannot be.
     features = task.model.get_submodule("body")(inputs)
     own = features @ fitted["head.weight"].T + fitted["head.bias"]
-    assert float((own.argmax(1) == noise).float().mean()) > score_on_dev(task, seed=0).fitted_head
-    assert score_on_dev(task, seed=0).fitted_head < 0.65
+    left_out = score_on_dev(task, seed=0).fitted_head
+    assert left_out < min(0.65, float((own.argmax(1) == noise).float().mean()))
 
 
 def test_without_a_head_the_model_answers_for_itself():
