@@ -9,7 +9,6 @@ from slow_cases import slow_but
 from small_runs import FEW, Runs
 from tiny_runs import forgets_nothing
 
-from cl_graft.banks.verify import verify
 from cl_graft.errors import InputError
 from cl_graft.lab.baselines.lora import OrthogonalLoRA, add_lora_
 from cl_graft.lab.baselines.masks import (
@@ -36,11 +35,6 @@ def test_isolated_tasks_keep_their_bits_and_backward_transfer_is_exactly_zero(sm
     result = small_runs(name)
     assert result.backward_transfer == result.forgetting == 0.0
     assert forgets_nothing(result)
-
-
-def test_the_bank_of_lt_sft_is_a_bank(small_runs):
-    report = verify(small_runs.folder("lt_sft"))
-    assert report.ok, report
 
 
 def test_there_is_forgetting_where_none_of_that_is_done(small_runs):

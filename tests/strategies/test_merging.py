@@ -4,7 +4,6 @@ import pytest
 import torch
 from slow_cases import slow, slow_but
 
-from cl_graft.banks.verify import verify
 from cl_graft.errors import InputError
 from cl_graft.grafts.graft import extract, find_parameters
 from cl_graft.grafts.merging import merge_grafts, standalone_grafts
@@ -77,16 +76,6 @@ def test_a_router_may_pick_the_head(small_runs, router):
         assert score <= sent
         assert given - (1 - sent) - 1e-9 <= score <= given + 1e-9
     assert routed.routed == small_runs(f"grafting_by_{router}").routed
-
-
-def test_a_run_of_merging_passes_verification(small_runs):
-    report = verify(small_runs.folder("merging_by_average"))
-    assert report.ok, report
-
-
-def test_a_localizer_without_a_dense_run_is_refused(small_runs):
-    with pytest.raises(InputError, match="the localizer 'base_gradient' makes none"):
-        small_runs("merging_by_average", localizer="base_gradient")
 
 
 def test_grids_are_of_settings_that_there_are():

@@ -5,6 +5,7 @@ from configs import config_with
 from slow_cases import slow_but
 from small_runs import FEW, Runs
 
+from cl_graft.banks.verify import verify
 from cl_graft.errors import InputError
 from cl_graft.lab.experiments.folders import differences
 from cl_graft.lab.experiments.run import run
@@ -63,17 +64,27 @@ def test_wrong_settings_are_refused_with_the_nearest_name(own, said):
         config_with({"tasks": ["sentiment"], "strategy_settings": own})
 
 
-def test_a_number_may_be_written_without_a_point_and_a_range_excludes_nan():
-    setting = Setting("weight", 1.0, "A weight.", min_value=0)
-    assert setting.check(3, method="mine") == 3.0
-    with pytest.raises(InputError, match="at least 0"):
-        setting.check(float("nan"), method="mine")
+WEIGHT = Setting("weight", 1.0, "A weight.", min_value=0)
+RULE = Setting("rule", "mean", "A rule.", choices=("mean", "sum"))
 
 
-def test_names_are_checked_against_their_choices():
-    setting = Setting("rule", "mean", "A rule.", choices=("mean", "sum"))
-    with pytest.raises(InputError, match=r"mine\.rule: unknown 'sun'; did you mean 'sum'"):
-        setting.check("sun", method="mine")
+@pytest.mark.parametrize(
+    ("setting", "value", "said"),
+    [
+        (WEIGHT, float("nan"), "at least 0"),
+        (RULE, "sun", r"mine\.rule: unknown 'sun'; did you mean 'sum'"),
+    ],
+)
+def test_values_are_checked_against_range_and_choices(setting, value, said):
+    assert WEIGHT.check(3, method="mine") == 3.0  # written without a point
+    with pytest.raises(InputError, match=said):
+        setting.check(value, method="mine")
+
+
+@pytest.mark.parametrize("name", ["lt_sft", "merging_by_average", "grafting_without_retraining"])
+def test_a_bank_of_a_method_is_a_bank(small_runs, name):
+    report = verify(small_runs.folder(name))
+    assert report.ok, report
 
 
 def test_settings_of_a_strategy_may_be_added_with_it_and_not_changed_after_it():

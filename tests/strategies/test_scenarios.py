@@ -125,12 +125,9 @@ def test_a_strategy_learns_classes_as_they_come(runs, name):
     assert set(result.metrics.values()) == {"accuracy"}
 
 
-def test_every_way_of_its_own_is_one_of_domains():
-    assert set(OWN_WAYS) <= set(list_available(scenario="domain"))
-
-
 @pytest.mark.parametrize("name", slow_but(("joint", "lwf", "agem"), OWN_WAYS))
 def test_a_strategy_learns_domains_as_they_come(domain_runs, name):
+    assert name in list_available(scenario="domain")
     result = domain_runs(name)
     assert result.complete
     assert result.forward_transfer is not None
