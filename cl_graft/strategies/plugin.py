@@ -1,4 +1,4 @@
-"""GraftingPlugin: forget-free continual learning in any Avalanche strategy; GraftingContinual.
+"""GraftingPlugin and GraftingContinual: forget-free continual learning inside Avalanche.
 
 A dense run and localization find a task's region when its experience starts (Panigrahi et al.,
 2023, App. C.3, https://arxiv.org/abs/2302.06600). The strategy's own loop trains the region's free
