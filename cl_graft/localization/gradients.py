@@ -100,7 +100,7 @@ def _sum_gradients(
     return total
 
 
-def _add_squares(total: Parameters) -> Callable[[str, Tensor], object]:
+def _add_squared(total: Parameters) -> Callable[[str, Tensor], object]:
     def add(name: str, gradient: Tensor) -> None:
         wide = gradient.float()
         total[name].addcmul_(wide, wide)
@@ -121,7 +121,7 @@ def fisher(inputs: LocalizerInputs, *, k: int, steps: int) -> dict[str, Tensor]:
     total = inputs.zeros()
 
     for step in remaining_steps(inputs, total, steps=steps):
-        add_gradient_(inputs, step, into=_add_squares(total))
+        add_gradient_(inputs, step, into=_add_squared(total))
     return total
 
 
@@ -223,7 +223,7 @@ def talos(inputs: LocalizerInputs, *, k: int, steps: int) -> dict[str, Tensor]:
                 _pass_over_(total, left, k=k, after=ends[step], rounds=rounds)
             if step in ends or not place:
                 _shrink_(inputs, base, left)
-            with gradient_hooks(inputs, into=_add_squares(total)):
+            with gradient_hooks(inputs, into=_add_squared(total)):
                 for row, answer in enumerate(inputs.answers(step)):
                     logits, _ = answer()
                     drawn = drawn_loss(logits, generator(inputs.seed, "labels", step, row))
