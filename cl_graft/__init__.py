@@ -10,8 +10,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from cl_graft.runtime.native_libraries import limit_spinning
-from cl_graft.runtime.torchvision_operators import declare_missing_operators
+from cl_graft.runtime.native_libraries import declare_missing_operators, limit_spinning
 
 if TYPE_CHECKING:
     from cl_graft.banks.open_bank import OpenBank, open_bank

@@ -81,6 +81,12 @@ def bank_of(dtype: torch.dtype = torch.float32, mode: Mode = "prefix", tasks: in
     return bank
 
 
+def bank_of_one(**more: object) -> GraftBank:
+    """Make a bank of one entry with some fields made otherwise."""
+    bank = GraftBank(LAYOUT, base_identity())
+    return bank.append(entry_of(bank, sample(LAYOUT, 5, 0), **more))  # type: ignore[arg-type]
+
+
 def same_tensor(a: Tensor, b: Tensor) -> bool:
     same_kind = a.dtype == b.dtype and a.shape == b.shape
     return same_kind and torch.equal(bits(a.reshape(-1)), bits(b.reshape(-1)))

@@ -62,7 +62,7 @@ EXCEPTIONS: dict[str, tuple[str, ...]] = {
 
 # Functions that are no verbs.
 NO_VERBS: dict[str, tuple[str, ...]] = {
-    "regions of a bank, which read as its set algebra does": ("owned", "covered"),
+    "regions of a bank, which read as its set algebra does": ("owned",),
     "a row of a table": ("_of",),
 }
 _PARTICIPLE = re.compile(r"_*(?:[a-z]+[^e]ed|made|told|held|found|kept|drawn|known|shown|given)")

@@ -1,45 +1,56 @@
 """The learning of one more task into a saved bank.
 
 It needs the bank's folder, the checkpoint of its base and the new data. The files of earlier
-entries are not touched, so earlier tasks keep every bit of their answers.
+entries are not touched.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
+import torch
+from avalanche.logging import BaseLogger
+from avalanche.training.plugins import EvaluationPlugin
+from torch import Tensor
+
+from cl_graft import metrics
 from cl_graft.banks.bank_of_run import find_bank_folder, track_change
-from cl_graft.banks.learn_entry import learn_entry, score_test_rows
 from cl_graft.banks.open_bank import open_bank
 from cl_graft.errors import InputError, nearest
 from cl_graft.grafts.bank import GraftBank
+from cl_graft.grafts.graft import snapshot
+from cl_graft.models import Loaded
 from cl_graft.runtime.devices import pick_device
 from cl_graft.runtime.error_context import in_phase, in_task
 from cl_graft.runtime.progress import Progress, silent
+from cl_graft.runtime.run_context import RunContext
 from cl_graft.runtime.seeding import lock_generators
 from cl_graft.settings import (
     ExperimentConfig,
+    bank_metadata,
     merge_configs,
     override_,
+    schedule,
     warn_of_large_density,
-)
-from cl_graft.settings.bank_metadata import (
-    is_recorded,
-    record_own_settings,
-    restore_config,
-    task_metadata,
 )
 from cl_graft.settings.data_report import data_lines, data_report
 from cl_graft.settings.progress_reporter import ProgressReporter
-from cl_graft.settings.run_folder import lock_bank
+from cl_graft.settings.run_folder import CACHE, find_run_of_bank, lock_bank
 from cl_graft.settings.stream_settings import split_at_commas
 from cl_graft.settings.tasks import check_tasks, load_tasks
-from cl_graft.storage import load_bank
-from cl_graft.strategies.benchmark import text_stream
+from cl_graft.storage import append_entry, load_bank
+from cl_graft.storage.cache_folder import DirectoryCache
+from cl_graft.strategies import GraftingContinual, GraftingPlugin, TaskMetadata, text_model
+from cl_graft.strategies.benchmark import TextStream, text_stream
+from cl_graft.strategies.experience_tasks import make_stream_task
+from cl_graft.strategies.registry import build_strategy
+from cl_graft.strategies.strategy_inputs import StrategyInputs
+from cl_graft.training.dense_run import DenseRun
+from cl_graft.training.passes import Passes
 
 
 @dataclass(frozen=True)
@@ -50,7 +61,7 @@ class Added:
         bank: Folder of the bank.
         task: Name of the task.
         label: Task label that the entry answers.
-        position: Place of the entry in the bank, from 0.
+        position: Position of the entry in the bank, from 0.
         region_size: Coordinates of the region.
         owned: Coordinates whose values the entry holds.
         density: Share of the graftable coordinates in the region, in (0, 1].
@@ -59,8 +70,7 @@ class Added:
         test_rows: Number of these rows.
         seconds: Wall time by phase.
         notes: Sentences on rows that were left out, cut, or look suspicious.
-        new: Whether the task was learned now; it is not learned twice from the same data with the
-            same settings.
+        new: Whether the task was learned now; not a second time with the same data and settings.
     """
 
     bank: Path
@@ -95,9 +105,8 @@ def add_task(
     """Learn one more task into a bank, on top of the tasks that it holds.
 
     A task whose name the bank knows gets a new entry under the same task label, which answers it
-    from then on; the earlier entry stays as it is and can still be asked by position. If the latest
-    entry of that name was learned from the same data with the same settings, the task is there
-    already, and nothing is done. Calls in several threads of a process wait for each other.
+    from then on. If the latest entry of that name was learned from the same data with the same
+    settings, nothing is done. Calls in several threads of a process wait for each other.
 
     Args:
         folder: The bank, or the run that holds it.
@@ -142,9 +151,13 @@ def add_task(
             first_label=label,
         )
         targets = stream.tasks[0].splits["train"][1]
-        metadata = task_metadata(text_task, config, seed=seed, builds_on=under, targets=targets)
+        metadata = bank_metadata.task_metadata(
+            text_task, config, seed=seed, builds_on=under, targets=targets
+        )
         known = [p for p, entry in enumerate(bank.entries) if entry.task == text_task.name]
-        new = not (known and is_recorded(metadata, by=bank.entries[known[-1]].metadata))
+        new = not (
+            known and bank_metadata.is_recorded(metadata, by=bank.entries[known[-1]].metadata)
+        )
         position = len(bank) if new else known[-1]
         seconds: Mapping[str, float] = {}
         with in_task(text_task.name):
@@ -157,7 +170,7 @@ def add_task(
                     stream,
                     config,
                     where,
-                    record_own_settings(metadata, bank.base, config, seed=seed),
+                    bank_metadata.record_own_settings(metadata, bank.base, config, seed=seed),
                     seed=seed,
                     announce=announce,
                     reporter=reporter,
@@ -165,7 +178,7 @@ def add_task(
                 )
                 bank, seconds = cast(GraftBank, plugin.bank), plugin.seconds[label]
             else:
-                test = score_test_rows(
+                test = _score_test_rows(
                     lambda rows: opened.logits(rows, position),
                     stream,
                     batch=config.training.eval_batch,
@@ -188,6 +201,87 @@ def add_task(
         )
 
 
+def learn_entry(
+    loaded: Loaded,
+    bank: GraftBank,
+    stream: TextStream,
+    config: ExperimentConfig,
+    folder: Path | str,
+    metadata: TaskMetadata,
+    *,
+    seed: int,
+    announce: Callable[[str, int], None],
+    reporter: ProgressReporter,
+    under: tuple[str, ...] | None = None,
+    tuned: Mapping[str, Tensor] | None = None,
+) -> tuple[GraftingPlugin, float]:
+    """Train the stream's only task, append its entry to the folder, and score it on test.
+
+    The caller is the folder's only writer; the base in `loaded` carries the entry afterwards.
+    `under` names the tasks that it may build on, None means all; `tuned` are its parameters after
+    fine-tuning elsewhere, by name.
+    """
+    folder = Path(folder)
+    label, task = stream.first_label, stream.tasks[0].task
+    cache = _find_cache(folder)
+    model = text_model(loaded, stream, seed=seed)
+    learnable = make_stream_task(model, stream, label, base=bank.base.fingerprint, seed=seed)
+    if tuned is None:
+        found = None
+        context = RunContext.of(cache, progress=reporter.choice)
+        schedules = schedule.list_schedules(config, task)
+        dense = schedule.choose(learnable, schedules, seed=seed, context=context)
+    else:
+        found = {label: DenseRun(dict(tuned), snapshot(learnable.head), None, Passes())}
+        dense = schedule.make_schedule(config, task)
+    inputs = StrategyInputs(
+        model=model,
+        stream=stream,
+        **schedule.input_settings(
+            config, {label: dense}, seed=seed, builds_on={} if under is None else {label: under}
+        ),
+        evaluator=EvaluationPlugin(loggers=[BaseLogger()]),
+        plugins=(reporter,),
+        metadata={label: metadata},
+        identity=bank.base,
+        bank=bank,
+        cache=cache,
+        dense=found,
+        on_entry=lambda grown: append_entry(grown, folder, announce=announce),
+        progress=reporter.phase,
+    )
+    strategy = cast(GraftingContinual, build_strategy("grafting", inputs))
+    reporter.steps = dense.steps
+    with in_phase("region training"):
+        strategy.train(stream.benchmark.train_stream[0])
+    task_model = model.task_model.eval()
+
+    def answer(rows: Tensor) -> Tensor:
+        with torch.no_grad():
+            return task_model(rows.to(task_model.device), label).cpu()
+
+    score = _score_test_rows(answer, stream, batch=config.training.eval_batch)
+    return strategy.grafting, score
+
+
+def _find_cache(bank: Path) -> DirectoryCache | None:
+    """Return the cache that the run of a bank has, which keeps its dense runs and rankings."""
+    run = find_run_of_bank(bank)
+    folder = run.parent.parent / CACHE if run else None
+    return DirectoryCache(folder) if folder is not None and folder.is_dir() else None
+
+
+def _score_test_rows(
+    answer: Callable[[Tensor], Tensor], stream: TextStream, *, batch: int
+) -> float:
+    """Score what answers batches of encoded rows on the test rows of the stream's only task."""
+    encoded = stream.tasks[0]
+    inputs, targets = encoded.splits["test"]
+    with in_phase("evaluation"):
+        logits = torch.cat([answer(rows) for rows in inputs.split(batch)])
+    return metrics.score(logits, targets, encoded.scored_by)
+
+
 def _config(
     bank: GraftBank,
     task: str,
@@ -196,10 +290,7 @@ def _config(
     sets: Sequence[str],
     options: Mapping[str, str],
 ) -> tuple[ExperimentConfig, tuple[str, ...] | None]:
-    """Return the bank's own settings with those of the caller in their place, checked.
-
-    Beside them: the names of the bank's tasks that the new one may build on; None means all.
-    """
+    """Return the bank's settings with those of the caller, and what the new task builds on."""
     values = deepcopy(dict(settings))
     origins = dict(options)
     for text in sets:
@@ -210,7 +301,7 @@ def _config(
         values = merge_configs(read, values)
     under = _take_builds_on(values, task, bank)
     values = merge_configs({"grafting": {"mode": bank.mode}}, values)
-    config = restore_config(bank.base, tasks=[task], settings=values, origins=origins)
+    config = bank_metadata.restore_config(bank.base, tasks=[task], settings=values, origins=origins)
     warn_of_large_density(config.grafting.density)
     if config.grafting.mode != bank.mode:
         raise InputError(
@@ -220,11 +311,7 @@ def _config(
 
 
 def _take_builds_on(values: dict[str, Any], task: str, bank: GraftBank) -> tuple[str, ...] | None:
-    """Take the tasks that the new one may build on out of settings: they are those of the bank.
-
-    Raises:
-        InputError: If one is not in the bank, or they are no list of names.
-    """
+    """Take the tasks that the new one may build on out of settings; None means all."""
     stream = values.get("stream")
     tasks = stream.get("task_settings") if isinstance(stream, dict) else None
     own = tasks.get(task) if isinstance(tasks, dict) else None
@@ -244,11 +331,7 @@ def _take_builds_on(values: dict[str, Any], task: str, bank: GraftBank) -> tuple
 def choose_label(
     bank: GraftBank, task: str, label_names: Sequence[str], intent_names: Sequence[str] = ()
 ) -> int:
-    """Return the label of a task: that of the latest entry of the same name, else a new one.
-
-    Raises:
-        InputError: If the bank knows a task of this name with other labels.
-    """
+    """Return the label of a task: that of the latest entry of the same name, else a new one."""
     known = [entry for entry in bank.entries if entry.task == task]
     if not known:
         return max((entry.label for entry in bank.entries), default=-1) + 1

@@ -1,7 +1,4 @@
-"""The base model of a bank: loaded from its checkpoint, and checked against the bank's record.
-
-Every bit of its weights is checked before a graft is written into it.
-"""
+"""The base model of a bank: loaded from its checkpoint, and checked against the bank's record."""
 
 from __future__ import annotations
 
@@ -31,9 +28,7 @@ def load_base(
 ) -> Loaded:
     """Load the checkpoint that a bank names, in the bank's family, pooling and dtype.
 
-    Raises:
-        InputError: If the bank does not record how to, or the checkpoint cannot be loaded, or it
-            needs code of its own that is not trusted.
+    Code that comes with a checkpoint runs only if it is trusted.
     """
     family = base.metadata.get("family")
     if not isinstance(family, str):
@@ -62,17 +57,6 @@ def check_bank_model(bank: GraftBank, loaded: Loaded, *, name: str) -> GraftBank
     """Refuse a model that a bank was not made on, or cannot be answered with.
 
     Entries that were not read are checked when they are, so go on with the bank that is returned.
-
-    Args:
-        bank: The bank.
-        loaded: The model.
-        name: Name of the bank in messages.
-
-    Raises:
-        WrongArchitecture: If the model has other graftable parameters.
-        WrongTokenizer: If nothing but the tokenizer is another.
-        WrongBase: If the weights or their dtype are others.
-        DamagedFile: If the values of an entry are NaN or infinite.
     """
     layout = Layout.of(graftable_parameters(loaded.model))
     where = f"{name} belongs to another model than {loaded.name!r}:"
@@ -86,11 +70,7 @@ def check_bank_model(bank: GraftBank, loaded: Loaded, *, name: str) -> GraftBank
 
 
 def check_entries(bank: GraftBank, *, name: str) -> GraftBank:
-    """Refuse entries whose values are NaN or infinite; see `check_bank_model`.
-
-    Raises:
-        DamagedFile: If an entry in memory is one; any other raises it when it is read.
-    """
+    """Refuse entries whose values are NaN or infinite; see `check_bank_model`."""
     entries = tuple(
         entry.check_when_read(partial(_check_values, name=f"{name}, task {entry.task!r}"))
         for entry in bank.entries
@@ -101,19 +81,7 @@ def check_entries(bank: GraftBank, *, name: str) -> GraftBank:
 def check_hashes(
     fingerprint: str, recorded: Mapping[str, object], found: BaseHashes, *, where: str
 ) -> None:
-    """Refuse a base that is not the recorded one.
-
-    Args:
-        fingerprint: Recorded fingerprint.
-        recorded: Holds ``"weights_sha256"``, ``"tokenizer_sha256"`` and ``"config"``, if they were
-            recorded.
-        found: Hashes of the loaded base.
-        where: Beginning of the message.
-
-    Raises:
-        WrongTokenizer: If nothing but the tokenizer is another.
-        WrongBase: If anything else is.
-    """
+    """Refuse a base that is not the recorded one: weights, tokenizer and config, where recorded."""
     if found.fingerprint == fingerprint:
         if other := describe_other_settings(recorded.get("config"), found.config):
             raise WrongBase(f"{where} the weights are the same, but its config is not: {other}")
@@ -132,11 +100,7 @@ def check_hashes(
 
 
 def check_answering(entry: Entry, loaded: Loaded, *, name: str) -> None:
-    """Refuse an entry whose task the model cannot answer.
-
-    Raises:
-        DamagedFile: If its head or recorded batch does not fit the model.
-    """
+    """Refuse an entry whose head or recorded batch does not fit the model, by `DamagedFile`."""
     with report_damage(name):
         check_head(entry.head, loaded.model)
         load_head(entry, family=loaded.model.family)

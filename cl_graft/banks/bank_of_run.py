@@ -1,34 +1,53 @@
-"""The bank of a run: its folder, and its hash in `results.json`, updated as the bank changes.
+"""The bank of a run: its folder, its hash in `results.json`, and the checks of the files around it.
 
-A change is announced before `bank.json` is replaced and confirmed after. So a bank whose writer was
+A change is announced before `bank.json` is replaced and confirmed after, so a bank whose writer was
 killed in between can be told from one that was rolled back, shortened or exchanged.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, Literal, cast
 
-from cl_graft.banks.file_checks import Check
+import torch
+
 from cl_graft.errors import InputError
+from cl_graft.grafts.hashing import file_sha256
+from cl_graft.settings import ExperimentConfig, config_from, merge_configs, run_folder, to_dotted
+from cl_graft.settings.bank_metadata import checkpoint_files
 from cl_graft.settings.run_folder import (
     BANK,
+    CONFIG,
     RESULTS,
+    RunRecord,
     find_run_of_bank,
     is_run,
     read_bank_record,
+    read_config_file,
     write_bank_record,
 )
+from cl_graft.settings.tasks import load_tasks
 from cl_graft.storage.bank_index import INDEX, bank_sha256
 
 
-def find_bank_folder(folder: Path | str) -> Path:
-    """Return the folder of a bank, given the bank or the run that holds it.
+@dataclass(frozen=True)
+class Check:
+    """One thing that was compared with what was recorded.
 
-    Raises:
-        InputError: If there is none; the runs in a folder of runs are named.
+    ``"other here"`` is another version or machine, which is no fault; ``"not checked"`` means that
+    the thing could not be read. `detail` is the difference, or the reason why nothing was compared.
     """
+
+    what: str
+    outcome: Literal["same", "differs", "other here", "not recorded", "not checked"]
+    detail: str = ""
+
+
+def find_bank_folder(folder: Path | str) -> Path:
+    """Return the folder of a bank, given the bank or the run that holds it."""
     folder = Path(folder)
     if not folder.exists():
         raise InputError(f"there is no folder {folder}")
@@ -53,14 +72,7 @@ def find_bank_folder(folder: Path | str) -> Path:
 def track_change(bank: Path) -> Iterator[Callable[[str, int], None]]:
     """Update the bank's hash in the results of its run, for a `with` block that changes the bank.
 
-    The caller is the only writer of both. If the results name another bank before the change, they
-    still do after it.
-
-    Args:
-        bank: Folder of the bank; where it has no run, nothing is updated.
-
-    Yields:
-        A function to call before `bank.json` is replaced, with its hash and number of entries.
+    If the results name another bank before the change, they still do after it.
     """
     run = find_run_of_bank(bank)
     if run is None or not (run / RESULTS).is_file():
@@ -89,12 +101,7 @@ def accept_bank(bank: Path) -> None:
 
 
 def check_bank(run: Path, *, complete: bool) -> Check:
-    """Compare the bank of a run with the one that its results name.
-
-    Args:
-        run: The run's folder.
-        complete: Whether the run is finished; else its bank may be ahead of its results.
-    """
+    """Compare the bank of a run with the one that its results name; a running one is ahead."""
     record = read_bank_record(run)
     if record is None:
         return Check(BANK, "not recorded")
@@ -126,3 +133,86 @@ def _confirm_change(run: Path) -> None:
     found, count = bank_sha256(run / BANK)
     if found in (record["sha256"], record["coming"]["sha256"]):
         write_bank_record(run, {"sha256": found, "entries": count})
+
+
+def check_checkpoint(recorded: Mapping[str, object], folder: Path) -> Iterator[Check]:
+    """Compare every file of the base's checkpoint with those that the base's metadata record.
+
+    A checkpoint that was saved again has other files though its weights, which are checked when it
+    is loaded, are the same.
+    """
+    files = recorded.get("files")
+    if not isinstance(files, Mapping) or not files:
+        yield Check("base checkpoint", "not recorded")
+        return
+    found = checkpoint_files(folder)
+    for name, sha256 in cast(Mapping[str, str], files).items():
+        what = f"base {name}"
+        if name not in found:
+            yield Check(what, "differs", f"is missing in {folder}")
+        elif found[name] != sha256:
+            yield Check(
+                what,
+                "differs",
+                "is another file; weights, tokenizer and config in use are the same",
+            )
+        else:
+            yield Check(what, "same")
+
+
+def check_run(
+    run: Path, result: RunRecord, *, fingerprint: str, device: torch.device
+) -> Iterator[Check]:
+    """Compare the files, settings, base, data and versions of a run with the recorded ones."""
+    recorded = run_folder.read_hashes(run)
+    yield Check(RESULTS, "same")
+    config = read_config_file(run)
+    yield from check_files(run, recorded, complete=result.complete)
+    if config is not None and result.config:
+        shared, own = to_dotted(run_folder.select_settings(config)), to_dotted(result.config)
+        other = [name for name in own if shared.get(name) != own[name]]
+        detail = f"of {RESULTS} and {CONFIG} differ in {', '.join(other)}" if other else ""
+        yield Check("settings", "differs" if other else "same", detail)
+    here = result.model.get("fingerprint")
+    yield Check("base model", "same" if here == fingerprint else "differs")
+    yield from _check_data(run, result)
+    now = run_folder.versions(device)
+    for name, version in result.versions.items():
+        if now.get(name) != version:
+            detail = f"{version}, here {now.get(name)}"
+            yield Check(name, "other here", detail)
+
+
+def read_run_config(run: Path, result: RunRecord) -> ExperimentConfig:
+    """Return the config of a run, from its results or, before they held it, from `config.json`."""
+    values: Mapping[str, Any] = result.config or read_config_file(run) or {}
+    settings = merge_configs(
+        run_folder.select_settings(values), {"comparison": {"seeds": [result.seed]}}
+    )
+    return config_from(settings, source=f"{run}: the run's config")
+
+
+def check_files(run: Path, recorded: Mapping[str, str], *, complete: bool) -> Iterator[Check]:
+    """Compare the files beside the results; tables of an unfinished run may be one task ahead."""
+    for name, sha256 in recorded.items():
+        if name != CONFIG and not complete:
+            continue
+        if not (run / name).is_file():
+            yield Check(name, "differs", "is missing")
+        elif file_sha256(run / name) != sha256:
+            yield Check(name, "differs", f"is not the file that {RESULTS} lists")
+        else:
+            yield Check(name, "same")
+
+
+def _check_data(run: Path, result: RunRecord) -> Iterator[Check]:
+    """Read the data again and compare their fingerprints."""
+    try:
+        tasks = load_tasks(read_run_config(run, result).stream, seed=result.seed)
+    except InputError as error:
+        yield Check("data", "not checked", str(error))
+        return
+    for task in tasks:
+        same = result.data_fingerprints.get(task.name) == task.fingerprint
+        detail = "" if same else "has other rows or labels than the run saw"
+        yield Check(f"data of {task.name}", "same" if same else "differs", detail)

@@ -1,53 +1,51 @@
 """The removal of a task or an entry: exact, with later entries trained again where they need it.
 
 In isolated mode every entry stands alone, and in prefix mode no entry builds on the last one. There
-the bank becomes, file by file, the one that a stream without the task would have made. Later
-entries that build on the task answer differently without it; these can be trained again, in their
-order, from their data. Those that build on others keep the bits of their answers.
+the bank becomes, file by file, the one that never saw the task. Later entries that build on it
+answer differently without it; these can be trained again from their data.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
+from copy import deepcopy
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
-import torch
-from torch import Tensor
-
+from cl_graft.banks.add import add_task
 from cl_graft.banks.bank_of_run import find_bank_folder, track_change
-from cl_graft.banks.entry_data import EntryData, encode_test_rows, find_data, train_again
 from cl_graft.banks.open_bank import OpenBank, open_bank, recorded_device
+from cl_graft.data.task_place import find_place
 from cl_graft.errors import BankError, InputError
-from cl_graft.grafts.bank import GraftBank, find_entries, find_entry
+from cl_graft.grafts.bank import Entry, GraftBank, find_entries, find_entry
 from cl_graft.inference.task_switch import Switch
-from cl_graft.metrics import score
 from cl_graft.models.text_generation import compare_generated, is_text_head
 from cl_graft.runtime.devices import pick_device
 from cl_graft.runtime.progress import Progress, Step, silent
-from cl_graft.settings.run_folder import CACHE, RESULTS, find_run_of_bank, lock_bank, read_record
+from cl_graft.settings import merge_configs, override_, run_folder
+from cl_graft.settings.bank_metadata import read_own_settings, restore_config, task_metadata
+from cl_graft.settings.run_folder import find_run_of_bank, read_record
+from cl_graft.settings.tasks import load_tasks
+from cl_graft.storage import append_entry, load_bank, save_bank
 from cl_graft.storage.bank_folder import open_stored_bank, replace_entries
-from cl_graft.storage.bank_index import delete_unlisted, list_files, read_index
-from cl_graft.storage.entry_file import ENTRY_FORMAT
+from cl_graft.storage.bank_index import delete_unlisted, list_files, read_index, staged_folder
 from cl_graft.storage.files import read_file, unpack
+from cl_graft.storage.graft_file import ENTRY_FORMAT
+
+_Data = tuple[str, Mapping[str, Any]]  # name and settings that load the data of an entry
+_READ = ("data_fingerprint", "metric", "prompt", "decoding", "chat")
+"""Metadata of an entry that tell how its rows were read."""
 
 
 @dataclass(frozen=True)
 class Dependent:
     """An entry that was trained on top of the forgotten task, and how its answers change.
 
-    Attributes:
-        position: Place in the bank that still holds the forgotten task.
-        task: Name of the entry's task.
-        rows: Rows of the recorded batch; 0 without one.
-        changed: Number of these rows that get another answer once the task is removed.
-        difference: Largest absolute change of their logits; None without a recorded batch.
-        metric: Name of the measure of the scores below.
-        test_rows: Test rows that were scored; 0 where no data were given.
-        before: Score on these rows before the removal.
-        without: Score with the task removed and nothing else changed.
-        retrained: Score after the entry was trained again.
+    Of `rows` recorded rows, `changed` get another answer once the task is removed; `difference` is
+    the largest absolute change of a logit, None without such rows. `retrained` is the score on the
+    task's test rows after the entry was trained again.
     """
 
     position: int
@@ -55,10 +53,6 @@ class Dependent:
     rows: int
     changed: int
     difference: float | None
-    metric: str = ""
-    test_rows: int = 0
-    before: float | None = None
-    without: float | None = None
     retrained: float | None = None
 
 
@@ -73,14 +67,11 @@ class Forgotten:
         positions: Positions of the entries that go; empty if the task was forgotten before.
         stay: Positions, after the removal, of entries of the same name; the last of them answers.
         exact: Whether the bank, now or after re-training, is to the bit one that never learned
-            these entries. Re-training gives these bits where threads, versions and machine are the
-            same. It is not known where the settings of an entry are not recorded (an Avalanche
-            program made it).
+            these entries (re-trained with the same threads, versions and machine).
         done: Whether the bank was changed.
         dependents: Entries that were trained on top of the task.
         labels: Task labels that moved, new ones by old ones: labels have no gaps.
-        traces: Folders beside the bank that still hold the task: its run's records, and a cache
-            with its tokens and the weights of its dense run.
+        traces: Folders beside the bank that still hold the task: its run's, and a cache.
     """
 
     bank: Path
@@ -113,24 +104,18 @@ def forget(
 
     Where later entries build on the task and are not to be trained again, nothing is changed, and
     the result says how their answers would change. The folder is the old bank or the new one at
-    every moment, and a call that was killed is finished by calling again. Where it had nothing left
-    to do but to return, the second call says that there is no such task. A call for one entry says
-    what to look at before it is repeated, as that would remove the next one.
+    every moment, and a call that was killed is finished by calling again.
 
     Args:
         folder: The bank, or the run that holds it.
         task: The task's name, or the position of an entry, as `OpenBank.predict` takes them.
-        latest: Whether only the latest entry of the name goes, so that the one before it answers
-            again.
-        retrain: Whether to train the entries that build on it again, each with the settings with
-            which it was learned.
+        latest: Whether only the latest entry of the name goes, so the one before answers again.
+        retrain: Whether to train the entries that build on it again, with their own settings.
         dry_run: Whether to change nothing.
-        data: Folder of the data of later tasks, to score them as well; where a run stands beside
-            the bank, `retrain` finds them without.
+        data: Folder of the data of the tasks to train again; None means that of the bank's run.
         sets: Settings of re-training that differ from those, as in ``"steps=200"``.
         model: Folder or hub name of the base, if it is no longer the one that the bank recorded.
-        device: Device to compute on; None means the kind of device that the bank recorded, or the
-            CPU if that is not here.
+        device: Device to compute on; None means the kind that the bank recorded, or the CPU.
         trust_remote_code: Whether to run Python code that comes with the checkpoint.
         progress: Called after every step of a phase.
 
@@ -149,7 +134,7 @@ def forget(
     announce: Callable[[str, int], None] | None = None
     with ExitStack() as held:
         if not dry_run:
-            held.enter_context(lock_bank(where))
+            held.enter_context(run_folder.lock_bank(where))
             _refuse_unfinished(where)
             announce = held.enter_context(track_change(where))
         bank = open_stored_bank(where)
@@ -161,20 +146,20 @@ def forget(
                 replace_entries(left, where, first=first, announce=announce)
             return report
         base = {"model": model, "trust_remote_code": trust_remote_code}
-        found: dict[int, EntryData] = {}
-        if retrain or data is not None:
-            found = {
-                place: find_data(where, bank.entries[place], bank, data, sets, left=left)
-                for place in later
+        again: dict[int, _Data] = {}
+        if retrain:
+            again = {
+                position: _find_data(where, bank.entries[position], bank, data, sets, left=left)
+                for position in later
             }
         device = device or recorded_device(bank)
         opened = open_bank(where, device=pick_device(device), **base)
-        dependents = _compare_answers(opened, gone, later, found, progress)
+        dependents = _compare_answers(opened, gone, later, progress)
         if retrain and not dry_run:
-            scores = train_again(
+            scores = _train_again(
                 where,
                 left,
-                [found.get(place) for place in range(len(bank)) if place not in gone],
+                [again.get(position) for position in range(len(bank)) if position not in gone],
                 announce,
                 first=first,
                 sets=sets,
@@ -184,7 +169,7 @@ def forget(
             )
             pairs = zip(dependents, scores, strict=True)
             dependents = [replace(one, retrained=value) for one, value in pairs]
-        known = all("settings_sha256" in bank.entries[place].metadata for place in later)
+        known = all("settings_sha256" in bank.entries[position].metadata for position in later)
         return replace(
             report,
             exact=retrain and known,
@@ -199,9 +184,6 @@ def _find_removed(
     """Return the name of the task that is meant, and the positions of its entries that go.
 
     A name whose task was forgotten before has none.
-
-    Raises:
-        InputError: If there is no such task or entry, or a killed call for one left files.
     """
     positions = find_entries(bank, task) if isinstance(task, str) else []
     if positions and not latest:
@@ -246,98 +228,68 @@ def _plan_removal(
         labels={old: new for old, new in labels.items() if old != new},
         traces=_find_traces(where, task),
     )
-    kept = tuple(
+    entries = tuple(
         entry.renumber(label=labels[entry.label], builds_on=entry.builds_on)
         for entry in left.entries
     )
-    return report, replace(left, entries=kept), later
-
-
-def _count_changed(then: Tensor, now: Tensor) -> int:
-    """Count the rows whose likeliest label, tags, or ends of an answer, or number, changed."""
-    if then.shape[-1] == 1:
-        return int((then != now).reshape(len(then), -1).any(1).sum())
-    return int((then.argmax(-1) != now.argmax(-1)).reshape(len(then), -1).any(1).sum())
+    return report, replace(left, entries=entries), later
 
 
 def _compare_answers(
-    opened: OpenBank,
-    gone: Sequence[int],
-    later: Sequence[int],
-    data: Mapping[int, EntryData],
-    progress: Progress,
+    opened: OpenBank, gone: Sequence[int], later: Sequence[int], progress: Progress
 ) -> list[Dependent]:
-    """Compare the answers of later entries with the task in place and without it."""
+    """Compare the answers of later entries to their recorded rows, with the task and without."""
     bank = opened.bank
-    kept = [place for place in range(len(bank)) if place not in gone]
+    stay = [position for position in range(len(bank)) if position not in gone]
     other = replace(opened, switch=Switch(opened.loaded.model, bank.without(gone)))
-
-    def answers(rows: Tensor, place: int) -> tuple[Tensor, Tensor]:
-        """Answer a batch with the task in place, and without it."""
-        then = opened.logits(rows, place)
-        opened.switch.to(None)
-        now = other.logits(rows, kept.index(place))
-        other.switch.to(None)
-        return then, now
-
-    found: list[Dependent] = []
-    for number, place in enumerate(later):
-        entry = bank.entries[place]
-        dependent = Dependent(place, entry.task, 0, 0, None)
+    dependents: list[Dependent] = []
+    for number, position in enumerate(later):
+        entry = bank.entries[position]
+        dependent = Dependent(position, entry.task, 0, 0, None)
         if entry.recorded_batch is not None:
-            then, now = answers(entry.recorded_batch.inputs, place)
+            rows = entry.recorded_batch.inputs
+            then = opened.logits(rows, position)
+            opened.switch.to(None)
+            now = other.logits(rows, stay.index(position))
+            other.switch.to(None)
             if is_text_head(entry.head):
-                others, (then, now) = compare_generated(then, now)
-                changed = int(others.sum())
+                differs, (then, now) = compare_generated(then, now)
+            elif then.shape[-1] == 1:  # numbers; else labels, tags, or the ends of an answer
+                differs = then != now
             else:
-                changed = _count_changed(then, now)
+                differs = then.argmax(-1) != now.argmax(-1)
+            changed = int(differs.reshape(len(then), -1).any(1).sum())
             difference = float((then - now).abs().max())
             dependent = replace(dependent, rows=len(then), changed=changed, difference=difference)
-        if place in data:
-            rows, targets, scorer = encode_test_rows(opened.loaded, data[place])
-            parts = [
-                answers(part, place) for part in rows.split(data[place].config.training.eval_batch)
-            ]
-            metric = data[place].task.scored_by
-            before, without = (
-                score(torch.cat(logits), targets, scorer) for logits in zip(*parts, strict=True)
-            )
-            scores = {"before": before, "without": without}
-            dependent = replace(dependent, metric=metric, test_rows=len(targets), **scores)
-        found.append(dependent)
+        dependents.append(dependent)
         progress(Step("compare", number + 1, len(later), entry.task, "grafting", 0))
-    return found
+    return dependents
 
 
 def _new_labels(bank: GraftBank, gone: Sequence[int]) -> dict[int, int]:
     """Return the labels of entries that stay, new ones by old ones.
 
-    `run` and `add` number tasks in the order in which they come, without gaps. A bank whose labels
-    are its owner's keeps them.
+    `run` and `add` number tasks without gaps. A bank whose labels are its owner's keeps them.
     """
-    kept = [entry.label for place, entry in enumerate(bank.entries) if place not in gone]
     seen = list(dict.fromkeys(entry.label for entry in bank.entries))
     numbered = seen == list(range(len(seen)))
-    return {old: new if numbered else old for new, old in enumerate(dict.fromkeys(kept))}
+    stay = (entry.label for position, entry in enumerate(bank.entries) if position not in gone)
+    return {old: new if numbered else old for new, old in enumerate(dict.fromkeys(stay))}
 
 
 def _find_dependents(bank: GraftBank, gone: Sequence[int]) -> tuple[int, ...]:
     """Return the entries that build on some, or on one that does."""
-    found: list[int] = []
-    for place in range(len(bank)):
-        if place not in gone and {*gone, *found} & {*bank.builds_on(place)}:
-            found.append(place)
-    return tuple(found)
+    dependents: list[int] = []
+    for position in range(len(bank)):
+        if position not in gone and {*gone, *dependents} & {*bank.builds_on(position)}:
+            dependents.append(position)
+    return tuple(dependents)
 
 
 def _refuse_unfinished(where: Path) -> None:
-    """Refuse a bank whose run is not finished: `--resume` would learn the task again.
-
-    Raises:
-        InputError: If the run is not finished.
-    """
+    """Refuse a bank whose run is not finished: `--resume` would learn the task again."""
     run = find_run_of_bank(where)
-    if run and not ((run / RESULTS).is_file() and read_record(run).complete):
+    if run and not ((run / run_folder.RESULTS).is_file() and read_record(run).complete):
         raise InputError(
             f"the run {run} is not finished; go on with it (cl-graft run --resume {run}), and let "
             "its bank forget afterwards"
@@ -345,11 +297,7 @@ def _refuse_unfinished(where: Path) -> None:
 
 
 def _holds_unlisted(where: Path, task: str) -> bool:
-    """Tell whether the bank's folder holds files of a task that its `bank.json` does not list.
-
-    They are left where a process is killed after the bank was replaced and before the files of the
-    forgotten entries were deleted.
-    """
+    """Tell whether a killed call left files of a task that the bank's `bank.json` does not list."""
     listed = _list_all(where)
     for path in sorted((where / "entries").glob("*.safetensors")):
         if f"entries/{path.name}" not in listed:
@@ -368,7 +316,106 @@ def _list_all(where: Path) -> set[str]:
 def _find_traces(where: Path, task: str) -> tuple[Path, ...]:
     """Return the folders beside the bank that hold a task."""
     run = find_run_of_bank(where)
-    if run is None or not (run / RESULTS).is_file() or task not in read_record(run).tasks:
+    if (
+        run is None
+        or not (run / run_folder.RESULTS).is_file()
+        or task not in read_record(run).tasks
+    ):
         return ()
-    cache = run.parent.parent / CACHE
+    cache = run.parent.parent / run_folder.CACHE
     return (run, cache) if cache.is_dir() else (run,)
+
+
+def _find_data(
+    where: Path,
+    entry: Entry,
+    bank: GraftBank,
+    data: Path | str | None,
+    sets: Sequence[str],
+    *,
+    left: GraftBank,
+) -> _Data:
+    """Load the data that an entry was trained on, from a folder or where the bank's run had them.
+
+    `left` holds the entries that it may still build on; others than its data are refused.
+    """
+    run = find_run_of_bank(where)
+    stored = run_folder.select_settings((run and run_folder.read_config_file(run)) or {})
+    stream = stored.get("stream", {})
+    place = Path(data) if data is not None else stream.get("data") and Path(stream["data"])
+    own: Mapping[str, Any] = stream.get("task_settings", {})
+
+    def name_task(given: str) -> str:
+        elsewhere = own.get(given, {}).get("rows_from")
+        return given if elsewhere else find_place(given, place).name
+
+    name = entry.task
+    for given in map(str, stream.get("tasks", [])):
+        with suppress(InputError):
+            name = given if name_task(given) == entry.task else name
+    drawn: dict[str, Any] = {"data": place, "shots": entry.metadata.get("shots")}
+    drawn["max_length"] = entry.metadata.get("max_length")
+    if name in own:
+        drawn["task_settings"] = {name: dict(own[name])}
+    settings = merge_configs(read_own_settings(entry.metadata), {"stream": drawn})
+    drawn = settings["stream"]
+    values = deepcopy(settings)
+    known = {one.task for one in left.entries}  # the run may name what went before
+    if (named := own.get(name, {}).get("builds_on")) is not None:
+        names = [name_task(str(one)) for one in named]
+        drawn["task_settings"][name]["builds_on"] = [one for one in names if one in known]
+        del values["stream"]["task_settings"][name]["builds_on"]
+    for override in sets:
+        override_(values, override)
+    config = restore_config(bank.base, tasks=[name], settings=values)
+    if named is None and entry.builds_on is not None:
+        # It was added to the bank with names that no run records.
+        names = _builds_on_by_name(bank, entry.builds_on)
+        own_settings = drawn.setdefault("task_settings", {}).setdefault(name, {})
+        own_settings["builds_on"] = [one for one in names if one in known]
+    task = load_tasks(config.stream, seed=config.comparison.seeds[0])[0]
+    described = task_metadata(task, config, seed=config.comparison.seeds[0])
+    now = {"metric": described.metric, **described.metadata}
+    if others := [
+        name for name in _READ if entry.metadata.get(name, now.get(name)) != now.get(name)
+    ]:
+        raise InputError(
+            f"the data found for {entry.task!r} are not those that it was trained on: other rows, "
+            "other labels, or other settings of how they are drawn and read (--data, --set); "
+            f"of what the bank records, these differ: {', '.join(others)}"
+        )
+    return name, settings
+
+
+def _builds_on_by_name(bank: GraftBank, positions: Sequence[int]) -> list[str]:
+    """Return the tasks of entries, without those on which others of them build."""
+    below = {under for place in positions for under in bank.builds_on(place)}
+    return [bank.entries[place].task for place in positions if place not in below]
+
+
+def _train_again(
+    where: Path,
+    left: GraftBank,
+    data: Sequence[_Data | None],
+    announce: Callable[[str, int], None] | None,
+    *,
+    first: int,
+    **options: Any,
+) -> list[float]:
+    """Train entries again in their places, replace the bank's, and return their scores.
+
+    The bank in `where` stays as it is until all are trained. `data` has one element for each entry
+    of `left`, None for one that stays; the entries before `first` are those of the folder.
+    """
+    scores: list[float] = []
+    with staged_folder(where) as staged:
+        save_bank(replace(left, entries=left.entries[:first]), staged)
+        for position, again in enumerate(data[first:], start=first):
+            if again is None:
+                append_entry(load_bank(staged).append(left.entries[position]), staged)
+            else:
+                added = add_task(staged, again[0], settings=again[1], **options)
+                scores.append(added.test)
+        bank = load_bank(staged)
+    replace_entries(bank, where, first=first, announce=announce)
+    return scores

@@ -1,7 +1,4 @@
-"""Input texts of a bank: from arguments, lines, and files whose rows may name their tasks.
-
-Every text keeps its file and line, so that an error can name them.
-"""
+"""Input texts of a bank: from arguments, lines, and files whose rows may name their tasks."""
 
 from __future__ import annotations
 
@@ -46,9 +43,7 @@ _INSTRUCTIONS = Text2Text.optional["instruction"]
 _CHATS = Text2Text.other_columns[0]["messages"]
 """Names of a column that holds the chat messages of a row."""
 
-_WORDS = Tagging.columns["tokens"]
-"""Names of the column that holds the words of a row as a list."""
-
+_WORDS = Tagging.columns["tokens"]  # names of the column that holds the words of a row as a list
 _IDS = ("id", "ID", "_id", "idx", "guid", "uid", "uuid")
 """Usual names of the column that names the rows."""
 
@@ -85,15 +80,7 @@ class InputText:
 def name_texts(
     texts: Sequence[str], *, task: str | None, pairs: Sequence[str] = ()
 ) -> list[InputText]:
-    """Return typed texts with their task.
-
-    Args:
-        texts: The texts.
-        task: The task that answers them.
-        pairs: Their second texts; none for a task on single texts.
-
-    Raises:
-        InputError: If no task is named, or some texts have a second one and others none.
+    """Return typed texts, or pairs of them, with the task that answers them.
 
     Examples:
         >>> name_texts(["Fine food."], task="sentiment")[0].text
@@ -117,8 +104,8 @@ def read_texts(
 ) -> list[InputText]:
     """Read texts from a file: each line of a `.txt`, else each row of a table.
 
-    A row may hold a list of words, `tokens`, in place of a text: they are joined by blanks. Or it
-    holds chat `messages`, whose last one is to be answered; an answer behind it is left out.
+    A row may hold a list of words, `tokens`, which are joined by blanks, or chat `messages`, whose
+    last one is to be answered.
 
     Args:
         path: The file.
@@ -159,23 +146,11 @@ def parse_texts(
     id_column: str | None = None,
     bank: GraftBank | None = None,
 ) -> list[InputText]:
-    r"""Read texts from a stream without a file name.
-
-    Args:
-        data: All of it, UTF-8.
-        kind: One of `KINDS`.
-        place: Name of the stream in messages.
-        task: As in `read_texts`.
-        columns: As in `read_texts`.
-        id_column: As in `read_texts`.
-        bank: As in `read_texts`.
-
-    Raises:
-        InputError: As `read_texts`, or if the kind is unknown.
+    r"""Read texts, UTF-8, from a stream without a file name; `kind` is one of `KINDS`.
 
     Examples:
-        >>> found = parse_texts(b"text,task\nFine food.,sentiment\n", "csv")
-        >>> found[0].text, found[0].task
+        >>> texts = parse_texts(b"text,task\nFine food.,sentiment\n", "csv")
+        >>> texts[0].text, texts[0].task
         ('Fine food.', 'sentiment')
     """
     if kind not in KINDS:
@@ -191,8 +166,8 @@ def drop_instructions(bank: GraftBank, texts: Sequence[InputText]) -> list[Input
     """Return texts without the instructions of rows whose tasks hold one for all their rows."""
 
     def has_no_pair(task: str) -> bool:
-        found = find_entries(bank, task)
-        return bool(found) and bank.entries[found[-1]].metadata.get("pair") is False
+        positions = find_entries(bank, task)
+        return bool(positions) and bank.entries[positions[-1]].metadata.get("pair") is False
 
     return [
         replace(one, pair=None) if one.instructed and has_no_pair(str(one.task)) else one
@@ -201,13 +176,7 @@ def drop_instructions(bank: GraftBank, texts: Sequence[InputText]) -> list[Input
 
 
 def check_texts(bank: GraftBank, texts: Sequence[InputText]) -> None:
-    """Refuse texts that a bank cannot answer.
-
-    Raises:
-        InputError: With the text's place, if the bank has no such task, the task is on pairs and
-            the text is single or the other way round, the text is empty, or messages are asked of a
-            task that was not learned from messages.
-    """
+    """Refuse texts that their tasks in a bank cannot answer, with each text's origin."""
     for one in texts:
         try:
             entry = bank.entries[find_entry(bank, one.task)]
@@ -221,24 +190,22 @@ def check_texts(bank: GraftBank, texts: Sequence[InputText]) -> None:
             )
         if one.messages and entry.metadata.get("chat") is None:
             raise InputError(f"{one.place}: task {entry.task!r} answers texts, got chat messages")
-        for text in (one.text, one.pair, *(own.content for own in one.messages)):
+        for text in (one.text, one.pair, *(message.content for message in one.messages)):
             if text is not None and (fault := find_fault(text)):
                 raise InputError(f"{one.place}: the text {fault}")
 
 
 def _from_lines(lines: Sequence[str], place: str, task: str | None) -> list[InputText]:
     """Take each line that is not empty; a tab parts the two texts of a pair."""
-    found: list[InputText] = []
+    texts: list[InputText] = []
     for number, line in enumerate(lines, start=1):
-        own = line.rstrip("\r\n")
-        if own.strip():
-            first, tab, second = own.partition("\t")
-            found.append(
-                InputText(first, second if tab else None, _require_task(task), f"{place}:{number}")
-            )
-    if not found:
+        if line.strip():
+            first, tab, second = line.rstrip("\r\n").partition("\t")
+            pair = second if tab else None
+            texts.append(InputText(first, pair, _require_task(task), f"{place}:{number}"))
+    if not texts:
         raise InputError(f"{place}: there is no text")
-    return found
+    return texts
 
 
 def _from_records(
@@ -262,9 +229,10 @@ def _from_records(
     words = None if columns.text else _find(file, _WORDS)
     recall = cache(partial(_recall_columns, bank))
     usual: tuple[str, str | None] | None = None
-    found: list[InputText] = []
+    texts: list[InputText] = []
     for record in file.records:
-        name = task or _text(record, TASK) or _refuse_row(record)
+        if not (name := task or _text(record, TASK)):
+            raise NoTask(f"{record.place}: column {TASK!r} is empty, and --task names no other")
         row = InputText("", None, name, record.place, id=record.values.get(id_column or ""))
         asked = _ask_itself(record, row, columns, words, recall(name))
         if asked is None:
@@ -278,8 +246,8 @@ def _from_records(
             first, second = (_text(record, column) if column else None for column in own)
             instructed = own[1] in _INSTRUCTIONS and own[1] != columns.text_pair
             asked = replace(row, text=first or "", pair=second, instructed=instructed)
-        found.append(asked)
-    return found
+        texts.append(asked)
+    return texts
 
 
 def _recall_columns(bank: GraftBank | None, task: str) -> Columns:
@@ -289,11 +257,8 @@ def _recall_columns(bank: GraftBank | None, task: str) -> Columns:
     except InputError:
         return Columns()  # what is wrong with the task is said with the text's place
     held = cast(Mapping[str, Any], entry.metadata.get("columns") or {}) if entry else {}
-    return Columns(
-        text=held.get("text"),
-        text_pair=held.get("text_pair"),
-        inputs=tuple(held.get("inputs", ())),
-    )
+    inputs = tuple(held.get("inputs", ()))
+    return Columns(text=held.get("text"), text_pair=held.get("text_pair"), inputs=inputs)
 
 
 def _ask_itself(
@@ -320,12 +285,7 @@ def _ask_itself(
 def _find_texts(
     file: RecordFile, columns: Columns, record: Record, learned: Columns
 ) -> tuple[str, str | None]:
-    """Return the columns of the text and the second one: of usual names, or by what they hold.
-
-    Raises:
-        InputError: If there are none. In a file of chat messages it names the record without; where
-            the task was learned from other columns, these.
-    """
+    """Return the columns of the text and the second one: of usual names, or by what they hold."""
     check_named(file, columns)
     if (usual := _find_usual(file, columns)) is not None:
         return usual
@@ -357,18 +317,12 @@ def _find(file: RecordFile, names: Sequence[str]) -> str | None:
 
 
 def _find_chat(record: Record) -> object:
-    """Return the chat messages of a row; None where its columns of such names hold none.
-
-    They may hold something else where the row has a text: a number, or a text that is no list.
-    """
-    held = [record.values.get(name) for name in _CHATS]
-    lists = (
-        value
-        for value in held
-        if isinstance(value, list | Mapping)
-        or (isinstance(value, str) and value.lstrip().startswith("["))
-    )
-    return next(lists, None)
+    """Return the chat messages of a row; None where columns of such names hold others."""
+    for value in map(record.values.get, _CHATS):
+        is_list = isinstance(value, str) and value.lstrip().startswith("[")
+        if is_list or isinstance(value, list | Mapping):
+            return value
+    return None
 
 
 def _join_words(record: Record, column: str | None) -> str | None:
@@ -376,31 +330,24 @@ def _join_words(record: Record, column: str | None) -> str | None:
     value = record.values.get(column) if column else None
     if value is None or isinstance(value, str):
         return value
-    if not isinstance(value, list | tuple) or not all(isinstance(word, str) for word in value):
-        raise InputError(f"{record.place}: column {column!r} must be a list of words")
-    for word in value:
-        if word.split() != [word]:
+    words = value if isinstance(value, list | tuple) else [None]
+    for word in words:
+        if not isinstance(word, str) or word.split() != [word]:
             raise InputError(
-                f"{record.place}: the word {word[:40]!r} of column {column!r} is empty or holds a "
-                "blank"
+                f"{record.place}: the word {word!r:.42} of column {column!r}, a list of words, is "
+                "no text, is empty or holds a blank"
             )
-    return " ".join(value)
+    return " ".join(words)
 
 
 def _text(record: Record, column: str) -> str | None:
     """Return what a column holds; None where it is empty, as a second text may be."""
     value = record.values.get(column)
-    if _is_empty(value):
-        return None
-    return require_text(record, column, value)
+    return None if _is_empty(value) else require_text(record, column, value)
 
 
 def _is_empty(value: object) -> bool:
     return value is None or (isinstance(value, float) and math.isnan(value)) or value == ""
-
-
-def _refuse_row(record: Record) -> str:
-    raise NoTask(f"{record.place}: column {TASK!r} is empty, and --task names no other")
 
 
 def _require_task(task: str | None) -> str:

@@ -19,26 +19,12 @@ from cl_graft.storage.repair import Repaired, repair_bank
 
 @dataclass(frozen=True)
 class InspectedEntry:
-    """One entry of a bank.
+    """One entry of a bank; sizes are coordinates or bytes, shares in [0, 1].
 
-    Attributes:
-        position: Place in the bank, from 0.
-        task: Name of the task.
-        label: Task label of the task.
-        answers: Whether this entry answers the label; a later entry replaces an earlier one.
-        kind: Kind of the task.
-        answer: What it answers: names of labels, or numbers of span types and intents.
-        label_names: Labels of the task, or names of its tags; empty where it has none.
-        region_size: Coordinates of the region that localization chose.
-        owned: Coordinates whose values the entry holds.
-        density: Share of the graftable coordinates in the region, in (0, 1].
-        owned_before: Share of the region, in [0, 1], that the entries that it builds on own.
-        bytes: Size of the entry's files.
-        head_bytes: Size of the task's head, a part of `bytes`.
-        recorded_rows: Rows of the recorded batch.
-        builds_on: Positions of the entries whose values lie under its own; None where they are
-            those that the mode says: all earlier ones, or none.
-        metadata: Scores, localizer, metric and all else that was recorded.
+    `answers` is False where a later entry answers the label. `answer` says what the task answers,
+    `owned_before` is the share of the region that the entries that it builds on own, and
+    `builds_on` is None where it is what the mode says. `metadata` are scores, localizer, metric and
+    all else.
     """
 
     position: int
@@ -74,8 +60,7 @@ class Inspection:
         owned: Coordinates that any entry owns.
         bytes: Size of all files.
         entries: One a learned task.
-        overlap: ``overlap[i][j]`` = |γi ∩ γj| / |γj|, the paper's asymmetric overlap; None where
-            γj is empty. The whole is empty where it was not computed.
+        overlap: ``overlap[i][j]`` = |γi ∩ γj| / |γj|, None where γj is empty.
     """
 
     bank: Path
@@ -150,16 +135,9 @@ def inspect_bank(folder: Path | str, *, overlap: bool | None = None) -> Inspecti
 
 
 def repair_folder(folder: Path | str) -> Repaired:
-    """Put the folder of a bank in order: see `cl_graft.storage.repair.repair_bank`.
+    """Put the folder of a bank in order, and let its run's results name the bank as it is.
 
-    Afterwards the results of the bank's run name the bank as it is.
-
-    Args:
-        folder: A bank, or a run that holds one.
-
-    Raises:
-        InputError: If there is no such folder, or another process writes to it.
-        BankError: If it holds no bank.
+    See `cl_graft.storage.repair.repair_bank`.
     """
     folder = Path(folder)
     where = folder / BANK if (folder / BANK).is_dir() else folder

@@ -1,10 +1,4 @@
-"""An open bank: a bank on its rebuilt model, which answers texts of every task.
-
-    bank = open_bank("runs/demo/grafting/seed0")
-    bank.predict("It was a delight.", task="sentiment")
-
-It needs the bank's folder and the checkpoint of its base, so any later process can open it.
-"""
+"""An open bank: a bank on its rebuilt model, which answers texts of every task."""
 
 from __future__ import annotations
 
@@ -120,10 +114,9 @@ class OpenBank:
             bank.predict([("It was a delight.", "sentiment"), ("Who won the match?", "topic")])
 
         The weights that answer are, to the bit, those of the day on which the task was learned.
-        Logits and probabilities have the same bits in the same batch: the same rows in the same
-        order, on the same machine with the same threads and versions. A text alone and the same
-        text among others, of its task or of several, may differ in the last bits. A warning says
-        once for each task that a text was cut.
+        Logits have the same bits in the same batch: the same rows in the same order, on the same
+        machine with the same threads and versions. A warning says once for each task that a text
+        was cut.
 
         Args:
             texts: A text; a list of texts; or, without `task`, a list of pairs (text, task). A text
@@ -133,12 +126,8 @@ class OpenBank:
             task: A task's name, whose latest entry answers, or the position of an entry.
             batch_size: Rows computed at a time, >= 1.
 
-        Returns:
-            An answer for a single text, a list of answers for a list.
-
         Raises:
-            InputError: If no task is named, there is no such task, or a text is none that it
-                answers.
+            InputError: If there is no such task, or a text is none that it answers.
         """
         if batch_size < 1:
             raise InputError(f"batch_size must be at least 1, got {batch_size}")
@@ -158,9 +147,9 @@ class OpenBank:
                 "no task is named: pass task=..., or a list of pairs (text, task); tasks: "
                 f"{', '.join(self.tasks)}"
             )
-        found = [_input_text(text, at, number) for number, (text, at) in enumerate(asked, 1)]
-        check_texts(self.bank, found)
-        answers = self.answer(found, batch_size=batch_size)
+        named = [_input_text(text, at, number) for number, (text, at) in enumerate(asked, 1)]
+        check_texts(self.bank, named)
+        answers = self.answer(named, batch_size=batch_size)
         return answers[0] if single else answers
 
     def add(
@@ -173,18 +162,9 @@ class OpenBank:
     ) -> Added:
         """Learn one more task into the bank's folder, and answer it from then on.
 
-        The base is loaded a second time for the training.
-
-        Args:
-            task: As in `cl_graft.banks.add.add_task`, as is all that follows.
-            columns: Columns, label names, metric.
-            settings: Settings that are not to be as in the bank's own run.
-            progress: Called after every step of a phase.
-
-        Raises:
-            InputError: As `add_task` does.
-            BankError: As `add_task` does, and if an entry of the folder is not the one that was
-                opened, as after `forget`; nothing is learned then.
+        The base is loaded a second time for the training. Arguments and errors are those of
+        `cl_graft.banks.add.add_task`; a bank whose folder has changed since it was opened, as by
+        `forget`, raises `BankError`.
         """
         from cl_graft.banks.add import add_task  # it trains, and answering needs no Avalanche
         from cl_graft.settings.run_folder import lock_bank
@@ -209,10 +189,7 @@ class OpenBank:
         return added
 
     def verify(self) -> VerifyReport:
-        """Check that every entry has the bits it was learned with: `cl_graft.banks.verify.verify`.
-
-        The bank is read from its folder again, on a base of its own.
-        """
+        """Check that every entry has its bits: `cl_graft.banks.verify.verify` on another base."""
         from cl_graft.banks.verify import verify  # which opens banks itself
 
         device = str(self.loaded.model.device)
@@ -224,12 +201,7 @@ class OpenBank:
         save_bank(self.bank, path)
 
     def push_to_hub(self, repo_id: str, **options: Any) -> Pushed:
-        """Put the bank and a model card on the hub: `cl_graft.storage.hub.push_to_hub`.
-
-        Args:
-            repo_id: Owner and name.
-            options: As in that function: `base_model`, `license`, `private`, `token` and others.
-        """
+        """Put the bank and a model card on the hub: see `cl_graft.storage.hub.push_to_hub`."""
         from cl_graft.storage.hub import push_to_hub  # the hub's client is slow to import
 
         return push_to_hub(self.bank, repo_id, **options)
@@ -237,9 +209,8 @@ class OpenBank:
     def carry(self, position: int | None) -> None:
         """Make the model carry the answer of an entry, head included; None means the bare base.
 
-        Another thread may move the model right after. Where several use it, compute with it in a
-        ``with lock_model(opened.loaded.model):`` block (`cl_graft.runtime.threads`) that begins
-        before.
+        Where several threads use it, compute with it in a ``with lock_model(opened.loaded.model):``
+        block that begins before.
         """
         model = self.loaded.model
         with lock_model(model):
@@ -262,14 +233,7 @@ class OpenBank:
             return model.eval()(inputs.to(model.device), label).float().cpu()
 
     def answer(self, texts: Sequence[InputText], *, batch_size: int = 32) -> list[Answer]:
-        """Answer texts that `check_texts` found to be answerable, in their order.
-
-        A batch of one task is computed by switching.
-
-        Args:
-            texts: The texts with their tasks.
-            batch_size: Rows computed at a time, >= 1.
-        """
+        """Answer texts that `check_texts` found to be answerable, in batches, in their order."""
         positions = [find_entry(self.bank, one.task) for one in texts]
         server = TaskServer(self.switch)
         answers: list[Answer] = []
@@ -302,11 +266,7 @@ class OpenBank:
         return answers
 
     def _find_answering(self, position: int) -> Entry:
-        """Return an entry after making sure that the model can answer with it.
-
-        Raises:
-            DamagedFile: If its head or recorded batch does not fit the model.
-        """
+        """Return an entry after making sure that the model can answer with it."""
         entry = self.bank.entries[position]
         if position not in self._checked:
             check_answering(entry, self.loaded, name=f"{self.folder}, task {entry.task!r}")
@@ -350,11 +310,7 @@ class OpenBank:
     def _read_answers(
         self, logits: Tensor, encoded: EncodedRows, rows: Sequence[Row], position: int
     ) -> list[Answer]:
-        """Return what an entry's logits say.
-
-        Raises:
-            DamagedFile: If the entry names another number of labels.
-        """
+        """Return what an entry's logits say."""
         entry = self.bank.entries[position]
         try:
             answers = find_kind(entry.metadata).answer(logits, encoded, rows, entry.metadata)
@@ -393,11 +349,7 @@ def open_bank(
 
 
 def _input_text(text: Text, task: str | int, number: int) -> InputText:
-    """Return the text that a caller passed, the `number`-th from 1.
-
-    Raises:
-        InputError: If it is no string, not two, and no messages.
-    """
+    """Return the text that a caller passed, the `number`-th from 1."""
     place = f"text {number}"
     if _is_chat(text):
         messages = read_chat(text, place)

@@ -10,8 +10,7 @@ from cl_graft.errors import InputError
 from cl_graft.grafts.bank import GraftBank, find_entries, find_entry
 from cl_graft.kinds import find_kind
 
-_CHUNK = 32
-"""Batches of texts that are sorted by task together."""
+_CHUNK = 32  # batches of texts that are sorted by task together
 
 
 def predict(
@@ -22,14 +21,9 @@ def predict(
     A batch holds texts of one task that stand near each other, so the same texts in the same order
     with the same `batch_size` give the same bits on the same machine.
 
-    Args:
-        opened: The bank.
-        texts: The texts.
-        batch_size: Rows computed at a time.
-
     Raises:
-        InputError: Before anything is answered, with file and line, if the bank has no such task,
-            or a text is none that it answers.
+        InputError: Before anything is answered, with file and line, if a text has no such task, or
+            is none that it answers.
     """
     if batch_size < 1:
         raise InputError(f"batch_size must be at least 1, got {batch_size}")

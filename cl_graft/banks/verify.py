@@ -2,8 +2,7 @@
 
 Every entry is rebuilt from the base and the bank alone. Its graftable weights must have the
 recorded hash, and its recorded batch must get the recorded logits: bit for bit where threads,
-device and versions are the recorded ones, to a tolerance elsewhere. The checkpoint's files and the
-run's settings and data are compared with their records as well.
+device and versions are the recorded ones, to a tolerance elsewhere.
 """
 
 from __future__ import annotations
@@ -18,8 +17,14 @@ from typing import Literal
 import torch
 
 from cl_graft.banks.bank_base import check_hashes
-from cl_graft.banks.bank_of_run import check_bank, find_bank_folder
-from cl_graft.banks.file_checks import Check, check_checkpoint, check_run, read_run_config
+from cl_graft.banks.bank_of_run import (
+    Check,
+    check_bank,
+    check_checkpoint,
+    check_run,
+    find_bank_folder,
+    read_run_config,
+)
 from cl_graft.banks.open_bank import OpenBank, open_bank, recorded_device
 from cl_graft.errors import InputError, a_or_an
 from cl_graft.grafts.bank import GraftBank, RecordedBatch, find_entries, pick_recorded
@@ -57,18 +62,11 @@ Outcome = Literal["same bits", "within tolerance", "differs", "not recorded"]
 
 @dataclass(frozen=True)
 class EntryCheck:
-    """The comparison of one entry with its record.
+    """The comparison of one entry with its record: graftable weights, and logits of recorded rows.
 
-    Attributes:
-        position: Place in the bank, from 0.
-        task: Name of the task.
-        weights: Comparison of the graftable weights with the recorded hash.
-        recorded_batch: Comparison of the logits of the recorded batch.
-        difference: Largest absolute difference of these logits; None without a recorded batch.
-        elsewhere: Differences between the recorded environment and this one, such as
-            ``"torch 2.13.0, here 2.14.0"``; empty where bits must be equal.
-        run: Comparison of the run's logits on its test rows when the task was learned with those at
-            the end; ``"not recorded"`` if no run stands beside the bank.
+    `difference` is the largest of these logits. Where `elsewhere`, the differences of the
+    environment, is empty, bits must be equal. `run` compares the logits of the run's test rows when
+    the task was learned with those at its end.
     """
 
     position: int
@@ -154,20 +152,18 @@ def verify(
     opened.switch.to(None)
     base = opened.bank.base
     checks = [*check_checkpoint(base.metadata, opened.loaded.path), *_check_kinds(opened.bank)]
-    if run and not result:
-        checks.append(_check_missing_results(run))
+    if run and not result:  # which is no fault while it is not finished
+        checks.append(
+            Check(RESULTS, "not checked", "the run is not finished")
+            if (run / CHECKPOINTS).is_dir()
+            else Check(RESULTS, "differs", f"is missing in {run}")
+        )
     if run and result:
         checks.append(check_bank(run, complete=result.complete))
         at = opened.loaded.model.device
         checks += check_run(run, result, fingerprint=base.fingerprint, device=at)
-    return VerifyReport(
-        where,
-        opened.loaded.name,
-        base.fingerprint,
-        _tolerance(opened),
-        tuple(entries),
-        tuple(checks),
-    )
+    about = opened.loaded.name, base.fingerprint, _tolerance(opened)
+    return VerifyReport(where, *about, tuple(entries), tuple(checks))
 
 
 def _find_run(folder: Path) -> Path | None:
@@ -189,13 +185,6 @@ def _check_kinds(bank: GraftBank) -> Iterator[Check]:
             continue
         if own_heads & entry.head.keys() != {kind.head_tensor} - {""}:
             yield Check(what, "differs", f"the head is none of {a_or_an(kind.name)} task")
-
-
-def _check_missing_results(run: Path) -> Check:
-    """Say that a run has no results, which is no fault while it is not finished."""
-    if (run / CHECKPOINTS).is_dir():
-        return Check(RESULTS, "not checked", "the run is not finished")
-    return Check(RESULTS, "differs", f"is missing in {run}")
 
 
 def _verify_run(

@@ -43,9 +43,8 @@ def forget_command(
     In isolated mode any task can be deleted, in prefix mode a task on which no later one builds,
     such as the last: file by file the bank becomes the one that never saw the task. If later tasks
     build on it, nothing is changed unless these are trained again (--retrain); the report says how
-    much their answers would change without the task, on their recorded rows and, with --data, on
-    their test rows. The run's results and its cache, which also hold data of the task, are not
-    deleted; the report names them.
+    much their answers to their recorded rows would change without the task. The run's results and
+    its cache, which also hold data of the task, are not deleted; the report names them.
 
     A task that was learned several times has several entries, which are all deleted. With --latest
     or a position (as inspect shows it) one is.
@@ -93,13 +92,13 @@ def _dependents_table(dependents: tuple[Dependent, ...]) -> object:
             one.task,
             f"{one.changed} of {one.rows}" if one.rows else "–",
             "–" if one.difference is None else f"{one.difference:.3g}",
-            *("–" if v is None else f"{v:.3f}" for v in (one.before, one.without, one.retrained)),
+            "–" if one.retrained is None else f"{one.retrained:.3f}",
         )
         for one in dependents
     ]
     columns = (
         "entry", "task", "recorded rows answered otherwise", "largest change of a logit",
-        "score", "without the task", "trained again",
+        "score when trained again",
     )  # fmt: skip
     return make_table("Trained on top of it", columns, rows)
 

@@ -1,8 +1,6 @@
 """Counts of a region's coordinates by layer and by kind of parameter.
 
-Counts as in Figs. 9 and 10 of Panigrahi et al., 2023 (https://arxiv.org/abs/2302.06600), which find
-regions in middle layers, in the attention's value matrices, the first feed-forward layers and
-LayerNorms.
+As in Figs. 9 and 10 of Panigrahi et al., 2023 (https://arxiv.org/abs/2302.06600).
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ a task today are the bits that answered it on the day it was learned.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, ClassVar, Literal
 from unicodedata import normalize
@@ -26,11 +26,8 @@ from cl_graft.grafts.region import Layout, Region, union
 
 Mode = Literal["prefix", "isolated"]
 
-_MOST_DIGITS = 9
-"""Digits of a position."""
-
-_SHOWN = 5
-"""Tasks that the representation of a bank names."""
+_MOST_DIGITS = 9  # digits of a position
+_SHOWN = 5  # tasks that the representation of a bank names
 
 
 @dataclass(frozen=True)
@@ -41,8 +38,7 @@ class BaseIdentity:
         fingerprint: SHA-256 over every parameter and buffer outside the heads and the tokenizer.
         model: Hub name or path that the model came from.
         dtype: Dtype of the graft values, as ``"float32"``.
-        metadata: Values that rebuild the model (family, pooling, …), and that tell its weights
-            from others (`weights_sha256`, `heads`); JSON values only.
+        metadata: JSON values that rebuild the model, and tell its weights from others.
     """
 
     fingerprint: str
@@ -65,12 +61,11 @@ class BaseIdentity:
 
 @dataclass(frozen=True, eq=False)
 class RecordedBatch:
-    """A batch and its logits, recorded when a task was learned, to check later (a canary).
+    """A batch and its logits, recorded when a task was learned, to check later.
 
     Attributes:
         inputs: Encoded batch.
-        logits: Logits right after the task was learned, shape (rows, classes); of tasks that answer
-            at tokens those that `pick_recorded` picks.
+        logits: Its logits, (rows, classes), or what `pick_recorded` picks of answers at tokens.
         environment: Threads, device and versions of the recording, under which bits are promised.
     """
 
@@ -87,15 +82,11 @@ _RECORDED_VALUES = 64
 
 
 def pick_recorded(outputs: Tensor, inputs: Tensor) -> Tensor:
-    """Return the part of a model's outputs that an entry records, (rows, values).
+    """Return the part of a model's outputs, (n, …), that an entry records, (rows, values).
 
     Outputs of rows, (n, K) or (n,), are recorded whole. Where a model answers at tokens, a row has
     thousands of logits, so up to 64 are taken, evenly, of the last 8 tokens that all rows have. For
     other outputs with more than two axes, they are taken from all values.
-
-    Args:
-        outputs: Outputs of the model, (n, …).
-        inputs: Inputs of the model; of encoded rows, (n, 2, L), 0 in the second part is padding.
     """
     if outputs.ndim < 3:
         return outputs.view(len(outputs), -1)
@@ -112,24 +103,14 @@ def pick_recorded(outputs: Tensor, inputs: Tensor) -> Tensor:
 
 @dataclass(frozen=True, eq=False)
 class StoredEntry:
-    """An entry in a file: what its bank's index says of it, and the way to the rest.
+    """An entry in a file: its line in the index of a bank, the bank's folder, and what reads it.
 
-    Attributes:
-        size: Number of coordinates of its region γ_n.
-        owned_size: Number of coordinates that it owns.
-        layout: Layout of its bank.
-        read: Reads the entry from its file.
-        line: Line of the index.
-        position: Place of the entry in the bank that was read.
-        folder: Folder of that bank.
+    The line has the number of coordinates of its region γ_n, `size`, and of those `owned`.
     """
 
-    size: int
-    owned_size: int
     layout: Layout
     read: Callable[[], Entry]
     line: Mapping[str, Any]
-    position: int
     folder: str
 
 
@@ -177,12 +158,7 @@ class Entry:
 
     @classmethod
     def in_file(cls, stored: StoredEntry, **known: Any) -> Entry:
-        """Return an entry whose file is read as soon as something else than `known` is asked for.
-
-        Args:
-            stored: Sizes of the entry, and what reads it.
-            known: Task, label, `weights_sha256` and `builds_on` of the entry, by field.
-        """
+        """Return an entry whose file is read when something else than `known` is asked for."""
         entry = object.__new__(cls)
         entry.__dict__.update(known, stored=stored)
         return entry
@@ -193,8 +169,8 @@ class Entry:
         if stored is None or name not in Entry.__dataclass_fields__:
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
         whole = stored.read()
-        for one in fields(Entry):
-            self.__dict__.setdefault(one.name, getattr(whole, one.name))
+        for key in Entry.__dataclass_fields__:
+            self.__dict__.setdefault(key, getattr(whole, key))
         return self.__dict__[name]
 
     @property
@@ -227,13 +203,13 @@ class Entry:
     def size(self) -> int:
         """Number of coordinates of γ_n."""
         if self.stored is not None:
-            return self.stored.size
+            return self.stored.line["size"]
         return len(self.owned) + len(self.owned_before)
 
     @property
     def owned_size(self) -> int:
         """Number of coordinates that it owns."""
-        return len(self.owned) if self.stored is None else self.stored.owned_size
+        return len(self.owned) if self.stored is None else self.stored.line["owned"]
 
     @property
     def density(self) -> float:
@@ -315,11 +291,7 @@ class GraftBank:
         return replace(self, entries=(*self.entries, entry))
 
     def extend(self, entries: Sequence[Entry]) -> GraftBank:
-        """Return a bank with entries more, as `append` one after the other would, but at once.
-
-        Raises:
-            ValueError: Where `append` raises it.
-        """
+        """Return a bank with entries more, as `append` one after the other would, but at once."""
         grown = replace(self, entries=(*self.entries, *entries))
         same = all(entry.layout == self.layout for entry in entries)
         plain = all(entry.builds_on is None for entry in entries)
@@ -331,14 +303,9 @@ class GraftBank:
         return bank
 
     def owned(self, *, upto: int | None = None, of: Sequence[int] | None = None) -> Region:
-        """Return the coordinates that entries own.
-
-        Args:
-            upto: Use only the first `upto` entries; None means all.
-            of: Use the entries at these positions instead; None means those of `upto`.
-        """
-        entries = self.entries[:upto] if of is None else [self.entries[place] for place in of]
-        return union((e.owned.region for e in entries), layout=self.layout)
+        """Return the coordinates of the first `upto` entries, or of those at the positions `of`."""
+        entries = self.entries[:upto] if of is None else [self.entries[number] for number in of]
+        return union((entry.owned.region for entry in entries), layout=self.layout)
 
     def count_owned(self) -> int:
         """Return how many coordinates have an owner."""
@@ -358,24 +325,14 @@ class GraftBank:
 
     @property
     def may_share(self) -> bool:
-        """Whether a coordinate may have several owners; never where all entries build on all.
-
-        Of entries that were not read this is not known.
-        """
+        """Whether a coordinate may have several owners; it may where entries were not read."""
         if self.mode == "isolated":
             return True
         is_known = all(entry.is_read for entry in self.entries)
         return not self.builds_by_mode and not (is_known and not self.shares_coordinates())
 
     def check_owners(self, positions: Collection[int] | None = None) -> None:
-        """Refuse entries that own coordinates of those that they build on.
-
-        Args:
-            positions: Entries to check; None means all.
-
-        Raises:
-            ValueError: If one does, or builds on what is no earlier entry.
-        """
+        """Refuse entries (None: all) that own coordinates of those that they build on."""
         if positions is None or (self.mode == "prefix" and self.builds_by_mode):
             last = len(self) if positions is None else max(positions, default=-1) + 1
             replace(self, entries=()).extend(self.entries[:last])
@@ -388,19 +345,10 @@ class GraftBank:
         own = self.entries[position].builds_on
         return self._builds_on_by_mode(position) if own is None else own
 
-    def covered(self, *, upto: int | None = None) -> Region:
-        """Return the union of the regions γ of the first `upto` entries; None means of all."""
-        entries = self.entries[:upto]
-        return union(
-            (r for e in entries for r in (e.owned.region, e.owned_before)), layout=self.layout
-        )
-
     def free(self, region: Region, *, builds_on: Sequence[int] | None = None) -> Region:
         """Return what a new task may train: `region` minus what those that it builds on own.
 
-        Args:
-            region: The region that localization chose.
-            builds_on: Positions of the entries to build on; None means those that the mode says.
+        None means the entries that the mode says.
         """
         under = self._builds_on_by_mode(len(self)) if builds_on is None else builds_on
         return region - self.owned(of=under) if under else region
@@ -439,11 +387,7 @@ class GraftBank:
         return tuple(range(position)) if self.mode == "prefix" else ()
 
     def place(self, entry: Entry) -> Entry:
-        """Return an entry as the next one, which says what it builds on only where it must.
-
-        Raises:
-            ValueError: If it builds on what is no earlier entry, or the bank is isolated.
-        """
+        """Return an entry as the next one, which says what it builds on only where it must."""
         under, position = entry.builds_on, len(self)
         if under is None:
             return entry
@@ -456,11 +400,7 @@ class GraftBank:
 
 
 def check_builds_on(positions: Sequence[object], position: int) -> None:
-    """Refuse positions that entry `position` cannot build on.
-
-    Raises:
-        ValueError: If one is no whole number, negative, not earlier, or out of order.
-    """
+    """Refuse positions that entry `position` cannot build on: they ascend and lie below it."""
     whole = [place for place in positions if type(place) is int and 0 <= place < position]
     if len(whole) < len(positions) or sorted(set(whole)) != whole:
         shown = repr(list(positions[:_SHOWN]))[:80]
@@ -472,34 +412,24 @@ def check_builds_on(positions: Sequence[object], position: int) -> None:
 def find_entry(bank: GraftBank, task: str | int) -> int:
     """Return the position of an entry, by position or as the latest of a task's name.
 
-    Where no task is called so, a name of digits is a position.
-
-    Raises:
-        InputError: If there is none.
+    Where no task is called so, a name of digits is a position; `InputError` says there is none.
     """
     if not isinstance(task, str | int) or isinstance(task, bool):
         raise InputError(f"a task is asked by its name or its entry's position, got {task!r:.80}")
-    if isinstance(task, int):
-        if not len(bank):
-            raise InputError(f"entry {task} is not in the bank, which is empty")
-        if not 0 <= task < len(bank):
-            raise InputError(f"entry {task} is not in the bank: positions are 0 to {len(bank) - 1}")
-        return task
-    positions = find_entries(bank, task)
-    if not positions and task.isdecimal() and len(task) <= _MOST_DIGITS:
-        return find_entry(bank, int(task))
-    if not positions:
-        raise InputError(
-            f"no task {task!r} in the bank; {nearest(task, {entry.task for entry in bank.entries})}"
-        )
-    return positions[-1]
+    if isinstance(task, str):
+        if positions := find_entries(bank, task):
+            return positions[-1]
+        if not task.isdecimal() or len(task) > _MOST_DIGITS:
+            known = {entry.task for entry in bank.entries}
+            raise InputError(f"no task {task!r} in the bank; {nearest(task, known)}")
+        task = int(task)
+    if not 0 <= task < len(bank):
+        where = f": positions are 0 to {len(bank) - 1}" if len(bank) else ", which is empty"
+        raise InputError(f"entry {task} is not in the bank{where}")
+    return task
 
 
 def find_entries(bank: GraftBank, task: str) -> list[int]:
     """Return the positions of all entries of a task's name, in whatever form of Unicode."""
     name = normalize("NFC", task)
-    return [
-        position
-        for position, entry in enumerate(bank.entries)
-        if normalize("NFC", entry.task) == name
-    ]
+    return [p for p, entry in enumerate(bank.entries) if normalize("NFC", entry.task) == name]

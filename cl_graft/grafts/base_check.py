@@ -1,7 +1,4 @@
-"""The check that a model is the base of a bank, made before anything is written into the model.
-
-It is apart from the bank, which knows no model, and from the switch, which writes.
-"""
+"""The check that a model is the base of a bank, made before anything is written into the model."""
 
 from __future__ import annotations
 
@@ -11,48 +8,45 @@ from torch import Tensor, nn
 
 from cl_graft.errors import WrongBase
 from cl_graft.grafts.bank import BaseIdentity, GraftBank
-from cl_graft.grafts.graft import extract, find_parameters
-from cl_graft.grafts.hashing import fingerprint_weights, hash_tensors, model_sha256
+from cl_graft.grafts.graft import extract
+from cl_graft.grafts.hashing import fingerprint_weights, model_sha256
 
 
 def identify(model: nn.Module, *, heads: Sequence[str], dtype: str) -> BaseIdentity:
-    """Describe a model at its base that has no tokenizer, for a new bank.
-
-    Args:
-        model: The model.
-        heads: Module paths of its task heads.
-        dtype: The dtype of the graft values, as ``"float32"``.
-    """
+    """Describe a model at its base that has no tokenizer, for a new bank of values in `dtype`."""
     weights = model_sha256(model, exclude=heads)
     metadata = {"weights_sha256": weights, "heads": list(heads)}
     return BaseIdentity(fingerprint_weights(weights), type(model).__name__, dtype, metadata)
 
 
 def check_base(model: nn.Module, bank: GraftBank) -> None:
-    """Refuse a model whose weights are not those of a bank's base.
+    """Refuse a model whose weights outside the heads are not those of a bank's base.
 
-    All parameters and buffers outside the heads count. A bank that records no hash of them is not
-    checked. Nothing is written into the model.
-
-    Raises:
-        WrongBase: If the model is another one, or carries answers of the bank.
+    A bank that records no hash of them is not checked.
     """
     recorded = bank.base.weights_sha256
-    if recorded and recorded != model_sha256(model, exclude=bank.base.heads):
-        raise WrongBase(
-            f"the model is not the base of the bank ({bank.base.model!r}): {_reason(model, bank)}"
+    if not recorded or recorded == model_sha256(model, exclude=bank.base.heads):
+        return
+    carried = find_carried(model, bank)
+    reason = (
+        "its weights, or parameters or buffers that are not graftable (embeddings, the running "
+        "statistics of BatchNorm), are others; load the base as it was when the bank's first task "
+        "was learned, in the same dtype"
+    )
+    if carried is not None:
+        reason = (
+            f"it carries the values of entry {carried} ({bank.entries[carried].task!r}), as a "
+            "model does after training, and the base's values under them are not known in this "
+            "process; load the base again, or go on with the strategy that trained the model"
         )
+    raise WrongBase(f"the model is not the base of the bank ({bank.base.model!r}): {reason}")
 
 
 class TensorVersions:
     """Counts of the writes into each tensor of a model, which cheaply show whether it changed.
 
-    Torch counts in-place writes, and a tensor that is replaced or moved has another address.
-    Writes through ``tensor.data`` are not counted.
-
-    Args:
-        model: The model.
-        exclude: Module paths that are left out.
+    Torch counts in-place writes, but not those through ``tensor.data``; a tensor that is replaced
+    or moved has another address.
     """
 
     def __init__(self, model: nn.Module, *, exclude: Sequence[str]) -> None:
@@ -80,11 +74,7 @@ class TensorVersions:
         return self._versions != self._now() or self._moved()
 
     def note(self, some: Iterable[Tensor] | None = None) -> None:
-        """Take what was written into tensors so far for unchanged.
-
-        Args:
-            some: The tensors; None means all.
-        """
+        """Take what was written into some tensors so far, None means all, for unchanged."""
         now = self._now()
         if some is not None:
             chosen = {id(tensor) for tensor in some}
@@ -105,36 +95,3 @@ def find_carried(model: nn.Module, bank: GraftBank) -> int | None:
         if len(owned) and extract(model, owned.region).same_bits(owned):
             return position
     return None
-
-
-def _gives_latest_answer(model: nn.Module, bank: GraftBank) -> bool:
-    """Tell whether the model and the bank together make the latest entry's recorded weights."""
-    if not bank.entries or not bank.entries[-1].weights_sha256:
-        return False
-    tensors: dict[str, Tensor] = dict(find_parameters(model, bank.layout))
-    answer = bank.answer(len(bank) - 1)
-    for name, inside, place in answer.region.by_parameter():
-        copy = tensors[name].detach().clone()
-        copy.view(-1)[inside.to(copy.device)] = answer.values[place].to(copy.device, copy.dtype)
-        tensors[name] = copy
-    return hash_tensors(tensors) == bank.entries[-1].weights_sha256
-
-
-def _reason(model: nn.Module, bank: GraftBank) -> str:
-    carried = find_carried(model, bank)
-    if carried is not None:
-        return (
-            f"it carries the values of entry {carried} ({bank.entries[carried].task!r}), as a "
-            "model does after training, and the base's values under them are not known in this "
-            "process; load the base again, or go on with the strategy that trained the model"
-        )
-    if _gives_latest_answer(model, bank):
-        return (
-            "its graftable weights are the same, but other parameters or buffers differ, such as "
-            "embeddings or the running statistics of BatchNorm; load the base as it was when the "
-            "bank's first task was learned"
-        )
-    return (
-        "its weights are others; load the base as it was when the bank's first task was learned, "
-        "in the same dtype"
-    )

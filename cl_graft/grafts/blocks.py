@@ -1,7 +1,6 @@
 """The blocks of a model: which parameters lie in its upper ones.
 
-Blocks are counted from the bottom. Embeddings lie below the first block; poolers and final norms
-lie above the last one, and heads above those.
+Embeddings lie below the first block; poolers and final norms lie above the last one.
 """
 
 from __future__ import annotations
@@ -27,13 +26,7 @@ def select_upper(
 ) -> dict[str, _Value]:
     """Return those of the parameters of a model's blocks that lie in its upper blocks.
 
-    Args:
-        model: The model.
-        parameters: Parameters of its blocks by name, or something else by their names.
-        layers: The number of upper blocks; "upper" is the upper half, rounded up.
-
-    Raises:
-        InputError: If the model has not as many blocks, or not one list of blocks.
+    A model that has not as many blocks, or not one list of blocks, is refused by `InputError`.
     """
     if layers == "all" or not parameters:
         return dict(parameters)

@@ -68,15 +68,7 @@ class Graft:
 
 
 def find_parameters(model: nn.Module, layout: Layout) -> dict[str, nn.Parameter]:
-    """Find a layout's parameters in a model.
-
-    Raises:
-        ValueError: If one is missing, has another shape, or is not contiguous in memory.
-
-    Examples:
-        >>> list(find_parameters(nn.Linear(3, 2), Layout.of({"weight": torch.zeros(2, 3)})))
-        ['weight']
-    """
+    """Find a layout's parameters in a model; other names, shapes or strides raise `ValueError`."""
     have = parameters_by_name(model)
     found: dict[str, nn.Parameter] = {}
     for name, shape in zip(layout.names, layout.shapes, strict=True):
@@ -92,25 +84,12 @@ def find_parameters(model: nn.Module, layout: Layout) -> dict[str, nn.Parameter]
 
 
 def extract(model: nn.Module, region: Region) -> Graft:
-    """Read the values a model has on a region; `write_` puts them back bit for bit.
-
-    Examples:
-        >>> model = nn.Linear(2, 1)
-        >>> region = Region.of(Layout.of(dict(model.named_parameters())), [0, 2])
-        >>> extract(model, region).values.equal(torch.stack([model.weight[0, 0], model.bias[0]]))
-        True
-    """
+    """Read the values a model has on a region; `write_` puts them back bit for bit."""
     return gather(find_parameters(model, region.layout), region)
 
 
 def gather(parameters: Parameters, region: Region) -> Graft:
-    """Read the values that tensors have on a region of their layout.
-
-    Examples:
-        >>> values = {"weight": torch.tensor([5.0, 6.0, 7.0])}
-        >>> gather(values, Region.of(Layout.of(values), [0, 2])).values
-        tensor([5., 7.])
-    """
+    """Read the values that tensors have on a region of their layout."""
     dtypes = [parameter.dtype for parameter in parameters.values()]
     dtype = reduce(torch.promote_types, dtypes) if dtypes else torch.float32
     values = region.index.new_empty(len(region), dtype=dtype)
@@ -162,15 +141,7 @@ def grafted(model: nn.Module, graft: Graft) -> Iterator[nn.Module]:
 
 
 def overlay(grafts: list[Graft], *, layout: Layout, dtype: torch.dtype) -> Graft:
-    """Join grafts into one; where several hold a coordinate, the last one's value stands.
-
-    Examples:
-        >>> layout = Layout.of({"weight": torch.zeros(3)})
-        >>> first = Graft(Region.of(layout, [0, 1]), torch.tensor([1.0, 1.0]))
-        >>> second = Graft(Region.of(layout, [1, 2]), torch.tensor([2.0, 2.0]))
-        >>> overlay([first, second], layout=layout, dtype=torch.float32).values
-        tensor([1., 2., 2.])
-    """
+    """Join grafts into one; where several hold a coordinate, the last one's value stands."""
     index = torch.cat([torch.empty(0, dtype=torch.int64), *(g.region.index for g in grafts)])
     values = torch.cat([torch.empty(0, dtype=dtype), *(g.values for g in grafts)])
     index, order = index.sort(stable=True)
@@ -180,39 +151,17 @@ def overlay(grafts: list[Graft], *, layout: Layout, dtype: torch.dtype) -> Graft
 
 
 def snapshot(parameters: Parameters) -> dict[str, Tensor]:
-    """Copy tensors as they are now, by name.
-
-    Examples:
-        >>> weight = torch.zeros(2)
-        >>> kept = snapshot({"weight": weight})
-        >>> weight += 1
-        >>> kept["weight"]
-        tensor([0., 0.])
-    """
+    """Copy tensors as they are now, by name."""
     return {name: tensor.detach().clone() for name, tensor in parameters.items()}
 
 
 def load_(model: nn.Module, tensors: Mapping[str, Tensor]) -> None:
-    """Copy tensors back into the parameters of the same names, in place.
-
-    Examples:
-        >>> layer = nn.Linear(2, 1)
-        >>> load_(layer, {"bias": torch.tensor([3.0])})
-        >>> layer.bias.item()
-        3.0
-    """
+    """Copy tensors back into the parameters of the same names, in place."""
     copy_(parameters_by_name(model), tensors)
 
 
 def copy_(into: Mapping[str, Tensor], values: Mapping[str, Tensor]) -> None:
-    """Copy each of `values` into the tensor of the same name, in place, outside autograd.
-
-    Examples:
-        >>> tensors = {"weight": torch.zeros(2)}
-        >>> copy_(tensors, {"weight": torch.ones(2)})
-        >>> tensors["weight"]
-        tensor([1., 1.])
-    """
+    """Copy each of `values` into the tensor of the same name, in place, outside autograd."""
     with torch.no_grad():
         for name, value in values.items():
             into[name].copy_(value)

@@ -19,24 +19,14 @@ from cl_graft.runtime.tensor_names import tensors_by_name
 
 
 def tensor_bytes(tensor: Tensor) -> memoryview:
-    r"""Return a tensor's raw bytes in row-major order.
-
-    Examples:
-        >>> bytes(tensor_bytes(torch.tensor([1, 256], dtype=torch.int16)))
-        b'\x01\x00\x00\x01'
-    """
+    r"""Return a tensor's raw bytes in row-major order."""
     flat = tensor.detach().cpu().contiguous().reshape(-1)
     data: Any = flat.view(torch.uint8).numpy()
     return memoryview(data)
 
 
 def hash_tensors(tensors: Mapping[str, Tensor]) -> str:
-    """Return the SHA-256 over named tensors: names, dtypes, shapes and bytes, in sorted order.
-
-    Examples:
-        >>> hash_tensors({"bias": torch.zeros(2)})[:16]
-        '517fb2c66b6f329b'
-    """
+    """Return the SHA-256 over named tensors: names, dtypes, shapes and bytes, in sorted order."""
     digest = hashlib.sha256()
     for name in sorted(tensors):
         tensor = tensors[name]
@@ -59,29 +49,14 @@ def model_fingerprint(
 
 
 def fingerprint_weights(weights: str, *, tokenizer: str = "") -> str:
-    """Return `model_fingerprint` of a model whose `model_sha256` is known.
-
-    Examples:
-        >>> fingerprint_weights("0" * 64, tokenizer="{}")[:16]
-        '5508d2b710e64bc4'
-    """
+    """Return `model_fingerprint` of a model whose `model_sha256` is known."""
     return hashlib.sha256(f"{weights}{tokenizer}".encode()).hexdigest()
 
 
 def model_sha256(model: nn.Module, *, exclude: Iterable[str] = ("heads",)) -> str:
     """Return the SHA-256 of every parameter and buffer outside the heads.
 
-    Args:
-        model: The model.
-        exclude: Module paths of the heads; empty stands for the model itself.
-
-    Examples:
-        >>> model = nn.Linear(2, 1)
-        >>> before = model_sha256(model)
-        >>> with torch.no_grad():
-        ...     _ = model.bias.add_(1)
-        >>> model_sha256(model) == before
-        False
+    Of the module paths of the heads, ``""`` is the model itself.
     """
     prefixes = tuple(f"{prefix}." if prefix else "" for prefix in exclude)
     tensors = tensors_by_name(model)
@@ -90,16 +65,7 @@ def model_sha256(model: nn.Module, *, exclude: Iterable[str] = ("heads",)) -> st
 
 
 def file_sha256(path: Path | str) -> str:
-    """Return the SHA-256 of a file.
-
-    Examples:
-        >>> from tempfile import TemporaryDirectory
-        >>> with TemporaryDirectory() as folder:
-        ...     path = Path(folder) / "empty"
-        ...     path.touch()
-        ...     file_sha256(path)[:12]
-        'e3b0c44298fc'
-    """
+    """Return the SHA-256 of a file."""
     path = Path(path)
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

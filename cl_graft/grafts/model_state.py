@@ -1,7 +1,4 @@
-"""Blocks that change a model's values, gradient flags or modes and restore them afterwards.
-
-They are apart because localization, training and inference share them.
-"""
+"""Blocks that change a model's values, gradient flags or modes and restore them afterwards."""
 
 from __future__ import annotations
 
@@ -19,10 +16,7 @@ from cl_graft.runtime.forward_override import current_forward, override_forward
 
 @contextmanager
 def preserve_parameters(parameters: Parameters) -> Iterator[dict[str, Tensor]]:
-    """Put parameters back to their values, bit for bit, after a `with` block that changes them.
-
-    Yields:
-        A copy of the values.
+    """Put parameters back to their values, bit for bit, after a `with` block, which gets a copy.
 
     Examples:
         >>> parameters = {"weight": torch.zeros(2)}
@@ -40,20 +34,7 @@ def preserve_parameters(parameters: Parameters) -> Iterator[dict[str, Tensor]]:
 
 @contextmanager
 def replace_parameters(parameters: Parameters, values: Parameters) -> Iterator[None]:
-    """Give parameters other values for a `with` block, and their own back, bit for bit.
-
-    Args:
-        parameters: Parameters or buffers by name; those in `values` are changed.
-        values: Values that they hold meanwhile, by name.
-
-    Examples:
-        >>> parameters = {"weight": torch.zeros(2)}
-        >>> with replace_parameters(parameters, {"weight": torch.ones(2)}):
-        ...     parameters["weight"].sum()
-        tensor(2.)
-        >>> parameters["weight"].sum()
-        tensor(0.)
-    """
+    """Give those of the parameters that are in `values` these for a `with` block."""
     with preserve_parameters({name: parameters[name] for name in values}):
         copy_(parameters, values)
         yield
@@ -61,17 +42,7 @@ def replace_parameters(parameters: Parameters, values: Parameters) -> Iterator[N
 
 @contextmanager
 def preserve_requires_grad(model: nn.Module) -> Iterator[None]:
-    """Give the parameters of a model their `requires_grad` back after a `with` block.
-
-    Gradients are freed there.
-
-    Examples:
-        >>> model = nn.Linear(2, 1)
-        >>> with preserve_requires_grad(model):
-        ...     _ = model.requires_grad_(False)
-        >>> model.weight.requires_grad
-        True
-    """
+    """Give parameters their `requires_grad` back, without gradients, after a `with` block."""
     flags = [(parameter, parameter.requires_grad) for parameter in model.parameters()]
     try:
         yield
@@ -83,14 +54,7 @@ def preserve_requires_grad(model: nn.Module) -> Iterator[None]:
 
 @contextmanager
 def train_only(model: nn.Module, parameters: Iterable[Tensor] = ()) -> Iterator[None]:
-    """Let some parameters of a model require gradients for a `with` block, and no others.
-
-    Examples:
-        >>> model = nn.Linear(2, 1)
-        >>> with train_only(model, [model.bias]):
-        ...     model.weight.requires_grad, model.bias.requires_grad
-        (False, True)
-    """
+    """Let some parameters of a model require gradients for a `with` block, and no others."""
     with preserve_requires_grad(model), without_nested_tensors(model):
         model.requires_grad_(False)
         for parameter in parameters:
@@ -129,15 +93,7 @@ def _keep_padding(own: Callable[..., Tensor]) -> Callable[..., Tensor]:
 
 @contextmanager
 def preserve_modes(model: nn.Module) -> Iterator[None]:
-    """Put every module of a model back into train or eval mode after a `with` block.
-
-    Examples:
-        >>> model = nn.Linear(2, 1)
-        >>> with preserve_modes(model):
-        ...     _ = model.eval()
-        >>> model.training
-        True
-    """
+    """Put every module of a model back into train or eval mode after a `with` block."""
     modes = [(module, module.training) for module in model.modules()]
     try:
         yield

@@ -112,11 +112,7 @@ class Region:
 
     @classmethod
     def of(cls, layout: Layout, coordinates: Iterable[int] | Tensor) -> Region:
-        """Make a region from coordinate numbers in any order, repeats allowed.
-
-        Raises:
-            TypeError: If they are no whole numbers, such as a mask, or not in one row.
-        """
+        """Make a region from coordinate numbers, not a mask, in any order, repeats allowed."""
         if not isinstance(coordinates, Tensor):
             numbers = list(coordinates)
             coordinates = torch.tensor(numbers) if numbers else torch.empty(0, dtype=torch.int64)
@@ -145,11 +141,7 @@ class Region:
 
     @classmethod
     def from_masks(cls, masks: Parameters) -> Region:
-        """Make a region from dense boolean masks; True means "in the region".
-
-        Raises:
-            TypeError: If a mask is not boolean.
-        """
+        """Make a region from dense boolean masks; True means "in the region"."""
         for name, mask in masks.items():
             if mask.dtype != torch.bool:
                 raise TypeError(f"masks must be bool, got {mask.dtype} for {name}")
@@ -165,11 +157,10 @@ class Region:
         return {name: part.reshape(shape) for name, shape, part in shaped}
 
     def by_parameter(self) -> Iterator[tuple[str, Tensor, slice]]:
-        """Walk the parameters that the region touches.
+        """Yield the name, coordinates and place of the region in each parameter that it touches.
 
-        Yields:
-            The parameter's name, the coordinates inside it (flat, row-major, int64) and the
-            slice of `index` they stand at.
+        Coordinates are those inside the parameter (flat, row-major, int64), the place is their
+        slice of `index`.
         """
         starts = torch.tensor(self.layout.starts)
         cuts = torch.searchsorted(self.index, starts).tolist()
@@ -214,11 +205,7 @@ class Region:
         return np.count_nonzero(both[1:] == both[:-1]) == len(self)
 
     def find(self, part: Region) -> Tensor:
-        """Return where the coordinates of `part`, a subset, stand in `index`; int64.
-
-        Raises:
-            ValueError: If `part` is not a subset.
-        """
+        """Return where the coordinates of a subset stand in `index`; int64."""
         self._check_layout(part)
         places = torch.searchsorted(self.index, part.index)
         if not part <= self:
@@ -231,11 +218,7 @@ class Region:
         return both / either if either else 1.0
 
     def overlap(self, other: Region) -> float | None:
-        """Return the paper's asymmetric overlap |γ_i ∩ γ_j| / |γ_j| (Fig. 8a), i = self, j = other.
-
-        Returns:
-            A share in [0, 1]; None if `other` is empty.
-        """
+        """Return |γ_i ∩ γ_j| / |γ_j|, the paper's Fig. 8a, i = self; None if γ_j is empty."""
         return len(self & other) / len(other) if len(other) else None
 
     def _with(self, other: Region, index: Tensor) -> Region:
@@ -252,13 +235,7 @@ class Region:
 
 
 def union(regions: Iterable[Region], *, layout: Layout) -> Region:
-    """Return the union of any number of regions of one layout; empty for none.
-
-    Examples:
-        >>> layout = Layout(("weight",), ((4,),))
-        >>> union((Region.of(layout, [n]) for n in (3, 1)), layout=layout).index.tolist()
-        [1, 3]
-    """
+    """Return the union of any number of regions of one layout; empty for none."""
     empty = Region.empty(layout)
     parts = [empty.index]
     for region in regions:
@@ -273,23 +250,7 @@ def union(regions: Iterable[Region], *, layout: Layout) -> Region:
 
 
 def check_index(index: Tensor, total: int) -> None:
-    """Refuse what is no list of coordinates.
-
-    Args:
-        index: Numbers of coordinates; 1-d, on the CPU.
-        total: Number of coordinates of the layout.
-
-    Raises:
-        TypeError: If they are no whole numbers, or not 1-d.
-        ValueError: If they are not sorted and without repeats in [0, `total`).
-
-    Examples:
-        >>> check_index(torch.tensor([0, 3]), 4)
-        >>> check_index(torch.tensor([0, 4]), 4)
-        Traceback (most recent call last):
-            ...
-        ValueError: coordinates must be in [0, 4), got 0 to 4
-    """
+    """Refuse what is no sorted 1-d list of different coordinates in [0, `total`)."""
     if index.dim() != 1 or index.dtype not in _WHOLE:
         raise TypeError(f"index must be 1-d whole numbers, got {index.dim()}-d {index.dtype}")
     numbers = index.numpy()
@@ -303,13 +264,7 @@ def check_index(index: Tensor, total: int) -> None:
 
 
 def overlap_matrix(regions: list[Region]) -> list[list[float | None]]:
-    """Return the paper's overlap for all pairs: row i, column j is |γ_i ∩ γ_j| / |γ_j|.
-
-    Examples:
-        >>> layout = Layout(("weight",), ((4,),))
-        >>> overlap_matrix([Region.of(layout, [0, 1]), Region.of(layout, [1])])
-        [[1.0, 1.0], [0.5, 1.0]]
-    """
+    """Return the paper's overlap for all pairs: row i, column j is |γ_i ∩ γ_j| / |γ_j|."""
     if not regions:
         return []
     sizes = np.array([len(region) for region in regions])

@@ -48,8 +48,7 @@ def top_k(scores: Parameters, k: int) -> Region:
 def _candidates(scores: Parameters, k: int) -> tuple[Tensor, Tensor]:
     """Return numbers and scores, in order, of coordinates that hold the `k` best.
 
-    The scores of a whole model are not copied: a sample says where the cut lies, and what is not
-    clearly below it is taken. Where too few are found, the estimate was too high; it is lowered.
+    The scores of a whole model are not copied: a sample says where the cut lies.
     """
     sizes = [tensor.numel() for tensor in scores.values()]
     total, sample = sum(sizes), None

@@ -1,8 +1,4 @@
-"""Spans of entries: which entries' values a model carries, as runs of consecutive positions.
-
-What answers an entry of a prefix is one span, however long the prefix. So what lies between two
-answers takes as many writes as it has runs, and not one an entry.
-"""
+"""Sets of entries as runs of consecutive positions: the prefix of an entry is one, however long."""
 
 from __future__ import annotations
 
@@ -18,12 +14,7 @@ Spans = tuple[Span, ...]
 
 
 def to_spans(positions: Sequence[int]) -> Spans:
-    """Return ascending positions as spans.
-
-    Examples:
-        >>> to_spans([0, 1, 2, 5])
-        ((0, 3), (5, 6))
-    """
+    """Return ascending positions as spans."""
     spans: list[Span] = []
     for place in positions:
         if spans and spans[-1][1] == place:
@@ -43,12 +34,7 @@ def answer_spans(bank: GraftBank, position: int | None) -> Spans:
 
 
 def subtract(spans: Spans, others: Spans) -> Spans:
-    """Return the entries of `spans` that are not in `others`.
-
-    Examples:
-        >>> subtract(((0, 5),), ((1, 2), (4, 9)))
-        ((0, 1), (2, 4))
-    """
+    """Return the entries of `spans` that are not in `others`."""
     left: list[Span] = []
     for low, high in spans:
         for start, end in others:

@@ -1,8 +1,8 @@
 """The values that the entries of a bank write into a model, stacked entry after entry.
 
-For each parameter, `TensorWrites` holds the coordinates of all entries, entry after entry, with
-their values in the bank and at the base. So what lies between two entries is one contiguous part,
-and moving a model from one to the other is one `index_copy_` a parameter.
+For each parameter, `TensorWrites` holds the coordinates of all entries with their values in the
+bank and at the base. So what lies between two entries is one contiguous part, and moving a model
+from one to the other is one `index_copy_` a parameter.
 """
 
 from __future__ import annotations
@@ -31,12 +31,8 @@ _REMEMBERED = 64
 class EntryWrites:
     """Values that the entries write into a model, by parameter.
 
-    Parameters may move afterwards (`.to(…)`, `load_state_dict(assign=True)`): the
-    next write follows them.
-
-    Args:
-        model: The model.
-        layout: Layout of the graftable parameters.
+    Parameters may move afterwards (`.to(…)`, `load_state_dict(assign=True)`): the next write
+    follows them.
     """
 
     def __init__(self, model: nn.Module, layout: Layout) -> None:
@@ -57,12 +53,7 @@ class EntryWrites:
         self._places = None
 
     def add(self, owned: Mapping[int, Graft], *, base: Graft | None = None) -> None:
-        """Lay out what further entries write.
-
-        Args:
-            owned: The values of each entry, by its position, ascending.
-            base: The base's values wherever the entries write; None reads them from the model.
-        """
+        """Lay out what further entries write, over `base` or else over the model's values."""
         if not owned:
             return
         tensors = self.locate_tensors().tensors
@@ -131,10 +122,7 @@ class EntryWrites:
         return Graft(Region(self.layout, where[first]), what[order[first]])
 
     def without_model(self) -> EntryWrites:
-        """Return a copy that knows no model, so that it keeps none in memory, and the same values.
-
-        It can only return `base_values`.
-        """
+        """Return a copy that keeps no model in memory, and can only return `base_values`."""
         one = copy.copy(self)  # leaves out the views of the model
         del one._model
         return one
@@ -178,12 +166,9 @@ def _to_bits(values: Tensor) -> np.ndarray:
 
 @dataclass(frozen=True, eq=False)
 class _Places:
-    """The places of a model's parameters in memory.
+    """The places of a model's parameters in memory: flat views, parameters, and their slots.
 
-    Attributes:
-        tensors: Flat views of the parameters, by name.
-        parameters: Parameters of the layout.
-        slots: Dictionary and key that hold each parameter in its module, and its memory address.
+    A slot is the dictionary and key that hold a parameter in its module, and its memory address.
     """
 
     tensors: dict[str, Tensor]

@@ -1,10 +1,8 @@
 """Mixed batches: one forward pass over a batch whose rows belong to different tasks.
 
-Where the parameters of a module differ between the tasks of a batch, the module either goes
-through its rows task by task with the weights of each (`row_groups`), or, if it is a matrix,
-multiplies all rows with the weights of one task and adds each row's sparse differences
-(`row_differences`), whichever is faster. Everything else (attention, activations, modules in which
-the tasks agree) sees the whole batch.
+Where the parameters of a module differ between the tasks of a batch, the module either goes through
+its rows task by task, or, if it is a matrix, multiplies all rows with the weights of one task and
+adds each row's sparse differences, whichever is faster. Everything else sees the whole batch.
 """
 
 from __future__ import annotations
@@ -17,8 +15,14 @@ from typing import Any, Literal, get_args
 from torch import Tensor, nn
 
 from cl_graft.inference.entry_writes import TensorWrites
-from cl_graft.inference.row_differences import RowDifferences, cheaper_to_add
-from cl_graft.inference.row_groups import RowGroup, compute_by_group, first_entry, group_rows
+from cl_graft.inference.row_groups import (
+    RowGroup,
+    add_differences_,
+    cheaper_to_add,
+    compute_by_group,
+    first_entry,
+    group_rows,
+)
 from cl_graft.inference.task_switch import Switch
 from cl_graft.runtime.forward_override import current_forward, override_forward
 from cl_graft.runtime.tensor_names import modules_by_path
@@ -38,9 +42,8 @@ def mixed_batch(
             outputs = model(batch)  # four rows
 
     Answers equal those of switching task by task up to float tolerance: x·W + x·ΔW is not bitwise
-    x·(W + ΔW), and any answer may depend on the batch it is computed in. After the block the model
-    carries what it carried before, bit for bit, also if an exception ends it. Rows of one task are
-    answered fastest where they stand together.
+    x·(W + ΔW). After the block the model carries what it carried before, bit for bit. Rows of one
+    task are answered fastest where they stand together.
 
     Args:
         switch: The switch of the model, which must be in eval mode.
@@ -50,12 +53,10 @@ def mixed_batch(
             share coordinates do not add up: answers of several such entries are computed by task.
 
     Raises:
-        ValueError: If there is no such method, an entry cannot be answered, or the model is in
-            training mode. In the block, if a module with grafts is called with something else than
-            one tensor, rows first.
-        RuntimeError: If a parameter with grafts belongs to two modules. At the end of the block,
-            if a module with grafts was not called: either the model was not, or it reads that
-            module's weights in another way, and its answers are wrong.
+        ValueError: If an argument does not fit, or in the block a module with grafts is called
+            with something else than one tensor, rows first.
+        RuntimeError: If a parameter with grafts belongs to two modules, or at the end a module
+            with grafts was not called: the model reads its weights in another way.
     """
     if method not in get_args(MatrixMethod):
         known = ", ".join(map(repr, get_args(MatrixMethod)))
@@ -86,11 +87,7 @@ def mixed_batch(
 def _layers(
     switch: Switch, positions: Sequence[int | None], *, method: MatrixMethod
 ) -> list[_Layer]:
-    """Return the modules in which the entries of a batch differ.
-
-    Raises:
-        RuntimeError: If one of their parameters belongs to another module too.
-    """
+    """Return the modules in which the entries of a batch differ."""
     device = next(switch.model.parameters()).device
     groups = group_rows(switch, positions, device=device)
     changed = [span for group in groups for span in (*group.added, *group.taken)]
@@ -120,16 +117,7 @@ def _layers(
 
 @dataclass(eq=False)
 class _Layer:
-    """A module in which the entries of a batch differ.
-
-    Attributes:
-        path: Path of the module in the model.
-        module: The module.
-        tensors: Parameters with grafts, flat, and what entries write into them, by name.
-        groups: Groups of the rows of the batch.
-        method: Way to compute a matrix.
-        calls: Number of calls so far.
-    """
+    """A module in which the entries of a batch differ, and what is written into it."""
 
     path: str
     module: nn.Module
@@ -160,7 +148,7 @@ class _Layer:
         x = self._input(args, settings)
         if self._adds(x):
             all_writes = {key: writes for key, (_, writes) in self.tensors.items()}
-            return RowDifferences.of(self.module, all_writes, self.groups).add_(whole(x), x)
+            return add_differences_(whole(x), x, self.module, all_writes, self.groups)
 
         def some(rows: Tensor) -> Tensor:
             made = whole(rows, *args[1:], **settings)

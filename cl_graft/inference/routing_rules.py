@@ -1,9 +1,7 @@
 """Routing: rules that pick the task of a text, by features of the base or by the tasks' answers.
 
-Rules by features need one pass of the base. `ClassStatistics` holds sums over rows, and those of a
-new task are added, so a router learned task by task is the one learned from all rows at once, and
-no row has to be kept. Rules by answers ask every task, so a text costs as many forward passes as
-there are tasks; nothing is kept for them.
+`ClassStatistics` holds sums over rows, so a router learned task by task is the one learned from all
+rows at once. Rules by answers ask every task.
 """
 
 from __future__ import annotations
@@ -37,24 +35,13 @@ class ClassStatistics:
 
     @classmethod
     def empty(cls, size: int, *, scatter: bool = False) -> ClassStatistics:
-        """Return the statistics of no rows.
-
-        Args:
-            size: Number of features, d.
-            scatter: Whether to keep the scatter.
-        """
+        """Return the statistics of no rows of `size` features."""
         none = torch.empty(0, dtype=torch.int64)
         kept = torch.zeros(size, size) if scatter else None
         return cls(none, none, none, torch.empty(0, size), kept)
 
     def with_rows(self, features: Tensor, targets: Tensor, *, task: int) -> ClassStatistics:
-        """Return the statistics with rows of a task added.
-
-        Args:
-            features: Features of the rows, shape (n, d).
-            targets: The class of each row, integers of shape (n,).
-            task: The task's number.
-        """
+        """Return the statistics with rows of a task added: features, (n, d), and classes, (n,)."""
         features, targets = features.detach().cpu().double(), targets.detach().cpu().long()
         known = dict(zip(self._names(), range(len(self.counts)), strict=True))
         tasks, classes = self.tasks.tolist(), self.classes.tolist()
@@ -92,29 +79,11 @@ class ClassStatistics:
 
 
 def nearest_prototype(features: Tensor, known: ClassStatistics) -> Tensor:
-    """Pick the task of the class whose mean is nearest, by angle.
+    """Pick the task of the class whose mean is nearest to features (n, d), by angle; int64 (n,).
 
     As the nearest-mean classifier of iCaRL (Rebuffi et al., 2017,
     https://arxiv.org/abs/1611.07725), of which only the task is taken. Of equally near classes the
     one that was learned first counts.
-
-    Args:
-        features: Features of the rows, shape (n, d).
-        known: The classes; at least one.
-
-    Returns:
-        Numbers of tasks, int64 of shape (n,).
-
-    Examples:
-        >>> known = ClassStatistics(
-        ...     tasks=torch.tensor([0, 1]),
-        ...     classes=torch.tensor([0, 0]),
-        ...     counts=torch.tensor([9, 9]),
-        ...     means=torch.tensor([[1.0, 0.0], [0.0, 1.0]]),
-        ...     scatter=None,
-        ... )
-        >>> nearest_prototype(torch.tensor([[0.1, 2.0]]), known)
-        tensor([1])
     """
     means = torch.nn.functional.normalize(known.means.double(), dim=1)
     nearness = features.detach().cpu().double() @ means.T
@@ -125,32 +94,9 @@ def discriminant(features: Tensor, known: ClassStatistics, *, shrinkage: float) 
     """Pick the likeliest task if the features of each class are normal, with one covariance.
 
     Linear discriminant analysis as it is learned from a stream (Hayes and Kanan, 2020,
-    https://arxiv.org/abs/1909.01520): the log-likelihood of class c is, up to a constant,
-    μ_cᵀ Σ⁻¹ z − μ_cᵀ Σ⁻¹ μ_c / 2. A task's likelihood is the mean of its classes', so tasks
-    are equally likely beforehand. Of equally likely tasks the smaller number counts.
-
-    Args:
-        features: Features of the rows, shape (n, d).
-        known: The classes, with their scatter; at least one.
-        shrinkage: Share of the covariance that is replaced by that of equally spread features, in
-            (0, 1]: Σ = (1 − shrinkage) · S + shrinkage · trace(S) / d · I.
-
-    Returns:
-        Numbers of tasks, int64 of shape (n,).
-
-    Raises:
-        ValueError: If the scatter was not kept, or `shrinkage` is outside its range.
-
-    Examples:
-        >>> known = ClassStatistics(
-        ...     tasks=torch.tensor([0, 1]),
-        ...     classes=torch.tensor([0, 0]),
-        ...     counts=torch.tensor([9, 9]),
-        ...     means=torch.tensor([[1.0, 0.0], [0.0, 1.0]]),
-        ...     scatter=torch.eye(2),
-        ... )
-        >>> discriminant(torch.tensor([[0.1, 2.0]]), known, shrinkage=0.1)
-        tensor([1])
+    https://arxiv.org/abs/1909.01520): the log-likelihood of class c is, up to a constant, μ_cᵀ Σ⁻¹
+    z − μ_cᵀ Σ⁻¹ μ_c / 2, with Σ = (1 − shrinkage) · S + shrinkage · trace(S) / d · I. A task's
+    likelihood is the mean of its classes'. Of equally likely tasks the smaller number counts.
     """
     if known.scatter is None:
         raise ValueError("a discriminant needs the scatter of the classes, which was not kept")
@@ -174,22 +120,10 @@ def discriminant(features: Tensor, known: ClassStatistics, *, shrinkage: float) 
 
 
 def least_entropy(logits: Mapping[int, Tensor]) -> Tensor:
-    """Pick the task whose answer has the least entropy, as a share of the most it could have.
+    """Pick the task whose answer, logits (n, K), has the least entropy, as a share of the most.
 
-    The entropy of p over K classes is −Σ p log p; divided by log K it is in [0, 1] for any number
-    of classes. SupSup infers tasks by entropy (Wortsman et al., 2020,
-    https://arxiv.org/abs/2006.14769). Of equally sure tasks the first counts.
-
-    Args:
-        logits: Logits by number of the task, shape (n, K) with the K ≥ 2 of the task.
-
-    Returns:
-        Numbers of tasks, int64 of shape (n,).
-
-    Examples:
-        >>> sure, unsure = torch.tensor([[9.0, 0.0]]), torch.tensor([[1.0, 0.9]])
-        >>> least_entropy({0: unsure, 1: sure})
-        tensor([1])
+    −Σ p log p over K classes is divided by log K. SupSup infers tasks by entropy (Wortsman et al.,
+    2020, https://arxiv.org/abs/2006.14769). Of equally sure tasks the first counts.
     """
 
     def share(own: Tensor) -> Tensor:
@@ -200,20 +134,10 @@ def least_entropy(logits: Mapping[int, Tensor]) -> Tensor:
 
 
 def least_energy(logits: Mapping[int, Tensor]) -> Tensor:
-    """Pick the task whose answer has the least energy, −log Σ exp(logits).
+    """Pick the task whose answer, logits (n, K), has the least energy, −log Σ exp(logits).
 
-    Liu et al., 2020, at temperature 1, https://arxiv.org/abs/2010.03759. Of equal energies the
-    first task's counts.
-
-    Args:
-        logits: Logits by number of the task, shape (n, K) with the K of the task.
-
-    Returns:
-        Numbers of tasks, int64 of shape (n,).
-
-    Examples:
-        >>> least_energy({0: torch.tensor([[1.0, 0.0]]), 1: torch.tensor([[5.0, 0.0]])})
-        tensor([1])
+    Liu et al., 2020, at temperature 1, https://arxiv.org/abs/2010.03759. Of equal ones the first
+    counts.
     """
     return _least(logits, lambda own: -own.logsumexp(1))
 

@@ -1,9 +1,7 @@
 """The switch that moves a model between the tasks of a bank, in place and bit for bit.
 
-A jump writes the coordinates in which two answers differ and nothing else, so its cost follows
-their number and not the size of the model. Entries that go give way to the base, and those that
-come are written. Where entries share coordinates, all that are to be carried are written in their
-order, as the later one's value stands.
+A jump writes the coordinates in which two answers differ and nothing else. Where entries share
+coordinates, all that are to be carried are written in their order, as the later one's value stands.
 """
 
 from __future__ import annotations
@@ -30,19 +28,12 @@ class Switch:
 
     The model must be the bank's base when the switch is made, which is checked. One that carries
     the bank's values is put back to its base where a switch in this process still holds what stood
-    under them. Several switches of one model take turns: each finds the base as it left it. So do
-    several threads: a method or block of one holds the model's lock (`lock_model`). What a thread
-    computes with the model belongs inside `carrying`, as another one may move it after `to`.
+    under them. Several switches and threads take turns: a method or block holds the model's lock.
+    What a thread computes with the model belongs inside `carrying`.
 
-    Parameters may move afterwards (`.to(device)`, `load_state_dict(assign=True)`): the next jump
-    follows them. A jump also notices that something else wrote into the model since, by torch's
-    counts of in-place writes (which miss writes through ``tensor.data``), and then compares its
-    weights with the base again; `verify` compares them in any case. A bank that records nothing of
-    its base's weights is not checked.
-
-    Args:
-        model: The model.
-        bank: Bank whose answers it can carry.
+    Parameters may move afterwards (`.to(device)`). A jump notices by torch's counts of in-place
+    writes that something else wrote into the model, and then compares its weights with the base
+    again; `verify` compares them in any case. A bank without hashes of its base is not checked.
 
     Attributes:
         bank: Bank whose answers the model can carry.
@@ -116,16 +107,7 @@ class Switch:
 
     @hold_model
     def carry_entries(self, entries: Sequence[int]) -> None:
-        """Make the model carry the values of some entries, as a new one may build on them.
-
-        Args:
-            entries: Their positions, ascending.
-
-        Raises:
-            ValueError: If there is no such entry.
-            RuntimeError: As `to`.
-            WrongBase: As `to`.
-        """
+        """Make the model carry the values of some entries, as a new one may build on them."""
         check_builds_on(entries, len(self.bank))
         self._check_model()
         self._read(entries)
@@ -136,21 +118,14 @@ class Switch:
 
     @hold_model
     def verify(self) -> None:
-        """Put the model back to its base, and make sure by a hash that it is the base.
-
-        Raises:
-            WrongBase: If it is not.
-        """
+        """Put the model back to its base, and make sure by a hash that it is the base."""
         self.to(None)
         self._verify()
         self._remember_model()
 
     @contextmanager
     def carrying(self, position: int | None) -> Iterator[nn.Module]:
-        """Carry the answer of an entry for a `with` block, then go back.
-
-        Other threads that move the model wait for the block's end.
-        """
+        """Carry the answer of an entry for a `with` block, then go back; other threads wait."""
         with lock_model(self.model):
             self._check_model()
             before = self.carried, self.position
@@ -176,22 +151,14 @@ class Switch:
 
     @hold_model
     def accept_writes(self) -> None:
-        """Count what was written into graftable parameters since the last jump as this switch's.
-
-        For code that writes there between two jumps and restores what it found.
-        """
+        """Count what was written into graftable parameters since the last jump as this switch's."""
         held = _KNOWN_MODELS.get(self.model)
         if held is not None and held.versions is not None:
             held.versions.note(self.writes.locate_tensors().parameters)
 
     @hold_model
     def extend(self, bank: GraftBank, *, base: Graft) -> None:
-        """Take over a bank that has grown by one entry, whose values the model carries already.
-
-        Args:
-            bank: The current bank with one entry more.
-            base: The base values on the new entry's coordinates.
-        """
+        """Take over a bank with one entry more, which the model carries over values of the base."""
         if len(bank) != len(self.bank) + 1:
             raise ValueError(f"expected a bank of {len(self.bank) + 1} entries, got {len(bank)}")
         self.bank, self.shares = bank, bank.may_share
@@ -203,11 +170,7 @@ class Switch:
 
     @hold_model
     def add(self, bank: GraftBank) -> None:
-        """Take over a bank that has grown elsewhere; only its new entries are laid out.
-
-        Raises:
-            BankError: If it is not the current bank with entries more.
-        """
+        """Take over a bank that has grown elsewhere; only its new entries are laid out."""
         self.check_grown(bank)
         known = len(self.bank)
         bank = replace(bank, entries=(*self.bank.entries, *bank.entries[known:]))
@@ -219,11 +182,7 @@ class Switch:
 
     @hold_model
     def prepare(self, positions: Iterable[int | None]) -> None:
-        """Read what some entries are answered with, so that no jump to them has to.
-
-        Raises:
-            BankError: If the file of an entry is damaged.
-        """
+        """Read what some entries are answered with, so that no jump to them has to."""
         self._check_model()
         self._prepare(positions)
 
@@ -258,11 +217,7 @@ class Switch:
         self._laid_out |= {*positions}
 
     def check_grown(self, bank: GraftBank) -> None:
-        """Refuse a bank that is not the current one, with or without entries more.
-
-        Raises:
-            BankError: If it is another one.
-        """
+        """Refuse a bank that is not the current one, with or without entries more."""
         ours, known = self.bank, len(self.bank)
         if ours.base.fingerprint != bank.base.fingerprint or ours.layout != bank.layout:
             what = f"is on another base, {bank.base.model!r}"
@@ -280,13 +235,9 @@ class Switch:
 
     @hold_model
     def drop(self, position: int) -> None:
-        """Stop answering entry `position`; positions of other entries stay.
+        """Stop answering entry `position`, which the model must not carry; other positions stay.
 
-        In isolated mode its values are freed. In prefix mode they stay, because the answers of
-        later entries stand on them.
-
-        Raises:
-            ValueError: If there is no such entry, or the model carries it.
+        In isolated mode its values are freed. In prefix mode later entries stand on them.
         """
         self.check(position)
         if position == self.position:
@@ -296,11 +247,7 @@ class Switch:
             self.writes.drop(position)
 
     def check(self, position: int | None) -> None:
-        """Refuse a position that cannot be answered.
-
-        Raises:
-            ValueError: If there is no such entry, or it was dropped.
-        """
+        """Refuse a position that cannot be answered."""
         if position is None:
             return
         if not 0 <= position < len(self.bank):
@@ -386,14 +333,7 @@ class Switch:
 
 @dataclass(frozen=True, eq=False)
 class _KnownModel:
-    """The last known state of a model that a switch moves.
-
-    Attributes:
-        switch: The switch that moved it last.
-        versions: Tells whether something else wrote into the model since; None if not checked.
-        bank: Bank of the switch.
-        writes: What the switch writes and what stood there before, for when it is gone.
-    """
+    """The last known state of a model that a switch moves, also for when the switch is gone."""
 
     switch: ref[Switch]
     versions: TensorVersions | None
@@ -407,11 +347,8 @@ _KNOWN_MODELS: WeakKeyDictionary[nn.Module, _KnownModel] = WeakKeyDictionary()
 def put_back_(model: nn.Module) -> None:
     """Put a model back to its base, if it carries answers that a switch gave it in this process.
 
-    The switch need not live any more. A model with other weights than it was left with, and with
-    no entry's values, is taken for a base of its own.
-
-    Raises:
-        WrongBase: If it carries an entry's values, and something else changed it.
+    A model with other weights and no entry's values is taken for a base of its own; one that
+    carries an entry's values and was changed since raises `WrongBase`.
     """
     held = _KNOWN_MODELS.get(model)
     if held is None or not held.bank.entries:
@@ -439,8 +376,8 @@ def put_back_(model: nn.Module) -> None:
 def _check_base_(model: nn.Module, bank: GraftBank) -> None:
     """Check that a model is a bank's base, as `check_base`.
 
-    A model that carries values of the bank is put back first, if a switch holds what was under
-    them: it moves this model, or one that this one is a copy of.
+    A model that carries values of the bank is put back first, if a switch of this model, or of one
+    that it is a copy of, holds what was under them.
     """
     try:
         check_base(model, bank)
@@ -461,8 +398,7 @@ def _check_base_(model: nn.Module, bank: GraftBank) -> None:
 def _write_base_(model: nn.Module, writes: EntryWrites, bank: GraftBank) -> bool:
     """Write the base's values where entries write, if the model is the bank's base then.
 
-    Returns:
-        Whether it is, or the bank records no hash of its base; if not, the model is as before.
+    A bank without a hash of its base is not checked. If it is another, the model is as before.
     """
     under = writes.base_values()
     before = extract(model, under.region)

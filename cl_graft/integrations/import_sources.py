@@ -26,7 +26,7 @@ from cl_graft.models import Loaded, graftable_parameters, load_model
 from cl_graft.models.config_settings import config_settings, describe_other_settings
 from cl_graft.models.heads import PooledHead
 from cl_graft.models.quiet import quiet
-from cl_graft.storage.metadata_schema import check_exported_metadata
+from cl_graft.storage.metadata_schema import check_metadata
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -315,7 +315,7 @@ def _task_record(path: Path) -> dict[str, Any]:
     if not str(record.get("written_by")).startswith("cl_graft "):
         return {}
     try:
-        check_exported_metadata(record)
+        check_metadata("export", record)
     except ValueError as error:
         raise InputError(f"{path} describes no task: {error}") from None
     return record

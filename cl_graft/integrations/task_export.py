@@ -27,7 +27,7 @@ from cl_graft.integrations.export_record import WrittenGraft, describe_task, sav
 from cl_graft.integrations.shira import Rest, write_shira
 from cl_graft.models.quiet import quiet
 from cl_graft.models.text_generation import is_text_head
-from cl_graft.storage import explain_full_disk, explain_write_errors, load_bank
+from cl_graft.storage import explain_write_errors, load_bank
 
 FORMATS: Mapping[str, str] = MappingProxyType(
     {
@@ -130,7 +130,7 @@ def export_task(
 def _make_folder(out: Path) -> Iterator[Path]:
     """Make a folder to fill, which becomes `out` when the block ends without an exception."""
     aside = out.with_name(f".{out.name}.{secrets.token_hex(4)}.tmp")
-    with explain_write_errors(out), explain_full_disk(out):
+    with explain_write_errors(out):
         aside.mkdir(parents=True)
         try:
             yield aside

@@ -21,10 +21,9 @@ from transformers import (
     TrainingArguments,
 )
 
-from cl_graft.banks.add import choose_label
+from cl_graft.banks.add import choose_label, learn_entry
 from cl_graft.banks.bank_base import check_bank_model
 from cl_graft.banks.bank_of_run import find_bank_folder, track_change
-from cl_graft.banks.learn_entry import learn_entry
 from cl_graft.banks.open_bank import open_bank
 from cl_graft.errors import InputError
 from cl_graft.grafts.bank import Entry, GraftBank

@@ -1,9 +1,7 @@
 """Orders of batches: which rows a step sees, shuffled by a seed or grouped by length.
 
-A batch is computed at the length of its longest row. Rows in the order of the data make nearly
-every batch as long as the longest rows there are; rows in the order of their lengths do not.
-Padding that is not computed cannot change a prediction, but it changes float rounding: which rows
-share a batch decides the last bits of their logits. So every order here is a function of lengths
+A batch is computed at the length of its longest row, so rows of similar length share batches. Which
+rows share a batch decides the last bits of their logits: every order here is a function of lengths
 and seed alone.
 """
 
@@ -26,16 +24,9 @@ WINDOW = 16
 class BatchOrder:
     """The batches of a phase: the rows of any step, without walking through the steps before it.
 
-    Rows are shuffled anew in every epoch. The last batch of an epoch is filled from the next
-    epoch's shuffle, so all batches are equally large.
-
-    Args:
-        rows: Number of rows, at least 1.
-        batch_size: Rows a batch, at least 1.
-        seed: Seed of the shuffles, together with `keys`.
-        *keys: Names of what the batches are for.
-        lengths: Length of every row, (rows,): batches are made of rows of similar length. None
-            leaves them as shuffled.
+    Rows are shuffled anew in every epoch, by `seed` and `keys`. The last batch of an epoch is
+    filled from the next epoch's shuffle, so all batches are equally large. With `lengths`, of shape
+    (rows,), batches are made of rows of similar length.
     """
 
     def __init__(
@@ -58,8 +49,8 @@ class BatchOrder:
     def __call__(self, step: int) -> list[int]:
         """Return the `batch_size` row numbers of batch `step` (from 0)."""
         first = step * self.batch_size
-        places = range(first, first + self.batch_size)
-        return [int(self._shuffle(place // self.rows)[place % self.rows]) for place in places]
+        numbers = range(first, first + self.batch_size)
+        return [int(self._shuffle(n // self.rows)[n % self.rows]) for n in numbers]
 
     def _shuffle(self, epoch: int) -> Tensor:
         if epoch not in self._shuffles:
@@ -81,15 +72,7 @@ class BatchOrder:
 
 
 def join_rows(parts: Sequence[Tensor], *, fill: float) -> Tensor:
-    """Join rows of tensors, (n, …), filling the second axis of those that are narrower there.
-
-    Tasks of several labels have other numbers of them, and rows of several tasks may share a batch.
-
-    Examples:
-        >>> join_rows([torch.tensor([[1, 0]]), torch.tensor([[1, 0, 1]])], fill=-100)
-        tensor([[   1,    0, -100],
-                [   1,    0,    1]])
-    """
+    """Join rows of tensors, (n, …), filling the second axis of those that are narrower there."""
     if len({part.shape[1:] for part in parts}) > 1:
         widest = max(part.shape[1] for part in parts)
         behind = (0, 0) * (parts[0].ndim - 2)
@@ -98,14 +81,7 @@ def join_rows(parts: Sequence[Tensor], *, fill: float) -> Tensor:
 
 
 def text_lengths(inputs: Tensor) -> Tensor | None:
-    """Count the tokens of encoded texts; None if these are no encoded texts.
-
-    Args:
-        inputs: Encoded texts, integers of shape (n, 2, L): token ids; and segments, 0 for padding.
-
-    Returns:
-        int64 of shape (n,).
-    """
+    """Count the tokens of encoded texts, (n, 2, L); None if these are no encoded texts."""
     if inputs.dim() != 3 or inputs.shape[1] != 2 or inputs.is_floating_point():
         return None
     return (inputs[:, 1] != 0).sum(1)
@@ -114,13 +90,7 @@ def text_lengths(inputs: Tensor) -> Tensor | None:
 def sort_by_length(lengths: Tensor) -> Tensor:
     """Order rows from the longest to the shortest; of equal ones the earlier comes first.
 
-    The longest come first so that whatever memory a pass needs, its first batch asks for.
-
-    Args:
-        lengths: Length of every row, (n,).
-
-    Returns:
-        Row numbers, int64 of shape (n,).
+    Whatever memory a pass needs, its first batch asks for.
     """
     return torch.argsort(lengths, descending=True, stable=True)
 
@@ -131,17 +101,7 @@ def group_by_length(
     """Regroup a shuffled order into batches of similar length, and shuffle the batches.
 
     The order is cut into windows of `WINDOW` batches, each window is ordered by length, and its
-    batches are shuffled among all. So a batch still holds random rows of a random window; what it
-    no longer holds are rows of very different length. Rows beyond the last whole batch stay last.
-
-    Args:
-        order: Row numbers, int64 of shape (n,).
-        lengths: Length of every row.
-        batch_size: Rows a batch.
-        generator: Shuffles the batches.
-
-    Returns:
-        The same row numbers, int64 of shape (n,).
+    batches are shuffled among all. Rows beyond the last whole batch stay last.
     """
     whole = len(order) // batch_size * batch_size
     windows = order[:whole].split(WINDOW * batch_size)

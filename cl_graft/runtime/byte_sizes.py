@@ -1,7 +1,4 @@
-"""Numbers of bytes: as people read and write them, such as ``24GiB``, and as budgets.
-
-They are apart because settings, estimates and reports share the same spelling.
-"""
+"""Numbers of bytes: as people read and write them, such as ``24GiB``, and as budgets."""
 
 from __future__ import annotations
 
@@ -18,14 +15,10 @@ _UNITS = {"b": 1, "": 1} | {
 
 
 def parse_bytes(text: str) -> int:
-    """Read a size such as ``"24GiB"``, ``"512 MB"`` or ``"1e9"``.
-
-    Raises:
-        InputError: If it is none, or not above 0.
-    """
-    found = re.fullmatch(r"\s*([0-9.]+(?:e[0-9]+)?)\s*([a-z]*)\s*", text.lower())
+    """Read a size such as ``"24GiB"``, ``"512 MB"`` or ``"1e9"``, above 0."""
+    parts = re.fullmatch(r"\s*([0-9.]+(?:e[0-9]+)?)\s*([a-z]*)\s*", text.lower())
     try:
-        size = round(float(found[1]) * _UNITS[found[2]]) if found else 0
+        size = round(float(parts[1]) * _UNITS[parts[2]]) if parts else 0
     except (ValueError, KeyError):
         size = 0
     if size < 1:
@@ -53,11 +46,7 @@ def decimal_bytes(size: int) -> str:
 
 
 def largest_within(budget: float, size: Callable[[int], float], *, least: int, most: int) -> int:
-    """Return the largest number in [`least`, `most`] whose size is within a budget.
-
-    Raises:
-        InputError: If `least` is larger.
-    """
+    """Return the largest number in [`least`, `most`] whose size is within a budget."""
     if size(least) > budget:
         raise InputError(f"at its smallest a task adds {size(least):,.0f} bytes")
     low, high = least, most

@@ -1,7 +1,4 @@
-"""The protocol of a cache, and the key of a result in it.
-
-The protocol is apart from `storage.cache_folder`, so that training and localization know no files.
-"""
+"""The protocol of a cache, and the key of a result in it."""
 
 from __future__ import annotations
 
@@ -20,11 +17,9 @@ class Cache(Protocol):
 
     def get(self, key: str) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
         """Return the tensors and values of a key; None if there are none."""
-        ...
 
     def put(self, key: str, tensors: Mapping[str, Tensor], values: Mapping[str, Any]) -> None:
         """Keep tensors, and values that JSON can hold, under a key."""
-        ...
 
 
 class _NoCache:
@@ -45,12 +40,6 @@ def cache_key(phase: str, identity: str, recipe: Mapping[str, Any], seed: int) -
     """Return the key of a phase's result: the phase's name and a hash of all its inputs.
 
     The version of this package is one of the inputs: another version may compute another result.
-
-    Args:
-        phase: Name of the phase, without hyphens.
-        identity: Hash of the model and the data.
-        recipe: Settings that the result depends on; JSON values only.
-        seed: Seed of the run.
     """
     text = json.dumps([cl_graft.__version__, phase, identity, recipe, seed], sort_keys=True)
     return f"{phase}-{hashlib.sha256(text.encode()).hexdigest()[:40]}"

@@ -1,9 +1,7 @@
 """Protocols of checkpoints, and the state of a phase that is interrupted and resumed.
 
-A phase (a dense run, a localization, a strategy's own loop) loads its state once, when it begins,
-and offers its state after every step. A `Checkpoint` decides whether an offer is kept, so training
-knows no files; `NO_CHECKPOINT` keeps nothing. Every random choice is a function of (seed, task,
-phase, step), so a state holds no states of random generators.
+A phase loads its state once, when it begins, and offers its state after every step. Every random
+choice is a function of (seed, task, phase, step), so a state holds no random generators.
 """
 
 from __future__ import annotations
@@ -23,17 +21,13 @@ class Checkpoint(Protocol):
 
     def load(self) -> State | None:
         """Return the state in which the phase was interrupted; None if there is none."""
-        ...
 
     def offer(self, state: Callable[[], State], *, last: bool = False) -> None:
         """Keep the state that a function returns, if it is time to.
 
-        Args:
-            state: Returns the state. Its tensors may be those that train: they are read at once
-                and never changed.
-            last: Whether this is the last offer of the phase.
+        Its tensors may be those that train: they are read at once and never changed. The last offer
+        of a phase is kept earlier than others.
         """
-        ...
 
 
 class Checkpoints(Protocol):
@@ -41,11 +35,9 @@ class Checkpoints(Protocol):
 
     def at(self, key: str) -> Checkpoint:
         """Return the place of a phase; the key is its kind, a hyphen and a hash of its inputs."""
-        ...
 
     def poll(self) -> None:
         """Stop the process if it was asked to stop; nothing is kept here."""
-        ...
 
 
 @runtime_checkable
@@ -54,16 +46,12 @@ class Resumable(Protocol):
 
     def loop_state(self) -> State:
         """Return the state."""
-        ...
 
     def load_loop_state_(self, tensors: Mapping[str, Tensor], values: Mapping[str, Any]) -> None:
         """Load a state, before the loop starts."""
-        ...
 
 
 class _NoCheckpoint:
-    """Keeps nothing."""
-
     def load(self) -> State | None:
         return None
 
@@ -71,16 +59,11 @@ class _NoCheckpoint:
         del state, last
 
 
-NO_CHECKPOINT: Checkpoint = _NoCheckpoint()
-"""The checkpoint of a phase that is not kept."""
+NO_CHECKPOINT: Checkpoint = _NoCheckpoint()  # of a phase that is not kept
 
 
 class NoCheckpoints:
-    """Checkpoints of a run that cannot be resumed: nothing is kept, but the process may stop.
-
-    Args:
-        poll: Stops the process if it was asked to stop.
-    """
+    """Checkpoints of a run that cannot be resumed: nothing is kept, but the process may stop."""
 
     def __init__(self, poll: Callable[[], None]) -> None:
         self.poll = poll
@@ -110,12 +93,10 @@ def optimizer_state(optimizer: torch.optim.Optimizer) -> State:
     """Return the state of an optimiser; its parameters are named by their positions."""
     tensors: dict[str, Tensor] = {}
     numbers: dict[str, Any] = {}
-    for place, parameter in enumerate(_list_parameters(optimizer)):
+    for number, parameter in enumerate(_list_parameters(optimizer)):
         for name, value in optimizer.state.get(parameter, {}).items():
-            if isinstance(value, Tensor):
-                tensors[f"{place}/{name}"] = value
-            else:
-                numbers[f"{place}/{name}"] = value
+            into = tensors if isinstance(value, Tensor) else numbers
+            into[f"{number}/{name}"] = value
     return tensors, {"numbers": numbers, "lr": [group["lr"] for group in optimizer.param_groups]}
 
 
@@ -125,8 +106,8 @@ def load_optimizer_(
     """Load what `optimizer_state` returned of an optimiser with the same parameters."""
     held = _list_parameters(optimizer)
     for key, value in {**tensors, **values["numbers"]}.items():
-        place, name = key.split("/", 1)
-        parameter = held[int(place)]
+        number, name = key.split("/", 1)
+        parameter = held[int(number)]
         # Step counts stay on the CPU, where torch keeps them.
         moves = isinstance(value, Tensor) and name != "step"
         optimizer.state[parameter][name] = value.to(parameter.device) if moves else value

@@ -1,7 +1,4 @@
-"""The device on which a run computes.
-
-It is apart because the command line, opened banks and benchmarks all take a device by its name.
-"""
+"""The device on which a run computes."""
 
 from __future__ import annotations
 
@@ -11,11 +8,7 @@ from cl_graft.errors import InputError, first_line
 
 
 def pick_device(name: str | torch.device) -> torch.device:
-    """Return the device of a name; ``"auto"`` is a GPU if there is one, else the CPU.
-
-    Raises:
-        InputError: If there is no such device here.
-    """
+    """Return the device of a name; ``"auto"`` is a GPU if there is one, else the CPU."""
     if name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:
@@ -29,12 +22,7 @@ def pick_device(name: str | torch.device) -> torch.device:
 def explain_slow_precision(precision: str, device: torch.device) -> str:
     """Say that a processor has no instructions for a precision; empty where it has, or for a GPU.
 
-    Without them torch converts every number back and forth: training steps of MiniLM in bf16 took
-    more than ten times those in fp32 on a processor with AVX2.
-
-    Args:
-        precision: ``"fp32"``, ``"bf16"`` or ``"fp16"``.
-        device: Device that computes.
+    Training steps of MiniLM in bf16 took more than ten times those in fp32 on such a processor.
     """
     if precision == "fp32" or device.type != "cpu":
         return ""

@@ -1,7 +1,4 @@
-"""Context of errors in training: the phase, the task, and the setting to lower.
-
-It is apart from `errors` because it recognizes the errors of torch.
-"""
+"""Context of errors in training: the phase, the task, and the setting to lower."""
 
 from __future__ import annotations
 
@@ -12,21 +9,15 @@ import torch
 
 from cl_graft.errors import DivergedError, NotFinite, OutOfMemory
 
+_SMALLER_STEPS = "lower micro_batch, then batch_size or max_length, or set gradient_checkpointing"
 _LOWER = {
     "loading": "take a smaller model, or run where there is more memory",
-    "dense fine-tuning": (
-        "lower micro_batch, then batch_size or max_length, or set gradient_checkpointing; without "
-        "a dense run (preset fast) least is needed"
-    ),
+    "dense fine-tuning": f"{_SMALLER_STEPS}; without a dense run (preset fast) least is needed",
     "fit of the head": "lower head_fit_rows or max_length",
-    "localization": (
-        "lower micro_batch, mask_candidates or max_length; movement and path_integral need no "
-        "gradients"
-    ),
-    "region training": (
-        "lower micro_batch, then batch_size or max_length, or set gradient_checkpointing"
-    ),
-    "training": "lower micro_batch, then batch_size or max_length, or set gradient_checkpointing",
+    "localization": "lower micro_batch, mask_candidates or max_length; movement and path_integral "
+    "need no gradients",
+    "region training": _SMALLER_STEPS,
+    "training": _SMALLER_STEPS,
     "evaluation": "lower eval_batch or max_length",
 }
 """Settings to lower, by phase."""
@@ -44,12 +35,7 @@ _SIGNS = (
 def in_phase(phase: str) -> Iterator[None]:
     """Turn running out of memory in a `with` block into `OutOfMemory`, which names the phase.
 
-    Args:
-        phase: A phase that there is advice for.
-
-    Raises:
-        OutOfMemory: It says which phase, how much was asked for, and what to lower.
-        NotFinite: Where answers could not be scored, with the phase.
+    It says how much was asked for, and what to lower. `NotFinite` gets the phase, too.
     """
     lower = _LOWER[phase]
     try:
@@ -70,16 +56,7 @@ def in_phase(phase: str) -> Iterator[None]:
 
 @contextmanager
 def in_task(task: str) -> Iterator[None]:
-    """Let errors of training in a `with` block name the task, unless one is named already.
-
-    Examples:
-        >>> try:
-        ...     with in_task("topic"):
-        ...         raise DivergedError("the loss became NaN")
-        ... except DivergedError as error:
-        ...     print(error.task)
-        topic
-    """
+    """Let errors of training in a `with` block name the task, unless one is named already."""
     try:
         yield
     except (DivergedError, OutOfMemory) as error:

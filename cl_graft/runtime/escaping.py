@@ -1,8 +1,4 @@
-"""Escaping of text that others wrote, with one function for each target.
-
-Names of tasks, labels and models come from files that anybody may have written. Where such a text
-is shown or becomes part of a file, the target decides what would be read as more than text.
-"""
+"""Escaping of text that others wrote, such as names of tasks, with one function for each target."""
 
 from __future__ import annotations
 
@@ -43,7 +39,6 @@ _LATEX = str.maketrans(
 def control_in(text: str) -> str | None:
     """Return the first character that no name may hold, as ``"U+202E"``; None if there is none.
 
-    That is a control character, half of a character, or one that turns the direction of text.
     Joiners stay allowed, as some scripts need them.
     """
     if text.isascii() and text.isprintable():
@@ -82,11 +77,7 @@ def for_markdown_code(text: str) -> str:
 
 
 def for_python(value: object) -> str:
-    """Write a text, a number, or a list of them as an expression of Python.
-
-    Raises:
-        TypeError: If the value is anything else.
-    """
+    """Write a text, a number, or a list of them as an expression of Python."""
     if isinstance(value, list):
         return f"[{', '.join(map(for_python, value))}]"
     if value is not None and type(value) not in (str, int, float, bool):
@@ -106,12 +97,6 @@ def for_csv(text: str) -> str:
 
 
 def for_json(value: Any, *, indent: int | None = None, ascii_only: bool = False) -> str:
-    """Write JSON in which no character acts on a terminal; reading it gives the same value.
-
-    Args:
-        value: What JSON can hold; no NaN, no infinity.
-        indent: Blanks a level; None writes one line.
-        ascii_only: Write everything that is not ASCII as escapes.
-    """
+    """Write JSON in which no character acts on a terminal; reading it gives the same value."""
     text = json.dumps(value, indent=indent, ensure_ascii=ascii_only, allow_nan=False)
     return _JSON_CONTROLS.sub(lambda found: json.dumps(found[0])[1:-1], text)

@@ -1,8 +1,7 @@
 """A temporary forward for a module, which copies of the module do not take along.
 
-A function that is put on ``module.forward`` goes along into every copy (`copy.deepcopy`, `pickle`)
-and computes there with the weights of the original. So the module gets a subclass of its own class
-instead, which calls the function; copies are of the module's own class and compute as it does.
+A function that is put on ``module.forward`` goes along into every copy and computes there with the
+weights of the original. So the module gets a subclass of its own class, which calls the function.
 """
 
 from __future__ import annotations
@@ -15,19 +14,15 @@ from typing import Any
 
 from torch import nn
 
+# Attributes of a module in a block: the other function, and a forward of the instance's own.
 _OTHER, _OWN = "_other_forward", "_own_forward"
-"""Attributes of a module in a block: the other function, and a forward of the instance's own."""
 
 
 @contextmanager
 def override_forward(module: nn.Module, forward: Callable[..., Any]) -> Iterator[None]:
     """Let a module compute by another function for a `with` block; its hooks run as before.
 
-    Blocks may stand inside each other: the innermost function is called.
-
-    Args:
-        module: Module of any class, also one with a forward of its own on the instance.
-        forward: Function of the module and of the arguments of its call.
+    Of nested blocks the innermost function is called, with the module and its arguments.
     """
     state = vars(module)
     before = {key: state[key] for key in (_OTHER, _OWN) if key in state}

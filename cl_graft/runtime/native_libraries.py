@@ -1,32 +1,67 @@
-"""The waiting of OpenMP's threads under torch.
-
-It is apart because that has to be set before torch is loaded: nothing here loads it.
-"""
+"""What native libraries need before torch or torchvision is imported: nothing here imports them."""
 
 from __future__ import annotations
 
 import os
 import sys
+from importlib.abc import MetaPathFinder
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import torch
 
 SPIN_COUNT = 1000
-"""Turns that a waiting thread spins before it sleeps."""
+"""Turns that a waiting thread of OpenMP spins before it sleeps."""
 
 _USERS_OWN = ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY")
+_OPERATORS = {
+    "nms": "nms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor",
+    "qnms": "qnms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor",
+}
+# torch takes a declaration back when its Library object is collected.
+_declarations: dict[str, torch.library.Library] = {}
 
 
 def limit_spinning() -> bool:
     """Let OpenMP's threads sleep soon when they wait, in this process and those it starts.
 
-    Between two parallel loops libgomp's threads spin, by default for millions of turns, so that the
-    next loop starts at once. Other processes that want the cores lose that time. A short spin costs
-    nothing on an idle machine and avoids most of the loss (measured in
-    docs/guides/train_faster.md). libgomp reads its settings once, when torch is loaded. A
-    setting of the user's own (``GOMP_SPINCOUNT``, ``OMP_WAIT_POLICY``) stays as it is.
-
-    Returns:
-        Whether the limit was set; False also where torch is loaded already and reads it no more.
+    By default they spin for millions of turns, time that other processes lose. libgomp reads its
+    settings once, when torch is loaded; the user's own ones stay. False where nothing was set.
     """
     if "torch" in sys.modules or any(name in os.environ for name in _USERS_OWN):
         return False
     os.environ["GOMP_SPINCOUNT"] = str(SPIN_COUNT)
     return True
+
+
+def declare_missing_operators() -> None:
+    """Have operators declared that torchvision's extension lacks, when torchvision is imported.
+
+    Avalanche and transformers import torchvision. One that was built for another torch cannot load
+    its extension, and its Python half fails with `operator torchvision::nms does not exist`. Text
+    needs no such operator, so a schema without a kernel is enough.
+    """
+    if not any(isinstance(finder, _DeclareOnImport) for finder in sys.meta_path):
+        sys.meta_path.insert(0, _DeclareOnImport())
+
+
+def list_declared_operators() -> tuple[str, ...]:
+    """Return the operators that had to be declared when torchvision was imported."""
+    return tuple(_declarations)
+
+
+class _DeclareOnImport(MetaPathFinder):
+    """Finds no module, but declares what is missing when torchvision is about to ask for it.
+
+    A second definition is fatal to the process, so torchvision's own extension comes first.
+    """
+
+    def find_spec(self, fullname: str, path: object = None, target: object = None) -> None:
+        del path, target
+        if fullname == "torchvision._meta_registrations":
+            import torch
+
+            for name, schema in _OPERATORS.items():
+                if not hasattr(torch.ops.torchvision, name):
+                    _declarations[name] = torch.library.Library("torchvision", "FRAGMENT")
+                    _declarations[name].define(schema)

@@ -1,7 +1,4 @@
-"""Progress of an experiment: the steps that are reported while it runs.
-
-The library only calls a function with each step; the command line decides what is shown.
-"""
+"""Progress of an experiment: the steps that are reported while it runs."""
 
 from __future__ import annotations
 
@@ -25,19 +22,15 @@ class Step:
     """One step of a long phase was done.
 
     Attributes:
-        phase: ``"dense"`` or ``"warm-up"``, ``"localize"``, ``"train"`` (the strategy's own loop)
-            or ``"evaluate"``; ``"choose"`` for the dense runs of a grid; ``"note"``, at
-            most once, before a run starts; ``"reused"``, once, for a run that was finished before;
-            ``"over"`` when a job of several that run at once is done, with the number of jobs that
-            are.
+        phase: One of `PHASE_NAMES`; ``"note"`` before a run starts; ``"over"`` when a job of
+            several that run at once is done, with the number of jobs that are.
         step: Steps done, from 1.
         steps: Steps of the phase.
-        task: Name of the task that is learned, or after which tasks are evaluated; empty where
-            there is none.
+        task: Task that is learned, or after which tasks are evaluated; empty where there is none.
         strategy: Name of the strategy that runs.
         seed: Seed of the run.
-        note: Sentence to show, in ``"note"``; else empty.
-        job: Name of the job, in ``"over"``; else empty.
+        note: Sentence to show, in ``"note"``.
+        job: Name of the job, in ``"over"``.
     """
 
     phase: str
@@ -55,12 +48,7 @@ Progress = Callable[[Step], None]
 
 
 def rename_steps(progress: Progress, name: Callable[[str], str]) -> Progress:
-    """Return `progress` with steps under another name than their strategy's.
-
-    Args:
-        progress: Function to call.
-        name: Function from a strategy's name to the one to report.
-    """
+    """Return `progress` with steps under another name than their strategy's."""
 
     def report(step: Step) -> None:
         progress(replace(step, strategy=name(step.strategy)))

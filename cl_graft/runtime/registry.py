@@ -1,8 +1,4 @@
-"""Registries: tables of methods by name, to which other packages can add.
-
-They are apart because localizers, strategies, streams and metrics are all registered in the same
-way: with a decorator, or through an entry point of an installed package.
-"""
+"""Registries: tables of methods by name, to which other packages can add."""
 
 from __future__ import annotations
 
@@ -25,15 +21,6 @@ class Registry(Mapping[str, _Entry]):
     entries are listed, it imports those of `load_others` and then the entry points of installed
     packages. An entry point that cannot be loaded is warned of; it is named again in the error when
     a name is not found.
-
-    Args:
-        kind: What an entry is, for messages, such as ``"strategy"``.
-        group: The group of entry points, such as ``"cl_graft.strategies"``.
-        load_own: Imports the modules of this package that register entries.
-        load_others: Imports those of them that most users of the others do without.
-
-    Attributes:
-        failures: One sentence for each entry point that could not be loaded.
     """
 
     def __init__(
@@ -52,23 +39,14 @@ class Registry(Mapping[str, _Entry]):
         self.failures: list[str] = []
 
     def register(self, name: str, entry: _Entry) -> None:
-        """Add an entry.
-
-        Raises:
-            ValueError: If the name is taken.
-        """
+        """Add an entry; a name that is taken raises `ValueError`."""
         if name in self._entries and name not in self._of_failed_load:
             raise ValueError(f"a {self.kind} {name!r} is registered already; choose another name")
         self._of_failed_load.discard(name)
         self._entries[name] = entry
 
     def find(self, name: str) -> _Entry:
-        """Return the entry of a name.
-
-        Raises:
-            InputError: If there is none; the nearest name is given, and entry points that could
-                not be loaded.
-        """
+        """Return the entry of a name, or raise `InputError` with the nearest name."""
         self._load(until=name)
         if name in self._entries:
             return self._entries[name]

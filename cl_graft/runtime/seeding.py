@@ -1,10 +1,8 @@
 """Seeds and generators as functions of (seed, task, phase, step).
 
-Every random choice of a run (data order, dropout, initial heads) is a function of
-(seed, task, phase, step) and never of how often a global generator was used before. So a phase
-can be resumed in its middle, and evaluation in between does not change a bit of training. Threads
-of a process share the global generators: `seeded` blocks and whole runs wait for each other, and a
-loop that seeds by itself checks that no other thread did (`check_generators`).
+Every random choice of a run is such a function and never one of how often a global generator was
+used before. Threads of a process share the global generators: `seeded` blocks and whole runs wait
+for each other, and a loop that seeds by itself checks that no other thread did.
 """
 
 from __future__ import annotations
@@ -21,66 +19,39 @@ from torch import Tensor
 logger = logging.getLogger(__name__)
 
 _GENERATORS = threading.RLock()
-_HELD = threading.local()
-"""`depth` is the number of `lock_generators` blocks that a thread is in."""
-_last_thread = 0
-"""Thread that seeded torch's global generators last."""
+_HELD = threading.local()  # `depth` is the number of `lock_generators` blocks of a thread
+_last_thread = 0  # the one that seeded torch's global generators last
 
 
 def derive(seed: int, *keys: str | int) -> int:
-    """Derive a seed in [0, 2**63) from `seed` and `keys`, the same in every process.
-
-    Examples:
-        >>> derive(0, "batches", 3) == derive(0, "batches", 3)
-        True
-        >>> derive(0, "batches", 3) == derive(0, "batches", 4)
-        False
-    """
+    """Derive a seed in [0, 2**63) from `seed` and `keys`, the same in every process."""
     text = "\x1f".join([str(int(seed)), *(f"{type(key).__name__}:{key}" for key in keys)])
     return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "big") >> 1
 
 
 def generator(seed: int, *keys: str | int) -> torch.Generator:
-    """Make a CPU generator for the choice named by `keys`.
-
-    Examples:
-        >>> torch.randint(100, (3,), generator=generator(0, "example"))
-        tensor([21,  4, 17])
-    """
+    """Make a CPU generator for the choice named by `keys`."""
     return torch.Generator().manual_seed(derive(seed, *keys))
 
 
 def permutation(n: int, seed: int, *keys: str | int) -> Tensor:
-    """Draw a permutation of 0 .. n-1, int64 of shape (n,).
-
-    Examples:
-        >>> permutation(5, 0, "example").sort().values
-        tensor([0, 1, 2, 3, 4])
-    """
+    """Draw a permutation of 0 .. n-1, int64 of shape (n,)."""
     return torch.randperm(n, generator=generator(seed, *keys))
 
 
 def global_generators() -> list[torch.Generator]:
     """Return torch's global generators: the CPU's and those of every device in use."""
-    found = [torch.default_generator]
+    generators = [torch.default_generator]
     for device in (torch.cuda, torch.xpu):
         if device.is_initialized():
-            found += device.default_generators
+            generators += device.default_generators
     if torch.backends.mps.is_available():
-        found.append(torch.mps._get_default_mps_generator())
-    return found
+        generators.append(torch.mps._get_default_mps_generator())
+    return generators
 
 
 def save_generators() -> Callable[[], None]:
-    """Return a function that puts torch's global generators back to their present states.
-
-    Examples:
-        >>> restore = save_generators()
-        >>> first = torch.rand(2)
-        >>> restore()
-        >>> torch.equal(first, torch.rand(2))
-        True
-    """
+    """Return a function that puts torch's global generators back to their present states."""
     states = [(each, each.get_state()) for each in global_generators()]
 
     def put_back() -> None:
@@ -93,9 +64,8 @@ def save_generators() -> Callable[[], None]:
 def seed_generators(seed: int) -> None:
     """Seed torch's global generators, as `torch.manual_seed` does.
 
-    `check_generators` remembers the thread. Where no accelerator is, torch's function writes
-    down the call stack for each kind of accelerator, for a first use that never comes; this takes
-    as long as a training step of a tiny model.
+    Where no accelerator is, torch's function writes down the call stack for each kind of
+    accelerator, which takes as long as a training step of a tiny model.
     """
     claim_generators()
     if torch.accelerator.is_available():
@@ -111,10 +81,9 @@ def claim_generators() -> None:
 
 
 def check_generators() -> None:
-    """Refuse to train on where another thread seeded or claimed the generators since this one did.
+    """Refuse to train on where another thread seeded or claimed the generators since.
 
-    Raises:
-        RuntimeError: If one did: draws of one may have gone to the other, so it is refused, too.
+    Draws of one may have gone to the other, so that is refused, too.
     """
     global _last_thread
     if _last_thread != threading.get_ident():
@@ -128,10 +97,9 @@ def check_generators() -> None:
 
 @contextmanager
 def lock_generators() -> Iterator[None]:
-    """Be the only thread that seeds torch's global generators, for a `with` block.
+    """Be the only thread that seeds torch's global generators, for a `with` block or a function.
 
-    Two runs in two threads would draw from each other's. Other threads that want the lock wait.
-    Blocks of one thread may be nested. It also decorates a function.
+    Other threads that want the lock wait. Blocks of one thread may be nested.
     """
     if not _GENERATORS.acquire(blocking=False):
         logger.info("waiting for the training of another thread of this process")
@@ -149,7 +117,7 @@ def leave_generators() -> Iterator[None]:
     """Let other threads have the generators for a `with` block; their states come back after it.
 
     A thread that waits for a model's lock does so: the one that holds the model may wait for the
-    generators. Where the thread does not hold them, nothing is done.
+    generators.
     """
     global _last_thread
     depth, last = getattr(_HELD, "depth", 0), _last_thread
@@ -172,8 +140,7 @@ def leave_generators() -> Iterator[None]:
 def seeded(seed: int, *keys: str | int) -> Iterator[None]:
     """Seed torch's global generators for a `with` block and restore them afterwards.
 
-    Dropout can only draw from the global generators; this is how its draws become a function of
-    the step. Other threads that seed them wait for the block's end.
+    So the draws of dropout, which knows no others, become a function of the step.
 
     Examples:
         >>> with seeded(0, "dropout", 1):

@@ -1,8 +1,7 @@
 """Settings as frozen data whose fields know their description, range and default.
 
 A class of settings is written once and read three times: as arguments in Python, as a part of an
-experiment's config, and as options of the command line. It stands here because every folder has
-some.
+experiment's config, and as options of the command line.
 """
 
 from __future__ import annotations
@@ -21,11 +20,8 @@ from pydantic.fields import FieldInfo
 from cl_graft.errors import InputError, nearest
 
 _MOST_FAULTS = 5
-_LARGEST_FLOAT = 1e18
-"""A rate or strength, and the product of two, must fit in float32."""
-_LARGEST_WHOLE = 2**64
-"""Seeds of torch and numbers in the metadata of files stay below."""
-
+_LARGEST_FLOAT = 1e18  # a rate or strength, and the product of two, must fit in float32
+_LARGEST_WHOLE = 2**64  # seeds of torch and numbers in the metadata of files stay below
 _Settings = TypeVar("_Settings")
 
 
@@ -33,9 +29,8 @@ _Settings = TypeVar("_Settings")
 def settings_class(cls: type[_Settings]) -> type[_Settings]:
     """Make a class of settings: frozen, by keyword only, every value checked.
 
-    Fields are declared with pydantic's `Field`: default, range and description. A wrong value
-    raises `InputError` with one sentence, also through `dataclasses.replace`. The class's docstring
-    gets a section with the descriptions.
+    Fields are declared with pydantic's `Field`: default, range and description, which the class's
+    docstring gets. A wrong value raises `InputError`, also through `dataclasses.replace`.
     """
     guard = field_validator("*", mode="before", check_fields=False)(_refuse_truth_values)
     setattr(cls, "_refuse_truth_values", guard)  # noqa: B010  pydantic collects it by name
@@ -70,16 +65,10 @@ def describe_faults(
     source: str = "",
     origins: Mapping[str, str] | None = None,
 ) -> dict[str, str]:
-    """Say what is wrong with settings, with the nearest known name for an unknown one.
+    """Say what is wrong with settings, with the nearest known name for an unknown one, by origin.
 
-    Args:
-        error: Error that pydantic raised.
-        cls: The class of settings.
-        source: Origin of the settings, such as a file's name.
-        origins: Other origins of single settings, by dotted name, such as ``"--set"``.
-
-    Returns:
-        The faults in one text, by origin.
+    An origin is `source`, such as a file's name, or that of a single setting in `origins`, by
+    dotted name.
     """
     faults: dict[str, dict[str, None]] = {}
     for fault in error.errors(include_url=False):
@@ -121,10 +110,7 @@ def _refuse_huge_numbers(value: Any) -> Any:
 
 
 def find_origin(place: str, origins: Mapping[str, str]) -> str | None:
-    """Return the origin of the value at a place, None if it has none.
-
-    It is that of the longest dotted name that leads there, else of the first name below the place.
-    """
+    """Return the origin of the longest name that leads to a place, else of one below it."""
     own = [name for name in origins if f"{place}.".startswith(f"{name}.")]
     below = [name for name in origins if name.startswith(f"{place}.")]
     return origins[max(own, key=len)] if own else origins[below[0]] if below else None
@@ -151,10 +137,7 @@ def _sentence(fault: Mapping[str, Any], place: Sequence[str], cls: type[Any]) ->
 
 
 def _owner(place: Sequence[str], cls: type[Any]) -> tuple[type[Any], list[str]]:
-    """Return the class of the innermost settings at a place, and the place without pydantic's own.
-
-    Those are the names that it gives to the members of a union.
-    """
+    """Return the class of the innermost settings at a place, and the place as users know it."""
     owner, shown, keyed = cls, [], False
     for part in place:
         field = list_fields(owner).get(part)

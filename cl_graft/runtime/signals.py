@@ -1,7 +1,7 @@
 """Handling of Ctrl-C and SIGTERM: a run saves its state first and says how to resume it.
 
-A signal is noted, and the run stops where it next offers its state. A second one, or one that
-comes while there is nothing to save yet, stops at once: what is on disk is always whole.
+A signal is noted, and the run stops where it next offers its state. A second one, or one that comes
+while there is nothing to save yet, stops at once.
 """
 
 from __future__ import annotations
@@ -18,14 +18,7 @@ _ASKED = b"cl-graft: stopping as soon as this step is saved; once more to stop a
 
 
 class Stopped(BaseException):
-    """The process was asked to stop, and what it reached is saved.
-
-    No `Exception`, so that nobody takes it for a failure of what was running.
-
-    Attributes:
-        signal: Signal that asked.
-        command: Command that goes on; empty if there is nothing to go on with.
-    """
+    """The process was asked to stop; `command`, if any, goes on. No `Exception`, so no failure."""
 
     def __init__(self, number: int, command: str = "") -> None:
         super().__init__(number)
@@ -38,23 +31,14 @@ class Stopped(BaseException):
 
 
 class Stop:
-    """Whether the process was asked to stop.
-
-    Attributes:
-        asked: The signal that asked; None if none did.
-        saves: Whether a run is under way that looks here after every step.
-    """
+    """Whether the process was asked to stop, by which signal, and whether a run looks here."""
 
     def __init__(self) -> None:
         self.asked: int | None = None
         self.saves = False
 
     def check(self) -> None:
-        """Stop here if that was asked.
-
-        Raises:
-            Stopped: If it was.
-        """
+        """Stop here, by `Stopped`, if that was asked."""
         if self.asked is not None:
             raise Stopped(self.asked)
 
@@ -78,15 +62,9 @@ class Stop:
 
 @contextmanager
 def stoppable(command: str = "", folder: Path | None = None) -> Iterator[Stop]:
-    """Catch SIGINT and SIGTERM for a `with` block.
+    """Catch SIGINT and SIGTERM for a `with` block; `Stopped` says by which command to go on.
 
-    Args:
-        command: The command that goes on, such as ``"cl-graft run --resume DIR"``.
-        folder: Folder DIR; the command is shown if a config was written there. None if nothing can
-            go on.
-
-    Raises:
-        Stopped: If a signal came.
+    The command is shown if a config was written to the folder; without one nothing can go on.
     """
     stop = Stop()
     kinds = (signal.SIGINT, signal.SIGTERM)

@@ -1,8 +1,7 @@
 """Names of a model's tensors and modules, without what `torch.compile` puts into them.
 
-A compiled module wraps the one that was compiled, and the names of all that is inside get the
-wrapper's ``_orig_mod``. Banks leave it out, so one of a compiled model opens on the plain model,
-and the other way round.
+A compiled module wraps another as ``_orig_mod``. Banks leave it out, so one of a compiled model
+opens on the plain model, and the other way round.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Locks of models between the threads of a process.
 
-Whatever writes into a model's weights and computes with them holds the model's lock in between, so
-that several threads can use one model. A forked process computes with one thread.
+Whatever writes into a model's weights and computes with them holds the model's lock in between. A
+forked process computes with one thread.
 """
 
 from __future__ import annotations
@@ -30,10 +30,9 @@ class _HasModel(Protocol):
 
 _Owner = TypeVar("_Owner", bound=_HasModel)
 
+# Locks by model: a copy of a model has its own, and a model can be copied and pickled.
 _MODELS: WeakKeyDictionary[nn.Module, Any] = WeakKeyDictionary()
-"""Locks by model: a copy of a model has its own, and a model can be copied and pickled."""
 _MODELS_LOCK = Lock()
-
 
 if hasattr(os, "register_at_fork"):
     # The threads of torch's parent process are not in a forked one, which would wait for them for
@@ -43,10 +42,7 @@ if hasattr(os, "register_at_fork"):
 
 @contextmanager
 def lock_model(model: nn.Module) -> Iterator[None]:
-    """Be the only thread that writes into a model or computes with it, for a `with` block.
-
-    Other threads that want its lock wait. Blocks of one thread may be nested.
-    """
+    """Be the only thread that uses a model, for a `with` block; one thread may nest blocks."""
     with _MODELS_LOCK:
         lock = _MODELS.setdefault(model, RLock())
     if not lock.acquire(blocking=False):

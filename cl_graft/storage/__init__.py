@@ -1,13 +1,11 @@
 """Graft banks and single grafts on disk: safetensors and JSON, nothing executable.
 
-A bank is a folder: `bank.json`, one file an entry under `entries/`, and the standalone grafts,
-where they are kept, under `standalone/`. Coordinates are packed (`elias_fano`), values keep the
-model's dtype and bits. Files are replaced atomically; what is damaged, foreign, newer than this
-package, or made for another model is refused, each with its own error of `cl_graft.errors`.
+What is damaged, foreign, newer than this package, or made for another model is refused, each with
+its own error of `cl_graft.errors`.
 """
 
 from cl_graft.storage.bank_folder import append_entry, load_bank, save_bank
-from cl_graft.storage.disk_errors import explain_full_disk, explain_write_errors, free_bytes
+from cl_graft.storage.disk_errors import explain_write_errors, free_bytes
 from cl_graft.storage.graft_file import StoredGraft, load_graft, save_graft
 from cl_graft.storage.locks import LOCK, OWNER, only_writer, release_dead
 
@@ -16,7 +14,6 @@ __all__ = [
     "OWNER",
     "StoredGraft",
     "append_entry",
-    "explain_full_disk",
     "explain_write_errors",
     "free_bytes",
     "load_bank",

@@ -1,10 +1,9 @@
 """The folder of a bank, with one file an entry: reading it, and every change of it.
 
-The name of an entry's file contains its checksum, so a file that `bank.json` lists is
-never written again. A change writes the new files, replaces `bank.json`, and deletes the files that
-it does not list. Until `bank.json` is replaced, readers see the old bank, then the new one. Files
-that a killed writer left are deleted by the next one. One process writes at a time (`only_writer`);
-any number may read.
+The name of an entry's file contains its checksum, so a file that `bank.json` lists is never written
+again. A change writes the new files, replaces `bank.json`, and deletes the files that it does not
+list, so readers see the old bank or the new one. Files that a killed writer left are deleted by the
+next one.
 """
 
 from __future__ import annotations
@@ -32,7 +31,6 @@ from cl_graft.storage.bank_index import (
     refuse_linked_folders,
     write_index,
 )
-from cl_graft.storage.entry_file import ENTRY_FORMAT, pack_entry, read_builds_on, unpack_entry
 from cl_graft.storage.files import (
     checksum_in,
     read_file,
@@ -40,9 +38,21 @@ from cl_graft.storage.files import (
     sync_folder,
     write_once,
 )
-from cl_graft.storage.graft_file import GRAFT_FORMAT, StoredGraft, pack_graft, unpack_graft
+from cl_graft.storage.graft_file import (
+    ENTRY_FORMAT,
+    GRAFT_FORMAT,
+    StoredGraft,
+    pack_entry,
+    pack_graft,
+    read_builds_on,
+    unpack_entry,
+    unpack_graft,
+)
 from cl_graft.storage.locks import only_writer
 from cl_graft.storage.serialization import check_fingerprint, check_layout, part
+
+Announce = Callable[[str, int], None]
+"""Called before `bank.json` is replaced, with the hash and the length of its list."""
 
 _FILES = ("file", "checksum", "bytes", "standalone")
 """Fields of a line of `bank.json` that describe an entry's files."""
@@ -77,17 +87,10 @@ def save_bank(bank: GraftBank, folder: Path | str) -> None:
         write_entries(bank, folder, kept=records)
 
 
-def append_entry(
-    bank: GraftBank, folder: Path | str, *, announce: Callable[[str, int], None] | None = None
-) -> None:
+def append_entry(bank: GraftBank, folder: Path | str, *, announce: Announce | None = None) -> None:
     """Add the last entry of `bank` to a folder that holds the entries before it.
 
     The files of earlier entries are not touched. A folder without a bank takes a bank of one entry.
-
-    Args:
-        bank: The bank, with the new entry.
-        folder: Folder of the bank.
-        announce: As in `write_entries`.
 
     Raises:
         BankError: If the folder does not hold exactly the entries before the last one.
@@ -106,26 +109,12 @@ def append_entry(
 
 
 def replace_entries(
-    bank: GraftBank,
-    folder: Path | str,
-    *,
-    first: int,
-    announce: Callable[[str, int], None] | None = None,
+    bank: GraftBank, folder: Path | str, *, first: int, announce: Announce | None = None
 ) -> None:
     """Put the entries of `bank` from number `first` on in the place of those that a folder holds.
 
     At every moment the folder is the old bank or the new one; afterwards it holds no byte of the
     entries that were replaced.
-
-    Args:
-        bank: New bank; its entries below `first` are those of the folder.
-        folder: Folder of a bank with the same base.
-        first: The first entry to replace.
-        announce: As in `write_entries`.
-
-    Raises:
-        BankError: If the folder's entries below `first` are others.
-        InUse: If another process writes to it.
     """
     folder = Path(folder)
     with only_writer(folder):
@@ -141,27 +130,19 @@ def write_entries(
     folder: Path | str,
     *,
     kept: Sequence[Mapping[str, Any]],
-    announce: Callable[[str, int], None] | None = None,
+    announce: Announce | None = None,
 ) -> None:
-    """Make a folder hold a bank; the caller is its only writer.
+    """Make a folder hold a bank, after `kept`, the index lines of entries whose files it holds.
 
-    Args:
-        bank: The bank.
-        folder: Folder of the bank.
-        kept: Lines of `bank.json` of the first entries, whose files the folder holds.
-        announce: Called before `bank.json` is replaced, with the hash of its list and how many
-            entries that has.
-
-    Raises:
-        BankError: If the folder holds entries of another bank, whose `bank.json` is lost.
+    The caller is the folder's only writer.
     """
     folder = Path(folder)
     refuse_linked_folders(folder)
-    records, files = [*kept], list[Mapping[str, tuple[str, bytes]]]()
-    for place in range(len(kept), len(bank)):
-        if (line := _line_in(folder, bank, place)) is None:
-            files.append(_files(bank, place))
-            line = _describe_entry(bank.entries[place], files[-1])
+    records, files = [*kept], dict[str, bytes]()
+    for position in range(len(kept), len(bank)):
+        if (line := _line_in(folder, bank, position)) is None:
+            line, new = _describe_entry(bank, position)
+            files |= new
         records.append(line)
     listed = {name for record in records for name in list_files(record)}
     # Without a copy there never was a bank: a killed writer left what is there.
@@ -171,8 +152,11 @@ def write_entries(
             f"{folder} holds {lost[0]}, but no {INDEX} that lists it; was the index of a bank "
             f"deleted? cl-graft inspect {folder} --repair makes it again; or choose another folder"
         )
-    for own in files:
-        _write_files(own, folder)
+    for name, data in files.items():
+        if not (folder / name).parent.is_dir():
+            (folder / name).parent.mkdir(parents=True)
+            sync_folder(folder)
+        write_once(folder / name, data)
     if announce is not None:
         announce(list_sha256(records), len(records))
     write_index(bank, records, folder)
@@ -180,11 +164,7 @@ def write_entries(
 
 
 def holds_entry(bank: GraftBank, folder: Path | str) -> bool:
-    """Tell whether a folder holds the last entry of `bank` already, at its place and bit for bit.
-
-    Raises:
-        BankError: If the folder holds another entry at that place.
-    """
+    """Tell whether a folder holds the last entry of `bank`; another one in its place is refused."""
     folder, position = Path(folder), len(bank) - 1
     records = _records(folder, bank)
     if position >= len(records):
@@ -231,12 +211,7 @@ def load_bank(
 
 
 def open_stored_bank(folder: Path | str) -> GraftBank:
-    """Read a bank's index; the file of an entry is read, and checked, when it is used.
-
-    Raises:
-        InputError: If there is no such folder.
-        BankError: Its subclasses say why the bank is refused. Entries raise it when they are used.
-    """
+    """Read a bank's index; the file of an entry is read, and checked, when it is used."""
     folder = Path(folder)
     with _name_repair(folder):
         return _list_bank(folder)[1]
@@ -260,18 +235,15 @@ def _list_bank(folder: Path) -> tuple[list[dict[str, Any]], GraftBank]:
     """Return the list of a bank's entries, and the bank with entries that are not read."""
     records, bank = read_index(folder)
     lines = enumerate(records)
-    entries = tuple(_list_entry(line, folder, bank, position=place) for place, line in lines)
+    entries = tuple(list_entry(line, folder, bank, position=number) for number, line in lines)
     return records, replace(bank, entries=entries)
 
 
-def _list_entry(line: Mapping[str, Any], folder: Path, bank: GraftBank, *, position: int) -> Entry:
-    """Return an entry that is read when it is used."""
+def list_entry(line: Mapping[str, Any], folder: Path, bank: GraftBank, *, position: int) -> Entry:
+    """Return the entry of a line of `bank.json`; it is read when it is used."""
     read = partial(_read_used, line, folder, bank, position=position)
-    size, owned = line["size"], line["owned"]
-    where = str(folder.resolve())
-    stored = StoredEntry(size, owned, bank.layout, read, line, position, where)
     return Entry.in_file(
-        stored,
+        StoredEntry(bank.layout, read, line, str(folder.resolve())),
         task=line["task"],
         label=line["label"],
         weights_sha256=line["weights_sha256"],
@@ -279,46 +251,19 @@ def _list_entry(line: Mapping[str, Any], folder: Path, bank: GraftBank, *, posit
     )
 
 
-def read_stored(
-    line: Mapping[str, Any], folder: Path | str, bank: GraftBank, *, position: int
-) -> Entry:
-    """Read the entry of a line of `bank.json`; it knows its file.
-
-    Args:
-        line: The line.
-        folder: The bank's folder.
-        bank: The bank; its entries are not used.
-        position: The entry's place in the bank.
-
-    Raises:
-        DamagedFile: If a file is missing, cut short or altered, or another one than is listed.
-    """
-    entry = _list_entry(line, Path(folder), bank, position=position)
-    _ = entry.owned
-    return entry
-
-
 def _read_used(line: Mapping[str, Any], folder: Path, bank: GraftBank, *, position: int) -> Entry:
-    """Read an entry that is used now.
-
-    Raises:
-        BankError: If its file is damaged, or gone as the bank has changed.
-    """
+    """Read an entry that is used now."""
     try:
         with _name_repair(folder), report_damage(str(folder / line["file"])):
             return _read_entry(line, folder, bank, position=position)
     except BankError as error:
-        if (folder / line["file"]).exists() or _lists(folder, line["file"]):
+        listed = (other["file"] for other in read_index(folder)[0])
+        if (folder / line["file"]).exists() or line["file"] in listed:
             raise
         raise BankError(
             f"entry {position} ({line['task']!r}) is no longer in {folder}: another process took "
             "it out of the bank since this one opened it; open the bank again"
         ) from error
-
-
-def _lists(folder: Path, file: str) -> bool:
-    """Tell whether a bank lists a file now."""
-    return any(line["file"] == file for line in read_index(folder)[0])
 
 
 def _line_in(folder: Path, bank: GraftBank, position: int) -> dict[str, Any] | None:
@@ -336,14 +281,11 @@ def _is_held(bank: GraftBank, position: int, line: Mapping[str, Any], folder: Pa
     """Tell whether a line of a folder's `bank.json` lists an entry of a bank, bit for bit."""
     if _line_in(folder, bank, position) == line:
         return True
-    return _describe_entry(bank.entries[position], _files(bank, position)) == line
+    return _describe_entry(bank, position)[0] == line
 
 
 def _records(folder: Path, bank: GraftBank) -> list[dict[str, Any]]:
-    """Return the entries that a folder lists, after a check that it has the same base.
-
-    A folder without a bank lists none.
-    """
+    """Return the index lines of a folder, none where it holds no bank; another base is refused."""
     if not (folder / INDEX).exists():
         return []
     records, held = read_index(folder)
@@ -355,11 +297,7 @@ def _records(folder: Path, bank: GraftBank) -> list[dict[str, Any]]:
 
 
 def _check_same(records: Sequence[Mapping[str, Any]], bank: GraftBank, folder: Path) -> None:
-    """Refuse a folder whose entries are not the first ones of `bank`.
-
-    Raises:
-        BankError: If they are others.
-    """
+    """Refuse a folder whose entries are not the first ones of `bank`."""
     for record, entry in zip(records, bank.entries, strict=False):
         if any(record[key] != value for key, value in _record(entry).items()):
             raise BankError(
@@ -368,35 +306,20 @@ def _check_same(records: Sequence[Mapping[str, Any]], bank: GraftBank, folder: P
             )
 
 
-def _files(bank: GraftBank, position: int) -> dict[str, tuple[str, bytes]]:
-    """Return name and bytes of the files of an entry, by their folder."""
+def _describe_entry(bank: GraftBank, position: int) -> tuple[dict[str, Any], dict[str, bytes]]:
+    """Return the line of an entry in `bank.json`, and the bytes of its files by their names."""
     entry = bank.entries[position]
     packed = {"entries": pack_entry(entry, bank)}
     if entry.standalone is not None:
         packed["standalone"] = pack_graft(StoredGraft(entry.standalone, bank.base, entry.task))
-    return {
-        kind: (f"{kind}/{checksum_in(data)[:DIGITS]}-{_safe(entry.task)}.safetensors", data)
-        for kind, data in packed.items()
-    }
-
-
-def _write_files(files: Mapping[str, tuple[str, bytes]], folder: Path) -> None:
-    """Write the files of an entry, as `_files` calls them."""
-    for name, data in files.values():
-        place = (folder / name).parent
-        if not place.is_dir():
-            place.mkdir(parents=True)
-            sync_folder(folder)
-        write_once(folder / name, data)
-
-
-def _describe_entry(entry: Entry, files: Mapping[str, tuple[str, bytes]]) -> dict[str, Any]:
-    """Return the line of an entry in `bank.json`, with its files as `_files` calls them."""
-    listed = {
-        kind: {"file": name, "checksum": checksum_in(data), "bytes": len(data)}
-        for kind, (name, data) in files.items()
-    }
-    return {**_record(entry), **listed.pop("entries"), **listed}
+    task = re.sub(r"[^A-Za-z0-9._-]+", "-", entry.task)[:64] or "task"
+    listed, files = {}, {}
+    for kind, data in packed.items():
+        checksum = checksum_in(data)
+        name = f"{kind}/{checksum[:DIGITS]}-{task}.safetensors"
+        listed[kind] = {"file": name, "checksum": checksum, "bytes": len(data)}
+        files[name] = data
+    return {**_record(entry), **listed.pop("entries"), **listed}, files
 
 
 def _record(entry: Entry) -> dict[str, object]:
@@ -440,8 +363,3 @@ def _read_listed(listed: Mapping[str, Any], folder: Path, *, format: str) -> byt
         return read_file(path, format=format)
     except ForeignFile as error:
         raise DamagedFile(str(error)) from error
-
-
-def _safe(task: str) -> str:
-    """Return a task's name as part of a file name: letters, digits and ``. _ -`` only."""
-    return re.sub(r"[^A-Za-z0-9._-]+", "-", task)[:64] or "task"

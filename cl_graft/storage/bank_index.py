@@ -1,7 +1,6 @@
 """The index of a bank: `bank.json`, the list of the files of its entries.
 
-`bank.copy.json` holds the same bytes and is written right before it. Where `bank.json` is gone or
-damaged, `repair` takes the list from there.
+`bank.copy.json` holds the same bytes and is written right before it, for `repair`.
 """
 
 from __future__ import annotations
@@ -18,7 +17,6 @@ from typing import Any, get_args
 from cl_graft.errors import BankError, ForeignFile, InputError
 from cl_graft.grafts.bank import GraftBank, Mode
 from cl_graft.storage.disk_errors import explain_write_errors
-from cl_graft.storage.entry_file import read_builds_on
 from cl_graft.storage.files import (
     VERSION,
     add_checksum,
@@ -30,8 +28,9 @@ from cl_graft.storage.files import (
     to_json,
     write_once,
 )
+from cl_graft.storage.graft_file import read_builds_on
 from cl_graft.storage.locks import LOCK, OWNER
-from cl_graft.storage.metadata_schema import check_task_metadata
+from cl_graft.storage.metadata_schema import check_metadata
 from cl_graft.storage.serialization import base_record, layout_record, part, read_base, read_layout
 
 INDEX = "bank.json"
@@ -57,16 +56,7 @@ _LARGEST_INDEX = 2**26
 
 
 def read_index(folder: Path, *, name: str = INDEX) -> tuple[list[dict[str, Any]], GraftBank]:
-    """Return the list of a bank's entries, and the bank without entries.
-
-    Args:
-        folder: The bank's folder.
-        name: `INDEX` or `COPY`.
-
-    Raises:
-        InputError: If there is no such folder.
-        BankError: If it holds no bank, or the file is damaged.
-    """
+    """Return the lines of a bank's index (or of its copy), and the bank without entries."""
     path = folder / name
     if not folder.is_dir():
         raise InputError(f"there is no bank folder {folder}")
@@ -85,19 +75,13 @@ def read_index(folder: Path, *, name: str = INDEX) -> tuple[list[dict[str, Any]]
 
 
 def _check_list(records: Sequence[Mapping[str, Any]], bank: GraftBank) -> None:
-    """Refuse a list of entries that no bank would write.
-
-    Raises:
-        ValueError: With what is wrong.
-        KeyError: If something is missing.
-        TypeError: If something is of another type.
-    """
+    """Refuse a list of entries that no bank would write."""
     for position, record in enumerate(records):
         for listed in (record, *([record["standalone"]] if "standalone" in record else [])):
             _check_name(listed["file"], listed["checksum"])
             part(listed, "bytes", int)
         of_the_task = {key: record[key] for key in ("task", "label", "weights_sha256")}
-        check_task_metadata(**of_the_task, metadata={})
+        check_metadata("task", {**of_the_task, "metadata": {}})
         owned, size = part(record, "owned", int), part(record, "size", int)
         if not 0 <= owned <= size <= bank.layout.total:
             raise ValueError(f"{record['file']} owns {owned} of {size} coordinates")
@@ -116,26 +100,13 @@ def _check_name(name: str, checksum: str) -> None:
 
 
 def write_index(bank: GraftBank, records: Sequence[Mapping[str, Any]], folder: Path) -> None:
-    """Replace the copy, and then `bank.json`.
-
-    Args:
-        bank: The bank; its entries are not used.
-        records: Lines of the entries.
-        folder: The bank's folder.
-
-    Raises:
-        BankError: If there are too many.
-    """
+    """Replace the copy, and then `bank.json`."""
     folder.mkdir(parents=True, exist_ok=True)
     replace_file(folder / INDEX, write_copy(bank, records, folder))
 
 
 def write_copy(bank: GraftBank, records: Sequence[Mapping[str, Any]], folder: Path) -> bytes:
-    """Write the copy of a bank's index, unless it is there, and return its bytes.
-
-    Raises:
-        BankError: If there are too many entries.
-    """
+    """Write the copy of a bank's index, unless it is there, and return its bytes."""
     rows = ",".join(f"\n  {to_json(record)}" for record in records)
     keys = {
         "format": to_json(_FORMAT),
@@ -172,10 +143,7 @@ def count_entry_bytes(record: Mapping[str, Any]) -> int:
 
 @contextmanager
 def staged_folder(folder: Path) -> Iterator[Path]:
-    """Make an empty folder inside a bank for new entries, for the length of a `with` block.
-
-    The caller is the bank's only writer. If the process is killed, the next writer deletes it.
-    """
+    """Make an empty folder inside a bank for new entries; the next writer deletes a left one."""
     _delete_staged(folder)
     try:
         yield folder / _STAGED
@@ -200,13 +168,8 @@ def _delete_staged(folder: Path) -> list[Path]:
 def delete_unlisted(folder: Path, listed: Collection[str]) -> list[str]:
     """Delete the files that killed writers left in a bank's folder, and return their names.
 
-    The caller holds the lock of the folder; taking it deleted the partial files right in there.
     Entries of tasks that the bank no longer has are deleted last, as they alone tell that it had
     them: a removal that is killed here is recognised when it is repeated.
-
-    Args:
-        folder: The bank's folder.
-        listed: The files that its `bank.json` lists, by their names there.
     """
     refuse_linked_folders(folder)
     left = delete_partial_files([path for kind in _KINDS for path in (folder / kind).glob("*")])
@@ -231,11 +194,7 @@ def _task_part(file: str) -> str:
 
 
 def holds_no_bank_yet(folder: Path) -> bool:
-    """Tell whether a folder is empty, apart from files of a writer that was killed at its start.
-
-    Such a writer may have written entries and not yet the `bank.json` that lists them, so a bank
-    whose `bank.json` was lost looks the same; see `list_unlisted`.
-    """
+    """Tell whether a folder is empty, apart from files of a writer that was killed at its start."""
     return folder.is_dir() and all(
         path.name in (LOCK, OWNER, COPY)
         or is_partial(path)
@@ -255,11 +214,7 @@ def _is_of_a_bank(path: Path) -> bool:
 
 
 def refuse_linked_folders(folder: Path) -> None:
-    """Refuse to write to a bank whose folders of files are links: files elsewhere would be deleted.
-
-    Raises:
-        InputError: If one is a link.
-    """
+    """Refuse a bank whose folders are links, as files elsewhere would be deleted."""
     for kind in (*_KINDS, REMOVED):
         if (folder / kind).is_symlink():
             raise InputError(
@@ -269,15 +224,6 @@ def refuse_linked_folders(folder: Path) -> None:
 
 
 def bank_sha256(folder: Path | str, *, first: int | None = None) -> tuple[str, int]:
-    """Return the hash of a bank's list and how many entries it has, without reading their files.
-
-    Args:
-        folder: The bank's folder.
-        first: Number of entries that are hashed, from the first one on; None means all.
-
-    Raises:
-        InputError: If there is no such folder.
-        BankError: If the folder holds no bank, or its `bank.json` is damaged.
-    """
+    """Return the hash of the first lines of a bank's index, and how many they are."""
     records = read_index(Path(folder))[0][:first]
     return list_sha256(records), len(records)

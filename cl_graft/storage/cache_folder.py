@@ -1,7 +1,6 @@
 """A cache in a folder: dense runs and rankings, one file a key.
 
-Strategies, seeds, orders and densities that need the same dense run share it. Each file records its
-key, so a renamed file is a miss; so is a damaged one, which is written anew.
+Each file records its key, so a renamed file is a miss; so is a damaged one.
 """
 
 from __future__ import annotations

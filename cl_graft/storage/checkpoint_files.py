@@ -1,12 +1,9 @@
 """Checkpoints of a run in files: the states of its phases, from which a killed run is resumed.
 
     DIR/dense-12.safetensors    the dense run, the 12th checkpoint; the 11th is kept beside it
-    DIR/ranking-1.safetensors   localization
     DIR/loop-3.safetensors      the strategy's own loop
-    DIR/run-2.safetensors       the state of the run between two tasks
 
-Each file is written whole or not at all and has a checksum. The last two of each kind of phase are
-kept; where the last is damaged, the one before is loaded. All are deleted when the run is finished.
+Where the last of a kind of phase is damaged, the one before is loaded.
 """
 
 from __future__ import annotations
@@ -40,11 +37,8 @@ _REST = 100
 class FileCheckpoints:
     """The checkpoints of one run; a `cl_graft.runtime.checkpoints.Checkpoints`.
 
-    Args:
-        folder: Folder of the files, made when the first one is written.
-        seconds: Least seconds between two kept states; None keeps none by time.
-        steps: Number of offers after which a state is kept; None keeps none by count.
-        stop: Request to stop, checked after every offer; the offered state is kept before that.
+    A state is kept when the last one is `seconds` old, after every `steps` offers, and before a
+    stop.
     """
 
     def __init__(
@@ -72,26 +66,14 @@ class FileCheckpoints:
         self._stop.check()
 
     def offer(self, key: str, state: Callable[[], State], *, last: bool = False) -> None:
-        """Keep the state of a phase if it is time to, and stop the process if it was asked to.
-
-        Args:
-            key: Name of the phase.
-            state: Function that returns the state of the phase.
-            last: Whether the phase is over, so that its state is kept earlier than others.
-
-        Raises:
-            Stopped: If the process was asked to stop; the state is kept.
-        """
+        """Keep the state of a phase if it is time to, and stop the process if it was asked to."""
         self._offers += 1
         if self._due(last):
             self.keep(key, state)
         self.poll()
 
     def keep(self, key: str, state: Callable[[], State]) -> bool:
-        """Keep the state of a phase, whatever time it is; tell whether it could be written.
-
-        If it cannot, a warning is logged, the run goes on, and the state before stays.
-        """
+        """Keep the state of a phase; where it cannot be written, warn and return False."""
         started = time.perf_counter()
         kind = _kind(key)
         numbers = self._numbers(kind)
@@ -113,18 +95,17 @@ class FileCheckpoints:
 
     def load(self, key: str) -> State | None:
         """Return the last state of a phase that can be read; None if there is none."""
-        states = (state for found, state in self._read(_kind(key)) if found == key)
+        states = (state for other, state in self._read(_kind(key)) if other == key)
         return next(states, None)
 
     def latest(self, kind: str) -> State | None:
         """Return the last state of a kind of phase that can be read, whatever its key."""
-        states = (state for _, state in self._read(kind))
-        return next(states, None)
+        return next((state for _, state in self._read(kind)), None)
 
     def clear(self, *, but: str) -> None:
         """Remove the checkpoints of all kinds of phases but that of one key."""
-        for kind in self._kinds() - {_kind(but)}:
-            for number in self._numbers(kind):
+        for kind, number in self._files():
+            if kind != _kind(but):
                 self._path(kind, number).unlink()
 
     def _read(self, kind: str) -> Iterator[tuple[str, State]]:
@@ -149,18 +130,15 @@ class FileCheckpoints:
             return False
         return last or passed >= self._seconds
 
-    def _kinds(self) -> set[str]:
-        return {kind for kind, _ in self._files()}
-
     def _numbers(self, kind: str) -> list[int]:
         """Return the numbers of the files of a kind, ascending."""
-        return sorted(number for found, number in self._files() if found == kind)
+        return sorted(number for other, number in self._files() if other == kind)
 
     def _files(self) -> list[tuple[str, int]]:
         if not self.folder.is_dir():
             return []
-        found = (_FILE.fullmatch(path.name) for path in self.folder.iterdir())
-        return [(name[1], int(name[2])) for name in found if name]
+        names = (_FILE.fullmatch(path.name) for path in self.folder.iterdir())
+        return [(name[1], int(name[2])) for name in names if name]
 
     def _path(self, kind: str, number: int) -> Path:
         return self.folder / f"{kind}-{number}.safetensors"

@@ -13,8 +13,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+# Bits of a number that always fit into eight bytes, whichever bit of the first it begins at.
 _FIELD = 56
-"""Bits of a number that always fit into eight bytes, whichever bit of the first it begins at."""
 
 
 def packed_size(count: int, total: int) -> int:
@@ -24,15 +24,7 @@ def packed_size(count: int, total: int) -> int:
 
 
 def pack_indices(index: Tensor, *, total: int) -> Tensor:
-    """Pack sorted, unique numbers in [0, `total`).
-
-    Args:
-        index: int64, shape (n,), increasing.
-        total: U, the exclusive upper end.
-
-    Returns:
-        uint8, shape (`packed_size(n, total)`,).
-    """
+    """Pack increasing numbers in [0, `total`), int64, as uint8 of shape (`packed_size`,)."""
     numbers = index.numpy()
     low_bits, places = _plan(len(numbers), total)
     low = np.empty((len(numbers), low_bits), dtype=np.uint8)
@@ -45,32 +37,17 @@ def pack_indices(index: Tensor, *, total: int) -> Tensor:
 
 
 def unpack_indices(packed: Tensor, *, count: int, total: int) -> Tensor:
-    """Unpack what `pack_indices` packed.
+    """Unpack what `pack_indices` packed; what is no such code is refused.
 
     Nothing is allocated before the length of `packed` has been checked against `count`.
-
-    Args:
-        packed: uint8, 1-d.
-        count: Number of coordinates that were packed.
-        total: U, the exclusive upper end.
-
-    Returns:
-        int64, shape (`count`,), increasing, in [0, `total`).
-
-    Raises:
-        ValueError: If `packed` is no such code.
     """
     if packed.dtype != torch.uint8 or packed.dim() != 1:
-        raise ValueError(
-            f"packed coordinates must be 1-d uint8, got {packed.dim()}-d {packed.dtype}"
-        )
+        kind = f"{packed.dim()}-d {packed.dtype}"
+        raise ValueError(f"packed coordinates must be 1-d uint8, got {kind}")
     if not 0 <= count <= total <= 2**62:
         raise ValueError(f"cannot hold {count} of {total} coordinates")
-    if len(packed) != packed_size(count, total):
-        raise ValueError(
-            f"{count} of {total} coordinates take {packed_size(count, total)} bytes, "
-            f"got {len(packed)}"
-        )
+    if len(packed) != (size := packed_size(count, total)):
+        raise ValueError(f"{count} of {total} coordinates take {size} bytes, got {len(packed)}")
     low_bits, places = _plan(count, total)
     cut = _bytes(count * low_bits)
     data = packed.numpy()

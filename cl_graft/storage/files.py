@@ -1,10 +1,8 @@
 """Files of this package: JSON objects and safetensors with a checksum, written atomically.
 
-Each holds its own SHA-256 near its beginning, computed with zeros in the place of its 64 digits, so
-that it covers every bit, and a reader in any language needs no more than a SHA-256. A safetensors
-file has one key in its header's metadata, `cl-graft`, with a JSON object: `checksum`, `format`,
-`version`, and what the format adds. Sizes that a file declares are checked against its own before
-anything of that size is made.
+Each holds its own SHA-256 near its beginning, computed with zeros in the place of its 64 digits. A
+safetensors file has one key in its header's metadata, `cl-graft`, with a JSON object: `checksum`,
+`format`, `version`, and what the format adds.
 """
 
 from __future__ import annotations
@@ -30,12 +28,8 @@ VERSION = 1
 """Version of every format that this package reads and writes."""
 
 _KEY = "cl-graft"
-_BLANK = "0" * 64
-"""Digits in the place of the checksum while it is computed."""
-
-_JSON_START = b'{"checksum": "'
-"""Beginning of a JSON file; the digits follow."""
-
+_BLANK = "0" * 64  # digits in the place of the checksum while it is computed
+_JSON_START = b'{"checksum": "'  # beginning of a JSON file; the digits follow
 _START = b'{"__metadata__":{"cl-graft":"{\\"checksum\\":\\"'
 """Beginning of a safetensors file's header, at byte 8; the digits follow."""
 
@@ -47,12 +41,7 @@ _LARGEST_HEADER = 2**24
 
 
 def dump_json(values: Mapping[str, Any], *, format: str) -> bytes:
-    """Return a JSON object as text for people, with checksum, format and version.
-
-    Args:
-        values: The object, without these three keys.
-        format: Name of the format.
-    """
+    """Return a JSON object as text for people, with checksum, format and version."""
     return add_checksum(
         json.dumps({"format": format, "version": VERSION, **values}, indent=1) + "\n"
     )
@@ -66,19 +55,7 @@ def add_checksum(text: str) -> bytes:
 
 
 def load_json(data: bytes, *, format: str, name: str) -> dict[str, Any]:
-    """Read what `dump_json` or `add_checksum` wrote, without checksum, format and version.
-
-    Args:
-        data: The file's bytes.
-        format: The format it must have.
-        name: Name of the file in messages.
-
-    Raises:
-        ForeignFile: If it is not one of `format`.
-        TruncatedFile: If it is cut short.
-        DamagedFile: If it is altered.
-        FutureVersion: If another version of the package wrote it.
-    """
+    """Read what `dump_json` or `add_checksum` wrote; a `BankError` says what is wrong with it."""
     try:
         values = json.loads(data)
     except (ValueError, RecursionError):
@@ -94,16 +71,7 @@ def load_json(data: bytes, *, format: str, name: str) -> dict[str, Any]:
 
 
 def pack(tensors: Mapping[str, Tensor], content: Mapping[str, object], *, format: str) -> bytes:
-    """Return the bytes of a file; the same content gives the same bytes.
-
-    Args:
-        tensors: The tensors, by name.
-        content: Further keys of the header; JSON values only.
-        format: Name of the format.
-
-    Raises:
-        ValueError: If the content takes more than 16 MiB as JSON, without the tensors.
-    """
+    """Return the bytes of a file; the same content gives the same bytes."""
     held = _copy_shared(
         {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
     )
@@ -120,22 +88,9 @@ def pack(tensors: Mapping[str, Tensor], content: Mapping[str, object], *, format
 def unpack(
     data: bytes, *, format: str, name: str, checksum: str | None = None
 ) -> tuple[dict[str, Any], dict[str, Tensor]]:
-    """Read back what `pack` made.
+    """Read back what `pack` made: the header's JSON object, and the tensors.
 
-    Args:
-        data: The file's bytes.
-        format: The format it must have.
-        name: Name of the file in messages.
-        checksum: The checksum it must have; None takes any that fits its content.
-
-    Returns:
-        The header's JSON object, and the tensors.
-
-    Raises:
-        ForeignFile: If it is no safetensors file, or not one of `format`.
-        TruncatedFile: If it is cut short.
-        DamagedFile: If it is altered.
-        FutureVersion: If another version of the package wrote it.
+    A `BankError` says what is wrong, also where `checksum` is given and the file is another one.
     """
     head = _read_header(data, size=len(data), format=format, name=name)
     _check_checksum(data, _START, 8, name=name)
@@ -153,13 +108,7 @@ def checksum_in(data: bytes) -> str:
 
 
 def read_file(path: Path, *, format: str) -> bytes:
-    """Return the bytes of a file that `unpack` is to read.
-
-    If a file is not of this package, or declares another size than it has, only its header is read.
-
-    Raises:
-        BankError: As `unpack`.
-    """
+    """Return the bytes of a file; only the header is read of a foreign or falsely sized one."""
     with path.open("rb") as file:
         start = file.read(8)
         start += file.read(min(_LARGEST_HEADER, int.from_bytes(start, "little")))
@@ -169,10 +118,7 @@ def read_file(path: Path, *, format: str) -> bytes:
 
 @contextmanager
 def report_damage(name: str) -> Iterator[None]:
-    """Turn the errors that unexpected content raises in a `with` block into `DamagedFile`.
-
-    The errors of `cl_graft.errors` pass as they are.
-    """
+    """Turn the errors that unexpected content raises in a `with` block into `DamagedFile`."""
     try:
         yield
     except BankError:
@@ -188,15 +134,7 @@ def to_json(value: object) -> str:
 
 
 def replace_file(path: Path, data: bytes) -> None:
-    """Write a file so that a reader, or a crash, sees its old or its new content, never a part.
-
-    Args:
-        path: The file.
-        data: New content of the whole file.
-
-    Raises:
-        CannotWrite: If the disk is full or read-only; the old content stays.
-    """
+    """Write a file so that a reader, or a crash, sees its old or its new content, never a part."""
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
     try:
         with explain_write_errors(path, size=len(data)):
@@ -237,10 +175,7 @@ def is_partial(path: Path) -> bool:
 
 
 def delete_partial_files(paths: Iterable[Path]) -> list[Path]:
-    """Delete those of some files that a killed `replace_file` left, and return them.
-
-    The caller holds the lock of their folder, so no other process is writing them now.
-    """
+    """Delete the partial files among some in a locked folder, and return them."""
     partial = [path for path in paths if is_partial(path)]
     for path in partial:
         with explain_write_errors(path):
@@ -253,11 +188,7 @@ def _bytes(held: dict[str, Tensor], head: Mapping[str, object]) -> bytes:
 
 
 def _read_header(data: bytes, *, size: int, format: str, name: str) -> dict[str, Any]:
-    """Read our part of the header at the beginning of a file of `size` bytes.
-
-    Raises:
-        BankError: As `unpack`.
-    """
+    """Read our part of the header at the beginning of a file of `size` bytes."""
     length = int.from_bytes(data[:8], "little")
     ours = f'"{_KEY}":'.encode() in data[:1000]
     if size < 9 or (data[8:9] == b"{" and size < 8 + length <= _LARGEST_HEADER):
@@ -283,12 +214,7 @@ def _read_header(data: bytes, *, size: int, format: str, name: str) -> dict[str,
 
 
 def _check_format(head: object, *, format: str, name: str) -> None:
-    """Refuse a JSON object that is not of `format`, or of another version than `VERSION`.
-
-    Raises:
-        ForeignFile: If it has another format.
-        FutureVersion: If its version is another.
-    """
+    """Refuse a JSON object that is not of `format`, or of another version than `VERSION`."""
     stated = head.get("format") if isinstance(head, dict) else None
     if not isinstance(head, dict) or stated != format:
         raise ForeignFile(f"{name} is not a {format} file: its format is {stated!r:.80}")
@@ -300,11 +226,7 @@ def _check_format(head: object, *, format: str, name: str) -> None:
 
 
 def _check_checksum(data: bytes, start: bytes, at: int, *, name: str) -> None:
-    """Refuse a file whose checksum, behind `start` at byte `at`, does not match its content.
-
-    Raises:
-        DamagedFile: If it does not, or there is none.
-    """
+    """Refuse a file whose checksum, behind `start` at byte `at`, does not match its content."""
     place, whole = at + len(start), memoryview(data)
     digest = hashlib.sha256(whole[:place])
     digest.update(_BLANK.encode())

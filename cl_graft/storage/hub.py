@@ -1,8 +1,6 @@
 """Banks on the Hugging Face hub: save, push, download and read them.
 
-A repository holds what a bank's folder holds, and a README. One push is one commit, so whoever
-reads sees the old bank or the new one; a revision pins it. A token is used for the requests and
-written nowhere.
+One push is one commit. A token is used for the requests and written nowhere.
 """
 
 from __future__ import annotations
@@ -35,13 +33,7 @@ _FILES = ["bank.json", "bank.copy.json", "README.md", *(f"{folder}*" for folder 
 
 @dataclass(frozen=True)
 class Pushed:
-    """The commit of a pushed bank.
-
-    Attributes:
-        repo_id: Repository, as owner and name.
-        revision: Hash of the commit, which pins the pushed bank.
-        url: Page of the commit.
-    """
+    """The commit of a pushed bank: its repository, its hash, which pins the bank, and its page."""
 
     repo_id: str
     revision: str
@@ -72,7 +64,10 @@ def save_pretrained(
         BankError: If the folder holds another bank.
     """
     folder = Path(folder)
-    shared = _strip_for_hub(bank, base_model, recorded_rows=recorded_rows)
+    shared = replace(bank, base=replace(bank.base, model=base_model or bank.base.model))
+    if not recorded_rows:
+        stripped = tuple(replace(entry, recorded_batch=None) for entry in bank.entries)
+        shared = replace(shared, entries=stripped)
     folder.mkdir(parents=True, exist_ok=True)
     save_bank(shared, folder)
     card = model_card(shared, name=name or folder.absolute().name, license=license)
@@ -101,7 +96,7 @@ def push_to_hub(
         bank: The bank.
         repo_id: Owner and name.
         base_model: As in `save_pretrained`; needed where the bank recorded a folder.
-        license: As in `save_pretrained`.
+        license: The bank's licence, as the hub spells it.
         recorded_rows: As in `save_pretrained`.
         private: Whether a new repository is private; None leaves it to the owner's settings.
         branch: The branch; None means the main one.
@@ -118,32 +113,22 @@ def push_to_hub(
             "the hub; pass base_model='owner/name'"
         )
     api = HfApi(endpoint=endpoint, token=token)
-    with _explain_hub_errors(repo_id), TemporaryDirectory() as place:
-        save_pretrained(
-            bank,
-            place,
-            name=repo_id,
-            base_model=base_model,
-            license=license,
-            recorded_rows=recorded_rows,
-        )
+    card = {"base_model": base_model, "license": license, "recorded_rows": recorded_rows}
+    with _explain_hub_errors(repo_id), TemporaryDirectory() as folder:
+        save_pretrained(bank, folder, name=repo_id, **card)
         api.create_repo(repo_id, private=private, exist_ok=True)
         if branch is not None:
             api.create_branch(repo_id, branch=branch, exist_ok=True)
-        files = [path for path in sorted(Path(place).rglob("*")) if path.is_file()]
-        added = {path.relative_to(place).as_posix(): path for path in files}
-        added = {name: path for name, path in added.items() if not name.startswith(".")}
+        files = [path for path in sorted(Path(folder).rglob("[!.]*")) if path.is_file()]
+        added = {path.relative_to(folder).as_posix(): path for path in files}
         there = api.list_repo_files(repo_id, revision=branch)
         stale = [name for name in there if name.startswith(_FOLDERS) and name not in added]
-        commit = api.create_commit(
-            repo_id,
-            [
-                *(CommitOperationAdd(name, path) for name, path in added.items()),
-                *(CommitOperationDelete(name) for name in stale),
-            ],
-            commit_message=message,
-            revision=branch,
-        )
+        operations = [
+            *(CommitOperationAdd(name, path) for name, path in added.items()),
+            *(CommitOperationDelete(name) for name in stale),
+        ]
+        # `upload_folder` would make several commits of many files.
+        commit = api.create_commit(repo_id, operations, commit_message=message, revision=branch)
     return Pushed(repo_id, commit.oid, commit.commit_url)
 
 
@@ -168,10 +153,6 @@ class HubOptions(TypedDict, total=False):
 def download_bank(repo_id: str, **options: Unpack[HubOptions]) -> Path:
     """Fetch a bank from the hub into the local cache, and return its folder there.
 
-    Args:
-        repo_id: Owner and name.
-        options: As in `HubOptions`.
-
     Raises:
         InputError: If there is no such repository or revision, or the hub cannot be reached and
             the cache has no copy.
@@ -183,10 +164,6 @@ def download_bank(repo_id: str, **options: Unpack[HubOptions]) -> Path:
 def from_pretrained(name: Path | str, **options: Unpack[HubOptions]) -> GraftBank:
     """Read a bank from a folder, or from the hub where there is no such folder.
 
-    Args:
-        name: A folder, or owner and name.
-        options: As in `HubOptions`; a folder has no revision.
-
     Raises:
         InputError: As `download_bank`, or if a folder is to have a revision.
         BankError: If the bank is damaged.
@@ -196,15 +173,6 @@ def from_pretrained(name: Path | str, **options: Unpack[HubOptions]) -> GraftBan
     if (revision := options.get("revision")) is not None:
         raise InputError(f"{name} is a folder, which has no revision {revision!r}")
     return load_bank(name)
-
-
-def _strip_for_hub(bank: GraftBank, base_model: str | None, *, recorded_rows: bool) -> GraftBank:
-    """Return the bank with the base's public name, and without recorded batches if so asked."""
-    base = replace(bank.base, model=base_model or bank.base.model)
-    entries = bank.entries
-    if not recorded_rows:
-        entries = tuple(replace(entry, recorded_batch=None) for entry in entries)
-    return replace(bank, base=base, entries=entries)
 
 
 @contextmanager

@@ -1,10 +1,9 @@
 """The lock of a folder: one process writes, and a file beside the lock says which one.
 
-The lock ends with its process, however that ends: the kernel holds it, or, where a file system has
-no `flock`, its file names the process. The file beside it names the owner for messages, and for
-machines that share a folder without sharing locks. The owner sets its time every 30 seconds; a
-folder that another machine left is taken over once it was not set for five minutes. No existing
-file is opened for writing, so a link or a file that somebody put in a lock's place does no harm.
+The lock ends with its process: the kernel holds it, or, where a file system has no `flock`, its
+file names the process. The owner file beside it serves messages, and machines that share a folder
+without sharing locks: its owner sets its time every 30 seconds, and what another machine left is
+taken over after five minutes. No existing file is opened for writing.
 """
 
 from __future__ import annotations
@@ -41,23 +40,13 @@ LOCK = ".cl-graft.lock"
 OWNER = ".cl-graft.lock.json"
 """The name of the file beside it that says who holds the folder."""
 
-_LARGEST = 2**16
-"""Most bytes of the owner file that are read."""
-
-_WAIT = 0.2
-"""Seconds to wait for a lock, as its holder may be about to release it."""
-
-_BEAT = 30.0
-"""Seconds between two signs of life of an owner."""
-
-_DEAD = 300.0
-"""Seconds without a sign of life after which the owner on another machine counts as dead."""
-
+_LARGEST = 2**16  # bytes of the owner file that are read
+_WAIT = 0.2  # seconds to wait for a lock, as its holder may be about to release it
+_BEAT = 30.0  # seconds between two signs of life of an owner
+_DEAD = 300.0  # seconds without one after which an owner on another machine counts as dead
 _NO_LOCKS = {errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EINVAL}
+# Process, thread and folder of each lock that is held: a forked child holds none.
 _held: set[tuple[int, int, Path]] = set()
-"""Process, thread and folder of each lock that is held: a thread may enter its lock again, and a
-forked child holds none."""
-
 _heart: threading.Thread | None = None
 
 
@@ -66,11 +55,8 @@ class _Owner:
     """The process that holds a lock.
 
     Attributes:
-        pid: Number of the process.
-        host: Name of its host, which may change.
-        machine: Hash of what identifies its machine; may be empty.
+        machine: Hash of what identifies its machine, whatever its host is called; may be empty.
         since: Time when it took the lock, in seconds since 1970 by its own clock.
-        command: Command line of the process.
     """
 
     pid: int
@@ -82,7 +68,9 @@ class _Owner:
     @property
     def was_here(self) -> bool:
         """Whether it ran on this machine, so that its lock tells whether it still runs."""
-        return self.machine == _machine() and (self.machine != "" or self.host == _host())
+        if self.machine == "" and self.host != socket.gethostname():
+            return False
+        return self.machine == _machine()
 
 
 @contextmanager
@@ -90,10 +78,8 @@ def only_writer(folder: Path | str) -> Iterator[tuple[str, ...]]:
     """Be the only process that writes to a folder, for the length of a `with` block.
 
     The folder is made where it is missing, and removed again if nothing was written to it. Blocks
-    of one thread may be nested. A lock of a process that ended without releasing it is taken over,
-    which is logged, that of another machine once it has given no sign of life for five minutes;
-    files in the folder that this process wrote only in part are deleted. The block
-    gets their names.
+    of one thread may be nested. The lock of a dead process is taken over, and its partial files are
+    deleted; the block gets their names.
 
     Raises:
         InUse: If another process writes to it, or one of another machine may.
@@ -107,20 +93,20 @@ def only_writer(folder: Path | str) -> Iterator[tuple[str, ...]]:
     try:
         with explain_write_errors(folder / LOCK):
             made += _make(folder)
-            place = os.getpid(), threading.get_ident(), folder.resolve()
-            if place not in _held:
+            holder = os.getpid(), threading.get_ident(), folder.resolve()
+            if holder not in _held:
                 lock, deleted = _acquire(folder)
         if lock is not None:
-            _held.add(place)
+            _held.add(holder)
             _start_beating()
         try:
             yield deleted
         finally:
             # A forked child holds nothing, so it gives nothing back.
-            if lock is not None and os.getpid() == place[0]:
-                _held.discard(place)
+            if lock is not None and os.getpid() == holder[0]:
+                _held.discard(holder)
                 owner = _read(folder)
-                if owner is None or (owner.pid, owner.machine) == (place[0], _machine()):
+                if owner is None or (owner.pid, owner.machine) == (holder[0], _machine()):
                     with suppress(OSError):
                         (folder / OWNER).unlink()
                     _unlock(folder, lock)
@@ -134,7 +120,7 @@ def only_writer(folder: Path | str) -> Iterator[tuple[str, ...]]:
 
 def _make(folder: Path) -> list[Path]:
     """Make a folder and those above it; return the new ones, innermost first."""
-    new = [place for place in (folder, *folder.parents) if not place.exists()]
+    new = [path for path in (folder, *folder.parents) if not path.exists()]
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except (FileExistsError, NotADirectoryError):
@@ -143,11 +129,7 @@ def _make(folder: Path) -> list[Path]:
 
 
 def _acquire(folder: Path) -> tuple[BaseFileLock, tuple[str, ...]]:
-    """Take the lock of a folder, and write the owner file beside it.
-
-    Returns:
-        The lock, and the names of partial files that were deleted.
-    """
+    """Take the lock of a folder; return it, and the names of partial files that were deleted."""
     path = folder / LOCK
     lock = FileLock(path)
     try:
@@ -165,42 +147,39 @@ def _acquire(folder: Path) -> tuple[BaseFileLock, tuple[str, ...]]:
     except Timeout:
         raise _in_use(folder, _read(folder)) from None
     except OSError as error:
-        fault = _in_the_way(path)
-        if fault is None and error.errno in _NO_LOCKS:
-            fault = InputError(
-                f"{folder} lies on a file system without locks ({error.strerror}), where nothing "
-                "keeps two processes from writing; choose a folder on another one"
-            )
-        if fault is None:
+        _refuse_planted(path)
+        if error.errno not in _NO_LOCKS:
             raise
-        raise fault from error
-    if (fault := _in_the_way(path)) is not None:
+        raise InputError(
+            f"{folder} lies on a file system without locks ({error.strerror}), where nothing "
+            "keeps two processes from writing; choose a folder on another one"
+        ) from error
+    try:
+        _refuse_planted(path)
+    except InputError:
         lock.release()
-        raise fault
+        raise
     try:
         _refuse_or_take_over(folder, _read(folder))
         partial = delete_partial_files(sorted(folder.glob(".*")))  # of a killed process
-        replace_file(folder / OWNER, f"{json.dumps(asdict(_me()))}\n".encode())
+        command = " ".join([Path(sys.argv[0]).name, *sys.argv[1:]]) if sys.argv else ""
+        owner = _Owner(os.getpid(), socket.gethostname(), _machine(), time.time(), command)
+        replace_file(folder / OWNER, f"{json.dumps(asdict(owner))}\n".encode())
     except BaseException:
         _unlock(folder, lock)
         raise
     return lock, tuple(path.name for path in partial)
 
 
-def _in_the_way(path: Path) -> InputError | None:
-    """Say what stands in the place of a lock file, if it is none of ours."""
-    try:
-        found = path.lstat()
-    except OSError:
-        return None
-    if stat.S_ISREG(found.st_mode) and found.st_nlink == 1:
-        return None
-    what = "link" if stat.S_ISREG(found.st_mode) or stat.S_ISLNK(found.st_mode) else "special file"
-    what = "folder" if stat.S_ISDIR(found.st_mode) else what
-    return InputError(
-        f"{path} is a {what}; expected nothing or the lock file of cl_graft, so somebody put it "
-        "there; look where it comes from, and delete it"
-    )
+def _refuse_planted(path: Path) -> None:
+    """Refuse a link, a folder or a special file in the place of a lock file."""
+    with suppress(OSError):
+        planted = path.lstat()
+        if not stat.S_ISREG(planted.st_mode) or planted.st_nlink > 1:
+            raise InputError(
+                f"{path} is a link, a folder or a special file; expected nothing or the lock file "
+                "of cl_graft, so somebody put it there; look where it comes from, and delete it"
+            )
 
 
 def _unlock(folder: Path, lock: BaseFileLock) -> None:
@@ -220,11 +199,7 @@ def release_dead(folder: Path | str) -> None:
 
 
 def _refuse_or_take_over(folder: Path, owner: _Owner | None) -> None:
-    """Refuse a folder whose owner may still write; log that it is taken over otherwise.
-
-    Raises:
-        InUse: If the owner is of another machine and gave a sign of life not long ago.
-    """
+    """Refuse a folder whose owner may still write; log that it is taken over otherwise."""
     if owner is None:
         return
     how = "ended without giving the folder back"
@@ -281,15 +256,11 @@ def _name_owner(owner: _Owner) -> str:
 
 
 def _age(owner: _Owner) -> str:
-    """Say since when, and for how long unless a clock was set back since."""
-    try:
+    """Say since when and for how long, as far as its clock makes sense."""
+    with suppress(ValueError, OverflowError, OSError):
         since = datetime.fromtimestamp(owner.since).isoformat(" ", "minutes")
-    except (ValueError, OverflowError, OSError):
-        return ""
-    seconds = time.time() - owner.since
-    if seconds < 0:
-        return f" since {since} by its clock"
-    return f" since {since} ({_span(seconds)})"
+        return f" since {since} ({_span(max(0.0, time.time() - owner.since))})"
+    return ""
 
 
 def _span(seconds: float) -> str:
@@ -298,11 +269,6 @@ def _span(seconds: float) -> str:
     size, name = next((unit for unit in units if seconds >= unit[0]), units[-1])
     count = int(seconds // size)
     return f"{count} {name}{'' if count == 1 else 's'}"
-
-
-def _me() -> _Owner:
-    command = " ".join([Path(sys.argv[0]).name, *sys.argv[1:]]) if sys.argv else ""
-    return _Owner(os.getpid(), _host(), _machine(), time.time(), command)
 
 
 def _read(folder: Path) -> _Owner | None:
@@ -328,16 +294,12 @@ def _read(folder: Path) -> _Owner | None:
 
 
 def _line(text: object) -> str:
-    """Return text from a file that anyone may have written as part of a line of ours."""
+    """Return text from a file that anyone may have written, for a line of ours."""
     return for_terminal(" ".join(str(text)[:200].split()))[:200]
 
 
-def _host() -> str:
-    return socket.gethostname()
-
-
 def _machine() -> str:
-    """Return what tells this machine from others, whatever it is called now; may be empty.
+    """Return what tells this machine from others; may be empty.
 
     Containers often have no machine id; the system's last start is one as well.
     """

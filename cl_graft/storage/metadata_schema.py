@@ -1,8 +1,7 @@
 """The schema of metadata: the JSON that a file may hold on a base, an entry and a recorded batch.
 
-A checksum shows that a file is whole, not that its content is harmless. So all that a file holds
-beside its tensors is checked here when it is read, and before it is written. Keys that are not in
-the schema may hold any JSON that fits into the file's header.
+A checksum shows that a file is whole, not that its content is harmless, so metadata are checked
+when they are read and before they are written. Unknown keys may hold any JSON.
 """
 
 from __future__ import annotations
@@ -12,14 +11,7 @@ import math
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    ConfigDict,
-    Field,
-    StringConstraints,
-    ValidationError,
-)
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from cl_graft.runtime.escaping import control_in
 
@@ -56,29 +48,22 @@ def _refuse_path(name: str) -> str:
     return name
 
 
-_Name = Annotated[
-    str, Field(min_length=1, max_length=LONGEST_NAME), AfterValidator(_refuse_control)
-]
-_Path = Annotated[
-    str, Field(min_length=1, max_length=_LONGEST_PATH), AfterValidator(_refuse_control)
-]
-_HeadPath = Annotated[str, Field(max_length=_LONGEST_PATH), AfterValidator(_refuse_control)]
+_Line = AfterValidator(_refuse_control)
+_Name = Annotated[str, Field(min_length=1, max_length=LONGEST_NAME), _Line]
 _File = Annotated[_Name, AfterValidator(_refuse_path)]
-_Template = Annotated[
-    str, Field(min_length=1, max_length=_LONGEST_TEXT), AfterValidator(_refuse_control_in_text)
-]
-_Word = Annotated[
-    str, Field(min_length=1, max_length=_LONGEST_TEXT), AfterValidator(_refuse_control)
-]
-_Sha256 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
+_Path = Annotated[str, Field(max_length=_LONGEST_PATH), _Line]
+_Text = Annotated[str, Field(min_length=1, max_length=_LONGEST_TEXT)]
+_Word = Annotated[_Text, _Line]
+_Template = Annotated[_Text, AfterValidator(_refuse_control_in_text)]
+_Names = Annotated[list[_Name], Field(max_length=10_000), AfterValidator(_refuse_doubles)]
+_Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 _Count = Annotated[int, Field(ge=0, le=2**62)]
 _Length = Annotated[int, Field(ge=1, le=LARGEST_LENGTH)]
 _Share = Annotated[float, Field(ge=0, le=1)]
 _Dtype = Literal["float32", "bfloat16", "float16", "float64"]
 _Family = Literal["encoder", "masked_lm", "causal_lm", "seq2seq_lm"]
 _Settings = dict[_Name, Any]
-_Score = float | None
-"""A score on dev rows; NaN where a measure has no value."""
+_Score = float | None  # a score on dev rows; NaN where a measure has no value
 
 
 class _Schema(BaseModel):
@@ -92,7 +77,7 @@ class _Prompt(_Schema):
 
 class _Decoding(_Schema):
     beams: Annotated[int, Field(ge=1, le=64)] = 1
-    longest_answer: Annotated[int, Field(ge=1, le=LARGEST_LENGTH)] | None = None
+    longest_answer: _Length | None = None
     stop: Annotated[list[_Template], Field(max_length=100)] = []
     cut: Literal["left", "right"] = "right"
 
@@ -124,7 +109,7 @@ class _BaseMetadata(_Schema):
     max_length: _Length | None = None
     seed: Annotated[int, Field(ge=-(2**63), lt=2**64)] = 0
     weights_sha256: _Sha256 | None = None
-    heads: Annotated[list[_HeadPath], Field(max_length=10_000)] | None = None
+    heads: Annotated[list[_Path], Field(max_length=10_000)] | None = None
     tokenizer_sha256: _Sha256 | None = None
     files: Annotated[dict[_File, _Sha256], Field(max_length=10_000)] | None = None
     config: (
@@ -138,7 +123,7 @@ class _Base(_Schema):
     """A base model's identity."""
 
     fingerprint: _Name
-    model: Annotated[str, Field(max_length=_LONGEST_PATH), AfterValidator(_refuse_control)]
+    model: _Path
     dtype: _Dtype
     metadata: _BaseMetadata
 
@@ -146,13 +131,9 @@ class _Base(_Schema):
 class _TaskMetadata(_Schema):
     """Metadata with which a task's texts are answered, and its measurements."""
 
-    label_names: (
-        Annotated[list[_Name], Field(max_length=10_000), AfterValidator(_refuse_doubles)] | None
-    ) = None
+    label_names: _Names | None = None
     kind: _Name | None = None
-    intent_names: (
-        Annotated[list[_Name], Field(max_length=10_000), AfterValidator(_refuse_doubles)] | None
-    ) = None
+    intent_names: _Names | None = None
     pair: bool | None = None
     prompt: _Prompt | None = None
     decoding: _Decoding | None = None
@@ -172,10 +153,10 @@ class _TaskMetadata(_Schema):
     settings: _Settings | None = None
 
 
-class _Entry(_Schema):
+class _Task(_Schema):
     task: _Name
-    label: Annotated[int, Field(ge=0, lt=2**62)]
-    weights_sha256: _Sha256 | Literal[""]
+    label: Annotated[int, Field(ge=0, lt=2**62)] = 0
+    weights_sha256: _Sha256 | Literal[""] = ""
     metadata: _TaskMetadata
 
 
@@ -183,11 +164,11 @@ class _Environment(_Schema):
     """Environment in which a batch was recorded."""
 
     __pydantic_extra__: dict[str, _Name]  # pyright: ignore[reportIncompatibleVariableOverride]
-    threads: Annotated[str, StringConstraints(pattern=r"^[0-9]{1,9}$")] = "1"
+    threads: Annotated[str, Field(pattern=r"^[0-9]{1,9}$")] = "1"
 
 
 class _ExportedBase(_Schema):
-    model: _Path
+    model: Annotated[str, Field(min_length=1, max_length=_LONGEST_PATH), _Line]
     dtype: _Dtype
     fingerprint: _Name
     revision: _Name | None = None
@@ -202,56 +183,24 @@ class _Exported(_TaskMetadata):
     base: _ExportedBase | None = None
 
 
-def check_base_metadata(record: Mapping[str, object]) -> None:
-    """Check fingerprint, model, dtype and metadata of a base model.
-
-    Raises:
-        ValueError: With the value that came and the one that was expected.
-    """
-    _check(_Base, record)
-
-
-def check_task_metadata(
-    *, task: object, label: object = 0, weights_sha256: object = "", metadata: object
-) -> None:
-    """Check what describes a task.
-
-    Raises:
-        ValueError: With the value that came and the one that was expected.
-    """
-    record = {"task": task, "label": label, "weights_sha256": weights_sha256}
-    _check(_Entry, {**record, "metadata": metadata})
-
-
-def check_environment(environment: Mapping[str, object]) -> None:
-    """Check what describes the environment of a recorded batch.
-
-    Raises:
-        ValueError: With the value that came and the one that was expected.
-    """
-    _check(_Environment, environment)
-
-
-def check_exported_metadata(record: Mapping[str, object]) -> None:
-    """Check what a `task.json` beside an exported task says.
-
-    Raises:
-        ValueError: With the value that came and the one that was expected.
-    """
-    _check(_Exported, record)
-
-
 def check_name(name: str, *, what: str) -> str:
-    """Return a name that a file may hold.
-
-    Raises:
-        ValueError: If it is empty, too long or holds control characters.
-    """
+    """Return a name that a file may hold; refuse an empty or long one, and control characters."""
     if not 0 < len(name) <= LONGEST_NAME:
         raise ValueError(f"{what} must have 1 to {LONGEST_NAME} characters, got {len(name):,}")
     if found := control_in(name):
         raise ValueError(f"{what} must hold no control characters, got {found} in {name!r}")
     return name
+
+
+_SCHEMAS = {"base": _Base, "task": _Task, "environment": _Environment, "export": _Exported}
+
+
+def check_metadata(kind: str, record: Mapping[str, object]) -> None:
+    """Check what describes a base, a task, an environment or an export; `ValueError` says how.
+
+    Of a task these are its name and `metadata`, and maybe `label` and `weights_sha256`.
+    """
+    _check(_SCHEMAS[kind], record)
 
 
 def _check(schema: type[BaseModel], record: Mapping[str, object]) -> None:

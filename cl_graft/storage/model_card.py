@@ -1,7 +1,4 @@
-"""The model card of a bank: its base, its tasks and their scores, and how to load it.
-
-It is apart from `hub` because it is text only and calls nothing.
-"""
+"""The model card of a bank: its base, its tasks and their scores, and how to load it."""
 
 from __future__ import annotations
 
@@ -19,16 +16,7 @@ _TAGS = ["grafting", "continual-learning", "sparse-fine-tuning"]
 
 
 def model_card(bank: GraftBank, *, name: str, license: str | None = None) -> str:
-    """Write the model card of a bank, with the metadata that the hub reads.
-
-    Scores and calibration are those on dev rows, which the bank stores.
-
-    Args:
-        bank: The bank; others load its base by the name that it records.
-        name: Name of the bank on the hub.
-        license: Licence of the bank as the hub spells it, such as ``"apache-2.0"``; None writes
-            that none is stated.
-    """
+    """Write the model card of a bank that is called `name` on the hub, with the hub's metadata."""
     base, revision = bank.base, bank.base.metadata.get("revision")
     on_hub = is_hub_name(base.model)
     data = ModelCardData(
@@ -37,55 +25,46 @@ def model_card(bank: GraftBank, *, name: str, license: str | None = None) -> str
         license=license,
         tags=_TAGS,
     )
-    pinned = f" at revision {for_markdown_code(str(revision))}" if revision else ""
-    unpinned = "" if revision or not on_hub else " (no revision recorded)"
-    lines = [
-        "---",
-        data.to_yaml(),
-        "---",
-        "",
-        f"# {for_markdown(name)}",
-        "",
-        f"{_count(len(bank), 'text task')} of one frozen language model, as grafts: each sets a "
-        "small region of weights to its own values, and is answered with the bits that it was "
-        "learned with ([Panigrahi et al., 2023](https://arxiv.org/abs/2302.06600)).",
-        "",
-        f"- **Base model:** {for_markdown_code(base.model)}{pinned}{unpinned}, {base.dtype}; "
-        f"fingerprint {for_markdown_code(base.fingerprint)}, checked on loading",
-        f"- **Mode:** {_describe_mode(bank)}",
-        f"- **Coordinates:** {len(bank.owned()):,} of {bank.layout.total:,} graftable ones",
-        f"- **Licence:** {for_markdown(license or 'not stated')}; that of the base model applies "
-        "beside it",
-        "",
-        "## Tasks",
-        "",
-        "| task | labels | coordinates | density | dev | ECE, before and after calibration |",
-        "| --- | --- | --- | --- | --- | --- |",
-        *(_row(entry) for entry in bank.entries),
-        *_what_tasks_build_on(bank),
-        "",
-        "Dev rows chose among the values of a training, and the temperature was fitted on them: "
-        "scores on other rows may be lower.",
-        "",
-        "## How to load it",
-        "",
-        "```python",
-        "from cl_graft import open_bank",
-        *_opening(name),
-        *_question(bank),
-        "```",
-        "",
-    ]
-    return "\n".join(lines)
+    pinned = "" if revision or not on_hub else " (no revision recorded)"
+    if revision:
+        pinned = f" at revision {for_markdown_code(str(revision))}"
+    rows = "\n".join([*map(_row, bank.entries), *_what_tasks_build_on(bank)])
+    return f"""---
+{data.to_yaml()}
+---
+
+# {for_markdown(name)}
+
+{len(bank)} text task{"" if len(bank) == 1 else "s"} of one frozen language model, as grafts: each \
+sets a small region of weights to its own values, and is answered with the bits that it was \
+learned with ([Panigrahi et al., 2023](https://arxiv.org/abs/2302.06600)).
+
+- **Base model:** {for_markdown_code(base.model)}{pinned}, {base.dtype}; \
+fingerprint {for_markdown_code(base.fingerprint)}, checked on loading
+- **Mode:** {_describe_mode(bank)}
+- **Coordinates:** {len(bank.owned()):,} of {bank.layout.total:,} graftable ones
+- **Licence:** {for_markdown(license or "not stated")}; that of the base model applies beside it
+
+## Tasks
+
+| task | labels | coordinates | density | dev | ECE, before and after calibration |
+| --- | --- | --- | --- | --- | --- |
+{rows}
+
+Dev rows chose among the values of a training, and the temperature was fitted on them: scores on \
+other rows may be lower.
+
+## How to load it
+
+```python
+from cl_graft import open_bank
+{_show_use(bank, name)}
+```
+"""
 
 
 def is_hub_name(name: str) -> bool:
-    """Tell whether a name can be one on the hub: an owner and a name.
-
-    Examples:
-        >>> is_hub_name("someone/bank"), is_hub_name("runs/first/bank")
-        (True, False)
-    """
+    """Tell whether a name can be one on the hub: an owner and a name."""
     try:
         validate_repo_id(name)
     except HFValidationError:
@@ -93,21 +72,16 @@ def is_hub_name(name: str) -> bool:
     return name.count("/") == 1
 
 
-_MODES = {
-    "prefix": "prefix; a task is answered by its graft and those of all tasks before it",
-    "isolated": "isolated; a task is answered by its own graft alone",
-}
-
-
 def _describe_mode(bank: GraftBank) -> str:
-    if all(entry.builds_on is None for entry in bank.entries):
-        return _MODES[bank.mode]
-    return "prefix; a task is answered by its graft and those of the tasks that it builds on"
+    if bank.mode == "isolated":
+        return "isolated; a task is answered by its own graft alone"
+    others = "all tasks before it" if bank.builds_by_mode else "the tasks that it builds on"
+    return f"prefix; a task is answered by its graft and those of {others}"
 
 
 def _what_tasks_build_on(bank: GraftBank) -> list[str]:
     """Say which tasks build on others, where these are not all before them."""
-    if all(entry.builds_on is None for entry in bank.entries):
+    if bank.builds_by_mode:
         return []
     lines = []
     for position, entry in enumerate(bank.entries):
@@ -117,49 +91,34 @@ def _what_tasks_build_on(bank: GraftBank) -> list[str]:
 
 
 def _row(entry: Entry) -> str:
-    metadata = entry.metadata
+    metadata: Mapping[str, Any] = entry.metadata
     names = metadata.get("label_names")
     labels = ", ".join(map(str, names)) or "a number" if isinstance(names, list) else "not recorded"
+    score, scaling, calibration = metadata.get("trained_dev"), metadata.get("temperature"), "–"
+    if isinstance(scaling, Mapping):
+        before, after = 100 * scaling["ece_before"], 100 * scaling["ece_after"]
+        calibration = f"{before:.1f} → {after:.1f} points (temperature {scaling['value']:.3g})"
     cells = [
         entry.task,
         labels,
         f"{len(entry.owned):,}",
         f"{entry.density:.4%}",
-        _score(metadata),
-        _calibration(metadata.get("temperature")),
+        f"{score:.3f} {metadata.get('metric', '')}".strip() if score is not None else "–",
+        calibration,
     ]
     return f"| {' | '.join(map(for_markdown, cells))} |"
 
 
-def _score(metadata: Mapping[str, Any]) -> str:
-    score = metadata.get("trained_dev")
-    return f"{score:.3f} {metadata.get('metric', '')}".strip() if score is not None else "–"
-
-
-def _calibration(found: object) -> str:
-    if not isinstance(found, Mapping):
-        return "–"
-    before, after = 100 * found["ece_before"], 100 * found["ece_after"]
-    return f"{before:.1f} → {after:.1f} points (temperature {found['value']:.3g})"
-
-
-def _opening(name: str) -> list[str]:
-    if not is_hub_name(name):
-        return ["", 'bank = open_bank(".")  # the folder of this file']
-    return [
-        "from cl_graft.storage.hub import download_bank",
-        "",
-        f'bank = open_bank(download_bank({for_python(name)}))  # revision="…" pins a commit',
-    ]
-
-
-def _question(bank: GraftBank) -> list[str]:
-    if not bank.entries:
-        return []
-    task, pair = bank.entries[0].task, bank.entries[0].metadata.get("pair")
-    text = '("A text.", "Another.")' if pair else '"A text."'
-    return [f"answer = bank.predict({text}, task={for_python(task)})"]
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number} {what}{'' if number == 1 else 's'}"
+def _show_use(bank: GraftBank, name: str) -> str:
+    """Return the lines of Python that open the bank and ask its first task."""
+    lines = ["", 'bank = open_bank(".")  # the folder of this file']
+    if is_hub_name(name):
+        lines = [
+            "from cl_graft.storage.hub import download_bank",
+            "",
+            f'bank = open_bank(download_bank({for_python(name)}))  # revision="…" pins a commit',
+        ]
+    if bank.entries:
+        text = '("A text.", "Another.")' if bank.entries[0].metadata.get("pair") else '"A text."'
+        lines.append(f"answer = bank.predict({text}, task={for_python(bank.entries[0].task)})")
+    return "\n".join(lines)

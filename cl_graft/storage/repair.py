@@ -1,7 +1,4 @@
-"""The repair of a bank's folder: leftovers are deleted, and whole entries are listed again.
-
-It is apart from `banks` because nothing else reads a folder whose `bank.json` is not whole.
-"""
+"""The repair of a bank's folder: leftovers are deleted, and whole entries are listed again."""
 
 from __future__ import annotations
 
@@ -13,7 +10,7 @@ from typing import Any
 
 from cl_graft.errors import BankError, FutureVersion
 from cl_graft.grafts.bank import Entry, GraftBank
-from cl_graft.storage.bank_folder import read_stored, write_entries
+from cl_graft.storage.bank_folder import list_entry, write_entries
 from cl_graft.storage.bank_index import (
     COPY,
     INDEX,
@@ -31,15 +28,10 @@ from cl_graft.storage.locks import only_writer
 
 @dataclass(frozen=True)
 class Repaired:
-    """Result of repairing a bank's folder.
+    """Result of repairing a bank's folder: files that killed writers left are `deleted`.
 
-    Attributes:
-        bank: The folder.
-        entries: Number of entries that the bank has now.
-        deleted: Files that killed writers left, by their names in the folder.
-        removed: Files that were moved to `removed/`, by their names before.
-        faults: Reasons why entries are no longer listed, a sentence each.
-        rebuilt: Whether a new `bank.json` was written.
+    Those that `faults`, a sentence each, keep from being listed are `removed` to `removed/`.
+    `rebuilt` tells whether a new `bank.json` was written.
     """
 
     bank: Path
@@ -54,48 +46,42 @@ def repair_bank(folder: Path | str) -> Repaired:
     """Delete what killed writers left, and list the entries that are whole.
 
     A bank whose files are as `bank.json` says keeps it. Where an entry's file is missing or
-    damaged, `bank.json` is written without it, and without the later entries that build on it. In
-    prefix mode these are all later ones, unless they name what they build on. Where `bank.json`
-    itself is missing or damaged, its copy takes its place. Files that are no longer listed are
-    moved to `removed/`.
+    damaged, `bank.json` is written without it, and without the later entries that build on it.
+    Where `bank.json` itself is missing or damaged, its copy takes its place. Files that are no
+    longer listed are moved to `removed/`.
 
     Raises:
-        InputError: If there is no such folder.
-        BankError: If the folder is no bank, a newer package wrote it, or neither `bank.json` nor
-            its copy can be read.
-        InUse: If another process writes to it.
+        InputError: If there is no such folder, or another process writes to it.
+        BankError: If the folder is no bank, a newer package wrote it, or no index can be read.
     """
     folder = Path(folder)
     if not folder.is_dir():
         read_index(folder)  # says so
     with only_writer(folder) as partial:
-        repaired = _repair(folder)
+        refuse_linked_folders(folder)
+        from_copy = False
+        try:
+            records, bank = read_index(folder)
+        except FutureVersion:
+            raise
+        except BankError:
+            records, bank = read_index(folder, name=COPY)
+            from_copy = True
+        repaired = _list_whole(folder, bank, records, from_copy=from_copy)
     return replace(repaired, deleted=(*partial, *repaired.deleted))
 
 
-def _repair(folder: Path) -> Repaired:
-    """Repair a bank; the caller holds the folder's lock."""
-    refuse_linked_folders(folder)
-    try:
-        records, bank = read_index(folder)
-    except FutureVersion:
-        raise
-    except BankError:
-        records, bank = read_index(folder, name=COPY)
-        return _list_whole(folder, bank, records, from_copy=True)
-    return _list_whole(folder, bank, records)
-
-
 def _list_whole(
-    folder: Path, bank: GraftBank, records: Sequence[Mapping[str, Any]], *, from_copy: bool = False
+    folder: Path, bank: GraftBank, records: Sequence[Mapping[str, Any]], *, from_copy: bool
 ) -> Repaired:
     """Write `bank.json` with the entries that are whole, and move the files of others away."""
     whole: list[Entry] = []
     faults: list[str] = []
     number: dict[int, int] = {}
     for position, record in enumerate(records):
+        entry = list_entry(record, folder, bank, position=position)
         try:
-            entry = read_stored(record, folder, bank, position=position)
+            _ = entry.owned
         except BankError as error:
             own = error.__cause__ if isinstance(error.__cause__, BankError) else error
             faults.append(f"entry {position}: {own}")

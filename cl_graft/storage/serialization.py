@@ -1,8 +1,8 @@
 """Regions, heads, recorded batches, layouts and base models as tensors and JSON, and back.
 
-Each `…_record` function returns the JSON part of a thing and adds its tensors to a dictionary
-under names that begin with `key`; the function beside it reads them back, and raises
-`ValueError`, `KeyError` or `TypeError` for what it would not have written.
+Each `…_record` function returns the JSON part of a thing and adds its tensors to a dictionary; the
+function beside it reads them back and raises `ValueError`, `KeyError` or `TypeError` for what it
+would not have written.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from cl_graft.grafts.region import Layout, Region
 from cl_graft.runtime.escaping import control_in
 from cl_graft.storage.elias_fano import pack_indices, unpack_indices
 from cl_graft.storage.files import to_json
-from cl_graft.storage.metadata_schema import check_base_metadata, check_environment
+from cl_graft.storage.metadata_schema import check_metadata
 
 _LARGEST_BATCH = 2**23
 """Most elements of a recorded batch's inputs that a padded width may unfold to."""
@@ -31,11 +31,8 @@ _LARGEST_BATCH = 2**23
 _LOGITS = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
 """Types of the logits of a recorded batch."""
 
-_LONGEST_NAME = 1000
-"""Characters of a parameter's name."""
-
-_MOST_DIMENSIONS = 64
-"""Most dimensions of a parameter, as in torch."""
+_LONGEST_NAME = 1000  # characters of a parameter's name
+_MOST_DIMENSIONS = 64  # most dimensions of a parameter, as in torch
 
 
 def region_record(region: Region, key: str, tensors: dict[str, Tensor]) -> int:
@@ -56,8 +53,7 @@ def recorded_batch_record(
     """Return the environment of a recorded batch and how its inputs were packed.
 
     Encoded text (int64, (rows, 2, width): token ids; 0 for padding, else the segment + 1) is kept
-    as two tensors of narrow integers without the columns that are padding in all rows; any other
-    input is kept as it is.
+    as two tensors of narrow integers without the columns that are padding in all rows.
     """
     record: dict[str, object] = {"environment": dict(recorded_batch.environment)}
     tensors["recorded.logits"] = recorded_batch.logits
@@ -91,7 +87,7 @@ def read_recorded_batch(record: Mapping[str, Any], tensors: Mapping[str, Tensor]
         inputs[:, 0, :kept] = tokens.to(torch.int64)
         inputs[:, 1, :kept] = segments.to(torch.int64)
     environment = part(record, "environment", dict)
-    check_environment(environment)
+    check_metadata("environment", environment)
     logits = tensors["recorded.logits"]
     if logits.dtype not in _LOGITS:
         raise ValueError(f"the logits of its recorded batch are of {logits.dtype}")
@@ -133,38 +129,21 @@ def layout_sha256(layout: Layout) -> str:
 
 
 def base_record(base: BaseIdentity) -> dict[str, object]:
-    """Return a base model's identity as JSON.
-
-    Raises:
-        ValueError: If it is none that `read_base` would read.
-    """
-    record = {
-        "fingerprint": base.fingerprint,
-        "model": base.model,
-        "dtype": base.dtype,
-        "metadata": dict(base.metadata),
-    }
-    check_base_metadata(record)
+    """Return a base model's identity as JSON."""
+    record = {key: getattr(base, key) for key in ("fingerprint", "model", "dtype")}
+    record["metadata"] = dict(base.metadata)
+    check_metadata("base", record)
     return record
 
 
 def read_base(record: Mapping[str, Any]) -> BaseIdentity:
     """Read an identity that `base_record` wrote."""
-    check_base_metadata(record)
-    return BaseIdentity(
-        fingerprint=record["fingerprint"],
-        model=record["model"],
-        dtype=record["dtype"],
-        metadata=record["metadata"],
-    )
+    check_metadata("base", record)
+    return BaseIdentity(*(record[key] for key in ("fingerprint", "model", "dtype", "metadata")))
 
 
 def check_layout(found: Layout, expected: Layout | None, *, name: str) -> None:
-    """Refuse a file of another architecture.
-
-    Raises:
-        WrongArchitecture: If `expected` is given and differs.
-    """
+    """Refuse a file of another architecture."""
     if expected is None or found == expected:
         return
     sizes = [f"{len(o.names)} parameters with {o.total} coordinates" for o in (found, expected)]
@@ -182,11 +161,7 @@ def check_layout(found: Layout, expected: Layout | None, *, name: str) -> None:
 
 
 def check_fingerprint(found: BaseIdentity, expected: str | None, *, name: str) -> None:
-    """Refuse a file of another base model.
-
-    Raises:
-        WrongBase: If a fingerprint is expected and differs.
-    """
+    """Refuse a file of another base model."""
     if expected is not None and found.fingerprint != expected:
         raise WrongBase(
             f"{name} belongs to another base model: its base {found.model!r} has fingerprint "
@@ -204,11 +179,7 @@ def part(record: Mapping[str, Any], key: str, kind: type) -> Any:
 
 
 def check_dtype(graft: Graft, base: BaseIdentity, *, task: str) -> None:
-    """Refuse values in another dtype than the base model states.
-
-    Raises:
-        ValueError: If they differ.
-    """
+    """Refuse values in another dtype than the base model states."""
     if str(graft.values.dtype) != f"torch.{base.dtype}":
         raise ValueError(
             f"the graft values of {task!r} must be {base.dtype} as the base model is, "

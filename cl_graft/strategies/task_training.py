@@ -27,7 +27,7 @@ from cl_graft.runtime.checkpoints import State, join_tensors, select_tensors
 from cl_graft.runtime.run_context import Measure
 from cl_graft.runtime.seeding import check_generators, derive, save_generators, seed_generators
 from cl_graft.runtime.tensor_names import parameters_by_name, tensors_by_name
-from cl_graft.storage.metadata_schema import check_task_metadata
+from cl_graft.storage.metadata_schema import check_metadata
 from cl_graft.strategies.heads import HeldHeads, copy_head_state, find_head_paths
 from cl_graft.strategies.strategy import Strategy
 from cl_graft.strategies.strategy_checks import check_rate
@@ -63,7 +63,8 @@ class TaskMetadata:
 
     def __post_init__(self) -> None:
         try:
-            check_task_metadata(task=self.name, metadata={**self.metadata, "metric": self.metric})
+            metadata = {**self.metadata, "metric": self.metric}
+            check_metadata("task", {"task": self.name, "metadata": metadata})
         except ValueError as error:
             raise InputError(f"no bank can record the task {self.name[:80]!r}: {error}") from error
 

@@ -29,27 +29,20 @@ def bank(learned: Path, tmp_path: Path) -> Path:
     return shutil.copytree(learned, tmp_path / "bank")
 
 
-def test_the_files_of_earlier_entries_keep_every_byte_and_all_entries_verify(bank):
-    before = file_hashes(bank / "entries")
-    added = add_task(bank, "paraphrase")
+def test_a_new_entry_stands_beside_earlier_ones_and_has_the_settings_of_the_banks_run(bank):
+    before, taken = file_hashes(bank / "entries"), load_bank(bank).owned()
+    steps: list[Step] = []
+    added = add_task(bank, "paraphrase", progress=steps.append)
+    assert {step.task for step in steps} == {"paraphrase"}
+    assert list(dict.fromkeys(step.phase for step in steps)) == ["dense", "localize", "train"]
     after = file_hashes(bank / "entries")
     assert {name: after[name] for name in before} == before
     assert len(after) == len(before) + 1
     assert (added.task, added.label, added.position) == ("paraphrase", 2, 2)
     assert verify(bank).ok
-
-
-def test_a_new_task_takes_coordinates_that_nobody_owns(bank):
-    taken = load_bank(bank).owned()
-    added = add_task(bank, "paraphrase")
     entry = load_bank(bank).entries[added.position]
     assert len(entry.owned.region & taken) == 0
     assert len(entry.owned) == added.owned > 0
-
-
-def test_what_is_not_said_is_as_in_the_banks_own_run(bank):
-    added = add_task(bank, "paraphrase")
-    entry = load_bank(bank).entries[added.position]
     assert entry.region.density == pytest.approx(0.01, abs=1e-4)
     assert entry.metadata["shots"] == 8
     assert entry.metadata["max_length"] == 24
@@ -72,6 +65,8 @@ def test_settings_can_be_changed_by_name_and_as_text(bank):
     assert added.test_rows == 10
     with pytest.raises(InputError, match=r"mean 'grafting\.density'"):
         add_task(bank, "paraphrase", sets=["grafting.densty=0.1"])
+    with pytest.raises(InputError, match="cannot change"):
+        add_task(bank, "paraphrase", sets=["grafting.mode=isolated"])
 
 
 def test_the_test_score_is_that_of_the_reopened_bank(bank, tmp_path):
@@ -148,7 +143,7 @@ def test_an_addition_that_is_killed_once_its_entry_is_listed_is_done_when_it_is_
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr("cl_graft.banks.learn_entry.score_test_rows", killed)
+        patched.setattr("cl_graft.banks.add._score_test_rows", killed)
         with pytest.raises(KeyboardInterrupt):
             add_task(bank, "paraphrase")
     before = file_hashes(bank)
@@ -182,11 +177,6 @@ def test_a_known_name_with_other_labels_is_refused(bank, tmp_path):
     assert file_hashes(bank) == before
 
 
-def test_the_mode_of_a_bank_cannot_change(bank):
-    with pytest.raises(InputError, match="cannot change"):
-        add_task(bank, "paraphrase", sets=["grafting.mode=isolated"])
-
-
 def test_a_bank_whose_entries_stand_alone_grows_too(tiny_bert, tmp_path):
     bank = tiny_run(tmp_path / "run", tiny_bert, ["sentiment"], mode="isolated") / "bank"
     add_task(bank, "paraphrase")
@@ -207,13 +197,6 @@ def test_prompted_models_grow_without_heads(tiny_gpt2, tmp_path):
     add_task(bank, "paraphrase")
     assert before.items() <= file_hashes(bank / "entries").items()
     assert verify(bank).ok
-
-
-def test_progress_names_the_task_and_its_phases(bank):
-    steps: list[Step] = []
-    add_task(bank, "paraphrase", progress=steps.append)
-    assert {step.task for step in steps} == {"paraphrase"}
-    assert list(dict.fromkeys(step.phase for step in steps)) == ["dense", "localize", "train"]
 
 
 def test_a_bank_behind_a_link_grows_and_shrinks_with_its_run(learned, tmp_path):

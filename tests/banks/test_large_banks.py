@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, replace
-from pathlib import Path
 
 import pytest
 from stored_banks import bank_of
@@ -25,8 +24,8 @@ def bank_of_many(tasks: int) -> GraftBank:
     ("tasks", "overlap", "rows"), [(20, None, 20), (21, None, 0), (21, True, 21)]
 )
 def test_how_much_tasks_overlap_is_shown_of_up_to_20_or_where_it_is_asked_for(
-    tmp_path: Path, tasks: int, overlap: bool | None, rows: int
-) -> None:
+    tmp_path, tasks, overlap, rows
+):
     save_bank(bank_of_many(tasks), tmp_path)
     found = inspect_bank(tmp_path, overlap=overlap)
     assert [len(found.entries), len(found.overlap)] == [tasks, rows]
@@ -34,9 +33,7 @@ def test_how_much_tasks_overlap_is_shown_of_up_to_20_or_where_it_is_asked_for(
     assert not inspect_bank(tmp_path, overlap=False).overlap
 
 
-def test_the_description_of_a_bank_does_not_grow_with_the_square_of_its_tasks(
-    tmp_path: Path,
-) -> None:
+def test_the_description_of_a_bank_does_not_grow_with_the_square_of_its_tasks(tmp_path):
     sizes = []
     for tasks in (25, 50):
         save_bank(bank_of_many(tasks), tmp_path / str(tasks))

@@ -1,8 +1,6 @@
 """A bank that is opened answers as the model that learned it, task by task."""
 
 import shutil
-import subprocess
-import sys
 from dataclasses import replace
 
 import pytest
@@ -10,6 +8,7 @@ import torch
 from slow_cases import slow
 from tiny_runs import file_hashes, tiny_run, write_pairs
 from torch import nn
+from warm_processes import printed_by
 
 from cl_graft import GraftingContinual, InputError
 from cl_graft.banks.open_bank import OpenBank, open_bank
@@ -84,6 +83,7 @@ def test_a_head_or_batch_that_does_not_fit_stops_its_task_and_infinite_values_al
 def test_texts_are_answered_with_label_names_and_probabilities(opened):
     answers = opened.predict(["It was a delight.", "It was a bore!"], task="sentiment")
     assert len(answers) == 2
+    assert opened.predict("It was a delight.", task="sentiment").label == answers[0].label
     for answer in answers:
         assert set(answer.probabilities) == {"negative", "positive"}
         assert sum(answer.probabilities.values()) == pytest.approx(1)
@@ -100,13 +100,6 @@ def test_it_is_said_once_for_each_task_that_a_text_was_cut(opened, caplog):
         bank.predict([(long, "sentiment"), (("Is it?", long), other)])
     assert [message.partition(":")[0] for message in caplog.messages] == ["sentiment", other]
     assert "longer than the 48 tokens" in caplog.messages[0]
-
-
-def test_two_lines_answer_a_text(opened):
-    bank = open_bank(opened.folder)
-    answer = bank.predict("It was a delight.", task="sentiment")
-    assert answer.label in ("negative", "positive")
-    assert answer == opened.predict(["It was a delight."], task="sentiment")[0]
 
 
 def test_texts_of_several_tasks_are_answered_in_one_mixed_batch(opened):
@@ -146,13 +139,6 @@ def test_an_open_bank_learns_verifies_and_saves(tiny_bert, tmp_path):
     assert file_hashes(tmp_path / "copy") == file_hashes(bank.folder)
 
 
-def test_batches_do_not_change_the_answer(opened):
-    texts = ["It was a delight.", "Bad.", "The film was long and the plot was thin."]
-    whole = opened.predict(texts, task="sentiment")
-    parts = opened.predict(texts, task="sentiment", batch_size=1)
-    assert [answer.label for answer in whole] == [answer.label for answer in parts]
-
-
 def test_a_task_on_pairs_wants_pairs(opened):
     answer = opened.predict(("Who wrote it?", "A teacher."), task="answers")
     assert answer.label in answer.probabilities
@@ -174,12 +160,11 @@ def test_a_task_is_named_or_counted(opened):
         opened.predict(["Good."], task="9" * 5000)  # more digits than Python makes a number of
 
 
-def test_what_is_no_text_is_answered_in_a_sentence(opened):
+def test_what_is_no_text_or_no_task_is_answered_with_what_is_one(opened):
     with pytest.raises(InputError, match="texts must be a text or a list of texts, got 5"):
         opened.predict(5, task="sentiment")
-
-
-def test_a_list_of_tasks_is_answered_with_pairs_and_an_odd_task_with_what_names_one(opened):
+    with pytest.raises(InputError, match="text 2: the text is empty"):
+        opened.predict(["Good.", " "], task="sentiment")
     with pytest.raises(InputError, match=r"pass pairs and no task: list\(zip\(texts, tasks\)\)"):
         opened.predict(["Good.", "Bad."], task=["sentiment", "sentiment"])
     for odd in (1.0, True, ["sentiment"]):
@@ -209,11 +194,6 @@ def test_autocast_around_predict_changes_no_answer(opened):
     assert opened.predict(asked) == expected[0]
 
 
-def test_an_empty_text_is_refused(opened):
-    with pytest.raises(InputError, match="text 2: the text is empty"):
-        opened.predict(["Good.", " "], task="sentiment")
-
-
 LIFE = """
 import sys
 import cl_graft as cg
@@ -230,10 +210,8 @@ assert not [name for name in sys.modules if name.startswith("cl_graft.lab")], "a
 
 
 def test_a_bank_is_opened_asked_added_to_verified_and_exported_without_the_laboratory(
-    opened, tmp_path
+    tiny_bert, tmp_path
 ):
-    folder = shutil.copytree(opened.folder, tmp_path / "bank")
+    folder = tiny_run(tmp_path / "run", tiny_bert, ["sentiment"]) / "bank"
     data = write_pairs(tmp_path / "later.jsonl")
-    command = [sys.executable, "-W", "ignore", "-c", LIFE, str(folder), str(data)]
-    done = subprocess.run([*command, str(tmp_path / "out")], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
+    printed_by(LIFE, str(folder), str(data), str(tmp_path / "out"), imported="torch")

@@ -15,14 +15,8 @@ import torch
 from tiny_runs import cl_graft, tiny_run
 
 from cl_graft import InputError, load_bank, save_bank
-from cl_graft.banks.file_checks import read_run_config
-from cl_graft.banks.input_texts import (
-    InputText,
-    drop_instructions,
-    name_texts,
-    parse_texts,
-    read_texts,
-)
+from cl_graft.banks.bank_of_run import read_run_config
+from cl_graft.banks.input_texts import drop_instructions, name_texts, parse_texts, read_texts
 from cl_graft.banks.open_bank import OpenBank, open_bank
 from cl_graft.banks.predict import list_calibration_notes, predict
 from cl_graft.data import encode
@@ -53,10 +47,6 @@ def run(there: Path, tiny_bert: Path) -> Path:
 @pytest.fixture(scope="module")
 def opened(run: Path) -> OpenBank:
     return open_bank(run / "bank")
-
-
-def texts_of(opened: OpenBank, asked: list[InputText], **settings: int) -> list[str | float]:
-    return [answer.label for _, answer in predict(opened, asked, **settings)]
 
 
 def test_the_recorded_texts_get_the_recorded_logits_bit_for_bit(run, opened):
@@ -130,6 +120,8 @@ def test_rows_of_text_to_text_are_asked_as_they_were_learned():
     lines = b'{"instruction": "Say it.", "input": "a"}\n{"prompt": "b"}\n{"text": "c"}'
     found = parse_texts(lines, "jsonl", task="own")
     assert [(one.text, one.pair) for one in found] == [("a", "Say it."), ("b", None), ("c", None)]
+    (asked,) = parse_texts(b'{"question": "Where?", "passage": "Here."}', "jsonl", task="own")
+    assert (asked.text, asked.pair) == ("Where?", "Here.")
     for asks, left in ((True, "Say it."), (False, None)):
         bank = SimpleNamespace(entries=[SimpleNamespace(task="own", metadata={"pair": asks})])
         assert drop_instructions(cast(Any, bank), found)[0].pair == left
@@ -219,7 +211,7 @@ def test_order_and_labels_do_not_depend_on_the_batches(opened, batch_size):
     asked = [q for n, t in enumerate(texts) for q in name_texts([t], task=tasks[n % 2])]
     found = list(predict(opened, asked, batch_size=batch_size))
     assert [one for one, _ in found] == asked
-    assert [a.label for _, a in found] == texts_of(opened, asked, batch_size=32)
+    assert [a.label for _, a in found] == [a.label for _, a in predict(opened, asked)]
 
 
 def test_forms_of_a_file_and_of_stdin_ask_the_same(there):
@@ -302,10 +294,3 @@ def test_a_bank_without_temperatures_answers_by_plain_softmax_and_says_so(run, t
     assert list(answer.probabilities.values()) == pytest.approx(plain.tolist())
     (note,) = list_calibration_notes(older.bank, ["sentiment"])
     assert "not calibrated, but the model's plain softmax" in note
-
-
-def test_a_file_may_call_the_text_beside_a_question_passage(tmp_path):
-    file = tmp_path / "asked.jsonl"
-    file.write_text('{"question": "Where is Lily?", "passage": "Lily is in the park."}\n')
-    (asked,) = read_texts(file, task="places", columns=Columns())
-    assert (asked.text, asked.pair) == ("Where is Lily?", "Lily is in the park.")

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
-from urllib.request import Request, urlopen
 
 import pytest
 import torch
@@ -58,14 +55,14 @@ def questions(count: int) -> list[tuple[Any, dict[str, Any]]]:
     return [kinds[number] for number in order.tolist()]
 
 
-def test_threads_that_share_an_open_bank_get_the_answers_of_one_thread(opened: OpenBank) -> None:
+def test_threads_that_share_an_open_bank_get_the_answers_of_one_thread(opened):
     asked, other = questions(80), open_bank(opened.folder)  # entries are read when they answer
     alone = [other.predict(texts, **task) for texts, task in asked]
     found = in_threads([lambda t=texts, k=task: opened.predict(t, **k) for texts, task in asked])
     assert found == alone
 
 
-def test_two_banks_on_one_model_take_turns(opened: OpenBank) -> None:
+def test_two_banks_on_one_model_take_turns(opened):
     other = OpenBank(opened.folder, opened.loaded, Switch(opened.loaded.model, opened.bank))
     server = TaskServer(Switch(opened.loaded.model, opened.bank))
     inputs = [entry.recorded_batch.inputs for entry in opened.bank.entries if entry.recorded_batch]
@@ -82,7 +79,7 @@ def test_two_banks_on_one_model_take_turns(opened: OpenBank) -> None:
     assert all(in_threads(work))
 
 
-def test_a_graft_stays_in_the_model_for_the_whole_block_of_its_thread(opened: OpenBank) -> None:
+def test_a_graft_stays_in_the_model_for_the_whole_block_of_its_thread(opened):
     carried, asked = threading.Event(), threading.Event()
     graft = opened.bank.entries[0].owned
 
@@ -100,7 +97,7 @@ def test_a_graft_stays_in_the_model_for_the_whole_block_of_its_thread(opened: Op
     assert in_threads([carry, ask], threads=2)[0]
 
 
-def test_whoever_carries_an_entry_by_hand_can_keep_others_out(opened: OpenBank) -> None:
+def test_whoever_carries_an_entry_by_hand_can_keep_others_out(opened):
     moved = threading.Event()
 
     def ask() -> None:
@@ -118,7 +115,7 @@ def test_whoever_carries_an_entry_by_hand_can_keep_others_out(opened: OpenBank) 
 
 
 @pytest.mark.slow
-def test_tasks_are_added_while_other_threads_ask(folder: Path, tmp_path: Path) -> None:
+def test_tasks_are_added_while_other_threads_ask(folder, tmp_path):
     opened = open_bank(shutil.copytree(folder.parent, tmp_path / "run") / "bank")
     expected = {task: opened.predict([*TEXTS], task=task) for task in TASKS}
     done = threading.Event()
@@ -143,9 +140,7 @@ def test_tasks_are_added_while_other_threads_ask(folder: Path, tmp_path: Path) -
     assert opened.verify().ok
 
 
-def test_whoever_adds_a_task_while_carrying_an_entry_stops_no_other_thread(
-    folder: Path, tmp_path: Path
-) -> None:
+def test_whoever_adds_a_task_while_carrying_an_entry_stops_no_other_thread(folder, tmp_path):
     opened = open_bank(shutil.copytree(folder.parent, tmp_path / "run") / "bank")
     few = {"fine_tuning": {"steps": 1}}
     carried = threading.Event()
@@ -160,23 +155,12 @@ def test_whoever_adds_a_task_while_carrying_an_entry_stops_no_other_thread(
         carried.wait()
         return opened.add("answer_entailment", settings=few).position
 
-    found: list[int] = []
-    threads = [
-        threading.Thread(target=lambda work=work: found.append(work()), daemon=True)
-        for work in (carry_and_add, add)
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(60)
-    assert sorted(found) == [4, 5]
+    assert sorted(in_threads([carry_and_add, add], threads=2)) == [4, 5]
     assert len(opened) == 6
     assert opened.switch.position is None
 
 
-def test_a_thread_that_draws_and_one_that_carries_an_entry_do_not_wait_for_each_other(
-    opened: OpenBank,
-) -> None:
+def test_a_thread_that_draws_and_one_that_carries_an_entry_do_not_wait_for_each_other(opened):
     carried, seeding, found = threading.Event(), threading.Event(), []
 
     def carry_and_draw() -> None:
@@ -195,11 +179,7 @@ def test_a_thread_that_draws_and_one_that_carries_an_entry_do_not_wait_for_each_
             opened.predict(TEXTS[0], task=TASKS[0])
             found.append(torch.cat([before, torch.rand(4)]))
 
-    threads = [threading.Thread(target=do, daemon=True) for do in (carry_and_draw, draw_and_answer)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(30)
+    in_threads([carry_and_draw, draw_and_answer], threads=2)
     with seeded(1):
         first = torch.rand(4)
     with seeded(3):
@@ -207,42 +187,3 @@ def test_a_thread_that_draws_and_one_that_carries_an_entry_do_not_wait_for_each_
     assert len(found) == 2
     assert torch.equal(found[0], first)
     assert torch.equal(found[1], second)
-
-
-class Answers(BaseHTTPRequestHandler):
-    """Answers a request, JSON with text and task, as a small service does."""
-
-    bank: OpenBank
-
-    def do_POST(self) -> None:
-        asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        found = json.dumps(self.bank.predict(asked["text"], task=asked["task"]).logits).encode()
-        self.send_response(200)
-        self.send_header("Content-Length", str(len(found)))
-        self.end_headers()
-        self.wfile.write(found)
-
-    def log_message(self, *_: Any) -> None:
-        pass
-
-
-@pytest.mark.parametrize("requests", [40, pytest.param(1000, marks=pytest.mark.slow)])
-def test_a_threading_server_gives_the_answers_of_one_thread(
-    opened: OpenBank, requests: int
-) -> None:
-    asked = [(TEXTS[n // 4 % 4], TASKS[n % 4]) for n in range(requests)]
-    alone = {pair: opened.predict(pair[0], task=pair[1]).logits for pair in set(asked)}
-    with ThreadingHTTPServer(("127.0.0.1", 0), type("", (Answers,), {"bank": opened})) as server:
-        threading.Thread(target=server.serve_forever).start()
-        host, port = server.server_address[:2]
-
-        def ask(text: str, task: str) -> list[float]:
-            data = json.dumps({"text": text, "task": task}).encode()
-            with urlopen(Request(f"http://{host!s}:{port}", data), timeout=60) as answer:
-                return json.load(answer)
-
-        try:
-            found = in_threads([lambda p=pair: ask(*p) for pair in asked])
-        finally:
-            server.shutdown()
-    assert found == [list(alone[pair]) for pair in asked]

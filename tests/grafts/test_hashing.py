@@ -8,12 +8,11 @@ import pytest
 import torch
 from region_strategies import TwoLayers
 from torch import nn
-from warm_processes import printed_by
 
 from cl_graft.grafts.hashing import environment, hash_tensors, model_fingerprint, tensor_bytes
 
 
-def test_the_hash_is_sha256_over_names_dtypes_shapes_and_bytes() -> None:
+def test_the_hash_is_sha256_over_names_dtypes_shapes_and_bytes():
     expected = hashlib.sha256()
     expected.update(b"a|torch.float32|(1,)|" + b"\x00\x00\x80\x3f")
     expected.update(b"b|torch.uint8|(1, 2)|" + b"\x01\x02")
@@ -31,19 +30,17 @@ def test_the_hash_is_sha256_over_names_dtypes_shapes_and_bytes() -> None:
         {"a": torch.zeros(2), "b": torch.zeros(0)},
     ],
 )
-def test_another_name_shape_dtype_or_bit_gives_another_hash(
-    other: dict[str, torch.Tensor],
-) -> None:
+def test_another_name_shape_dtype_or_bit_gives_another_hash(other):
     assert hash_tensors(other) != hash_tensors({"a": torch.zeros(2)})
 
 
-def test_the_hash_does_not_depend_on_order_or_memory_layout() -> None:
+def test_the_hash_does_not_depend_on_order_or_memory_layout():
     a, b = torch.arange(6.0).reshape(2, 3), torch.tensor(5)
     assert hash_tensors({"a": a, "b": b}) == hash_tensors({"b": b, "a": a.T.contiguous().T})
 
 
 @pytest.mark.parametrize("dtype", [torch.bool, torch.bfloat16, torch.float16, torch.int64])
-def test_tensor_bytes_has_every_byte_of_any_dtype(dtype: torch.dtype) -> None:
+def test_tensor_bytes_has_every_byte_of_any_dtype(dtype):
     tensor = torch.ones(3, 2).to(dtype)
     assert len(tensor_bytes(tensor)) == 6 * tensor.element_size()
     assert len(tensor_bytes(tensor[:0])) == 0
@@ -58,7 +55,7 @@ class _Model(nn.Module):
         self.heads = nn.ModuleDict({"1": nn.Linear(3, 2)})
 
 
-def test_the_base_fingerprint_covers_parameters_buffers_and_tokenizer_but_not_heads() -> None:
+def test_the_base_fingerprint_covers_parameters_buffers_and_tokenizer_but_not_heads():
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         model = _Model()
@@ -77,16 +74,7 @@ def test_the_base_fingerprint_covers_parameters_buffers_and_tokenizer_but_not_he
     assert model_fingerprint(model, exclude=()) != model_fingerprint(model)
 
 
-def test_the_fingerprint_is_the_same_in_another_process() -> None:
-    code = (
-        "import torch; from cl_graft.grafts.hashing import hash_tensors; "
-        "print(hash_tensors({'a': torch.arange(5.0), 'b': torch.ones(2, dtype=torch.bfloat16)}))"
-    )
-    here = hash_tensors({"a": torch.arange(5.0), "b": torch.ones(2, dtype=torch.bfloat16)})
-    assert printed_by(code, imported="torch").strip() == here
-
-
-def test_the_environment_names_what_bits_depend_on() -> None:
+def test_the_environment_names_what_bits_depend_on():
     found = environment()
     assert found["torch"] == torch.__version__
     assert found["threads"] == str(torch.get_num_threads())

@@ -42,6 +42,10 @@ def test_means_and_scatter_are_those_of_the_rows():
         torch.testing.assert_close(known.means[place].double(), own.mean(0), rtol=0, atol=1e-6)
         scatter += (len(own) - 1) * own.T.cov()
     torch.testing.assert_close(known.scatter.double(), scatter, rtol=1e-5, atol=1e-5)
+    means, before = known.means.clone(), known.scatter.clone()
+    known.with_rows(*rows(9), task=3)  # makes others, and does not change these
+    assert torch.equal(known.means, means)
+    assert torch.equal(known.scatter, before)
 
 
 def test_rows_that_come_in_parts_give_what_they_give_at_once():
@@ -53,14 +57,6 @@ def test_rows_that_come_in_parts_give_what_they_give_at_once():
     assert torch.equal(parts.counts, at_once.counts)
     torch.testing.assert_close(parts.means, at_once.means, rtol=0, atol=1e-5)
     torch.testing.assert_close(parts.scatter, at_once.scatter, rtol=1e-5, atol=1e-4)
-
-
-def test_statistics_do_not_change_when_rows_are_added_to_them():
-    known = learned()
-    before = known.means.clone(), known.scatter.clone()
-    known.with_rows(*rows(9), task=3)
-    assert torch.equal(known.means, before[0])
-    assert torch.equal(known.scatter, before[1])
 
 
 def test_the_nearest_prototype_is_the_mean_at_the_smallest_angle():
@@ -131,10 +127,7 @@ def test_entropy_is_compared_as_a_share_of_the_most_that_it_could_be():
     entropy = -(four.exp() * four).sum()
     assert math.log(2) < entropy < math.log(4)
     assert least_entropy({0: even, 1: four}).tolist() == [1]
-
-
-def test_the_surest_answer_is_picked_row_by_row():
-    sure, unsure = [4.0, -4.0], [0.1, 0.0]
+    sure, unsure = [4.0, -4.0], [0.1, 0.0]  # the surest is picked row by row
     logits = {7: torch.tensor([sure, unsure]), 2: torch.tensor([unsure, sure])}
     assert least_entropy(logits).tolist() == [7, 2]
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import copy
 import pickle
 from contextlib import suppress
+from dataclasses import replace
+from functools import partial
 
 import pytest
 import torch
@@ -14,8 +16,10 @@ from region_strategies import TwoLayers, bits, model_bits, quick
 from torch import Tensor, nn
 from two_layer_banks import LAYOUT, draw_bank, empty_bank, stream
 
-from cl_graft.grafts.bank import GraftBank, Mode
+from cl_graft.errors import DamagedFile
+from cl_graft.grafts.bank import Entry, GraftBank, StoredEntry
 from cl_graft.grafts.graft import extract, write_
+from cl_graft.grafts.hashing import model_sha256
 from cl_graft.inference.task_switch import Switch
 
 MODES = pytest.mark.parametrize("mode", ["prefix", "isolated"])
@@ -34,12 +38,27 @@ def _same(model: nn.Module, other: nn.Module) -> bool:
     return all(torch.equal(now[name], then[name]) for name in then)
 
 
+def _unread(bank: GraftBank) -> GraftBank:
+    """Return a bank whose entries are read when they are used, as from files."""
+    weights = model_sha256(TwoLayers(), exclude=bank.base.heads)
+    base = replace(bank.base, metadata={"weights_sha256": weights})
+
+    def put_away(position: int, entry: Entry) -> Entry:
+        line = {"size": entry.size, "owned": len(entry.owned)}
+        read = partial(bank.entries.__getitem__, position)
+        known = ("task", "label", "weights_sha256", "builds_on")
+        stored = StoredEntry(bank.layout, read, line, "")
+        return Entry.in_file(stored, **{name: getattr(entry, name) for name in known})
+
+    return replace(bank, base=base, entries=tuple(map(put_away, range(len(bank)), bank.entries)))
+
+
 @quick
 @given(st.data())
-def test_a_chain_of_jumps_gives_the_bits_of_a_fresh_graft_after_each(data: st.DataObject) -> None:
+def test_a_chain_of_jumps_gives_the_bits_of_a_fresh_graft_after_each(data):
     bank = draw_bank(data)
     model = TwoLayers()
-    switch = Switch(model, bank)
+    switch = Switch(model, _unread(bank) if data.draw(st.booleans()) else bank)
     places = st.none() | st.integers(0, len(bank) - 1)
     for place in data.draw(st.lists(places, max_size=8)):
         switch.to(place)
@@ -51,7 +70,7 @@ def test_a_chain_of_jumps_gives_the_bits_of_a_fresh_graft_after_each(data: st.Da
 
 @quick
 @given(st.data())
-def test_a_switch_that_grows_with_its_bank_equals_a_new_one(data: st.DataObject) -> None:
+def test_a_switch_that_grows_with_its_bank_equals_a_new_one(data):
     whole = draw_bank(data)
     model = TwoLayers()
     bank = empty_bank(whole.mode)
@@ -72,7 +91,7 @@ def test_a_switch_that_grows_with_its_bank_equals_a_new_one(data: st.DataObject)
 
 @quick
 @given(st.data())
-def test_a_model_carries_any_entries_and_goes_back_to_them(data: st.DataObject) -> None:
+def test_a_model_carries_any_entries_and_goes_back_to_them(data):
     bank = draw_bank(data)
     model = TwoLayers()
     switch = Switch(model, bank)
@@ -91,7 +110,7 @@ def test_a_model_carries_any_entries_and_goes_back_to_them(data: st.DataObject) 
 
 
 @MODES
-def test_carrying_goes_back_to_where_it_was_also_after_an_exception(mode: Mode) -> None:
+def test_carrying_goes_back_to_where_it_was_also_after_an_exception(mode):
     bank = stream(mode)
     model = TwoLayers()
     switch = Switch(model, bank)
@@ -103,7 +122,7 @@ def test_carrying_goes_back_to_where_it_was_also_after_an_exception(mode: Mode) 
     assert _same(model, _anew(bank, 1))
 
 
-def test_half_precision_is_written_bit_for_bit() -> None:
+def test_half_precision_is_written_bit_for_bit_and_parameters_that_moved_are_followed():
     bank = stream("prefix")
     model = TwoLayers().bfloat16()
     switch = Switch(model, bank)
@@ -111,9 +130,6 @@ def test_half_precision_is_written_bit_for_bit() -> None:
     assert _same(model, _anew(bank, 2, TwoLayers().bfloat16()))
     switch.to(None)
     assert _same(model, TwoLayers().bfloat16())
-
-
-def test_parameters_that_moved_are_followed() -> None:
     bank = stream("prefix")
     model = TwoLayers()
     switch = Switch(model, bank)
@@ -126,7 +142,7 @@ def test_parameters_that_moved_are_followed() -> None:
     assert _same(model, _anew(bank, 2).bfloat16())
 
 
-def test_a_replaced_model_that_carries_the_same_answer_is_gone_on_with() -> None:
+def test_a_replaced_model_that_carries_the_same_answer_is_gone_on_with():
     bank = stream("prefix")
     old = TwoLayers()
     switch = Switch(old, bank)
@@ -139,7 +155,7 @@ def test_a_replaced_model_that_carries_the_same_answer_is_gone_on_with() -> None
 
 
 @pytest.mark.parametrize("copied", [copy.deepcopy, lambda s: pickle.loads(pickle.dumps(s))])
-def test_a_copied_switch_moves_the_copied_model_alone(copied) -> None:
+def test_a_copied_switch_moves_the_copied_model_alone(copied):
     bank = stream("prefix")
     switch = Switch(TwoLayers(), bank)
     switch.to(2)
@@ -149,7 +165,7 @@ def test_a_copied_switch_moves_the_copied_model_alone(copied) -> None:
     assert _same(switch.model, _anew(bank, 2))
 
 
-def test_autograd_sees_that_a_jump_changed_the_weights() -> None:
+def test_autograd_sees_that_a_jump_changed_the_weights():
     model = TwoLayers()
     switch = Switch(model, stream("prefix"))
     loss = model(torch.randn(2, 4)).sum()
@@ -159,7 +175,7 @@ def test_autograd_sees_that_a_jump_changed_the_weights() -> None:
 
 
 @MODES
-def test_a_jump_writes_nothing_but_what_differs(mode: Mode) -> None:
+def test_a_jump_writes_nothing_but_what_differs(mode):
     bank = stream(mode)
     model = TwoLayers()
     switch = Switch(model, bank)
@@ -182,21 +198,41 @@ def _different(parameter: Tensor, value: float) -> Tensor:
     return bits(parameter).view(-1) != bits(torch.full((1,), value))
 
 
-def test_a_switch_takes_over_one_entry_at_a_time() -> None:
+def test_other_positions_and_banks_than_the_next_one_are_refused():
     bank = stream("prefix")
-    switch = Switch(TwoLayers(), empty_bank())
     with pytest.raises(ValueError, match="expected a bank of 1 entries, got 4"):
-        switch.extend(bank, base=extract(TwoLayers(), bank.owned()))
+        Switch(TwoLayers(), empty_bank()).extend(bank, base=extract(TwoLayers(), bank.owned()))
+    for position in (-1, 4):
+        with pytest.raises(ValueError, match=rf"\[0, 4\) or None, got {position}"):
+            Switch(TwoLayers(), bank).to(position)
 
 
-@pytest.mark.parametrize("position", [-1, 4])
-def test_positions_outside_the_bank_are_refused(position: int) -> None:
-    with pytest.raises(ValueError, match=rf"\[0, 4\) or None, got {position}"):
-        Switch(TwoLayers(), stream("prefix")).to(position)
-
-
-def test_a_prefix_bank_with_two_owners_of_a_coordinate_is_refused() -> None:
-    shared = stream("isolated")
-    bank = GraftBank(LAYOUT, shared.base, "prefix", shared.entries)
+def test_two_owners_of_a_coordinate_are_found_when_the_second_is_read():
+    shared = replace(stream("isolated"), mode="prefix")
     with pytest.raises(ValueError, match="one owner, but 13 of 'task2'"):
-        Switch(TwoLayers(), bank)
+        Switch(TwoLayers(), shared)
+    switch = Switch(TwoLayers(), _unread(shared))
+    switch.to(0)
+    with pytest.raises(DamagedFile, match="a coordinate has one owner"):
+        switch.to(3)
+    assert switch.position == 0
+
+
+@pytest.mark.parametrize(("mode", "read"), [("isolated", [1]), ("prefix", [0, 1])])
+def test_no_entry_is_read_that_does_not_answer(mode, read):
+    switch = Switch(TwoLayers(), _unread(stream(mode, tasks=5)))
+    switch.to(1)
+    assert [place for place in range(5) if switch.bank.entries[place].is_read] == read
+    switch.prepare([1, 0, None])
+    assert not any(switch.bank.entries[place].is_read for place in (2, 3, 4))
+
+
+def test_a_bank_that_grew_elsewhere_is_read_no_further():
+    bank = stream("isolated", tasks=5)
+    switch = Switch(TwoLayers(), _unread(bank.without([3, 4])))
+    switch.to(2)
+    switch.add(_unread(bank))
+    assert [entry.is_read for entry in switch.bank.entries] == [False, False, True, False, False]
+    for position in (4, 0, 2):
+        switch.to(position)
+        assert _same(switch.model, _anew(bank, position))

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cl_graft.runtime import escaping
 from cl_graft.runtime.escaping import (
     control_in,
     for_csv,
@@ -17,7 +18,6 @@ from cl_graft.runtime.escaping import (
     for_markdown,
     for_markdown_code,
     for_python,
-    for_terminal,
 )
 
 ACTING = ["\0", "\x1b", "\x7f", "\x9b", "\u200b", "\u200e", "\u2028", "\u202e", "\u2066", "\ufeff"]
@@ -27,8 +27,8 @@ TEXTS = st.text(st.characters(exclude_categories=[]))
 @pytest.mark.parametrize("character", ACTING)
 def test_a_character_that_acts_reaches_no_target(character):
     text = f"a{character}b"
-    for write in (for_terminal, for_markdown, for_markdown_code, for_latex, for_python, for_json):
-        assert character not in write(text)
+    for target in ("terminal", "markdown", "markdown_code", "latex", "python", "json"):
+        assert character not in getattr(escaping, f"for_{target}")(text)
 
 
 @pytest.mark.parametrize("name", ["ag_news", "größe", "日本", "🙂", "می\u200cخواهم", "a b", "a/b"])
@@ -96,15 +96,8 @@ def test_latex_finds_no_command_in_a_text():
 
 
 def test_a_cell_of_a_csv_file_is_never_a_formula():
-    for text in (
-        "=1+1",
-        "@SUM(1)",
-        "+cmd|' /C calc'!A0",
-        "-x",
-        "\t=1",
-        "-2+3+cmd|' /C calc'!A0",
-        "+1,2=3",
-    ):
+    formulas = ("=1+1", "@SUM(1)", "+cmd|' /C calc'!A0", "-x", "\t=1", "-2+cmd|' /C'!A0", "+1,2=3")
+    for text in formulas:
         assert for_csv(text) == f"'{text}"
     for text in ("-0.5 ± 0.1", "-1.5 [-2.0, 1,000.0]", "+3", "-.5", "a=b", "", "–"):
         assert for_csv(text) == text

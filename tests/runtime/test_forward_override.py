@@ -49,9 +49,7 @@ def _classes(model: nn.Module) -> list[type]:
 
 
 @pytest.mark.parametrize("way", COPIES)
-def test_a_copy_made_while_a_region_is_open_is_a_plain_model_with_weights_of_its_own(
-    layers: nn.Sequential, way: str
-) -> None:
+def test_a_copy_made_while_a_region_is_open_is_a_plain_model_with_weights_of_its_own(layers, way):
     plain, keys = _classes(layers), [sorted(vars(module)) for module in layers.modules()]
     with RegionParameters(layers, _region(layers)) as live:
         assert b"cl_graft" not in pickle.dumps(layers)
@@ -70,16 +68,14 @@ def test_a_copy_made_while_a_region_is_open_is_a_plain_model_with_weights_of_its
         assert all(parameter.grad is not None for parameter in made.parameters())
 
 
-def test_a_replica_for_data_parallel_computes_with_the_weights_it_is_given(
-    layers: nn.Sequential,
-) -> None:
+def test_a_replica_for_data_parallel_computes_with_the_weights_it_is_given(layers):
     with RegionParameters(layers, _region(layers)):
         replica: Any = layers[0]._replicate_for_data_parallel()
         replica.weight, replica.bias = torch.zeros(8, 6), torch.zeros(8)
         assert not replica(X).any()
 
 
-def test_after_the_region_is_closed_nothing_is_left_on_the_model(layers: nn.Sequential) -> None:
+def test_after_the_region_is_closed_nothing_is_left_on_the_model(layers):
     before = [(type(module), sorted(vars(module))) for module in layers.modules()]
     live = RegionParameters(layers, _region(layers))
     assert before != [(type(module), sorted(vars(module))) for module in layers.modules()]
@@ -88,14 +84,14 @@ def test_after_the_region_is_closed_nothing_is_left_on_the_model(layers: nn.Sequ
     assert before == [(type(module), sorted(vars(module))) for module in layers.modules()]
 
 
-def test_an_open_region_itself_is_neither_copied_nor_pickled(layers: nn.Sequential) -> None:
+def test_an_open_region_itself_is_neither_copied_nor_pickled(layers):
     with RegionParameters(layers, _region(layers)) as live:
         for way in (copy.copy, copy.deepcopy, pickle.dumps):
             with pytest.raises(TypeError, match="copy the model"):
                 way(live)
 
 
-def test_layers_take_their_input_by_name(layers: nn.Sequential) -> None:
+def test_layers_take_their_input_by_name(layers):
     with RegionParameters(layers, _region(layers)):
         assert torch.equal(layers[0](input=X), layers[0](X))
         h = torch.ones(2, 8)
@@ -123,9 +119,7 @@ class _Doubling(ModelHook):
 
 
 @pytest.mark.parametrize("when", ["before", "meanwhile"])
-def test_a_forward_on_the_instance_is_called_and_its_weight_trains(
-    layers: nn.Sequential, when: str
-) -> None:
+def test_a_forward_on_the_instance_is_called_and_its_weight_trains(layers, when):
     region, hook = _region(layers), _Doubling()
     plain = copy.deepcopy(layers)
     add_hook_to_module(plain[4], _Doubling())
@@ -144,7 +138,7 @@ def test_a_forward_on_the_instance_is_called_and_its_weight_trains(
     assert type(layers[4]) is nn.Linear
 
 
-def test_a_second_region_is_refused_and_the_first_trains_on(layers: nn.Sequential) -> None:
+def test_a_second_region_is_refused_and_the_first_trains_on(layers):
     region = _region(layers)
     reference = _dense(layers, region)
     before = _classes(layers)
@@ -157,7 +151,7 @@ def test_a_second_region_is_refused_and_the_first_trains_on(layers: nn.Sequentia
     assert all(parameter.requires_grad for parameter in layers.parameters())
 
 
-def test_a_region_opened_without_gradients_learns_all_the_same(layers: nn.Sequential) -> None:
+def test_a_region_opened_without_gradients_learns_all_the_same(layers):
     region = _region(layers)
     reference = _dense(layers, region)
     with torch.no_grad(), RegionParameters(layers, region) as live, torch.enable_grad():
@@ -165,7 +159,7 @@ def test_a_region_opened_without_gradients_learns_all_the_same(layers: nn.Sequen
     torch.testing.assert_close(live.vector.grad, reference)
 
 
-def test_a_region_is_not_opened_in_inference_mode(layers: nn.Sequential) -> None:
+def test_a_region_is_not_opened_in_inference_mode(layers):
     with torch.inference_mode(), pytest.raises(RuntimeError, match="inference_mode"):
         RegionParameters(layers, _region(layers))
     assert _classes(layers) == _classes(copy.deepcopy(layers))
@@ -181,7 +175,7 @@ GRADIENTS: dict[str, Callable[[Tensor, Tensor], Any]] = {
 
 
 @pytest.mark.parametrize("way", GRADIENTS)
-def test_a_gradient_that_would_leave_biases_out_is_refused(layers: nn.Sequential, way: str) -> None:
+def test_a_gradient_that_would_leave_biases_out_is_refused(layers, way):
     with RegionParameters(layers, _region(layers)) as live:
         loss = layers(X).square().sum()
         with pytest.raises(RuntimeError, match="it would leave them out"):
@@ -189,9 +183,7 @@ def test_a_gradient_that_would_leave_biases_out_is_refused(layers: nn.Sequential
 
 
 @pytest.mark.parametrize("way", GRADIENTS)
-def test_a_gradient_of_matrices_alone_is_the_whole_gradient(
-    layers: nn.Sequential, way: str
-) -> None:
+def test_a_gradient_of_matrices_alone_is_the_whole_gradient(layers, way):
     layout = Layout.of(dict(layers.named_parameters()))
     matrices = {
         n: torch.full(s, len(s) == 2) for n, s in zip(layout.names, layout.shapes, strict=True)
@@ -217,7 +209,7 @@ class _Scaled(nn.Module):
         return _set_by_hand(self)
 
 
-def test_blocks_inside_each_other_call_the_innermost_function() -> None:
+def test_blocks_inside_each_other_call_the_innermost_function():
     module = _Scaled()
     own = current_forward(module)
     with override_forward(module, lambda module, x: own(x) + 1):
@@ -233,7 +225,7 @@ def test_blocks_inside_each_other_call_the_innermost_function() -> None:
     assert module(torch.ones(1)).item() == 2
 
 
-def test_copies_keep_a_forward_of_the_instance_and_so_does_the_module() -> None:
+def test_copies_keep_a_forward_of_the_instance_and_so_does_the_module():
     module = nn.Linear(2, 2)
     add_hook_to_module(module, _Doubling())
     own = module.forward

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 import torch
 from stored_banks import LAYOUT, bank_of, base_identity, sample
@@ -11,14 +9,14 @@ from stored_banks import LAYOUT, bank_of, base_identity, sample
 from cl_graft.errors import DamagedFile, ForeignFile
 from cl_graft.grafts.graft import Graft
 from cl_graft.storage import StoredGraft, load_bank, load_graft, save_bank, save_graft
-from cl_graft.storage.metadata_schema import check_task_metadata
+from cl_graft.storage.metadata_schema import check_metadata
 from cl_graft.storage.serialization import read_layout, read_recorded_batch
 
 
 @pytest.mark.parametrize(
     ("length", "said"), [(2**24, "is altered"), (2**24 + 1, "its header cannot be read")]
 )
-def test_a_header_takes_16_mib_at_most(tmp_path: Path, length: int, said: str) -> None:
+def test_a_header_takes_16_mib_at_most(tmp_path, length, said):
     path = tmp_path / "graft.safetensors"
     graft = Graft(sample(LAYOUT, 9, 0), torch.ones(9))
     save_graft(StoredGraft(graft, base_identity(), "qnli"), path)
@@ -30,7 +28,7 @@ def test_a_header_takes_16_mib_at_most(tmp_path: Path, length: int, said: str) -
         load_graft(path)
 
 
-def test_a_bank_json_takes_64_mib_at_most(tmp_path: Path) -> None:
+def test_a_bank_json_takes_64_mib_at_most(tmp_path):
     save_bank(bank_of(tasks=1), tmp_path)
     path = tmp_path / "bank.json"
     path.write_bytes(path.read_bytes().ljust(2**26))
@@ -42,15 +40,15 @@ def test_a_bank_json_takes_64_mib_at_most(tmp_path: Path) -> None:
         load_bank(tmp_path)
 
 
-def test_a_name_has_200_characters_at_most() -> None:
-    check_task_metadata(task="a" * 200, metadata={"label_names": ["b" * 200]})
+def test_a_name_has_200_characters_at_most():
+    check_metadata("task", {"task": "a" * 200, "metadata": {"label_names": ["b" * 200]}})
     with pytest.raises(ValueError, match="task"):
-        check_task_metadata(task="a" * 201, metadata={})
+        check_metadata("task", {"task": "a" * 201, "metadata": {}})
     with pytest.raises(ValueError, match="label_names"):
-        check_task_metadata(task="a", metadata={"label_names": ["b" * 201]})
+        check_metadata("task", {"task": "a", "metadata": {"label_names": ["b" * 201]}})
 
 
-def test_padding_unfolds_a_recorded_batch_to_two_to_the_23_numbers_at_most() -> None:
+def test_padding_unfolds_a_recorded_batch_to_two_to_the_23_numbers_at_most():
     tensors = {
         "recorded.tokens": torch.ones(2, 3, dtype=torch.int32),
         "recorded.segments": torch.ones(2, 3, dtype=torch.uint8),
@@ -71,8 +69,8 @@ def test_padding_unfolds_a_recorded_batch_to_two_to_the_23_numbers_at_most() -> 
     ],
 )
 def test_a_layout_has_1000_characters_64_dimensions_and_two_to_the_62_places_at_most(
-    names: list[str], shapes: list[list[int]], more: tuple[list[str], list[list[int]]]
-) -> None:
+    names, shapes, more
+):
     assert read_layout({"names": names, "shapes": shapes}).names == tuple(names)
     with pytest.raises(ValueError, match="layout"):
         read_layout({"names": more[0], "shapes": more[1]})

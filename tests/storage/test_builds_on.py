@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
 from unittest.mock import patch
 
 import pytest
@@ -34,7 +31,7 @@ def grown(*subsets: Sequence[int] | None) -> GraftBank:
     return bank
 
 
-def test_a_bank_whose_entries_build_on_some_comes_back(tmp_path: Path) -> None:
+def test_a_bank_whose_entries_build_on_some_comes_back(tmp_path):
     bank = grown(None, (), (0,))
     assert bank.may_share
     assert bank.entries[1].owned.region & bank.entries[0].owned.region
@@ -44,7 +41,7 @@ def test_a_bank_whose_entries_build_on_some_comes_back(tmp_path: Path) -> None:
     assert [line.get("builds_on") for line in lines] == [None, [], [0]]
 
 
-def test_what_the_mode_says_anyway_is_not_stored(tmp_path: Path) -> None:
+def test_what_the_mode_says_anyway_is_not_stored(tmp_path):
     save_bank(grown(None, None, None), tmp_path / "unsaid")
     save_bank(grown((), (0,), (0, 1)), tmp_path / "said")
     assert content(tmp_path / "said") == content(tmp_path / "unsaid")
@@ -53,7 +50,7 @@ def test_what_the_mode_says_anyway_is_not_stored(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "under", [(2,), (9,), (-1,), (1, 0), (0, 0), (0, 1), ("0",), (True,), (0.0,), (None,), ((0,),)]
 )
-def test_positions_that_no_entry_can_build_on_are_refused(tmp_path: Path, under: Any) -> None:
+def test_positions_that_no_entry_can_build_on_are_refused(tmp_path, under):
     """Itself, a later one, twice, out of order, all of them, and what is no position."""
     bank = grown(None, None, (1,))
     forged = replace(bank, entries=(*bank.entries[:2], replace(bank.entries[2], builds_on=under)))
@@ -66,7 +63,7 @@ def test_positions_that_no_entry_can_build_on_are_refused(tmp_path: Path, under:
 
 
 @pytest.mark.parametrize("forgery", ["mode", "owner", "listed"])
-def test_an_entry_that_contradicts_its_bank_is_refused(tmp_path: Path, forgery: str) -> None:
+def test_an_entry_that_contradicts_its_bank_is_refused(tmp_path, forgery):
     bank = grown(None, (), (1,))
     shared = bank.entries[1].owned.region & bank.entries[0].owned.region
     assert shared
@@ -84,7 +81,7 @@ def test_an_entry_that_contradicts_its_bank_is_refused(tmp_path: Path, forgery: 
         load_bank(tmp_path)
 
 
-def test_a_lost_entry_takes_those_that_build_on_it_and_no_others(tmp_path: Path) -> None:
+def test_a_lost_entry_takes_those_that_build_on_it_and_no_others(tmp_path):
     bank = grown(None, (), (1,), (0,), (1, 2))
     save_bank(bank, tmp_path)
     (damaged,) = (tmp_path / "entries").glob("*-task0.safetensors")
@@ -99,16 +96,7 @@ def test_a_lost_entry_takes_those_that_build_on_it_and_no_others(tmp_path: Path)
     assert {path.name for path in (tmp_path / "removed" / "entries").iterdir()} > {damaged.name}
 
 
-def test_a_lost_index_is_made_again_with_what_entries_build_on(tmp_path: Path) -> None:
-    save_bank(grown(None, (), (0,)), tmp_path)
-    before = content(tmp_path)
-    (tmp_path / "bank.json").unlink()
-    assert repair_bank(tmp_path).entries == 3
-    shutil.rmtree(tmp_path / "removed", ignore_errors=True)
-    assert content(tmp_path) == before
-
-
-def test_the_model_card_says_what_a_task_builds_on() -> None:
+def test_the_model_card_says_what_a_task_builds_on():
     card = model_card(grown(None, (), (0,)), name="org/bank")
     assert "those of the tasks that it builds on" in card
     assert "- task1 builds on the base\n- task2 builds on task0\n" in card

@@ -1,7 +1,5 @@
 """The cache gives back what it was given, or nothing."""
 
-import os
-
 import pytest
 import torch
 
@@ -52,35 +50,15 @@ def test_a_file_under_another_name_is_a_miss(tmp_path, caplog):
 
 
 @pytest.mark.parametrize(
-    "content",
-    [
-        {},
-        {"key": "dense-1"},
-        {"key": "dense-1", "values": {}},
-        {"key": "dense-1", "values": 3, "seconds": 0.5},
-        {"key": "dense-1", "values": {}, "seconds": "long"},
-        {"key": ["dense-1"], "values": {}, "seconds": 0.5},
-        {"values": {}, "seconds": 0.5},
-    ],
+    "change", [{"values": 3}, {"seconds": "long"}, {"key": ["dense-1"]}, {"key": "dense-2"}]
 )
-def test_a_whole_file_that_says_something_else_is_a_miss(tmp_path, content):
+def test_a_whole_file_that_says_something_else_is_a_miss(tmp_path, change):
+    content = {"key": "dense-1", "values": {}, "seconds": 0.5, **change}
     path = tmp_path / "dense-1.safetensors"
     path.write_bytes(pack({}, content, format="cl-graft-cache"))
     assert DirectoryCache(tmp_path).get("dense-1") is None
-
-
-@pytest.mark.parametrize("kind", ["folder", "fifo", "link to nowhere", "huge"])
-def test_what_is_no_file_of_a_cache_is_a_miss(tmp_path, kind):
-    path = tmp_path / "dense-1.safetensors"
-    if kind == "folder":
-        path.mkdir()
-    elif kind == "fifo":
-        os.mkfifo(path)
-    elif kind == "huge":
-        with path.open("wb") as file:
-            file.truncate(2**40)
-    else:
-        path.symlink_to(tmp_path / "nowhere")
+    path.unlink()
+    path.mkdir()
     assert DirectoryCache(tmp_path).get("dense-1") is None
 
 

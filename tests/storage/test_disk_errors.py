@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import os
 import resource
-from pathlib import Path
 
 import pytest
 from stored_banks import LAYOUT, bank_of, content, entry_of, same_bank, sample
@@ -13,7 +12,7 @@ from stored_banks import LAYOUT, bank_of, content, entry_of, same_bank, sample
 from cl_graft.errors import CannotWrite, InputError
 from cl_graft.storage import (
     append_entry,
-    explain_full_disk,
+    explain_write_errors,
     load_bank,
     only_writer,
     save_bank,
@@ -30,9 +29,7 @@ REASONS = {
 
 @pytest.mark.parametrize("code", REASONS)
 @pytest.mark.parametrize("call", ["fsync", "replace"])
-def test_a_file_that_cannot_be_written_names_what_and_why(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int, call: str
-) -> None:
+def test_a_file_that_cannot_be_written_names_what_and_why(tmp_path, monkeypatch, code, call):
     path = tmp_path / "file"
     path.write_bytes(b"old")
 
@@ -51,17 +48,23 @@ def test_a_file_that_cannot_be_written_names_what_and_why(
     assert os.listdir(tmp_path) == ["file"]
 
 
-def test_other_errors_stay_what_they_are(tmp_path: Path) -> None:
+def test_other_errors_stay_what_they_are(tmp_path):
     with pytest.raises(FileNotFoundError):
         replace_file(tmp_path / "nowhere" / "file", b"")
-    with pytest.raises(OSError, match="later") as told, explain_full_disk(tmp_path):
+    with (
+        pytest.raises(OSError, match="later") as told,
+        explain_write_errors(tmp_path, denied=False),
+    ):
         raise OSError(errno.EACCES, "later")
     assert not isinstance(told.value, CannotWrite)
-    with pytest.raises(CannotWrite, match="bytes are free"), explain_full_disk(tmp_path):
+    with (
+        pytest.raises(CannotWrite, match="bytes are free"),
+        explain_write_errors(tmp_path, denied=False),
+    ):
         raise OSError(errno.ENOSPC, "full")
 
 
-def test_a_bank_that_may_not_grow_on_keeps_what_it_has(tmp_path: Path) -> None:
+def test_a_bank_that_may_not_grow_on_keeps_what_it_has(tmp_path):
     bank = bank_of()
     save_bank(bank, tmp_path)
     before = content(tmp_path)
@@ -82,7 +85,7 @@ def test_a_bank_that_may_not_grow_on_keeps_what_it_has(tmp_path: Path) -> None:
     assert same_bank(load_bank(tmp_path), grown)
 
 
-def test_a_full_disk_takes_no_lock_and_leaves_none(tmp_path: Path) -> None:
+def test_a_full_disk_takes_no_lock_and_leaves_none(tmp_path):
     child = os.fork()
     if child == 0:
         resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))

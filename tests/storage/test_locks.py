@@ -10,7 +10,7 @@ import os
 import signal
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -27,45 +27,34 @@ pytestmark = [
 ]
 
 
-class Holder:
-    """A child of this process that holds a folder."""
-
-    def __init__(self, pid: int, release: int) -> None:
-        self.pid, self._release = pid, release
-
-    def end(self, *, kill: bool = False) -> None:
-        """Let it go on to its end, or kill it, and wait until it is gone."""
-        if kill:
-            os.kill(self.pid, signal.SIGKILL)
-        else:
-            os.write(self._release, b"x")
-        os.waitpid(self.pid, 0)
-        self.pid = 0
-
-
 @contextmanager
-def holder(folder: Path) -> Iterator[Holder]:
-    """Another process that holds a folder until it is ended."""
+def holder(folder: Path) -> Iterator[tuple[int, Callable[..., None]]]:
+    """A child that holds a folder: its number, and a function that ends or kills it."""
     held, release = os.pipe(), os.pipe()
     pid = os.fork()
     if pid == 0:
-        os.close(release[1])
         try:
             with only_writer(folder):
                 os.write(held[1], b"x")
                 os.read(release[0], 1)
         finally:
             os._exit(0)
-    os.close(held[1])
-    child = Holder(pid, release[1])
+    assert os.read(held[0], 1) == b"x"
+    children = [pid]
+
+    def end(*, kill: bool = False) -> None:
+        if kill:
+            os.kill(pid, signal.SIGKILL)
+        os.write(release[1], b"x")
+        os.waitpid(children.pop(), 0)
+
     try:
-        assert os.read(held[0], 1) == b"x"
-        yield child
+        yield pid, end
     finally:
-        if child.pid:
-            child.end(kill=True)
-        for end in (held[0], *release):
-            os.close(end)
+        if children:
+            end(kill=True)
+        for pipe in (*held, *release):
+            os.close(pipe)
 
 
 def left_behind(folder: Path, **changed: Any) -> None:
@@ -87,27 +76,24 @@ def break_flock(monkeypatch: pytest.MonkeyPatch, code: int = errno.ENOSYS) -> No
     monkeypatch.setattr(fcntl, "flock", flock)
 
 
-def test_the_second_process_stops_and_is_told_who_the_first_is(tmp_path: Path) -> None:
+def test_the_second_process_stops_and_is_told_who_the_first_is(tmp_path):
     folder = tmp_path / "run"
-    with holder(folder) as first:
+    with holder(folder) as (pid, end):
         with pytest.raises(InUse) as told, only_writer(folder):
             pass
         text = str(told.value)
-        assert f"process {first.pid} on " in text
+        assert f"process {pid} on " in text
         assert str(folder) in text
         assert " since " in text
         assert "second" in text
-        first.end()
+        end()
         with only_writer(folder):
             assert json.loads((folder / OWNER).read_text())["pid"] == os.getpid()
 
 
-def test_the_lock_of_a_killed_process_is_taken_over_with_a_word(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    with holder(tmp_path) as first:
-        pid = first.pid
-        first.end(kill=True)
+def test_the_lock_of_a_killed_process_is_taken_over_with_a_word(tmp_path, caplog):
+    with holder(tmp_path) as (pid, end):
+        end(kill=True)
     assert (tmp_path / LOCK).is_file()
     with caplog.at_level(logging.WARNING), only_writer(tmp_path):
         pass
@@ -115,7 +101,7 @@ def test_the_lock_of_a_killed_process_is_taken_over_with_a_word(
     assert not (tmp_path / LOCK).exists()
 
 
-def test_a_child_that_outlives_its_parent_does_not_hold_the_parents_lock(tmp_path: Path) -> None:
+def test_a_child_that_outlives_its_parent_does_not_hold_the_parents_lock(tmp_path):
     ready, wait = os.pipe(), os.pipe()
     with only_writer(tmp_path):
         child = os.fork()
@@ -134,13 +120,8 @@ def test_a_child_that_outlives_its_parent_does_not_hold_the_parents_lock(tmp_pat
             os.close(end)
 
 
-@pytest.mark.parametrize("flock", [True, False])
-def test_a_number_that_another_process_has_by_now_does_not_hold_a_folder(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, flock: bool
-) -> None:
+def test_a_number_that_another_process_has_by_now_does_not_hold_a_folder(tmp_path):
     left_behind(tmp_path, pid=os.getppid())
-    if not flock:
-        break_flock(monkeypatch)
     with only_writer(tmp_path):
         assert json.loads((tmp_path / OWNER).read_text())["pid"] == os.getpid()
 
@@ -158,12 +139,8 @@ def last_beat(folder: Path, *, seconds: float) -> None:
 @pytest.mark.parametrize("flock", [True, False])
 @pytest.mark.parametrize("changed", [ELSEWHERE, {"host": "elsewhere", "machine": ""}])
 def test_the_lock_of_another_machine_is_taken_over_once_it_shows_no_sign_of_life(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
-    flock: bool,
-    changed: dict[str, str],
-) -> None:
+    tmp_path, monkeypatch, caplog, flock, changed
+):
     left_behind(tmp_path, **changed)
     before = (tmp_path / OWNER).read_bytes()
     if not flock:
@@ -181,17 +158,15 @@ def test_the_lock_of_another_machine_is_taken_over_once_it_shows_no_sign_of_life
     assert not list(tmp_path.iterdir())
 
 
-def test_a_machine_that_is_called_otherwise_by_now_takes_its_lock_over(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with holder(tmp_path) as first:
-        first.end(kill=True)
+def test_a_machine_that_is_called_otherwise_by_now_takes_its_lock_over(tmp_path, monkeypatch):
+    with holder(tmp_path) as (_, end):
+        end(kill=True)
     monkeypatch.setattr(socket, "gethostname", lambda: "renamed")
     with only_writer(tmp_path):
         assert json.loads((tmp_path / OWNER).read_text())["host"] == "renamed"
 
 
-def test_an_owner_gives_signs_of_life(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_owner_gives_signs_of_life(tmp_path, monkeypatch):
     monkeypatch.setattr(module, "_BEAT", 0.001)
     monkeypatch.setattr(module, "_heart", None)
     with only_writer(tmp_path):
@@ -202,7 +177,7 @@ def test_an_owner_gives_signs_of_life(tmp_path: Path, monkeypatch: pytest.Monkey
             time.sleep(0.001)
 
 
-def test_an_owner_that_was_taken_for_dead_leaves_the_lock_of_the_next_one(tmp_path: Path) -> None:
+def test_an_owner_that_was_taken_for_dead_leaves_the_lock_of_the_next_one(tmp_path):
     with only_writer(tmp_path):
         owner = json.loads((tmp_path / OWNER).read_text())
         (tmp_path / OWNER).write_text(json.dumps(owner | ELSEWHERE))
@@ -211,9 +186,7 @@ def test_an_owner_that_was_taken_for_dead_leaves_the_lock_of_the_next_one(tmp_pa
 
 
 @pytest.mark.parametrize("flock", [True, False])
-def test_a_process_that_is_known_to_be_dead_holds_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, flock: bool
-) -> None:
+def test_a_process_that_is_known_to_be_dead_holds_nothing(tmp_path, monkeypatch, flock):
     if not flock:
         break_flock(monkeypatch)
     for folder in (tmp_path, tmp_path / "bank"):
@@ -225,22 +198,20 @@ def test_a_process_that_is_known_to_be_dead_holds_nothing(
 
 
 def test_without_flock_a_living_writer_keeps_others_out_and_a_dead_one_does_not(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    tmp_path, monkeypatch
+):
     break_flock(monkeypatch)
-    with holder(tmp_path) as first:
-        with pytest.raises(InUse, match=f"process {first.pid} on "), only_writer(tmp_path):
+    with holder(tmp_path) as (pid, end):
+        with pytest.raises(InUse, match=f"process {pid} on "), only_writer(tmp_path):
             pass
-        first.end(kill=True)
+        end(kill=True)
     assert (tmp_path / LOCK).is_file()
     with only_writer(tmp_path):
         assert json.loads((tmp_path / OWNER).read_text())["pid"] == os.getpid()
     assert not list(tmp_path.iterdir())
 
 
-def test_a_file_system_whose_locks_do_not_work_is_told(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_system_whose_locks_do_not_work_is_told(tmp_path, monkeypatch):
     break_flock(monkeypatch, errno.ENOLCK)
     with pytest.raises(InputError, match="a file system without locks"), only_writer(tmp_path):
         pass
@@ -252,26 +223,19 @@ def plant(kind: str, planted: Path, precious: Path) -> None:
     planted.parent.mkdir()
     if kind == "link":
         planted.symlink_to(precious)
-    elif kind == "dangling":
-        planted.symlink_to(precious.parent / "nowhere")
     elif kind == "hard link":
         planted.hardlink_to(precious)
     elif kind == "fifo":
         os.mkfifo(planted)
     elif kind == "folder":
         planted.mkdir()
-    elif kind == "socket":
-        with socket.socket(socket.AF_UNIX) as server:
-            server.bind(str(planted))
     else:
         with planted.open("wb") as file:
             file.truncate(2**40)
 
 
-@pytest.mark.parametrize("kind", ["link", "dangling", "hard link", "fifo", "folder", "socket"])
-def test_nothing_in_the_place_of_a_lock_is_followed_written_or_waited_for(
-    tmp_path: Path, kind: str
-) -> None:
+@pytest.mark.parametrize("kind", ["link", "hard link", "fifo", "folder"])
+def test_nothing_in_the_place_of_a_lock_is_followed_written_or_waited_for(tmp_path, kind):
     precious, folder = tmp_path / "thesis.tex", tmp_path / "run"
     planted = folder / LOCK
     plant(kind, planted, precious)
@@ -286,10 +250,8 @@ def test_nothing_in_the_place_of_a_lock_is_followed_written_or_waited_for(
     assert [path.name for path in folder.iterdir()] == [LOCK]
 
 
-@pytest.mark.parametrize("kind", ["link", "dangling", "hard link", "fifo", "huge"])
-def test_nothing_in_the_place_of_an_owners_name_is_followed_or_waited_for(
-    tmp_path: Path, kind: str
-) -> None:
+@pytest.mark.parametrize("kind", ["link", "fifo", "huge"])
+def test_nothing_in_the_place_of_an_owners_name_is_followed_or_waited_for(tmp_path, kind):
     precious, folder = tmp_path / "thesis.tex", tmp_path / "run"
     planted = folder / OWNER
     plant(kind, planted, precious)
@@ -300,16 +262,16 @@ def test_nothing_in_the_place_of_an_owners_name_is_followed_or_waited_for(
     assert sorted(path.name for path in tmp_path.iterdir()) == ["run", "thesis.tex"]
 
 
-@pytest.mark.parametrize("content", ["", "{", "[]", '{"pid": "x"}', "\x00" * 100])
-def test_a_lock_file_that_was_cut_short_is_taken_over(tmp_path: Path, content: str) -> None:
-    (tmp_path / OWNER).write_text(content)
-    with only_writer(tmp_path):
-        pass
-    assert not (tmp_path / LOCK).exists()
+def test_a_lock_file_that_was_cut_short_is_taken_over(tmp_path):
+    for content in ("", "{", "[]", '{"pid": "x"}', "\x00" * 100):
+        (tmp_path / OWNER).write_text(content)
+        with only_writer(tmp_path):
+            pass
+        assert not (tmp_path / LOCK).exists()
 
 
 @pytest.mark.parametrize("hours", [-5, 5, 10**9, float("nan")])
-def test_a_clock_that_was_set_does_not_matter(tmp_path: Path, hours: float) -> None:
+def test_a_clock_that_was_set_does_not_matter(tmp_path, hours):
     with only_writer(tmp_path):
         owner = json.loads((tmp_path / OWNER).read_text())
     owner |= {"since": time.time() + 3600 * hours, **ELSEWHERE}
@@ -322,7 +284,7 @@ def test_a_clock_that_was_set_does_not_matter(tmp_path: Path, hours: float) -> N
         pass
 
 
-def test_what_a_foreign_lock_file_says_stays_on_its_line(tmp_path: Path) -> None:
+def test_what_a_foreign_lock_file_says_stays_on_its_line(tmp_path):
     left_behind(tmp_path, host="a\nb\x1b[31m" + "c" * 1000, machine="another")
     with pytest.raises(InUse) as told, only_writer(tmp_path):
         pass
@@ -331,7 +293,7 @@ def test_what_a_foreign_lock_file_says_stays_on_its_line(tmp_path: Path) -> None
     assert len(str(told.value)) < 1000
 
 
-def test_blocks_of_one_thread_nest_and_an_exception_gives_the_folder_back(tmp_path: Path) -> None:
+def test_blocks_of_one_thread_nest_and_an_exception_gives_the_folder_back(tmp_path):
     with pytest.raises(RuntimeError, match="stop"), only_writer(tmp_path), only_writer(tmp_path):
         raise RuntimeError("stop")
     assert not (tmp_path / LOCK).exists()
@@ -341,7 +303,7 @@ def test_blocks_of_one_thread_nest_and_an_exception_gives_the_folder_back(tmp_pa
         assert (tmp_path / LOCK).exists()
 
 
-def test_a_new_folder_goes_again_if_nothing_was_written_to_it(tmp_path: Path) -> None:
+def test_a_new_folder_goes_again_if_nothing_was_written_and_a_file_in_the_way_is_told(tmp_path):
     folder = tmp_path / "one" / "two"
     with only_writer(folder):
         assert folder.is_dir()
@@ -349,9 +311,6 @@ def test_a_new_folder_goes_again_if_nothing_was_written_to_it(tmp_path: Path) ->
     with only_writer(folder):
         (folder / "kept").write_text("")
     assert (folder / "kept").exists()
-
-
-def test_a_file_in_the_way_is_told(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     for folder in (tmp_path / "file", tmp_path / "file" / "run"):
         with pytest.raises(InputError, match="there is a file in the way"), only_writer(folder):

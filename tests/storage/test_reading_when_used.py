@@ -25,24 +25,22 @@ def file_of(folder: Path, task: str) -> Path:
     return path
 
 
-def test_what_the_index_says_needs_no_entry(tmp_path: Path) -> None:
+def test_what_the_index_says_needs_no_entry(tmp_path):
     bank = bank_of()
     save_bank(bank, tmp_path)
     opened = open_stored_bank(tmp_path)
     for found, entry in zip(opened.entries, bank.entries, strict=True):
         assert (found.task, found.label, found.builds_on) == (entry.task, entry.label, None)
         assert (found.size, found.owned_size) == (entry.size, len(entry.owned))
-        assert (found.density, found.share_owned_before) == (
-            entry.density,
-            entry.share_owned_before,
-        )
+        assert found.density == entry.density
+        assert found.share_owned_before == entry.share_owned_before
         assert found.weights_sha256 == entry.weights_sha256
         assert repr(found) == repr(entry)
     assert repr(opened) == repr(bank)
     assert not any(entry.is_read for entry in opened.entries)
 
 
-def test_an_entry_is_read_alone_and_bit_for_bit(tmp_path: Path) -> None:
+def test_an_entry_is_read_alone_and_bit_for_bit(tmp_path):
     bank = bank_of()
     save_bank(bank, tmp_path)
     opened = open_stored_bank(tmp_path)
@@ -55,7 +53,7 @@ def test_an_entry_is_read_alone_and_bit_for_bit(tmp_path: Path) -> None:
         _ = opened.entries[0].colour
 
 
-def test_a_damaged_entry_is_refused_when_it_is_used_and_no_other(tmp_path: Path) -> None:
+def test_a_damaged_entry_is_refused_when_it_is_used_and_no_other(tmp_path):
     bank = bank_of(mode="isolated")
     save_bank(bank, tmp_path)
     flip(file_of(tmp_path, "ag_news"))
@@ -66,7 +64,7 @@ def test_a_damaged_entry_is_refused_when_it_is_used_and_no_other(tmp_path: Path)
             opened.answer(1)
 
 
-def test_an_entry_that_another_process_took_away_is_named(tmp_path: Path) -> None:
+def test_an_entry_that_another_process_took_away_is_named(tmp_path):
     bank = bank_of(mode="isolated")
     save_bank(bank, tmp_path)
     opened = open_stored_bank(tmp_path)
@@ -76,7 +74,7 @@ def test_an_entry_that_another_process_took_away_is_named(tmp_path: Path) -> Non
         opened.answer(1)
 
 
-def test_entries_that_stay_are_neither_read_nor_written(tmp_path: Path) -> None:
+def test_entries_that_stay_are_neither_read_nor_written(tmp_path):
     bank = bank_of(mode="isolated")
     save_bank(bank, tmp_path / "bank")
     written = {path: path.stat() for path in (tmp_path / "bank").glob("*/*")}
@@ -87,16 +85,14 @@ def test_entries_that_stay_are_neither_read_nor_written(tmp_path: Path) -> None:
     replace_entries(left, tmp_path / "bank", first=0)
     assert not any(entry.is_read for entry in opened.entries)
     for path in (tmp_path / "bank").glob("*/*"):
-        assert (path.stat().st_ino, path.stat().st_mtime_ns) == (
-            written[path].st_ino,
-            written[path].st_mtime_ns,
-        )
+        then, now = written[path], path.stat()
+        assert (now.st_ino, now.st_mtime_ns) == (then.st_ino, then.st_mtime_ns)
     never = [replace(entry, label=entry.label - 1) for entry in bank.entries[1:]]
     save_bank(replace(bank, entries=tuple(never)), tmp_path / "never")
     assert content(tmp_path / "bank") == content(tmp_path / "never")
 
 
-def test_a_bank_that_was_not_read_grows_and_is_copied(tmp_path: Path) -> None:
+def test_a_bank_that_was_not_read_grows_and_is_copied(tmp_path):
     bank = bank_of()
     save_bank(bank, tmp_path / "bank")
     opened = open_stored_bank(tmp_path / "bank")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import time
-from pathlib import Path
 
 import pytest
 from stored_banks import LAYOUT, bank_of, content, entry_of, same_bank, sample
@@ -28,7 +27,7 @@ def growing() -> list[GraftBank]:
     return banks
 
 
-def test_a_reader_sees_the_old_or_the_new_bank(tmp_path: Path) -> None:
+def test_a_reader_sees_the_old_or_the_new_bank(tmp_path):
     folder, expected = tmp_path / "bank", growing()
     writer = os.fork()
     if writer == 0:
@@ -64,7 +63,7 @@ def test_a_reader_sees_the_old_or_the_new_bank(tmp_path: Path) -> None:
     assert len(set(seen)) > 3  # they did run side by side
 
 
-def test_a_bank_that_another_writer_holds_takes_nothing(tmp_path: Path) -> None:
+def test_a_bank_that_another_writer_holds_takes_nothing(tmp_path):
     first, second = growing()[:2]
     append_entry(first, tmp_path)
     before = content(tmp_path)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 
 import pytest
 from stored_banks import LAYOUT, bank_of, content, entry_of, same_bank, sample, stops_at_a_write
@@ -24,17 +23,7 @@ def of_one_name(bank: GraftBank) -> GraftBank:
     return replace(bank, entries=tuple(replace(entry, task="qnli") for entry in bank.entries))
 
 
-@pytest.mark.parametrize("named", [lambda bank: bank, of_one_name])
-def test_the_files_are_those_of_a_bank_that_was_saved_so(tmp_path: Path, named) -> None:
-    bank = named(bank_of(mode="isolated"))
-    save_bank(bank, tmp_path / "bank")
-    left = without_the_first(bank)
-    replace_entries(left, tmp_path / "bank", first=0)
-    save_bank(left, tmp_path / "never")
-    assert content(tmp_path / "bank") == content(tmp_path / "never")
-
-
-def test_a_listed_file_is_never_written_again(tmp_path: Path) -> None:
+def test_a_listed_file_is_never_written_again(tmp_path):
     def places() -> dict[str, tuple[int, int]]:
         found = {path.name: path.stat() for path in tmp_path.glob("*/*.safetensors")}
         return {name: (about.st_ino, about.st_mtime_ns) for name, about in found.items()}
@@ -52,7 +41,7 @@ def test_a_listed_file_is_never_written_again(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("named", [lambda bank: bank, of_one_name])
-def test_a_crash_at_any_write_leaves_the_old_or_the_new_bank(tmp_path: Path, named) -> None:
+def test_a_crash_at_any_write_leaves_the_old_or_the_new_bank(tmp_path, named):
     bank = named(bank_of(mode="isolated"))
     left = without_the_first(bank)
     save_bank(left, tmp_path / "never")
@@ -74,9 +63,7 @@ def test_a_crash_at_any_write_leaves_the_old_or_the_new_bank(tmp_path: Path, nam
 
 
 @pytest.mark.parametrize("task", ["qnli", "ag_news", "sst2", "next"])
-def test_a_bank_takes_entries_after_a_replacement_that_was_killed_anywhere(
-    tmp_path: Path, task: str
-) -> None:
+def test_a_bank_takes_entries_after_a_replacement_that_was_killed_anywhere(tmp_path, task):
     bank = of_one_name(bank_of(mode="isolated"))
     left = without_the_first(bank)
     for crash_at in range(20):
@@ -93,9 +80,7 @@ def test_a_bank_takes_entries_after_a_replacement_that_was_killed_anywhere(
     raise AssertionError("the replacement never ended")
 
 
-def test_files_that_a_killed_call_left_go_with_the_next_write_and_those_of_others_stay(
-    tmp_path: Path,
-) -> None:
+def test_files_that_a_killed_call_left_go_with_the_next_write_and_those_of_others_stay(tmp_path):
     bank = bank_of(tasks=2)
     save_bank(bank, tmp_path)
     before = content(tmp_path)
@@ -107,7 +92,7 @@ def test_files_that_a_killed_call_left_go_with_the_next_write_and_those_of_other
     assert content(tmp_path) == {**before, "entries/notes.txt": b"mine"}
 
 
-def test_other_entries_before_the_first_are_refused(tmp_path: Path) -> None:
+def test_other_entries_before_the_first_are_refused(tmp_path):
     bank = bank_of()
     save_bank(bank, tmp_path)
     before = content(tmp_path)
@@ -119,9 +104,7 @@ def test_other_entries_before_the_first_are_refused(tmp_path: Path) -> None:
     assert content(tmp_path) == before
 
 
-def test_a_reader_whose_entry_goes_while_it_reads_gets_the_new_bank(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_reader_whose_entry_goes_while_it_reads_gets_the_new_bank(tmp_path, monkeypatch):
     from cl_graft.storage import bank_folder
 
     bank = bank_of()

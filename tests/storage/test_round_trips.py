@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 import pytest
 import torch
@@ -11,6 +10,7 @@ from stored_banks import (
     DTYPES,
     LAYOUT,
     bank_of,
+    bank_of_one,
     base_identity,
     content,
     entry_of,
@@ -21,9 +21,8 @@ from stored_banks import (
     transformer_layout,
     values,
 )
-from torch import Tensor
 
-from cl_graft.grafts.bank import GraftBank, Mode, RecordedBatch
+from cl_graft.grafts.bank import GraftBank, RecordedBatch
 from cl_graft.grafts.graft import Graft
 from cl_graft.storage import StoredGraft, append_entry, load_bank, load_graft, save_bank, save_graft
 from cl_graft.storage.files import checksum_in
@@ -31,7 +30,7 @@ from cl_graft.storage.files import checksum_in
 
 @pytest.mark.parametrize("mode", ["prefix", "isolated"])
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_a_bank_comes_back_bit_for_bit(tmp_path: Path, dtype: torch.dtype, mode: Mode) -> None:
+def test_a_bank_comes_back_bit_for_bit(tmp_path, dtype, mode):
     bank = bank_of(dtype, mode)
     save_bank(bank, tmp_path / "bank")
     assert same_bank(load_bank(tmp_path / "bank"), bank)
@@ -40,12 +39,9 @@ def test_a_bank_comes_back_bit_for_bit(tmp_path: Path, dtype: torch.dtype, mode:
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_a_graft_comes_back_bit_for_bit(tmp_path: Path, dtype: torch.dtype) -> None:
-    region = sample(LAYOUT, 70, 0)
-    graft = Graft(region, values(70, dtype, 0))
-    stored = StoredGraft(
-        graft, base_identity(dtype), "qnli", {"bias": values(5, dtype, 1)}, {"k": [1]}
-    )
+def test_a_graft_comes_back_bit_for_bit(tmp_path, dtype):
+    graft, head = Graft(sample(LAYOUT, 70, 0), values(70, dtype, 0)), {"bias": values(5, dtype, 1)}
+    stored = StoredGraft(graft, base_identity(dtype), "qnli", head, {"k": [1]})
     save_graft(stored, tmp_path / "graft.safetensors")
     loaded = load_graft(tmp_path / "graft.safetensors", expect="a" * 64, layout=LAYOUT)
     assert loaded.graft.same_bits(graft)
@@ -71,25 +67,22 @@ def test_a_graft_comes_back_bit_for_bit(tmp_path: Path, dtype: torch.dtype) -> N
         torch.tensor([3, 1], dtype=torch.int32),
     ],
 )
-def test_recorded_batches_of_any_kind_come_back_exactly(tmp_path: Path, inputs: Tensor) -> None:
+def test_recorded_batches_of_any_kind_come_back_exactly(tmp_path, inputs):
     recorded_batch = RecordedBatch(inputs, torch.randn(2, 3), {"threads": "2"})
-    bank = GraftBank(LAYOUT, base_identity())
-    bank = bank.append(entry_of(bank, sample(LAYOUT, 5, 0), recorded_batch=recorded_batch))
+    bank = bank_of_one(recorded_batch=recorded_batch)
     save_bank(bank, tmp_path)
     assert same_bank(load_bank(tmp_path), bank)
 
 
-def test_heads_that_share_memory_or_are_views_come_back(tmp_path: Path) -> None:
+def test_heads_that_share_memory_or_are_views_come_back(tmp_path):
     weight = torch.randn(4, 3)
     head = {"a": weight, "b": weight, "c": weight.T, "d": weight[1:2], "empty": torch.empty(0, 3)}
-    bank = GraftBank(LAYOUT, base_identity())
-    bank = bank.append(entry_of(bank, sample(LAYOUT, 5, 0), head=head))
-    save_bank(bank, tmp_path)
+    save_bank(bank_of_one(head=head), tmp_path)
     loaded = load_bank(tmp_path).entries[0].head
     assert all(same_tensor(loaded[name], head[name].contiguous()) for name in head)
 
 
-def test_entries_without_coordinates_and_banks_without_entries_come_back(tmp_path: Path) -> None:
+def test_entries_without_coordinates_and_banks_without_entries_come_back(tmp_path):
     empty = GraftBank(LAYOUT, base_identity())
     save_bank(empty, tmp_path)
     assert same_bank(load_bank(tmp_path), empty)
@@ -101,7 +94,7 @@ def test_entries_without_coordinates_and_banks_without_entries_come_back(tmp_pat
     assert same_bank(load_bank(tmp_path), bank)
 
 
-def test_a_bank_file_holds_nothing_but_json_and_safetensors(tmp_path: Path) -> None:
+def test_a_bank_file_holds_nothing_but_json_and_safetensors(tmp_path):
     save_bank(bank_of(), tmp_path)
     found = content(tmp_path)
     names = [name.replace(checksum_in(found[name])[:16], "#") for name in sorted(found)]
@@ -116,29 +109,11 @@ def test_a_bank_file_holds_nothing_but_json_and_safetensors(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize(
-    "task",
-    [
-        "../../etc/passwd",
-        "/abs",
-        "a b/c\\d",
-        "..",
-        "größe",
-        "x" * 200,
-        "C:\\windows\\x",
-        "CON",
-        "nul.txt",
-        "..\u2215..\uff0fx",
-        " . ",
-        "~root",
-    ],
+    "task", ["../../etc/passwd", "/abs", "a b/c\\d", "..", "größe", "x" * 200, "CON", " . "]
 )
-def test_no_task_name_leaves_the_folder_and_every_name_comes_back(
-    tmp_path: Path, task: str
-) -> None:
+def test_no_task_name_leaves_the_folder_and_every_name_comes_back(tmp_path, task):
     folder = tmp_path / "deep" / "bank"
-    bank = GraftBank(LAYOUT, base_identity())
-    bank = bank.append(entry_of(bank, sample(LAYOUT, 5, 0), task=task))
-    save_bank(bank, folder)
+    save_bank(bank_of_one(task=task), folder)
     assert load_bank(folder).entries[0].task == task
     assert sorted(p.name for p in tmp_path.iterdir()) == ["deep"]
     (path,) = folder.rglob("*.safetensors")
@@ -147,26 +122,19 @@ def test_no_task_name_leaves_the_folder_and_every_name_comes_back(
 
 
 @pytest.mark.parametrize("task", ["", "x" * 300, "a\nb\0c", "a\u202egnp.exe", "\ud800"])
-def test_a_task_name_that_would_not_be_read_is_not_written(tmp_path: Path, task: str) -> None:
-    folder = tmp_path / "deep" / "bank"
-    bank = GraftBank(LAYOUT, base_identity())
-    bank = bank.append(entry_of(bank, sample(LAYOUT, 5, 0), task=task))
+def test_a_task_name_that_would_not_be_read_is_not_written(tmp_path, task):
     with pytest.raises(ValueError, match="character"):
-        save_bank(bank, folder)
+        save_bank(bank_of_one(task=task), tmp_path / "deep" / "bank")
     assert not list(tmp_path.rglob("*.safetensors"))
 
 
 @pytest.mark.parametrize(
     ("blocks", "hidden", "inner", "total", "count"),
-    [
-        (12, 768, 3072, 85_054_464, 8_505),
-        (6, 384, 1536, 10_646_784, 10_600),
-        (6, 384, 1536, 10_646_784, 32_000),
-    ],
+    [(12, 768, 3072, 85_054_464, 8_505), (6, 384, 1536, 10_646_784, 32_000)],
 )
 def test_a_bank_costs_at_most_8_bytes_a_coordinate_and_8_kilobytes_a_task(
-    tmp_path: Path, blocks: int, hidden: int, inner: int, total: int, count: int
-) -> None:
+    tmp_path, blocks, hidden, inner, total, count
+):
     layout = transformer_layout(blocks, hidden, inner)
     assert layout.total == total
     bank = GraftBank(layout, base_identity())
@@ -174,13 +142,10 @@ def test_a_bank_costs_at_most_8_bytes_a_coordinate_and_8_kilobytes_a_task(
     for number, task in enumerate(["qnli", "ag_news", "sst2"]):
         head = {"weight": torch.randn(4, hidden), "bias": torch.randn(4)}
         heads += sum(4 * tensor.numel() for tensor in head.values())
-        recorded_batch = RecordedBatch(
-            text_batch(8, 128, ids=50_265), torch.randn(8, 4), {"threads": "2"}
-        )
+        rows = text_batch(8, 128, ids=50_265)
+        more = {"recorded_batch": RecordedBatch(rows, torch.randn(8, 4), {"threads": "2"})}
         claimed = sample(layout, count, number)
-        bank = bank.append(
-            entry_of(bank, claimed, task=task, head=head, recorded_batch=recorded_batch)
-        )
+        bank = bank.append(entry_of(bank, claimed, task=task, head=head, **more))
         append_entry(bank, tmp_path)
     found = content(tmp_path)
     assert same_bank(load_bank(tmp_path), bank)

@@ -17,7 +17,7 @@ from cl_graft.storage import append_entry, load_bank, load_graft, save_bank, sav
 STORED = Path(__file__).parent / "fixtures" / "version1"
 
 
-def test_stored_files_are_read_bit_for_bit() -> None:
+def test_stored_files_are_read_bit_for_bit():
     assert same_bank(load_bank(STORED / "bank"), stored_bank())
     expected, graft = stored_graft(), load_graft(STORED / "graft.safetensors")
     assert graft.graft.same_bits(expected.graft)
@@ -25,13 +25,13 @@ def test_stored_files_are_read_bit_for_bit() -> None:
     assert (graft.base, graft.task, graft.metadata) == (expected.base, "sentiment", {"score": 0.5})
 
 
-def test_the_same_content_is_written_as_the_same_bytes(tmp_path: Path) -> None:
+def test_the_same_content_is_written_as_the_same_bytes(tmp_path):
     save_bank(stored_bank(), tmp_path / "bank")
     save_graft(stored_graft(), tmp_path / "graft.safetensors")
     assert content(tmp_path) == content(STORED)
 
 
-def test_a_stored_bank_takes_the_next_entry_and_keeps_its_files(tmp_path: Path) -> None:
+def test_a_stored_bank_takes_the_next_entry_and_keeps_its_files(tmp_path):
     folder = shutil.copytree(STORED / "bank", tmp_path / "bank")
     before = content(folder)
     whole = stored_bank()

@@ -30,12 +30,7 @@ _SETTINGS = {
 
 @dataclass
 class Place:
-    """A folder with what every storm needs.
-
-    Attributes:
-        folder: Where to work.
-        model: A tiny checkpoint.
-    """
+    """A folder with what every storm needs."""
 
     folder: Path
     model: Path
@@ -72,12 +67,7 @@ class Place:
 
 @dataclass
 class Cases:
-    """The cases of one kind of storm.
-
-    Attributes:
-        what: The storm.
-        place: Folders that what the user sees is to name by a word.
-    """
+    """The cases of one kind of storm."""
 
     what: str
     place: Place

@@ -81,30 +81,6 @@ def dead_owners(place: Place, *, rounds: int) -> Row:
     return cases.row("taken over, and the same command ends as if undisturbed")
 
 
-def other_hosts(place: Place) -> Row:
-    """Find the lock of another host, which may still run."""
-    cases = Cases("lock of another host", place)
-    out = place.fresh("host")
-    folder = out / "grafting" / "seed0"
-    for held, command in (
-        (out, ("compare", place.config, "--out", out)),
-        (folder, place.run(out)),
-    ):
-        shutil.rmtree(out, ignore_errors=True)
-        with only_writer(held):
-            owner = json.loads((held / OWNER).read_text())
-        held.mkdir(parents=True)
-        (held / OWNER).write_text(json.dumps({**owner, "host": "elsewhere", "machine": "another"}))
-        told = tell(*command)
-        cases.check(
-            str(command[0]),
-            told,
-            stopped=told.code == 2 and "cannot be seen from here" in told.err,
-            left_the_lock=json.loads((held / OWNER).read_text())["host"] == "elsewhere",
-        )
-    return cases.row("exit code 2 while it may still run")
-
-
 def clock_set_back(place: Place, *, rounds: int) -> Row:
     """Set the clock of a process back or on while it runs, and find a lock from the future."""
     cases = Cases("clock set back or on while running", place)

@@ -8,7 +8,7 @@ import pytest
 from benchmark_scripts import run_script
 
 
-def test_every_kind_of_call_below_the_folder_is_counted_and_kills(tmp_path: Path) -> None:
+def test_every_kind_of_call_below_the_folder_is_counted_and_kills(tmp_path):
     program = """
 import os, signal, sys
 from pathlib import Path
@@ -78,7 +78,7 @@ print("\\n".join(calls))
 
 @pytest.mark.slow
 @pytest.mark.parametrize("command", ["forget", "add", "export --format hf"])
-def test_a_command_is_killed_and_ends_in_the_old_state_or_the_new(command, tmp_path) -> None:
+def test_a_command_is_killed_and_ends_in_the_old_state_or_the_new(command, tmp_path):
     run_script(
         "torture_writes.py", "--scale", "smoke", "--commands", command, "--out", tmp_path,
         folder=tmp_path,

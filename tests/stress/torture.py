@@ -1,8 +1,8 @@
 """The torture test: every part one after the other, and one table of what survived.
 
 Parts are scripts of their own, `torture_<part>.py`, and write what they find to OUT; the table goes
-to ``benchmarks/results/torture.json`` and ``.md``, pictures beside it. A part that was left out is
-taken from OUT as it was found before.
+to ``benchmarks/results/torture.json`` and ``.md``. A part that was left out is taken from OUT as it
+was found before.
 
     python tests/stress/torture.py                  # everything, as the table in the docs
     python tests/stress/torture.py --scale smoke    # does it run?
@@ -14,7 +14,6 @@ from __future__ import annotations
 import json
 import os
 import platform
-import shutil
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -30,7 +29,6 @@ PARTS = {
     "kills": "Runs killed at random moments, and resumed",
     "writes": "Commands killed at every call that changes a file",
     "storms": "Two writers, full disks, clocks, NaN, memory",
-    "long_life": "100 tasks, and a server's day",
 }
 
 
@@ -51,8 +49,6 @@ def main() -> None:
     path = given.results / "torture.json"
     path.write_text(f"{json.dumps(stored, indent=1, ensure_ascii=False)}\n", encoding="utf-8")
     path.with_suffix(".md").write_text(text, encoding="utf-8")
-    for picture in sorted(given.out.glob("*.png")):
-        shutil.copyfile(picture, given.results / f"torture_{picture.name}")
     sys.stdout.write(text)
     if failed:
         sys.exit(f"failed: {', '.join(failed)}")

@@ -23,13 +23,7 @@ Watch = Callable[[str, int], None]
 
 @dataclass(frozen=True)
 class Told:
-    """How a child ended.
-
-    Attributes:
-        code: Its exit code; negative for a signal.
-        out: What it wrote to stdout.
-        err: What it wrote to stderr.
-    """
+    """How a child ended."""
 
     code: int
     out: str
@@ -100,13 +94,7 @@ def prepare() -> None:
 def start(
     *arguments: object, watch: Watch | None = None, first: Callable[[], None] | None = None
 ) -> Child:
-    """Start `cl-graft ARGUMENTS` in a child.
-
-    Args:
-        arguments: Of the command line.
-        watch: Called in the child whenever a phase reports a step.
-        first: Called in the child before anything else.
-    """
+    """Start `cl-graft ARGUMENTS` in a child."""
     # Pipes, as limits on files would hold for what the child says, too.
     pipes = (os.pipe(), os.pipe())
     sys.stdout.flush()

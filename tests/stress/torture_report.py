@@ -13,15 +13,7 @@ from typing import NoReturn
 
 @dataclass(frozen=True)
 class Row:
-    """Cases of one kind.
-
-    Attributes:
-        what: What was done, as in ``"SIGKILL in the dense run"``.
-        cases: How often.
-        survived: How many of them came out as they must.
-        outcome: What that is, or what the user sees.
-        failures: The others, a sentence each.
-    """
+    """Cases of one kind."""
 
     what: str
     cases: int
@@ -36,11 +28,7 @@ class Row:
 
 
 def options(description: str) -> argparse.ArgumentParser:
-    """Return the options that every part has: ``--out``, ``--seed`` and ``--scale``.
-
-    Args:
-        description: What the part does; its first line is shown.
-    """
+    """Return the options that every part has: ``--out``, ``--seed`` and ``--scale``."""
     parser = argparse.ArgumentParser(description=description.splitlines()[0])
     parser.add_argument("--out", type=Path, default=Path("runs/torture"), metavar="DIR")
     parser.add_argument("--seed", type=int, default=0)
@@ -48,50 +36,21 @@ def options(description: str) -> argparse.ArgumentParser:
     return parser
 
 
-def write_part(out: Path, part: str, rows: Sequence[Row], seconds: float, **more: object) -> Path:
-    """Write what a part found to ``OUT/<part>.json``.
-
-    Args:
-        out: The folder.
-        part: The part's name.
-        rows: What it found.
-        seconds: How long it took, over all starts.
-        more: JSON values of the part's own.
-    """
+def write_part(out: Path, part: str, rows: Sequence[Row], seconds: float, **more: object) -> None:
+    """Write what a part found to ``OUT/<part>.json``."""
     out.mkdir(parents=True, exist_ok=True)
-    found = {
-        "part": part,
-        "seconds": round(seconds, 1),
-        "rows": [asdict(row) for row in rows],
-        **more,
-    }
-    path = out / f"{part}.json"
-    path.write_text(f"{json.dumps(found, indent=1, ensure_ascii=False)}\n", encoding="utf-8")
-    return path
+    found = {"part": part, "seconds": round(seconds, 1), "rows": [asdict(row) for row in rows]}
+    text = json.dumps(found | more, indent=1, ensure_ascii=False)
+    (out / f"{part}.json").write_text(f"{text}\n", encoding="utf-8")
 
 
 def end_part(
-    out: Path,
-    part: str,
-    rows: Sequence[Row],
-    seconds: float,
-    *,
-    ok: bool | None = None,
-    **more: object,
+    out: Path, part: str, rows: Sequence[Row], seconds: float, *, ok: bool = True, **more: object
 ) -> NoReturn:
-    """Write what a part found, print its table, and exit: with 0 if every row is ok.
-
-    Args:
-        out: The folder.
-        part: The part's name.
-        rows: What it found.
-        seconds: How long it took, over all starts.
-        ok: Whether to exit with 0, where that is not about every row.
-        more: JSON values of the part's own.
-    """
+    """Write what a part found, print its table, and exit: with 0 if every row and all is ok."""
     write_part(out, part, rows, seconds, **more)
     print(table(rows))
-    sys.exit(0 if (all(row.ok for row in rows) if ok is None else ok) else 1)
+    sys.exit(0 if ok and all(row.ok for row in rows) else 1)
 
 
 def table(rows: Sequence[Row]) -> str:

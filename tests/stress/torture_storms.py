@@ -20,7 +20,7 @@ from pathlib import Path
 from storm_cases import Place
 from storm_disks import denied, full_at_the_start, full_later, may_mount, read_only
 from storm_numbers import no_memory, not_a_number
-from storm_writers import clock_set_back, dead_owners, other_hosts, readers, two_writers
+from storm_writers import clock_set_back, dead_owners, readers, two_writers
 from tiny_checkpoint import tiny_checkpoint
 from torture_children import prepare
 from torture_report import Row, end_part, options
@@ -59,7 +59,6 @@ def _storms(place: Place, *, full: bool) -> list[Callable[[], Row]]:
     return [
         lambda: two_writers(place, rounds=3),
         lambda: dead_owners(place, rounds=6),
-        lambda: other_hosts(place),
         lambda: clock_set_back(place, rounds=6),
         lambda: readers(place, entries=200),
         *(lambda storm=storm: storm(place) for storm in mounts),

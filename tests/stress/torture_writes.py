@@ -47,15 +47,7 @@ TIMED = {"config.json", "metrics.csv", "results.json", "summary.json", "summary.
 
 @dataclass(frozen=True)
 class Command:
-    """A command that writes.
-
-    Attributes:
-        name: What it is called in the table.
-        words: What is typed, in its folder.
-        begin: Makes the files that it starts from; None starts from nothing.
-        bank: The bank that it changes, if it does.
-        runs: The runs that it makes, compared by all that they hold.
-    """
+    """A command that writes."""
 
     name: str
     words: tuple[str, ...]
@@ -66,15 +58,7 @@ class Command:
 
 @dataclass
 class Found:
-    """What came of the kills of a command.
-
-    Attributes:
-        name: Of the command.
-        calls: The calls that it makes undisturbed.
-        killed: At how many of them it was killed.
-        failures: What was wrong, a sentence each.
-        seconds: All together.
-    """
+    """What came of the kills of a command."""
 
     name: str
     calls: int
@@ -83,15 +67,14 @@ class Found:
     seconds: float = 0.0
 
 
-def learned(folder: Path) -> None:
+def learned(folder: Path, *more: str) -> None:
     """Let a run of grafting learn two tasks."""
-    done(folder, "run", "stream.yaml", "--strategy", "grafting", "--out", "first")
+    done(folder, *COMMANDS["run"].words, *more)
 
 
 def apart(folder: Path) -> None:
     """Let a run of isolated grafting learn two tasks, and export one of them."""
-    isolated = ("--set", "grafting.mode=isolated")
-    done(folder, "run", "stream.yaml", "--strategy", "grafting", "--out", "first", *isolated)
+    learned(folder, "--set", "grafting.mode=isolated")
     done(folder, "export", "first/grafting/seed0", "--task", "topic", "--out", "exported-hf")
 
 
@@ -135,9 +118,7 @@ COMMANDS = {
                 ("export", RUN, "--task", "topic", "--format", form, "--out", "made", *rest),
                 learned,
             )
-            for form, rest in (
-                ("hf", ()), ("peft-shira", ("--rest", "copy")),
-            )
+            for form, *rest in (("hf",), ("peft-shira", "--rest", "copy"))
         ),
         Command(
             "import",
@@ -255,11 +236,7 @@ def kill(
     expected: dict[str, str],
     old: object,
 ) -> None:
-    """Kill a command at a call, look at what it leaves, and say the same again.
-
-    Raises:
-        AssertionError: If anything is not as it must be.
-    """
+    """Kill a command at a call, look at what it leaves, and say the same again."""
     fresh(before, work)
     told = start(*command.words, first=lambda: enter(work, at=number)).wait()
     check(told.code in (-signal.SIGKILL, 0), f"ended with {told.code}: {told.sentence}")

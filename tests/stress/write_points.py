@@ -51,13 +51,7 @@ class Counter:
 
 
 def trap(root: Path, *, at: int | None = None, tell: Callable[[str], None] | None = None) -> None:
-    """Number the calls of this process from now on, and kill it at one of them.
-
-    Args:
-        root: The folder; calls on paths outside of it do not count.
-        at: The call, from 0, at which SIGKILL is sent; None lets the process go on.
-        tell: Told every call, as ``"os.rename entries/a.safetensors"``.
-    """
+    """Number the calls of this process from now on, and kill it at one of them."""
     _Trap(root, at, tell).set()
 
 

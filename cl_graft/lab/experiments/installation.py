@@ -18,7 +18,7 @@ from cl_graft.errors import InputError, first_line
 from cl_graft.models.load import explain_silent_hub
 from cl_graft.models.named_models import find_minilm, find_smollm2
 from cl_graft.runtime.devices import explain_slow_precision
-from cl_graft.runtime.torchvision_operators import list_declared_operators
+from cl_graft.runtime.native_libraries import list_declared_operators
 
 State = Literal["ok", "note", "fault"]
 

@@ -26,7 +26,7 @@ from cl_graft.runtime.signals import Stop
 from cl_graft.settings import ExperimentConfig, make_config
 from cl_graft.settings.data_report import cut_note
 from cl_graft.settings.tasks import load_tasks, refuse_other_data
-from cl_graft.storage import explain_full_disk, only_writer
+from cl_graft.storage import explain_write_errors, only_writer
 from cl_graft.storage.cache_folder import DirectoryCache
 from cl_graft.storage.checkpoint_files import FileCheckpoints
 from cl_graft.strategies.registry import find_strategy
@@ -90,7 +90,8 @@ def run(
     # Settings that a strategy fixes follow from its name, so they are not written down.
     own = config.with_values(method.fixed_config) if method.fixed_config else config
     folder, stop = run_folder(out, strategy, seed), stop or Stop()
-    with only_writer(folder), folders.add_resume_hint(folder, config), explain_full_disk(folder):
+    explained = explain_write_errors(folder, denied=False)  # also of writers such as TensorBoard's
+    with only_writer(folder), folders.add_resume_hint(folder, config), explained:
         if (done := folders.find_finished(folder, config)) is not None:
             now = load_tasks(config.stream, seed=seed) if tasks is None else tasks
             refuse_other_data(done, now)

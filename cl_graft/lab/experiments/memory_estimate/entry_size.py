@@ -14,7 +14,7 @@ from cl_graft.grafts.region import Layout, Region
 from cl_graft.models import TaskModel, graftable_parameters
 from cl_graft.models.text_generation import TextHead
 from cl_graft.storage.elias_fano import packed_size
-from cl_graft.storage.entry_file import pack_entry
+from cl_graft.storage.graft_file import pack_entry
 
 _RECORDED_ROWS = 8
 _METADATA = {"about as long as those of a learned task": "-" * 590}
