@@ -5,7 +5,7 @@ its own error of `cl_graft.errors`.
 """
 
 from cl_graft.storage.bank_folder import append_entry, load_bank, save_bank
-from cl_graft.storage.disk_errors import explain_write_errors, free_bytes
+from cl_graft.storage.disk_errors import explain_write_errors
 from cl_graft.storage.graft_file import StoredGraft, load_graft, save_graft
 from cl_graft.storage.locks import LOCK, OWNER, only_writer, release_dead
 
@@ -15,7 +15,6 @@ __all__ = [
     "StoredGraft",
     "append_entry",
     "explain_write_errors",
-    "free_bytes",
     "load_bank",
     "load_graft",
     "only_writer",

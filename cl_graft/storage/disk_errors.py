@@ -42,7 +42,7 @@ def explain_write_errors(
         number = error.errno if isinstance(error, OSError) else _number_in(error)
         if number is None or number not in reasons:
             raise
-        free = free_bytes(path) if number in (errno.ENOSPC, errno.EDQUOT) else None
+        free = _free_bytes(path) if number in (errno.ENOSPC, errno.EDQUOT) else None
         known = ((size, "bytes are needed"), (free, "bytes are free"))
         amounts = [f"{count:,} {what}" for count, what in known if count is not None]
         where = f" ({', '.join(amounts)})" if amounts else ""
@@ -53,7 +53,7 @@ def explain_write_errors(
         raise explained from error
 
 
-def free_bytes(path: Path | str) -> int | None:
+def _free_bytes(path: Path | str) -> int | None:
     """Return the bytes that can be written where `path` is or will be; None if that is unknown."""
     path = Path(path)
     for folder in (path, *path.absolute().parents):
