@@ -1,16 +1,18 @@
 """Inspection reads files alone, and its numbers are those of the bank."""
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from stored_banks import bank_of
 from tiny_runs import tiny_run
 
 from cl_graft import load_bank
 from cl_graft.banks.forget import forget
 from cl_graft.banks.inspect import inspect_bank, inspect_graft, repair_folder
 from cl_graft.errors import ForeignFile, InputError
-from cl_graft.storage import StoredGraft, bank_folder, save_graft
+from cl_graft.storage import StoredGraft, bank_folder, save_bank, save_graft
 
 
 @pytest.fixture(scope="module")
@@ -70,6 +72,21 @@ def test_the_file_of_a_single_graft_is_described_too(run, tmp_path):
     found = inspect_graft(tmp_path / "one.safetensors")
     assert (found.task, found.region_size) == ("sentiment", len(entry.owned))
     assert found.fingerprint == bank.base.fingerprint
+
+
+@pytest.mark.parametrize(
+    ("tasks", "overlap", "rows"), [(20, None, 20), (21, None, 0), (21, True, 21)]
+)
+def test_how_much_tasks_overlap_is_shown_of_up_to_20_or_where_it_is_asked_for(
+    tmp_path, tasks, overlap, rows
+):
+    bank = bank_of(mode="isolated", tasks=1)
+    entries = (replace(bank.entries[0], task=f"task{n}", label=n) for n in range(tasks))
+    save_bank(replace(bank, entries=tuple(entries)), tmp_path)
+    found = inspect_bank(tmp_path, overlap=overlap)
+    assert [len(found.entries), len(found.overlap)] == [tasks, rows]
+    assert all(len(row) == rows for row in found.overlap)
+    assert not inspect_bank(tmp_path, overlap=False).overlap
 
 
 def test_what_is_no_bank_is_refused(tmp_path):
