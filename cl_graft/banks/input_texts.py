@@ -330,9 +330,10 @@ def _join_words(record: Record, column: str | None) -> str | None:
     value = record.values.get(column) if column else None
     if value is None or isinstance(value, str):
         return value
-    words = value if isinstance(value, list | tuple) else [None]
-    for word in words:
-        if not isinstance(word, str) or word.split() != [word]:
+    words: list[str] = []
+    for word in value if isinstance(value, list | tuple) else [None]:
+        words.append(word if isinstance(word, str) else "")
+        if words[-1].split() != [word]:
             raise InputError(
                 f"{record.place}: the word {word!r:.42} of column {column!r}, a list of words, is "
                 "no text, is empty or holds a blank"

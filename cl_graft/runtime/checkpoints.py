@@ -35,6 +35,7 @@ class Checkpoints(Protocol):
 
     def at(self, key: str) -> Checkpoint:
         """Return the place of a phase; the key is its kind, a hyphen and a hash of its inputs."""
+        ...
 
     def poll(self) -> None:
         """Stop the process if it was asked to stop; nothing is kept here."""
@@ -46,6 +47,7 @@ class Resumable(Protocol):
 
     def loop_state(self) -> State:
         """Return the state."""
+        ...
 
     def load_loop_state_(self, tensors: Mapping[str, Tensor], values: Mapping[str, Any]) -> None:
         """Load a state, before the loop starts."""
