@@ -12,9 +12,9 @@ import torch
 from torch import Tensor
 
 from cl_graft.errors import InputError, a_or_an
-from cl_graft.kinds.kind import Encoding
 from cl_graft.kinds.prompts import Family
 from cl_graft.kinds.rows import EncodedRows, Row
+from cl_graft.kinds.text_encoding import Encoding
 from cl_graft.kinds.text_task import TextTask
 from cl_graft.metrics.task_score import Scorer
 from cl_graft.runtime.batching import sort_by_length, text_lengths
@@ -58,25 +58,32 @@ def encode_task(
     task: TextTask, tokenizer: Tokenizer, *, family: Family, max_length: int
 ) -> EncodedTask:
     """Encode the rows of a task; dev and test rows by length, the longest first."""
-    if family not in task.own_kind.families:
+    kind = task.own_kind
+    if family not in kind.families:
         raise InputError(
-            f"task {task.name!r}: {a_or_an(task.own_kind.title)} task needs a model of the family "
-            f"{' or '.join(task.own_kind.families)}, got {family}"
+            f"task {task.name!r}: {a_or_an(kind.title)} task needs a model of the family "
+            f"{' or '.join(kind.families)}, got {family}"
         )
     with _named(task.name):
-        tokens = task.own_kind.label_tokens(task, tokenizer, family=family, max_length=max_length)
-        encoded = _encode_splits(task, tokenizer, family, max_length)
-    splits, numbers = {}, {}
-    for name, rows in encoded.items():
-        lengths = text_lengths(rows.inputs)
-        order = torch.arange(len(rows.inputs))
+        tokens = kind.label_tokens(task, tokenizer, family=family, max_length=max_length)
+    prompt = kind.find_prompt(task, family)
+    encoded: dict[str, EncodedRows] = {}
+    splits, numbers, first = {}, {}, 0
+    texts: dict[str, Sequence[Row]] = {"train": task.train, "valid": task.dev, "test": task.test}
+    for name, rows in texts.items():
+        with _named(task.name, f"{'dev' if name == 'valid' else name} rows: "):
+            how = Encoding(tokenizer, family, prompt, max_length, first=first, task=task)
+            encode = kind.encode_training if name == "train" else kind.encode
+            made = encoded[name] = encode(rows, how)
+        first += len(made.inputs)
+        lengths = text_lengths(made.inputs)
+        order = torch.arange(len(made.inputs))
         if name != "train" and lengths is not None:
             order = sort_by_length(lengths)
-        splits[name] = rows.inputs[order], rows.targets[order]
-        numbers[name] = rows.numbers[order]
-    cut = {name: rows.cut for name, rows in encoded.items()}
-    scorer = task.own_kind.scorer(task, encoded)
-    return EncodedTask(task, splits, numbers, tokens, cut, scorer)
+        splits[name] = made.inputs[order], made.targets[order]
+        numbers[name] = made.numbers[order]
+    cut = {name: made.cut for name, made in encoded.items()}
+    return EncodedTask(task, splits, numbers, tokens, cut, kind.scorer(task, encoded))
 
 
 @contextmanager
@@ -89,23 +96,6 @@ def _named(task: str, split: str = "") -> Iterator[None]:
         if str(error).startswith(place):
             raise
         raise InputError(f"{place}: {split}{error}") from None
-
-
-def _encode_splits(
-    task: TextTask, tokenizer: Tokenizer, family: Family, max_length: int
-) -> dict[str, EncodedRows]:
-    texts: dict[str, Sequence[Row]] = {"train": task.train, "valid": task.dev, "test": task.test}
-    kind = task.own_kind
-    encoded: dict[str, EncodedRows] = {}
-    first = 0
-    prompt = kind.find_prompt(task, family)
-    for name, rows in texts.items():
-        with _named(task.name, f"{'dev' if name == 'valid' else name} rows: "):
-            how = Encoding(tokenizer, family, prompt, max_length, first=first, task=task)
-            encode = kind.encode_training if name == "train" else kind.encode
-            encoded[name] = encode(rows, how)
-        first += len(encoded[name].inputs)
-    return encoded
 
 
 def serialize_tokenizer(tokenizer: Any) -> str:

@@ -17,9 +17,9 @@ import torch
 from torch import Tensor, nn
 
 from cl_graft.errors import InputError, brief
-from cl_graft.kinds.kind import Encoding, Kind, register_kind
+from cl_graft.kinds.kind import Kind, register_kind
 from cl_graft.kinds.rows import Answer, EncodedRows, Row, Span, read_text_value
-from cl_graft.kinds.text_encoding import pad_inputs, require_fast
+from cl_graft.kinds.text_encoding import Encoding, pad_inputs, require_fast
 from cl_graft.kinds.text_task import TextTask
 from cl_graft.metrics.task_score import METRICS, Scorer
 from cl_graft.models import TaskModel

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -13,7 +12,7 @@ from torch import Tensor, nn
 from cl_graft.errors import InputError, join_names
 from cl_graft.kinds.prompts import Family, Prompt
 from cl_graft.kinds.rows import Answer, Confusions, EncodedRows, Row
-from cl_graft.kinds.text_encoding import Encoded, encode_rows, label_token_ids
+from cl_graft.kinds.text_encoding import Encoding, label_token_ids
 from cl_graft.metrics.task_score import Scorer
 from cl_graft.models import TaskModel, make_head
 from cl_graft.runtime.registry import Registry
@@ -23,38 +22,6 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase as Tokenizer
 
     from cl_graft.kinds.text_task import TextTask
-
-
-@dataclass(frozen=True, eq=False)
-class Encoding:
-    """How rows become the inputs of a model.
-
-    Attributes:
-        tokenizer: A tokenizer of transformers.
-        family: Family of the model, one of `Kind.families`.
-        prompt: The task's prompt for the family; None for encoders.
-        max_length: Tokens an input, special ones included.
-        first: Number of the first input, where targets hold the numbers of inputs.
-        task: The task; None for texts that are to be answered, whose targets mean nothing.
-    """
-
-    tokenizer: Tokenizer
-    family: Any
-    prompt: Prompt | None
-    max_length: int
-    first: int = 0
-    task: TextTask | None = None
-
-
-def encode_for(rows: Sequence[Row], encoding: Encoding) -> Encoded:
-    """Encode texts or pairs of texts with `encode_rows`."""
-    return encode_rows(
-        rows,
-        encoding.tokenizer,
-        family=encoding.family,
-        prompt=encoding.prompt,
-        max_length=encoding.max_length,
-    )
 
 
 Drafts = Mapping[str, Sequence[tuple[Any, str]]]

@@ -16,8 +16,9 @@ import torch
 from torch import Tensor, nn
 
 from cl_graft.errors import DamagedFile, InputError, join_names, nearest
-from cl_graft.kinds.kind import Drafts, Encoding, Kind, MadeRows, encode_for, register_kind
+from cl_graft.kinds.kind import Drafts, Kind, MadeRows, register_kind
 from cl_graft.kinds.rows import LABEL_COLUMNS, Answer, ColumnError, Confusions, EncodedRows, Row
+from cl_graft.kinds.text_encoding import Encoding, encode_for
 from cl_graft.kinds.text_task import TextTask
 from cl_graft.metrics.task_score import register_metric
 from cl_graft.models import TaskModel, linear_head

@@ -11,8 +11,9 @@ import torch
 from torch import Tensor, nn
 
 from cl_graft.errors import DamagedFile, InputError, join_names
-from cl_graft.kinds.kind import Encoding, Kind, encode_for, register_kind
+from cl_graft.kinds.kind import Kind, register_kind
 from cl_graft.kinds.rows import Answer, Confusions, EncodedRows, Row, count_rows
+from cl_graft.kinds.text_encoding import Encoding, encode_for
 from cl_graft.kinds.text_task import TextTask
 from cl_graft.models import TaskModel, linear_head
 
@@ -28,7 +29,7 @@ class OneLabel(Kind):
         return torch.tensor([row.label for row in rows], dtype=self.dtype)
 
     def encode(self, rows: Sequence[Any], encoding: Encoding) -> EncodedRows:
-        """Encode texts or pairs of texts with `encode_rows`."""
+        """Encode texts or pairs of texts ."""
         made = encode_for(rows, encoding)
         return EncodedRows(made.inputs, self.make_targets(rows), torch.arange(len(rows)), made.cut)
 

@@ -16,9 +16,9 @@ import torch
 from torch import Tensor, nn
 
 from cl_graft.errors import DamagedFile, InputError, brief, join_names, nearest
-from cl_graft.kinds.kind import Drafts, Encoding, Kind, MadeRows, register_kind
+from cl_graft.kinds.kind import Drafts, Kind, MadeRows, register_kind
 from cl_graft.kinds.rows import Answer, ColumnError, Confusions, EncodedRows, Row, Span, count_rows
-from cl_graft.kinds.text_encoding import pad_inputs, require_fast
+from cl_graft.kinds.text_encoding import Encoding, pad_inputs, require_fast
 from cl_graft.kinds.text_task import TextTask
 from cl_graft.metrics.span_scores import count_spans, list_tags
 from cl_graft.metrics.task_score import NO_TARGET

@@ -19,11 +19,11 @@ from torch import Tensor, nn
 from cl_graft.errors import InputError
 from cl_graft.kinds import answer_rows
 from cl_graft.kinds.answer_rows import AnswerRow, Decoding
-from cl_graft.kinds.kind import Drafts, Encoding, Kind, MadeRows, register_kind
+from cl_graft.kinds.kind import Drafts, Kind, MadeRows, register_kind
 from cl_graft.kinds.messages import SYSTEM, USER, Message
 from cl_graft.kinds.prompts import Family, Prompt
 from cl_graft.kinds.rows import Answer, EncodedRows, Row
-from cl_graft.kinds.text_encoding import pad_inputs
+from cl_graft.kinds.text_encoding import Encoding, pad_inputs
 from cl_graft.kinds.text_task import TextTask
 from cl_graft.metrics.task_score import METRICS, NO_TARGET, Scorer
 from cl_graft.metrics.text_scores import find_number

@@ -33,12 +33,35 @@ if TYPE_CHECKING:
     # transformers takes seconds to import, and a tokenizer is always handed in.
     from transformers import PreTrainedTokenizerBase as Tokenizer
 
+    from cl_graft.kinds.text_task import TextTask
+
 
 _FIRST, _SECOND = 1, 2
 Ids = tuple[list[int], list[int]]
 """Token ids and segments of a row."""
 
 TEMPLATE, _SPACE = -1, -2
+
+
+@dataclass(frozen=True, eq=False)
+class Encoding:
+    """How rows become the inputs of a model.
+
+    Attributes:
+        tokenizer: A tokenizer of transformers.
+        family: Family of the model, one of `Kind.families`.
+        prompt: The task's prompt for the family; None for encoders.
+        max_length: Tokens an input, special ones included.
+        first: Number of the first input, where targets hold the numbers of inputs.
+        task: The task; None for texts that are to be answered, whose targets mean nothing.
+    """
+
+    tokenizer: Tokenizer
+    family: Any
+    prompt: Prompt | None
+    max_length: int
+    first: int = 0
+    task: TextTask | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -57,19 +80,12 @@ def encode(
     prompt: Prompt | None = None,
     max_length: int,
 ) -> Tensor:
-    """Encode rows for a model family, int64 of shape (rows, 2, max_length); see `encode_rows`."""
-    return encode_rows(rows, tokenizer, family=family, prompt=prompt, max_length=max_length).inputs
+    """Encode rows for a model family, int64 of shape (rows, 2, max_length); see `encode_for`."""
+    return encode_for(rows, Encoding(tokenizer, family, prompt, max_length)).inputs
 
 
-def encode_rows(
-    rows: Sequence[Row],
-    tokenizer: Tokenizer,
-    *,
-    family: Family,
-    prompt: Prompt | None = None,
-    max_length: int,
-) -> Encoded:
-    """Encode rows for a model family, and count those that had to be cut.
+def encode_for(rows: Sequence[Row], encoding: Encoding) -> Encoded:
+    """Encode texts or pairs of texts, and count those that had to be cut.
 
     An encoder gets its texts as the tokenizer joins them, cut longest first; segment 2 stands
     where the tokenizer gives token type 1 (BERT, MiniLM, ELECTRA), and nowhere for families
@@ -77,11 +93,12 @@ def encode_rows(
     It stands between the tokenizer's own begin and end tokens; a causal prompt gets no end token,
     as the label's string follows. Where the tokenizer has no padding token, padding is id 0.
     """
+    tokenizer, family, max_length = encoding.tokenizer, encoding.family, encoding.max_length
     require_tokenizer(tokenizer)
     if family == "encoder":
         encoded, cut = _encode_texts(rows, tokenizer, max_length)
     else:
-        checked = check_prompt(prompt, family)
+        checked = check_prompt(encoding.prompt, family)
         encoded, shortened = encode_prompts(rows, tokenizer, family, checked, max_length)
         cut = len(shortened)
     return Encoded(pad_inputs(encoded, tokenizer, max_length), cut)
