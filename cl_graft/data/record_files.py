@@ -44,10 +44,7 @@ _OTHER_KINDS = (
         (".zip", ".tar", ".tgz", ".tar.gz", ".7z", ".rar", ".xz", ".bz2", ".zst"),
         "an archive: unpack it, and name the file or folder in it",
     ),
-    (
-        (".json", ".json.gz"),
-        "a .json holds a list of objects, [{…}, {…}], or one object a line",
-    ),
+    ((".json", ".json.gz"), "a .json holds a list of objects, [{…}, {…}], or one object a line"),
 )
 """Endings of other files, and how to make one that is read of them."""
 

@@ -95,9 +95,7 @@ class StreamFile:
         )
         return {
             own: replace(
-                stream,
-                names=functools.partial(list, tasks),
-                settings=self._settings(tasks),
+                stream, names=functools.partial(list, tasks), settings=self._settings(tasks)
             )
             for own, tasks in (self.orders or {name: list(self.tasks)}).items()
         }

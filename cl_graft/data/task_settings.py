@@ -125,6 +125,5 @@ class TaskSettings(RowSettings):
         "'error' refuses them.",
     )
     max_megabytes: int | None = Field(
-        default=None,
-        description="Largest size of a file once unpacked, in MB, in place of 4,000.",
+        default=None, description="Largest size of a file once unpacked, in MB, in place of 4,000."
     )

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from cl_graft.errors import InputError, brief
-from cl_graft.kinds.kind import Kind, register_kind
+from cl_graft.kinds.kind import Kind, Metadata, register_kind
 from cl_graft.kinds.rows import Answer, EncodedRows, Row, Span, read_text_value
 from cl_graft.kinds.text_encoding import Encoding, pad_inputs, require_fast
 from cl_graft.kinds.text_task import TextTask
@@ -78,7 +78,7 @@ class ExtractiveQA(Kind):
                 raise InputError(f"{place} lacks a passage or an answer")
             _check_answers(row.text_pair, row.answers, place)
 
-    def describe_entry(self, metadata: Mapping[str, Any]) -> str:
+    def describe_entry(self, metadata: Metadata) -> str:
         """Return what an entry answers."""
         return "part of a passage"
 
@@ -169,18 +169,14 @@ class ExtractiveQA(Kind):
         longest = _longest(targets)
         return {"longest_answer": longest} if longest > _LONGEST_ANSWER else {}
 
-    def row(self, text: str, pair: str | None, metadata: Mapping[str, Any]) -> Row:
+    def row(self, text: str, pair: str | None, metadata: Metadata) -> Row:
         """Return the row of a question and a passage."""
         if pair is None:
             raise InputError("extractive QA takes a question and a passage, got one text")
         return QuestionRow(text, pair, 0)
 
     def answer(
-        self,
-        outputs: Tensor,
-        encoded: EncodedRows,
-        rows: Sequence[Row],
-        metadata: Mapping[str, Any],
+        self, outputs: Tensor, encoded: EncodedRows, rows: Sequence[Row], metadata: Metadata
     ) -> list[Answer]:
         """Return the best span of all windows of each passage."""
         windows = list(zip(encoded.numbers.tolist(), encoded.places or (), strict=True))

@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     from cl_graft.kinds.text_task import TextTask
 
 
+Metadata = Mapping[str, Any]
+"""What an entry of a bank records of its task, by name."""
+
 Drafts = Mapping[str, Sequence[tuple[Any, str]]]
 """What `RowFormat.read` returned, each with its place, by split."""
 
@@ -138,7 +141,7 @@ class Kind(RowFormat, ABC):
         """Return what a task asks, such as ``"3 classes"``; by default the title."""
         return self.title
 
-    def describe_entry(self, metadata: Mapping[str, Any]) -> str:
+    def describe_entry(self, metadata: Metadata) -> str:
         """Return what an entry of a bank answers, such as the names of its labels."""
         if (names := metadata.get("label_names")) is None:
             return "not recorded"
@@ -229,17 +232,13 @@ class Kind(RowFormat, ABC):
         """Return what an entry of a bank records of the targets of training, (m,) or (m, P)."""
         return {}
 
-    def row(self, text: str, pair: str | None, metadata: Mapping[str, Any]) -> Row:
+    def row(self, text: str, pair: str | None, metadata: Metadata) -> Row:
         """Return the row of a text that is to be answered by an entry with some metadata."""
         return Row(text, pair, 0)
 
     @abstractmethod
     def answer(
-        self,
-        outputs: Tensor,
-        encoded: EncodedRows,
-        rows: Sequence[Row],
-        metadata: Mapping[str, Any],
+        self, outputs: Tensor, encoded: EncodedRows, rows: Sequence[Row], metadata: Metadata
     ) -> list[Answer]:
         """Say what outputs mean, one answer a row.
 

@@ -121,8 +121,7 @@ def fill_chat(tokenizer: Tokenizer, messages: Sequence[Message]) -> Filled:
     whole = _render(tokenizer, messages)
     marks = [f"\ue000{number}\ue001" for number in range(len(messages))]
     marked = _render(
-        tokenizer,
-        [Message(one.role, mark) for one, mark in zip(messages, marks, strict=True)],
+        tokenizer, [Message(one.role, mark) for one, mark in zip(messages, marks, strict=True)]
     )
     owners: list[tuple[int, int]] = []
     parts: list[str] = []

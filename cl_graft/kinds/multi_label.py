@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from cl_graft.errors import DamagedFile, InputError, join_names, nearest
-from cl_graft.kinds.kind import Drafts, Kind, MadeRows, register_kind
+from cl_graft.kinds.kind import Drafts, Kind, MadeRows, Metadata, register_kind
 from cl_graft.kinds.rows import LABEL_COLUMNS, Answer, ColumnError, Confusions, EncodedRows, Row
 from cl_graft.kinds.text_encoding import Encoding, encode_for
 from cl_graft.kinds.text_task import TextTask
@@ -153,11 +153,7 @@ class MultiLabel(Kind):
         return LabelsHead(model.hidden_size, len(task.label_names), seed=seed)
 
     def answer(
-        self,
-        outputs: Tensor,
-        encoded: EncodedRows,
-        rows: Sequence[Row],
-        metadata: Mapping[str, Any],
+        self, outputs: Tensor, encoded: EncodedRows, rows: Sequence[Row], metadata: Metadata
     ) -> list[Answer]:
         """Name the labels whose probability is above `THRESHOLD`, with the probability of each."""
         names = [str(name) for name in metadata.get("label_names") or []]

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from cl_graft.errors import DamagedFile, InputError, join_names
-from cl_graft.kinds.kind import Kind, register_kind
+from cl_graft.kinds.kind import Kind, Metadata, register_kind
 from cl_graft.kinds.rows import Answer, Confusions, EncodedRows, Row, count_rows
 from cl_graft.kinds.text_encoding import Encoding, encode_for
 from cl_graft.kinds.text_task import TextTask
@@ -38,11 +38,7 @@ class OneLabel(Kind):
         return linear_head(model.hidden_size, self.count_outputs(task), seed=seed)
 
     def answer(
-        self,
-        outputs: Tensor,
-        encoded: EncodedRows,
-        rows: Sequence[Row],
-        metadata: Mapping[str, Any],
+        self, outputs: Tensor, encoded: EncodedRows, rows: Sequence[Row], metadata: Metadata
     ) -> list[Answer]:
         """Name the likeliest label of each row, and the probability of each; or the numbers.
 

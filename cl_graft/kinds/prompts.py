@@ -254,8 +254,7 @@ CAUSAL_PROMPTS: Mapping[str, Prompt] = MappingProxyType(
         },
         "subj": Prompt(_TONE, {"subjective": "subject", "objective": "object"}),
         "cola": Prompt(
-            '"{text}" is a sentence that is',
-            {"unacceptable": "incorrect", "acceptable": "correct"},
+            '"{text}" is a sentence that is', {"unacceptable": "incorrect", "acceptable": "correct"}
         ),
         "trec": Prompt(
             " {text} The answer to this question will be",

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from cl_graft.errors import DamagedFile, InputError, brief, join_names, nearest
-from cl_graft.kinds.kind import Drafts, Kind, MadeRows, register_kind
+from cl_graft.kinds.kind import Drafts, Kind, MadeRows, Metadata, register_kind
 from cl_graft.kinds.rows import Answer, ColumnError, Confusions, EncodedRows, Row, Span, count_rows
 from cl_graft.kinds.text_encoding import Encoding, pad_inputs, require_fast
 from cl_graft.kinds.text_task import TextTask
@@ -102,7 +102,7 @@ class Tagging(Kind):
         """Return the numbers of span types and intents."""
         return _describe(task.label_names, task.intent_names)
 
-    def describe_entry(self, metadata: Mapping[str, Any]) -> str:
+    def describe_entry(self, metadata: Metadata) -> str:
         """Return the numbers of span types and intents."""
         return _describe(metadata.get("label_names") or (), metadata.get("intent_names") or ())
 
@@ -188,18 +188,14 @@ class Tagging(Kind):
         """Return the names of the intents, where there are any."""
         return {"intent_names": list(task.intent_names)} if task.intent_names else {}
 
-    def row(self, text: str, pair: str | None, metadata: Mapping[str, Any]) -> Row:
+    def row(self, text: str, pair: str | None, metadata: Metadata) -> Row:
         """Return the row of a text, whose words are parted by blanks."""
         if pair is not None:
             raise InputError("a tagging task takes one text, got two")
         return TaggedRow(" ".join(text.split()), None, 0)
 
     def answer(
-        self,
-        outputs: Tensor,
-        encoded: EncodedRows,
-        rows: Sequence[Row],
-        metadata: Mapping[str, Any],
+        self, outputs: Tensor, encoded: EncodedRows, rows: Sequence[Row], metadata: Metadata
     ) -> list[Answer]:
         """Return the tags, the spans that they make, and the intent with its probability."""
         tags = [str(name) for name in metadata.get("label_names") or []]

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from cl_graft.errors import InputError
 from cl_graft.kinds import answer_rows
 from cl_graft.kinds.answer_rows import AnswerRow, Decoding
-from cl_graft.kinds.kind import Drafts, Kind, MadeRows, register_kind
+from cl_graft.kinds.kind import Drafts, Kind, MadeRows, Metadata, register_kind
 from cl_graft.kinds.messages import SYSTEM, USER, Message
 from cl_graft.kinds.prompts import Family, Prompt
 from cl_graft.kinds.rows import Answer, EncodedRows, Row
@@ -107,7 +107,7 @@ class Text2Text(Kind):
         """Return ROUGE-L and exact match."""
         return ("rouge_l", "exact_match")
 
-    def describe_entry(self, metadata: Mapping[str, Any]) -> str:
+    def describe_entry(self, metadata: Metadata) -> str:
         """Return what an entry answers."""
         return "free text"
 
@@ -237,18 +237,14 @@ class Text2Text(Kind):
             found["chat"] = {"system": system}
         return found
 
-    def row(self, text: str, pair: str | None, metadata: Mapping[str, Any]) -> AnswerRow:
+    def row(self, text: str, pair: str | None, metadata: Metadata) -> AnswerRow:
         """Return the row of an input, with an instruction as second text."""
         if metadata.get("chat") is not None:
             return make_chat_row((Message(USER, text),), metadata)
         return AnswerRow(text, pair, 0, cut=_find_cut(metadata))
 
     def answer(
-        self,
-        outputs: Tensor,
-        encoded: EncodedRows,
-        rows: Sequence[Row],
-        metadata: Mapping[str, Any],
+        self, outputs: Tensor, encoded: EncodedRows, rows: Sequence[Row], metadata: Metadata
     ) -> list[Answer]:
         """Return the decoded texts."""
         stop = Decoding.of(metadata.get("decoding") or {}).stop
@@ -259,7 +255,7 @@ class Text2Text(Kind):
         return [Answer(text, {}) for text in texts]
 
 
-def make_chat_row(messages: tuple[Message, ...], metadata: Mapping[str, Any]) -> AnswerRow:
+def make_chat_row(messages: tuple[Message, ...], metadata: Metadata) -> AnswerRow:
     """Return the row of chat messages that an entry is to answer.
 
     Where all chats of a task began with the same system message, it is put before messages that
@@ -271,7 +267,7 @@ def make_chat_row(messages: tuple[Message, ...], metadata: Mapping[str, Any]) ->
     return AnswerRow(messages[-1].content, None, 0, messages=messages, cut=_find_cut(metadata))
 
 
-def _find_cut(metadata: Mapping[str, Any]) -> str:
+def _find_cut(metadata: Metadata) -> str:
     """Return the side of the text that an entry cuts where a row is too long."""
     return Decoding.of(metadata.get("decoding") or {}).cut
 

@@ -1,12 +1,7 @@
 """Models: pretrained transformers that answer tasks, and what is graftable in them."""
 
 from cl_graft.models.graftable import block_stacks, graftable_parameters
-from cl_graft.models.heads import (
-    LabelStrings,
-    LabelWords,
-    linear_head,
-    make_head,
-)
+from cl_graft.models.heads import LabelStrings, LabelWords, linear_head, make_head
 from cl_graft.models.input_limits import check_batch, longest_row
 from cl_graft.models.load import Loaded, load_model
 from cl_graft.models.named_models import find_minilm, find_smollm2

@@ -58,11 +58,7 @@ def check_head(head: Mapping[str, Tensor], model: TaskModel) -> None:
 
 
 def _make_head(
-    state: Mapping[str, Tensor],
-    family: str,
-    *,
-    activation: str = "tanh",
-    hidden: int | None = None,
+    state: Mapping[str, Tensor], family: str, *, activation: str = "tanh", hidden: int | None = None
 ) -> nn.Module:
     """Make a head of its tensors by name; `hidden` is the size of states, by default theirs."""
     if family == "encoder":

@@ -280,11 +280,7 @@ def score_labels(model: TaskModel, ids: Tensor, segments: Tensor, strings: Label
 
 
 def score_labels_by_row(
-    model: TaskModel,
-    ids: Tensor,
-    segments: Tensor,
-    heads: Sequence[LabelStrings],
-    carry: Carry,
+    model: TaskModel, ids: Tensor, segments: Tensor, heads: Sequence[LabelStrings], carry: Carry
 ) -> list[Tensor]:
     """Return what `score_labels` does of rows with different labels."""
     ends = _find_ends(segments)

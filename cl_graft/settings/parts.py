@@ -17,11 +17,7 @@ from cl_graft.localization.grafting_settings import GraftingSettings
 from cl_graft.runtime.batching import EVAL_BATCH
 from cl_graft.runtime.byte_sizes import parse_bytes
 from cl_graft.runtime.settings import list_fields, settings_class
-from cl_graft.settings.stream_settings import (
-    StreamSettings,
-    refuse_doubles,
-    split_at_commas,
-)
+from cl_graft.settings.stream_settings import StreamSettings, refuse_doubles, split_at_commas
 from cl_graft.training.fine_tuning_settings import FineTuning
 from cl_graft.training.learning_rates import REGION_LR, Decay, Optimizer
 
@@ -131,11 +127,7 @@ class GraftingLoopSettings(GraftingSettings):
         evaluations = dense.evaluations if self.evaluations is None else self.evaluations
         every = math.ceil(dense.steps / evaluations) if evaluations else 0
         return replace(
-            self,
-            fine_tuning=dense,
-            seed=seed,
-            evaluate_every=every,
-            builds_on=builds_on,
+            self, fine_tuning=dense, seed=seed, evaluate_every=every, builds_on=builds_on
         )
 
 

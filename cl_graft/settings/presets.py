@@ -43,7 +43,7 @@ PRESETS: Mapping[str, Mapping[str, Mapping[str, Any]]] = MappingProxyType(
                 "mask_batch": 32,
                 "dropout": False,
                 "evaluations": 0,
-            },
+            }
         },
     }
 )

@@ -264,8 +264,7 @@ def test_an_error_of_a_column_says_the_same_in_another_process():
 
 
 @pytest.mark.parametrize(
-    ("rows", "kind", "column"),
-    [(TAGGED, "tagging", "tags"), (ASKED, "extractive_qa", "context")],
+    ("rows", "kind", "column"), [(TAGGED, "tagging", "tags"), (ASKED, "extractive_qa", "context")]
 )
 def test_the_one_column_that_a_kind_lacks_is_named(tmp_path, rows, kind, column):
     lacking = [{name: value for name, value in row.items() if name != column} for row in rows]

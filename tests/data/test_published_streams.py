@@ -21,12 +21,7 @@ SHIPPED = {
     for name, stream in read_stream_file(path).items()
 }
 
-ORDERS = {
-    "long15": (4, 5, 6),
-    "standard": (1, 2, 3),
-    "superni": (1, 2),
-    "sgd": range(1, 7),
-}
+ORDERS = {"long15": (4, 5, 6), "standard": (1, 2, 3), "superni": (1, 2), "sgd": range(1, 7)}
 
 
 @pytest.mark.parametrize("name", SHIPPED)

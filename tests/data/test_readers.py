@@ -169,9 +169,7 @@ def test_a_header_whose_names_hold_other_delimiters_is_parted_by_its_own(tmp_pat
     assert read_records(tmp_path / "a.csv").columns == (f"{name}, ; , ;", "label")
 
 
-def test_rows_marked_unlabelled_by_the_datasets_library_are_left_out_with_a_warning(
-    tmp_path: Path,
-):
+def test_rows_marked_unlabelled_by_the_datasets_library_are_left_out_with_a_warning(tmp_path: Path):
     import datasets
 
     datasets.disable_progress_bars()

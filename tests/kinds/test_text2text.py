@@ -83,10 +83,7 @@ def test_columns_tell_the_kind_and_its_default_metric(data):
         ({"input": "a", "target": None}, "rows.jsonl:3: the answer in column 'target' is empty"),
         ({"input": "a", "target": []}, "rows.jsonl:3: column 'target' holds no answer"),
         ({"input": "a", "target": ["b", " "]}, "3: right answer 2 of 2 in column 'target' is emp"),
-        (
-            {"input": "a", "target": 7},
-            "rows.jsonl:3: the answer in column 'target' is no text",
-        ),
+        ({"input": "a", "target": 7}, "rows.jsonl:3: the answer in column 'target' is no text"),
         ({"input": " ", "target": "b"}, "rows.jsonl:3: column 'input' must hold a text"),
     ],
 )

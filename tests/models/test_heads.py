@@ -5,12 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from cl_graft.models.heads import (
-    LabelStrings,
-    first_token,
-    linear_head,
-    mean_of_tokens,
-)
+from cl_graft.models.heads import LabelStrings, first_token, linear_head, mean_of_tokens
 
 
 def test_a_linear_head_is_a_function_of_its_seed_and_leaves_the_global_generator_alone():

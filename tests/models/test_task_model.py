@@ -66,12 +66,7 @@ def family_with_head(request: pytest.FixtureRequest, kind: str, family: str, **s
     return with_head(loaded, words), encode(loaded, TEXTS)
 
 
-FEW = [
-    ("bert", "encoder"),
-    ("roberta", "masked_lm"),
-    ("gpt2", "causal_lm"),
-    ("llama", "causal_lm"),
-]
+FEW = [("bert", "encoder"), ("roberta", "masked_lm"), ("gpt2", "causal_lm"), ("llama", "causal_lm")]
 EVERY = slow_but(
     FEW,
     [

@@ -32,11 +32,7 @@ FAMILIES = [
 
 
 def _server(
-    request: pytest.FixtureRequest,
-    kind: str,
-    family: str,
-    *,
-    one_token: bool = False,
+    request: pytest.FixtureRequest, kind: str, family: str, *, one_token: bool = False
 ) -> tuple[TaskServer, Tensor]:
     """A model, a bank of three tasks with heads of different widths, and a batch of six rows."""
     loaded = load_model(str(request.getfixturevalue(f"tiny_{kind}")), family=family)
