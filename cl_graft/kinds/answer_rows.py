@@ -11,6 +11,7 @@ from cl_graft.kinds import messages, text_encoding
 from cl_graft.kinds.messages import Message
 from cl_graft.kinds.prompts import Piece, Prompt, ending_space
 from cl_graft.kinds.rows import ColumnError, Row, read_text_value
+from cl_graft.kinds.text_encoding import Encoding
 from cl_graft.models.text_generation import MOST_BEAMS, MOST_TOKENS
 
 if TYPE_CHECKING:
@@ -148,38 +149,27 @@ class Decoding:
 
 
 def encode_asked(
-    rows: Sequence[Any],
-    tokenizer: Tokenizer,
-    family: Any,
-    prompt: Prompt | None,
-    room: int,
-    *,
-    cut: str,
+    rows: Sequence[Any], encoding: Encoding, *, cut: str
 ) -> tuple[list[list[int]], set[int]]:
     """Return the token ids of the prompt of each row, and the numbers of rows that were cut."""
     if not rows:
         return [], set()
+    tokenizer, family = encoding.tokenizer, encoding.family
     rule = text_encoding.CutRule(whole=frozenset({1}), from_start=cut == "left")
-    if prompt is not None:
-        found, shortened = text_encoding.encode_prompts(
-            rows,
-            tokenizer,
-            family,
-            text_encoding.check_prompt(prompt, family),
-            room,
-            cut=rule,
-            keeps_end=family == "causal_lm",
+    if encoding.prompt is not None:
+        filled, shortened = text_encoding.encode_prompts(
+            rows, encoding, cut=rule, keeps_end=family == "causal_lm"
         )
-        return [ids for ids, _ in found], shortened
+        return [ids for ids, _ in filled], shortened
     text_encoding.require_fast(tokenizer, "chat messages need")
     begin, end = text_encoding.find_frame(tokenizer)
     begin = [] if family == "causal_lm" else begin  # a chat template writes its own begin
     end = [] if family == "causal_lm" else end
-    filled = [messages.fill_chat(tokenizer, row.messages) for row in rows]
+    chats = [messages.fill_chat(tokenizer, row.messages) for row in rows]
     asked: list[list[int]] = []
     shortened = set[int]()
-    left = room - len(begin) - len(end)
-    for number, tokens in enumerate(messages.tokenize_chat(tokenizer, filled)):
+    left = encoding.max_length - len(begin) - len(end)
+    for number, tokens in enumerate(messages.tokenize_chat(tokenizer, chats)):
         talk = len([one for one in rows[number].messages if one.role != messages.SYSTEM]) > 1
         kept = text_encoding.fit_tokens(
             [tokens], left, replace(rule, from_start=talk or rule.from_start)
@@ -187,7 +177,8 @@ def encode_asked(
         if kept is None:
             raise InputError(
                 "the chat template and the system message leave no room for the other messages in "
-                f"{room} tokens ({text_encoding.name_row(rows[number], number)}); raise max_length"
+                f"{encoding.max_length} tokens "
+                f"({text_encoding.name_row(rows[number], number)}); raise max_length"
             )
         if len(tokens.ids) > left:
             shortened.add(number)
@@ -196,28 +187,28 @@ def encode_asked(
 
 
 def encode_answers(
-    rows: Sequence[Any], tokenizer: Tokenizer, family: str, prompt: Prompt | None, longest: int
+    rows: Sequence[Any], encoding: Encoding, longest: int
 ) -> tuple[list[list[int]], set[int]]:
     """Return the token ids of each row's first right answer, and the numbers of rows cut.
 
     An answer ends with the token of the end; one that is cut does not.
     """
-    end = _find_end(tokenizer, prompt)
+    end = _find_end(encoding.tokenizer, encoding.prompt)
     answers: list[list[int]] = []
     cut = set[int]()
-    for number, ids in enumerate(_tokenize_answers(rows, tokenizer, family, prompt)):
+    for number, ids in enumerate(_tokenize_answers(rows, encoding)):
         if len(ids) + 1 > longest:
             cut.add(number)
         answers.append([*ids, end][:longest])
     return answers, cut
 
 
-def measure_answers(task: TextTask, tokenizer: Tokenizer, family: Any, max_length: int) -> int:
+def measure_answers(task: TextTask, encoding: Encoding) -> int:
     """Return the tokens of the longest answer with its end, by the settings or training rows.
 
     It is at most half of `max_length`.
     """
-    longest = task.decoding.longest_answer
+    longest, max_length = task.decoding.longest_answer, encoding.max_length
     if longest is not None and longest >= max_length:
         raise InputError(
             f"decoding: longest_answer {longest} leaves no room for a prompt in the {max_length} "
@@ -225,9 +216,7 @@ def measure_answers(task: TextTask, tokenizer: Tokenizer, family: Any, max_lengt
         )
     if longest is not None:
         return longest
-    prompt = task.own_kind.find_prompt(task, family)
-    found = _tokenize_answers(task.train, tokenizer, family, prompt)
-    return min(max(len(ids) for ids in found) + 1, max_length // 2)
+    return min(max(map(len, _tokenize_answers(task.train, encoding))) + 1, max_length // 2)
 
 
 def find_stops(tokenizer: Tokenizer, prompt: Prompt | None, stop: Sequence[str]) -> tuple[int, ...]:
@@ -263,13 +252,12 @@ def _find_end(tokenizer: Tokenizer, prompt: Prompt | None) -> int:
     return end
 
 
-def _tokenize_answers(
-    rows: Sequence[Any], tokenizer: Tokenizer, family: str, prompt: Prompt | None
-) -> list[list[int]]:
+def _tokenize_answers(rows: Sequence[Any], encoding: Encoding) -> list[list[int]]:
     """Return the token ids of first right answers, as they stand behind their prompts.
 
     Behind a template an answer begins with a blank, but where the prompt ends with a line break.
     """
+    tokenizer, family, prompt = encoding.tokenizer, encoding.family, encoding.prompt
     find_forbidden = (
         text_encoding.find_forbidden_ids if prompt else messages.find_forbidden_in_chats
     )

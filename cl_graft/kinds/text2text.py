@@ -165,11 +165,10 @@ class Text2Text(Kind):
         self, task: TextTask, tokenizer: Tokenizer, *, family: Family, max_length: int
     ) -> tuple[tuple[int, ...], ...]:
         """Return the tokens that end an answer; and those of the longest answer, and beams."""
-        stops = answer_rows.find_stops(
-            tokenizer, self.find_prompt(task, family), task.decoding.stop
-        )
-        longest = answer_rows.measure_answers(task, tokenizer, family, max_length)
-        return stops, (longest, task.decoding.beams)
+        prompt = self.find_prompt(task, family)
+        stops = answer_rows.find_stops(tokenizer, prompt, task.decoding.stop)
+        encoding = Encoding(tokenizer, family, prompt, max_length)
+        return stops, (answer_rows.measure_answers(task, encoding), task.decoding.beams)
 
     def count_reserved(self, head: Mapping[str, Tensor]) -> int:
         """Return the tokens of the longest answer."""
@@ -177,30 +176,22 @@ class Text2Text(Kind):
 
     def encode(self, rows: Sequence[Any], encoding: Encoding) -> EncodedRows:
         """Encode prompts that are to be answered; of a task they leave room for its answers."""
-        tokenizer, max_length, task = encoding.tokenizer, encoding.max_length, encoding.task
-        room, side = max_length, rows[0].cut if rows else "right"
-        if task is not None:
-            room -= answer_rows.measure_answers(task, tokenizer, encoding.family, max_length)
+        room, side = encoding.max_length, rows[0].cut if rows else "right"
+        if (task := encoding.task) is not None:
+            room -= answer_rows.measure_answers(task, encoding)
             side = task.decoding.cut
-        asked, cut = answer_rows.encode_asked(
-            rows, tokenizer, encoding.family, encoding.prompt, room, cut=side
-        )
-        return _pack(asked, [[]] * len(rows), tokenizer, max_length, encoding.first, len(cut))
+        asked, cut = answer_rows.encode_asked(rows, replace(encoding, max_length=room), cut=side)
+        return _pack(asked, [[]] * len(rows), encoding, len(cut))
 
     def encode_training(self, rows: Sequence[Any], encoding: Encoding) -> EncodedRows:
         """Encode prompts with their first right answer, which ends with the token of the end."""
-        task, tokenizer, max_length = encoding.task, encoding.tokenizer, encoding.max_length
-        if task is None:
+        if (task := encoding.task) is None:
             raise ValueError("rows that train belong to a task, got none")
-        longest = answer_rows.measure_answers(task, tokenizer, encoding.family, max_length)
-        room, side = max_length - longest, task.decoding.cut
-        asked, cut = answer_rows.encode_asked(
-            rows, tokenizer, encoding.family, encoding.prompt, room, cut=side
-        )
-        answers, shortened = answer_rows.encode_answers(
-            rows, tokenizer, encoding.family, encoding.prompt, longest
-        )
-        return _pack(asked, answers, tokenizer, max_length, 0, len(cut | shortened))
+        longest = answer_rows.measure_answers(task, encoding)
+        room = replace(encoding, max_length=encoding.max_length - longest)
+        asked, cut = answer_rows.encode_asked(rows, room, cut=task.decoding.cut)
+        answers, shortened = answer_rows.encode_answers(rows, encoding, longest)
+        return _pack(asked, answers, encoding, len(cut | shortened))
 
     def make_prompted_head(
         self, model: TaskModel, task: TextTask, label_tokens: Sequence[Sequence[int]] | None
@@ -310,14 +301,10 @@ class _TextScorer:
 
 
 def _pack(
-    asked: Sequence[Sequence[int]],
-    answers: Sequence[Sequence[int]],
-    tokenizer: Tokenizer,
-    max_length: int,
-    first: int,
-    cut: int,
+    asked: Sequence[Sequence[int]], answers: Sequence[Sequence[int]], encoding: Encoding, cut: int
 ) -> EncodedRows:
     """Put prompts and answers, token ids by row, into tensors."""
+    tokenizer, max_length = encoding.tokenizer, encoding.max_length
     encoded = [
         ([*prompt, *answer], [1] * len(prompt) + [ANSWER] * len(answer))
         for prompt, answer in zip(asked, answers, strict=True)
@@ -325,7 +312,6 @@ def _pack(
     targets = torch.full((len(encoded), max_length), NO_TARGET, dtype=torch.int64)
     for number, answer in enumerate(answers):
         targets[number, : len(answer)] = torch.tensor(answer, dtype=torch.int64)
-    targets[:, -1] = torch.arange(first, first + len(encoded))
+    targets[:, -1] = torch.arange(encoding.first, encoding.first + len(encoded))
     inputs = pad_inputs(encoded, tokenizer, max_length)
-    numbers = torch.arange(len(encoded))
-    return EncodedRows(inputs, targets, numbers, cut, tokenizer=tokenizer)
+    return EncodedRows(inputs, targets, torch.arange(len(encoded)), cut, tokenizer=tokenizer)

@@ -93,13 +93,12 @@ def encode_for(rows: Sequence[Row], encoding: Encoding) -> Encoded:
     It stands between the tokenizer's own begin and end tokens; a causal prompt gets no end token,
     as the label's string follows. Where the tokenizer has no padding token, padding is id 0.
     """
-    tokenizer, family, max_length = encoding.tokenizer, encoding.family, encoding.max_length
+    tokenizer, max_length = encoding.tokenizer, encoding.max_length
     require_tokenizer(tokenizer)
-    if family == "encoder":
+    if encoding.family == "encoder":
         encoded, cut = _encode_texts(rows, tokenizer, max_length)
     else:
-        checked = check_prompt(encoding.prompt, family)
-        encoded, shortened = encode_prompts(rows, tokenizer, family, checked, max_length)
+        encoded, shortened = encode_prompts(rows, encoding)
         cut = len(shortened)
     return Encoded(pad_inputs(encoded, tokenizer, max_length), cut)
 
@@ -230,16 +229,11 @@ def _end_prefixes(
 
 
 def encode_prompts(
-    rows: Sequence[Row],
-    tokenizer: Tokenizer,
-    family: Family,
-    prompt: Prompt,
-    max_length: int,
-    *,
-    cut: CutRule | None = None,
-    keeps_end: bool = False,
+    rows: Sequence[Row], encoding: Encoding, *, cut: CutRule | None = None, keeps_end: bool = False
 ) -> tuple[list[Ids], set[int]]:
-    """Fill a checked template with rows."""
+    """Fill a template with rows; returns the numbers of those that were cut, too."""
+    tokenizer, family, max_length = encoding.tokenizer, encoding.family, encoding.max_length
+    prompt = check_prompt(encoding.prompt, family)
     if not rows:
         return [], set()
     require_fast(tokenizer, "prompts need")

@@ -15,7 +15,7 @@ from transformers import PreTrainedTokenizerFast
 from cl_graft import load_task
 from cl_graft.data.encoded_task import encode_task
 from cl_graft.errors import InputError
-from cl_graft.kinds import KINDS, Decoding
+from cl_graft.kinds import KINDS, Decoding, Encoding
 from cl_graft.kinds.answer_rows import AnswerRow, encode_answers, encode_asked, find_stops
 from cl_graft.kinds.messages import Message, fill_chat, tokenize_chat
 from cl_graft.kinds.text_task import make_task_head
@@ -260,8 +260,8 @@ def test_where_the_text_at_a_templates_end_is_empty_the_prompt_ends_before_it(
     task = _load(tmp_path / "tone.jsonl", rows, template=template)
     row = next(row for row in task.train if not row.text_pair)
     prompt = task.own_kind.find_prompt(task, "causal_lm")
-    (asked,), _ = encode_asked([row], tokenizer, "causal_lm", prompt, 48, cut="right")
-    (answer,), _ = encode_answers([row], tokenizer, "causal_lm", prompt, 48)
+    (asked,), _ = encode_asked([row], Encoding(tokenizer, "causal_lm", prompt, 48), cut="right")
+    (answer,), _ = encode_answers([row], Encoding(tokenizer, "causal_lm", prompt, 48), 48)
     assert tokenizer.decode([*asked, *answer], skip_special_tokens=True) == whole
 
 
@@ -592,8 +592,8 @@ def test_a_chats_answer_ends_where_the_template_ends_a_turn(family, marking):
     tokenizer, end = make_chat_tokenizer(family, marking), CHATS[family][2]
     messages = (Message("user", "Who is it?"),)
     row = AnswerRow("Who is it?", None, 0, messages=messages, targets=("It is me.",))
-    (asked,), _ = encode_asked([row], tokenizer, "causal_lm", None, 99, cut="right")
-    (answer,), _ = encode_answers([row], tokenizer, "causal_lm", None, 99)
+    (asked,), _ = encode_asked([row], Encoding(tokenizer, "causal_lm", None, 99), cut="right")
+    (answer,), _ = encode_answers([row], Encoding(tokenizer, "causal_lm", None, 99), 99)
     assert find_stops(tokenizer, None, ()) == (tokenizer.convert_tokens_to_ids(end),)
     said = [
         {"role": "user", "content": "Who is it?"},
@@ -603,7 +603,7 @@ def test_a_chats_answer_ends_where_the_template_ends_a_turn(family, marking):
     theirs = tokenizer(whole, add_special_tokens=False)["input_ids"]
     assert [*asked, *answer] == theirs[: len(asked) + len(answer)]
     spelled = replace(row, targets=(f"It{end} is me.",))
-    (answer,), _ = encode_answers([spelled], tokenizer, "causal_lm", None, 99)
+    (answer,), _ = encode_answers([spelled], Encoding(tokenizer, "causal_lm", None, 99), 99)
     assert answer.index(tokenizer.convert_tokens_to_ids(end)) == len(answer) - 1
 
 
@@ -630,8 +630,8 @@ def test_no_text_of_a_chat_brings_in_what_the_template_parts_messages_with(famil
     def encode(said: str):
         messages = (Message("user", said), Message("assistant", said), Message("user", said))
         row = AnswerRow(said, None, 0, messages=messages, targets=(said,))
-        (asked,), _ = encode_asked([row], tokenizer, "causal_lm", None, 999, cut="right")
-        (answer,), _ = encode_answers([row], tokenizer, "causal_lm", None, 999)
+        (asked,), _ = encode_asked([row], Encoding(tokenizer, "causal_lm", None, 999), cut="right")
+        (answer,), _ = encode_answers([row], Encoding(tokenizer, "causal_lm", None, 999), 999)
         return [*asked, *answer]
 
     plain, evil = encode("Who"), encode(f"Who<think>{''.join(marks)}</think>")
