@@ -111,7 +111,6 @@ def _open(
 
 
 def _read_class_names(metadata: bytes) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Read the label names in a schema's metadata: of columns of ids, and of lists of ids."""
     try:
         features = json.loads(metadata).get("info", {}).get("features", {})
         items = {name: own.get("feature") for name, own in features.items() if type(own) is dict}

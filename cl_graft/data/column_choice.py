@@ -238,7 +238,6 @@ def join_values(columns: Mapping[str, int]) -> str:
 
 
 def _is_number(value: object) -> bool:
-    """Whether a value is a number, or spells one."""
     plain = isinstance(value, int | float) and not isinstance(value, bool)
     return plain or bool(_NUMBER.fullmatch(str(value).strip()))
 
@@ -281,7 +280,6 @@ def _parts(name: str) -> set[str]:
 
 
 def _find_flags(file: RecordFile, texts: Sequence[str | None]) -> list[str]:
-    """Return the columns that hold 0 and 1 alone."""
     found = []
     for column in file.columns:
         values = {str(r.values.get(column)).strip().lower() for r in file.records[:_COUNTED]}
@@ -291,7 +289,6 @@ def _find_flags(file: RecordFile, texts: Sequence[str | None]) -> list[str]:
 
 
 def _measure_texts(file: RecordFile, others: Sequence[str | None]) -> dict[str, float]:
-    """Return the columns that hold texts, with the mean number of their characters."""
     return {
         column: sum(map(len, values)) / len(values)
         for column in file.columns
@@ -301,7 +298,6 @@ def _measure_texts(file: RecordFile, others: Sequence[str | None]) -> dict[str, 
 
 
 def _is_text(file: RecordFile, column: str) -> bool:
-    """Whether a column holds texts: words with blanks between, many of them different."""
     known = [r.values.get(column) for r in file.records[:_ROWS]]
     values = _list_texts(file, column)
     if not values or len(values) < sum(value not in (None, "") for value in known):

@@ -146,7 +146,6 @@ def to_rows(
 
 
 def _refuse_several_labels(drafts: Sequence[_Draft], *, place: str, column: str) -> None:
-    """Refuse labels that are lists, or texts with a mark between labels of other rows."""
     values = [draft.label for draft in drafts]
     least = max(_SEVERAL, _SHARE * len(values))
     if sum(isinstance(value, list | tuple) for value in values) >= least:
@@ -172,7 +171,6 @@ def _refuse_several_labels(drafts: Sequence[_Draft], *, place: str, column: str)
 
 
 def _name_label(draft: _Draft) -> _Draft:
-    """Return a draft whose label is read as a name."""
     return replace(draft, label=read_label_name(draft.label, draft.place))
 
 

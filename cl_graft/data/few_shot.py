@@ -207,7 +207,6 @@ def _choose_own_dev(
 
 
 def _name_short(classes: Mapping[str, Sequence[int]], shots: int) -> str:
-    """Name the classes with fewer rows than were asked for."""
     few = [f"{n} {len(order)}".strip() for n, order in classes.items() if len(order) < shots]
     return f"fewer than {shots} rows, all of which serve: {join_names(few)}" if few else ""
 

@@ -111,14 +111,12 @@ def _has_no_answers(file: RecordFile, column: str | None) -> bool:
 
 
 def _is_answer(value: object) -> bool:
-    """Whether a value is more than an empty text, an empty list, or lists that are empty."""
     if isinstance(value, Mapping):
         return any(map(_is_answer, value.values()))
     return value not in (None, "", [], ())
 
 
 def _find_fault(value: object) -> str | None:
-    """Say what is wrong with a text in a value; the parts of a list are one text."""
     left = [value]
     while left:
         one = left.pop()
@@ -201,7 +199,6 @@ def fill_label_lists(
 def _read_label_list(
     record: Record, column: str, names: Sequence[str] | None, separator: str
 ) -> list[str]:
-    """Return the labels in a cell; an empty one has none."""
     value = record.values[column]
     if isinstance(value, str):
         listed = _parse_list(value)
@@ -226,7 +223,6 @@ def _read_label_list(
 
 
 def _check_separator(file: RecordFile, made: RecordFile, column: str, separator: str) -> None:
-    """Refuse labels that are never several, where another mark may stand between them."""
     if any(len(record.values[_LABELS] or ()) > 1 for record in made.records):  # pyright: ignore[reportArgumentType]
         return
     for record in file.records:
@@ -241,7 +237,6 @@ def _check_separator(file: RecordFile, made: RecordFile, column: str, separator:
 
 
 def _find_marks(file: RecordFile) -> tuple[str, ...]:
-    """Return the columns that hold nothing but 0 and 1, or true and false."""
     return tuple(
         name
         for name in file.columns

@@ -189,7 +189,6 @@ def _read_number(value: object, place: str) -> float:
 
 
 def _explain_no_number(value: object, is_number: bool) -> str:
-    """Say why a label cannot be the number of a regression."""
     if is_number:
         return f"is not a finite number of single precision, at most {_LARGEST_NUMBER:.1e}"
     if isinstance(value, str) and _WITH_COMMA.fullmatch(value.strip()):

@@ -162,7 +162,6 @@ def _find_place(name: object, data: object) -> TaskPlace:
 def _choose_prompts(
     place: TaskPlace, loaded: _Loaded, kind: Kind
 ) -> tuple[Prompt | None, Prompt | None]:
-    """Return the masked and the causal prompt of a task whose caller names none."""
     known: tuple[Prompt | None, Prompt | None] = (None, None)
     if loaded.preset or (place.generated and not loaded.kind and place.name in PROMPTS):
         known = PROMPTS.get(place.name), CAUSAL_PROMPTS.get(place.name)
@@ -193,7 +192,6 @@ def _check(name: str, settings: TaskSettings) -> None:
 
 
 def _read_answer_settings(name: str, kind: Kind, settings: TaskSettings) -> dict[str, Any]:
-    """Return the fields of a task of text to text that settings name."""
     if kind.name != Text2Text.name:
         raise InputError(
             f"task {name!r}: template and decoding are for text to text, and this is a task of "

@@ -242,7 +242,6 @@ def _read_table(table: Any, place: str, reading: Reading, bad: BadRows) -> Recor
 
 
 def _list_rows(table: Any, place: str) -> Iterator[tuple[object, dict[str, object]]]:
-    """Walk over the rows of a table with the index of each."""
     if _is_of("pandas", table) and hasattr(table, "itertuples") and hasattr(table, "columns"):
         names = [str(name) for name in table.columns]
         if len(set(names)) != len(names):
@@ -264,7 +263,6 @@ def _list_rows(table: Any, place: str) -> Iterator[tuple[object, dict[str, objec
 
 
 def _to_plain(value: Any) -> object:
-    """Return values of numpy and tensors as those of Python."""
     return value.tolist() if hasattr(value, "tolist") else value
 
 
@@ -286,7 +284,6 @@ def _find_split_files(folder: Path) -> dict[str, Path]:
 
 
 def _find_candidates(folder: Path) -> dict[str, list[Path]]:
-    """Return what is called like the file of a split, by split."""
     found: dict[str, list[Path]] = {}
     for path in sorted(folder.iterdir()):
         stem = strip_suffix(path.name)
@@ -301,7 +298,6 @@ def _find_split(name: str) -> str | None:
 
 
 def _choose(file: RecordFile, where: Mapping[str, str]) -> RecordFile:
-    """Take the records that have some values."""
     records = file.records
     for column, value in where.items():
         if column not in file.columns:
@@ -318,7 +314,6 @@ def _choose(file: RecordFile, where: Mapping[str, str]) -> RecordFile:
 
 
 def _drop_unused_labels(rows: LabelledRows) -> LabelledRows:
-    """Keep the labels that a row has, in their order."""
     used = sorted({int(row.label) for own in rows.splits.values() for row in own})
     if not rows.label_names or len(used) == len(rows.label_names):
         return rows

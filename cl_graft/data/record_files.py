@@ -242,7 +242,6 @@ def drop_headers(place: str, records: tuple[Record, ...], bad: BadRows) -> tuple
 
 
 def _repeats_names(values: Mapping[str, object]) -> bool:
-    """Tell whether a row holds the names of the columns, in any case and order."""
     own = values.values()
     if len(values) < 2 or not all(isinstance(v, str) and len(v) <= _MAX_NAME for v in own):
         return False
@@ -350,7 +349,6 @@ def _skip_blanks(text: str, at: int) -> int:
 
 
 def _read_json_item(text: str, at: int, place: str) -> tuple[dict[str, object], int]:
-    """Read the object at an offset; returns it, and where it ends."""
     if text[at : at + 1] != "{":
         raise InputError(f"{place}: each item of the list must be an object, as in {{…}}")
     decoder = json.JSONDecoder(object_pairs_hook=partial(_refuse_doubled_names, place))
@@ -458,7 +456,6 @@ def _choose_dialects(lines: Sequence[str], kind: str) -> list[_Dialect]:
 
 @contextmanager
 def _allow_long_fields() -> Iterator[None]:
-    """Let the csv module read fields up to our own limit for a `with` block."""
     before = csv.field_size_limit(MAX_CHARACTERS)
     try:
         yield

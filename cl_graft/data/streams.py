@@ -81,7 +81,6 @@ class Stream:
 
 
 def _register_published() -> None:
-    """Register the streams of the folder `published`."""
     from cl_graft.data.stream_files import PUBLISHED, read_stream_file
 
     for path in sorted(PUBLISHED.glob("*.yaml")):

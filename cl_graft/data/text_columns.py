@@ -138,7 +138,6 @@ def _take_out(text: str, settings: RowSettings) -> str:
 
 
 def _read_answer(record: Record, column: str, names: Sequence[str] | None) -> object:
-    """Return a right answer, or a list of them; the number of a label as its name."""
     value = record.values.get(column)
     number = whole_number(value)
     if names and number is not None and 0 <= number < len(names) and value not in names:

@@ -52,8 +52,6 @@ def read_yaml(text: str, *, place: str) -> Any:
 
 
 class _Loader(yaml.SafeLoader):
-    """A safe loader that refuses aliases and doubled names."""
-
     def compose_node(self, parent: Any, index: Any) -> Any:
         if self.check_event(yaml.AliasEvent):
             event: Any = self.peek_event()

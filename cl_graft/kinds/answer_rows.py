@@ -79,7 +79,6 @@ def _read_group(values: Mapping[str, object]) -> str:
 
 
 def _read_targets(value: object, place: str) -> tuple[str, ...]:
-    """Read an answer, or a list of right answers."""
     found: list[Any] = list(value) if isinstance(value, list | tuple) else [value]
     if not found:
         raise ColumnError(place, "target", "holds no answer")
@@ -238,7 +237,6 @@ def decode_answer(ids: Sequence[int], tokenizer: Any, stop: Sequence[str]) -> st
 
 
 def _find_end(tokenizer: Tokenizer, prompt: Prompt | None) -> int:
-    """Return the token that ends an answer."""
     if prompt is None:
         ends = messages.chat_end(tokenizer)[1]
         if ends:

@@ -253,7 +253,6 @@ def _longest(targets: Tensor) -> int:
 def _choose_spans(
     outputs: Tensor, windows: Sequence[tuple[int, tuple[Any, ...]]], longest: int
 ) -> dict[int, tuple[int, int]]:
-    """Return the characters of the best span of all windows of each row, by the row's number."""
     outputs = outputs.clone()
     for number, (_, places) in enumerate(windows):
         # Special tokens in the passage's segment are no part of it.
@@ -280,7 +279,6 @@ def _cut(passage: str | None, start: int, stop: int) -> str:
 
 
 def _find_tokens(characters: Sequence[Any], answer: tuple[str, int]) -> tuple[int, int]:
-    """Return the columns of an answer's first and last token; (0, 0) where the window lacks one."""
     text, start = answer
     stop = start + len(text)
     inside = [
@@ -301,7 +299,6 @@ def _find_tokens(characters: Sequence[Any], answer: tuple[str, int]) -> tuple[in
 def _shorten(
     questions: Sequence[str], tokenizer: Tokenizer, most: int
 ) -> tuple[list[str], set[int]]:
-    """Cut questions to a number of tokens; returns them, and the numbers of those that were cut."""
     batch: Any = tokenizer(
         list(questions), add_special_tokens=False, return_offsets_mapping=True, verbose=False
     )
@@ -345,7 +342,6 @@ def _read_answers(value: object, place: str) -> tuple[tuple[str, int], ...]:
 
 
 def _explain_form(value: object, starts: Sequence[object]) -> str:
-    """Return the end of a sentence that says why answers have another form, where it is known."""
     if isinstance(value, str):
         return "; a text has no place, and CSV and TSV hold no lists: write JSON lines"
     wrong = next((one for one in starts if type(one) is not int or one < 0), None)
@@ -353,7 +349,6 @@ def _explain_form(value: object, starts: Sequence[object]) -> str:
 
 
 def _check_answers(passage: str, answers: Sequence[tuple[str, int]], place: str) -> None:
-    """Make sure that answers stand where they should in their passage."""
     for text, start in answers:
         if passage[start : start + len(text)] != text:
             starts = [match.start() for match in re.finditer(f"(?={re.escape(text)})", passage)]

@@ -105,7 +105,6 @@ def _join_parts(content: object) -> object:
 
 
 def _read_json(text: str) -> object:
-    """Return what a text of JSON says; the text itself where it is none."""
     try:
         return json.loads(text)
     except (ValueError, RecursionError):
@@ -232,7 +231,6 @@ def _render(tokenizer: Tokenizer, messages: Sequence[Message], *, answered: bool
 
 
 def _split(filled: Filled) -> list[tuple[int, str]]:
-    """Cut a filled template into the parts of its owners."""
     pieces, start = [], 0
     for owner, length in filled.owners:
         pieces.append((owner, filled.text[start : start + length]))

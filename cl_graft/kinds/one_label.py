@@ -65,7 +65,6 @@ class OneLabel(Kind):
 
 
 def _check_labels(task: TextTask, is_valid: Callable[[int | float], bool], expected: str) -> None:
-    """Refuse a task with a row whose label is none."""
     for place, row in task.placed_rows():
         if isinstance(row.label, bool) or not is_valid(row.label):
             raise InputError(f"{place} has label {row.label!r}, expected {expected}")

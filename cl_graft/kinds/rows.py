@@ -21,7 +21,6 @@ class ColumnError(InputError):
     """A kind cannot use a value of a column, called by its name in the kind."""
 
     def __init__(self, place: str, column: str, fault: str, part: str = "") -> None:
-        """Make the error."""
         super().__init__(place, column, fault, part)  # so that it can be pickled
         self.column = column
 

@@ -303,7 +303,6 @@ def _make_row(
 
 
 def _read_list(values: Mapping[str, object], column: str, place: str) -> list[str]:
-    """Return a list of texts, or the parts of a text between blanks."""
     value = values.get(column)
     if isinstance(value, str):
         if (text := value.strip())[:1] == "[" and text[-1:] == "]" and text[1:2] in ("'", '"'):

@@ -303,7 +303,6 @@ class _TextScorer:
 def _pack(
     asked: Sequence[Sequence[int]], answers: Sequence[Sequence[int]], encoding: Encoding, cut: int
 ) -> EncodedRows:
-    """Put prompts and answers, token ids by row, into tensors."""
     tokenizer, max_length = encoding.tokenizer, encoding.max_length
     encoded = [
         ([*prompt, *answer], [1] * len(prompt) + [ANSWER] * len(answer))

@@ -272,7 +272,6 @@ def _make_tagging_head(state: Mapping[str, Tensor], hidden: int) -> nn.Module:
 
 
 def _check_labels(strings: Sequence[Sequence[int]]) -> None:
-    """Raise a ValueError unless the labels' strings are non-empty and differ from each other."""
     if not strings or not all(strings):
         raise ValueError(
             f"every label needs at least one token, got {[len(string) for string in strings]} "

@@ -235,7 +235,6 @@ def _find(name: str, family: str, revision: str | None = None) -> _Source:
 def _make_options(
     source: _Source, trust_remote_code: bool, revision: str | None = None
 ) -> dict[str, Any]:
-    """Return arguments of `from_pretrained`."""
     return {
         "local_files_only": source.local_only,
         "trust_remote_code": trust_remote_code,
@@ -263,7 +262,6 @@ def _read_config(name: str, source: _Source, options: dict[str, Any]) -> PreTrai
 
 
 def _check_family(name: str, family: str, config: PreTrainedConfig) -> None:
-    """Raise an InputError if the architecture cannot serve the family."""
     from transformers.models.auto.modeling_auto import MODEL_FOR_MASKED_LM_MAPPING_NAMES
 
     kind = config.model_type
@@ -314,14 +312,12 @@ def _read_weights(
 
 
 def _find_auto_class(family: str) -> Any:
-    """Return the class of transformers that makes a family's backbones."""
     import transformers
 
     return getattr(transformers, AUTO_CLASSES[family])
 
 
 def _make_without_pooler(make: Callable[..., Any], family: str) -> Any:
-    """Call what makes a backbone so that an encoder gets no pooler."""
     try:
         return make(**({"add_pooling_layer": False} if family == "encoder" else {}))
     except TypeError:  # an architecture without a pooler does not know the argument
@@ -364,7 +360,6 @@ def _make_error(
 
 
 def _find_folder(name: str, revision: str | None) -> Path:
-    """Return the local folder of a model that was just loaded."""
     if Path(name).is_dir():
         return Path(name)
     from huggingface_hub import try_to_load_from_cache

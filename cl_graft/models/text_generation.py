@@ -113,7 +113,6 @@ def _find_answers(segments: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _cut_prompts(ids: Tensor, segments: Tensor) -> tuple[Tensor, Tensor]:
-    """Return ids and segments of the prompts alone, as wide as the longest."""
     within = segments == 1
     length = int(within.sum(1).max())
     return ids[:, :length].masked_fill(~within[:, :length], 0), within[:, :length].long()
@@ -252,7 +251,6 @@ class _RowEnds:
 
 
 def _move_right(ids: Tensor, marks: Tensor) -> tuple[Tensor, Tensor]:
-    """Move the padding of rows, (n, L), from the right to the left."""
     length = ids.shape[1]
     back = (marks.sum(1, keepdim=True) + torch.arange(length, device=ids.device)) % length
     return ids.gather(1, back), marks.gather(1, back)
@@ -317,7 +315,6 @@ def score_labels_by_row(
 
 
 def _find_ends(segments: Tensor) -> Tensor:
-    """Return the number of tokens of each prompt, (n,)."""
     ends = (segments != 0).sum(1)
     if bool((ends == 0).any()):
         raise ValueError("a prompt without tokens: no position to read labels at")
@@ -325,7 +322,6 @@ def _find_ends(segments: Tensor) -> Tensor:
 
 
 def _next_logits(model: TaskModel, ids: Tensor, segments: Tensor, ends: Tensor) -> Tensor:
-    """Return the logits of the token after each prompt, (n, 1, V)."""
     if model.family == "seq2seq_lm":
         return model.compute_decoder_logits(ids, segments, shift_right(model, ids[:, :1]))
     return model.compute_logits(ids, segments, ends[:, None] - 1)
@@ -340,7 +336,6 @@ def _score_one_token(logits: Tensor, strings: LabelStrings) -> Tensor:
 def _append_labels(
     ids: Tensor, segments: Tensor, tokens: Tensor, within: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Write each label's tokens, (K, m), behind each prompt."""
     n = len(ids)
     labels, longest = tokens.shape
     places = (segments != 0).sum(1)[:, None] + torch.arange(longest, device=ids.device)

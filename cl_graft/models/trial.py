@@ -62,7 +62,6 @@ def try_model(model: TaskModel, tokenizer: PreTrainedTokenizerBase, *, dtype: to
 
 
 def _encode(tokenizer: PreTrainedTokenizerBase) -> tuple[Tensor, Tensor]:
-    """Return token ids and segments, (2, L), the short text first."""
     rows: list[list[int]] = [list(tokenizer(text)["input_ids"]) or [0] for text in _TEXTS]
     ids = torch.zeros(2, max(map(len, rows)), dtype=torch.long)
     segments = torch.zeros_like(ids)
@@ -73,7 +72,6 @@ def _encode(tokenizer: PreTrainedTokenizerBase) -> tuple[Tensor, Tensor]:
 
 @torch.no_grad()
 def _compare(model: TaskModel, ids: Tensor, segments: Tensor) -> tuple[Tensor, Tensor]:
-    """Return what a model computes of the first row alone, and beside the second one."""
     length = int((segments[0] != 0).sum())
     columns = torch.arange(length).repeat(2, 1)
 
@@ -89,7 +87,6 @@ def _compare(model: TaskModel, ids: Tensor, segments: Tensor) -> tuple[Tensor, T
 
 
 def _distance(alone: Tensor, beside: Tensor) -> float:
-    """Return how far values are apart, as a share of the largest."""
     return float((alone - beside).abs().max() / alone.abs().max().clamp(min=1e-30))
 
 

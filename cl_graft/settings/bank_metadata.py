@@ -230,7 +230,6 @@ def is_recorded(task: TaskMetadata, *, by: Mapping[str, object]) -> bool:
 
 
 def _learning_settings(config: ExperimentConfig) -> dict[str, Any]:
-    """Return the settings that say how a bank learns its tasks, by part, as JSON can hold them."""
     values = config.values()
     for part, names in _NOT_LEARNING.items():
         for name in names:

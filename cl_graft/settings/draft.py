@@ -192,7 +192,6 @@ def _load(
 
 
 def _refuse_mostly_bad(task: TextTask, left_out: Mapping[str, int], train: str) -> None:
-    """Refuse a task of which more than half of all rows, or of the training rows, are left out."""
     read = cast(Mapping[str, int], task.source["rows_read"])
     for left, kept in (
         (sum(left_out.values()), sum(read.values())),
@@ -210,7 +209,6 @@ def _count_left_out(task: TextTask) -> dict[str, int]:
 
 
 def _count_words(row: Row) -> int:
-    """Return the words of a row; of text to text those of its prompt and answer."""
     if not isinstance(row, AnswerRow):
         return len(f"{row.text} {row.text_pair or ''}".split())
     asked = [one.content for one in row.messages] or [row.text, row.text_pair or ""]
@@ -221,7 +219,6 @@ def _count_words(row: Row) -> int:
 def _lines(
     data: Path, tasks: Sequence[FoundTask], left_out: Mapping[str, str], called: str
 ) -> Iterator[str]:
-    """Yield the lines of the config."""
     longest = max(task.words for task in tasks)
     length = next((n for n in _LENGTHS if n >= _TOKENS_A_WORD * longest), _LENGTHS[-1])
     stream, model = list_fields(PARTS["stream"]), list_fields(PARTS["model"])
@@ -275,7 +272,6 @@ def _lines(
 
 
 def _task_lines(task: FoundTask) -> Iterator[str]:
-    """Yield the lines on a task's columns and labels."""
     rows = ", ".join(f"{split} {count:,}" for split, count in task.rows.items())
     shown = [f"{label} ({count:,})" for label, count in task.labels.items()]
     more = f", … ({len(shown)} in all)" if len(shown) > _SHOWN else ""
@@ -313,6 +309,5 @@ def _value(text: str) -> str:
 
 
 def _plain(text: str) -> str:
-    """Return a text as a comment can hold it: in one line, without control characters."""
     one_line = " ".join(text.split())
     return "".join(character if character.isprintable() else "?" for character in one_line)

@@ -199,7 +199,6 @@ def config_from(
 
 
 def _fill_in(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return settings, completed by those of their preset."""
     name = values.get("preset")
     preset = PRESETS.get(name, {}) if isinstance(name, str) else {}
     filled = merge_configs(preset, values)

@@ -138,7 +138,6 @@ class StreamSettings:
     @model_validator(mode="before")
     @classmethod
     def _expand_streams(cls, given: Any) -> Any:
-        """Put the tasks of a stream in place of its name, and take the settings of its protocol."""
         values = given.kwargs if isinstance(given, ArgsKwargs) else given
         if not isinstance(values, Mapping):
             return given
@@ -170,7 +169,6 @@ class StreamSettings:
                 self._check_builds_on(name, own.builds_on)
 
     def _check_builds_on(self, name: str, names: list[str]) -> None:
-        """Refuse names that the task cannot build on."""
         if self.scenario != "task":
             raise ValueError(
                 f"task_settings.{name}.builds_on is for the scenario 'task', and scenario is "
