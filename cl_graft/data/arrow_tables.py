@@ -1,8 +1,7 @@
 """Rows of parquet files, and of data sets of the datasets library, read batch by batch.
 
-Read are columns of single values, and those of lists and records whose names a kind of tasks has,
-such as "tokens"; class ids in a list, such as tags, are read as their names. Other lists and
-records, media, dates and times hold neither texts nor labels.
+Read are columns of single values, and of lists and records whose names a kind of tasks has; class
+ids in a list, such as tags, are read as their names.
 """
 
 from __future__ import annotations

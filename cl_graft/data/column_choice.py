@@ -1,7 +1,7 @@
 """The choice of columns: which columns of a table hold the texts and the label.
 
-All commands ask here. What the caller names goes first, then columns of usual names, then what the
-columns hold, if one alone can be meant. Where several can, the error asks which.
+What the caller names goes first, then columns of usual names, then what the columns hold, if one
+alone can be meant.
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""The step from records to rows: which column is which, and which class a label means.
-
-Labels are class ids, or names that the caller, the data or a preset that fits declare; else the
-sorted distinct labels of the training rows become the names.
-"""
+"""The step from records to rows: which column is which, and which class a label means."""
 
 import math
 from collections import Counter
@@ -39,16 +35,11 @@ _SHARE = 0.05
 
 @dataclass(frozen=True, slots=True)
 class LabelledRows:
-    """Rows of a data set.
+    """Rows by split; without label names they are of a regression.
 
-    Attributes:
-        splits: Rows of every split that has labels.
-        label_names: Names of the labels, in the order of class ids; empty for a regression.
-        columns: Columns that the rows are from.
-        without_labels: Splits that were left out, as they have no labels.
-        positive: Label that the data declare as the positive one; None if they declare none.
-        kind: Name of the kind of tasks; empty for a classification or a regression.
-        fields: Further fields of the `TextTask`.
+    `without_labels` are splits that were left out, `positive` is the label that the data declare as
+    the positive one, `kind` is empty for a classification or a regression, and `fields` are further
+    ones of the `TextTask`.
     """
 
     splits: Mapping[str, tuple[Row, ...]]

@@ -1,10 +1,9 @@
 """Few-shot samples: k rows a class from the training rows, and a dev split that always exists.
 
-The protocol is LM-BFF's (https://arxiv.org/abs/2012.15723, section 3): shuffle with the data
-seed, the first k rows of each class train, the next k select. Where the data leave no such dev
-split, 5 % of the training rows serve (grafting paper, appendix B.2,
-https://arxiv.org/abs/2302.06600). Either way dev has the classes in the proportions of train. The
-data seed has nothing to do with the seed of a model; a smaller k is a part of a larger one.
+LM-BFF's protocol (https://arxiv.org/abs/2012.15723, section 3): shuffle with the data seed, the
+first k rows of each class train, the next k select. Where the data leave no such dev split, 5 % of
+the training rows serve (grafting paper, appendix B.2, https://arxiv.org/abs/2302.06600). A smaller
+k is a part of a larger one.
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,7 @@
 """The meaning of a label: a class id, one of the declared names, or a name itself.
 
-Files disagree on how they write the same label: 1, "1", 1.0, "1.0", " pos", true. A whole number
-in any form is one label. Where names are declared a number is a class id, else it is itself a name.
+A whole number in any form (1, "1", 1.0, "1.0") is one label. Where names are declared it is a class
+id, else itself a name.
 """
 
 from __future__ import annotations

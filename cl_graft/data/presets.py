@@ -2,11 +2,7 @@
 
 These are the 13 tasks of the grafting paper (https://arxiv.org/abs/2302.06600, table 2), the 7 of
 the SAM paper (https://arxiv.org/abs/2211.15583, table 1), and two sentiment sets that the first
-uses out of distribution. Prompts stand in `cl_graft.kinds.prompts` under the same names.
-
-A preset holds for data that fit it: of one or two texts as it has, with its labels. The data's own
-order of label names decides class ids; a preset's order is for data that declares none. Data of
-one's own that only have a preset's name are read as any others. Maximal lengths are LM-BFF's.
+uses out of distribution. Maximal lengths are LM-BFF's.
 """
 
 from collections.abc import Mapping, Sequence

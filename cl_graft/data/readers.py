@@ -1,9 +1,7 @@
 """The readers of labelled rows: from a path or a hub name to the rows of every split.
 
-One file, a folder of train / dev / test files (beside them an optional `meta.json` that declares
-`label_names` and the `positive` one), a data set saved with `save_to_disk`, one of the hub and
-tables of a program are read to records with their place, and these become rows. `load_task` decides
-what serves as dev and test where a split is missing.
+Read are one file, a folder of train / dev / test files (and a `meta.json` that declares
+`label_names` and the `positive` one), a data set saved or of the hub, and tables of a program.
 """
 
 import json
@@ -61,15 +59,9 @@ class Tables:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DataFiles:
-    """What was read of a data set.
+    """Records by split, and what the folder's `meta.json` declares, if anything.
 
-    Attributes:
-        records: Records by split; "train" is among them.
-        bad_rows: Rows that could not be read, and notes on the files.
-        label_names: Label names that the folder's `meta.json` declares; None if it declares none.
-        positive: Positive label that it declares; None if it declares none.
-        span_types: Types of spans that it declares; None if it declares none.
-        chosen: Whether some records were chosen by the values of columns.
+    `chosen` says whether some records were chosen by the values of columns.
     """
 
     records: Mapping[str, RecordFile]

@@ -1,9 +1,4 @@
-"""The readers of files of records: JSON, csv, tsv and parquet, each record with its place.
-
-What is wrong with a file (missing, damaged, another format, too large) is one sentence that names
-it. What is wrong with a row (JSON syntax, a ragged row, another encoding) names the line, too, and
-is an error or counted, as the caller's `BadRows` says.
-"""
+"""The readers of files of records: JSON, csv, tsv and parquet, each record with its place."""
 
 from __future__ import annotations
 
@@ -88,15 +83,11 @@ class Record:
 
 @dataclass(frozen=True, slots=True)
 class RecordFile:
-    """Records of one file or table.
+    """Records of one file or table; `columns` of JSON lines are all names that occur.
 
-    Attributes:
-        place: Name of the file, for messages.
-        columns: Names of its columns; of JSON lines, all names that occur.
-        records: The records.
-        class_names: Label names by column, which data of the datasets library declare.
-        passed_over: Names of further columns, which hold other things than texts and labels.
-        header: Place of the line that names the columns; empty where each row names its own.
+    `class_names` are the label names by column that data of the datasets library declare,
+    `passed_over` the columns that hold other things than texts and labels, and `header` is the
+    place of the line that names the columns; empty where each row names its own.
     """
 
     place: str

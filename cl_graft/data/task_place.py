@@ -1,7 +1,4 @@
-"""The place of a task's rows: a preset, a path, a built-in grammar or the hub, found by its name.
-
-It is apart from `load_task` because a name is looked up without reading any rows, too.
-"""
+"""Where the rows of a name are: a preset, a path, a built-in grammar or the hub."""
 
 from __future__ import annotations
 

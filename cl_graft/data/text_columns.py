@@ -1,7 +1,4 @@
-"""The columns of text to text, made of those that data have.
-
-Labels become answers in words, and texts, one or two, become inputs.
-"""
+"""The columns of text to text, made of those that data have; labels become answers in words."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""The lines of a text file: unpacked, of a bounded size, and decoded.
-
-An error names what a file really is: another encoding, an archive, a web page.
-"""
+"""The lines of a text file: unpacked, of a bounded size, and decoded."""
 
 from __future__ import annotations
 
@@ -57,11 +54,9 @@ _LOOKED_AT = 50_000
 class Reading:
     """Settings with which data files are read.
 
-    Attributes:
-        encoding: Encoding of text files; None takes the one that `detect_encoding` finds.
-        max_megabytes: Largest size of a file once unpacked; it may have 10,000 rows for each MB.
-        where: Values by column, as texts: only rows that have them are taken. Empty takes all.
-        labelled: Whether rows hold what is to be learned, or texts to be answered.
+    Without an encoding that of `detect_encoding` is taken. A file may unpack to `max_megabytes`,
+    and have 10,000 rows for each. Of rows those are taken that have the values of `where`, as texts
+    by column. Those that are not `labelled` are texts to be answered.
     """
 
     encoding: str | None = None

@@ -1,8 +1,7 @@
 """Several labels a text: each of a task's labels is there or not, learned by its own sigmoid.
 
-Outputs have shape (n, K, 2): of each label the logit 0, and that of "it is there". The
-cross-entropy of the two is the binary cross-entropy of the label's sigmoid, so the loss of a row is
-the mean of these over labels. Targets have shape (n, K), 1 where a label is there.
+Outputs have shape (n, K, 2): of each label the logit 0, and that of "it is there", whose
+cross-entropy is that of a sigmoid. Targets have shape (n, K), 1 where a label is there.
 """
 
 from __future__ import annotations

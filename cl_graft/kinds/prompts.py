@@ -1,16 +1,10 @@
 """Prompts: a template around the texts, and one word (or string) for each label name.
 
-A template is text with fields in braces:
-
-    {text} It was {mask}.
-    {text-}? {mask}, {text_pair_lower}
-
-`{text}` and `{text_pair}` stand for the row's texts, `{input}` and `{instruction}` for those of
-text to text. A trailing `-` drops the last character if it
-is punctuation (LM-BFF's code drops it whatever it is, and so eats letters). `_lower` lower-cases
-the first letter. A masked-LM template holds `{mask}` exactly once; a causal one has no mask: the
-label's string follows the template's end. Words are keyed by label *name*, as the order of labels
-differs between sources of the same data set.
+A template is text with fields in braces, such as ``{text-}? {mask}, {text_pair_lower}``. A trailing
+`-` drops the last character if it is punctuation (LM-BFF's code drops it whatever it is, and so
+eats letters); `_lower` lower-cases the first letter. A masked-LM template holds `{mask}` exactly
+once; behind a causal one the label's string follows. `{input}` and `{instruction}` are of text to
+text.
 
 Templates and words of the presets are LM-BFF's (Gao et al., 2021, https://arxiv.org/abs/2012.15723,
 appendix B) with the additions of the grafting paper (https://arxiv.org/abs/2302.06600); the causal

@@ -1,8 +1,4 @@
-"""Class ids of tasks that share a head: the same labels, or the classes of all tasks together.
-
-Where a task label is not given, one head answers all tasks. Either the tasks have the same labels,
-or the head has an output for the classes of all of them from the start (decision 8).
-"""
+"""Class ids of tasks that share a head: the same labels, or the classes of all tasks together."""
 
 from __future__ import annotations
 

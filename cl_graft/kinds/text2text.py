@@ -1,9 +1,8 @@
 """Text to text: a free answer to an input, an instruction with its input, or chat messages.
 
-The prompt is a filled template, or the model's own chat template. A row that is learned holds the
-answer behind its prompt, as segment 2; targets, (n, L), are the tokens of the answer, −100 behind
-them, and in the last column the number of the row, by which the scorer finds the right answers. Dev
-and test rows hold the prompt alone, and are decoded.
+A row that is learned holds the answer behind its prompt, as segment 2; targets, (n, L), are the
+tokens of the answer, −100 behind them, and in the last column the number of the row, by which the
+scorer finds the right answers. Dev and test rows hold the prompt alone, and are decoded.
 """
 
 from __future__ import annotations

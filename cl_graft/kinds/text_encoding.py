@@ -1,10 +1,9 @@
 """The encoding of rows: one LongTensor (2, L) a row, for encoders, masked and causal prompts.
 
-Row 0 holds token ids, row 1 the segment: 0 padding, 1 first, 2 second. Padding is on the right.
-Special tokens that a text spells out (`[SEP]`, `<mask>`) are tokenized as the plain characters they
-are. A prompt is tokenized as whole strings (around its mask), so that the ids are those of the
-tokenizer on the filled template; what is too long is then cut from the texts, the longest first, by
-the characters that each token covers. Nothing of the template is ever cut.
+Row 0 holds token ids, row 1 the segment: 0 padding (on the right), 1 first, 2 second. Special
+tokens that a text spells out are tokenized as plain characters. A prompt is tokenized as whole
+strings (around its mask); what is too long is cut from the texts, the longest first, by the
+characters that each token covers, and never from the template.
 """
 
 from __future__ import annotations

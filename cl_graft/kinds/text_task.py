@@ -1,7 +1,4 @@
-"""Text tasks: names, rows of three splits, and what is to be done with them.
-
-A task knows nothing of tokenizers or models; where its rows came from stands in its `source`.
-"""
+"""Text tasks: names, rows of three splits, and what is to be done with them."""
 
 from __future__ import annotations
 

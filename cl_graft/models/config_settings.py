@@ -1,8 +1,4 @@
-"""The settings of a model's config that its answers depend on beside its weights.
-
-Weights fit several configs (another activation, number of heads or epsilon), under which they are
-other models.
-"""
+"""The settings of a model's config that its answers depend on beside its weights."""
 
 from __future__ import annotations
 

@@ -1,10 +1,8 @@
 """The parameters of a model that may be grafted: those of its stack of blocks.
 
-A graft lives in the transformer blocks (weights, biases, LayerNorms), never in embeddings, pooler,
-language-model head or task heads; nor in the table of positions that some models have in a block
-(T5, relative keys). The stack is found by its form, so any encoder, decoder,
-encoder-decoder or vision transformer will do; a model without one (an MLP, a plain CNN) is
-graftable everywhere but in its heads.
+A graft lives in the transformer blocks (weights, biases, LayerNorms), never in embeddings, pooler
+or heads, nor in the table of positions that some models have in a block (T5). The stack is found by
+its form; a model without one (an MLP, a plain CNN) is graftable everywhere but in its heads.
 """
 
 from __future__ import annotations

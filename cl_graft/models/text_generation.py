@@ -1,8 +1,7 @@
 """Answers that are written: free text, given or decoded, and the scores of label strings.
 
-A row that is learned holds its answer as segment 2, after a prompt of segment 1. A row without an
-answer is decoded. The outputs of both are token ids, then a value for each. An encoder-decoder
-reads the prompt with its encoder and writes the answer with its decoder.
+A row that is learned holds its answer as segment 2, after a prompt of segment 1; one without an
+answer is decoded. The outputs of both are token ids, then a value for each.
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""A trial of a model that was just loaded: a short text alone, and beside a longer one.
-
-It finds what else would show only after a run began: a type of numbers in which an architecture
-does not compute, and padding that changes answers.
-"""
+"""A trial of a model that was just loaded: a short text alone, and beside a longer one."""
 
 from __future__ import annotations
 

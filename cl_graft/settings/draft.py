@@ -52,19 +52,10 @@ _SHOWN_DEFAULTS = {
 class FoundTask:
     """A task in a folder of data.
 
-    Attributes:
-        name: Name of the task's file or folder.
-        columns: Columns of texts and label.
-        guessed: Whether columns were chosen by what they hold, and not by their names.
-        others: Other columns that could hold the label, with the number of their different values.
-        kind: Kind of the task.
-        asks: Description of its answers, such as ``"3 classes"``.
-        labels: Number of training rows by label.
-        rows: Number of rows by split, with those that were held out for test and dev.
-        words: Largest number of words in 95 % of the rows, with what a template puts around them.
-        notes: Further notes on the rows.
-        skipped: Number of rows that cannot be used and are left out.
-        settings: Further settings with which its rows are read.
+    `guessed` says that columns were chosen by what they hold; `others` are further columns that
+    could hold the label, with the number of their different values; `labels` and `rows` are numbers
+    of rows; `words` is the largest number of words in 95 % of the rows, with what a template puts
+    around them; with `settings` its rows are read.
     """
 
     name: str

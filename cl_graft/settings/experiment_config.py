@@ -1,7 +1,4 @@
-"""The config of an experiment, and its checks.
-
-The defaults are tuned for the encoder MiniLM on two cores.
-"""
+"""The config of an experiment, and its checks."""
 
 from __future__ import annotations
 

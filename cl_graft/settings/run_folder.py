@@ -38,19 +38,10 @@ _BESIDE_SETTINGS = ("strategy", "seed", "command", "processes", "tuning")
 class RunRecord:
     """What a run recorded of itself, its base and its data.
 
-    Attributes:
-        strategy: Name of the strategy.
-        seed: Seed of the run.
-        tasks: Names of the tasks in the order of the stream.
-        complete: Whether all tasks were learned.
-        routed: Share of the test rows that their own task answered, cells as in `RunResult.R`, if
-            the strategy picks tasks by itself.
-        logit_hashes: SHA-256 over the test logits by task, right after it was ``"learned"`` and at
-            the ``"end"``, over the same batches.
-        data_fingerprints: Fingerprints of the data, by task.
-        model: Name, family, fingerprint and number of graftable coordinates of the base.
-        versions: Versions of the packages, and of what else bits depend on.
-        config: All settings of the run, as JSON.
+    `routed` is the share of the test rows that their own task answered, cells as in `RunResult.R`,
+    if the strategy picks tasks by itself. `logit_hashes` are SHA-256 over the test logits by task,
+    right after it was ``"learned"`` and at the ``"end"``. `model` has name, family, fingerprint and
+    graftable coordinates of the base, and `config` all settings, as JSON.
     """
 
     strategy: str

@@ -1,12 +1,4 @@
-"""The tasks of a stream, loaded, checked, and made the experiences of its scenario.
-
-Scenarios differ in what the model knows beside the text:
-
-- task: the task label, which picks the head (task-incremental).
-- domain: nothing; all tasks have the same labels and share one head (domain-incremental).
-- class: nothing; one head has the labels of all tasks, and no two tasks train together
-  (class-incremental).
-"""
+"""The tasks of a stream, loaded, checked, and made the experiences of its scenario."""
 
 from __future__ import annotations
 
