@@ -158,10 +158,9 @@ def find_label(
     if len(counts) == 1 and not numbers:
         return next(iter(counts))
     if counts:
-        shown = [f"{name} ({values:,} values)" for name, values in counts.items()]
+        shown = _join_or([join_values({name: values}) for name, values in counts.items()])
         raise InputError(
-            f"{file.place}: which column holds the label, {_join_or(shown)}? Name it with label "
-            "(--label)"
+            f"{file.place}: which column holds the label, {shown}? Name it with label (--label)"
         )
     raise InputError(
         f"{file.place}: no label column found among {join_names(file.columns)}; name it with "

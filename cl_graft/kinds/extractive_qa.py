@@ -302,15 +302,9 @@ def _shorten(
     batch: Any = tokenizer(
         list(questions), add_special_tokens=False, return_offsets_mapping=True, verbose=False
     )
-    shortened, cut = [], set[int]()
-    for number, (question, offsets) in enumerate(
-        zip(questions, batch["offset_mapping"], strict=True)
-    ):
-        long = len(offsets) > most
-        shortened.append(question[: offsets[most - 1][1]] if long else question)
-        if long:
-            cut.add(number)
-    return shortened, cut
+    stops = [own[most - 1][1] if len(own) > most else None for own in batch["offset_mapping"]]
+    shortened = [question[:stop] for question, stop in zip(questions, stops, strict=True)]
+    return shortened, {number for number, stop in enumerate(stops) if stop is not None}
 
 
 def _read_answers(value: object, place: str) -> tuple[tuple[str, int], ...]:
@@ -335,17 +329,10 @@ def _read_answers(value: object, place: str) -> tuple[tuple[str, int], ...]:
     if not answers or len(answers) < len(found):
         raise InputError(
             f"{place}: answers must be a list of texts with the places where they start, "
-            f'[{{"text": …, "start": …}}], at least one (questions without an answer are not '
-            f"supported), got {brief(value)}{_explain_form(value, [start for _, start in found])}"
+            f'[{{"text": …, "start": 0}}] in JSON, at least one (questions without an answer are '
+            f"not supported), got {brief(value)}"
         )
     return tuple(answers)
-
-
-def _explain_form(value: object, starts: Sequence[object]) -> str:
-    if isinstance(value, str):
-        return "; a text has no place, and CSV and TSV hold no lists: write JSON lines"
-    wrong = next((one for one in starts if type(one) is not int or one < 0), None)
-    return "" if wrong is None else f"; a start is a whole number from 0, got {brief(wrong)}"
 
 
 def _check_answers(passage: str, answers: Sequence[tuple[str, int]], place: str) -> None:

@@ -124,13 +124,12 @@ class MultiLabel(Kind):
 
     def encode(self, rows: Sequence[Any], encoding: Encoding) -> EncodedRows:
         """Encode the texts; of each label, whether it is there."""
-        made = encode_for(rows, encoding)
         task = encoding.task
         targets = torch.zeros(len(rows), len(task.label_names) if task else 1, dtype=torch.int64)
         for number, row in enumerate(rows):
             if task is not None:
                 targets[number, list(row.present)] = 1
-        return EncodedRows(made.inputs, targets, torch.arange(len(rows)), made.cut)
+        return encode_for(rows, encoding, targets)
 
     def confusions(
         self, task: TextTask, outputs: Tensor, targets: Tensor, numbers: Tensor

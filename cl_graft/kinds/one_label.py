@@ -29,9 +29,8 @@ class OneLabel(Kind):
         return torch.tensor([row.label for row in rows], dtype=self.dtype)
 
     def encode(self, rows: Sequence[Any], encoding: Encoding) -> EncodedRows:
-        """Encode texts or pairs of texts ."""
-        made = encode_for(rows, encoding)
-        return EncodedRows(made.inputs, self.make_targets(rows), torch.arange(len(rows)), made.cut)
+        """Encode texts or pairs of texts."""
+        return encode_for(rows, encoding, self.make_targets(rows))
 
     def make_head(self, model: TaskModel, task: TextTask, *, seed: int) -> nn.Module:
         """Make a linear head on the features."""

@@ -26,7 +26,7 @@ from cl_graft.kinds.prompts import (
     find_text,
     is_of_second,
 )
-from cl_graft.kinds.rows import Row
+from cl_graft.kinds.rows import EncodedRows, Row
 
 if TYPE_CHECKING:
     # transformers takes seconds to import, and a tokenizer is always handed in.
@@ -63,14 +63,6 @@ class Encoding:
     task: TextTask | None = None
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Encoded:
-    """Encoded rows, int64 of shape (rows, 2, max_length), and the number of those cut."""
-
-    inputs: Tensor
-    cut: int
-
-
 def encode(
     rows: Sequence[Row],
     tokenizer: Tokenizer,
@@ -80,11 +72,12 @@ def encode(
     max_length: int,
 ) -> Tensor:
     """Encode rows for a model family, int64 of shape (rows, 2, max_length); see `encode_for`."""
-    return encode_for(rows, Encoding(tokenizer, family, prompt, max_length)).inputs
+    encoding = Encoding(tokenizer, family, prompt, max_length)
+    return encode_for(rows, encoding, torch.zeros(len(rows))).inputs
 
 
-def encode_for(rows: Sequence[Row], encoding: Encoding) -> Encoded:
-    """Encode texts or pairs of texts, and count those that had to be cut.
+def encode_for(rows: Sequence[Row], encoding: Encoding, targets: Tensor) -> EncodedRows:
+    """Encode texts or pairs of texts with their targets, (n,) or (n, P), and count those cut.
 
     An encoder gets its texts as the tokenizer joins them, cut longest first; segment 2 stands
     where the tokenizer gives token type 1 (BERT, MiniLM, ELECTRA), and nowhere for families
@@ -99,7 +92,8 @@ def encode_for(rows: Sequence[Row], encoding: Encoding) -> Encoded:
     else:
         encoded, shortened = encode_prompts(rows, encoding)
         cut = len(shortened)
-    return Encoded(pad_inputs(encoded, tokenizer, max_length), cut)
+    inputs = pad_inputs(encoded, tokenizer, max_length)
+    return EncodedRows(inputs, targets, torch.arange(len(rows)), cut)
 
 
 def pad_inputs(

@@ -1,10 +1,10 @@
 """Every form of data gives the same rows, and every fault one sentence with file and line."""
 
-import csv
 import gzip
 import json
 from pathlib import Path
 
+import pandas as pd
 import pytest
 from read_data import read_rows
 
@@ -22,65 +22,39 @@ RECORDS = [
 ROWS = tuple(Row(r["text"], None, int(r["label"] == "good")) for r in RECORDS)
 
 
-def write_list(path: Path, records: list[dict], indent: int | None = None) -> Path:
-    text = json.dumps(records, ensure_ascii=False, indent=indent).encode()
-    path.write_bytes(gzip.compress(text) if path.suffix == ".gz" else text)
-    return path
-
-
-def write_lines(path: Path, records: list[dict]) -> Path:
-    text = "".join(json.dumps(record, ensure_ascii=False) + "\n" for record in records)
+def write(path: Path, records: list[dict], **options) -> Path:
+    """Write rows as pandas does, in the format of the file's name."""
     path.parent.mkdir(exist_ok=True)
-    if path.suffix == ".gz":
-        path.write_bytes(gzip.compress(text.encode()))
+    table, kind = pd.DataFrame(records), path.name.lower().removesuffix(".gz").rsplit(".")[-1]
+    if kind == "parquet":
+        table.to_parquet(path)
+    elif kind == "csv":
+        table.to_csv(path, index=False, **options)
+    elif kind == "tsv":
+        table.to_csv(path, index=False, sep="\t", **options)
     else:
-        path.write_text(text, encoding="utf-8")
+        options = {"orient": "records", "lines": kind == "jsonl", "force_ascii": False, **options}
+        table.to_json(path, **options)
     return path
 
 
-def write_table(path: Path, records: list[dict], delimiter: str, encoding: str = "utf-8") -> Path:
-    with path.open("w", newline="", encoding=encoding) as file:
-        writer = csv.DictWriter(file, list(records[0]), delimiter=delimiter)
-        writer.writeheader()
-        writer.writerows(records)
-    return path
-
-
-def write_parquet(path: Path, records: list[dict]) -> Path:
-    import pyarrow
-    import pyarrow.parquet
-
-    pyarrow.parquet.write_table(pyarrow.Table.from_pylist(records), path)
-    return path
-
-
-_DELIMITERS = {"semicolon.csv": ";", "tabs.csv": "\t"}
-
-
-def write_any(folder: Path, name: str) -> Path:
-    path = folder / name
-    if "jsonl" in name:
-        return write_lines(path, RECORDS)
-    if "json" in name:
-        return write_list(path, RECORDS, 2 if name == "indented.json" else None)
-    if name.endswith("parquet"):
-        return write_parquet(path, RECORDS)
-    if name in _DELIMITERS:
-        return write_table(path, RECORDS, _DELIMITERS[name])
-    if name == "bom.csv":
-        return write_table(path, RECORDS, ",", "utf-8-sig")
-    return write_table(path, RECORDS, "\t" if "tsv" in name else ",")
+OPTIONS = {
+    "semicolon.csv": {"sep": ";"},
+    "tabs.csv": {"sep": "\t"},
+    "bom.csv": {"encoding": "utf-8-sig"},
+    "indented.json": {"indent": 2},
+}
 
 
 @pytest.mark.parametrize(
     "name",
     [
-        *("a.jsonl", "a.jsonl.gz", "a.json", "a.json.gz", "indented.json"),
-        *("a.csv", "a.tsv", "a.parquet", "bom.csv", *_DELIMITERS, "A.CSV"),
+        *("a.jsonl", "a.jsonl.gz", "a.json", "a.json.gz"),
+        *("a.csv", "a.tsv", "a.parquet", "A.CSV", *OPTIONS),
     ],
 )
 def test_every_format_gives_the_same_rows(tmp_path: Path, name: str):
-    path = write_any(tmp_path, name)
+    path = write(tmp_path / name, RECORDS, **OPTIONS.get(name, {}))
     read = read_rows(path)
     assert read.splits == {"train": ROWS}
     assert read.label_names == ("bad", "good")
@@ -97,20 +71,14 @@ def test_texts_are_read_as_they_are(tmp_path: Path, name: str):
         "[SEP] [MASK] </s> <|endoftext|>",
     ]
     records = [{"text": text, "label": n % 2} for n, text in enumerate(texts)]
-    path = tmp_path / name
-    if name == "a.jsonl":
-        write_lines(path, records)
-    elif name == "a.parquet":
-        write_parquet(path, records)
-    else:
-        write_table(path, records, "," if name == "a.csv" else "\t")
+    path = write(tmp_path / name, records)
     assert [row.text for row in read_rows(path).splits["train"]] == texts
 
 
 def test_a_folder_gives_its_splits_in_any_formats(tmp_path: Path):
-    write_lines(tmp_path / "train.jsonl.gz", RECORDS)
-    write_table(tmp_path / "validation.csv", RECORDS[:4], ",")
-    write_parquet(tmp_path / "test.parquet", RECORDS[:2])
+    write(tmp_path / "train.jsonl.gz", RECORDS)
+    write(tmp_path / "validation.csv", RECORDS[:4])
+    write(tmp_path / "test.parquet", RECORDS[:2])
     (tmp_path / "README.md").write_text("notes")
     read = read_rows(tmp_path)
     assert read.splits == {"train": ROWS, "dev": ROWS[:4], "test": ROWS[:2]}
@@ -118,13 +86,13 @@ def test_a_folder_gives_its_splits_in_any_formats(tmp_path: Path):
 
 @pytest.mark.parametrize("split", ["dev", "valid", "val", "eval", "validation"])
 def test_a_dev_file_has_many_names(tmp_path: Path, split: str):
-    write_lines(tmp_path / "train.jsonl", RECORDS)
-    write_lines(tmp_path / f"{split}.jsonl", RECORDS)
+    write(tmp_path / "train.jsonl", RECORDS)
+    write(tmp_path / f"{split}.jsonl", RECORDS)
     assert set(read_rows(tmp_path).splits) == {"train", "dev"}
 
 
 def test_a_folders_meta_file_declares_label_names_and_their_order(tmp_path: Path):
-    write_lines(tmp_path / "train.jsonl", [{"text": "a", "label": 0}, {"text": "b", "label": "x"}])
+    write(tmp_path / "train.jsonl", [{"text": "a", "label": 0}, {"text": "b", "label": "x"}])
     (tmp_path / "meta.json").write_text(json.dumps({"label_names": ["z", "x"]}))
     read = read_rows(tmp_path)
     assert read.label_names == ("z", "x")
@@ -187,9 +155,9 @@ def test_rows_marked_unlabelled_by_the_datasets_library_are_left_out_with_a_warn
 
 
 def test_a_test_split_with_hidden_labels_is_named_and_left_out(tmp_path: Path):
-    write_lines(tmp_path / "train.jsonl", RECORDS)
-    write_lines(tmp_path / "dev.jsonl", RECORDS)
-    write_lines(tmp_path / "test.jsonl", [{"text": "a", "label": -1}, {"text": "b", "label": -1}])
+    write(tmp_path / "train.jsonl", RECORDS)
+    write(tmp_path / "dev.jsonl", RECORDS)
+    write(tmp_path / "test.jsonl", [{"text": "a", "label": -1}, {"text": "b", "label": -1}])
     read = read_rows(tmp_path)
     assert set(read.splits) == {"train", "dev"}
     assert read.without_labels == ("test",)
@@ -221,8 +189,8 @@ def test_what_the_datasets_library_loads_by_name_becomes_rows(
     datasets.disable_progress_bars()
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
     monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
-    write_lines(tmp_path / "named" / "train.jsonl", RECORDS)
-    write_lines(tmp_path / "named" / "test.jsonl", RECORDS[:2])
+    write(tmp_path / "named" / "train.jsonl", RECORDS)
+    write(tmp_path / "named" / "test.jsonl", RECORDS[:2])
     read = read_rows(str(tmp_path / "named"))
     assert read.splits == {"train": ROWS, "test": ROWS[:2]}
     with pytest.raises(InputError, match=r"hub data set 'someone/absent' cannot be loaded"):
@@ -239,7 +207,7 @@ def test_usual_column_names_are_found_pairs_before_single_texts(tmp_path: Path):
         ("sentence", None),
     ]:
         record = {"idx": "1", text: "one", "label": "a"} | ({text_pair: "two"} if text_pair else {})
-        path = write_lines(tmp_path / "a.jsonl", [record, {**record, "label": "b"}])
+        path = write(tmp_path / "a.jsonl", [record, {**record, "label": "b"}])
         read = read_rows(path)
         assert (read.columns.text, read.columns.text_pair) == (text, text_pair)
         assert read.splits["train"][0] == Row("one", "two" if text_pair else None, 0)
@@ -249,7 +217,7 @@ def test_columns_that_are_named_override_those_that_would_be_found(tmp_path: Pat
     records = [
         {"text": "t", "headline": f"h{n}", "body": "b", "label": "x", "stars": n} for n in range(3)
     ]
-    path = write_lines(tmp_path / "a.jsonl", records)
+    path = write(tmp_path / "a.jsonl", records)
     read = read_rows(path, text="headline", text_pair="body", label="stars")
     assert read.splits["train"][2] == Row("h2", "b", 2)
     read = read_rows(path, text="headline", label="stars")
@@ -258,21 +226,21 @@ def test_columns_that_are_named_override_those_that_would_be_found(tmp_path: Pat
 
 def test_labels_without_declared_names_become_names_sorted_as_numbers_or_as_text(tmp_path: Path):
     records = [{"text": "t", "label": label} for label in (10, 2, 10, 1)]
-    read = read_rows(write_lines(tmp_path / "a.jsonl", records))
+    read = read_rows(write(tmp_path / "a.jsonl", records))
     assert read.label_names == ("1", "2", "10")
     assert [row.label for row in read.splits["train"]] == [2, 1, 2, 0]
     records = [{"text": "t", "label": label} for label in (True, False)]
-    assert read_rows(write_lines(tmp_path / "a.jsonl", records)).label_names == ("false", "true")
+    assert read_rows(write(tmp_path / "a.jsonl", records)).label_names == ("false", "true")
     records = [{"text": "t", "label": label} for label in ("10", "9")]
-    assert read_rows(write_table(tmp_path / "a.csv", records, ",")).label_names == ("9", "10")
+    assert read_rows(write(tmp_path / "a.csv", records)).label_names == ("9", "10")
 
 
 def test_no_label_names_mean_a_regression(tmp_path: Path):
     records = [{"text": "t", "label": label} for label in (0.5, 3, "2.25")]
-    read = read_rows(write_lines(tmp_path / "a.jsonl", records), label_names=())
+    read = read_rows(write(tmp_path / "a.jsonl", records), label_names=())
     assert [row.label for row in read.splits["train"]] == [0.5, 3.0, 2.25]
     records = [{"text": "t", "label": label} for label in (0.5, "high")]
-    path = write_lines(tmp_path / "a.jsonl", records)
+    path = write(tmp_path / "a.jsonl", records)
     with pytest.raises(InputError, match=r"a\.jsonl:2: label 'high' is no number"):
         read_rows(path, label_names=())
 
@@ -328,8 +296,8 @@ def test_a_missing_file_and_a_folder_without_train_are_errors(tmp_path: Path):
     with pytest.raises(InputError, match="the folder has no train file"):
         read_rows(tmp_path)
     assert not has_rows(tmp_path)
-    write_lines(tmp_path / "train.jsonl", RECORDS)
-    write_lines(tmp_path / "train.jsonl.gz", RECORDS)
+    write(tmp_path / "train.jsonl", RECORDS)
+    write(tmp_path / "train.jsonl.gz", RECORDS)
     with pytest.raises(InputError, match=r"both train\.jsonl and train\.jsonl\.gz are train files"):
         read_rows(tmp_path)
 
@@ -367,7 +335,7 @@ def test_an_encoding_that_nobody_named_is_found_and_told(
 
 
 def test_an_unknown_column_is_an_error_that_lists_those_there_are(tmp_path: Path):
-    path = write_lines(tmp_path / "a.jsonl", RECORDS)
+    path = write(tmp_path / "a.jsonl", RECORDS)
     for name in ("text", "text_pair", "label"):
         with pytest.raises(
             InputError, match=r"no column 'txt'; did you mean 'text'\?.*label, text"
@@ -378,7 +346,7 @@ def test_an_unknown_column_is_an_error_that_lists_those_there_are(tmp_path: Path
 @pytest.mark.parametrize("label", [2, -1, "maybe", 0.5, "7"])
 def test_a_label_outside_the_declared_names_is_an_error(tmp_path: Path, label: object):
     records = [{"text": "a", "label": 1}, {"text": "b", "label": label}]
-    path = write_lines(tmp_path / "a.jsonl", records)
+    path = write(tmp_path / "a.jsonl", records)
     with pytest.raises(InputError, match=r"a\.jsonl:2: label .* declared"):
         read_rows(path, label_names=("no", "yes"))
 
@@ -386,4 +354,4 @@ def test_a_label_outside_the_declared_names_is_an_error(tmp_path: Path, label: o
 def test_a_column_of_identifiers_is_no_label(tmp_path: Path):
     records = [{"text": "a", "label": f"id-{number}"} for number in range(60)]
     with pytest.raises(InputError, match="60 different values in 60 rows"):
-        read_rows(write_lines(tmp_path / "a.jsonl", records))
+        read_rows(write(tmp_path / "a.jsonl", records))

@@ -89,10 +89,8 @@ def test_columns_tell_the_kind_and_its_default_metric(data):
 )
 def test_a_bad_record_is_named_with_its_line(tmp_path, record, message):
     good = {"input": "a", "target": "b"}
-    lines = [json.dumps(one) for one in (good, good, record, *[good] * 8)]
-    (tmp_path / "rows.jsonl").write_text("\n".join(lines))
     with pytest.raises(InputError, match=message):
-        load_task(str(tmp_path / "rows.jsonl"))
+        _load(tmp_path / "rows.jsonl", [good, good, record, *[good] * 8])
 
 
 @pytest.mark.parametrize(
@@ -111,32 +109,22 @@ def test_a_bad_record_is_named_with_its_line(tmp_path, record, message):
 def test_bad_messages_are_named_with_their_line(tmp_path, roles, message):
     called = {"role": "assistant", "content": "x", "tool_calls": [{"type": "function"}]}
     said = [called if role == "caller" else {"role": role, "content": "x"} for role in roles]
-    rows = [{"messages": said}] * 8
-    (tmp_path / "rows.jsonl").write_text("\n".join(map(json.dumps, rows)))
     with pytest.raises(InputError, match=message):
-        load_task(str(tmp_path / "rows.jsonl"))
+        _load(tmp_path / "rows.jsonl", [{"messages": said}] * 8)
 
 
 def test_a_content_of_parts_of_text_is_their_text_and_other_parts_are_refused(tmp_path):
-    file = tmp_path / "rows.jsonl"
-
-    def write(*more: dict[str, object]) -> None:
-        lines = []
+    def load(*more: dict[str, object]):
+        rows = []
         for number in range(8):
             parts = [{"type": "text", "text": "Where is "}, {"type": "text", "text": f"{number}?"}]
             asked = {"role": "user", "content": [*parts, *more]}
-            lines.append(
-                json.dumps({"messages": [asked, {"role": "assistant", "content": "Here"}]})
-            )
-        file.write_text("\n".join(lines))
+            rows.append({"messages": [asked, {"role": "assistant", "content": "Here"}]})
+        return _load(tmp_path / "rows.jsonl", rows)
 
-    write()
-    assert {row.text for row in load_task(str(file), warn=False).train} <= {
-        f"Where is {number}?" for number in range(8)
-    }
-    write({"type": "image_url", "image_url": {"url": "a.png"}})
+    assert {row.text for row in load().train} <= {f"Where is {number}?" for number in range(8)}
     with pytest.raises(InputError, match=r"1: message 1 \(user\) must hold a text, got \[\{'type'"):
-        load_task(str(file))
+        load({"type": "image_url", "image_url": {"url": "a.png"}})
 
 
 def test_settings_of_decoding_are_checked(data):
@@ -425,9 +413,8 @@ def test_an_instruction_is_never_cut_and_a_text_on_the_side_that_is_named(writer
         {"instruction": "Say what comes last.", "input": long + "s" * n, "target": "word"}
         for n in range(8)
     ]
-    (tmp_path / "long.jsonl").write_text("\n".join(map(json.dumps, rows)))
     for cut, kept in (("right", "word0 "), ("left", "word59")):
-        task = load_task(str(tmp_path / "long.jsonl"), decoding={"cut": cut}, warn=False)
+        task = _load(tmp_path / "long.jsonl", rows, decoding={"cut": cut})
         encoded = _made(writer, task).encoded
         text = writer.tokenizer.decode(encoded.splits["test"][0][0, 0])
         assert text.startswith("Say what comes last.\n")
@@ -435,9 +422,9 @@ def test_an_instruction_is_never_cut_and_a_text_on_the_side_that_is_named(writer
         assert "\nAnswer:" in text
         assert encoded.cut["test"] == len(task.test)
     rows = [{**row, "instruction": long} for row in rows]
-    (tmp_path / "long.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    task = _load(tmp_path / "long.jsonl", rows)
     with pytest.raises(InputError, match=r"leaves no room for the text in \d+ .*long\.jsonl:1\)"):
-        _made(writer, load_task(str(tmp_path / "long.jsonl"), warn=False))
+        _made(writer, task)
 
 
 def write_splits(folder, **instructions):
