@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import random
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+
+from answer_tasks import write_task
 
 _WORDS = ("oil", "rain", "phone", "team", "book", "river bank", "chip", "girl")
 
@@ -20,11 +21,12 @@ def answer_folder(path: Path, form: str, *, train: int = 16, dev: int = 4, test:
             first) or ``"messages"`` (a chat with a system message).
         train: Training rows; `dev` and `test` likewise.
     """
-    path.mkdir(parents=True, exist_ok=True)
-    for seed, (split, rows) in enumerate((("train", train), ("dev", dev), ("test", test))):
-        lines = map(json.dumps, make_answers(form, rows, seed=seed))
-        (path / f"{split}.jsonl").write_text("\n".join(lines) + "\n")
-    return path
+    sizes = {"train": train, "dev": dev, "test": test}
+    splits = {
+        split: make_answers(form, rows, seed=seed)
+        for seed, (split, rows) in enumerate(sizes.items())
+    }
+    return write_task(path, splits)
 
 
 def make_answers(form: str, count: int, *, seed: int = 0) -> list[dict[str, Any]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,14 +21,10 @@ def _label(count: int, *, seed: int = 0) -> list[dict[str, Any]]:
     ]
 
 
-def _tag(count: int, *, seed: int = 0) -> list[dict[str, Any]]:
-    return tagged_records(count, intents=True, seed=seed)
-
-
 KINDS_OF_TASKS: Mapping[str, tuple[str, Callable[..., list[dict[str, Any]]]]] = {
     "classification": ("opinions", _label),
     "regression": ("numbers", make_numbers),
-    "tagging": ("names", _tag),
+    "tagging": ("names", partial(tagged_records, intents=True)),
     "extractive_qa": ("questions", make_questions),
     "multi_label": ("complaints", make_labels),
 }
@@ -38,7 +35,5 @@ def write_kinds(folder: Path, *, train: int = 40, test: int = 16) -> Path:
     """Write the data of each kind to `folder`/NAME, and return `folder`."""
     for kind, (name, make) in KINDS_OF_TASKS.items():
         splits = {"train": make(train, seed=1), "test": make(test, seed=1000)}
-        own = write_task(folder / name, splits)
-        if kind == "regression":
-            (own / "meta.json").write_text('{"label_names": []}')
+        write_task(folder / name, splits, **({"label_names": []} if kind == "regression" else {}))
     return folder

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import random
 from pathlib import Path
 from typing import Any
+
+from answer_tasks import write_task
 
 _SPANS = {
     "person": (["minister"], ["president"], ["teacher"], ["Lily"], ["little", "girl"]),
@@ -40,9 +41,9 @@ def tagged_records(count: int, *, intents: bool = False, seed: int = 0) -> list[
 
 def tagged_folder(folder: Path, *, intents: bool = False, train: int = 40, test: int = 20) -> Path:
     """Write a data set with a train, a dev and a test file to a folder and return it."""
-    folder.mkdir(parents=True)
-    for seed, (split, count) in enumerate({"train": train, "dev": 15, "test": test}.items()):
-        records = tagged_records(count, intents=intents, seed=seed)
-        lines = "".join(f"{json.dumps(record)}\n" for record in records)
-        (folder / f"{split}.jsonl").write_text(lines)
-    return folder
+    sizes = {"train": train, "dev": 15, "test": test}
+    splits = {
+        split: tagged_records(count, intents=intents, seed=seed)
+        for seed, (split, count) in enumerate(sizes.items())
+    }
+    return write_task(folder, splits)
