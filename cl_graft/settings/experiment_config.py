@@ -278,17 +278,13 @@ def make_config(config: ExperimentConfig | Mapping[str, Any] | Path | str) -> Ex
 
 def warn_of_large_density(density: float | Literal["auto"]) -> None:
     """Warn where a region has so large a share of the weights that few tasks fit a bank."""
-    if density == "auto" or density <= _LARGE_DENSITY:
-        return
-    tasks = int(1 / density)
-    logger.warning(
-        "warning: density %g puts %.0f%% of the weights into each task's region, and a weight has "
-        "one owner: grafts of %s do not fit beside each other, and a graft is about as large as "
-        "the model. 0.0001 to 0.01 is usual",
-        density,
-        100 * density,
-        "two tasks" if tasks < 2 else f"{tasks + 1} tasks",
-    )
+    if density != "auto" and density > _LARGE_DENSITY:
+        logger.warning(
+            "warning: density %g puts %.0f%% of the weights into each task's region, and a weight "
+            "has one owner: grafts of %d tasks do not fit beside each other, and a graft is about "
+            "as large as the model. 0.0001 to 0.01 is usual",
+            *(density, 100 * density, int(1 / density) + 1),
+        )
 
 
 def to_dotted(values: Mapping[str, Any]) -> dict[str, Any]:
