@@ -33,6 +33,8 @@ def check_head(head: Mapping[str, Tensor], model: TaskModel) -> None:
     is_encoder = model.family == "encoder"
     sizes = {name: tuple(tensor.shape) for name, tensor in head.items()}
     what = f"a head of shapes {sizes} does not fit the family {model.family!r}"
+    if not all(tensor.numel() for tensor in head.values()):
+        raise ValueError(what)
     try:
         hidden = model.hidden_size if is_encoder else None
         module = _make_head(head, model.family, hidden=hidden)
@@ -41,9 +43,7 @@ def check_head(head: Mapping[str, Tensor], model: TaskModel) -> None:
     except (IndexError, KeyError, TypeError, ValueError, RuntimeError) as error:
         raise ValueError(f"{what}: {first_line(error)}") from error
     made = module.state_dict()
-    if {name: tuple(tensor.shape) for name, tensor in made.items()} != sizes or 0 in {
-        tensor.numel() for tensor in head.values()
-    }:
+    if {name: tuple(tensor.shape) for name, tensor in made.items()} != sizes:
         raise ValueError(what)
     for name, tensor in head.items():
         if is_encoder and not (tensor.is_floating_point() and bool(tensor.isfinite().all())):
