@@ -10,12 +10,13 @@ from benchmark_scripts import run_script
 
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="processes are looked at through Linux's /proc")
-def test_a_part_runs_and_everything_survives(tmp_path):
-    done = run_script("torture_storms.py", "--scale", "smoke", "--out", tmp_path, code=None)
-    found = json.loads((tmp_path / "storms.json").read_text(encoding="utf-8"))
+@pytest.mark.parametrize("part", ["storms", "long_life"])
+def test_a_part_runs_and_everything_survives(part, tmp_path):
+    done = run_script(f"torture_{part}.py", "--scale", "smoke", "--out", tmp_path, code=None)
+    found = json.loads((tmp_path / f"{part}.json").read_text(encoding="utf-8"))
     failures = [failure for row in found["rows"] for failure in row["failures"]]
     assert done.returncode == 0, failures or done.stderr
-    assert found["part"] == "storms"
+    assert found["part"] == part
     assert all(row["survived"] == row["cases"] > 0 for row in found["rows"])
     assert done.stdout.startswith("| what | cases | survived | outcome |")
 

@@ -29,6 +29,7 @@ PARTS = {
     "kills": "Runs killed at random moments, and resumed",
     "writes": "Commands killed at every call that changes a file",
     "storms": "Two writers, full disks, clocks, NaN, memory",
+    "long_life": "100 tasks, and a server's day",
 }
 
 
