@@ -40,7 +40,7 @@ _SLOWER = 1.25
 
 @dataclass
 class Life:
-    """What was seen after every task: resident bytes, open files, threads, median seconds a step."""
+    """What was seen after every task: bytes in memory, open files, threads, seconds a step."""
 
     memory: list[int] = field(default_factory=list)
     files: list[int] = field(default_factory=list)
