@@ -59,27 +59,19 @@ def _exists(name: str) -> bool:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
-def test_every_promise_of_a_page_names_a_test(page) -> None:
-    assert unproved(page.read_text(encoding="utf-8")) == []
-
-
-@pytest.mark.parametrize("page", PAGES, ids=name_of)
-def test_every_test_that_a_page_names_exists(page) -> None:
-    assert missing(page.read_text(encoding="utf-8")) == []
-
-
-@pytest.mark.parametrize("page", PAGES, ids=name_of)
-def test_no_comment_ends_a_paragraph(page) -> None:
+def test_every_promise_of_a_page_names_a_test_that_exists(page) -> None:
     text = page.read_text(encoding="utf-8")
-    assert re.findall(r"^ *<!-- test:", text, re.MULTILINE) == []
+    assert unproved(text) == []
+    assert missing(text) == []
+    assert re.findall(r"^ *<!-- test:", text, re.MULTILINE) == []  # it would end a paragraph
 
 
 def test_a_promise_without_a_test_and_a_test_that_is_not_there_are_found() -> None:
     here = "tests/docs/test_promises.py"
     page = f"""# Nothing but a heading
 
-It never breaks. <!-- test: {here}::test_every_promise_of_a_page_names_a_test --> It is always
-right. A read-only disk and `only_writer` promise none.
+It never breaks. <!-- test: {here}::test_every_promise_of_a_page_names_a_test_that_exists -->
+It is always right. A read-only disk and `only_writer` promise none.
 
 ```python
 never = "always"
@@ -91,7 +83,7 @@ never = "always"
 | a | b |
 | --- | --- |
 | at most 3 | a limit |
-| at most 4 | a limit <!-- test: {here}::test_every_test_that_a_page_names_exists --> |
+| at most 4 | a limit <!-- test: {here}::test_every_promise_of_a_page_names_a_test_that_exists --> |
 """
     assert unproved(page) == [
         "It is always right.",

@@ -3,7 +3,6 @@
 import re
 import subprocess
 import sys
-import tomllib
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from importlib.metadata import Distribution, PackageNotFoundError, distribution
@@ -15,15 +14,6 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 PAGE = DOCS / "guides" / "transformers.md"
-
-
-def _own(extras: Iterable[str]) -> Iterator[Requirement]:
-    """What pyproject.toml asks for."""
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    for line in project["dependencies"]:
-        yield Requirement(line)
-    for extra in extras:
-        yield from map(Requirement, project["optional-dependencies"][extra])
 
 
 def _asked(found: Distribution, extras: Iterable[str]) -> Iterator[Requirement]:
@@ -46,7 +36,7 @@ def _needed(requirements: Iterable[Requirement]) -> dict[str, Distribution]:
             continue
         seen.add(key)
         if key[0] == "cl-graft":
-            waiting += _own(needed.extras)
+            waiting += requirements(*needed.extras)
             continue
         with suppress(PackageNotFoundError):  # for other systems or Pythons
             found[key[0]] = distribution(needed.name)

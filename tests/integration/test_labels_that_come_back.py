@@ -1,7 +1,6 @@
 """A task label that is learned twice has two entries, and both stay answerable."""
 
 import copy
-import pickle
 import warnings
 
 import pytest
@@ -12,7 +11,6 @@ from tiny_streams import forgets_no_bit, learner, mlp, multi_head, quick, vector
 
 from cl_graft.grafts.hashing import hash_tensors
 from cl_graft.metrics import backward_transfer, forgetting
-from cl_graft.strategies.task_labels import ExperienceEntries
 
 pytestmark = pytest.mark.filterwarnings("ignore:[0-9]+ experiences were learned with task label")
 
@@ -175,18 +173,6 @@ def test_dev_rows_that_serve_another_experience_of_their_label_are_warned_of():
     run.strategy.train(run.train_stream[0])
     with pytest.warns(UserWarning, match="another experience with this label was chosen on"):
         run.strategy.train(run.train_stream[2])
-
-
-@pytest.mark.parametrize("copied", [copy.deepcopy, lambda own: pickle.loads(pickle.dumps(own))])
-def test_copies_go_on_with_the_benchmarks_that_they_meet(copied):
-    benchmark = vector_stream(labels=[0, 1, 0])
-    own = ExperienceEntries()
-    for position, experience in enumerate(benchmark.streams["train"]):
-        own.add(experience, label=int(experience.task_label), position=position)
-    again = copied(own)
-    for position, experience in enumerate(vector_stream(labels=[0, 1, 0]).streams["test"]):
-        assert again.find(experience, label=int(experience.task_label)) == position
-    assert again.find(benchmark.streams["test"][0], label=7) is None
 
 
 def test_scores_of_several_benchmarks_have_rows_and_columns_of_their_own():

@@ -5,7 +5,7 @@ from avalanche.core import SupervisedPlugin
 from avalanche.training.plugins import ReplayPlugin
 from tiny_streams import learner, mlp, quick, quiet_evaluator, sgd, text_learner, vector_stream
 
-from cl_graft import GraftingContinual, GraftingPlugin
+from cl_graft import GraftingContinual
 from cl_graft.errors import InputError
 from cl_graft.grafts.hashing import hash_tensors
 from cl_graft.strategies import TextBatches
@@ -127,18 +127,6 @@ def test_with_dev_given_all_rows_train():
     )
     strategy.train(stream.streams["train"])
     assert seen.rows[0, 0] == {key(item[0]) for item in stream.streams["train"][0].dataset}
-
-
-def test_dev_beside_a_ready_made_plugin_is_refused():
-    model = mlp()
-    with pytest.raises(ValueError, match="give `dev` to the plugin"):
-        GraftingContinual(
-            model=model,
-            optimizer=sgd(model),
-            evaluator=quiet_evaluator(),
-            grafting=GraftingPlugin(),
-            dev=[],
-        )
 
 
 def test_a_single_row_cannot_be_set_aside():

@@ -11,7 +11,7 @@ from tiny_streams import forgets_no_bit, learner, multi_head, quick, quiet_evalu
 from torch import nn
 from torch.utils.data import TensorDataset
 
-from cl_graft import FineTuning, GraftingContinual, GraftingPlugin
+from cl_graft import FineTuning, GraftingPlugin
 
 
 class Pictures(TensorDataset):
@@ -94,12 +94,6 @@ def test_a_model_that_answers_by_other_labels_is_refused():
     run.strategy.train(run.train_stream[0])
     with pytest.raises(ValueError, match="models without task heads"):
         run.strategy.train(run.train_stream[1])
-
-
-def test_labels_belong_to_the_plugin_where_one_is_given():
-    chosen = {"grafting": GraftingPlugin(), "task_labels": "experience"}
-    with pytest.raises(ValueError, match=r"GraftingPlugin\(…, task_labels=task_labels\)"):
-        GraftingContinual(model=(model := plain()), optimizer=sgd(model), **chosen)
 
 
 def test_a_strategy_that_trains_on_rows_of_tasks_without_an_entry_is_refused():

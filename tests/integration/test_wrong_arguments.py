@@ -34,6 +34,19 @@ def test_a_class_in_the_place_of_settings():
         cg.GraftingContinual(model=model, optimizer=sgd(model), grafting=cg.GraftingPlugin)
 
 
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"dev": []}, "give `dev`"),
+        ({"task_labels": "experience"}, r"GraftingPlugin\(…, task_labels=task_labels\)"),
+    ],
+)
+def test_what_belongs_to_a_plugin_beside_one(given, said):
+    model, plugin = mlp(), cg.GraftingPlugin()
+    with pytest.raises(ValueError, match=said):
+        cg.GraftingContinual(model=model, optimizer=sgd(model), grafting=plugin, **given)
+
+
 def test_two_plugins_in_one_strategy():
     run = learner(mlp(), vector_stream(labels=[0]), plugins=[cg.GraftingPlugin(quick())])
     with pytest.raises(ValueError, match="several plugins of the class GraftingPlugin"):

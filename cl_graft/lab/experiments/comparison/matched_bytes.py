@@ -15,7 +15,7 @@ from cl_graft.data import TextTask
 from cl_graft.errors import InputError
 from cl_graft.kinds.text_task import make_task_head
 from cl_graft.lab.experiments.comparison.tuning import with_values
-from cl_graft.lab.experiments.memory_estimate.entry_size import entry_bytes
+from cl_graft.lab.experiments.memory_estimate.plan import entry_bytes
 from cl_graft.lab.experiments.run_setup import describe_shape
 from cl_graft.lab.results.comparison import Size
 from cl_graft.models import Loaded, graftable_parameters
