@@ -5,8 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
-import typer
-
 from cl_graft.cli.options import AsJson, Bank, MovedModel, Quiet, TrustRemoteCode, option
 from cl_graft.cli.output import Output, redirect_prints, to_plain
 
@@ -18,9 +16,7 @@ def export_command(
     bank: Bank,
     task: Annotated[str, option("NAME", "Which task to write.")],
     out: Annotated[Path, option("DIR", "The folder to make.")],
-    form: Annotated[
-        str, typer.Option("--format", metavar="hf|peft-shira", help="Format of the files.")
-    ] = "hf",
+    form: Annotated[str, option("hf|peft-shira", "Format of the files.", "--format")] = "hf",
     rest: Annotated[
         str,
         option(

@@ -26,9 +26,9 @@ from cl_graft.settings.parts import PARTS
 _OUTPUT = "Output"
 
 
-def option(metavar: str, help: str, *, panel: str | None = None) -> Any:
-    """Return an option with a value, named after its parameter."""
-    return typer.Option(metavar=metavar, help=help, rich_help_panel=panel)
+def option(metavar: str, help: str, *names: str, panel: str | None = None) -> Any:
+    """Return an option with a value, named after its parameter where no name is given."""
+    return typer.Option(*names, metavar=metavar, help=help, rich_help_panel=panel)
 
 
 def flag(name: str, help: str) -> Any:
@@ -55,18 +55,15 @@ AsJson = Annotated[
 ]
 Sets = Annotated[
     list[str] | None,
-    typer.Option(
+    option(
+        "PART.FIELD=VALUE",
+        "Set any field of the config, as in --set fine_tuning.weight_decay=0; may be repeated.",
         "--set",
-        metavar="PART.FIELD=VALUE",
-        help="Set any field of the config, as in --set fine_tuning.weight_decay=0; may be "
-        "repeated.",
     ),
 ]
 MovedModel = Annotated[
     str | None,
-    typer.Option(
-        "--model", metavar="NAME", help="Where the base model is now, if not where the bank says."
-    ),
+    option("NAME", "Where the base model is now, if not where the bank says.", "--model"),
 ]
 Resume = Annotated[
     Path | None, option("DIR", "Continue the run or comparison in this folder, with its settings.")
@@ -84,58 +81,38 @@ TrustRemoteCode = Annotated[
     bool, flag("--trust-remote-code", "Run code that comes with the checkpoint.")
 ]
 
+
+def _of(part: str, *names: str) -> dict[str, str]:
+    """Return the settings of a part whose options have their names."""
+    return {name: f"{part}.{name}" for name in names}
+
+
 _SHARED = {
     "The stream": {
         "stream": "stream.name",
-        "tasks": "stream.tasks",
-        "data": "stream.data",
-        "scenario": "stream.scenario",
-        "classes_per_experience": "stream.classes_per_experience",
-        "text": "stream.text",
-        "text_pair": "stream.text_pair",
-        "label": "stream.label",
-        "shots": "stream.shots",
-        "shots_short": "stream.shots_short",
-        "max_length": "stream.max_length",
-        "max_test": "stream.max_test",
-        "on_bad_row": "stream.on_bad_row",
+        **_of("stream", "tasks", "data", "scenario", "classes_per_experience", "text", "text_pair"),
+        **_of("stream", "label", "shots", "shots_short", "max_length", "max_test", "on_bad_row"),
     },
     "The model": {
         "model": "model.name",
-        "family": "model.family",
-        "pooling": "model.pooling",
-        "dtype": "model.dtype",
-        "precision": "model.precision",
-        "gradient_checkpointing": "model.gradient_checkpointing",
-        "device": "model.device",
-        "trust_remote_code": "model.trust_remote_code",
+        **_of("model", "family", "pooling", "dtype", "precision", "gradient_checkpointing"),
+        **_of("model", "device", "trust_remote_code"),
     },
     "Training": {
         "preset": "preset",
-        "steps": "fine_tuning.steps",
-        "batch_size": "fine_tuning.batch_size",
-        "micro_batch": "fine_tuning.micro_batch",
-        "lr": "fine_tuning.lr",
-        "eval_batch": "training.eval_batch",
+        **_of("fine_tuning", "steps", "batch_size", "micro_batch", "lr"),
+        **_of("training", "eval_batch"),
     },
     "The region": {
-        "density": "grafting.density",
-        "localizer": "grafting.localizer",
-        "mode": "grafting.mode",
+        **_of("grafting", "density", "localizer", "mode"),
         "region_lr": "grafting.lr",
-        "mask_candidates": "grafting.mask_candidates",
+        **_of("grafting", "mask_candidates"),
     },
 }
 """The settings with an option in every command that trains, by panel: option and dotted name."""
 
 COMPARED = {
-    "What is compared": {
-        "strategies": "comparison.strategies",
-        "seeds": "comparison.seeds",
-        "orders": "comparison.orders",
-        "tune": "comparison.tune",
-        "bytes_per_task": "comparison.bytes_per_task",
-    }
+    "What is compared": _of("comparison", "strategies", "seeds", "orders", "tune", "bytes_per_task")
 }
 """The settings that only a comparison reads."""
 

@@ -10,17 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cl_graft.cli.options import (
-    Bank,
-    Device,
-    MovedModel,
-    Quiet,
-    Text,
-    TextPair,
-    TrustRemoteCode,
-    argument,
-    option,
-)
+from cl_graft.cli import options
+from cl_graft.cli.options import argument, option
 from cl_graft.cli.output import Output, redirect_prints, to_json_text
 from cl_graft.errors import InputError, join_names
 from cl_graft.runtime.escaping import for_terminal
@@ -31,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def predict_command(
-    bank: Bank,
+    bank: options.Bank,
     texts: Annotated[
         list[str] | None, argument("[TEXT]...", "Texts; if none are given, stdin is read.")
     ] = None,
@@ -54,25 +45,23 @@ def predict_command(
             ".tsv, .jsonl, .json, .parquet); - is stdin.",
         ),
     ] = None,
-    form: Annotated[
-        str, typer.Option("--format", metavar="txt|csv|tsv|jsonl", help="Format of stdin.")
-    ] = "txt",
-    text: Text = None,
-    text_pair: TextPair = None,
+    form: Annotated[str, option("txt|csv|tsv|jsonl", "Format of stdin.", "--format")] = "txt",
+    text: options.Text = None,
+    text_pair: options.TextPair = None,
     id_column: Annotated[
         str | None,
-        typer.Option(
-            "--id",
-            metavar="COLUMN",
-            help="Column that names the rows, shown before each answer; --json has that of a usual "
+        option(
+            "COLUMN",
+            "Column that names the rows, shown before each answer; --json has that of a usual "
             "name, such as 'id', in any case.",
+            "--id",
         ),
     ] = None,
     batch_size: Annotated[int, typer.Option(help="Texts computed at a time.")] = 32,
-    model: MovedModel = None,
-    device: Device = None,
-    trust_remote_code: TrustRemoteCode = False,
-    quiet: Quiet = False,
+    model: options.MovedModel = None,
+    device: options.Device = None,
+    trust_remote_code: options.TrustRemoteCode = False,
+    quiet: options.Quiet = False,
     as_json: Annotated[
         bool,
         typer.Option(

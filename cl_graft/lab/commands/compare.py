@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 
 _ENGINES = ("local", "ray", "slurm")
 
-_option = partial(typer.Option, rich_help_panel="Processes and machines")
+_WHERE = "Processes and machines"
+_option = partial(typer.Option, rich_help_panel=_WHERE)
 
 
 @options.with_settings(more=options.COMPARED)
@@ -50,17 +51,18 @@ def compare_command(
     sets: options.Sets = None,
     engine: Annotated[
         str,
-        _option(
-            "--engine",
-            metavar="|".join(_ENGINES),
-            help="local: one run after another, in this process; ray or slurm: several at once.",
+        option(
+            "|".join(_ENGINES),
+            "local: one run after another, in this process; ray or slurm: several at once.",
+            panel=_WHERE,
         ),
     ] = "local",
     address: Annotated[
         str | None,
-        _option(
-            metavar="HOST:PORT",
-            help="A running Ray cluster, or auto to find it; without it, one is started here.",
+        option(
+            "HOST:PORT",
+            "A running Ray cluster, or auto to find it; without it, one is started here.",
+            panel=_WHERE,
         ),
     ] = None,
     workers: Annotated[
@@ -76,10 +78,10 @@ def compare_command(
     ] = 0.0,
     engine_set: Annotated[
         list[str] | None,
-        _option(
-            "--engine-set",
-            metavar="NAME=VALUE",
-            help="A parameter of submitit, such as slurm_partition=gpu; may be repeated.",
+        option(
+            "NAME=VALUE",
+            "A parameter of submitit, such as slurm_partition=gpu; may be repeated.",
+            panel=_WHERE,
         ),
     ] = None,
     quiet: options.Quiet = False,
