@@ -65,6 +65,21 @@ def given(model, bank, **more):
     return learner(model, stream(), settings=settings, grafting={"bank": bank} | more)
 
 
+def assert_refused(second, model, bank, said):
+    """Assert that every use of a bank on a model is refused, and leaves its bits."""
+    before = bits(model)
+    for use in (
+        lambda: second.plugin.attach(model),
+        second.hashes,
+        lambda: second.strategy.train(second.train_stream[2]),
+        lambda: second.plugin.carry(model, 0),
+        lambda: Switch(model, bank),
+    ):
+        with pytest.raises(WrongBase, match=said):
+            use()
+        assert bits(model) == before
+
+
 @pytest.mark.parametrize("mode", ["prefix", *slow("isolated")])
 def test_a_second_strategy_answers_the_trained_model_as_the_first_one_does(mode):
     run = learner(Blocks(), stream(), settings=quick(density=0.1, mode=mode))
@@ -94,20 +109,10 @@ def test_two_strategies_of_one_model_take_turns_in_learning():
 def test_a_model_that_carries_a_prefix_is_refused_where_nobody_holds_its_base():
     run = trained()
     model, bank = copy.deepcopy(run.model), run.plugin.bank
-    before = bits(model)
     del run
     gc.collect()
-    second = given(model, bank)
-    for use in (
-        lambda: second.plugin.attach(model),
-        second.hashes,
-        lambda: second.strategy.train(second.train_stream[2]),
-        lambda: second.plugin.carry(model, 0),
-        lambda: Switch(model, bank),
-    ):
-        with pytest.raises(WrongBase, match=r"carries the values of entry 1 \('task1'\)"):
-            use()
-        assert bits(model) == before
+    said = r"carries the values of entry 1 \('task1'\)"
+    assert_refused(given(model, bank), model, bank, said)
 
 
 def other_embeddings(model):
@@ -132,17 +137,7 @@ def test_a_model_with_other_weights_or_buffers_is_refused_before_a_bit_is_writte
     model = Blocks()
     with torch.no_grad():
         change(model)
-    before = bits(model)
-    second = given(model, bank)
-    for use in (
-        lambda: second.plugin.attach(model),
-        second.hashes,
-        lambda: second.strategy.train(second.train_stream[2]),
-        lambda: Switch(model, bank),
-    ):
-        with pytest.raises(WrongBase, match="not the base of the bank"):
-            use()
-        assert bits(model) == before
+    assert_refused(given(model, bank), model, bank, "not the base of the bank")
 
 
 def test_a_bank_that_was_opened_by_a_fingerprint_with_a_tokenizer_is_checked_by_its_weights():
