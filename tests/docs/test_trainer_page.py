@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from docs.pages import DOCS, ROOT, blocks, typed_commands
+from docs.test_oldest_versions import requirements
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
@@ -24,11 +25,11 @@ def _asked(found: Distribution, extras: Iterable[str]) -> Iterator[Requirement]:
             yield needed
 
 
-def _needed(requirements: Iterable[Requirement]) -> dict[str, Distribution]:
+def _needed(asked: Iterable[Requirement]) -> dict[str, Distribution]:
     """The distributions that pip installs here for some requirements, by name."""
     found: dict[str, Distribution] = {}
     seen: set[tuple[str, frozenset[str]]] = set()
-    waiting = list(requirements)
+    waiting = list(asked)
     while waiting:
         needed = waiting.pop()
         key = canonicalize_name(needed.name), frozenset(needed.extras)
