@@ -1,10 +1,11 @@
-"""A stream of 100 generated tasks: what is forgotten, what it costs, and whether it stays so.
+"""A stream of 100 tasks of words: what is forgotten, what it costs, and whether it stays so.
 
     python benchmarks/long_stream.py --scale cpu      # RoBERTa-base's shape, 100 tasks, 0.01 %
     python benchmarks/long_stream.py --scale tiny     # a tiny model, 100 tasks, learned well
     python benchmarks/long_stream.py --scale smoke    # the same, 12 tasks: does it run?
 
-Grafting learns `shared-50-0..99` one after the other, each tested together with all before it; then
+Grafting learns 100 tasks that divide the same words in two (`word_tasks.py` in tests/stress; half
+of the words lie alike in all) one after the other, each tested together with all before it; then
 the bank is verified in a model made anew. After every task the process is asked what memory it
 holds. The model of ``--scale cpu`` has the 85,054,464 graftable coordinates of RoBERTa-base and
 random weights, and its rows and steps are few, so its accuracies say little; all else is as it
@@ -38,11 +39,12 @@ from cl_graft.storage import load_bank
 
 sys.path.append(str(Path(__file__).parents[1] / "tests" / "stress"))
 from tiny_checkpoint import roberta_base_shape, tiny_checkpoint
+from word_tasks import write_word_tasks
 
 RESULTS = Path(__file__).parent / "results"
 SCALES: dict[str, dict[str, Any]] = {
     "smoke": {
-        "stream.tasks": "shared-50-0..11",
+        "tasks": 12,
         "grafting.density": 0.01,
         "stream.shots": 8,
         "fine_tuning.steps": 4,
@@ -51,7 +53,7 @@ SCALES: dict[str, dict[str, Any]] = {
         "stream.max_test": 20,
     },
     "tiny": {
-        "stream.tasks": "shared-50-0..99",
+        "tasks": 100,
         "grafting.density": 0.005,
         "stream.shots": 64,
         "fine_tuning.steps": 80,
@@ -62,7 +64,7 @@ SCALES: dict[str, dict[str, Any]] = {
         "stream.max_test": 50,
     },
     "cpu": {
-        "stream.tasks": "shared-50-0..99",
+        "tasks": 100,
         "grafting.density": 1e-4,
         "stream.shots": 8,
         "fine_tuning.steps": 6,
@@ -113,6 +115,9 @@ def make_config(scale: str, out: Path, sets: Sequence[str]) -> ExperimentConfig:
     """Return the settings of a scale; its model is made where it is missing."""
     model = roberta_base_shape(out) if scale == "cpu" else tiny_checkpoint(out)
     values: dict[str, Any] = {**COMMON, **SCALES[scale], "model.name": str(model)}
+    numbers = range(values.pop("tasks"))
+    values["stream.data"] = str(write_word_tasks(out / "data", numbers, share=0.5))
+    values["stream.tasks"] = [f"words-{number}" for number in numbers]
     settings = to_nested(values)
     for override in sets:
         override_(settings, override)

@@ -84,7 +84,7 @@ def main() -> None:
         smoke = asked.scale == "smoke" and asked.model is None
         model = str(tiny_checkpoint(Path(folder))) if smoke else asked.model or "minilm"
         values = {
-            "stream.tasks": ["sentiment", "topic"],
+            "stream.tasks": ["scope", "topic"],
             "model.name": model,
             "model.device": "cpu",
         }

@@ -144,8 +144,8 @@ def join_names(names: Iterable[str]) -> str:
     """Join names with commas; of very many, only the first.
 
     Examples:
-        >>> join_names(["topic", "sentiment"])
-        'topic, sentiment'
+        >>> join_names(["topic", "scope"])
+        'topic, scope'
     """
     known = list(names)
     more = f", … ({len(known):,} in all)" if len(known) > _LISTED else ""

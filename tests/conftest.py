@@ -8,7 +8,6 @@ Tests of the functional core need no transformers, which takes seconds to import
 that builds a checkpoint imports it.
 """
 
-import functools
 import gc
 import importlib.util
 import os
@@ -46,16 +45,6 @@ def no_waiting_for_the_disk() -> Iterator[None]:
     """Leave out what makes writes outlive a power cut, which no test brings about."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(os, "fsync", lambda _: None)
-        yield
-
-
-@pytest.fixture(scope="session", autouse=True)
-def rows_drawn_once() -> Iterator[None]:
-    """Draw the same rows of a generated task once: a thousand take longer than a tiny run."""
-    from cl_graft.data import synthetic
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(synthetic, "draw", functools.cache(synthetic.draw))
         yield
 
 
@@ -182,12 +171,12 @@ def tiny_config(tiny_bert: Path):
 
     return config_with(
         {
-            "tasks": ["sentiment", "topic", "question_type"],
+            "tasks": ["scope", "topic", "banking"],
             "model": str(tiny_bert),
             "shots": 16,
             "max_length": 24,
             "max_test": 40,
-            # 32 rows of sentiment are 4 batches: the last step is also the last of an epoch.
+            # 32 rows of scope are 4 batches: the last step is also the last of an epoch.
             "steps": 8,
             "batch_size": 8,
             "evaluations": 1,

@@ -52,7 +52,6 @@ OUTSIDE: dict[str, set[str]] = {
         *("torch", "charset_normalizer", "datasets", "huggingface_hub", "pandas", "pyarrow"),
         *("pydantic", "transformers", "yaml"),
     },
-    "data.synthetic": {"torch"},
     "metrics": {
         *(
             "matplotlib",

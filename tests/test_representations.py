@@ -61,8 +61,8 @@ SHOWN: dict[str, tuple[Callable[[], object], str]] = {
         "tensors)",
     ),
     "task": (
-        lambda: load_task("sentiment", shots=300, max_dev=50, max_test=20),
-        "TextTask('sentiment', 2 classes, rows: 600 train, 50 dev, 20 test)",
+        lambda: load_task("scope", shots=300, max_dev=50, max_test=20),
+        "TextTask('scope', 2 classes, rows: 480 train, 50 dev, 20 test)",
     ),
 }
 

@@ -1,4 +1,4 @@
-"""Small streams for tests in Avalanche: generated text tasks, and vectors for Avalanche's own MLPs.
+"""Small streams for tests in Avalanche: built-in text tasks, and vectors for Avalanche's own MLPs.
 
 A learner is a strategy with everything a test looks at. Sizes are chosen so that a task is learned
 in well under a second; nothing is said about how well.
@@ -42,10 +42,9 @@ from cl_graft.strategies import text_model
 from cl_graft.strategies.heads import find_head_paths, unwrap_model
 from cl_graft.strategies.stream_scores import StreamScores
 
-TASKS = ("sentiment", "topic", "paraphrase")
+TASKS = ("scope", "topic", "answered")
 MASKED_PROMPTS = {
-    "sentiment": Prompt("{text} It was {mask}.", {"positive": "great", "negative": "terrible"}),
-    "paraphrase": Prompt("{text-}? {mask}, {text_pair_lower}", {"same": "Yes", "different": "No"}),
+    "scope": Prompt("{text} It was {mask}.", {"in_scope": "great", "out_of_scope": "terrible"}),
 }
 Optimizers = Callable[[nn.Module], torch.optim.Optimizer]
 
@@ -169,7 +168,7 @@ def text_learner(
     grafting: dict[str, Any] | None = None,
     **chosen: Any,
 ) -> Learner:
-    """Make a grafting strategy over text tasks, some of them generated ones, by name."""
+    """Make a grafting strategy over text tasks, some of them built-in ones, by name."""
     loaded = load_model(str(folder), family=family, dtype=dtype, precision=precision)
     stream = text_stream(
         [_task(task) if isinstance(task, str) else task for task in tasks],

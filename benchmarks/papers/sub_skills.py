@@ -17,8 +17,6 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from cl_graft.data import Row
-from cl_graft.data.synthetic.sentiment import find_sentiment_kind
 from cl_graft.errors import InputError
 from cl_graft.grafts.graft import Graft
 from cl_graft.grafts.model_state import replace_parameters
@@ -32,9 +30,6 @@ from papers.measures import relative_gain
 from papers.region_split import group_gains, split_at_random, split_by_gain
 from papers.retraining import retrain_region
 
-SENTENCES = ("plain", "negation", "contrast")
-"""Kinds of sentences of the built-in sentiment task; concession and comparison are left out."""
-
 INTENTS: Mapping[str, Sequence[str]] = {
     "time off": ("next_holiday", "pto_balance", "pto_request", "pto_request_status", "pto_used"),
     "pay": ("direct_deposit", "income", "payday", "taxes", "w2"),
@@ -47,6 +42,13 @@ INTENTS: Mapping[str, Sequence[str]] = {
     ),
 }
 """The 15 intents of CLINC150's domain "work", in three groups of five."""
+
+BANKING: Mapping[str, Sequence[str]] = {
+    "cards": ("card_arrival", "card_delivery_estimate"),
+    "late": ("pending_transfer", "transfer_timing", "transfer_not_received_by_recipient"),
+    "stopped": ("failed_transfer", "declined_transfer", "cancel_transfer"),
+}
+"""The intents of the built-in task banking, for the scale smoke."""
 
 _GRADIENT_ROWS = 128
 """Training rows of a group that gains are taken on."""
@@ -146,24 +148,21 @@ def _difference(first: Sequence[float], second: Sequence[float]) -> dict[str, fl
 
 
 def _find_groups(bench: Bench, label: int) -> list[_Group]:
-    """Return the groups of a task's rows: kinds of sentences, or of intents."""
+    """Return the groups of a task's rows: kinds of intents."""
     encoded = bench.stream.tasks[label]
     task = encoded.task
-    names = list(SENTENCES)
-    of_label = {intent: group for group, intents in INTENTS.items() for intent in intents}
-    if set(task.label_names) <= set(of_label):
-        names = list(INTENTS)
-    elif task.name != "sentiment":
+    names = BANKING if task.name == "banking" else INTENTS
+    of_label = {intent: group for group, intents in names.items() for intent in intents}
+    if not set(task.label_names) <= set(of_label):
         raise InputError(
-            f"no sub-skills are known of {task.name}: sub_skills takes the built-in sentiment and "
+            f"no sub-skills are known of {task.name}: sub_skills takes the built-in banking and "
             "the domain work of clinc150"
         )
-
-    def find_group(row: Row) -> str | None:
-        return of_label.get(task.label_names[int(row.label)]) or find_sentiment_kind(row.text)
-
     own = {
-        split: [find_group(rows[place]) for place in encoded.rows[split].tolist()]
+        split: [
+            of_label[task.label_names[int(rows[place].label)]]
+            for place in encoded.rows[split].tolist()
+        ]
         for split, rows in (("train", task.train), ("test", task.test))
     }
     groups = []

@@ -101,7 +101,7 @@ class Experiment:
     tasks: tuple[str, ...]
     paper_tasks: tuple[str, ...] = ()
     paper_cells: int = 5
-    built_in: tuple[str, ...] = ("sentiment",)
+    built_in: tuple[str, ...] = ("scope",)
     settings: Mapping[str, Any] = field(default_factory=dict)
     cpu: Mapping[str, Any] = field(default_factory=dict)
     paper: Mapping[str, Any] = field(default_factory=dict)
@@ -142,7 +142,7 @@ def _of(
 
 _DENSITY: Mapping[str, Any] = {"axis": "density", "logarithmic": True}
 _STANDARD: Mapping[str, Any] = {"model.family": "encoder"}
-_THREE = ("sentiment", "question_type", "paraphrase")
+_THREE = ("scope", "banking", "answered")
 _SEVERAL: Mapping[str, Any] = {
     "tasks": _EIGHT,
     "built_in": _THREE,
@@ -201,7 +201,7 @@ _OF_TEXT: Mapping[str, Any] = {
     "kinds": ("text2text",),
     "settings": {
         "model.family": "causal_lm", "grafting.localizer": "movement", "grafting.optimizer": "sgd",
-        "stream.task_settings": {"sentiment": {"kind": "text2text"}},
+        "stream.task_settings": {"scope": {"kind": "text2text"}},
     },
     "cpu": {
         "stream.name": "superni-order1", "stream.task_settings": {}, "model.name": "smollm2",
@@ -222,7 +222,8 @@ _WORK: Mapping[str, Any] = {
     }
 }
 _TAKEN_APART: Mapping[str, Any] = {
-    "tasks": ("sentiment", "clinc150_work"),
+    "tasks": ("clinc150_work",),
+    "built_in": ("banking",),
     "settings": {**_STANDARD, "grafting.lr": 0.3, "grafting.density": 0.01},
     "cpu": {
         **_WORK, "stream.shots": 512, "stream.max_test": 600, "model.precision": "fp32",
@@ -251,7 +252,7 @@ _ROWS = (
     _of(
         "table3", "Grafts out of distribution", transfer.out_of_distribution,
         ("sst2_sent", "yelp_polarity", "imdb", "qnli", "mnli", "snli"),
-        built_in=("sentiment", "urgency"),
+        built_in=("scope", "entailment"),
         measure="accuracy out of distribution",
     ),
     _of("table5", "Larger data", grafts.densities,
@@ -263,7 +264,7 @@ _ROWS = (
         paper_tasks=_FOUR, measure="ECE", **_DENSITY),
     _of("table7", "LoRA, adapters and grafts out of distribution", peers.peers_elsewhere,
         ("mpqa", "yelp_polarity", "sst2_sent", "qnli", "mnli", "snli"),
-        built_in=("sentiment", "urgency"), measure="accuracy out of distribution", **_DENSITY),
+        built_in=("scope", "entailment"), measure="accuracy out of distribution", **_DENSITY),
     _of("table8", "FISH's and random regions as grafts", grafts.fisher_masks, _FOUR, **_DENSITY),
     _of("table9", "A causal model", grafts.calibrated_grafts, _FOUR,
         paper_tasks=_TWELVE, settings={"model.family": "causal_lm", "grafting.optimizer": "sgd"},
@@ -279,10 +280,10 @@ _ROWS = (
         measure="share of rows", axis="probability of the answer, middle of a bin"),
     _of("fig7", "WiSE curves in and out of distribution", transfer.wise,
         ("mpqa", "yelp_polarity", "sst2_sent", "qnli", "mnli", "snli"),
-        built_in=("sentiment", "urgency"), measure="accuracy out of distribution",
+        built_in=("scope", "entailment"), measure="accuracy out of distribution",
         axis="α, or density", against="score in distribution"),
     _of("fig7c", "Out of distribution, by rows learned", transfer.more_rows,
-        ("qnli", "mnli", "snli"), built_in=("sentiment", "urgency"),
+        ("qnli", "mnli", "snli"), built_in=("scope", "entailment"),
         measure="accuracy out of distribution", axis="training rows", logarithmic=True),
     _of("fig8", "Regions of tasks in a multi-task model", multitask.regions_and_unions, **_SEVERAL),
     _of("fig11", "Regions in a multi-task model from a small γ_base",

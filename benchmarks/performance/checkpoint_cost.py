@@ -77,7 +77,7 @@ def measure(strategy: str, given: argparse.Namespace) -> dict[str, Any]:
 
     FileCheckpoints.keep = timed  # type: ignore[method-assign]
     base = {
-        "stream.tasks": ["sentiment"],
+        "stream.tasks": ["scope"],
         "model.name": given.model,
         "model.device": "cpu",
         **SCALES[given.scale],

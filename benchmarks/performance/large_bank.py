@@ -66,7 +66,7 @@ def main() -> None:
 def measure(folder: Path, mode: Mode, given: argparse.Namespace) -> list[dict[str, Any]]:
     """Time the same things on a bank of many tasks and on one of a single task."""
     settings = {
-        "stream.tasks": ["sentiment"],
+        "stream.tasks": ["scope"],
         "stream.shots": 8,
         "stream.max_length": 24,
         "stream.max_test": 16,
@@ -140,12 +140,12 @@ def time_opening(folder: Path) -> float:
 
 
 def time_predict(folder: Path, task: str) -> float:
-    name = task if len(load_bank(folder)) > 1 else "sentiment"
+    name = task if len(load_bank(folder)) > 1 else "scope"
     return time_command("predict", folder, TEXT, "--task", name)
 
 
 def time_forget(folder: Path, task: str) -> float:
-    name = task if len(load_bank(folder)) > 1 else "sentiment"
+    name = task if len(load_bank(folder)) > 1 else "scope"
     return time_command("forget", folder, name)
 
 

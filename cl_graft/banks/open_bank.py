@@ -110,8 +110,8 @@ class OpenBank:
     ) -> Answer | list[Answer]:
         """Answer a text, texts of one task, or texts of several tasks in mixed batches.
 
-            bank.predict("It was a delight.", task="sentiment")
-            bank.predict([("It was a delight.", "sentiment"), ("Who won the match?", "topic")])
+            bank.predict("What is my balance?", task="scope")
+            bank.predict([("What is my balance?", "scope"), ("Book a flight.", "topic")])
 
         The weights that answer are, to the bit, those of the day on which the task was learned.
         Logits have the same bits in the same batch: the same rows in the same order, on the same

@@ -33,7 +33,7 @@ def add_command(
 
     [b]Examples[/b]
 
-      cl-graft add first/grafting/seed0/bank --task paraphrase --shots 256
+      cl-graft add first/grafting/seed0/bank --task entailment --shots 256
 
       cl-graft add my_bank --data tickets.csv --task tickets --text body --label queue
     """

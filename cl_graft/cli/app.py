@@ -41,7 +41,7 @@ bits it was learned with.
 
   cl-graft demo                          see it work on built-in tasks
 
-  cl-graft compare --tasks sentiment,topic --out first
+  cl-graft compare --tasks scope,topic --out first
 
   cl-graft report first                  see it as a page, figures and tables
 

@@ -39,7 +39,7 @@ def export_command(
 
     [b]Examples[/b]
 
-      cl-graft export first/grafting/seed0 --task sentiment --out sentiment
+      cl-graft export first/grafting/seed0 --task scope --out scope
 
       cl-graft export my_bank --task tickets --format peft-shira --rest copy --out adapter
     """

@@ -86,13 +86,13 @@ def predict_command(
 
     [b]Examples[/b]
 
-      cl-graft predict first/grafting/seed0 "It was a delight." --task sentiment
+      cl-graft predict first/grafting/seed0 "What is my balance?" --task scope
 
       cl-graft predict my_bank --task tickets --file inbox.csv --text body --json > answers.jsonl
 
       cl-graft predict my_bank --file mixed.jsonl
 
-      head -3 reviews.txt | cl-graft predict my_bank --task sentiment
+      head -3 requests.txt | cl-graft predict my_bank --task scope
     """
     from cl_graft.banks.bank_of_run import find_bank_folder
     from cl_graft.banks.input_texts import NoTask, check_texts, drop_instructions

@@ -1,11 +1,11 @@
-"""Text tasks: rows from files, the hub or grammars, few-shot samples, prompts and token ids.
+"""Text tasks: rows from files, the hub or this package, few-shot samples, prompts and token ids.
 
 Nothing here imports transformers or datasets before a function needs them.
 """
 
 from cl_graft.data.few_shot import few_shot
 from cl_graft.data.load import load_task
-from cl_graft.data.presets import PRESETS, Preset
+from cl_graft.data.presets import BUILT_IN, PRESETS, Preset
 from cl_graft.data.streams import STREAMS, Stream, register_stream
 from cl_graft.data.task_settings import TaskSettings
 from cl_graft.kinds import (
@@ -21,6 +21,7 @@ from cl_graft.kinds import (
 )
 
 __all__ = [
+    "BUILT_IN",
     "CAUSAL_PROMPTS",
     "PRESETS",
     "PROMPTS",

@@ -1,21 +1,20 @@
-"""Loading a task by its name: presets, own files and folders, built-in generated tasks, the hub.
+"""Loading a task by its name: presets, own files and folders, built-in tasks, the hub.
 
 load_task("qnli", data=Path("data"), shots=512)      # the preset, from data/qnli
 load_task("reviews.csv", label="stars")              # a file of one's own
-load_task("generated:sentiment", shots=256)          # written by this package
+load_task("built-in:scope", shots=64)                # in this package
 load_task("stanfordnlp/imdb")                        # the hub's, with ':config' where needed
 load_task("reviews", data={"train": df, "test": rows})   # tables that a program holds
 """
 
 from __future__ import annotations
 
-import functools
 import logging
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from cl_graft.data.audit import audit, describe_findings
 from cl_graft.data.bad_rows import BadRows
@@ -23,9 +22,9 @@ from cl_graft.data.columns import LabelledRows
 from cl_graft.data.few_shot import HELD_OUT, few_shot, hold_out_test, name_missing, name_single
 from cl_graft.data.presets import PRESETS, Preset
 from cl_graft.data.readers import DataFiles, Tables, make_rows, read_files
-from cl_graft.data.task_place import GENERATED_PREFIX, TaskPlace, find_place
+from cl_graft.data.task_place import BUILT_IN_PREFIX, TaskPlace, find_place
 from cl_graft.data.task_settings import TaskSettings
-from cl_graft.data.text_columns import answer_with_labels, find_fields
+from cl_graft.data.text_columns import find_fields
 from cl_graft.data.text_files import Reading
 from cl_graft.errors import InputError, a_or_an
 from cl_graft.kinds.answer_rows import Decoding
@@ -36,14 +35,8 @@ from cl_graft.kinds.rows import Row
 from cl_graft.kinds.text2text import Text2Text
 from cl_graft.kinds.text_task import MAX_LENGTH, TextTask, check_task_name
 
-if TYPE_CHECKING:
-    from cl_graft.data.synthetic import GeneratedTask
-
-_GENERATED_SHOTS = 1024
 _OF_TABLES = "data"
 """Name of a task whose rows come without one."""
-_MOST_GENERATED_ROWS = 1_000_000
-_GENERATED_TEST_ROWS = 1000
 
 _logger = logging.getLogger(__name__)
 
@@ -68,7 +61,7 @@ def load_task(
     are hidden); without either, 20 % of the rows are held out by `data_seed`.
 
     Args:
-        name: A preset, a path, "generated:<name>" (or the bare name), or a hub name
+        name: A preset, a path, "built-in:<name>" (or the bare name), or a hub name
             "owner/name" with an optional ":config". Or rows, as `data` takes them; the task is then
             called "data".
         settings: Columns, labels and number of the rows, and what else differs from the defaults.
@@ -84,22 +77,20 @@ def load_task(
             the data is not as it must be.
 
     Examples:
-        >>> task = load_task("sentiment", shots=8, max_test=20)
+        >>> task = load_task("scope", shots=8, max_test=20)
         >>> task.label_names, len(task.train), len(task.test)
-        (('negative', 'positive'), 16, 20)
+        (('in_scope', 'out_of_scope'), 16, 20)
     """
     settings = replace(settings, **keywords) if settings else TaskSettings(**keywords)
     place = _find_place(name, data)
-    files = None
-    if place.generated is None:
-        _check(place.name, settings)
-        changed = {
-            "encoding": settings.encoding,
-            "max_megabytes": settings.max_megabytes,
-            "where": settings.where,
-        }
-        reading = Reading(**{key: value for key, value in changed.items() if value is not None})
-        files = read_files(place.source, reading, BadRows(settings.on_bad_row))
+    _check(place.name, settings)
+    changed = {
+        "encoding": settings.encoding,
+        "max_megabytes": settings.max_megabytes,
+        "where": settings.where,
+    }
+    reading = Reading(**{key: value for key, value in changed.items() if value is not None})
+    files = read_files(place.source, reading, BadRows(settings.on_bad_row))
     task = make_task(place, files, settings)
     if warn:
         for note in task.source["notes"]:  # pyright: ignore[reportGeneralTypeIssues]
@@ -107,9 +98,9 @@ def load_task(
     return task
 
 
-def make_task(place: TaskPlace, files: DataFiles | None, settings: TaskSettings) -> TextTask:
-    """Make a task of what was read at its place, or of what its grammar writes."""
-    loaded = _generate(place, settings) if files is None else _read(place, files, settings)
+def make_task(place: TaskPlace, files: DataFiles, settings: TaskSettings) -> TextTask:
+    """Make a task of what was read at its place."""
+    loaded = _read(place, files, settings)
     names, preset = loaded.label_names, loaded.preset
     kind = KINDS.find(loaded.kind or ("classification" if names else "regression"))
     prompt, causal_prompt = _choose_prompts(place, loaded, kind)
@@ -163,7 +154,7 @@ def _choose_prompts(
     place: TaskPlace, loaded: _Loaded, kind: Kind
 ) -> tuple[Prompt | None, Prompt | None]:
     known: tuple[Prompt | None, Prompt | None] = (None, None)
-    if loaded.preset or (place.generated and not loaded.kind and place.name in PROMPTS):
+    if loaded.preset or (place.built_in and not loaded.kind and place.name in PROMPTS):
         known = PROMPTS.get(place.name), CAUSAL_PROMPTS.get(place.name)
     elif loaded.label_names and not loaded.kind:
         pair = loaded.train[0].text_pair is not None
@@ -257,6 +248,8 @@ def _read(place: TaskPlace, files: DataFiles, settings: TaskSettings) -> _Loaded
 def _origin(place: TaskPlace) -> str:
     if place.tables is not None:
         return "memory"
+    if place.built_in:
+        return f"{BUILT_IN_PREFIX}{place.path and place.path.name}"
     return f"hub:{place.hub}" if place.path is None else str(place.path)
 
 
@@ -313,56 +306,3 @@ def _three_splits(
     train, test = hold_out_test(train, data_seed=data_seed, label_names=classes)
     what = "each class's rows" if classes else "all rows"
     return train, None, test, f"80/20 of {what}, by data seed {data_seed}"
-
-
-def _generate(place: TaskPlace, settings: TaskSettings) -> _Loaded:
-    from cl_graft.data.synthetic import draw
-
-    task: Any = place.generated
-    kind, data_seed = settings.kind, settings.data_seed
-    named = ("text", "text_pair", "label", "label_names", "encoding", "where", "instruction")
-    if any(getattr(settings, one) is not None for one in (*named, "input", "label_separator")):
-        raise InputError(
-            f"{task.name!r} is generated: it has no columns, labels or encoding to name"
-        )
-    if kind not in (None, "classification", Text2Text.name):
-        raise InputError(
-            f"{task.name!r} is generated: its kind is classification, or text2text, which answers "
-            f"with the names of its labels; got {kind!r}"
-        )
-    shots = _GENERATED_SHOTS if settings.shots is None else settings.shots
-    if shots < 1:
-        raise InputError(f"shots must be at least 1 row a class, got {shots}")
-    train_rows = shots * len(task.label_names)
-    if train_rows > _MOST_GENERATED_ROWS:
-        raise InputError(
-            f"shots {shots:,} make {train_rows:,} training rows of {task.name!r}; a generated task "
-            f"has at most {_MOST_GENERATED_ROWS:,}, as all of them are written before it starts"
-        )
-    dev_rows = min(max(train_rows, 32), _GENERATED_TEST_ROWS)
-    try:
-        train = draw(task, split="train", rows=train_rows, seed=data_seed)
-        dev = draw(task, split="dev", rows=dev_rows, seed=data_seed)
-        test = _draw_test(task)
-    except ValueError as error:
-        raise InputError(str(error)) from None
-    drawn = {"shots": shots, "data_seed": data_seed}
-    split = {"train": f"{shots} rows a class", "dev": f"{dev_rows} rows of their own", **drawn}
-    source = {"from": f"{GENERATED_PREFIX}{task.name}", "split": split}
-    loaded = _Loaded(label_names=task.label_names, train=train, dev=dev, test=test, source=source)
-    return loaded if kind != Text2Text.name else _answer_with_names(loaded)
-
-
-def _answer_with_names(loaded: _Loaded) -> _Loaded:
-    splits = (loaded.train, loaded.dev, loaded.test)
-    train, dev, test = (answer_with_labels(rows, loaded.label_names) for rows in splits)
-    kind = Text2Text.name
-    return replace(loaded, label_names=(), kind=kind, train=train, dev=dev, test=test)
-
-
-@functools.cache
-def _draw_test(task: GeneratedTask) -> tuple[Row, ...]:
-    """Draw the test rows: the same for every data seed, so that seeds can be compared."""
-    from cl_graft.data.synthetic import draw
-
-    return draw(task, split="test", rows=_GENERATED_TEST_ROWS, seed=0)

@@ -1,18 +1,30 @@
-"""The data sets of the two papers, one row each: columns, labels, metric, length, hub name.
+"""The data sets that have a name: the tasks in this package, and those of the two papers.
 
-These are the 13 tasks of the grafting paper (https://arxiv.org/abs/2302.06600, table 2), the 7 of
+A built-in task is a folder of `built_in` with its rows; a preset is a row here with a data set's
+columns, labels, metric, length and hub name.
+
+Presets are the 13 tasks of the grafting paper (https://arxiv.org/abs/2302.06600, table 2), the 7 of
 the SAM paper (https://arxiv.org/abs/2211.15583, table 1), and two sentiment sets that the first
 uses out of distribution. Maximal lengths are LM-BFF's.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
 from cl_graft.data.record_files import Columns
 from cl_graft.errors import join_names
 from cl_graft.kinds.text_task import MAX_LENGTH
+
+BUILT_IN: Mapping[str, Path] = MappingProxyType(
+    {
+        file.parent.name: file.parent
+        for file in sorted(Path(__file__).parent.glob("built_in/*/meta.json"))
+    }
+)
+"""Folders of the built-in tasks by name."""
 
 
 @dataclass(frozen=True, kw_only=True)

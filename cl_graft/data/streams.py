@@ -73,11 +73,8 @@ class Stream:
     needs_folder: bool = False
 
     def tasks(self) -> list[str]:
-        """Return the names of the tasks; a range of generated tasks as its members."""
-        # Imported here: the grammars build their word tables on import.
-        from cl_graft.data.synthetic import expand_range
-
-        return [task for name in self.names() for task in expand_range(str(name))]
+        """Return the names of the tasks."""
+        return [str(name) for name in self.names()]
 
 
 def _register_published() -> None:
@@ -114,11 +111,11 @@ def register_stream(name: str, *, source: str = "", **settings: Any) -> Callable
         ValueError: If the name is taken or cannot be a name, or a setting is none of a protocol.
 
     Examples:
-        >>> @register_stream("two_grammars", shots=64, max_test=100)
-        ... def two_grammars():
-        ...     return ["sentiment", "topic"]
-        >>> expand_streams(["two_grammars", "urgency"])
-        (['sentiment', 'topic', 'urgency'], {'shots': 64, 'max_test': 100})
+        >>> @register_stream("requests", shots=64, max_test=100)
+        ... def requests():
+        ...     return ["scope", "topic"]
+        >>> expand_streams(["requests", "entailment"])
+        (['scope', 'topic', 'entailment'], {'shots': 64, 'max_test': 100})
     """
     check_stream_name(name)
     others = sorted(set(settings) - set(PROTOCOL))
@@ -186,17 +183,14 @@ def _refuse_no_folder(name: str, stream: Stream, settings: Mapping[str, Any]) ->
 def expand_streams(
     names: Sequence[str], *, given: Mapping[str, Any] | None = None
 ) -> tuple[list[str], dict[str, Any]]:
-    """Replace the names of streams, and ranges of generated tasks, by the names of their tasks."""
-    # Imported here: the grammars build their word tables on import.
-    from cl_graft.data.synthetic import expand_range
-
+    """Replace the names of streams by the names of their tasks."""
     given = given or {}
     tasks: list[str] = []
     settings: dict[str, Any] = {}
     owners: dict[str, str] = {}
     for name in names:
         stream = STREAMS.get(name)
-        own = expand_range(name) if stream is None else stream.tasks()
+        own = [name] if stream is None else stream.tasks()
         if not own:
             raise InputError(f"the stream {name!r} names no tasks")
         tasks += own
@@ -215,21 +209,9 @@ def expand_streams(
     return tasks, settings
 
 
-@register_stream("generated")
-def _generated() -> list[str]:
-    """All built-in tasks that grammars write."""
-    from cl_graft.data.synthetic import GENERATED
+@register_stream("built_in")
+def _built_in() -> list[str]:
+    """All built-in tasks."""
+    from cl_graft.data.presets import BUILT_IN
 
-    return [*GENERATED]
-
-
-@register_stream("shared-50")
-def _shared() -> list[str]:
-    """Twenty generated tasks that have half of their words in common."""
-    return ["shared-50-0..19"]
-
-
-@register_stream("opposed-50")
-def _opposed() -> list[str]:
-    """Twenty generated tasks whose common words change sides with every task."""
-    return ["opposed-50-0..19"]
+    return [*BUILT_IN]

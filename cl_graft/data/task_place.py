@@ -1,44 +1,39 @@
-"""Where the rows of a name are: a preset, a path, a built-in grammar or the hub."""
+"""Where the rows of a name are: a path, a folder of this package or the hub."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 from unicodedata import normalize
 
-from cl_graft.data.presets import PRESETS, Preset
+from cl_graft.data.presets import BUILT_IN, PRESETS, Preset
 from cl_graft.data.readers import Tables, explain_missing, has_rows
 from cl_graft.data.record_files import SUFFIXES, explain_unread_kind, strip_suffix
 from cl_graft.data.streams import STREAMS
 from cl_graft.errors import InputError, nearest
 from cl_graft.kinds.text_task import check_task_name
 
-if TYPE_CHECKING:
-    from cl_graft.data.synthetic import GeneratedTask
-
-GENERATED_PREFIX = "generated:"
+BUILT_IN_PREFIX = "built-in:"
 """Beginning of a name that can only be that of a built-in task."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TaskPlace:
-    """The place of a task's rows: one of path, hub, generated and tables is set.
+    """The place of a task's rows: one of path, hub and tables is set.
 
     Attributes:
         name: Name of the task.
         path: File or folder.
         hub: Name on the hub, with ``":config"`` where needed.
-        generated: Built-in task that writes the rows.
         tables: Rows that the program holds.
+        built_in: Whether the path is one of the package's own tasks.
     """
 
     name: str
     path: Path | None = None
     hub: str | None = None
-    generated: GeneratedTask | None = None
     tables: Tables | None = None
+    built_in: bool = False
 
     @property
     def source(self) -> Path | str | Tables:
@@ -48,11 +43,11 @@ class TaskPlace:
 
 def find_place(name: str, data: Path | None) -> TaskPlace:
     """Find the rows of a task by its name, without reading them."""
-    if name.startswith(GENERATED_PREFIX):
-        own = name.removeprefix(GENERATED_PREFIX)
-        if (generated := _find_generated(own)) is None:
-            raise InputError(f"no generated task {own!r}; {nearest(own, _list_generated())}")
-        return TaskPlace(name=own, generated=generated)
+    if name.startswith(BUILT_IN_PREFIX):
+        bare = name.removeprefix(BUILT_IN_PREFIX)
+        if bare not in BUILT_IN:
+            raise InputError(f"no built-in task {bare!r}; {nearest(bare, BUILT_IN)}")
+        return TaskPlace(name=bare, path=BUILT_IN[bare], built_in=True)
     if not name.strip():
         raise InputError("the task's name is empty")
     if data is not None:
@@ -61,13 +56,13 @@ def find_place(name: str, data: Path | None) -> TaskPlace:
             return found
     path = Path(name).expanduser()
     path = _spell(path.parent, path.name)
-    known = {*PRESETS, *_list_generated()}
+    known = {*PRESETS, *BUILT_IN}
     # A folder that only happens to be called as a known task (a run's output) is not its data.
     meant = data is None and (name not in known or has_rows(path))
     if path.exists() and (meant or _looks_like_path(name)):
         return TaskPlace(name=check_task_name(_read_stem(path)), path=path)
-    if (generated := _find_generated(name)) is not None:
-        return TaskPlace(name=name, generated=generated)
+    if name in BUILT_IN:
+        return TaskPlace(name=name, path=BUILT_IN[name], built_in=True)
     hub_name = "/" in name and not _looks_like_path(name)
     if data is not None and not hub_name:
         raise InputError(
@@ -92,7 +87,7 @@ def _find_in(data: Path, name: str) -> TaskPlace | None:
             return TaskPlace(name=check_task_name(_read_stem(path)), path=path)
     if has_rows(data):
         return TaskPlace(name=check_task_name(name), path=data)
-    if _find_generated(name) is None:
+    if name not in BUILT_IN:
         # What is there under the name but cannot be read says itself what is wrong with it.
         for path in candidates:
             if path.is_symlink() or path.exists():
@@ -120,7 +115,7 @@ def _refuse_other_kinds(data: Path, name: str) -> None:
 
 def _list_offered(data: Path) -> set[str]:
     folders = data.iterdir() if data.is_dir() else ()
-    return {_read_stem(path) for path in folders if has_rows(path)} | set(_list_generated())
+    return {_read_stem(path) for path in folders if has_rows(path)} | set(BUILT_IN)
 
 
 def _looks_like_path(name: str) -> bool:
@@ -144,16 +139,3 @@ def _find_hub_name(preset: Preset) -> str:
             f"{preset.name}/test.jsonl"
         )
     return preset.hub
-
-
-def _find_generated(name: str) -> GeneratedTask | None:
-    # The grammars build their word tables on import; who brings data of their own needs none.
-    from cl_graft.data.synthetic import find_generated
-
-    return find_generated(name)
-
-
-def _list_generated() -> Iterable[str]:
-    from cl_graft.data.synthetic import GENERATED
-
-    return GENERATED

@@ -89,8 +89,7 @@ class TaskSettings(RowSettings):
     shots: int | None = Field(
         default=None,
         strict=True,
-        description="Training rows a class; None for all (1,024 for a generated task, which has at "
-        "most 1,000,000 training rows).",
+        description="Training rows a class; None for all.",
     )
     data_seed: int = Field(default=0, strict=True, description="Seed of all sampling.")
     shots_short: Literal["all", "error"] = Field(

@@ -14,8 +14,6 @@ from cl_graft.data.labels import read_label_name, whole_number
 from cl_graft.data.record_files import Columns, Record, RecordFile
 from cl_graft.data.task_settings import RowSettings
 from cl_graft.errors import InputError, nearest
-from cl_graft.kinds.answer_rows import AnswerRow
-from cl_graft.kinds.rows import Row
 from cl_graft.kinds.text2text import Text2Text
 
 _INPUT, _TARGET, _INSTRUCTION = "input", "target", "instruction"
@@ -77,19 +75,6 @@ def lacks_columns(file: RecordFile) -> bool:
     """Whether a file has neither inputs and answers by their usual names nor messages."""
     usual = chain.from_iterable(own.values() for own in Text2Text.other_columns)
     return not any(map(file.find, usual)) and not all(map(file.find, _USUAL.values()))
-
-
-def answer_with_labels(rows: Sequence[Row], label_names: Sequence[str]) -> tuple[AnswerRow, ...]:
-    """Return rows of classes as rows of text to text, whose answers are the names of labels."""
-    return tuple(
-        AnswerRow(
-            row.text if row.text_pair is None else f"{row.text}\n{row.text_pair}",
-            None,
-            0,
-            (label_names[int(row.label)],),
-        )
-        for row in rows
-    )
 
 
 def fill_input(record: Record, inputs: Sequence[str]) -> str | None:

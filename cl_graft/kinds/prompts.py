@@ -193,19 +193,16 @@ _TOPIC = "{mask}: {text}"
 _INFERENCE = "{text-}? {mask}, {text_pair_lower}"
 _SAME = "{text} {mask}, {text_pair_lower}"
 
-_BUILT_IN_TOPICS = {
-    "sport": "Sports",
-    "business": "Business",
-    "science": "Science",
-    "food": "Food",
-    "music": "Music",
+_REQUESTS = {
+    "auto_and_commute": "Cars",
+    "home": "Home",
+    "kitchen_and_dining": "Food",
+    "travel": "Travel",
+    "work": "Work",
 }
-_BUILT_IN_QUESTIONS = {
-    "expression" if name == "abbreviation" else name: word for name, word in _QUESTION_TYPES.items()
-}
-_URGENCY = {"low": "low", "normal": "normal", "high": "high"}
 
-# cb takes MNLI's prompt; copa, wsc and the built-in tasks have prompts of our own.
+# cb takes MNLI's prompt; copa, wsc and the built-in tasks have prompts of our own. `banking` has
+# none, as no label of it is one word.
 PROMPTS: Mapping[str, Prompt] = MappingProxyType(
     {
         **{
@@ -222,12 +219,10 @@ PROMPTS: Mapping[str, Prompt] = MappingProxyType(
         "qqp": Prompt(_SAME, {"not_duplicate": "No", "duplicate": "Yes"}),
         "copa": Prompt("{text} {text_pair} Answer: {mask}", {"choice1": "1", "choice2": "2"}),
         "wsc": Prompt("{text} {text_pair} This is {mask}.", {"false": "false", "true": "true"}),
-        "sentiment": Prompt(_REVIEW, _SENTIMENT),
-        "topic": Prompt(_TOPIC, _BUILT_IN_TOPICS),
-        "question_type": Prompt(_TOPIC, _BUILT_IN_QUESTIONS),
-        "answer_entailment": Prompt(_INFERENCE, _ENTAILED),
-        "paraphrase": Prompt(_SAME, {"different": "No", "same": "Yes"}),
-        "urgency": Prompt("{text} The urgency is {mask}.", _URGENCY),
+        "scope": Prompt("{text-}? {mask}.", {"in_scope": "Yes", "out_of_scope": "No"}),
+        "topic": Prompt(_TOPIC, _REQUESTS),
+        "entailment": Prompt(_INFERENCE, _NLI),
+        "answered": Prompt(_INFERENCE, {"answered": "Yes", "not_answered": "No"}),
     }
 )
 
@@ -268,11 +263,13 @@ CAUSAL_PROMPTS: Mapping[str, Prompt] = MappingProxyType(
         "qqp": Prompt(_TRUE_FALSE, {"not_duplicate": "false", "duplicate": "true"}),
         "copa": Prompt(" {text}\n {text_pair}\n answer:", {"choice1": "1", "choice2": "2"}),
         "wsc": Prompt(_TRUE_FALSE, {"false": "false", "true": "true"}),
-        "sentiment": Prompt(_TONE, _TONES),
-        "topic": Prompt(" summary: {text}\n topic:", _BUILT_IN_TOPICS),
-        "question_type": Prompt(" question: {text}\n type:", _BUILT_IN_QUESTIONS),
-        "answer_entailment": Prompt(_TRUE_FALSE, _TRUE_IF_ENTAILED),
-        "paraphrase": Prompt(_TRUE_FALSE, {"different": "false", "same": "true"}),
-        "urgency": Prompt(" message: {text}\n urgency:", _URGENCY),
+        "scope": Prompt(
+            '"{text}" is a request that is', {"in_scope": "known", "out_of_scope": "unknown"}
+        ),
+        "topic": Prompt(" summary: {text}\n topic:", _REQUESTS),
+        "entailment": Prompt(_TRUE_FALSE_NEITHER, _TRUE_OR_NEITHER),
+        "answered": Prompt(
+            " {text}\n {text_pair}\n answered:", {"answered": "yes", "not_answered": "no"}
+        ),
     }
 )

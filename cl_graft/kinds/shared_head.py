@@ -55,9 +55,9 @@ def number_classes(tasks: Sequence[TextTask], *, size: int | None = None) -> tup
 
     Examples:
         >>> from cl_graft.data import load_task
-        >>> tasks = [load_task(name, shots=4, max_test=20) for name in ("sentiment", "paraphrase")]
+        >>> tasks = [load_task(name, shots=4, max_test=20) for name in ("scope", "answered")]
         >>> number_classes(tasks)[1].label_names
-        ('sentiment negative', 'sentiment positive', 'paraphrase different', 'paraphrase same')
+        ('scope in_scope', 'scope out_of_scope', 'answered answered', 'answered not_answered')
     """
     names = tuple(
         f"{task.name} {label}" if len(tasks) > 1 else label

@@ -51,8 +51,8 @@ PRESETS: Mapping[str, Mapping[str, Mapping[str, Any]]] = MappingProxyType(
 DEMO: Mapping[str, Mapping[str, Any]] = MappingProxyType(
     {
         "stream": {
-            "tasks": ["sentiment", "topic", "question_type"],
-            "shots": 500,
+            "tasks": ["banking", "scope", "topic"],
+            "shots": None,
             "max_length": 48,
             "max_dev": 120,
             "max_test": 300,

@@ -50,8 +50,7 @@ class StreamSettings:
     tasks: list[str] = Field(
         min_length=1,
         description="The tasks in the order of the stream: names of presets or of built-in tasks, "
-        "paths of files or folders, hub names, or registered streams of them; shared-50-0..19 "
-        "are 20 generated tasks.",
+        "paths of files or folders, hub names, or registered streams of them.",
     )
     scenario: Literal["task", "domain", "class"] = Field(
         default="task",

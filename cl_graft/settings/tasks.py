@@ -130,7 +130,7 @@ def _refuse_missing(stream: StreamSettings) -> None:
 
 def _load(name: str, stream: StreamSettings, seed: int) -> TextTask:
     rows_from = stream.task_settings.get(name, StreamTaskSettings()).rows_from
-    has_columns = find_place(rows_from or name, stream.data).generated is None
+    has_columns = not find_place(rows_from or name, stream.data).built_in
     settings = stream.read_settings(name, seed=seed, has_columns=has_columns)
     if rows_from is None:
         return load_task(name, settings, data=stream.data, warn=False)

@@ -14,12 +14,12 @@ from pathlib import Path
 import cl_graft as cg
 
 TEXTS = [
-    ("The cook was wonderful, and so was the waiter.", "sentiment"),
-    ("The goalkeeper saved a penalty in extra time.", "topic"),
-    ("What is the name of the river that flows through the town?", "question_type"),
-    ("The hotel was dreadful.", "sentiment"),
-    ("The bank raised its interest rate.", "topic"),
-    ("How many bridges are there in Lima?", "question_type"),
+    ("Who was the first president of Peru?", "scope"),
+    ("Find me a cheap flight to Lima.", "topic"),
+    ("I ordered a card last week, where is it?", "banking"),
+    ("What is the balance of my savings account?", "scope"),
+    ("How long do I have to boil an egg?", "topic"),
+    ("Please take back the money that I sent.", "banking"),
 ]
 
 
@@ -35,7 +35,7 @@ def main() -> None:
 
     config = {
         "stream": {
-            "tasks": ["topic", "question_type", "sentiment"],
+            "tasks": ["topic", "banking", "scope"],
             "shots": options.shots,
             "max_length": 48,
             "max_test": options.rows,
@@ -51,7 +51,7 @@ def main() -> None:
     bank = cg.open_bank(options.out / "grafting" / "seed0" / "bank")
     mixed = bank.predict(TEXTS)
     for (text, task), answer in zip(TEXTS, mixed, strict=True):
-        print(f"{task:>13}: {answer.label:<11} {answer.confidence:4.0%}  {text}")
+        print(f"{task:>7}: {answer.label:<18} {answer.confidence:4.0%}  {text}")
     alone = [bank.predict(text, task=task) for text, task in TEXTS]
     same = [one.label == other.label for one, other in zip(mixed, alone, strict=True)]
     print(f"the same answers as one by one: {all(same)}")

@@ -18,7 +18,7 @@ from avalanche.logging import TensorboardLogger
 from avalanche.training.plugins import EvaluationPlugin
 from avalanche.training.supervised import Naive
 
-TASKS = ("topic", "question_type")
+TASKS = ("topic", "banking")
 
 
 def learn(name: str, plugins: list[cg.GraftingPlugin], options: argparse.Namespace) -> float:

@@ -242,18 +242,22 @@ def task_presets() -> str:
     )
 
 
-def generated_tasks() -> str:
-    """The table of built-in tasks, with one row of each."""
-    from cl_graft.data.synthetic import GENERATED, generate
+def built_in_tasks() -> str:
+    """The table of built-in tasks, with the first row of each."""
+    from cl_graft.data import BUILT_IN, load_task
 
     rows = []
-    for task in GENERATED.values():
-        row = generate(task.name, split="train", rows=1, seed=0)[0]
-        texts = f"{row.text} / {row.text_pair}" if row.text_pair else row.text
-        answer = task.label_names[int(row.label)]
-        names = ", ".join(task.label_names)
-        rows.append((f"`{task.name}`", task.description, names, f"{texts} → {answer}"))
-    return table(("name", "what decides the label", "labels", "a row"), rows)
+    for name, folder in BUILT_IN.items():
+        meta = json.loads((folder / "meta.json").read_text(encoding="utf-8"))
+        task = load_task(name)
+        first = task.train[0]
+        texts = f"{first.text} / {first.text_pair}" if first.text_pair else first.text
+        counts = ", ".join(f"{n} {split}" for split, n in meta["rows"].items())
+        labels = ", ".join(task.label_names)
+        answer = f"{texts} → {task.label_names[int(first.label)]}"
+        licence = meta["licence"].split(",")[0]
+        rows.append((f"`{name}`", meta["description"], labels, answer, counts, licence))
+    return table(("name", "what decides the label", "labels", "a row", "rows", "licence"), rows)
 
 
 def prompts() -> str:
@@ -335,7 +339,7 @@ SECTIONS: Mapping[str, Callable[[], str]] = {
     "rates of strategies": rates_of_strategies,
     "scenarios of strategies": scenarios_of_strategies,
     "task presets": task_presets,
-    "generated tasks": generated_tasks,
+    "built in tasks": built_in_tasks,
     "prompts": prompts,
     "commands": commands,
     "decisions": decisions,

@@ -21,7 +21,7 @@ from cl_graft.settings.run_folder import lock_bank
 
 @pytest.fixture(scope="module")
 def learned(tiny_bert: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tiny_run(tmp_path_factory.mktemp("add"), tiny_bert, ["sentiment", "topic"]) / "bank"
+    return tiny_run(tmp_path_factory.mktemp("add"), tiny_bert, ["scope", "topic"]) / "bank"
 
 
 @pytest.fixture
@@ -32,13 +32,13 @@ def bank(learned: Path, tmp_path: Path) -> Path:
 def test_a_new_entry_stands_beside_earlier_ones_and_has_the_settings_of_the_banks_run(bank):
     before, taken = file_hashes(bank / "entries"), load_bank(bank).owned()
     steps: list[Step] = []
-    added = add_task(bank, "paraphrase", progress=steps.append)
-    assert {step.task for step in steps} == {"paraphrase"}
+    added = add_task(bank, "answered", progress=steps.append)
+    assert {step.task for step in steps} == {"answered"}
     assert list(dict.fromkeys(step.phase for step in steps)) == ["dense", "localize", "train"]
     after = file_hashes(bank / "entries")
     assert {name: after[name] for name in before} == before
     assert len(after) == len(before) + 1
-    assert (added.task, added.label, added.position) == ("paraphrase", 2, 2)
+    assert (added.task, added.label, added.position) == ("answered", 2, 2)
     assert verify(bank).ok
     entry = load_bank(bank).entries[added.position]
     assert len(entry.owned.region & taken) == 0
@@ -52,21 +52,21 @@ def test_a_new_entry_stands_beside_earlier_ones_and_has_the_settings_of_the_bank
 def test_a_task_is_learned_to_the_bits_of_a_run_that_had_it_in_its_stream(
     bank, tiny_bert, tmp_path
 ):
-    add_task(bank, "paraphrase", device="cpu")
-    run = tiny_run(tmp_path / "run", tiny_bert, ["sentiment", "topic", "paraphrase"])
+    add_task(bank, "answered", device="cpu")
+    run = tiny_run(tmp_path / "run", tiny_bert, ["scope", "topic", "answered"])
     assert file_hashes(bank) == file_hashes(run / "bank")
 
 
 def test_settings_can_be_changed_by_name_and_as_text(bank):
     added = add_task(
-        bank, "paraphrase", settings={"grafting": {"density": 0.02}}, sets=["stream.max_test=10"]
+        bank, "answered", settings={"grafting": {"density": 0.02}}, sets=["stream.max_test=10"]
     )
     assert added.density == pytest.approx(0.02, abs=1e-4)
     assert added.test_rows == 10
     with pytest.raises(InputError, match=r"mean 'grafting\.density'"):
-        add_task(bank, "paraphrase", sets=["grafting.densty=0.1"])
+        add_task(bank, "answered", sets=["grafting.densty=0.1"])
     with pytest.raises(InputError, match="cannot change"):
-        add_task(bank, "paraphrase", sets=["grafting.mode=isolated"])
+        add_task(bank, "answered", sets=["grafting.mode=isolated"])
 
 
 def test_the_test_score_is_that_of_the_reopened_bank(bank, tmp_path):
@@ -87,26 +87,25 @@ def test_the_test_score_is_that_of_the_reopened_bank(bank, tmp_path):
 
 def test_a_task_seen_again_becomes_a_new_entry_that_answers_its_label(bank):
     texts = ["It was a delight.", "It was a bore."]
-    before = open_bank(bank).predict(texts, task="sentiment")
-    added = add_task(bank, "sentiment", sets=["stream.data_seed=5"])
+    before = open_bank(bank).predict(texts, task="scope")
+    added = add_task(bank, "scope", sets=["stream.data_seed=5"])
     grown = load_bank(bank)
     assert (added.label, added.position) == (0, 2)
     assert grown.find(label=0) == 2
-    assert [entry.task for entry in grown.entries] == ["sentiment", "topic", "sentiment"]
+    assert [entry.task for entry in grown.entries] == ["scope", "topic", "scope"]
     assert verify(bank).ok
     opened = open_bank(bank)
-    answers = {task: opened.predict(texts, task=task) for task in ("sentiment", 0, "0", 2)}
-    assert [each.entry for each in answers["sentiment"]] == [2, 2]
-    assert answers["sentiment"] == answers[2]
+    answers = {task: opened.predict(texts, task=task) for task in ("scope", 0, "0", 2)}
+    assert [each.entry for each in answers["scope"]] == [2, 2]
+    assert answers["scope"] == answers[2]
     assert [each.entry for each in answers[0]] == [0, 0]
     assert answers["0"] == answers[0] != answers[2]
     assert answers[0] == before  # what was learned first is still answered, by its position
     mixed = opened.predict([(text, entry) for entry in (2, 0) for text in texts])
     assert [each.entry for each in mixed] == [2, 2, 0, 0]
     assert [each.label for each in mixed] == [each.label for each in answers[2] + answers[0]]
-    assert list_entry_notes(grown, ["sentiment", "topic", "sentiment"]) == [
-        "sentiment: entry 2 answers, the latest of this name; ask an earlier one by its position "
-        "(0)"
+    assert list_entry_notes(grown, ["scope", "topic", "scope"]) == [
+        "scope: entry 2 answers, the latest of this name; ask an earlier one by its position (0)"
     ]
 
 
@@ -114,19 +113,19 @@ def test_an_entry_that_was_added_later_is_not_taken_for_the_one_that_the_run_mea
     learned, tmp_path
 ):
     folder = shutil.copytree(learned.parent, tmp_path / "run")
-    add_task(folder, "sentiment", sets=["stream.data_seed=5"])
+    add_task(folder, "scope", sets=["stream.data_seed=5"])
     report = verify(folder)
     assert [(each.position, each.task, each.run) for each in report.entries] == [
-        (0, "sentiment", "same bits"),
+        (0, "scope", "same bits"),
         (1, "topic", "same bits"),
-        (2, "sentiment", "not recorded"),
+        (2, "scope", "not recorded"),
     ]
 
 
-@pytest.mark.parametrize("task", ["sentiment", "paraphrase"])
+@pytest.mark.parametrize("task", ["scope", "answered"])
 def test_the_same_task_again_is_said_to_be_there_and_changes_nothing(bank, task):
-    first = add_task(bank, task)  # sentiment was learned by the run that made the bank
-    assert first.new is (task == "paraphrase")
+    first = add_task(bank, task)  # scope was learned by the run that made the bank
+    assert first.new is (task == "answered")
     before = file_hashes(bank)
     again = add_task(bank, task)
     assert file_hashes(bank) == before
@@ -145,12 +144,12 @@ def test_an_addition_that_is_killed_once_its_entry_is_listed_is_done_when_it_is_
     with monkeypatch.context() as patched:
         patched.setattr("cl_graft.banks.add._score_test_rows", killed)
         with pytest.raises(KeyboardInterrupt):
-            add_task(bank, "paraphrase")
+            add_task(bank, "answered")
     before = file_hashes(bank)
-    again = add_task(bank, "paraphrase")
+    again = add_task(bank, "answered")
     assert (again.position, again.new) == (2, False)
     assert file_hashes(bank) == before
-    assert [entry.task for entry in load_bank(bank).entries] == ["sentiment", "topic", "paraphrase"]
+    assert [entry.task for entry in load_bank(bank).entries] == ["scope", "topic", "answered"]
 
 
 @pytest.mark.parametrize(
@@ -162,8 +161,8 @@ def test_an_addition_that_is_killed_once_its_entry_is_listed_is_done_when_it_is_
     ],
 )
 def test_the_same_task_from_other_data_or_with_other_settings_is_learned(bank, sets):
-    assert add_task(bank, "sentiment", sets=sets).new
-    assert not add_task(bank, "sentiment", sets=sets).new
+    assert add_task(bank, "scope", sets=sets).new
+    assert not add_task(bank, "scope", sets=sets).new
     assert len(load_bank(bank)) == 3
 
 
@@ -178,8 +177,8 @@ def test_a_known_name_with_other_labels_is_refused(bank, tmp_path):
 
 
 def test_a_bank_whose_entries_stand_alone_grows_too(tiny_bert, tmp_path):
-    bank = tiny_run(tmp_path / "run", tiny_bert, ["sentiment"], mode="isolated") / "bank"
-    add_task(bank, "paraphrase")
+    bank = tiny_run(tmp_path / "run", tiny_bert, ["scope"], mode="isolated") / "bank"
+    add_task(bank, "answered")
     assert load_bank(bank).mode == "isolated"
     assert verify(bank).ok
 
@@ -187,14 +186,14 @@ def test_a_bank_whose_entries_stand_alone_grows_too(tiny_bert, tmp_path):
 def test_another_base_is_refused_and_the_bank_left_alone(bank, tiny_distilbert):
     before = file_hashes(bank)
     with pytest.raises(WrongArchitecture):
-        add_task(bank, "paraphrase", model=str(tiny_distilbert))
+        add_task(bank, "answered", model=str(tiny_distilbert))
     assert file_hashes(bank) == before
 
 
 def test_prompted_models_grow_without_heads(tiny_gpt2, tmp_path):
-    bank = tiny_run(tmp_path, tiny_gpt2, ["sentiment"], family="causal_lm", max_length=48) / "bank"
+    bank = tiny_run(tmp_path, tiny_gpt2, ["scope"], family="causal_lm", max_length=48) / "bank"
     before = file_hashes(bank / "entries")
-    add_task(bank, "paraphrase")
+    add_task(bank, "answered")
     assert before.items() <= file_hashes(bank / "entries").items()
     assert verify(bank).ok
 
@@ -203,9 +202,9 @@ def test_a_bank_behind_a_link_grows_and_shrinks_with_its_run(learned, tmp_path):
     run, link = tmp_path / "run", tmp_path / "a_link"
     shutil.copytree(learned.parent, run)
     link.symlink_to(run / "bank", target_is_directory=True)
-    add_task(link, "paraphrase")
+    add_task(link, "answered")
     assert verify(run).ok
-    report = forget(link, "paraphrase")
+    report = forget(link, "answered")
     assert (report.done, report.traces) == (True, ())
     for folder in (link, run / "bank", run):
         checked = verify(folder)
@@ -218,11 +217,11 @@ def test_a_bank_that_forgot_a_task_since_it_was_opened_learns_nothing_through_it
     forget(bank, opened.tasks[-1])
     before = file_hashes(bank.parent)
     with pytest.raises(BankError, match="a task was deleted or trained again; open it anew"):
-        opened.add("paraphrase")
+        opened.add("answered")
     assert file_hashes(bank.parent) == before
-    add_task(bank, "paraphrase")
+    add_task(bank, "answered")
     with pytest.raises(BankError, match="holds others"):
-        opened.add("urgency")
+        opened.add("entailment")
 
 
 def test_what_a_killed_writer_left_in_the_run_goes_with_the_next_one(tmp_path):

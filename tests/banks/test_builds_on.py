@@ -19,8 +19,8 @@ from cl_graft.banks.forget import forget
 from cl_graft.banks.inspect import inspect_bank
 from cl_graft.banks.verify import verify
 
-TASKS = ("sentiment", "topic", "paraphrase")
-SOME = {"topic": [], "paraphrase": ["sentiment"]}
+TASKS = ("scope", "topic", "answered")
+SOME = {"topic": [], "answered": ["scope"]}
 
 
 @pytest.fixture(scope="module")
@@ -76,14 +76,14 @@ def test_another_process_answers_in_any_order_with_the_bits_of_this_one(learn):
 
 def test_texts_of_several_tasks_are_answered_in_one_batch(learn):
     opened = open_bank(learn(SOME))
-    asked = [("a fine film", "sentiment"), (("one", "two"), "paraphrase"), ("the match", "topic")]
+    asked = [("a fine film", "scope"), (("one", "two"), "answered"), ("the match", "topic")]
     together = opened.predict(asked * 2)
     for (text, task), answer in zip(asked * 2, together, strict=True):
         alone = opened.predict(text, task=task)
         assert answer.logits == pytest.approx(alone.logits, abs=1e-4)
 
 
-@pytest.mark.parametrize("task", ["topic", *slow("paraphrase")])
+@pytest.mark.parametrize("task", ["topic", *slow("answered")])
 def test_a_task_on_which_none_builds_goes_without_a_trace(learn, tmp_path, monkeypatch, task):
     run = shutil.copytree(learn(SOME), tmp_path / "out" / "grafting" / "seed0")
     monkeypatch.setattr("cl_graft.banks.forget.open_bank", None)
@@ -99,35 +99,35 @@ def test_those_that_build_on_a_forgotten_task_are_trained_again_and_the_others_s
 ):
     run = shutil.copytree(learn(SOME), tmp_path / "out" / "grafting" / "seed0")
     before = file_hashes(run)
-    told = forget(run, "sentiment")
-    assert (told.done, [one.task for one in told.dependents]) == (False, ["paraphrase"])
+    told = forget(run, "scope")
+    assert (told.done, [one.task for one in told.dependents]) == (False, ["answered"])
     assert file_hashes(run) == before
-    report = forget(run, "sentiment", retrain=True)
+    report = forget(run, "scope", retrain=True)
     assert (report.exact, report.done) == (True, True)
-    never = learn({"topic": [], "paraphrase": []}, TASKS[1:])
+    never = learn({"topic": [], "answered": []}, TASKS[1:])
     assert file_hashes(run / "bank") == file_hashes(never / "bank")
     assert verify(run).ok
 
 
 def test_a_task_is_added_on_those_that_are_named_and_once(learn, tmp_path):
     run = shutil.copytree(learn({}, TASKS[:2]), tmp_path / "run")
-    sets = ["stream.task_settings.paraphrase.builds_on=[topic]"]
-    assert add_task(run, "paraphrase", sets=sets).new
-    assert load_bank(run / "bank").builds_on(2) == (0, 1)  # topic was learned on sentiment
-    assert not add_task(run, "paraphrase", columns={"builds_on": ["topic"]}).new
-    assert add_task(run, "paraphrase", columns={"builds_on": []}).new
+    sets = ["stream.task_settings.answered.builds_on=[topic]"]
+    assert add_task(run, "answered", sets=sets).new
+    assert load_bank(run / "bank").builds_on(2) == (0, 1)  # topic was learned on scope
+    assert not add_task(run, "answered", columns={"builds_on": ["topic"]}).new
+    assert add_task(run, "answered", columns={"builds_on": []}).new
     assert load_bank(run / "bank").builds_on(3) == ()
     assert verify(run).ok
     with pytest.raises(InputError, match="no task 'topics' in the bank; did you mean 'topic'"):
-        add_task(run, "paraphrase", columns={"builds_on": ["topics"]})
+        add_task(run, "answered", columns={"builds_on": ["topics"]})
 
 
 @pytest.mark.parametrize(
     ("task", "names", "fault"),
     [
-        ("topic", ["sentimen"], "no task 'sentimen' in the stream; did you mean 'sentiment'"),
+        ("topic", ["scop"], "no task 'scop' in the stream; did you mean 'scope'"),
         ("topic", ["topic"], "'topic' cannot build on itself"),
-        ("topic", ["paraphrase"], "'paraphrase' comes later in the stream than 'topic'"),
+        ("topic", ["answered"], "'answered' comes later in the stream than 'topic'"),
     ],
 )
 def test_what_no_task_can_build_on_is_refused_before_anything_is_computed(task, names, fault):
@@ -140,32 +140,33 @@ def test_in_another_order_a_task_builds_on_those_that_come_before_it_there():
     own = {task: {"builds_on": names} for task, names in SOME.items()}
     stream = config_with({**QUICK, "tasks": list(TASKS), "task_settings": own}).stream
     turned = stream.in_order(list(reversed(TASKS)))
-    assert turned["task_settings"]["paraphrase"].builds_on == []
+    assert turned["task_settings"]["answered"].builds_on == []
     assert stream.in_order(list(TASKS))["task_settings"] == stream.task_settings
 
 
 def test_an_added_task_builds_on_a_list_of_names(learn):
     for names in ("{a: 1}", "[[topic]]", "5"):
         with pytest.raises(InputError, match="builds_on: expected a list of names of tasks, got"):
-            add_task(learn({}), "urgency", sets=[f"stream.task_settings.urgency.builds_on={names}"])
+            sets = [f"stream.task_settings.entailment.builds_on={names}"]
+            add_task(learn({}), "entailment", sets=sets)
     for part in ("stream=null", "stream.task_settings=null"):
         with pytest.raises(InputError, match=r"stream\.task"):
-            add_task(learn({}), "urgency", sets=[part])
+            add_task(learn({}), "entailment", sets=[part])
 
 
 def test_an_added_task_is_trained_again_on_those_that_it_was_to_build_on(learn, tmp_path):
     run = shutil.copytree(learn(SOME), tmp_path / "out" / "grafting" / "seed0")
-    add_task(run, "urgency", columns={"builds_on": ["sentiment"]})
+    add_task(run, "entailment", columns={"builds_on": ["scope"]})
     assert load_bank(run / "bank").builds_on(3) == (0,)
-    assert forget(run, "sentiment", retrain=True).exact
+    assert forget(run, "scope", retrain=True).exact
     assert load_bank(run / "bank").builds_on(2) == ()
 
 
 @pytest.mark.slow
 def test_one_task_after_the_other_is_forgotten_of_those_that_a_task_builds_on(learn, tmp_path):
-    both = {"topic": [], "paraphrase": ["sentiment", "topic"]}
+    both = {"topic": [], "answered": ["scope", "topic"]}
     run = shutil.copytree(learn(both), tmp_path / "out" / "grafting" / "seed0")
-    assert forget(run, "sentiment", retrain=True).exact
+    assert forget(run, "scope", retrain=True).exact
     assert forget(run, "topic", retrain=True).exact
-    never = learn({"paraphrase": []}, TASKS[2:])
+    never = learn({"answered": []}, TASKS[2:])
     assert file_hashes(run / "bank") == file_hashes(never / "bank")

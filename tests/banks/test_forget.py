@@ -16,7 +16,7 @@ from cl_graft.banks.add import add_task
 from cl_graft.banks.forget import forget
 from cl_graft.banks.verify import verify
 
-TASKS = ("sentiment", "topic", "paraphrase")
+TASKS = ("scope", "topic", "answered")
 
 
 @pytest.fixture(scope="module")
@@ -67,13 +67,13 @@ def test_the_latest_entry_of_a_task_goes_and_the_one_before_answers_again(copied
     before = file_hashes(run / "bank")
     wanted = {"dry_run": True, "latest": True}
     for calls in ({"latest": True}, {"position": 2}, {"position": "2"}):
-        add_task(run, "sentiment", sets=["fine_tuning.steps=3"])
+        add_task(run, "scope", sets=["fine_tuning.steps=3"])
         grown = file_hashes(run / "bank")
-        assert forget(run, "sentiment", **wanted).stay == (0,)
+        assert forget(run, "scope", **wanted).stay == (0,)
         assert file_hashes(run / "bank") == grown
-        task = calls.get("position", "sentiment")
+        task = calls.get("position", "scope")
         report = forget(run, task, latest="latest" in calls)
-        assert (report.task, report.positions, report.stay) == ("sentiment", (2,), (0,))
+        assert (report.task, report.positions, report.stay) == ("scope", (2,), (0,))
         assert (report.exact, report.done) == (True, True)
         assert file_hashes(run / "bank") == before
     assert verify(run).ok
@@ -84,27 +84,27 @@ def test_the_latest_entry_of_a_task_goes_and_the_one_before_answers_again(copied
 def test_a_killed_call_for_one_entry_is_not_repeated_on_the_next_one(copied):
     run = copied("prefix", TASKS[:1])
     before = file_hashes(run / "bank")
-    add_task(run, "sentiment", sets=["fine_tuning.steps=3"])
+    add_task(run, "scope", sets=["fine_tuning.steps=3"])
     (latest,) = file_hashes(run / "bank").keys() - before.keys()
     content = (run / "bank" / latest).read_bytes()
-    forget(run, "sentiment", latest=True)
+    forget(run, "scope", latest=True)
     (run / "bank" / latest).write_bytes(content)  # as if it was killed before its deletions
     with pytest.raises(InputError, match="was killed, and may have removed an entry"):
-        forget(run, "sentiment", latest=True)
+        forget(run, "scope", latest=True)
     assert file_hashes(run / "bank") == before
 
 
 def test_an_entry_is_trained_again_on_the_version_of_a_task_that_stays(copied, learn):
     run = copied("prefix", TASKS[:1])
-    add_task(run, "sentiment", sets=["fine_tuning.steps=3"])
+    add_task(run, "scope", sets=["fine_tuning.steps=3"])
     add_task(run, "topic")
     report = forget(run, 1, retrain=True)
     assert (report.done, [later.task for later in report.dependents]) == (True, ["topic"])
-    assert [entry.task for entry in load_bank(run / "bank").entries] == ["sentiment", "topic"]
+    assert [entry.task for entry in load_bank(run / "bank").entries] == ["scope", "topic"]
     assert file_hashes(run / "bank") == file_hashes(learn(TASKS[:2], "prefix") / "bank")
 
 
-@pytest.mark.parametrize("task", ["topic", *slow("sentiment", "paraphrase")])
+@pytest.mark.parametrize("task", ["topic", *slow("scope", "answered")])
 def test_where_entries_stand_alone_the_bank_becomes_the_one_that_never_saw_the_task(
     copied, learn, task
 ):
@@ -121,7 +121,7 @@ def test_the_last_task_of_a_prefix_goes_without_a_trace_and_no_model_is_loaded(
 ):
     run = copied("prefix")
     monkeypatch.setattr("cl_graft.banks.forget.open_bank", None)
-    assert forget(run / "bank", "paraphrase").exact
+    assert forget(run / "bank", "answered").exact
     assert file_hashes(run / "bank") == file_hashes(learn(TASKS[:2], "prefix") / "bank")
     assert verify(run).ok
 
@@ -129,9 +129,9 @@ def test_the_last_task_of_a_prefix_goes_without_a_trace_and_no_model_is_loaded(
 def test_what_stands_on_a_task_is_told_and_nothing_is_changed(copied):
     run = copied("prefix")
     before = file_hashes(run)
-    report = forget(run, "sentiment")
+    report = forget(run, "scope")
     assert (report.exact, report.done) == (False, False)
-    assert [(d.position, d.task) for d in report.dependents] == [(1, "topic"), (2, "paraphrase")]
+    assert [(d.position, d.task) for d in report.dependents] == [(1, "topic"), (2, "answered")]
     assert all(one.rows == 8 and (one.difference or 0) > 0 for one in report.dependents)
     assert file_hashes(run) == before
 
@@ -145,7 +145,7 @@ def test_what_stands_on_a_task_is_trained_again_to_the_bits_of_a_bank_that_never
     assert report.labels == {2: 1}
     assert file_hashes(run / "bank") == file_hashes(learn(TASKS[::2], "prefix") / "bank")
     (again,) = report.dependents
-    assert again.task == "paraphrase"
+    assert again.task == "answered"
     assert again.retrained is not None
     assert verify(run).ok
 
@@ -153,16 +153,16 @@ def test_what_stands_on_a_task_is_trained_again_to_the_bits_of_a_bank_that_never
 def test_a_task_that_was_added_with_its_own_settings_is_trained_again_with_them(copied, learn):
     own = ["grafting.density=0.05", "grafting.localizer=lift", "fine_tuning.steps=3"]
     run = copied("prefix", TASKS[:2])
-    added = add_task(run, "urgency", sets=own)
+    added = add_task(run, "entailment", sets=own)
     report = forget(run, "topic", retrain=True)
     assert (report.exact, report.done) == (True, True)
     entry = load_bank(run / "bank").entries[-1]
     assert (entry.size, entry.metadata["localizer"]) == (added.region_size, "lift")
     assert entry.metadata["settings"]["fine_tuning"] == {"steps": 3}
     never = shutil.copytree(learn(TASKS[:1], "prefix"), run.parent / "seed1")
-    add_task(never, "urgency", sets=own)
+    add_task(never, "entailment", sets=own)
     assert file_hashes(run / "bank") == file_hashes(never / "bank")
-    assert not add_task(never, "urgency", sets=own).new
+    assert not add_task(never, "entailment", sets=own).new
 
 
 def test_what_was_learned_on_a_cpu_is_trained_again_there_beside_a_gpu(copied, learn, monkeypatch):
@@ -179,15 +179,15 @@ def test_a_dry_run_says_the_same_and_changes_nothing(copied):
     report = forget(run, "topic", retrain=True, dry_run=True)
     assert (report.exact, report.done) == (True, False)
     assert report.dependents[0].retrained is None
-    assert forget(run, "paraphrase", dry_run=True).exact
+    assert forget(run, "answered", dry_run=True).exact
     assert file_hashes(run) == before
 
 
 def test_all_entries_of_a_task_go_and_traces_beside_the_bank_are_named(copied, learn):
     run = copied("isolated", TASKS[:2])
-    add_task(run, "sentiment", sets=["stream.data_seed=5"])
+    add_task(run, "scope", sets=["stream.data_seed=5"])
     (run.parent.parent / "cache").mkdir()
-    report = forget(run, "sentiment")
+    report = forget(run, "scope")
     assert report.positions == (0, 2)
     assert report.traces == (run, run.parent.parent / "cache")
     assert file_hashes(run / "bank") == file_hashes(learn(TASKS[1:2], "isolated") / "bank")
@@ -209,20 +209,20 @@ def test_a_call_that_was_killed_before_the_files_went_is_finished_by_the_next(
     with monkeypatch.context() as patched:
         patched.setattr("cl_graft.storage.bank_folder.delete_unlisted", killed)
         with pytest.raises(KeyboardInterrupt):
-            forget(alone, "paraphrase")
-    report = forget(alone, "paraphrase")
+            forget(alone, "answered")
+    report = forget(alone, "answered")
     assert (report.positions, report.exact, report.done) == ((), True, True)
     never = learn(TASKS[:2], mode)
     assert file_hashes(Path(alone)) == file_hashes(never / "bank")
-    with pytest.raises(InputError, match="no task 'paraphrase' in the bank"):
-        forget(alone, "paraphrase")
+    with pytest.raises(InputError, match="no task 'answered' in the bank"):
+        forget(alone, "answered")
 
 
 @pytest.mark.parametrize("mode", ["isolated", "prefix"])
 def test_a_call_that_was_killed_at_any_of_its_deletions_is_finished_by_the_next(
     learn, tmp_path, monkeypatch, mode
 ):
-    task = {"isolated": "sentiment", "prefix": "paraphrase"}[mode]  # later labels move, or none do
+    task = {"isolated": "scope", "prefix": "answered"}[mode]  # later labels move, or none do
     whole = learn(TASKS, mode, keep_standalone=True) / "bank"
     done = shutil.copytree(whole, tmp_path / "done")  # no run tells that it knew the task
     forget(done, task)
@@ -262,12 +262,12 @@ def test_other_data_than_an_entry_was_trained_on_are_refused(tiny_bert, tmp_path
     rows = [f"{['wet', 'fine'][n % 2]} day {n},{['rain', 'sun'][n % 2]}" for n in range(60)]
     data = tmp_path / "days.csv"
     data.write_text("\n".join(["text,label", *rows]) + "\n")
-    run = tiny_run(tmp_path / "out", tiny_bert, ["sentiment", str(data)])
-    assert forget(run, "sentiment", retrain=True, dry_run=True).dependents[0].rows
+    run = tiny_run(tmp_path / "out", tiny_bert, ["scope", str(data)])
+    assert forget(run, "scope", retrain=True, dry_run=True).dependents[0].rows
     data.write_text("\n".join(["text,label", *rows[2:], "dry day,sun", "wet day,rain"]) + "\n")
     before = file_hashes(run / "bank")
     with pytest.raises(InputError, match="data found for 'days' are not those"):
-        forget(run, "sentiment", retrain=True)
+        forget(run, "scope", retrain=True)
     assert file_hashes(run / "bank") == before
 
 

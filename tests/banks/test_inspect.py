@@ -18,7 +18,7 @@ from cl_graft.storage import StoredGraft, bank_folder, save_bank, save_graft
 @pytest.fixture(scope="module")
 def run(tiny_bert: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("inspect")
-    return tiny_run(out, tiny_bert, ["sentiment", "topic"], avoid_owned=False, density=0.3)
+    return tiny_run(out, tiny_bert, ["scope", "topic"], avoid_owned=False, density=0.3)
 
 
 def test_counts_and_bytes_are_those_of_the_bank_and_no_base_is_needed(run, monkeypatch):
@@ -59,10 +59,10 @@ def test_a_bank_that_is_changed_while_it_is_read_is_described_as_it_was(run, tmp
     monkeypatch.setattr(bank_folder, "_read_entry", read_and_forget)
     found = inspect_bank(bank)
     assert [(e.task, e.bytes) for e in found.entries] == [
-        ("sentiment", sizes[0]),
+        ("scope", sizes[0]),
         ("topic", sizes[1]),
     ]
-    assert [entry.task for entry in inspect_bank(bank).entries] == ["sentiment"]
+    assert [entry.task for entry in inspect_bank(bank).entries] == ["scope"]
 
 
 def test_the_file_of_a_single_graft_is_described_too(run, tmp_path):
@@ -70,7 +70,7 @@ def test_the_file_of_a_single_graft_is_described_too(run, tmp_path):
     entry = bank.entries[0]
     save_graft(StoredGraft(entry.owned, bank.base, entry.task), tmp_path / "one.safetensors")
     found = inspect_graft(tmp_path / "one.safetensors")
-    assert (found.task, found.region_size) == ("sentiment", len(entry.owned))
+    assert (found.task, found.region_size) == ("scope", len(entry.owned))
     assert found.fingerprint == bank.base.fingerprint
 
 

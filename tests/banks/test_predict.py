@@ -19,9 +19,8 @@ from cl_graft.banks.bank_of_run import read_run_config
 from cl_graft.banks.input_texts import drop_instructions, name_texts, parse_texts, read_texts
 from cl_graft.banks.open_bank import OpenBank, open_bank
 from cl_graft.banks.predict import list_calibration_notes, predict
-from cl_graft.data import encode
+from cl_graft.data import encode, load_task
 from cl_graft.data.record_files import Columns
-from cl_graft.data.synthetic import generate
 from cl_graft.lab.results.run_results import read_result
 from cl_graft.settings.tasks import load_tasks
 
@@ -33,15 +32,14 @@ def there(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def run(there: Path, tiny_bert: Path) -> Path:
-    rows = generate("answer_entailment", split="train", rows=60, seed=0)
     lines = [
-        {"said": r.text, "reply": r.text_pair, "verdict": ["no", "yes"][int(r.label) % 2]}
-        for r in rows
+        {"said": r.text, "reply": r.text_pair, "verdict": ["no", "yes"][int(r.label)]}
+        for r in load_task("answered", max_train=60).train
     ]
     data = there / "answers.jsonl"
     data.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
     named = {"stream.text": "said", "stream.text_pair": "reply", "stream.label": "verdict"}
-    return tiny_run(there / "run", tiny_bert, ["sentiment", str(data), "topic"], **named)
+    return tiny_run(there / "run", tiny_bert, ["scope", str(data), "topic"], **named)
 
 
 @pytest.fixture(scope="module")
@@ -57,22 +55,22 @@ def test_the_recorded_texts_get_the_recorded_logits_bit_for_bit(run, opened):
         inputs = encode([row], opened.loaded.tokenizer, family="encoder", max_length=24)
         rows[tuple(inputs[0, 0][inputs[0, 1] > 0].tolist())] = row.text
     asked = [rows[tuple(ids[kinds > 0].tolist())] for ids, kinds in recorded_batch.inputs]
-    answers = [a for _, a in predict(opened, name_texts(asked, task="sentiment"))]
+    answers = [a for _, a in predict(opened, name_texts(asked, task="scope"))]
     assert torch.equal(torch.tensor([a.logits for a in answers]), recorded_batch.logits)
 
 
 def test_a_mixed_file_is_answered_row_by_row_as_its_tasks_alone(opened, there):
     mixed = there / "mixed.jsonl"
     rows = [
-        {"task": "sentiment", "text": "It was a delight."},
+        {"task": "scope", "text": "What is my balance?"},
         {"task": "answers", "text": "Who is it?", "text_pair": "It is a man."},
         {"task": "topic", "text": "The team won."},
-        {"task": "sentiment", "text": "It was a bore."},
+        {"task": "scope", "text": "Who won the match?"},
     ]
     mixed.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
     found = list(predict(opened, read_texts(mixed)))
     assert [one.place for one, _ in found] == [f"{mixed}:{n}" for n in (1, 2, 3, 4)]
-    own = opened.predict([rows[0]["text"], rows[3]["text"]], task="sentiment")
+    own = opened.predict([rows[0]["text"], rows[3]["text"]], task="scope")
     assert [found[0][1].logits, found[3][1].logits] == [answer.logits for answer in own]
     pair = opened.predict(("Who is it?", "It is a man."), task="answers")
     assert found[1][1] == pair
@@ -80,7 +78,7 @@ def test_a_mixed_file_is_answered_row_by_row_as_its_tasks_alone(opened, there):
 
 def test_a_bank_remembers_the_columns_of_its_tasks_and_ids_pass_through(opened, run, there):
     learned = [entry.metadata.get("columns") for entry in opened.bank.entries]
-    assert learned == [None, {"text": "said", "text_pair": "reply"}, None]
+    assert learned == [{"text": "text"}, {"text": "said", "text_pair": "reply"}, {"text": "text"}]
     rows = [
         {"id": 7, "task": "answers", "said": "Who is it?", "reply": "A man."},
         {"id": "b", "task": "topic", "text": "The team won."},
@@ -207,7 +205,7 @@ def test_words_have_no_second_text_of_other_kinds_of_rows():
 @pytest.mark.parametrize("batch_size", [1, 2, 7])
 def test_order_and_labels_do_not_depend_on_the_batches(opened, batch_size):
     texts = [f"{word} film number {n}." for n in range(70) for word in ("Good", "Bad")]
-    tasks = ["sentiment", "topic"]
+    tasks = ["scope", "topic"]
     asked = [q for n, t in enumerate(texts) for q in name_texts([t], task=tasks[n % 2])]
     found = list(predict(opened, asked, batch_size=batch_size))
     assert [one for one, _ in found] == asked
@@ -237,7 +235,7 @@ def test_forms_of_a_file_and_of_stdin_ask_the_same(there):
 @pytest.mark.parametrize(
     ("name", "text", "task", "said"),
     [
-        ("a.csv", "text,task\nFine.,sentiment\nFine.,weather\n", None, r"a\.csv:3: no task 'weath"),
+        ("a.csv", "text,task\nFine.,scope\nFine.,weather\n", None, r"a\.csv:3: no task 'weath"),
         ("b.csv", "text,task\nFine.,\n", None, r"b\.csv:2: column 'task' is empty"),
         ("c.csv", "text\nFine.\n", None, r"c\.csv: no task is named"),
         ("d.txt", "Fine.\n\nFine.\tToo.\n", "topic", r"d\.txt:3: .* single texts, got a pair"),
@@ -271,12 +269,12 @@ def test_confidence_is_calibrated_by_the_temperature_that_the_bank_holds(opened)
     entry = opened.bank.entries[0]
     fitted = entry.metadata["temperature"]
     assert fitted["rows"] == entry.metadata["rows"]["dev"]
-    (answer,) = opened.predict(["It was a delight."], task="sentiment")
+    (answer,) = opened.predict(["What is my balance?"], task="scope")
     assert answer.temperature == fitted["value"]
     shares = (torch.tensor(answer.logits, dtype=torch.float64) / fitted["value"]).softmax(0)
     assert list(answer.probabilities.values()) == pytest.approx(shares.tolist())
     assert answer.confidence == pytest.approx(float(shares.max()))
-    (note,) = list_calibration_notes(opened.bank, ["sentiment", "sentiment"])
+    (note,) = list_calibration_notes(opened.bank, ["scope", "scope"])
     assert "confidence is calibrated" in note
 
 
@@ -288,9 +286,9 @@ def test_a_bank_without_temperatures_answers_by_plain_softmax_and_says_so(run, t
     )
     save_bank(replace(bank, entries=entries), there / "older")
     older = open_bank(there / "older")
-    (answer,) = older.predict(["It was a delight."], task="sentiment")
+    (answer,) = older.predict(["What is my balance?"], task="scope")
     assert answer.temperature is None
     plain = torch.tensor(answer.logits, dtype=torch.float64).softmax(0)
     assert list(answer.probabilities.values()) == pytest.approx(plain.tolist())
-    (note,) = list_calibration_notes(older.bank, ["sentiment"])
+    (note,) = list_calibration_notes(older.bank, ["scope"])
     assert "not calibrated, but the model's plain softmax" in note

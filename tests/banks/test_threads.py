@@ -22,7 +22,7 @@ from cl_graft.models import TaskServer
 from cl_graft.runtime.seeding import seeded
 from cl_graft.runtime.threads import lock_model
 
-TASKS = ("sentiment", "topic", "urgency", "question_type")
+TASKS = ("scope", "topic", "banking")
 TEXTS = ("It was a delight.", "Who won the match?", "Call me today!", "Is the bank open?")
 
 
@@ -67,14 +67,14 @@ def test_two_banks_on_one_model_take_turns(opened):
     server = TaskServer(Switch(opened.loaded.model, opened.bank))
     inputs = [entry.recorded_batch.inputs for entry in opened.bank.entries if entry.recorded_batch]
     alone = [opened.logits(x, position) for position, x in enumerate(inputs)]
-    mixed = server.answer(inputs[0][:4], [0, 1, 2, 3])
+    mixed = server.answer(inputs[0][:4], [0, 1, 2, 0])
     work: list[Callable[[], Any]] = []
     for _ in range(10):
         for position, x in enumerate(inputs):
             for bank in (opened, other):
                 work.append(lambda b=bank, x=x, p=position: torch.equal(b.logits(x, p), alone[p]))
         work.append(
-            lambda: all(map(torch.equal, server.answer(inputs[0][:4], [0, 1, 2, 3]), mixed))
+            lambda: all(map(torch.equal, server.answer(inputs[0][:4], [0, 1, 2, 0]), mixed))
         )
     assert all(in_threads(work))
 
@@ -131,9 +131,9 @@ def test_tasks_are_added_while_other_threads_ask(folder, tmp_path):
 
     with ThreadPoolExecutor(4) as pool:
         asking = [pool.submit(ask) for _ in range(2)]
-        added = [pool.submit(add, task) for task in ("paraphrase", "answer_entailment")]
+        added = [pool.submit(add, task) for task in ("answered", "entailment")]
         try:
-            assert sorted(one.result() for one in added) == [4, 5]
+            assert sorted(one.result() for one in added) == [3, 4]
         finally:
             done.set()
         assert all(all(one.result()) for one in asking)
@@ -149,14 +149,14 @@ def test_whoever_adds_a_task_while_carrying_an_entry_stops_no_other_thread(folde
         with opened.switch.carrying(0):
             carried.set()
             time.sleep(0.2)  # the other thread begins to learn
-            return opened.add("paraphrase", settings=few).position
+            return opened.add("answered", settings=few).position
 
     def add() -> int:
         carried.wait()
-        return opened.add("answer_entailment", settings=few).position
+        return opened.add("entailment", settings=few).position
 
-    assert sorted(in_threads([carry_and_add, add], threads=2)) == [4, 5]
-    assert len(opened) == 6
+    assert sorted(in_threads([carry_and_add, add], threads=2)) == [3, 4]
+    assert len(opened) == 5
     assert opened.switch.position is None
 
 

@@ -38,7 +38,7 @@ from cl_graft.storage.files import dump_json, load_json
 
 @pytest.fixture(scope="module")
 def run(tiny_bert: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tiny_run(tmp_path_factory.mktemp("verify"), tiny_bert, ["sentiment", "topic"])
+    return tiny_run(tmp_path_factory.mktemp("verify"), tiny_bert, ["scope", "topic"])
 
 
 def changed(run: Path, folder: Path, position: int, **fields: object) -> Path:
@@ -75,10 +75,10 @@ def recorded_batch_of(run: Path) -> RecordedBatch:
 def test_a_bank_answers_in_a_rebuilt_model_with_the_bits_it_was_learned_with(run):
     steps = []
     report = verify(run, progress=lambda *step: steps.append(step))
-    assert steps == [("verify sentiment", 1, 2), ("verify topic", 2, 2)]
+    assert steps == [("verify scope", 1, 2), ("verify topic", 2, 2)]
     assert report.ok
     assert [(e.task, e.weights, e.recorded_batch, e.run) for e in report.entries] == [
-        ("sentiment", "same bits", "same bits", "same bits"),
+        ("scope", "same bits", "same bits", "same bits"),
         ("topic", "same bits", "same bits", "same bits"),
     ]
     assert all(entry.difference == 0 for entry in report.entries)
@@ -150,7 +150,7 @@ def test_an_entry_that_the_model_cannot_answer_with_is_refused(run, tmp_path):
         {"recorded_batch": replace(batch, logits=batch.logits.long())},
     ]):  # fmt: skip
         bank = changed(run, tmp_path / str(number), 0, **fields)
-        with pytest.raises(DamagedFile, match=r"sentiment('|\.safetensors) is damaged"):
+        with pytest.raises(DamagedFile, match=r"scope('|\.safetensors) is damaged"):
             verify(bank)
 
 
@@ -194,12 +194,12 @@ def test_everything_that_a_run_recorded_is_compared(run):
     found = outcomes(verify(run))
     assert set(found.values()) == {"same"}
     assert {"results.json", "config.json", "metrics.csv", "summary.md", "settings"} <= set(found)
-    assert {"base model", "data of sentiment", "data of topic"} <= set(found)
+    assert {"base model", "data of scope", "data of topic"} <= set(found)
     assert {"base config.json", "base model.safetensors", "base tokenizer.json"} <= set(found)
 
 
 def test_a_run_without_a_bank_is_verified_by_all_the_rest(tiny_bert, tmp_path):
-    config = config_with({**QUICK, "model": str(tiny_bert), "tasks": ["sentiment"]})
+    config = config_with({**QUICK, "model": str(tiny_bert), "tasks": ["scope"]})
     run_strategy(config, strategy="naive", seed=0, out=tmp_path)
     folder = run_folder(tmp_path, "naive", 0)
     report = verify(folder)
@@ -246,7 +246,7 @@ def grown(run, tmp_path):
     """A run whose bank gained a task and lost it again, and copies of the bank in between."""
     copied = shutil.copytree(run, tmp_path / "grafting" / "seed0")
     shutil.copytree(copied / "bank", tmp_path / "two")
-    add_task(copied, "paraphrase")
+    add_task(copied, "answered")
     shutil.copytree(copied / "bank", tmp_path / "three")
     return copied
 
@@ -254,7 +254,7 @@ def grown(run, tmp_path):
 def test_a_bank_that_grew_and_forgot_belongs_to_its_run(grown):
     assert outcomes(verify(grown))["bank"] == "same"
     assert verify(grown).ok
-    forget(grown, "paraphrase")
+    forget(grown, "answered")
     assert outcomes(verify(grown / "bank"))["bank"] == "same"
     assert forget(grown, "topic").done
     assert forget(grown, "topic").positions == ()
@@ -270,11 +270,11 @@ def test_a_rolled_back_bank_is_a_difference_until_it_is_accepted(grown):
         (check,) = (f for f in report.checks if f.what == "bank")
         assert (check.outcome, report.ok) == ("differs" if said else "same", not said)
         assert said in check.detail
-    forget(grown, "paraphrase")
+    forget(grown, "answered")
     shutil.rmtree(grown / "bank")
     shutil.copytree(three, grown / "bank")
     assert outcomes(verify(grown))["bank"] == "differs"
-    add_task(grown, "urgency")
+    add_task(grown, "entailment")
     assert outcomes(verify(grown))["bank"] == "differs"  # no change makes it the run's own
     repair_folder(grown)
     assert verify(grown).ok
@@ -297,7 +297,7 @@ def test_a_bank_that_is_gone_and_results_that_are_gone_are_differences(run, tmp_
         verify(copied)
 
 
-@pytest.mark.parametrize("task", [None, *slow("paraphrase")])
+@pytest.mark.parametrize("task", [None, *slow("answered")])
 def test_a_change_of_the_bank_that_is_killed_at_any_write_is_not_called_tampering(
     run, tmp_path, task
 ):

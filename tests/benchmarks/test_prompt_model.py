@@ -18,7 +18,7 @@ def test_a_head_is_trained_once_and_the_checkpoint_answers_prompts(
     family, called, tiny_bert, tmp_path
 ):
     out = tmp_path / "made"
-    asked = ("--scale", "smoke", "--tasks", "sentiment,topic", "--model", tiny_bert, "--out", out)
+    asked = ("--scale", "smoke", "--tasks", "scope,topic", "--model", tiny_bert, "--out", out)
     asked = (*asked, "--family", family)
     first = run_script("prompt_model.py", *asked)
     assert f"| {called} LM |" in first.stdout
@@ -38,13 +38,13 @@ def test_a_head_is_trained_once_and_the_checkpoint_answers_prompts(
 
 @pytest.fixture(scope="module")
 def trained(tiny_bert, tmp_path_factory):
-    """A function that returns the folder of a model trained for so many steps on sentiment."""
+    """A function that returns the folder of a model trained for so many steps on scope."""
     out = tmp_path_factory.mktemp("trained")
 
     def train(family, steps):
         folder = out / f"{family}{steps}"
         if not folder.exists():
-            asked = ("--tasks", "sentiment", "--model", tiny_bert, "--family", family)
+            asked = ("--tasks", "scope", "--model", tiny_bert, "--family", family)
             asked = (*asked, "--scale", "smoke", "--steps", steps)
             run_script("prompt_model.py", *asked, "--out", folder)
         return folder
@@ -65,7 +65,7 @@ def test_a_causal_model_sees_no_later_token_and_goes_on_with_a_masked_ones_head(
     from transformers import AutoModelForMaskedLM
 
     masked, causal = trained("masked_lm", 150), tmp_path / "causal"
-    asked = ("--scale", "smoke", "--tasks", "sentiment", "--family", "causal_lm", "--steps", 1)
+    asked = ("--scale", "smoke", "--tasks", "scope", "--family", "causal_lm", "--steps", 1)
     run_script("prompt_model.py", *asked, "--model", masked, "--out", causal)
     model = load_model(str(causal), family="causal_lm").model.backbone
     rows = torch.tensor([[5, 6, 7, 8, 9], [5, 6, 7, 8, 3]])

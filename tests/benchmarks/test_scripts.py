@@ -40,7 +40,7 @@ def run_twice(name, folder, *options, sets=()):
 
 
 def test_table4_is_stored_as_claims_read_it(tiny_bert, tmp_path):
-    sets = ["stream.tasks=[sentiment,question_type]", "stream.max_length=24"]
+    sets = ["stream.tasks=[scope,banking]", "stream.max_length=24"]
     run_smoke("table4", tmp_path, sets=[*sets, f"model.name={tiny_bert}"])
     result = read_stream(tmp_path / "results" / "table4-smoke.json")
     assert result.scale == "smoke"
@@ -51,7 +51,7 @@ def test_table4_is_stored_as_claims_read_it(tiny_bert, tmp_path):
     }
     assert verdicts["grafting-forgets-nothing"].holds
     assert verdicts["grafting-retains"].holds is not None
-    assert "on sentiment, question_type;" in result.setting
+    assert "on scope, banking;" in result.setting
 
 
 @pytest.mark.parametrize("scale", ["cpu", "long"])
@@ -96,7 +96,7 @@ def test_streams_of_other_kinds_are_tuned_alike_and_added_to(tiny_bert, tmp_path
 
 @pytest.mark.slow
 def test_grafts_on_related_tasks_are_compared_with_independent_models(tiny_bert, tmp_path):
-    sets = ["stream.tasks=[sentiment,urgency]", "stream.name=null", f"model.name={tiny_bert}"]
+    sets = ["stream.tasks=[scope,entailment]", "stream.name=null", f"model.name={tiny_bert}"]
     asked = ("--rows", "64", "--streams", "inference")
     stored = run_twice("related_tasks", tmp_path, *asked, sets=sets)
     (found,) = stored["streams"].values()
@@ -132,7 +132,7 @@ def test_a_seed_with_two_orders_counts_once_against_independent():
 
 @pytest.mark.slow
 def test_every_training_is_answered_with_its_last_and_its_best_step(tiny_bert, tmp_path):
-    sets = ["stream.tasks=[sentiment,topic]", f"model.name={tiny_bert}", "stream.max_length=24"]
+    sets = ["stream.tasks=[scope,topic]", f"model.name={tiny_bert}", "stream.max_length=24"]
     stored = run_twice("last_step", tmp_path, sets=sets)
     (cell,) = stored["cells"]
     for method, own in cell["scores"].items():
@@ -210,7 +210,7 @@ def test_baselines_store_the_summary_of_their_comparison(tiny_bert, data_dir, tm
 
 
 def test_the_dense_rate_is_chosen_on_the_dev_rows_of_as_many_tasks_as_asked(tiny_bert, tmp_path):
-    tasks = ["sentiment", "topic", "urgency"]
+    tasks = ["scope", "topic", "entailment"]
     values = {**SMOKE, "stream.tasks": tasks, "stream.max_length": 16}
     config = make_config({**values, "model.name": str(tiny_bert)}, None)
     found = shared_rate(config, tmp_path, tasks=3)
@@ -269,5 +269,5 @@ def test_a_long_stream_forgets_nothing_and_goes_on_from_what_is_learned(tmp_path
         assert all(stored["passed"].values()), done.stdout
         assert stored["memory"]["processes"] == 1
     assert str(tmp_path) not in json.dumps(stored)
-    assert stored["tasks"] == ["shared-50-0", "shared-50-11", 12]
+    assert stored["tasks"] == ["words-0", "words-11", 12]
     assert (tmp_path / "results" / "long_stream-smoke.png").stat().st_size > 1000

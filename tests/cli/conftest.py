@@ -22,7 +22,7 @@ def compared(tiny_bert: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple
     """The folder of a comparison and what the command answered."""
     out = tmp_path_factory.mktemp("compared") / "out"
     told = cl_graft(
-        "compare", "--tasks", "sentiment,topic", "--model", tiny_bert, *SETTINGS, "--out", out
+        "compare", "--tasks", "scope,topic", "--model", tiny_bert, *SETTINGS, "--out", out
     )
     assert told.code == 0, told
     return out, told

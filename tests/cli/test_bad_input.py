@@ -22,23 +22,23 @@ COMPARE = "compare --model {model} --out {there}/out {settings} --tasks"
 CASES = {
     "compare {there}/nowhere.yaml": "nowhere.yaml: cannot read the config: No such file",
     "run {there}/list.yaml": "expected 'name: value' lines",
-    f"{COMPARE} sentiment --set grafting.densty=0.1": "unknown key 'grafting.densty'; did you mean "
+    f"{COMPARE} scope --set grafting.densty=0.1": "unknown key 'grafting.densty'; did you mean "
     "'grafting.density'?",
-    f"{COMPARE} sentiment --data {{there}}/nowhere": "there is no such file or folder",
+    f"{COMPARE} scope --data {{there}}/nowhere": "there is no such file or folder",
     f"{COMPARE} mine --data {{rows}} --set stream.task_settings.mine.text=wrong": "'wrong'",
     f"{COMPARE} mine --data {{labels}} --set stream.task_settings.mine.label_names=[bad,good]": (
         "'maybe'"
     ),
     f"{COMPARE} {{empty}}": "empty",
     f"{COMPARE} {{rows}} --shots 500 --shots-short error": "too few training rows for 500 shots",
-    f"{COMPARE} sentimnt": "unknown task 'sentimnt'; did you mean 'sentiment'?",
-    f"{COMPARE} sentiment --model minilmm": "did you mean 'minilm'?",
-    f"{COMPARE} sentiment --strategies naive,graftin": "unknown strategy 'graftin': did you mean "
+    f"{COMPARE} scop": "unknown task 'scop'; did you mean 'scope'?",
+    f"{COMPARE} scope --model minilmm": "did you mean 'minilm'?",
+    f"{COMPARE} scope --strategies naive,graftin": "unknown strategy 'graftin': did you mean "
     "'grafting'?",
-    f"{COMPARE} sentiment --localizer learned_mas": "unknown localizer 'learned_mas'",
-    f"{COMPARE} sentiment --density 0": "density: must be in (0, 1] or 'auto', got 0.0",
-    f"{COMPARE} sentiment --density 1.5": "density: must be in (0, 1] or 'auto', got 1.5",
-    f"{COMPARE} sentiment --model {{there}}/no_model": "holds no transformer",
+    f"{COMPARE} scope --localizer learned_mas": "unknown localizer 'learned_mas'",
+    f"{COMPARE} scope --density 0": "density: must be in (0, 1] or 'auto', got 0.0",
+    f"{COMPARE} scope --density 1.5": "density: must be in (0, 1] or 'auto', got 1.5",
+    f"{COMPARE} scope --model {{there}}/no_model": "holds no transformer",
     "verify {bank} --model {there}/other_base": "belongs to another model",
     "verify {there}/cut": "cut short",
     "inspect {there}/cut.safetensors": "bytes are left",
@@ -47,10 +47,10 @@ CASES = {
     "add {there}/nowhere --task topic": "there is no folder",
     "run {there}/stream.yaml --out {out} --strategy naive --seed 0 --steps 3": "holds a run with "
     "another config (",
-    f"{COMPARE} sentiment,topic --shots 9 --out {{out}}": "holds a comparison with another config "
+    f"{COMPARE} scope,topic --shots 9 --out {{out}}": "holds a comparison with another config "
     "(stream.shots 8 there, 9 here)",
-    f"{COMPARE} sentiment --out {{there}}": "is not empty and holds no comparison",
-    f"{COMPARE} sentiment --device abacus": "no device 'abacus' here",
+    f"{COMPARE} scope --out {{there}}": "is not empty and holds no comparison",
+    f"{COMPARE} scope --device abacus": "no device 'abacus' here",
     "add {bank} --task {rows} --text wrong": "'wrong'",
     "add {bank} --task topic --data {there}": "give the new task another name",
 }
@@ -92,13 +92,13 @@ def told(
     cut = shutil.copytree(bank, there / "cut")
     entry = next((cut / "entries").iterdir())
     entry.write_bytes(entry.read_bytes()[:-20])
-    stored = StoredGraft(learned.entries[0].owned, learned.base, "sentiment")
+    stored = StoredGraft(learned.entries[0].owned, learned.base, "scope")
     save_graft(stored, there / "cut.safetensors")
     whole = (there / "cut.safetensors").read_bytes()
     (there / "cut.safetensors").write_bytes(whole[:-20])
     (there / "foreign.safetensors").write_bytes(b"something else")
 
-    config = f"stream: {{tasks: [sentiment]}}\nmodel: {{name: {tiny_bert}}}\n"
+    config = f"stream: {{tasks: [scope]}}\nmodel: {{name: {tiny_bert}}}\n"
     (there / "stream.yaml").write_text(config)
     places = {"there": there, "out": out, "bank": bank, "model": tiny_bert, "rows": rows}
     places |= {"labels": labels, "empty": empty, "settings": shlex.join(settings)}

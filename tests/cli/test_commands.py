@@ -64,7 +64,7 @@ def test_a_comparison_shows_r_of_every_strategy_and_where_its_results_are(compar
 
 def test_long_phases_are_told_on_stderr_only(compared):
     _, told = compared
-    assert "[1/6] grafting seed 0 · sentiment · dense run: 4/4" in told.err
+    assert "[1/6] grafting seed 0 · scope · dense run: 4/4" in told.err
     assert "[4/6] naive seed 0 · topic · training: 4/4" in told.err
     assert "dense run" not in told.out
 
@@ -80,11 +80,11 @@ def test_verify_exits_with_1_when_an_answer_changed(bank, tmp_path):
     results = load_json(
         (run / "results.json").read_bytes(), format="cl-graft-results", name="results"
     )
-    results["logit_hashes"]["sentiment"]["end"] = "0" * 64
+    results["logit_hashes"]["scope"]["end"] = "0" * 64
     (run / "results.json").write_bytes(dump_json(results, format="cl-graft-results"))
     told = cl_graft("verify", run)
     assert told.code == 1
-    assert "DIFFERENT from the day they were learned: sentiment" in told.out
+    assert "DIFFERENT from the day they were learned: scope" in told.out
 
 
 @pytest.fixture(scope="module")
@@ -99,7 +99,7 @@ def session(
     """What a long session of commands, in one new process, answered to each."""
     grown, graft = shutil.copytree(bank, there / "bank"), there / "one.safetensors"
     loaded = load_bank(bank)
-    save_graft(StoredGraft(loaded.entries[0].owned, loaded.base, "sentiment"), graft)
+    save_graft(StoredGraft(loaded.entries[0].owned, loaded.base, "scope"), graft)
     lines = [f"{['wet', 'fine'][n % 2]} day {n},{['rain', 'sun'][n % 2]}" for n in range(60)]
     (there / "tickets.csv").write_text("\n".join(["body,queue", *lines]) + "\n")
     stream = settings_by_part({
@@ -110,22 +110,22 @@ def session(
     config = there / "stream.yaml"
     config.write_text(yaml.safe_dump(stream))
     small = sets({
-        "model": tiny_bert, "steps": 3, "shots": 8, "max_test": 20, "tasks": "sentiment,topic",
+        "model": tiny_bert, "steps": 3, "shots": 8, "max_test": 20, "tasks": "scope,topic",
         "mask_steps": 2, "mask_batch": 16, "max_length": 24, "evaluations": 1, "device": "cpu",
     })  # fmt: skip
-    (there / "mixed.csv").write_text("text,task\nIt rains.,topic\nIt was dull.,sentiment\n")
+    (there / "mixed.csv").write_text("text,task\nIt rains.,topic\nIt was dull.,scope\n")
     commands: dict[str, list[object]] = {
-        "predict": ["predict", bank.parent, "It was a delight.", "Bad.", "--task", "sentiment"],
+        "predict": ["predict", bank.parent, "It was a delight.", "Bad.", "--task", "scope"],
         "predict file": ["predict", bank, "--file", there / "mixed.csv", "--json", "-q"],
         "verify": ["verify", bank.parent, "--json", "--quiet"],
         "again": [
-            "compare", "--tasks", "sentiment,topic", "--model", tiny_bert, *settings,
+            "compare", "--tasks", "scope,topic", "--model", tiny_bert, *settings,
             "--out", compared[0], "--json", "--quiet",
         ],
         "inspect": ["inspect", bank],
         "inspect json": ["inspect", bank, "--json"],
         "inspect graft": ["inspect", graft],
-        "add": ["add", grown, "--task", "paraphrase", "--json", "--quiet"],
+        "add": ["add", grown, "--task", "answered", "--json", "--quiet"],
         "add file": [
             "add", grown, "--task", "tickets", "--data", there / "tickets.csv",
             "--text", "body", "--label", "queue",
@@ -163,14 +163,14 @@ def test_the_same_comparison_is_read_and_not_computed_again(session):
 def test_predict_answers_each_text_and_says_what_confidence_means(session):
     lines = [line.split("\t") for line in session["predict"].out.splitlines()]
     assert [line[2] for line in lines] == ["It was a delight.", "Bad."]
-    assert {line[0] for line in lines} <= {"negative", "positive"}
+    assert {line[0] for line in lines} <= {"in_scope", "out_of_scope"}
     assert all(0.5 <= float(line[1]) <= 1 for line in lines)
-    assert "sentiment: confidence is calibrated (temperature" in session["predict"].err
+    assert "scope: confidence is calibrated (temperature" in session["predict"].err
 
 
 def test_predict_writes_a_json_object_a_line_in_the_order_of_the_file(session, there):
     lines = [json.loads(line) for line in session["predict file"].out.splitlines()]
-    assert [line["task"] for line in lines] == ["topic", "sentiment"]
+    assert [line["task"] for line in lines] == ["topic", "scope"]
     assert [line["place"] for line in lines] == [f"{there / 'mixed.csv'}:{n}" for n in (2, 3)]
     for line in lines:
         assert line["calibrated"] is True
@@ -182,23 +182,23 @@ def test_predict_without_a_task_lists_those_of_the_bank(bank):
     for given in (["It was a delight."], []):
         told = cl_graft("predict", bank, *given, stdin="One.\n")
         assert told.code == 2
-        assert "say which task is to answer, with --task; the bank holds sentiment" in told.err
+        assert "say which task is to answer, with --task; the bank holds scope" in told.err
 
 
 def test_predict_reads_stdin(bank):
-    told = cl_graft("predict", bank, "--task", "sentiment", "--json", stdin="One.\n\nTwo.\n")
+    told = cl_graft("predict", bank, "--task", "scope", "--json", stdin="One.\n\nTwo.\n")
     assert [json.loads(line)["place"] for line in told.out.splitlines()] == ["stdin:1", "stdin:3"]
 
 
 def test_inspect_shows_the_bank_and_a_single_graft(session):
-    assert "sentiment" in session["inspect"].out
+    assert "scope" in session["inspect"].out
     assert [entry["region_size"] for entry in session["inspect json"].json["entries"]] == [171, 171]
-    said = "graft of 'sentiment', 171 of 17,088 coordinates (1.001%)"
+    said = "graft of 'scope', 171 of 17,088 coordinates (1.001%)"
     assert said in session["inspect graft"].out
 
 
 def test_add_teaches_tasks_and_leaves_the_others_alone(session, bank, there):
-    assert (session["add"].json["task"], session["add"].json["position"]) == ("paraphrase", 2)
+    assert (session["add"].json["task"], session["add"].json["position"]) == ("answered", 2)
     assert "entry 3, task 'tickets' (label 3)" in session["add file"].out
     assert "tickets · training: 4/4" in session["add file"].err
     grown = file_hashes(there / "bank" / "entries")

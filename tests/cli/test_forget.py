@@ -17,8 +17,8 @@ def told(bank: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Told
         path.write_bytes(path.read_bytes()[:-1])
     commands: dict[str, list[object]] = {
         "dry": ["forget", mine, "topic", "--dry-run"],
-        "refused": ["forget", mine, "sentiment", "--quiet"],
-        "unknown": ["forget", mine, "sentimant"],
+        "refused": ["forget", mine, "scope", "--quiet"],
+        "unknown": ["forget", mine, "scop"],
         "done": ["forget", mine, "topic", "--json", "--quiet"],
         "verify": ["verify", mine, "--quiet"],
         "repaired": ["inspect", broken, "--repair"],
@@ -45,7 +45,7 @@ def test_what_stands_on_a_task_is_shown_and_the_bank_left_as_it_is(told):
 
 def test_an_unknown_task_is_answered_with_the_nearest(told):
     assert told["unknown"].code == 2
-    assert "did you mean 'sentiment'?" in told["unknown"].err
+    assert "did you mean 'scope'?" in told["unknown"].err
 
 
 def test_the_last_task_goes_and_the_rest_verifies(told):

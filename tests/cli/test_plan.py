@@ -34,13 +34,13 @@ def told(tiny_bert, tiny_gpt2, tmp_path_factory) -> dict[str, Told]:
             (there / name / "config.json").write_text(json.dumps({"model_type": kind}))
     config, bad = there / "stream.yaml", there / "bad.yaml"
     config.write_text(
-        f"stream: {{name: generated, max_length: 48}}\nmodel: {{name: {bert}}}\n"
+        f"stream: {{name: built_in, max_length: 48}}\nmodel: {{name: {bert}}}\n"
         "fine_tuning: {batch_size: 32}\n"
     )
     bad.write_text("stream: {tasks: [a], max_length: null}\n")
     tasks = there / "tasks.yaml"
     tasks.write_text(
-        f"stream: {{tasks: [sentiment], shots: 8, max_length: 24, max_test: 16}}\n"
+        f"stream: {{tasks: [scope], shots: 8, max_length: 24, max_test: 16}}\n"
         f"model: {{name: {bert}}}\nfine_tuning: {{steps: 20, batch_size: 32}}\n"
     )
     commands: dict[str, list[object]] = {

@@ -7,7 +7,7 @@ from tiny_runs import cl_graft, cl_graft_each
 OWN = """
 title: Two grammars.
 source: Written for this test.
-tasks: {sentiment: null, topic: null}
+tasks: {scope: null, topic: null}
 protocol: {shots: 6, max_test: 12}
 published:
   - {method: Guess, model: A coin, average: 50.0, knows_task: true, source: "Nobody, Table 0"}
@@ -20,7 +20,7 @@ def test_streams_are_listed_and_shown():
         [["streams", "--json"], ["streams", "long15-order4"], ["streams", "long15-order7"]]
     )
     listed = {row["name"]: row for row in json.loads(every.out)}
-    assert {"generated", "table4", "clinc150-domains"} <= set(listed)
+    assert {"built_in", "table4", "clinc150-domains"} <= set(listed)
     assert listed["long15-order4"]["tasks"][:2] == ["mnli", "cb"]
     assert "Tasks: mnli → cb → wic" in " ".join(one.out.split())
     assert "ProgPrompt" in one.out

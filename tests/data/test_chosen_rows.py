@@ -57,11 +57,6 @@ def test_a_column_or_value_that_is_not_there_is_refused(folder, where, sentence)
         load_task("intents", data=folder, where=where)
 
 
-def test_a_generated_task_has_no_columns_to_choose_by():
-    with pytest.raises(InputError, match="is generated: it has no columns"):
-        load_task("sentiment", where={"domain": "bank"})
-
-
 def test_tasks_of_one_file_have_names_of_their_own_in_a_stream(folder):
     own = {name: {"rows_from": "intents", "where": {"domain": name}} for name in LABELS}
     config = config_with(tasks=[*LABELS], data=str(folder), shots=None, task_settings=own)

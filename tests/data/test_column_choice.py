@@ -162,7 +162,7 @@ def test_columns_named_for_a_stream_are_those_of_tasks_that_name_none_and_have_s
     write(tmp_path / "two.csv", rows, ["was", "art", "stufe"])
     stream = {
         "data": str(tmp_path),
-        "tasks": ["one", "two", "sentiment"],
+        "tasks": ["one", "two", "scope"],
         "label": "art",
         "task_settings": {"two": {"text": "was", "label": "stufe"}},
     }
@@ -170,4 +170,4 @@ def test_columns_named_for_a_stream_are_those_of_tasks_that_name_none_and_have_s
         config_with({f"stream.{key}": own for key, own in stream.items()}).stream, seed=0
     )
     found = [task.source.get("columns") for task in tasks]
-    assert found == [["was", None, "art"], ["was", None, "stufe"], None]
+    assert found == [["was", None, "art"], ["was", None, "stufe"], ["text", None, "label"]]

@@ -9,7 +9,6 @@ import pytest
 from warm_processes import printed_by
 
 from cl_graft.data import TaskSettings, load_task
-from cl_graft.data.synthetic import GENERATED
 from cl_graft.errors import InputError
 from cl_graft.kinds.prompts import PROMPTS, Prompt
 
@@ -280,47 +279,11 @@ def test_dev_of_real_data_holds_every_class_where_the_smaller_one_is_used_up(
     assert counts[0] == counts[1] == round(0.05 * shots)
 
 
-def test_a_generated_task_has_as_many_rows_as_asked_for():
-    task = load_task("generated:sentiment", shots=30, data_seed=5)
-    classes = len(GENERATED["sentiment"].label_names)
-    assert (task.name, len(task.train)) == ("sentiment", 30 * classes)
-    assert len(task.test) == 1000
-    assert len(task.dev) >= 32
-    assert task.source["train_test_overlap"] == 0
-    assert task.prompt is not None
-    assert task.causal_prompt is not None
-    other = load_task("sentiment", shots=30, data_seed=6)
-    assert (other.train == task.train, other.test == task.test) == (False, True)
-
-
-def test_more_generated_rows_than_memory_holds_are_refused_before_one_is_written():
-    with pytest.raises(InputError, match="make 2,000,000,000 training rows of 'sentiment'"):
-        load_task("sentiment", shots=10**9)
-
-
-def test_the_datas_own_folder_goes_before_a_generated_task_of_that_name(tmp_path: Path):
-    write(tmp_path / "sentiment" / "train.jsonl", texts(100))
-    assert load_task("sentiment", data=tmp_path).label_names == ("ham", "spam")
-    assert load_task("topic", data=tmp_path, shots=8).source["from"] == "generated:topic"
-    generated = load_task("generated:sentiment", data=tmp_path, shots=8)
-    assert generated.source["from"] == "generated:sentiment"
-
-
-def test_a_folder_without_rows_does_not_hide_the_known_task_of_its_name(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
-    (tmp_path / "sentiment").mkdir()
-    monkeypatch.chdir(tmp_path)
-    assert load_task("sentiment", shots=8).source["from"] == "generated:sentiment"
-    write(tmp_path / "sentiment" / "train.jsonl", texts(100))
-    assert load_task("sentiment", shots=8).label_names == ("ham", "spam")
-
-
 @pytest.mark.parametrize(
     ("name", "message"),
     [
         ("qnly", r"unknown task 'qnly'; did you mean 'qnli'\?"),
-        ("generated:sentimant", r"no generated task 'sentimant'; did you mean 'sentiment'\?"),
+        ("built-in:scop", r"no built-in task 'scop'; did you mean 'scope'\?"),
         ("./nothing.csv", r"nothing\.csv: there is no such file or folder"),
         ("nothing.csv", r"nothing\.csv: there is no such file or folder"),
         ("copa", "not on the hub in a form that is read here"),
@@ -369,12 +332,12 @@ def test_importing_the_tasks_imports_neither_transformers_nor_datasets():
 )
 def test_an_argument_of_another_kind_is_answered_in_a_sentence(given: dict, message: str):
     with pytest.raises(InputError, match=message):
-        load_task("sentiment", **given)
+        load_task("scope", **given)
 
 
 def test_settings_are_one_object_or_keywords_which_go_before_it():
     settings = TaskSettings(shots=8, max_test=20)
-    assert load_task("sentiment", settings) == load_task("sentiment", shots=8, max_test=20)
-    assert len(load_task("sentiment", settings, max_test=30).test) == 30
+    assert load_task("scope", settings) == load_task("scope", shots=8, max_test=20)
+    assert len(load_task("scope", settings, max_test=30).test) == 30
     few = [p for p in inspect.signature(load_task).parameters.values() if p.kind != p.VAR_KEYWORD]
     assert len(few) == 4

@@ -103,7 +103,7 @@ def test_a_task_whose_question_stands_at_the_end_is_cut_at_its_start(stream, tas
 
 OWN = """
 title: Two grammars.
-tasks: {sentiment: null, topic: {metric: f1}}
+tasks: {scope: null, topic: {metric: f1}}
 protocol: {shots: 8, max_test: 10, data: rows}
 pitfalls: [Both are made up.]
 """
@@ -115,7 +115,7 @@ def test_a_file_of_ones_own_is_a_stream(tmp_path, caplog):
     with caplog.at_level(logging.WARNING):
         config = load_config(None, options={"stream.name": str(file)})
     assert caplog.messages == [f"stream {file}: Both are made up."]
-    assert config.stream.tasks == ["sentiment", "topic"]
+    assert config.stream.tasks == ["scope", "topic"]
     assert config.stream.data == tmp_path / "rows"
     assert config.stream.task_settings["topic"].metric == "f1"
 
@@ -158,9 +158,9 @@ def test_a_missing_file_is_named(tmp_path):
 
 
 def test_a_bank_records_the_same_settings_whatever_the_stream_is_called():
-    task = load_task("shared-50-0", shots=4, max_test=10)
-    named = config_with({"stream.name": "shared-50", "tasks": "shared-50-0"})
-    plain = config_with(tasks="shared-50-0")
+    task = load_task("scope", shots=4, max_test=10)
+    named = config_with({"stream.name": "built_in", "tasks": "scope"})
+    plain = config_with(tasks="scope")
     assert task_metadata(task, named, seed=0) == task_metadata(task, plain, seed=0)
 
 
@@ -170,12 +170,6 @@ def test_a_fault_is_told_with_the_tasks_own_name_where_its_rows_are_elsewhere(tm
     config = config_with(tasks="mine", data=str(tmp_path), task_settings=own)
     with pytest.raises(InputError, match=r"task 'mine': .*shared\.csv: there is no column 'site'"):
         load_tasks(config.stream, seed=0)
-
-
-def test_a_generated_range_can_be_taken_in_part():
-    config = config_with({"stream.name": "shared-50", "tasks": "shared-50-0..1"})
-    assert config.stream.tasks == ["shared-50-0", "shared-50-1"]
-    assert len(STREAMS["shared-50"].tasks()) == 20
 
 
 def test_the_orders_are_those_of_the_folder(data_dir):

@@ -4,8 +4,8 @@ import pytest
 from configs import config_with
 from warm_processes import printed_by
 
+from cl_graft.data import BUILT_IN
 from cl_graft.data.streams import STREAMS, Stream, expand_streams, register_stream
-from cl_graft.data.synthetic import GENERATED
 from cl_graft.errors import InputError
 
 
@@ -18,28 +18,26 @@ def streams(monkeypatch):
 
 
 def test_a_stream_stands_for_its_tasks_among_others(streams):
-    register_stream("pair", shots=7)(lambda: ["sentiment", "shared-50-0..1"])
-    expected = ["topic", "sentiment", "shared-50-0", "shared-50-1"]
+    register_stream("pair", shots=7)(lambda: ["scope", "entailment"])
+    expected = ["topic", "scope", "entailment"]
     assert expand_streams(["topic", "pair"]) == (expected, {"shots": 7})
 
 
 def test_the_streams_of_this_package_are_registered():
-    assert expand_streams(["generated"])[0] == [*GENERATED]
-    assert expand_streams(["shared-50"])[0][-1] == "shared-50-19"
-    assert expand_streams(["opposed-50"])[0][0] == "opposed-50-0"
+    assert expand_streams(["built_in"])[0] == [*BUILT_IN]
 
 
 def test_a_config_takes_the_protocol_where_it_does_not_say_otherwise(streams):
-    own = {"sentiment": {"metric": "f1"}}
-    register_stream("pair", shots=7, max_test=50, task_settings=own)(lambda: ["sentiment", "topic"])
+    own = {"scope": {"metric": "f1"}}
+    register_stream("pair", shots=7, max_test=50, task_settings=own)(lambda: ["scope", "topic"])
     config = config_with({"tasks": "pair", "max_test": 20})
-    assert config.stream.tasks == ["sentiment", "topic"]
+    assert config.stream.tasks == ["scope", "topic"]
     assert (config.stream.shots, config.stream.max_test) == (7, 20)
-    assert config.stream.task_settings["sentiment"].metric == "f1"
+    assert config.stream.task_settings["scope"].metric == "f1"
 
 
 def test_streams_that_disagree_are_refused_unless_the_config_decides(streams):
-    register_stream("one", shots=7)(lambda: ["sentiment"])
+    register_stream("one", shots=7)(lambda: ["scope"])
     register_stream("other", shots=8)(lambda: ["topic"])
     with pytest.raises(InputError, match="'one' and 'other' set shots to 7 and 8"):
         expand_streams(["one", "other"])
@@ -48,11 +46,11 @@ def test_streams_that_disagree_are_refused_unless_the_config_decides(streams):
 
 def test_a_stream_without_tasks_and_a_task_named_twice_are_refused(streams):
     register_stream("nothing")(list)
-    register_stream("one")(lambda: ["sentiment"])
+    register_stream("one")(lambda: ["scope"])
     with pytest.raises(InputError, match="the stream 'nothing' names no tasks"):
         expand_streams(["nothing"])
-    with pytest.raises(InputError, match="sentiment is named twice"):
-        config_with({"tasks": ["one", "sentiment"]})
+    with pytest.raises(InputError, match="scope is named twice"):
+        config_with({"tasks": ["one", "scope"]})
 
 
 @pytest.mark.parametrize("name", ["", " a", "a,b", "a/b", "hub:a"])

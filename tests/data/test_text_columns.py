@@ -112,19 +112,3 @@ def test_inputs_and_instructions_are_for_text_to_text_alone(tmp_path):
     write(path, [{"text": f"a {n}"} for n in range(10)])
     with pytest.raises(InputError, match=r"no label column found among text; .* call it 'target'"):
         load(path)
-
-
-def test_a_generated_task_is_answered_with_the_names_of_its_labels():
-    plain, written = (load_task("paraphrase", shots=4, kind=kind) for kind in (None, "text2text"))
-    assert (written.kind, written.label_names) == ("text2text", ())
-    for split in ("train", "dev", "test"):
-        rows, answers = getattr(plain, split), getattr(written, split)
-        assert [one.text for one in answers] == [f"{row.text}\n{row.text_pair}" for row in rows]
-        names = [plain.label_names[row.label] for row in rows]
-        assert [one.targets for one in answers] == [(name,) for name in names]
-    assert written.causal_prompt.template == "{input}\nAnswer:"
-
-
-def test_a_generated_task_of_another_kind_is_refused():
-    with pytest.raises(InputError, match=r"classification, or text2text.*got 'tagging'"):
-        load_task("sentiment", kind="tagging")

@@ -46,7 +46,8 @@ OF_BITS = (
 
 QUICK: dict[str, Any] = {
     "tasks": ["sentiment", "topic"],
-    "shots": 8,
+    "data": str(HERE / "rows"),
+    "shots": 16,
     "steps": 6,
     "max_length": 24,
     "max_test": 20,
@@ -92,14 +93,14 @@ STREAMS: Mapping[str, tuple[str, str, dict[str, Any]]] = {
 BAD_INPUT: Mapping[str, list[str]] = {
     "missing config": ["run", "HERE/nowhere.yaml"],
     "config that is no mapping": ["run", "HERE/list.yaml"],
-    "unknown task": ["compare", "--tasks", "sentimnt", "--model", "HERE/bert", "--out", "HERE/x"],
-    "unknown model": ["compare", "--tasks", "sentiment", "--model", "minilmm", "--out", "HERE/x"],
+    "unknown task": ["compare", "--tasks", "scop", "--model", "HERE/bert", "--out", "HERE/x"],
+    "unknown model": ["compare", "--tasks", "scope", "--model", "minilmm", "--out", "HERE/x"],
     "unknown strategy": [
-        *["compare", "--tasks", "sentiment", "--model", "HERE/bert"],
+        *["compare", "--tasks", "scope", "--model", "HERE/bert"],
         *["--strategies", "graftin", "--out", "HERE/x"],
     ],
     "density 0": [
-        *["compare", "--tasks", "sentiment", "--model", "HERE/bert"],
+        *["compare", "--tasks", "scope", "--model", "HERE/bert"],
         *["--density", "0", "--out", "HERE/x"],
     ],
     "missing data": [
@@ -113,7 +114,7 @@ BAD_INPUT: Mapping[str, list[str]] = {
     "missing bank": ["add", "HERE/nowhere", "--task", "topic"],
     "foreign graft": ["inspect", "HERE/foreign.safetensors"],
     "no transformer": [
-        *["compare", "--tasks", "sentiment", "--model", "HERE/no_model", "--out", "HERE/x"],
+        *["compare", "--tasks", "scope", "--model", "HERE/no_model", "--out", "HERE/x"],
     ],
 }
 

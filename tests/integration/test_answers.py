@@ -24,7 +24,7 @@ from cl_graft.lab.results.run_results import read_result
 from cl_graft.lab.results.task_files import ANSWERS
 from cl_graft.settings.bank_metadata import task_metadata
 
-TASKS = ["places", "sentiment", "cheer"]
+TASKS = ["places", "scope", "cheer"]
 LONG = " ".join(one["context"] for one in make_questions(6))
 ASKED = [
     ("Where is a man?", LONG),
@@ -65,9 +65,9 @@ def test_answers_numbers_and_labels_are_learned_in_one_stream_and_nothing_is_for
     run: Path, data: Path
 ):
     result = read_result(run)
-    assert result.metrics == {"places": "answer_f1", "sentiment": "accuracy", "cheer": "pearson"}
+    assert result.metrics == {"places": "answer_f1", "scope": "accuracy", "cheer": "pearson"}
     assert forgets_nothing(result)
-    assert set(result.reliability or {}) <= {"sentiment"}
+    assert set(result.reliability or {}) <= {"scope"}
     assert [len(load_task(name, data=data, shots=7).train) for name in ("places", "cheer")] == [
         7,
         7,
@@ -108,7 +108,7 @@ def test_a_bank_of_answers_verifies_and_a_changed_bit_is_seen(run: Path, tmp_pat
 
 def test_a_mixed_batch_of_windows_numbers_and_labels_answers_as_each_alone(opened: OpenBank):
     asked = [(pair, "places") for pair in ASKED]
-    asked += [(text, task) for text in TEXTS for task in ("cheer", "sentiment")]
+    asked += [(text, task) for text in TEXTS for task in ("cheer", "scope")]
     order = [3, 0, 4, 1, 5, 2, 6]
     mixed = opened.predict([asked[n] for n in order], batch_size=16)
     for place, together in zip(order, mixed, strict=True):
@@ -156,7 +156,7 @@ def test_a_table_of_questions_is_asked_and_one_text_is_refused(run: Path, tmp_pa
     assert answer.label in "A man is walking in the park."
     with pytest.raises(InputError, match="answers pairs of texts, got one text"):
         own.predict("Where is a man?", task="places")
-    assert [note.split(":")[0] for note in list_calibration_notes(own.bank, TASKS)] == ["sentiment"]
+    assert [note.split(":")[0] for note in list_calibration_notes(own.bank, TASKS)] == ["scope"]
 
 
 BAD = {
@@ -174,7 +174,7 @@ def test_a_bad_row_is_named_by_file_and_line_before_anything_is_computed(
     rows = [json.loads(line) for line in (folder / "train.jsonl").read_text().splitlines()]
     change(rows[4])
     write_task(folder, {"train": rows})
-    own = {**settings, "model": str(tiny_bert), "tasks": ["sentiment", name], "seeds": [0]}
+    own = {**settings, "model": str(tiny_bert), "tasks": ["scope", name], "seeds": [0]}
     config = config_with({**own, "data": str(folder.parent), "strategies": ["grafting"]})
     out = tmp_path / "out"
     with pytest.raises(InputError, match=rf"train\.jsonl:5: .*{said}"):
@@ -191,7 +191,7 @@ def test_a_bad_row_is_named_by_file_and_line_before_anything_is_computed(
 def test_an_entry_records_how_long_its_answers_are():
     def recorded(last: int) -> object:
         targets = torch.tensor([[3, last, 0], [0, 0, 1]])
-        config = config_with(tasks="sentiment")
+        config = config_with(tasks="scope")
         return task_metadata(question_task(), config, seed=0, targets=targets).metadata
 
     assert recorded(42) == {**recorded(20), "longest_answer": 40}

@@ -60,7 +60,7 @@ def test_values_that_the_last_step_made_infinite_become_no_entry(tiny_bert):
                 vector = strategy.optimizer.param_groups[0]["params"][0]
                 vector.grad = torch.full_like(vector, float("inf"))
 
-    run = text_learner(tiny_bert, ("sentiment",), plugins=[Explode()])
+    run = text_learner(tiny_bert, ("scope",), plugins=[Explode()])
     before = bits(run.unwrapped)
     with pytest.raises(DivergedError, match="'task0': weights are NaN or infinite after 4 steps"):
         run.strategy.train(run.train_stream[0], eval_streams=[])
@@ -69,7 +69,7 @@ def test_values_that_the_last_step_made_infinite_become_no_entry(tiny_bert):
 
 
 def test_a_look_at_dev_during_region_training_that_cannot_be_scored_names_the_task(tiny_bert):
-    run = text_learner(tiny_bert, ("sentiment",), settings=quick(evaluate_every=2))
+    run = text_learner(tiny_bert, ("scope",), settings=quick(evaluate_every=2))
     forward, calls = run.unwrapped.forward, 0
 
     def poisoned(*inputs, **more):

@@ -101,7 +101,7 @@ def test_half_precision_keeps_its_bits_too(tiny_bert, dtype):
 def test_prompted_models_forget_nothing(request, checkpoint, family):
     run = text_learner(
         request.getfixturevalue(checkpoint),
-        ("sentiment", "paraphrase"),
+        ("scope", "answered"),
         family=family,
         max_length=40,
     ).learn()

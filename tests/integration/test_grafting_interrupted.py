@@ -92,7 +92,7 @@ def test_early_stopping_gives_its_best_point_to_the_bank(tiny_bert):
         warnings.filterwarnings("ignore", message="Metric Loss_Stream used by the EarlyStopping")
         run = text_learner(
             tiny_bert,
-            ("sentiment",),
+            ("scope",),
             optimizer=lambda model: torch.optim.SGD(model.parameters(), lr=50.0),
             train_epochs=5,
             eval_every=1,
@@ -172,7 +172,7 @@ def test_a_plugin_that_writes_outside_the_region_is_found_out(tiny_bert):
             with torch.no_grad():
                 next(strategy.model.task_model.backbone.parameters()).add_(1.0)
 
-    run = text_learner(tiny_bert, ("sentiment",), plugins=[Rogue()])
+    run = text_learner(tiny_bert, ("scope",), plugins=[Rogue()])
     with pytest.raises(RuntimeError, match="outside the region changed"):
         run.strategy.train(run.train_stream[0])
     assert len(run.plugin.bank) == 0

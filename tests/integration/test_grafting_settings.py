@@ -98,7 +98,7 @@ def test_auto_density_takes_the_smallest_budget_that_keeps_the_wanted_share(shar
 
 def test_a_task_head_is_warm_before_its_region_trains(tiny_bert):
     run = text_learner(
-        tiny_bert, ("sentiment",), settings=quick(localizer="base_gradient", head_fit_rows=64)
+        tiny_bert, ("scope",), settings=quick(localizer="base_gradient", head_fit_rows=64)
     )
     run.model.adaptation(run.train_stream[0])
     first = run.unwrapped.heads["0"].weight.detach().clone()
@@ -141,9 +141,9 @@ def test_a_cache_answers_another_order_of_the_stream_with_the_same_bits(tiny_ber
         return made.learn().plugin.bank.entries
 
     stored = DictCache()
-    forwards = learn(("sentiment", "topic"))
+    forwards = learn(("scope", "topic"))
     assert (stored.hits, len(stored)) == (0, 4)
-    backwards = learn(("topic", "sentiment"))
+    backwards = learn(("topic", "scope"))
     assert stored.hits == 4
     for one, other in zip(forwards, backwards[::-1], strict=True):
         assert one.owned.same_bits(other.owned)
@@ -152,7 +152,7 @@ def test_a_cache_answers_another_order_of_the_stream_with_the_same_bits(tiny_ber
 @pytest.mark.parametrize("mode", ["prefix", *slow("isolated")])
 def test_a_bank_on_disk_is_gone_on_with_in_another_strategy(tiny_bert, tmp_path, mode):
     settings = quick(mode=mode)
-    names = ("sentiment", "topic", "paraphrase")
+    names = ("scope", "topic", "answered")
     whole = text_learner(tiny_bert, names, settings=settings)
     whole.strategy.train(whole.train_stream)
     part = text_learner(tiny_bert, names, settings=settings)

@@ -49,7 +49,7 @@ def test_logits_are_fp32_and_near_those_of_fp32(request, checkpoint, family, pre
 @pytest.fixture(scope="module", params=HALF)
 def run(request, tiny_bert: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp(request.param)
-    return tiny_run(folder, tiny_bert, ["sentiment", "topic"], precision=request.param)
+    return tiny_run(folder, tiny_bert, ["scope", "topic"], precision=request.param)
 
 
 def test_a_bank_is_verified_in_its_own_precision(run):
@@ -68,7 +68,7 @@ def test_a_rebuilt_model_has_the_precision_of_the_bank_and_so_has_what_it_learns
     shutil.copytree(run / "bank", folder)
     opened = open_bank(folder)
     assert opened.loaded.model.precision == load_bank(folder).base.metadata["precision"]
-    add_task(folder, "question_type", device="cpu")
+    add_task(folder, "banking", device="cpu")
     report = verify(folder)
     assert report.ok
     assert [entry.recorded_batch for entry in report.entries] == ["same bits"] * 3
@@ -84,7 +84,7 @@ def test_the_same_weights_in_another_precision_are_another_base(tiny_bert):
 
 def test_half_precision_of_both_kinds_at_once_is_refused(tiny_bert):
     with pytest.raises(InputError, match="for dtype float32, got 'bfloat16'"):
-        config_with({"tasks": "sentiment", "precision": "bf16", "dtype": "bfloat16"})
+        config_with({"tasks": "scope", "precision": "bf16", "dtype": "bfloat16"})
     with pytest.raises(InputError, match="for float32 parameters"):
         load_model(str(tiny_bert), precision="fp16", dtype="float16")
 

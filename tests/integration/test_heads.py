@@ -167,10 +167,10 @@ def test_a_head_that_was_carried_by_hand_does_not_change_what_comes_next():
 def test_a_text_model_without_heads_gets_those_of_the_bank(request, checkpoint, family):
     chosen = {"family": family, "max_length": 40}
     folder = request.getfixturevalue(checkpoint)
-    run = text_learner(folder, ("sentiment", "paraphrase"), **chosen)
+    run = text_learner(folder, ("scope", "answered"), **chosen)
     run.strategy.train(run.train_stream)
     bank = run.plugin.bank
-    again = text_learner(folder, ("sentiment", "paraphrase"), grafting={"bank": bank}, **chosen)
+    again = text_learner(folder, ("scope", "answered"), grafting={"bank": bank}, **chosen)
     again.plugin.attach(again.model)
     again.model.eval()
     for position, entry in enumerate(bank.entries):

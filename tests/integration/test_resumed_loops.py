@@ -48,7 +48,7 @@ def around(phases, *, scaled=False, looped=()):
 def grafted(folder, phases, optimizer, *, scaled):
     made = text_learner(
         folder,
-        ("sentiment",),
+        ("scope",),
         settings=quick(evaluate_every=2),
         optimizer=OPTIMIZERS[optimizer],
         train_epochs=3,
@@ -62,7 +62,7 @@ def grafted(folder, phases, optimizer, *, scaled):
 
 
 def naive(folder, phases, optimizer, *, scaled, evaluations=0):
-    made = text_learner(folder, ("sentiment",))
+    made = text_learner(folder, ("scope",))
     keep = KeepBest(STEPS, evaluations, dev=made.benchmark.streams["valid"])
     strategy = naive_strategy(
         made.model,
@@ -115,7 +115,7 @@ def test_a_loop_is_not_taken_up_with_other_plugins(tiny_bert):
 
 
 def test_a_loop_over_other_batches_is_begun_anew(tiny_bert):
-    made = text_learner(tiny_bert, ("sentiment",))
+    made = text_learner(tiny_bert, ("scope",))
     phases = KeptPhases()
     optimizer = OPTIMIZERS["momentum"](made.model)
     strategy = naive_strategy(made.model, optimizer=optimizer, plugins=[Resuming(phases, dict)])

@@ -76,7 +76,7 @@ def test_the_session_chooses_by_the_rows_that_the_loop_never_sees():
 def test_text_streams_train_on_all_rows_but_those_set_aside(tiny_bert, batches):
     seen = Seen()
     plugins = [TextBatches(0), seen] if batches else [seen]
-    run = text_learner(tiny_bert, ("sentiment",), grafting={"dev": None}, plugins=plugins)
+    run = text_learner(tiny_bert, ("scope",), grafting={"dev": None}, plugins=plugins)
     run.strategy.train(run.train_stream[0])
     rest, aside = parts(run.train_stream[0])
     assert aside

@@ -25,7 +25,7 @@ from cl_graft.lab.results.run_results import read_result
 from cl_graft.lab.results.stored_runs import find_runs
 from cl_graft.lab.results.task_files import ERRORS, count_wrong
 
-TASKS = ["names", "sentiment", "plans"]
+TASKS = ["names", "scope", "plans"]
 ASKED = ["the book is by Lily", "they live near the small town", "nobody is outside"]
 
 
@@ -59,7 +59,7 @@ def opened(run: Path) -> OpenBank:
 
 def test_tags_and_labels_are_learned_in_one_stream_and_nothing_is_forgotten(run: Path):
     result = read_result(run)
-    assert result.metrics == {"names": "span_f1", "sentiment": "accuracy", "plans": "span_f1"}
+    assert result.metrics == {"names": "span_f1", "scope": "accuracy", "plans": "span_f1"}
     assert forgets_nothing(result)
     assert result.R[0][0] > 0
 
@@ -67,11 +67,11 @@ def test_tags_and_labels_are_learned_in_one_stream_and_nothing_is_forgotten(run:
 @pytest.mark.usefixtures("blank_figures")
 def test_a_run_counts_wrong_spans_and_intents_and_a_report_shows_them(run: Path, tmp_path: Path):
     found, result = ERRORS.read(run), read_result(run)
-    assert list(found) == ["names", "sentiment", "plans", "plans (intents)"]
+    assert list(found) == ["names", "scope", "plans", "plans (intents)"]
     for place, task in enumerate(TASKS):
         own = found[task]
         assert own.learned == own.end
-        if task == "sentiment":
+        if task == "scope":
             continue
         assert (own.labels, own.counted) == (("person", "place", "no span"), "spans")
         right = sum(count for first, second, count in own.end if first == second)
@@ -139,7 +139,7 @@ def test_rows_of_several_kinds_in_one_batch_are_answered_as_alone(opened: OpenBa
 def test_lists_of_words_and_texts_are_asked_from_one_file(opened: OpenBank, tmp_path: Path):
     rows = [
         {"task": "names", "tokens": ASKED[0].split()},
-        {"task": "sentiment", "text": "It was a delight."},
+        {"task": "scope", "text": "It was a delight."},
         {"task": "plans", "text": ASKED[1].replace(" ", "  ")},
     ]
     file = tmp_path / "asked.jsonl"
@@ -152,7 +152,7 @@ def test_lists_of_words_and_texts_are_asked_from_one_file(opened: OpenBank, tmp_
     with pytest.raises(InputError, match=r"asked.jsonl:1: the word 'New York' .*holds a blank"):
         read_texts(file)
     notes = list_calibration_notes(opened.bank, TASKS)
-    assert [note.split(":")[0] for note in notes] == ["sentiment", "plans"]
+    assert [note.split(":")[0] for note in notes] == ["scope", "plans"]
 
 
 def test_the_command_line_shows_words_with_their_spans(run: Path, opened: OpenBank, capsys):
@@ -185,6 +185,6 @@ def test_a_bank_of_tags_is_inspected_by_numbers_of_types(run: Path):
     entries = inspect_bank(run).entries
     assert [(entry.kind, entry.answer) for entry in entries] == [
         ("tagging", "2 span types"),
-        ("classification", "negative, positive"),
+        ("classification", "in_scope, out_of_scope"),
         ("tagging", "2 span types, 2 intents"),
     ]

@@ -59,7 +59,7 @@ def case(request, settings, tmp_path_factory):
     """A bank of three tasks on each family."""
     model = request.getfixturevalue(f"tiny_{request.param}")
     own = {**settings, "family": FAMILIES[request.param], "density": 0.2}
-    tasks = ["instruction", "sentiment", "input"]
+    tasks = ["instruction", "scope", "input"]
     if request.param == "chat":
         tasks[2] = "messages"
     path = tmp_path_factory.mktemp("run")
@@ -125,7 +125,7 @@ def test_another_token_is_a_difference_whatever_the_tolerance(case, tmp_path, mo
 @pytest.mark.parametrize("case", ["t5"], indirect=True)
 def test_forgetting_counts_the_answers_that_change(case, tmp_path):
     bank = shutil.copytree(case.run / "bank", tmp_path / "bank")
-    (later,) = forget(bank, "sentiment", dry_run=True).dependents
+    (later,) = forget(bank, "scope", dry_run=True).dependents
     opened = open_bank(bank)
     rows = cast(RecordedBatch, opened.bank.entries[2].recorded_batch).inputs
     then = split_generated(opened.logits(rows, 2))
@@ -171,10 +171,10 @@ def test_chats_are_answered_as_the_message_that_they_end_with(case, data, tmp_pa
     assert [row.messages[0].content for row in made[:2]] == ["Be short.", other[0]["content"]]
     # A file of chats and texts of several tasks.
     mixed = tmp_path / "mixed.jsonl"
-    lines = [{"messages": rows[0], "task": "messages"}, {"text": TEXTS[0], "task": "sentiment"}]
+    lines = [{"messages": rows[0], "task": "messages"}, {"text": TEXTS[0], "task": "scope"}]
     mixed.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
     answers = [answer.label for _, answer in predict(opened, read_texts(mixed))]
-    assert answers == [said[0], opened.predict(TEXTS[0], task="sentiment").label]
+    assert answers == [said[0], opened.predict(TEXTS[0], task="scope").label]
 
 
 @pytest.mark.parametrize("case", ["chat"], indirect=True)

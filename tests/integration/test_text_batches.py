@@ -80,7 +80,7 @@ def test_training_batches_are_equally_large_and_cover_every_row(tiny_bert):
 
 
 def test_the_order_of_training_rows_is_the_same_alone_and_after_other_tasks(tiny_bert):
-    names = ("sentiment", "topic")
+    names = ("scope", "topic")
     both = text_learner(tiny_bert, names, plugins=[TextBatches(0)])
     both.strategy.train(both.train_stream[0])
     later = batches(both, task=1)

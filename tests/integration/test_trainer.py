@@ -12,6 +12,7 @@ from transformers import (
     Trainer,
     TrainingArguments,
 )
+from word_tasks import word_tasks
 
 from cl_graft import GraftCallback, InputError, load_task, localize_skill
 from cl_graft.grafts.hashing import hash_tensors
@@ -22,7 +23,7 @@ from cl_graft.integrations.skill import model_tensors
 def rows(tiny_bert):
     """Encoded rows of a built-in task, as a Trainer takes them."""
     tokenizer = AutoTokenizer.from_pretrained(tiny_bert)
-    task = load_task("shared-100-0", shots=32, max_test=64)
+    task = load_task("words-0", data=word_tasks(), shots=32, max_test=64)
     return [
         {**tokenizer(row.text, truncation=True, max_length=32), "label": int(row.label)}
         for row in task.train

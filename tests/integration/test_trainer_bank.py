@@ -170,7 +170,7 @@ def test_what_no_bank_can_hold_is_refused_before_training(tiny_chat, tiny_gpt2, 
     with pytest.raises(InputError, match=r"call rows = callback\.prepare"):
         train(model, tiny_chat, [{"input_ids": [5], "labels": [6]}], callback, tmp_path)
     with pytest.raises(InputError, match="answered with text"):
-        callback.prepare(load_task("sentiment", shots=4, max_test=4))
+        callback.prepare(load_task("scope", shots=4, max_test=4))
     rows = callback.prepare(load_task("messages", data=data, warn=False))
     moved = made(tiny_chat)
     with torch.no_grad():

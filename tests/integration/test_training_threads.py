@@ -25,7 +25,7 @@ from cl_graft.strategies.loop.budgets import SeededLoop
 
 def _learn(out: Path, model: Path, seed: int) -> dict[str, str]:
     """Learn a task, and return the hash of every file of its entries."""
-    few = {"model": str(model), "tasks": ["sentiment"], "shots": 8, "max_test": 4, "steps": 8}
+    few = {"model": str(model), "tasks": ["scope"], "shots": 8, "max_test": 4, "steps": 8}
     run(config_with({**QUICK, **few}), strategy="grafting", seed=seed, out=out / str(seed))
     return file_hashes(run_folder(out / str(seed), "grafting", seed) / "bank" / "entries")
 

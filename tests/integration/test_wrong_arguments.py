@@ -55,9 +55,9 @@ def test_two_plugins_in_one_strategy():
 
 def test_a_task_or_a_stream_in_the_place_of_experiences(tiny_bert):
     run = text_learner(tiny_bert)
-    task = cg.load_task("sentiment", shots=8, max_test=8)
+    task = cg.load_task("scope", shots=8, max_test=8)
     for given in (task, [task]):
-        with pytest.raises(AttributeError, match=r"'sentiment' is no experience: .*train_stream"):
+        with pytest.raises(AttributeError, match=r"'scope' is no experience: .*train_stream"):
             run.strategy.train(given)
     loaded = cg.load_model(str(tiny_bert), family="encoder")
     stream = cg.text_stream([task], loaded.tokenizer, family="encoder")

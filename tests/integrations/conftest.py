@@ -28,7 +28,7 @@ def bank_of_family(request: pytest.FixtureRequest, tmp_path_factory: pytest.Temp
             kind, settings = FAMILIES[name]
             model = request.getfixturevalue(f"tiny_{kind}")
             out = tmp_path_factory.mktemp(name)
-            tasks = ["sentiment", str(write_pairs(out / "answers.jsonl"))]
+            tasks = ["scope", str(write_pairs(out / "answers.jsonl"))]
             made[name] = tiny_run(out, model, tasks, max_length=64, **settings) / "bank"
         return made[name]
 

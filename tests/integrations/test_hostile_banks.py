@@ -41,7 +41,7 @@ TEXTS = {
 @pytest.fixture(scope="module")
 def bank(tiny_roberta: Path, tmp_path_factory: pytest.TempPathFactory) -> GraftBank:
     out = tmp_path_factory.mktemp("honest")
-    return load_bank(tiny_run(out, tiny_roberta, ["sentiment"], family="masked_lm") / "bank")
+    return load_bank(tiny_run(out, tiny_roberta, ["scope"], family="masked_lm") / "bank")
 
 
 def change(bank: GraftBank, place: str, text: str) -> GraftBank:

@@ -38,9 +38,7 @@ def test_with_whole_copies_beside_it_an_adapter_has_the_bits_of_the_graft(
     bank_of_family, tmp_path, family
 ):
     bank = bank_of_family(family)
-    exported = export_task(
-        bank, "sentiment", format="peft-shira", out=tmp_path / "out", rest="copy"
-    )
+    exported = export_task(bank, "scope", format="peft-shira", out=tmp_path / "out", rest="copy")
     graft = load_bank(bank).answer(0)
     merged = dict(loaded(tmp_path / "out", bank).named_parameters())
     found = gather(
@@ -59,8 +57,8 @@ def test_with_whole_copies_beside_it_an_adapter_has_the_bits_of_the_graft(
 
 def test_the_lines_of_the_readme_give_the_logits_of_the_bank(bank_of_family, tmp_path):
     bank = bank_of_family("mean")
-    export_task(bank, "sentiment", format="peft-shira", out=tmp_path / "out", rest="copy")
-    (wanted,) = open_bank(bank).predict([TEXT], task="sentiment")
+    export_task(bank, "scope", format="peft-shira", out=tmp_path / "out", rest="copy")
+    (wanted,) = open_bank(bank).predict([TEXT], task="scope")
     torch.testing.assert_close(answered(tmp_path / "out", TEXT), torch.tensor(wanted.logits))
 
 
@@ -75,10 +73,10 @@ def test_what_peft_cannot_express_is_refused_or_left_out_by_numbers(bank_of_fami
     count = sum(others.values())
     assert count > 0
     with pytest.raises(InputError, match=f"{count} of {len(graft)} coordinates.*--rest copy"):
-        export_task(bank, "sentiment", format="peft-shira", out=tmp_path / "refused")
+        export_task(bank, "scope", format="peft-shira", out=tmp_path / "refused")
     assert not (tmp_path / "refused").exists()
     out = tmp_path / "out"
-    exported = export_task(bank, "sentiment", format="peft-shira", out=out, rest="leave-out")
+    exported = export_task(bank, "scope", format="peft-shira", out=out, rest="leave-out")
     assert sum(exported.written.left_out.values()) == count
     assert json.loads((out / "task.json").read_text())["left_out"] == exported.written.left_out
     assert "Left out" in (out / "README.md").read_text()

@@ -22,12 +22,12 @@ from cl_graft.integrations import export_task
 from cl_graft.models import load_model
 
 ASKED = [
-    ("sentiment", "It was a delight.", None),
-    ("sentiment", "The film is slow and the plot is thin, but I liked it!", None),
+    ("scope", "It was a delight.", None),
+    ("scope", "The film is slow and the plot is thin, but I liked it!", None),
     ("answers", "Who wrote it?", "A teacher."),
-    ("sentiment", "[MASK] <mask> </s> It was [SEP] a delight.", None),
+    ("scope", "[MASK] <mask> </s> It was [SEP] a delight.", None),
     # The tokenizers cut these to the 64 tokens of these banks.
-    ("sentiment", "The film is slow and the plot is thin. " * 30, None),
+    ("scope", "The film is slow and the plot is thin. " * 30, None),
     ("answers", "Who wrote it? " * 40, "A teacher wrote it. " * 9),
     ("answers", "Who?", "A teacher in a small town near the mountains wrote it!" * 20),
 ]
@@ -38,7 +38,7 @@ FEW = ("mean", "masked_lm", "causal_lm")
 def test_the_lines_of_the_readme_give_the_logits_of_the_bank(bank_of_family, tmp_path, family):
     bank = bank_of_family(family)
     opened = open_bank(bank)
-    for task in ("sentiment", "answers"):
+    for task in ("scope", "answers"):
         assert export_task(bank, task, format="hf", out=tmp_path / task).coordinates > 0
     for task, text, pair in ASKED:
         wanted = torch.tensor(opened.predict((text, pair) if pair else text, task=task).logits)
@@ -53,7 +53,7 @@ def test_the_readme_loads_a_prompted_model_and_says_how_it_is_asked(
     bank_of_family, tmp_path, family, form
 ):
     bank, out = bank_of_family(family), tmp_path / "out"
-    export_task(bank, "sentiment", format=form, out=out, rest="copy")
+    export_task(bank, "scope", format=form, out=out, rest="copy")
     model = run_readme(out)["model"]
     opened = open_bank(bank)
     opened.carry(0)
@@ -112,15 +112,15 @@ def shapes(folder: Path) -> dict[str, tuple[int, ...]]:
 
 def test_an_export_says_what_it_is(bank_of_family, tmp_path):
     bank = bank_of_family("masked_lm")
-    export_task(bank, "sentiment", format="hf", out=tmp_path / "out")
+    export_task(bank, "scope", format="hf", out=tmp_path / "out")
     record = json.loads((tmp_path / "out" / "task.json").read_text())
     entry = open_bank(bank).bank.entries[0]
-    assert record["label_names"] == ["negative", "positive"]
+    assert record["label_names"] == ["in_scope", "out_of_scope"]
     assert record["coordinates"] == len(entry.owned)
     assert record["prompt"] == entry.metadata["prompt"]
     assert len(record["base"]["fingerprint"]) == 64
     readme = (tmp_path / "out" / "README.md").read_text()
-    assert "Labels, in the order of the logits: `negative`, `positive`" in readme
+    assert "Labels, in the order of the logits: `in_scope`, `out_of_scope`" in readme
 
 
 def test_a_folder_in_use_and_unknown_names_are_refused_and_leave_nothing(bank_of_family, tmp_path):
@@ -140,7 +140,7 @@ def test_a_folder_in_use_and_unknown_names_are_refused_and_leave_nothing(bank_of
 
 def test_the_command_line_exports_and_tells_what_a_format_cannot_hold(bank_of_family, tmp_path):
     bank, out = bank_of_family("mean"), tmp_path / "out"
-    command = ["export", bank, "--task", "sentiment", "--out", out, "--format", "peft-shira"]
+    command = ["export", bank, "--task", "scope", "--out", out, "--format", "peft-shira"]
     refused, told = cl_graft_each([command, [*command, "--rest", "leave-out", "--json"]])
     assert refused.code == 2
     assert "--rest copy" in refused.err
@@ -157,7 +157,7 @@ from cl_graft.integrations import export_task
 resource.setrlimit(resource.RLIMIT_FSIZE, (4_000, resource.RLIM_INFINITY))
 for form in ("hf", "peft-shira"):
     try:
-        export_task(sys.argv[1], "sentiment", format=form, out=sys.argv[2], rest="copy")
+        export_task(sys.argv[1], "scope", format=form, out=sys.argv[2], rest="copy")
     except CannotWrite as error:
         print(form, error)
 """

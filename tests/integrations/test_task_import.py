@@ -160,13 +160,13 @@ def test_an_adapter_of_a_causal_model_answers_by_a_prompt(tiny_llama, tmp_path):
 def test_what_was_exported_comes_back_with_the_same_bits(bank_of_family, tmp_path, form, family):
     bank = bank_of_family(family)
     out = tmp_path / "out"
-    exported = export_task(bank, "sentiment", format=form, out=out, rest="copy").written
+    exported = export_task(bank, "scope", format=form, out=out, rest="copy").written
     base = load_bank(bank).base.model
-    import_task(out, tmp_path / "bank", task="sentiment", base=base)
+    import_task(out, tmp_path / "bank", task="scope", base=base)
     after = load_bank(tmp_path / "bank").answer(0)
     # What training left at the base's value did not move, and is no part of the new region.
     before = load_bank(bank).answer(0).on(after.region)
-    ours, theirs = answers(tmp_path / "bank", "sentiment"), answers(bank, "sentiment")
+    ours, theirs = answers(tmp_path / "bank", "scope"), answers(bank, "scope")
     if exported.inexact:  # an adapter adds differences, and none gives these values
         assert form == "peft-shira"
         off = (after.values - before.values).abs()
@@ -234,7 +234,7 @@ def test_imports_stand_side_by_side_in_one_bank(tiny_roberta, tmp_path):
 
 def test_a_bank_whose_tasks_build_on_each_other_takes_no_import(bank_of_family, tmp_path):
     bank = bank_of_family("mean")
-    export_task(bank, "sentiment", format="hf", out=tmp_path / "out")
+    export_task(bank, "scope", format="hf", out=tmp_path / "out")
     with pytest.raises(InputError, match="prefix mode, whose tasks build on each other"):
         import_task(tmp_path / "out", bank, task="again")
 
@@ -321,9 +321,9 @@ def test_a_run_under_autocast_goes_out_and_in_with_its_calibration(bank_of_famil
     before = open_bank(bank)
     metadata = before.bank.entries[0].metadata
     assert metadata["temperature"]
-    export_task(bank, "sentiment", format="hf", out=tmp_path / "out")
+    export_task(bank, "scope", format="hf", out=tmp_path / "out")
     base = before.bank.base.model
-    import_task(tmp_path / "out", tmp_path / "again", task="sentiment", base=base)
+    import_task(tmp_path / "out", tmp_path / "again", task="scope", base=base)
     after = open_bank(tmp_path / "again")
     assert after.loaded.model.precision == "bf16"
     assert after.bank.base.fingerprint == before.bank.base.fingerprint
@@ -331,14 +331,14 @@ def test_a_run_under_autocast_goes_out_and_in_with_its_calibration(bank_of_famil
     assert {key: kept[key] for key in ("temperature", "metric")} == {
         key: metadata[key] for key in ("temperature", "metric")
     }
-    wanted = before.predict(TEXTS, task="sentiment")
-    for found, expected in zip(after.predict(TEXTS, task="sentiment"), wanted, strict=True):
+    wanted = before.predict(TEXTS, task="scope")
+    for found, expected in zip(after.predict(TEXTS, task="scope"), wanted, strict=True):
         assert found.probabilities == pytest.approx(expected.probabilities, abs=1e-6)
         assert found.temperature == expected.temperature
 
 
 def test_a_part_of_a_graft_does_not_take_the_calibration_of_the_whole(bank_of_family, tmp_path):
-    export_task(bank_of_family("mean"), "sentiment", format="hf", out=tmp_path / "out")
+    export_task(bank_of_family("mean"), "scope", format="hf", out=tmp_path / "out")
     base = open_bank(bank_of_family("mean")).bank.base.model
     told = json.loads((tmp_path / "out" / "task.json").read_text())
     assert told["temperature"]
@@ -357,7 +357,7 @@ def test_a_part_of_a_graft_does_not_take_the_calibration_of_the_whole(bank_of_fa
     ],
 )
 def test_a_task_json_that_no_export_writes_is_refused(bank_of_family, tmp_path, record, said):
-    export_task(bank_of_family("mean"), "sentiment", format="hf", out=tmp_path / "out")
+    export_task(bank_of_family("mean"), "scope", format="hf", out=tmp_path / "out")
     path = tmp_path / "out" / "task.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | record))
     with pytest.raises(InputError, match=f"describes no task: {said}"):
@@ -367,7 +367,7 @@ def test_a_task_json_that_no_export_writes_is_refused(bank_of_family, tmp_path, 
 def test_the_same_import_again_says_that_it_is_there_and_changes_nothing(bank_of_family, tmp_path):
     bank = bank_of_family("mean")
     base = load_bank(bank).base.model
-    export_task(bank, "sentiment", format="hf", out=tmp_path / "out")
+    export_task(bank, "scope", format="hf", out=tmp_path / "out")
     first = import_task(tmp_path / "out", tmp_path / "bank", task="a", base=base)
     before = {p: p.read_bytes() for p in (tmp_path / "bank").rglob("*") if p.is_file()}
     again = import_task(tmp_path / "out", tmp_path / "bank", task="a", base=base)

@@ -19,7 +19,7 @@ FAMILIES = {"chat": "causal_lm", "t5": "seq2seq_lm", "bart": "seq2seq_lm"}
 def test_an_export_loads_with_its_readme_and_names_its_stops(request, tmp_path, name):
     for task in ("instruction", "messages"):
         answer_folder(tmp_path / "data" / task, task)
-    tasks = ["instruction", "messages" if name == "chat" else "sentiment"]
+    tasks = ["instruction", "messages" if name == "chat" else "scope"]
     own = {"data": str(tmp_path / "data"), "max_length": 48, "steps": 4, "family": FAMILIES[name]}
     own["task_settings"] = {"instruction": {"decoding": {"cut": "left", "beams": 2}}}
     model = request.getfixturevalue(f"tiny_{name}")
@@ -32,6 +32,6 @@ def test_an_export_loads_with_its_readme_and_names_its_stops(request, tmp_path, 
         for parameter, mine in opened.loaded.model.backbone.named_parameters():
             assert torch.equal(theirs[parameter], mine)
         record = json.loads((out / "task.json").read_text())
-        if task != "sentiment":
+        if task != "scope":
             assert record["stop_token_ids"] == opened.bank.entries[position].head["stops"].tolist()
             assert f"text of at most {record['longest']} tokens" in (out / "README.md").read_text()

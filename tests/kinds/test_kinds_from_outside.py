@@ -48,7 +48,7 @@ def dinners(tmp_path):
 
 
 def test_a_kind_from_outside_is_learned_kept_and_answered(aspects, dinners, tiny_config, tmp_path):
-    config = changed(tiny_config, {"tasks": [str(dinners), "sentiment"], "shots": None})
+    config = changed(tiny_config, {"tasks": [str(dinners), "scope"], "shots": None})
     result = run(config, strategy="grafting", seed=0, out=tmp_path / "run")
     assert result.R[0][0] == result.R[1][0] is not None
     folder = run_folder(tmp_path / "run", "grafting", 0)
@@ -57,7 +57,7 @@ def test_a_kind_from_outside_is_learned_kept_and_answered(aspects, dinners, tiny
     answer = bank.predict("food good, price bad", task="dinners")
     assert set(answer.probabilities) == {"food", "price", "service"}
     assert all(0 <= share <= 1 for share in answer.probabilities.values())
-    mixed = bank.predict([("food good, price bad", "dinners"), ("A delight.", "sentiment")])
+    mixed = bank.predict([("food good, price bad", "dinners"), ("A delight.", "scope")])
     assert mixed[0].probabilities == pytest.approx(answer.probabilities, abs=1e-4)
     report = verify(folder)
     assert [entry.recorded_batch for entry in report.entries] == ["same bits", "same bits"]

@@ -182,7 +182,7 @@ def test_a_task_whose_rows_and_names_do_not_fit_is_refused(change, message):
 @pytest.mark.parametrize("pooling", ["mean", *slow("first")])
 def test_it_is_learned_reported_kept_added_exported_and_answered(tiny_config, tmp_path, pooling):
     data = write_task(tmp_path / "complaints", {"train": make_labels(24), "test": make_labels(12)})
-    settings = {"tasks": [str(data), "sentiment"], "shots": None, "pooling": pooling}
+    settings = {"tasks": [str(data), "scope"], "shots": None, "pooling": pooling}
     config = changed(tiny_config, settings)
     result = run(config, strategy="grafting", seed=0, out=tmp_path / "run")
     assert result.R[0][0] == result.R[1][0] is not None
@@ -193,7 +193,7 @@ def test_it_is_learned_reported_kept_added_exported_and_answered(tiny_config, tm
     answer = bank.predict(text, task="complaints")
     assert set(answer.probabilities) == {"damage", "delivery", "payment"}
     assert set(answer.labels) == {n for n, share in answer.probabilities.items() if share > 0.5}
-    mixed = bank.predict([(text, "complaints"), ("A delight.", "sentiment")])
+    mixed = bank.predict([(text, "complaints"), ("A delight.", "scope")])
     assert mixed[0].probabilities == pytest.approx(answer.probabilities, abs=1e-4)
     report = verify(folder)
     assert [entry.recorded_batch for entry in report.entries] == ["same bits", "same bits"]

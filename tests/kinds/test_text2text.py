@@ -148,7 +148,7 @@ def test_settings_of_decoding_are_checked(data):
     with pytest.raises(InputError, match=r"train\.jsonl:1 lacks a dialogue and turn"):
         load_task("input", data=data, metric="joint_goal_accuracy")
     with pytest.raises(InputError, match="are for text to text"):
-        load_task("sentiment", decoding={"beams": 2})
+        load_task("scope", decoding={"beams": 2})
 
 
 def _load(path: Path, rows: list[dict], **settings):

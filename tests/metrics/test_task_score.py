@@ -160,7 +160,7 @@ def test_a_metric_of_an_installed_package_is_found_by_its_entry_point(tmp_path):
     code = (
         f"import sys; sys.path.insert(0, {str(tmp_path)!r})\n"
         "from cl_graft import load_task\n"
-        "print(load_task('sentiment', shots=2, max_test=2, metric='half').metric)\n"
+        "print(load_task('scope', shots=2, max_test=2, metric='half').metric)\n"
     )
     assert printed_by(code, imported="torch") == "half\n"
 

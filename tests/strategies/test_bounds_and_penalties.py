@@ -59,7 +59,7 @@ def test_every_penalty_on_weights_is_known():
 
 @pytest.mark.parametrize("name", ["joint", "cumulative", "from_scratch", "replay"])
 def test_on_a_single_task_bounds_and_replay_are_naive(small_runs, name):
-    alone = {"tasks": ["sentiment"]}
+    alone = {"tasks": ["scope"]}
     assert end(small_runs(name, **alone)) == end(small_runs("naive", **alone))
 
 
@@ -75,7 +75,7 @@ def test_joint_learns_all_tasks_at_once_and_nothing_later(small_runs):
     rows = [phases["train"]["forward_backward"] for phases in joint.passes.values()]
     assert rows == [2 * 5 * 8, 0]
     assert joint.forgetting == 0.0
-    hashes = joint.logit_hashes["sentiment"]
+    hashes = joint.logit_hashes["scope"]
     assert hashes["learned"] == hashes["end"]
 
 

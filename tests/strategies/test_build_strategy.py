@@ -61,12 +61,12 @@ def test_unknown_names_and_settings_are_refused(inputs):
     [
         ({"family": "enc"}, "unknown family 'enc'"),
         ({"max_length": 0}, "max_length must be at least 1, got 0"),
-        ({"tasks": "sentiment"}, "tasks must be a list of TextTask"),
-        ({"tasks": ["sentiment"]}, "tasks must be a list of TextTask"),
+        ({"tasks": "scope"}, "tasks must be a list of TextTask"),
+        ({"tasks": ["scope"]}, "tasks must be a list of TextTask"),
         ({}, "tokenizer must be one of transformers, such as .* got 'minilm'"),
     ],
 )
 def test_a_stream_of_other_arguments_is_answered_in_a_sentence(given, message):
-    arguments = {"tasks": [load_task("sentiment", shots=2)], "family": "encoder", **given}
+    arguments = {"tasks": [load_task("scope", shots=2)], "family": "encoder", **given}
     with pytest.raises(InputError, match=message):
         text_stream(arguments.pop("tasks"), "minilm", **arguments)

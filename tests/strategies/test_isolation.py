@@ -39,7 +39,7 @@ def test_isolated_tasks_keep_their_bits_and_backward_transfer_is_exactly_zero(sm
 
 def test_there_is_forgetting_where_none_of_that_is_done(small_runs):
     for name in ("naive", "sequential_lora"):
-        hashes = small_runs(name).logit_hashes["sentiment"]
+        hashes = small_runs(name).logit_hashes["scope"]
         assert hashes["end"] != hashes["learned"]
 
 
@@ -49,7 +49,7 @@ def test_a_task_is_learned_with_its_dropout_as_if_it_were_alone(
 ):
     alone, later = (
         Runs(tiny_bert, tmp_path / str(len(order)), drawn=small_runs.drawn)(name, tasks=order)
-        for order in (["topic"], ["sentiment", "topic"])
+        for order in (["topic"], ["scope", "topic"])
     )
     assert alone.logit_hashes["topic"]["learned"] == later.logit_hashes["topic"]["learned"]
     assert alone.bytes["topic"] == pytest.approx(later.bytes["topic"], rel=0.02)
@@ -87,9 +87,9 @@ def test_a_task_adds_its_head_and_the_bytes_of_its_own_part(small_runs, name):
 def test_owners_and_scores_are_held_once(small_runs):
     heads = small_runs("naive").bytes
     packed, chosen = small_runs("packnet").bytes, small_runs("wsn").bytes
-    assert packed["sentiment"] - heads["sentiment"] == weights()
+    assert packed["scope"] - heads["scope"] == weights()
     assert packed["topic"] == heads["topic"]
-    assert chosen["sentiment"] - heads["sentiment"] == weights() // 8 + 4 * weights()
+    assert chosen["scope"] - heads["scope"] == weights() // 8 + 4 * weights()
     assert chosen["topic"] - heads["topic"] == weights() // 8
 
 

@@ -9,6 +9,7 @@ from small_runs import FEW, Runs
 from tagged_data import tagged_folder
 from tiny_runs import forgets_nothing
 from transformers import AutoConfig
+from word_tasks import word_tasks
 
 from cl_graft.errors import InputError
 from cl_graft.lab.experiments.comparison.compare import compare
@@ -41,7 +42,7 @@ def runs(still_bert: Path, data: Path, tmp_path_factory: pytest.TempPathFactory)
 
 @pytest.mark.parametrize("name", slow_but(FEW, [name for name in NAMES if name not in CLASSES]))
 def test_a_method_learns_tasks_of_tags_beside_each_other(runs: Runs, name: str):
-    tasks = ["names", "plans"] if name in ONE_KIND else ["names", "sentiment", "plans"]
+    tasks = ["names", "plans"] if name in ONE_KIND else ["names", "scope", "plans"]
     result = runs(name, tasks=tasks)
     assert result.complete
     assert list(result.metrics.values()).count("span_f1") == 2
@@ -58,7 +59,7 @@ def test_a_method_learns_tasks_of_tags_beside_each_other(runs: Runs, name: str):
     ],
 )
 def test_a_method_refuses_tasks_that_it_cannot_learn(data: Path, name: str, said: str):
-    tasks = load(data, "sentiment", "names")
+    tasks = load(data, "scope", "names")
     with pytest.raises(InputError, match=f"'{name}' {said}"):
         STRATEGIES[name].check_tasks(tasks)
     STRATEGIES[name].check_tasks(tasks[:1])
@@ -83,14 +84,14 @@ def test_a_comparison_refuses_such_a_method_before_any_run(data, tmp_path, monke
 
 
 def test_all_strategies_are_those_that_can_learn_the_tasks(data: Path, caplog):
-    mixed = {"tasks": ["sentiment", "names"], "data": str(data), "max_train": 8}
+    mixed = {"tasks": ["scope", "names"], "data": str(data), "max_train": 8}
     kept = keep_able_strategies(config_with({**mixed, "strategies": ["all"]}))
     assert set(kept.comparison.strategies) == set(NAMES) - {*CLASSES, *ONE_KIND}
     assert "left out, as they cannot run here: " in caplog.text
     assert all(name in caplog.text for name in (*CLASSES, *ONE_KIND))
     again = keep_able_strategies(kept)
     assert again is kept
-    alone = config_with({**mixed, "tasks": ["sentiment"], "strategies": ["all"]})
+    alone = config_with({**mixed, "tasks": ["scope"], "strategies": ["all"]})
     assert keep_able_strategies(alone).comparison.strategies == NAMES
     for own in (["lwf"], ["all", "lwf"]):  # what is named is not left out
         named = keep_able_strategies(config_with({**mixed, "strategies": own}))
@@ -101,7 +102,7 @@ def test_a_comparison_of_all_strategies_runs_on_tags(data: Path, still_bert, tmp
     monkeypatch.setattr(
         "cl_graft.strategies.registry.list_available", lambda **_: ["lwf", "naive", "joint"]
     )
-    settings = {"tasks": ["sentiment", "names"], "data": str(data), "model": str(still_bert)}
+    settings = {"tasks": ["scope", "names"], "data": str(data), "model": str(still_bert)}
     config = config_with({**settings, **TINY, "strategies": ["all"], "seeds": [0]})
     done = compare(config, out=tmp_path / "out")
     assert [run.strategy for run in done.runs] == ["naive"]
@@ -140,7 +141,7 @@ def test_a_strategy_that_a_model_does_not_serve_is_refused_before_another_runs(
 ):
     path = str(request.getfixturevalue(model))
     longest = AutoConfig.from_pretrained(path).max_position_embeddings if "bert" in model else 16
-    own = {"tasks": ["sentiment"], "shots": 2, "model": path, "family": family}
+    own = {"tasks": ["scope"], "shots": 2, "model": path, "family": family}
     own |= {"max_length": longest, "steps": 2}
     config = config_with({**own, "strategies": ["naive", name]})
     with pytest.raises(InputError, match=said):
@@ -170,7 +171,12 @@ def test_a_strategy_that_settings_do_not_serve_is_refused_before_another_runs(
 ):
     count = 3 if name == "agem" else 2
     family = "encoder" if "routers" not in said else "masked_lm"
-    own = {"tasks": [f"shared-0-{n}" for n in range(count)], "shots": 2, "steps": 2}
+    own = {
+        "tasks": [f"words-{n}" for n in range(count)],
+        "data": word_tasks(),
+        "shots": 2,
+        "steps": 2,
+    }
     own |= {"model": str(request.getfixturevalue("still_bert")), "family": family}
     config = config_with({**own, **settings, "strategies": ["naive", name]})
     with pytest.raises(InputError, match=said):

@@ -6,9 +6,11 @@ import statistics
 import pytest
 from slow_cases import slow
 from small_runs import Runs
+from word_tasks import word_tasks
 
 STREAM = {
-    "tasks": ["shared-0-4", "shared-0-5"],
+    "data": word_tasks(),
+    "tasks": ["words-4", "words-5"],
     "shots": 96,
     "steps": 100,
     "batch_size": 16,

@@ -28,15 +28,15 @@ def test_a_row_that_needs_a_missing_package_names_it_and_is_refused(monkeypatch,
     monkeypatch.setattr(method, "find_spec", lambda name: None)
     assert "pip install quadprog" in STRATEGIES["gem"].unavailable
     assert "gem" not in list_available()
-    config = config_with({"tasks": ["sentiment"], "strategies": ["gem"]})
+    config = config_with({"tasks": ["scope"], "strategies": ["gem"]})
     with pytest.raises(InputError, match="strategy 'gem' is not available: it needs"):
         run(config, strategy="gem", seed=0, out=tmp_path)
 
 
 def test_all_means_all_that_can_run_on_the_family():
-    config = config_with({"tasks": ["sentiment"], "strategies": "all"})
+    config = config_with({"tasks": ["scope"], "strategies": "all"})
     assert config.comparison.strategies == list_available()
-    prompted = config_with({"tasks": ["sentiment"], "strategies": "all", "family": "masked_lm"})
+    prompted = config_with({"tasks": ["scope"], "strategies": "all", "family": "masked_lm"})
     assert set(config.comparison.strategies) - set(prompted.comparison.strategies) == {
         name for name in list_available() if STRATEGIES[name].encoders_only
     }
@@ -61,7 +61,7 @@ def test_own_settings_of_every_row_are_in_their_own_ranges():
 )
 def test_wrong_settings_are_refused_with_the_nearest_name(own, said):
     with pytest.raises(InputError, match=said):
-        config_with({"tasks": ["sentiment"], "strategy_settings": own})
+        config_with({"tasks": ["scope"], "strategy_settings": own})
 
 
 WEIGHT = Setting("weight", 1.0, "A weight.", min_value=0)
@@ -88,8 +88,8 @@ def test_a_bank_of_a_method_is_a_bank(small_runs, name):
 
 
 def test_settings_of_a_strategy_may_be_added_with_it_and_not_changed_after_it():
-    plain = config_with({"tasks": ["sentiment"]})
-    weighed = config_with({"tasks": ["sentiment"], "strategy_settings": {"ewc": {"ewc_lambda": 3}}})
+    plain = config_with({"tasks": ["scope"]})
+    weighed = config_with({"tasks": ["scope"], "strategy_settings": {"ewc": {"ewc_lambda": 3}}})
     compared, run = plain.values(), plain.shared_values()
     for names, held in ((["naive"], []), (["naive", "ewc"], ["ewc"])):
         compared["comparison"]["strategies"] = names

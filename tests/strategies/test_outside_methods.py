@@ -72,9 +72,9 @@ def test_it_is_listed_and_checked_like_any_other(installed):
     assert "shrink" in list_available()
     assert "shrink" not in list_available(scenario="class")
     with pytest.raises(InputError, match=r"shrink\.strength must be at least 0, got -1"):
-        config_with({"tasks": ["sentiment"], "strategy_settings": {"shrink": {"strength": -1}}})
+        config_with({"tasks": ["scope"], "strategy_settings": {"shrink": {"strength": -1}}})
 
 
 def test_an_entry_point_that_cannot_be_loaded_is_named(installed):
     with pytest.raises(InputError, match=r"unknown strategy 'stretch'.*shrinking\.nowhere"):
-        config_with({"tasks": ["sentiment"], "strategies": ["stretch"]})
+        config_with({"tasks": ["scope"], "strategies": ["stretch"]})

@@ -47,7 +47,7 @@ def watched_steps():
 
 @pytest.fixture(scope="module")
 def tasks():
-    return [load_task("sentiment", shots=8, max_test=4)]
+    return [load_task("scope", shots=8, max_test=4)]
 
 
 def train(name, model, tasks, **changes):

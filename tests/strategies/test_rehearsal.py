@@ -20,7 +20,7 @@ ROW = 2 * SMALL["max_length"] * 8 + 8
 def test_replay_keeps_as_many_rows_as_it_is_told_and_shares_them_among_tasks(small_runs):
     heads = small_runs("naive").bytes
     own = small_runs("replay", own={"mem_size": 10}).bytes
-    assert own["sentiment"] - heads["sentiment"] == 10 * ROW
+    assert own["scope"] - heads["scope"] == 10 * ROW
     assert own["topic"] == heads["topic"]
 
 
@@ -31,7 +31,7 @@ def test_a_gem_keeps_rows_of_each_task(small_runs):
 
 
 def test_gdumb_with_room_for_all_rows_of_a_task_is_naive_on_it(small_runs):
-    alone = {"tasks": ["sentiment"]}
+    alone = {"tasks": ["scope"]}
     kept = small_runs("gdumb", own={"mem_size": 1000}, **alone)
     assert kept.logit_hashes == small_runs("naive", **alone).logit_hashes
 
@@ -92,7 +92,7 @@ def test_an_a_gem_step_does_not_oppose_the_gradient_on_kept_rows(kept_strategy):
 
 
 def test_der_keeps_the_logits_that_its_rows_had_when_their_task_was_learned(kept_strategy):
-    strategy = kept_strategy("der", run_settings={"tasks": ["sentiment"]})
+    strategy = kept_strategy("der", run_settings={"tasks": ["scope"]})
     buffer = strategy.storage_policy.buffer
     inputs, _, labels, logits = default_collate([buffer[n] for n in range(len(buffer))])
     strategy.model.eval()
@@ -101,7 +101,7 @@ def test_der_keeps_the_logits_that_its_rows_had_when_their_task_was_learned(kept
 
 
 def test_mir_looks_a_step_ahead_and_leaves_no_trace(kept_strategy):
-    strategy = kept_strategy("mir", run_settings={"tasks": ["sentiment"]})
+    strategy = kept_strategy("mir", run_settings={"tasks": ["scope"]})
     plugin = find_plugin(strategy, InterferedReplay)
     buffer = plugin.storage_policy.buffer
     inputs, targets, labels = default_collate([buffer[n] for n in range(len(buffer))])

@@ -16,7 +16,7 @@ OF_EACH_KIND = pytest.mark.parametrize(
 """Fast: a rule that looks at features, and one that looks at answers."""
 
 HIDDEN = 32
-CLASSES = {"sentiment": 2, "topic": 5}
+CLASSES = {"scope": 2, "topic": 5}
 
 
 @OF_EACH_KIND
@@ -31,7 +31,7 @@ def test_the_bank_is_that_of_grafting_and_passes_verification(small_runs, name):
 
 @OF_EACH_KIND
 def test_with_one_task_there_is_nothing_to_pick(small_runs, name):
-    routed, told = (small_runs(n, tasks=["sentiment"]) for n in (name, "grafting"))
+    routed, told = (small_runs(n, tasks=["scope"]) for n in (name, "grafting"))
     assert routed.R == told.R
     assert routed.ece == told.ece
     assert routed.routed == [[1.0]]
@@ -51,7 +51,7 @@ def test_passes_are_counted(small_runs):
     passes = {name: small_runs(name).passes_per_row for name in [*ROUTED, "grafting"]}
     assert passes.pop("grafting") == 1.0
     assert set(passes.values()) == {2.0}
-    three = {"tasks": ["sentiment", "topic", "question_type"]}
+    three = {"tasks": ["scope", "topic", "banking"]}
     assert small_runs("grafting_by_entropy", **three).passes_per_row == 3.0
     assert small_runs("grafting_by_prototypes", **three).passes_per_row == 2.0
     for name in BY_FEATURES:
@@ -73,7 +73,7 @@ def test_a_task_adds_what_its_router_keeps(small_runs):
     # Of every class 4 bytes a feature, and three integers.
     means = {task: count * (4 * HIDDEN + 24) for task, count in CLASSES.items()}
     assert more("grafting_by_prototypes") == pytest.approx(means, abs=8)
-    covariance = {"sentiment": 4 * HIDDEN**2, "topic": 0}
+    covariance = {"scope": 4 * HIDDEN**2, "topic": 0}
     together = {task: means[task] + covariance[task] for task in means}
     assert more("grafting_by_discriminant") == pytest.approx(together, abs=8)
     for name in ("grafting_by_entropy", "grafting_by_energy"):

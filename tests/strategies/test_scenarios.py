@@ -7,6 +7,7 @@ import torch
 from configs import config_with
 from slow_cases import slow_but
 from small_runs import FEW, SMALL, Runs
+from word_tasks import word_tasks
 
 from cl_graft import text_stream
 from cl_graft.data import number_classes, share_labels
@@ -18,8 +19,8 @@ from cl_graft.settings.tasks import fit_scenario, load_tasks
 from cl_graft.strategies import MultiTaskText
 from cl_graft.strategies.registry import STRATEGIES, list_available
 
-TASKS = ["sentiment", "topic"]
-DOMAINS = ["shared-0-4", "shared-0-5"]
+TASKS = ["scope", "topic"]
+DOMAINS = {"tasks": ["words-4", "words-5"], "data": word_tasks()}
 
 
 def config(**settings):
@@ -40,7 +41,7 @@ def runs(still_bert, tmp_path_factory):
 @pytest.fixture(scope="module")
 def domain_runs(still_bert, tmp_path_factory):
     """Runs of two tasks with the same labels."""
-    settings = {"tasks": DOMAINS, "scenario": "domain"}
+    settings = {**DOMAINS, "scenario": "domain"}
     return Runs(still_bert, tmp_path_factory.mktemp("domains"), settings)
 
 
@@ -50,15 +51,15 @@ OWN_WAYS = ["joint", "ewc_online", "lwf", "gdumb", "agem", "der", "o_lora"]
 
 
 def test_classes_of_all_tasks_are_numbered_through(plain):
-    sentiment, topic = plain
+    scope, topic = plain
     both = fit_scenario(plain, config(scenario="class").stream)
     assert [task.name for task in both] == TASKS
-    names = (*(f"sentiment {n}" for n in sentiment.label_names),
+    names = (*(f"scope {n}" for n in scope.label_names),
              *(f"topic {n}" for n in topic.label_names))  # fmt: skip
     assert {task.label_names for task in both} == {names}
-    first = sentiment.num_outputs
+    first = scope.num_outputs
     for split in ("train", "dev", "test"):
-        assert getattr(both[0], split) == getattr(sentiment, split)
+        assert getattr(both[0], split) == getattr(scope, split)
         shifted = [(row.text, row.label - first) for row in getattr(both[1], split)]
         assert shifted == [(row.text, row.label) for row in getattr(topic, split)]
 
@@ -87,7 +88,7 @@ def test_a_class_without_rows_is_told(plain):
 
 
 def test_domains_have_the_same_labels(plain):
-    domains = load_tasks(config(tasks=DOMAINS).stream, seed=0)
+    domains = load_tasks(config(**DOMAINS).stream, seed=0)
     assert fit_scenario(domains, config(scenario="domain").stream) == domains
     first, second = domains
     turned = replace(second, label_names=second.label_names[::-1])
@@ -144,7 +145,7 @@ def test_the_head_counts_once(runs):
 
 def test_without_labels_later_classes_take_over(still_bert, tmp_path):
     """What class-incremental streams are known for: naive answers with the last classes."""
-    learned = {"tasks": DOMAINS, "shots": 96, "steps": 60, "batch_size": 16, "lr": 1.0}
+    learned = {**DOMAINS, "shots": 96, "steps": 60, "batch_size": 16, "lr": 1.0}
     runs = Runs(still_bert, tmp_path, {**learned, "max_length": 12, "scenario": "class"})
     naive = runs("naive")
     assert naive.R[0][0] > 0.7

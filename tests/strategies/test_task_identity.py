@@ -150,9 +150,9 @@ def test_modes_and_earlier_tasks_are_no_part_of_a_computation(tiny_bert):
     model = Net(nn.ReLU())
     assert make_task(model.eval()).identity == make_task(model.train()).identity
     cache = MemoryCache()
-    run = text_learner(tiny_bert, ("sentiment", "topic"), grafting={"cache": cache})
+    run = text_learner(tiny_bert, ("scope", "topic"), grafting={"cache": cache})
     run.strategy.train(run.train_stream)
-    again = text_learner(tiny_bert, ("topic", "sentiment"), grafting={"cache": cache})
+    again = text_learner(tiny_bert, ("topic", "scope"), grafting={"cache": cache})
     before = len(cache.hits)
     again.strategy.train(again.train_stream[0])  # the second task of the other order
     assert len(cache.hits) > before

@@ -1,21 +1,25 @@
-"""What `pip install cl-graft` brings along, and under which licences.
+"""What `pip install cl-graft` brings along, packages and data, and under which licences.
 
 python tests/stress/dependency_licences.py           # writes docs/project/licences.md
 """
 
 from __future__ import annotations
 
+import json
 import sys
 import tomllib
+from collections.abc import Iterator
 from importlib.metadata import Distribution, PackageNotFoundError, distribution
 from pathlib import Path
 
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+from cl_graft.data import BUILT_IN
+
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "project" / "licences.md"
-HEAD = """# Licences of dependencies
+HEAD = """# Licences of dependencies and data
 
 cl_graft itself is under the Apache License 2.0. This is what `pip install cl-graft`
 brings along, as the packages state it in their metadata, in the environment of
@@ -26,6 +30,16 @@ under the LGPL says so
 The page is written by `python tests/stress/dependency_licences.py`.
 
 | package | version | licence | asked for by |
+| --- | --- | --- | --- |
+"""
+DATA_HEAD = """
+## Data in the package
+
+The rows of the [built-in tasks](../guides/built_in_tasks.md#built-in-tasks) are in the
+wheel, each task under the licence of its source, unchanged but for white space and what
+`cl_graft/data/built_in/README.md` says.
+
+| task | source | licence | read at |
 | --- | --- | --- | --- |
 """
 
@@ -86,5 +100,14 @@ def licence_of(held: Distribution) -> str:
     return "; ".join(classified) or named or "not stated"
 
 
+def data_rows() -> Iterator[str]:
+    """A row of the table for each built-in task."""
+    for name, folder in BUILT_IN.items():
+        meta = json.loads((folder / "meta.json").read_text(encoding="utf-8"))
+        commits = (f"{url} at `{commit[:10]}`" for url, commit in meta["repositories"].items())
+        yield f"| {name} | {meta['source']} | {meta['licence']} | {', '.join(commits)} |\n"
+
+
 if __name__ == "__main__":
-    PAGE.write_text(HEAD + "".join(rows()), encoding="utf-8")
+    text = "".join((HEAD, *rows(), DATA_HEAD, *data_rows()))
+    PAGE.write_text(text, encoding="utf-8")

@@ -16,7 +16,7 @@ from cl_graft.errors import BankError, InputError
 from cl_graft.settings import to_nested
 from cl_graft.storage import load_bank
 
-TASKS = ("sentiment", "topic")
+TASKS = ("scope", "topic")
 
 _SETTINGS = {
     **QUICK,

@@ -37,7 +37,7 @@ def full_at_the_start(place: Place) -> Row:
     _fill(disk)
     for name, command in (
         ("run", place.run(disk / "out")),
-        ("add", ("add", disk / "bank", "--task", "paraphrase")),
+        ("add", ("add", disk / "bank", "--task", "answered")),
     ):
         told = tell(*command)
         cases.check(
@@ -95,7 +95,7 @@ def read_only(place: Place) -> Row:
     for name, command, code in (
         ("run", place.run(out / "more"), 2),
         ("compare", ("compare", place.config, "--out", out), 2),
-        ("add", ("add", folder / "bank", "--task", "paraphrase"), 2),
+        ("add", ("add", folder / "bank", "--task", "answered"), 2),
         ("inspect", ("inspect", folder / "bank"), 0),
         ("verify", ("verify", folder / "bank"), 0),
     ):

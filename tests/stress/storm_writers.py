@@ -43,7 +43,7 @@ def two_writers(place: Place, *, rounds: int) -> Row:
                 the_same_bits=bank_files(folder / "bank") == place.undisturbed(),
                 gave_back=not (held / LOCK).exists(),
             )
-        add = ("add", folder / "bank", "--task", "paraphrase")
+        add = ("add", folder / "bank", "--task", "answered")
         first = _paused(add, folder / "bank")
         second = tell(*add)
         cases.check(
@@ -98,7 +98,7 @@ def clock_set_back(place: Place, *, rounds: int) -> Row:
             owner = json.loads((bank / OWNER).read_text())
         owner |= {"since": time.time() + 1e6, "pid": 2**22 - 7}
         (bank / OWNER).write_text(json.dumps(owner))
-        told = tell("add", bank, "--task", "paraphrase")
+        told = tell("add", bank, "--task", "answered")
         cases.check("a lock from the future", taken_over=told.code == 0 and readable(bank, 3))
     return cases.row("nothing depends on it: the same bits")
 

@@ -49,7 +49,7 @@ PHASES = {
     "evaluate": "evaluation and writing results",
 }
 SETTINGS: dict[str, Any] = {
-    "stream.tasks": ["sentiment", "topic"],
+    "stream.tasks": ["scope", "topic"],
     "stream.shots": 16,
     "fine_tuning.steps": 16,
     "stream.max_length": 24,

@@ -98,14 +98,14 @@ COMMANDS = {
             ("compare", "stream.yaml", "--strategies", ",".join(STRATEGIES), "--out", "first"),
             runs=tuple(f"first/{name}/seed0" for name in STRATEGIES),
         ),
-        Command("add", ("add", BANK, "--task", "urgency"), learned, bank=BANK),
+        Command("add", ("add", BANK, "--task", "entailment"), learned, bank=BANK),
         Command("forget", ("forget", BANK, "topic"), learned, bank=BANK),
-        Command("forget, isolated", ("forget", BANK, "sentiment"), apart, bank=BANK),
-        Command("forget --retrain", ("forget", BANK, "sentiment", "--retrain"), learned, bank=BANK),
+        Command("forget, isolated", ("forget", BANK, "scope"), apart, bank=BANK),
+        Command("forget --retrain", ("forget", BANK, "scope", "--retrain"), learned, bank=BANK),
         Command("inspect --repair", ("inspect", BANK, "--repair"), learned, bank=BANK),
         Command(
             "localize",
-            ("localize", "sentiment", *(
+            ("localize", "scope", *(
                 word
                 for name, value in QUICK.items()
                 if name != "stream.tasks"

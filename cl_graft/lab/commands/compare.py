@@ -94,7 +94,7 @@ def compare_command(
 
     [b]Examples[/b]
 
-      cl-graft compare --tasks sentiment,topic,paraphrase --out first
+      cl-graft compare --tasks scope,topic,entailment --out first
 
       cl-graft compare --data glue --tasks qnli,ag_news,sst2_sent --shots 512 --density 0.002 --seeds 0,1,2 --out table4
 
@@ -104,7 +104,7 @@ def compare_command(
 
       cl-graft compare stream.yaml --strategies grafting,lora,bitfit --bytes-per-task 100kB
 
-      cl-graft compare --tasks sentiment,topic,paraphrase --orders all --out orders
+      cl-graft compare --tasks scope,topic,entailment --orders all --out orders
 
       cl-graft compare stream.yaml --strategies grafting,naive --sweep grafting.density=5e-4,0.002 --out sweep
 

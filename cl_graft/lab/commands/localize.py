@@ -26,7 +26,7 @@ def localize_command(
 
     [b]Examples[/b]
 
-      cl-graft localize sentiment
+      cl-graft localize scope
 
       cl-graft localize reviews --data mydata --density 0.001 --out reviews-region
 

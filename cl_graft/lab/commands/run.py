@@ -48,7 +48,7 @@ def run_command(
 
     [b]A config[/b]
 
-      stream: {tasks: 'sentiment,topic,paraphrase', shots: 256}
+      stream: {tasks: 'scope,topic,entailment', shots: 256}
 
       grafting: {density: 0.001}
     """

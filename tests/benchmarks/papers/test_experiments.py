@@ -72,7 +72,7 @@ def test_an_experiment_runs_at_smoke_scale_and_leaves_json_table_and_picture(
 @pytest.mark.parametrize("name", ["table1", *slow("table7", "fig8")])
 def test_an_experiment_asks_by_prompts(name, tiny_bert, tmp_path):
     sets = [f"model.name={tiny_bert}", "model.family=masked_lm"]
-    sets += ["stream.tasks=[sentiment, paraphrase]"]
+    sets += ["stream.tasks=[scope, answered]"]
     outcome = run_experiment(name, out=tmp_path, scale="smoke", sets=sets)
     assert all(math.isfinite(row.mean) for row in outcome.rows)
     assert "with prompts" in read_stored(outcome.folder / "results.json").setting
@@ -81,7 +81,7 @@ def test_an_experiment_asks_by_prompts(name, tiny_bert, tmp_path):
 @pytest.mark.parametrize("name", ["sam_fig3", *slow("table1", "table7", "region_rates")])
 def test_an_experiment_runs_by_the_papers_settings_at_small_sizes(name, tiny_roberta, tmp_path):
     small = (
-        "stream.tasks=[sentiment, paraphrase] stream.shots=8 fine_tuning.steps=3 "
+        "stream.tasks=[scope, answered] stream.shots=8 fine_tuning.steps=3 "
         "stream.max_test=12 stream.max_length=24 grafting.mask_steps=2 grafting.mask_batch=16 "
         "grafting.density=0.01 model.device=cpu"
     )
@@ -119,7 +119,7 @@ def test_regions_of_several_tasks_follow_the_published_mask(
         ("table1", "grafting.dropout=false", "dropout is a setting of streams"),
         ("table1", "stream.scenario=class", "scenario is a setting of streams"),
         ("sam_table5", None, "sam_table5 tests cells against chance, of which 1 say nothing"),
-        ("fig7c", "stream.tasks=sentiment", "sentiment alone: .* ask a second task"),
+        ("fig7c", "stream.tasks=scope", "scope alone: .* ask a second task"),
         ("fig11", "grafting.localizer=fish", "fish does not start from a γ_base"),
         ("fig15", "grafting.localizer=path_integral", "dense run"),
         ("fig8", "grafting.localizer=path_integral", "dense run"),

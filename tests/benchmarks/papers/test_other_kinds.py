@@ -72,7 +72,7 @@ def test_answers_that_a_model_writes_are_scored_against_zero_shot_and_a_random_r
     monkeypatch.setattr(other_kinds, "_LEAST_GAIN", -2.0)
     # Of a model with random weights ROUGE-L moves where accuracy stays at 0.
     rate = "fine_tuning.lr=1.0"
-    metric = 'stream.task_settings={"sentiment":{"kind":"text2text","metric":"chrf"}}'
+    metric = 'stream.task_settings={"scope":{"kind":"text2text","metric":"chrf"}}'
     more = {"kinds": EXPERIMENTS["generation"].kinds}
     bench = smoke_bench("generation", tiny_gpt2, tmp_path, metric, rate, **more)
     values = {(m.method, m.measure): m.value for m in localize_text(bench)}

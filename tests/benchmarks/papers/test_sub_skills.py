@@ -4,12 +4,11 @@ import pytest
 import torch
 from papers.measurements import Measurement
 from papers.region_split import group_gains, split_at_random, split_by_gain
-from papers.sub_skills import INTENTS, SENTENCES, _find_groups, conclude, lead_of_own_parts
+from papers.sub_skills import BANKING, INTENTS, _find_groups, conclude, lead_of_own_parts
 from papers.table import EXPERIMENTS
 from small_tasks import make_task
 from smoke_benches import smoke_bench
 
-from cl_graft.data.synthetic.sentiment import find_sentiment_kind
 from cl_graft.errors import InputError
 from cl_graft.grafts.graft import Graft, extract, grafted, snapshot
 from cl_graft.grafts.region import Layout, Region, union
@@ -117,8 +116,8 @@ def test_the_lead_is_that_of_own_parts_over_the_others_of_a_column():
 def cell(own, chance, *, parts=(0.6, 0.2), others=(0.1, 0.3), at_random=(0.3, 0.5)):
     """A cell of two groups, as the experiment measures it."""
     leads = (("split by gain", own), ("random splits", chance))
-    groups = ("plain", "negation")
-    yield from (Measurement("sentiment", m, "own part above others, loss", v) for m, v in leads)
+    groups = ("cards", "late")
+    yield from (Measurement("banking", m, "own part above others, loss", v) for m, v in leads)
     for place, (group, other) in enumerate(zip(groups, reversed(groups), strict=True)):
         values = {
             f"part for {group}": parts[place],
@@ -126,7 +125,7 @@ def cell(own, chance, *, parts=(0.6, 0.2), others=(0.1, 0.3), at_random=(0.3, 0.
             "random part": at_random[place],
         }
         for method, value in values.items():
-            yield Measurement(f"sentiment: {group}", method, "relative gain, loss", value)
+            yield Measurement(f"banking: {group}", method, "relative gain, loss", value)
 
 
 def test_parts_are_compared_with_random_ones_of_the_same_cell():
@@ -137,7 +136,7 @@ def test_parts_are_compared_with_random_ones_of_the_same_cell():
     ]
     found = {}
     for m in conclude(cells, []):
-        assert (m.task, m.measure) == ("sentiment", "mean relative gain, loss")
+        assert (m.task, m.measure) == ("banking", "mean relative gain, loss")
         found.setdefault(m.method, []).append(m.value)
     assert found["own parts"] == pytest.approx([0.4, 0.45, 0.5])
     assert found["other parts"] == pytest.approx([0.2] * 3)
@@ -162,14 +161,14 @@ def test_groups_are_rows_of_one_kind_in_training_and_test(tiny_bert, tmp_path):
     bench = smoke_bench("sub_skills", tiny_bert, tmp_path)
     encoded = bench.stream.tasks[0]
     groups = _find_groups(bench, 0)
-    assert [group.name for group in groups] == list(SENTENCES)
+    assert [group.name for group in groups] == list(BANKING)
     for group in groups:
         for split, rows, places in (
             ("train", encoded.task.train, group.train),
             ("test", encoded.task.test, group.test.tolist()),
         ):
-            texts = [rows[int(encoded.rows[split][place])].text for place in places]
-            assert {find_sentiment_kind(text) for text in texts} == {group.name}
+            labels = {int(rows[int(encoded.rows[split][place])].label) for place in places}
+            assert {encoded.task.label_names[label] for label in labels} == {*BANKING[group.name]}
 
 
 def test_intents_are_grouped_by_label_and_other_tasks_are_refused(tmp_path, tiny_bert):
@@ -190,6 +189,6 @@ def test_intents_are_grouped_by_label_and_other_tasks_are_refused(tmp_path, tiny
     for group in _find_groups(bench, 0):
         names = {encoded.task.label_names[int(encoded.splits["test"][1][n])] for n in group.test}
         assert names == set(INTENTS[group.name])
-    bench = smoke_bench("sub_skills", tiny_bert, tmp_path, "stream.tasks=[urgency]")
-    with pytest.raises(InputError, match="no sub-skills are known of urgency"):
+    bench = smoke_bench("sub_skills", tiny_bert, tmp_path, "stream.tasks=[scope]")
+    with pytest.raises(InputError, match="no sub-skills are known of scope"):
         _find_groups(bench, 0)

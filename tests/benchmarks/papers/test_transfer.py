@@ -34,7 +34,7 @@ def test_labels_elsewhere_are_compared_by_name_in_whatever_order_they_stand(
 
 
 def test_the_near_pair_is_asked_once(tiny_bert, tmp_path):
-    bench = smoke_bench("fig7", tiny_bert, tmp_path, "stream.tasks=[sentiment, urgency]")
+    bench = smoke_bench("fig7", tiny_bert, tmp_path, "stream.tasks=[scope, entailment]")
 
     def asked(names):
         bench.names = names

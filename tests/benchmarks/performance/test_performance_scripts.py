@@ -45,7 +45,7 @@ def test_the_profile_adds_up_for_every_variant(tmp_path: Path) -> None:
 
 def test_a_stream_is_timed_beside_a_naive_one(tiny_bert, tmp_path):
     sets = (
-        *(f"model.name={tiny_bert}", "stream.tasks=[sentiment, topic]", "fine_tuning.steps=2"),
+        *(f"model.name={tiny_bert}", "stream.tasks=[scope, topic]", "fine_tuning.steps=2"),
         *("stream.shots=8", "stream.max_test=8", "stream.max_length=24", "grafting.mask_batch=8"),
     )
     run_script(

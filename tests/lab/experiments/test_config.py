@@ -72,8 +72,8 @@ def test_a_name_outside_its_part_is_answered_with_its_place(values, said):
 
 
 def test_a_config_is_given_as_one_as_settings_or_as_a_file(tmp_path):
-    values, path = {"stream": {"tasks": ["sentiment"]}}, tmp_path / "stream.yaml"
-    path.write_text("stream:\n  tasks: [sentiment]\n")
+    values, path = {"stream": {"tasks": ["scope"]}}, tmp_path / "stream.yaml"
+    path.write_text("stream:\n  tasks: [scope]\n")
     config = config_from(values)
     assert config == make_config(config) == make_config(values)
     assert config == make_config(path) == make_config(str(path))

@@ -10,7 +10,7 @@ from cl_graft.lab.experiments.comparison.compare import compare
 from cl_graft.lab.experiments.run import run
 from cl_graft.settings.run_folder import CACHE
 
-SMALL = {"tasks": ["sentiment"], "steps": 2, "shots": 8, "max_test": 16, "strategies": ["naive"]}
+SMALL = {"tasks": ["scope"], "steps": 2, "shots": 8, "max_test": 16, "strategies": ["naive"]}
 DIVERGES = {"lr": 1e18}
 
 

@@ -34,8 +34,8 @@ OF_EACH_KIND = {WHAT_IT_NEEDS(row): name for name, row in LOCALIZERS.items()}.va
 
 
 def config_of(model, *sets):
-    """Return the config of the task sentiment with few rows and steps."""
-    return load_config(None, [f"model.name={model}", "stream.tasks=[sentiment]", *sets, *SETS])
+    """Return the config of the task scope with few rows and steps."""
+    return load_config(None, [f"model.name={model}", "stream.tasks=[scope]", *sets, *SETS])
 
 
 @pytest.fixture
@@ -46,7 +46,7 @@ def blank_pictures(monkeypatch):
 
 def test_a_task_is_localized_into_a_graft_file_numbers_and_pictures(tiny_bert, tmp_path):
     sets = [f"model.name={tiny_bert}", "grafting.mask_steps=2", "grafting.mask_batch=16", *SETS]
-    asked = ["localize", "sentiment", "--density", "0.01", "--out", str(tmp_path), "--json"]
+    asked = ["localize", "scope", "--density", "0.01", "--out", str(tmp_path), "--json"]
     asked += [word for value in sets for word in ("--set", value)]
     done = CliRunner().invoke(app, asked, catch_exceptions=False)
     assert done.exit_code == 0, done.output
@@ -59,11 +59,11 @@ def test_a_task_is_localized_into_a_graft_file_numbers_and_pictures(tiny_bert, t
     for name in ("densities", "anatomy", "reliability-fine-tuning", "reliability-graft"):
         assert (tmp_path / f"{name}.png").stat().st_size > 5_000, name
 
-    config = load_config(None, ["stream.tasks=[sentiment]", "grafting.density=0.01", *sets])
+    config = load_config(None, ["stream.tasks=[scope]", "grafting.density=0.01", *sets])
     bench = Bench(config, data_seed=0, cache=DirectoryCache(tmp_path / "cache"))
     task = bench.task(0)
     stored = load_graft(tmp_path / "graft.safetensors", expect=bench.identity.fingerprint)
-    assert stored.task == "sentiment"
+    assert stored.task == "scope"
     assert len(stored.graft.region) == said["coordinates"]
     head = {name: stored.head[name.rpartition("heads.0.")[2]] for name in task.head}
     assert bench.graft_answers(0, stored.graft, head).score == scores["graft"]

@@ -18,7 +18,7 @@ from cl_graft.storage import cache_folder as cache_module
 
 @pytest.fixture
 def one_task(tiny_config):
-    return changed(tiny_config, {"tasks": ["sentiment"]})
+    return changed(tiny_config, {"tasks": ["scope"]})
 
 
 def lock_elsewhere(folder) -> None:

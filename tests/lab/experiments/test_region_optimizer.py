@@ -76,9 +76,7 @@ def test_a_run_trains_regions_by_the_optimizer_of_the_config(
 
     monkeypatch.setattr(Grafting, "build", watch)
     own = {f"grafting.{name}": value for name, value in settings.items()}
-    config = changed(
-        tiny_config, {"tasks": ["sentiment", "topic"], "grafting.head_lr": 0.02, **own}
-    )
+    config = changed(tiny_config, {"tasks": ["scope", "topic"], "grafting.head_lr": 0.02, **own})
     result = run(config, strategy="grafting", seed=0, out=tmp_path)
     assert "is far for" not in caplog.text
     folder = tmp_path / "grafting" / "seed0"

@@ -43,7 +43,7 @@ CHOICES = {
     "no looks": {"evaluations": 0, "start": "tuned", "mode": "isolated"},
     "by AdamW": {"grafting.optimizer": "adamw"},
     "no dense run": {"localizer": "base_gradient", "head_fit_rows": 16},
-    "grid": {"tasks": ["sentiment"], "grid": True, "steps": 3},
+    "grid": {"tasks": ["scope"], "grid": True, "steps": 3},
     "fp16": {"precision": "fp16", "micro_batch": 4, "localizer": "averaged_gain"},
     "prompts": {"family": "causal_lm", "max_length": 48, "steps": 3},
 }
@@ -52,12 +52,12 @@ CHOICES = {
 @pytest.fixture(scope="module")
 def base(tiny_bert):
     return {
-        "tasks": ["sentiment", "topic"],
+        "tasks": ["scope", "topic"],
         "model": str(tiny_bert),
         "shots": 16,
         "max_length": 24,
         "max_test": 24,
-        # 32 rows of sentiment are 4 batches: step 4 is the last of an epoch, and so is step 8.
+        # 32 rows of scope are 4 batches: step 4 is the last of an epoch, and so is step 8.
         "steps": 8,
         "evaluations": 2,
         "density": 0.01,
@@ -106,24 +106,24 @@ def interrupted(tmp_path, undisturbed):
 
 
 PLACES = [
-    ("grafting", "train", 4, "sentiment"),
-    ("naive", "train", 4, "sentiment"),
-    ("grid", "choose", 2, "sentiment"),
+    ("grafting", "train", 4, "scope"),
+    ("naive", "train", 4, "scope"),
+    ("grid", "choose", 2, "scope"),
 ]
 MORE_PLACES = [
     ("grafting", "dense", 8, "topic"),
-    ("grafting", "localize", 4, "sentiment"),
+    ("grafting", "localize", 4, "scope"),
     ("by AdamW", "train", 5, "topic"),
     ("lora", "train", 5, "topic"),
     ("ia3", "train", 5, "topic"),
     ("independent", "dense", 5, "topic"),
     ("cumulative", "train", 12, "topic"),
-    ("joint", "train", 12, "sentiment"),
+    ("joint", "train", 12, "scope"),
     ("grafting_by_discriminant", "train", 4, "topic"),
     ("merging_by_dare", "localize", 4, "topic"),
     ("no looks", "train", 6, "topic"),
-    ("no dense run", "train", 3, "sentiment"),
-    ("grafting", "dense", 1, "sentiment"),
+    ("no dense run", "train", 3, "scope"),
+    ("grafting", "dense", 1, "scope"),
     ("grafting", "train", 8, "topic"),
     ("grafting", "evaluate", 2, "topic"),
     ("naive", "train", 8, "topic"),
@@ -138,7 +138,7 @@ MORE_PLACES = [
 @pytest.mark.slow
 def test_the_dense_runs_of_merging_have_curves(undisturbed):
     points = undisturbed("merging_by_dare")[0]["points"]
-    for tag in ("dense/loss/sentiment", "dense/loss/topic"):
+    for tag in ("dense/loss/scope", "dense/loss/topic"):
         assert [step for step, _ in points[tag]] == [1, 2, 3, 4, 5, 6, 7, 8]
     assert [step for step, _ in points["localization/loss/topic"]] == [1, 2, 3, 4]
 
@@ -189,7 +189,7 @@ def test_steps_since_the_last_checkpoint_are_done_again(tmp_path, interrupted, s
 def test_a_run_can_be_interrupted_again_and_again(interrupted):
     places = [("dense", 7), ("localize", 3), ("train", 3), ("train", 6), ("evaluate", 1)]
     folder, expected = interrupted("grafting", "dense", 3, checkpoint_steps=2)
-    for task in ("sentiment", "topic"):
+    for task in ("scope", "topic"):
         for phase, number in places:
             with pytest.raises(Trip):
                 resume_run(folder, progress=tripping(phase, number, task))
@@ -277,7 +277,7 @@ def test_a_finished_run_whose_data_changed_since_is_refused(tmp_path, undisturbe
     run(config, strategy=strategy, seed=0, out=tmp_path)
     before = (folder / "results.json").read_bytes()
     now = load_tasks(changed(config, {"shots": 3}).stream, seed=0)
-    with pytest.raises(InputError, match=r"the data of sentiment, topic changed since naive"):
+    with pytest.raises(InputError, match=r"the data of scope, topic changed since naive"):
         run(config, strategy=strategy, seed=0, out=tmp_path, tasks=now)
     assert (folder / "results.json").read_bytes() == before
 
@@ -328,7 +328,7 @@ def test_a_run_is_found_from_within_and_refused_under_another_name(
 
 
 def test_a_comparison_goes_on_in_the_middle_of_a_cell(tmp_path, base):
-    config = config_with({**base, "tasks": ["sentiment"], "seeds": [0, 1], "checkpoint_steps": 2})
+    config = config_with({**base, "tasks": ["scope"], "seeds": [0, 1], "checkpoint_steps": 2})
     config = changed(config, {"strategies": ["grafting", "naive"]})
     whole = compare(config, out=tmp_path / "whole")
 
@@ -411,7 +411,7 @@ def test_a_command_that_a_signal_stops_ends_with_the_code_of_the_signal():
 @pytest.mark.slow
 def test_the_command_line_stops_with_the_code_of_the_signal_and_goes_on(tmp_path, base):
     config, out = tmp_path / "stream.yaml", tmp_path / "out"
-    values = {**base, "tasks": ["sentiment"], "strategies": ["naive"], "steps": 100}
+    values = {**base, "tasks": ["scope"], "strategies": ["naive"], "steps": 100}
     config.write_text(json.dumps(settings(values)))
     process = cl_graft_started("run", config, "--out", out)
     assert process.stderr is not None

@@ -47,7 +47,7 @@ def test_the_tags_of_a_run_are_those_of_the_table(logs):
 
 def test_curves_hold_what_the_results_say(logs, comparison):
     (run,) = [run for run in comparison.runs if run.strategy == "naive"]
-    points = [value for _, value in logs["naive"]["test/score/sentiment"]]
+    points = [value for _, value in logs["naive"]["test/score/scope"]]
     assert points == pytest.approx([row[0] for row in run.R])
 
 

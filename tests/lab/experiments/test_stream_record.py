@@ -35,7 +35,7 @@ def prepared(tiny_bert, tiny_gpt2):
     def make(family, **how):
         name = tiny_bert if family == "encoder" else tiny_gpt2
         loaded = cg.load_model(str(name), family=family, **how)
-        tasks = [cg.load_task(name, shots=8, max_test=16) for name in ("sentiment", "urgency")]
+        tasks = [cg.load_task(name, shots=8, max_test=16) for name in ("scope", "entailment")]
         return loaded, cg.text_stream(tasks, loaded.tokenizer, family=family, max_length=24)
 
     return make
@@ -58,14 +58,14 @@ def test_commands_open_the_bank_of_a_program_that_recorded_base_and_tasks(
     verified, asked, added, again = cl_graft_each(
         [
             ["verify", tmp_path / "bank"],
-            ["predict", tmp_path / "bank", "A fine soup.", "--task", "sentiment", "--quiet"],
+            ["predict", tmp_path / "bank", "A fine soup.", "--task", "scope", "--quiet"],
             ["add", tmp_path / "bank", "--task", "topic", *quick, "--quiet"],
             ["verify", tmp_path / "bank"],
         ]
     )
     assert [told.code for told in (verified, asked, added, again)] == [0, 0, 0, 0], added
     assert "All 2 entries answer" in verified.out
-    assert asked.out.split("\t")[0] in ("positive", "negative")
+    assert asked.out.split("\t")[0] in ("out_of_scope", "in_scope")
     assert "All 3 entries answer" in again.out
 
 
@@ -74,7 +74,7 @@ def test_the_base_is_loaded_as_the_program_loaded_it(prepared):
     record = cg.record_stream(loaded, replace(stream, first_label=3))
     identity = record["identity"]
     assert base_hashes(load_base(identity)).fingerprint == identity.fingerprint
-    assert [record["metadata"][label].name for label in (3, 4)] == ["sentiment", "urgency"]
+    assert [record["metadata"][label].name for label in (3, 4)] == ["scope", "entailment"]
     assert "shots" not in record["metadata"][3].metadata  # those of a config that was not used
 
 
@@ -83,10 +83,8 @@ def test_what_was_learned_by_a_program_is_not_called_exact_when_trained_again(pr
     learn(loaded, stream, tmp_path / "bank", **cg.record_stream(loaded, stream))
     sets = ["stream.shots=8", "fine_tuning.steps=2", "grafting.mask_steps=2"]
     with pytest.raises(cg.InputError, match="not those that it was trained on"):
-        forget(tmp_path / "bank", "sentiment", retrain=True)
-    report = forget(
-        tmp_path / "bank", "sentiment", retrain=True, sets=[*sets, "stream.max_test=16"]
-    )
+        forget(tmp_path / "bank", "scope", retrain=True)
+    report = forget(tmp_path / "bank", "scope", retrain=True, sets=[*sets, "stream.max_test=16"])
     assert (report.done, report.exact) == (True, False)
 
 

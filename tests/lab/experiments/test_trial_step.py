@@ -16,7 +16,7 @@ from cl_graft.training.fine_tuning_settings import FineTuning
 @pytest.fixture
 def loaded_and_stream(tiny_bert):
     loaded = load_model(str(tiny_bert))
-    tasks = [load_task("sentiment", shots=8), load_task("topic", shots=8)]
+    tasks = [load_task("scope", shots=8), load_task("topic", shots=8)]
     return loaded, text_stream(tasks, loaded.tokenizer, family="encoder", max_length=24)
 
 

@@ -19,7 +19,7 @@ def compared(tiny_bert: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     settings = {
         **QUICK,
         "model": str(tiny_bert),
-        "tasks": ["sentiment", "topic", "urgency"],
+        "tasks": ["scope", "topic", "entailment"],
         "strategies": ["naive", "independent", "ewc", "grafting"],
         "seeds": [0, 1, 2],
         "avoid_owned": False,

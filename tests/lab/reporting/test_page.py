@@ -66,7 +66,7 @@ def test_the_page_has_every_section_strategy_and_task(page):
     )
     for section in sections.split(", "):
         assert section in page.text
-    for name in (*STRATEGIES, "sentiment", "topic", "urgency"):
+    for name in (*STRATEGIES, "scope", "topic", "entailment"):
         assert name in page.text
     assert "cl-graft compare first.yaml" in page.text
     assert "torch" in page.text
@@ -204,7 +204,7 @@ def test_what_files_of_others_say_is_text_and_nothing_else(compared, tmp_path):
         command=f"{evil}\u202egnp\x1b[2J", strategy=f"{evil}\\input{{x}}",
     )  # fmt: skip
     labels = json.dumps(f"{evil}\u202e")
-    (run / ERRORS.name).write_text((run / ERRORS.name).read_text().replace('"negative"', labels))
+    (run / ERRORS.name).write_text((run / ERRORS.name).read_text().replace('"in_scope"', labels))
     made = make_report([run], out=tmp_path / "report")
     assert Page(made.page).tags.count("script") == 1
     assert evil in Page(made.page).text

@@ -170,7 +170,7 @@ def test_columns_of_words_stand_at_the_left_and_numbers_at_the_right(report):
     page = (report / "report.html").read_text()
     table = page[page.index("Wrong rows, spans and labels of each task</span>") :]
     row = table[table.index("<tbody>") : table.index("</tr>", table.index("<tbody>"))]
-    assert '<td class="words">sentiment</td>' in row
+    assert '<td class="words">scope</td>' in row
     assert row.count("data-value") == 4
     assert row.count('class="words"') == 2
 
@@ -182,7 +182,7 @@ def numbers_run(tiny_bert, tmp_path_factory):
     splits = {"train": make_numbers(40, seed=1), "test": make_numbers(16, seed=1000)}
     write_task(folder / "cheer", splits, label_names=[])
     settings = {**QUICK, "data": str(folder), "lr": 0.01}
-    made = tiny_run(folder / "run", tiny_bert, ["cheer", "sentiment"], **settings)
+    made = tiny_run(folder / "run", tiny_bert, ["cheer", "scope"], **settings)
     return find_runs([made])[0]
 
 
@@ -274,7 +274,7 @@ def test_texts_of_numbers_are_on_the_page_only_where_they_were_asked_for(
 def test_a_run_keeps_the_loss_of_every_step_and_the_dev_scores(compared):
     grafting = CURVES.read(compared / "grafting" / "seed0")
     naive = CURVES.read(compared / "naive" / "seed0")
-    assert list(grafting) == list(naive) == ["sentiment", "topic", "urgency"]
+    assert list(grafting) == list(naive) == ["scope", "topic", "entailment"]
     for task, own in grafting.items():
         steps = [1, 2, 3, 4]
         for phase in (own.train, own.dense, naive[task].train):

@@ -12,6 +12,7 @@ from avalanche.models import SimpleMLP
 from slow_cases import slow, slow_but
 from small_runs import FEW
 from tiny_streams import learner, naive_strategy, sgd, vector_stream
+from word_tasks import word_tasks
 
 from cl_graft import FineTuning, load_model, text_stream
 from cl_graft.grafts.graft import load_, snapshot
@@ -231,7 +232,7 @@ def test_beside_grafting_it_is_refused_as_regions_choose_by_themselves():
 
 
 SCENARIOS = {
-    "domain": {"tasks": ["shared-0-4", "shared-0-5"], "scenario": "domain"},
+    "domain": {"tasks": ["words-4", "words-5"], "scenario": "domain", "data": word_tasks()},
     "class": {"scenario": "class", "classes_per_experience": 3},
 }
 

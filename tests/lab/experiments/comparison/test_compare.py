@@ -106,7 +106,7 @@ def test_a_run_on_a_base_that_changed_since_is_compared_with_no_new_one(
     checkpoint = shutil.copytree(tiny_bert, tmp_path / "bert") / "model.safetensors"
     config = changed(
         tiny_config,
-        {"name": str(tmp_path / "bert"), "tasks": ["sentiment"], "strategies": ["naive"]},
+        {"name": str(tmp_path / "bert"), "tasks": ["scope"], "strategies": ["naive"]},
     )
     compare(config, out=tmp_path / "out")
     more = changed(config, {"strategies": ["naive", "joint"]})
@@ -132,7 +132,7 @@ def test_files_of_others_are_left_alone(tmp_path, tiny_config):
 
 def test_a_cell_that_fails_leaves_the_others_and_can_be_done_again(tmp_path, tiny_config):
     config = changed(
-        tiny_config, {"tasks": ["sentiment", "topic"], "strategies": ["naive", "independent"]}
+        tiny_config, {"tasks": ["scope", "topic"], "strategies": ["naive", "independent"]}
     )
 
     def stumble(step):
@@ -153,7 +153,7 @@ def test_a_cell_that_fails_leaves_the_others_and_can_be_done_again(tmp_path, tin
 
 
 def test_a_run_that_cannot_be_written_is_told_in_a_sentence(tmp_path, tiny_config, caplog):
-    config = changed(tiny_config, {"tasks": ["sentiment"], "strategies": ["naive"]})
+    config = changed(tiny_config, {"tasks": ["scope"], "strategies": ["naive"]})
     (tmp_path / "naive").write_text("mine")
     folders.write_config(tmp_path, config.values())
     failed = compare(config, out=tmp_path).failed
@@ -165,7 +165,7 @@ def test_a_run_that_cannot_be_written_is_told_in_a_sentence(tmp_path, tiny_confi
 
 
 def test_wrong_data_is_told_before_anything_is_written(tmp_path, tiny_config):
-    wrong = changed(tiny_config, {"tasks": ["sentiment", "topik"]})
+    wrong = changed(tiny_config, {"tasks": ["scope", "topik"]})
     with pytest.raises(InputError, match="topic"):
         compare(wrong, out=tmp_path / "out")
     assert not (tmp_path / "out").exists()

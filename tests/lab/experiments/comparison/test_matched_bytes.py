@@ -28,7 +28,7 @@ FAST = ["grafting", "lora", "replay", "packnet"]
 
 @pytest.fixture(scope="module")
 def config(tiny_config):
-    small = {"tasks": ["sentiment", "topic"], "steps": 4, "shots": 8, "max_test": 20}
+    small = {"tasks": ["scope", "topic"], "steps": 4, "shots": 8, "max_test": 20}
     return changed(tiny_config, small | {"strategies": list_available()})
 
 
@@ -151,9 +151,9 @@ def test_a_comparison_at_equal_bytes_tells_sizes_stored_bytes_and_refusals(tmp_p
 
 
 def test_bytes_are_written_with_their_unit(config, tmp_path):
-    sized = config_with({"tasks": ["sentiment"], "bytes_per_task": "100kB"})
+    sized = config_with({"tasks": ["scope"], "bytes_per_task": "100kB"})
     assert sized.comparison.bytes_per_task == 100_000
     with pytest.raises(InputError, match="cl-graft compare takes them"):
         run(sized, strategy="naive", seed=0, out=tmp_path)
     with pytest.raises(InputError, match="no size of memory: 'much'"):
-        config_with({"tasks": ["sentiment"], "bytes_per_task": "much"})
+        config_with({"tasks": ["scope"], "bytes_per_task": "much"})

@@ -11,7 +11,7 @@ from cl_graft.lab.experiments.comparison.compare import compare
 from cl_graft.lab.experiments.comparison.tuning import score_candidates
 from cl_graft.metrics.by_metric import LEAST_REFERENCE
 
-TASKS = {"sentiment": "accuracy", "topic": "f1", "urgency": "matthews"}
+TASKS = {"scope": "accuracy", "topic": "f1", "entailment": "matthews"}
 
 
 @pytest.fixture(scope="module")
@@ -49,7 +49,7 @@ def test_its_files_and_curves_are_named_by_metric(compared):
 
     text = (compared.out / "summary.md").read_text()
     assert "average accuracy (1 task) | average f1 (1 task) | average matthews (1 task)" in text
-    assert "Scores: accuracy of sentiment; f1 of topic; matthews of urgency." in text
+    assert "Scores: accuracy of scope; f1 of topic; matthews of entailment." in text
     with (compared.out / "summary.csv").open() as file:
         measures = {row["measure"] for row in csv.DictReader(file)}
     assert {"average_accuracy", "average_f1", "average_matthews"} <= measures

@@ -44,11 +44,11 @@ def test_orders_that_there_are_not_are_refused(tmp_path):
 
 
 def test_measures_are_over_all_orders_and_what_is_done_is_not_done_again(tmp_path, tiny_config):
-    small = {"tasks": ["sentiment", "topic"], "steps": 4, "shots": 8, "max_test": 20}
+    small = {"tasks": ["scope", "topic"], "steps": 4, "shots": 8, "max_test": 20}
     both = {"orders": "all", "strategies": ["naive", "independent"]}
     own = changed(tiny_config, small | both)
     comparison = compare(own, out=tmp_path)
-    orders = [["sentiment", "topic"], ["topic", "sentiment"]]
+    orders = [["scope", "topic"], ["topic", "scope"]]
     assert [cell.tasks for cell in comparison.runs] == 2 * orders
     summary = json.loads((tmp_path / "summary.json").read_text())
     assert summary["orders"] == orders
@@ -62,10 +62,10 @@ def test_measures_are_over_all_orders_and_what_is_done_is_not_done_again(tmp_pat
     final = [cell.R[-1][cell.tasks.index("topic")] for cell in naive]
     assert row["final"]["topic"]["mean"] == pytest.approx(sum(final) / 2)
     text = (tmp_path / "summary.md").read_text()
-    assert "# sentiment, topic in 2 orders" in text
+    assert "# scope, topic in 2 orders" in text
     assert "With fewer than three seeds nothing can be said" in text
     assert "Average accuracy by order:" in text
-    assert "| topic → sentiment |" in text
+    assert "| topic → scope |" in text
     dense = [path for path in (tmp_path / "cache").iterdir() if path.name.startswith("dense")]
     assert len(dense) == 2  # of each task one, whatever the order
 
@@ -155,7 +155,7 @@ def test_what_cannot_be_swept_is_refused(tmp_path):
 
 
 def test_a_sweep_is_one_table_that_can_grow(tmp_path, tiny_config):
-    small = {"tasks": ["sentiment", "topic"], "steps": 4, "shots": 8, "max_test": 20}
+    small = {"tasks": ["scope", "topic"], "steps": 4, "shots": 8, "max_test": 20}
     own = {"sweep": {"density": [0.01, 0.1]}, "strategies": ["grafting", "naive"]}
     config = changed(tiny_config, small | own)
     out = tmp_path / "sweep"
@@ -189,7 +189,7 @@ def test_a_sweep_is_one_table_that_can_grow(tmp_path, tiny_config):
 
 
 def test_a_sweep_that_cannot_run_leaves_nothing_in_the_way(tmp_path, tiny_config):
-    small = {"tasks": ["sentiment"], "steps": 2, "shots": 8, "max_test": 20}
+    small = {"tasks": ["scope"], "steps": 2, "shots": 8, "max_test": 20}
     own = {"strategies": ["naive"], "sweep": {"max_length": [16, 4096]}}
     config = changed(tiny_config, small | own)
     out = tmp_path / "out"
@@ -200,7 +200,7 @@ def test_a_sweep_that_cannot_run_leaves_nothing_in_the_way(tmp_path, tiny_config
 
 
 def test_a_report_shows_a_sweep_by_its_values(tmp_path, tiny_config):
-    small = {"tasks": ["sentiment"], "steps": 4, "shots": 8, "max_test": 20, "seeds": [0, 1]}
+    small = {"tasks": ["scope"], "steps": 4, "shots": 8, "max_test": 20, "seeds": [0, 1]}
     own = {"strategies": ["naive"], "sweep": {"lr": [0.01, 0.1]}}
     compare(changed(tiny_config, small | own), out=tmp_path)
     data = read_report_data([tmp_path])

@@ -28,7 +28,7 @@ def config(tiny_config):
 
 
 def test_a_grid_names_settings_or_fields_and_holds_their_defaults():
-    plain = config_with({"tasks": ["sentiment"]})
+    plain = config_with({"tasks": ["scope"]})
     fields = {**to_dotted(plain.values()), "grafting.lr": REGION_LR}
     for row in STRATEGIES.values():
         own = row.check_settings({})
@@ -38,7 +38,7 @@ def test_a_grid_names_settings_or_fields_and_holds_their_defaults():
                 if name in own:
                     assert row.check_settings({name: value})[name] == value
                 else:
-                    config_with({"tasks": ["sentiment"], name: value})
+                    config_with({"tasks": ["scope"], name: value})
         assert math.prod(map(len, row.grid.values())) <= 8
 
 

@@ -40,7 +40,7 @@ def one_thread():
 @pytest.fixture(scope="module")
 def settings(tiny_bert):
     return {
-        "tasks": ["sentiment", "topic"],
+        "tasks": ["scope", "topic"],
         "model": str(tiny_bert),
         "strategies": ["naive", "lwf"],
         "shots": 8,
@@ -273,7 +273,7 @@ def test_a_parameter_that_submitit_does_not_know_is_named(tmp_path):
 )
 def test_the_command_line_refuses_what_an_engine_cannot_do(options, said, tiny_bert, tmp_path):
     told = cl_graft(
-        *("compare", "--tasks", "sentiment", "--model", tiny_bert, "--out", tmp_path / "out"),
+        *("compare", "--tasks", "scope", "--model", tiny_bert, "--out", tmp_path / "out"),
         *options,
     )
     assert told.code == 2, told
