@@ -239,8 +239,11 @@ def _list_bank(folder: Path) -> tuple[list[dict[str, Any]], GraftBank]:
     return records, replace(bank, entries=entries)
 
 
-def list_entry(line: Mapping[str, Any], folder: Path, bank: GraftBank, *, position: int) -> Entry:
+def list_entry(
+    line: Mapping[str, Any], folder: Path | str, bank: GraftBank, *, position: int
+) -> Entry:
     """Return the entry of a line of `bank.json`; it is read when it is used."""
+    folder = Path(folder)
     read = partial(_read_used, line, folder, bank, position=position)
     return Entry.in_file(
         StoredEntry(bank.layout, read, line, str(folder.resolve())),
