@@ -11,7 +11,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 import torch
 from torch import Tensor
@@ -65,13 +64,7 @@ class ReliabilityBins:
         return float((self.counts[filled] * gaps).sum() / self.counts.sum())
 
 
-def ece(
-    probabilities: Tensor,
-    labels: Tensor,
-    *,
-    bins: int = 15,
-    closed: Literal["upper", "lower"] = "upper",
-) -> float:
+def ece(probabilities: Tensor, labels: Tensor, *, bins: int = 15) -> float:
     """Return the expected calibration error, as a fraction in [0, 1].
 
     ECE = Σ_m |B_m|/n · |acc(B_m) − conf(B_m)| (Guo et al. 2017, eq. 3). See `reliability_bins` for
@@ -82,16 +75,10 @@ def ece(
         >>> round(ece(probabilities, torch.tensor([0, 0, 0])), 2)
         0.33
     """
-    return reliability_bins(probabilities, labels, bins=bins, closed=closed).ece
+    return reliability_bins(probabilities, labels, bins=bins).ece
 
 
-def reliability_bins(
-    probabilities: Tensor,
-    labels: Tensor,
-    *,
-    bins: int = 15,
-    closed: Literal["upper", "lower"] = "upper",
-) -> ReliabilityBins:
+def reliability_bins(probabilities: Tensor, labels: Tensor, *, bins: int = 15) -> ReliabilityBins:
     """Sort predictions into bins by the probability of the predicted class.
 
     Args:
@@ -99,9 +86,6 @@ def reliability_bins(
             equal probabilities the first class is the prediction.
         labels: Right classes in [0, K); integers, shape (n,).
         bins: Number of bins M, at least 1.
-        closed: Edge of a bin that belongs to it: the upper one, (lo, hi], as in the code of Guo
-            et al., or the lower one, [lo, hi), as the grafting paper writes it (Eq. 6,
-            https://arxiv.org/abs/2302.06600); a confidence of 1 is in the last bin either way.
 
     Raises:
         ValueError: If shapes do not fit, there are no rows, a value is outside its range or `bins`
@@ -118,7 +102,7 @@ def reliability_bins(
     confidence = probabilities.amax(dim=1).clamp(max=1)  # rounding may have gone above
     right = probabilities.argmax(dim=1) == labels.to(probabilities.device)
     inner = torch.arange(1, bins, dtype=torch.float64, device=confidence.device) / bins
-    index = torch.bucketize(confidence, inner.to(confidence.dtype), right=closed == "lower")
+    index = torch.bucketize(confidence, inner.to(confidence.dtype))
     counts = torch.bincount(index, minlength=bins)
     return ReliabilityBins(
         counts=counts,

@@ -43,8 +43,6 @@ def test_the_error_of_a_small_sample_worked_out_by_hand():
 def test_a_confidence_on_an_edge_belongs_to_the_bin_below(dtype, edge):
     probabilities, labels = two_classes([edge / 15], [True], dtype)
     assert reliability_bins(probabilities, labels).counts.argmax() == edge - 1
-    lower = reliability_bins(probabilities, labels, closed="lower")
-    assert lower.counts.argmax() == min(edge, 14)
 
 
 def test_a_confidence_of_one_shares_the_last_bin_unlike_in_torchmetrics():

@@ -1,4 +1,4 @@
-"""Heatmaps: the matrix R, the overlap of regions, and shares of any kind.
+"""Heatmaps: the matrix R, and shares of any kind.
 
 Every function returns a `matplotlib.figure.Figure` made through matplotlib's object interface: no
 window, no global state, nothing to close. `figure.savefig(path)` writes it; a TensorBoard
@@ -42,46 +42,25 @@ def r_matrix_heatmap(R: ScoreMatrix, names: Sequence[str], *, title: str = "") -
         >>> figure.axes[0].get_xlabel()
         'tested on'
     """
-    percent = 100 * _square(R, names, "R")
-    low = min(0.0, float(np.nanmin(percent, initial=0.0)))
-    return _heatmap(
-        percent,
-        names,
-        title=title or "R: score after each experience",
-        x_label="tested on",
-        y_label="after training on",
-        colour_label="score (%)",
-        limits=(low, 100.0),
-    )
-
-
-@figure_style()
-def overlap_heatmap(
-    overlap: Sequence[Sequence[float | None]], names: Sequence[str], *, title: str = ""
-) -> Figure:
-    """Draw the overlap of regions, |γ_i ∩ γ_j| / |γ_j| in row i and column j.
-
-    Args:
-        overlap: Fractions in [0, 1], square; drawn and written as percentages. None cells stay
-            grey.
-        names: One name a region.
-        title: Printed above the figure; a description by default.
-
-    Raises:
-        ValueError: If the matrix is not square with one row a name.
-
-    Examples:
-        >>> figure = overlap_heatmap([[1.0, 0.2], [0.2, 1.0]], ["first", "second"])
-    """
-    return _heatmap(
-        100 * _square(overlap, names, "the overlap matrix"),
-        names,
-        title=title or "Overlap of regions",
-        x_label="region j",
-        y_label="region i",
-        colour_label="|region i ∩ region j| / |region j| (%)",
-        limits=(0.0, 100.0),
-    )
+    size = len(names)
+    if size == 0 or len(R) != size or any(len(row) != size for row in R):
+        raise ValueError(
+            f"R must be square with one row and one column a name: got {size} names, "
+            f"rows of {[len(row) for row in R]} cells"
+        )
+    values = [[np.nan if cell is None else float(cell) for cell in row] for row in R]
+    percent = 100 * np.array(values, dtype=np.float64)
+    # The picture of a long stream stays as large as that of a short one: its memory would grow
+    # with the square of the number of tasks.
+    side = 2.4 + _CELL * min(size, _NUMBERED)
+    figure = Figure(figsize=(side + 1.2, side))
+    axes = figure.subplots()
+    limits = min(0.0, float(np.nanmin(percent, initial=0.0))), 100.0
+    every = math.ceil(size / _NUMBERED)
+    _draw_cells(axes, percent, names, names, limits=limits, label="score (%)", every=every)
+    axes.set(title=title or "R: score after each experience")
+    axes.set(xlabel="tested on", ylabel="after training on")
+    return figure
 
 
 @figure_style()
@@ -119,28 +98,6 @@ def share_heatmaps(
     return figure
 
 
-def _heatmap(
-    values: np.ndarray,
-    names: Sequence[str],
-    *,
-    title: str,
-    x_label: str,
-    y_label: str,
-    colour_label: str,
-    limits: tuple[float, float],
-) -> Figure:
-    size = len(names)
-    # The picture of a long stream stays as large as that of a short one: its memory would grow
-    # with the square of the number of tasks.
-    side = 2.4 + _CELL * min(size, _NUMBERED)
-    every = math.ceil(size / _NUMBERED)
-    figure = Figure(figsize=(side + 1.2, side))
-    axes = figure.subplots()
-    _draw_cells(axes, values, names, names, limits=limits, label=colour_label, every=every)
-    axes.set(title=title, xlabel=x_label, ylabel=y_label)
-    return figure
-
-
 def _draw_cells(
     axes: Axes,
     values: np.ndarray,
@@ -169,16 +126,3 @@ def _draw_cells(
             text = f"{value:.{digits}f}"
             axes.text(j, i, text, ha="center", va="center", color=colour, fontsize="small")
     axes.figure.colorbar(image, ax=axes, label=label, shrink=0.85)
-
-
-def _square(cells: Sequence[Sequence[float | None]], names: Sequence[str], what: str) -> np.ndarray:
-    size = len(names)
-    if size == 0 or len(cells) != size or any(len(row) != size for row in cells):
-        raise ValueError(
-            f"{what} must be square with one row and one column a name: got {size} names, "
-            f"rows of {[len(row) for row in cells]} cells"
-        )
-    return np.array(
-        [[np.nan if cell is None else float(cell) for cell in row] for row in cells],
-        dtype=np.float64,
-    ).reshape(size, size)

@@ -76,25 +76,15 @@ class StrategySummary:
     tasks have, and without a value where tasks have several metrics; then `by_metric` has them.
 
     Attributes:
-        ece: Expected calibration error at the end, the mean over tasks.
-        final: Score at the end by task.
         routing_accuracy: Share of texts sent to their own task, if the strategy picks tasks.
         passes_per_row: Forward passes to answer a text.
-        bytes_per_task: Bytes that a task adds, the mean over tasks.
         most_bytes: Bytes that the largest task adds.
-        seconds: Wall time of all phases, in seconds.
         forward_backward: Rows that went forward and backward.
-        forward: Rows that went forward alone.
-        tuning: Grid, scores and chosen values of the strategy's tuning; empty without tuning.
-        by_order: Average accuracy (or normalized average) on each order of the tasks, the mean over
-            seeds.
+        by_order: Average accuracy (or normalized average) on each order, the mean over seeds.
         of_independent: Average accuracy over that of independent fine-tuning.
         by_metric: Measures by their names in `measures.OVER_SEEDS`, of each metric where tasks have
             several; else empty.
-        normalized: Normalized average where tasks have several metrics, see
-            `cl_graft.lab.results.normalized_scores`.
-        other_metrics: Scores at the end by metrics that are not the tasks' own, the mean over the
-            tasks of `RunResult.other_scores` that have one, by metric.
+        other_metrics: Means over tasks of `RunResult.other_scores`, by metric.
         same_bits: Tasks whose logits at the end are those of the day they were learned, and all
             tasks, over all runs.
         settings: The strategy's own settings, in its first run.
@@ -141,21 +131,12 @@ class ComparisonSummary:
 
     Attributes:
         tasks: Names of the tasks, in their (first) order.
-        seeds: Seeds of the runs, ascending.
         strategies: Measures by strategy, and by swept values where there are any.
-        differences: Differences to one strategy, the reference.
-        ranks: Average ranks; None with fewer than three strategies.
         orders: Orders of the tasks; empty if there is one.
-        sweep: Swept values by row of the table.
-        budget: Bytes a task that the strategies were sized to; None if they were not.
-        failed: Runs that failed.
         config: Settings, as JSON.
         data: Rows used, cut and left out of each task; see `cl_graft.settings.data_report`.
         model: Name, family, fingerprint and number of graftable coordinates of the base.
-        versions: Versions of the packages.
         machine: Machine of the first run.
-        command: Command line that started the comparison.
-        metrics: Name of the metric of each task.
         normalization: What the normalized average is a mean of, or why there is none; None where
             all tasks have one metric.
         other_metrics: Metrics of `StrategySummary.other_metrics`, with the number of their tasks.

@@ -7,7 +7,7 @@ from matplotlib.image import imread
 from slow_cases import slow_but
 from warm_processes import printed_by
 
-from cl_graft.lab.figures.heatmaps import overlap_heatmap, r_matrix_heatmap
+from cl_graft.lab.figures.heatmaps import r_matrix_heatmap, share_heatmaps
 from cl_graft.metrics import reliability_bins
 from cl_graft.metrics.reliability_diagram import reliability_diagram
 
@@ -28,7 +28,9 @@ def bins():
 
 FIGURES = {
     "R": lambda: r_matrix_heatmap(R, NAMES),
-    "overlap": lambda: overlap_heatmap(np.eye(3).tolist(), NAMES),
+    "shares": lambda: share_heatmaps(
+        {"all": {(row, "x"): 0.5 for row in NAMES}}, title="t", x_label="x", y_label="y"
+    ),
     "reliability": lambda: reliability_diagram(bins()),
 }
 
@@ -42,13 +44,9 @@ def test_a_figure_becomes_a_picture_with_something_on_it(name, tmp_path):
     assert len(np.unique(pixels.reshape(-1, pixels.shape[-1]), axis=0)) > 10
 
 
-@pytest.mark.parametrize("name", ["R", "overlap"])
-def test_heatmaps_name_their_unit_at_the_colour_bar(name):
-    assert FIGURES[name]().axes[1].get_ylabel().endswith("(%)")
-
-
 def test_a_heatmap_writes_every_score_and_leaves_missing_cells_empty():
-    axes = r_matrix_heatmap(R, NAMES).axes[0]
+    axes, bar = r_matrix_heatmap(R, NAMES).axes
+    assert bar.get_ylabel() == "score (%)"
     written = [text.get_text() for text in axes.texts]
     assert written == ["75.2", "75.2", "89.7", "75.2", "89.7", "82.2"]
     assert [label.get_text() for label in axes.get_xticklabels()] == NAMES
@@ -68,18 +66,17 @@ def test_a_reliability_diagram_states_the_error_and_draws_a_bar_for_each_filled_
     assert heights == found.accuracy[found.counts > 0].tolist()
 
 
-@pytest.mark.parametrize("draw", [r_matrix_heatmap, overlap_heatmap])
 @pytest.mark.parametrize("cells", [[], [[0.5]], [[0.5, 0.5]], [[0.5, 0.5], [0.5]]])
-def test_a_matrix_that_does_not_fit_its_names_is_refused(draw, cells):
+def test_a_matrix_that_does_not_fit_its_names_is_refused(cells):
     with pytest.raises(ValueError, match="got 2 names"):
-        draw(cells, ["a", "b"])
+        r_matrix_heatmap(cells, ["a", "b"])
 
 
 def test_drawing_needs_no_window_and_no_global_state():
     code = (
         "import sys\n"
-        "from cl_graft.lab.figures.heatmaps import overlap_heatmap\n"
-        "overlap_heatmap([[1.0]], ['a'])\n"
+        "from cl_graft.lab.figures.heatmaps import r_matrix_heatmap\n"
+        "r_matrix_heatmap([[1.0]], ['a'])\n"
         "assert 'matplotlib.pyplot' not in sys.modules\n"
     )
     printed_by(code, imported="torch")
@@ -88,7 +85,7 @@ def test_drawing_needs_no_window_and_no_global_state():
 @pytest.mark.parametrize("tasks", [24, 25, 200])
 def test_the_picture_of_a_long_stream_is_no_larger_than_that_of_a_short_one(tasks):
     names = [f"task{number}" for number in range(tasks)]
-    figure = overlap_heatmap(np.eye(tasks).tolist(), names)
+    figure = r_matrix_heatmap(np.eye(tasks).tolist(), names)
     assert max(figure.get_size_inches()) < 20
     named = [label.get_text() for label in figure.axes[0].get_yticklabels()]
     assert named[0] == "task0"
