@@ -120,19 +120,19 @@ def import_task(
         raise InputError(str(error)) from None
     if density is not None and not 0 < density <= 1:
         raise InputError(f"density must be in (0, 1], got {density}")
-    found = find_source(source)
-    record = found.record
+    origin = find_source(source)
+    record = origin.record
     folder, held, loaded = _open_or_begin(
-        Path(bank), found, task, base=base, family=family, trust_remote_code=trust_remote_code
+        Path(bank), origin, task, base=base, family=family, trust_remote_code=trust_remote_code
     )
     check_fingerprint(held.base, record.get("base", {}).get("fingerprint"), name=str(folder))
-    tuned = read_source(found, loaded, trust_remote_code=trust_remote_code)
-    graft, count = _make_graft(loaded, tuned, density=density, path=found.path)
-    left_out = _count_left_out(loaded, tuned, allowed=leave_out, path=found.path)
+    tuned = read_source(origin, loaded, trust_remote_code=trust_remote_code)
+    graft, count = _make_graft(loaded, tuned, density=density, path=origin.path)
+    left_out = _count_left_out(loaded, tuned, allowed=leave_out, path=origin.path)
     if prompt is None and "prompt" in record:
         prompt = Prompt(record["prompt"]["template"], record["prompt"]["words"])
     names = tuple(label_names) or tuple(record.get("label_names", ())) or tuned.label_names
-    names, head = _make_head(loaded, tuned, prompt, names, path=found.path)
+    names, head = _make_head(loaded, tuned, prompt, names, path=origin.path)
     # A temperature was fitted to the logits of the whole graft, and is not that of a part.
     whole = count == len(graft) and not left_out
     measures = ("metric", "temperature") if whole else ("metric",)
@@ -143,7 +143,7 @@ def import_task(
         "max_length": max_length or int(record.get("max_length", MAX_LENGTH)),
         **tuned.metadata,
         **{key: record[key] for key in measures if record.get(key) is not None},
-        "imported": {"kind": found.kind, "moved": count},
+        "imported": {"kind": origin.kind, "moved": count},
     }
     with grafted(loaded.model, graft):
         weights = hash_tensors(find_parameters(loaded.model, held.layout))
@@ -168,7 +168,7 @@ def import_task(
         task=task,
         label=entry.label,
         position=position,
-        kind=found.kind,
+        kind=origin.kind,
         label_names=names,
         moved=count,
         coordinates=len(graft),

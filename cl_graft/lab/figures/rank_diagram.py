@@ -48,9 +48,9 @@ def rank_diagram(ranks: Mapping[str, float], difference: float) -> Figure:
 
 def cliques(ranks: list[float], difference: float) -> list[tuple[int, int]]:
     """Return first and last place of the longest runs of ascending ranks within the difference."""
-    found: list[tuple[int, int]] = []
+    runs: list[tuple[int, int]] = []
     for first, rank in enumerate(ranks):
         last = max(place for place, other in enumerate(ranks) if other - rank <= difference)
-        if last > first and (not found or last > found[-1][1]):
-            found.append((first, last))
-    return found
+        if last > first and (not runs or last > runs[-1][1]):
+            runs.append((first, last))
+    return runs

@@ -45,14 +45,14 @@ class Curve:
 
 @figure_style()
 def stream_curves(
-    found: Mapping[str, Curve], tasks: Sequence[str], *, title: str, measure: str
+    curves: Mapping[str, Curve], tasks: Sequence[str], *, title: str, measure: str
 ) -> Figure:
     """Draw fractions as points along the stream: a line a strategy, its range as a band."""
     figure = Figure(figsize=(6.4, 4.2))
     axes = figure.subplots()
     places = range(len(tasks))
     every = math.ceil(len(tasks) / _TICKS)
-    for number, (name, curve) in enumerate(found.items()):
+    for number, (name, curve) in enumerate(curves.items()):
         style = line_style(number)
         points = [(x, 100 * y) for x, y in zip(places, curve.middle, strict=True) if y is not None]
         if not points:

@@ -121,20 +121,21 @@ def draw_curve(
     compute: Callable[[Sequence[RunResult]], Curve],
 ) -> Iterator[Picture]:
     """Draw a measure along the stream for the strategies that have one, the best ones named."""
-    found = {strategy: compute(data.results(strategy)) for strategy in data.strategies}
-    found = {s: curve for s, curve in found.items() if any(v is not None for v in curve.middle)}
+    curves = {strategy: compute(data.results(strategy)) for strategy in data.strategies}
+    curves = {s: curve for s, curve in curves.items() if any(v is not None for v in curve.middle)}
     tasks = data.summary.tasks
-    if not found or len(tasks) == 1:
+    if not curves or len(tasks) == 1:
         return
     if data.summary.orders:
         tasks = [f"task {place + 1}" for place in range(len(tasks))]
     numbers = None
     if len(tasks) <= _MOST_IN_TABLES:
         cells = tuple(
-            make_row(strategy, *map(make_points, curve.middle)) for strategy, curve in found.items()
+            make_row(strategy, *map(make_points, curve.middle))
+            for strategy, curve in curves.items()
         )
         numbers = Table(f"{title}, in points", ("strategy", *tasks), cells)
-    figure = stream_curves(found, tasks, title=title, measure=measure)
+    figure = stream_curves(curves, tasks, title=title, measure=measure)
     yield Picture(f"curve-{name}", title, figure, numbers)
 
 
@@ -166,7 +167,8 @@ def find_tradeoffs(summary: ComparisonSummary) -> dict[str, Tradeoff]:
             row.bytes_per_task.mean or 0.0,
             forgets=any(row.measure("forgetting", m).mean for m in row.by_metric or ("",)),
             # Behind a name there may stand where it was run, or with what: "ewc (first)".
-            bound=(found := STRATEGIES.get(find_method_name(name))) is not None and found.is_bound,
+            bound=(method := STRATEGIES.get(find_method_name(name))) is not None
+            and method.is_bound,
         )
         for name, row in summary.strategies.items()
         if row.overall.mean is not None

@@ -161,12 +161,15 @@ def _tables(
     place: int, strategy: str, data: ReportData, rows: Mapping[str, Sequence[Row]]
 ) -> Iterator[tuple[str, Table]]:
     tasks = data.errors.get(strategy, {})
-    for number, (task, found) in enumerate(tasks.items(), start=1):
-        few = len(found.labels) <= _MOST_LABELS
-        yield f"confusions-{place}-{number}", (_matrix if few else _pairs)(strategy, task, found)
+    for number, (task, task_errors) in enumerate(tasks.items(), start=1):
+        few = len(task_errors.labels) <= _MOST_LABELS
+        yield (
+            f"confusions-{place}-{number}",
+            (_matrix if few else _pairs)(strategy, task, task_errors),
+        )
         own = rows.get(task) or rows.get(task.removesuffix(" (intents)"))
-        if own and found.wrong:
-            yield f"wrong-{place}-{number}", _wrong_rows(strategy, task, found, own)
+        if own and task_errors.wrong:
+            yield f"wrong-{place}-{number}", _wrong_rows(strategy, task, task_errors, own)
     if tasks:
         yield f"labels-{place}", _labels(strategy, tasks)
     for number, (task, numbers) in enumerate(data.numbers.get(strategy, {}).items(), start=1):
@@ -177,46 +180,46 @@ def _tables(
 def _count_errors(data: ReportData) -> Table:
     """Count wrong rows of each strategy and task, and name what is confused most."""
     rows = tuple(
-        _count_row(strategy, task, found)
+        _count_row(strategy, task, task_errors)
         for strategy, tasks in data.errors.items()
-        for task, found in tasks.items()
+        for task, task_errors in tasks.items()
     )
     head = ("strategy", "task", "wrong when learned", "wrong at the end", "of")
     head = (*head, "most confused at the end", "lowest F1 at the end")
     return Table("Wrong rows, spans and labels of each task", head, rows)
 
 
-def _count_row(strategy: str, task: str, found: TaskErrors) -> tuple[Cell, ...]:
-    rows = sum(rows for *_, rows in found.end)
-    wrong = count_wrong(found.end)
+def _count_row(strategy: str, task: str, task_errors: TaskErrors) -> tuple[Cell, ...]:
+    rows = sum(rows for *_, rows in task_errors.end)
+    wrong = count_wrong(task_errors.end)
     learned = "–"
-    if found.learned is not None:
-        then = sum(rows for *_, rows in found.learned)
-        learned = f"{count_wrong(found.learned):,}"
+    if task_errors.learned is not None:
+        then = sum(rows for *_, rows in task_errors.learned)
+        learned = f"{count_wrong(task_errors.learned):,}"
         learned += "" if then == rows else f" of {then:,}"  # spans that are not there come and go
     confused = "–"
     if wrong:
-        right, answer, _, count = confused_pairs(found)[0]
-        confused = f"{found.name(right)} as {found.name(answer)}: {count}"
-    scores = score_classes(found.end, classes=found.classes)
+        right, answer, _, count = confused_pairs(task_errors)[0]
+        confused = f"{task_errors.name(right)} as {task_errors.name(answer)}: {count}"
+    scores = score_classes(task_errors.end, classes=task_errors.classes)
     known = [(one.f1, place) for place, one in enumerate(scores) if one.rows and one.f1 is not None]
     worst, place = min(known, default=(None, 0))
     return make_row(
         strategy,
         task,
-        Cell(learned, None if found.learned is None else count_wrong(found.learned)),
+        Cell(learned, None if task_errors.learned is None else count_wrong(task_errors.learned)),
         make_count(wrong),
-        Cell(f"{rows:,} {found.counted}", rows),
+        Cell(f"{rows:,} {task_errors.counted}", rows),
         confused,
-        Cell("–" if worst is None else f"{found.name(place)}: {points(worst)}", worst),
+        Cell("–" if worst is None else f"{task_errors.name(place)}: {points(worst)}", worst),
     )
 
 
-def _matrix(strategy: str, task: str, found: TaskErrors) -> Table:
+def _matrix(strategy: str, task: str, task_errors: TaskErrors) -> Table:
     """Count the rows of each label by the answer they got, when learned and at the end."""
-    end = count_by_pair(found.end)
-    learned = end if found.learned is None else count_by_pair(found.learned)
-    size = len(found.labels)
+    end = count_by_pair(task_errors.end)
+    learned = end if task_errors.learned is None else count_by_pair(task_errors.learned)
+    size = len(task_errors.labels)
     others = any(answer >= size for _, answer in (*end, *learned))
     columns = range(size + others)
     totals = [sum(end.get((right, answer), 0) for answer in columns) for right in range(size)]
@@ -227,54 +230,61 @@ def _matrix(strategy: str, task: str, found: TaskErrors) -> Table:
         return Cell(text, now, share=now / totals[right] if totals[right] else None)
 
     rows = tuple(
-        (Cell(found.name(right)), *(cell(right, answer) for answer in columns))
+        (Cell(task_errors.name(right)), *(cell(right, answer) for answer in columns))
         for right in range(size)
         if totals[right] or any(own == right for own, _ in learned)
     )
-    caption = f"{task}, {strategy}: test {found.counted} by label (rows) and answer (columns)"
+    caption = f"{task}, {strategy}: test {task_errors.counted} by label (rows) and answer (columns)"
     if learned != end:
         caption += "; with an arrow, when the task was learned → at the end"
-    head = ("label", *map(found.name, columns))
+    head = ("label", *map(task_errors.name, columns))
     return Table(caption, head, rows, sortable=False, strategy=strategy)
 
 
-def _pairs(strategy: str, task: str, found: TaskErrors) -> Table:
+def _pairs(strategy: str, task: str, task_errors: TaskErrors) -> Table:
     """Count the rows of the labels that are confused most."""
     rows = tuple(
-        make_row(found.name(right), found.name(answer), make_count(then), make_count(now))
-        for right, answer, then, now in confused_pairs(found)[:_PAIRS]
+        make_row(
+            task_errors.name(right), task_errors.name(answer), make_count(then), make_count(now)
+        )
+        for right, answer, then, now in confused_pairs(task_errors)[:_PAIRS]
     )
-    caption = f"{task}, {strategy}: the labels that are confused most, of {len(found.labels)}"
-    head = ("label", "answer", f"{found.counted} when learned", f"{found.counted} at the end")
+    caption = f"{task}, {strategy}: the labels that are confused most, of {len(task_errors.labels)}"
+    head = (
+        "label",
+        "answer",
+        f"{task_errors.counted} when learned",
+        f"{task_errors.counted} at the end",
+    )
     return Table(caption, head, rows, strategy=strategy)
 
 
 def _labels(strategy: str, tasks: Mapping[str, TaskErrors]) -> Table:
     """Score each label of each task."""
     rows: list[tuple[Cell, ...]] = []
-    for task, found in tasks.items():
-        now = score_classes(found.end, classes=found.classes)
-        then = score_classes(found.learned or (), classes=found.classes)
+    for task, task_errors in tasks.items():
+        now = score_classes(task_errors.end, classes=task_errors.classes)
+        then = score_classes(task_errors.learned or (), classes=task_errors.classes)
         for place, own in enumerate(now):
             if own.rows:
-                count = Cell(f"{own.rows:,} {found.counted}", own.rows)
+                count = Cell(f"{own.rows:,} {task_errors.counted}", own.rows)
                 values = map(make_points, (own.precision, own.recall, own.f1, then[place].f1))
-                rows.append(make_row(found.name(place), task, count, *values))
+                rows.append(make_row(task_errors.name(place), task, count, *values))
     head = ("label", "task", "test rows or spans", "precision", "recall", "F1", "F1 when learned")
     caption = f"{strategy}: precision, recall and F1 of each label at the end, in %"
     return Table(caption, head, tuple(rows), strategy=strategy)
 
 
-def _wrong_rows(strategy: str, task: str, found: TaskErrors, rows: Sequence[Row]) -> Table:
+def _wrong_rows(strategy: str, task: str, task_errors: TaskErrors, rows: Sequence[Row]) -> Table:
     """Show the wrong rows that the model is surest of."""
     shown = tuple(
         make_row(
             row_text(rows[one.row]),
-            found.name(one.right),
-            found.name(one.answer),
+            task_errors.name(one.right),
+            task_errors.name(one.answer),
             make_points(one.confidence),
         )
-        for one in found.wrong
+        for one in task_errors.wrong
         if one.row < len(rows)
     )
     caption = f"{task}, {strategy}: wrong rows at the end that the model is surest of"
@@ -292,9 +302,11 @@ def number_table(data: ReportData) -> Table:
         return (*two, Cell(f"{scores.error:.4g}", scores.error))
 
     rows = tuple(
-        make_row(strategy, task, *cells(found.learned), *cells(found.end), make_count(found.rows))
+        make_row(
+            strategy, task, *cells(numbers.learned), *cells(numbers.end), make_count(numbers.rows)
+        )
         for strategy, tasks in data.numbers.items()
-        for task, found in tasks.items()
+        for task, numbers in tasks.items()
     )
     names = ("Pearson", "Spearman", "mean error")
     head = [f"{name} {when}" for when in ("when learned", "at the end") for name in names]
@@ -307,7 +319,7 @@ def draw_numbers(data: ReportData) -> Iterator[Picture]:
     drawn = 0
     for strategy, tasks in list(data.numbers.items())[:MOST_STRATEGIES]:
         own = dict(list(tasks.items())[:MOST_PANELS])
-        drawn += sum(len(found.shown) for found in own.values())
+        drawn += sum(len(numbers.shown) for numbers in own.values())
         if drawn > _MOST_POINTS:
             return
         figure = number_panels(own, title=f"Numbers of {strategy}")
@@ -316,11 +328,11 @@ def draw_numbers(data: ReportData) -> Iterator[Picture]:
 
 
 def largest_errors(
-    strategy: str, task: str, found: TaskNumbers, rows: Sequence[Row] | None
+    strategy: str, task: str, numbers: TaskNumbers, rows: Sequence[Row] | None
 ) -> Table:
     """List the rows with the largest errors at the end, with their texts where there are rows."""
     shown: list[tuple[Cell, ...]] = []
-    for one in found.largest_errors(_LARGEST_ERRORS):
+    for one in numbers.largest_errors(_LARGEST_ERRORS):
         values = (one.right, one.answer, one.error)
         cells = (make_count(one.row), *(Cell(f"{v:z.4g}", v) for v in values))
         if rows is not None:
@@ -352,24 +364,26 @@ def answers(data: ReportData, *, with_text: bool) -> Section | None:
 
 
 def _count_answers(data: ReportData) -> Table:
-    def count(number: int | None, found: TaskAnswers) -> Cell:
-        return Cell("–") if number is None else Cell(f"{number} of {len(found.shown)}", number)
-
-    def row(found: TaskAnswers) -> tuple[Cell, ...]:
-        known = all(one.learned is not None for one in found.shown)
-        then = sum(one.learned in one.right for one in found.shown) if known else None
-        changed = sum(one.learned != one.now for one in found.shown) if known else None
+    def count(number: int | None, task_answers: TaskAnswers) -> Cell:
         return (
-            count(then, found),
-            count(sum(one.is_right for one in found.shown), found),
-            count(0 if found.same else changed, found),
-            Cell(f"{'all' if found.same else 'not all'} of {found.rows}"),
+            Cell("–") if number is None else Cell(f"{number} of {len(task_answers.shown)}", number)
+        )
+
+    def row(task_answers: TaskAnswers) -> tuple[Cell, ...]:
+        known = all(one.learned is not None for one in task_answers.shown)
+        then = sum(one.learned in one.right for one in task_answers.shown) if known else None
+        changed = sum(one.learned != one.now for one in task_answers.shown) if known else None
+        return (
+            count(then, task_answers),
+            count(sum(one.is_right for one in task_answers.shown), task_answers),
+            count(0 if task_answers.same else changed, task_answers),
+            Cell(f"{'all' if task_answers.same else 'not all'} of {task_answers.rows}"),
         )
 
     rows = tuple(
-        make_row(strategy, task, *row(found))
+        make_row(strategy, task, *row(task_answers))
         for strategy, tasks in data.answers.items()
-        for task, found in tasks.items()
+        for task, task_answers in tasks.items()
     )
     head = ("strategy", "task", "right when learned", "right at the end", "changed since")
     return Table("Answers to the first test rows", (*head, "test rows with the same bits"), rows)
@@ -378,7 +392,7 @@ def _count_answers(data: ReportData) -> Table:
 def _show_answers(data: ReportData) -> Iterator[tuple[str, Table]]:
     head = ("input", "right answers", "answer when learned", "at the end", "is it right?")
     for place, (strategy, tasks) in enumerate(data.answers.items(), start=1):
-        for number, (task, found) in enumerate(tasks.items(), start=1):
+        for number, (task, task_answers) in enumerate(tasks.items(), start=1):
             rows = tuple(
                 make_row(
                     one.text,
@@ -387,7 +401,7 @@ def _show_answers(data: ReportData) -> Iterator[tuple[str, Table]]:
                     "unchanged" if one.learned == one.now else shorten(one.now),
                     "right" if one.is_right else "wrong",
                 )
-                for one in found.shown
+                for one in task_answers.shown
             )
             caption = f"{task}, answers of {strategy}"
             table = Table(caption, head, rows, sortable=False, strategy=strategy)

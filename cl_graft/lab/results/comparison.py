@@ -219,12 +219,12 @@ class Comparison:
             )
         if any(run.tasks != tasks for run in self.runs):
             tasks = [f"task {place + 1}" for place in range(len(tasks))]
-        found: dict[str, Curve] = {}
+        curves: dict[str, Curve] = {}
         for name in dict.fromkeys(run.strategy for run in self.runs):
             own = [run for run in self.runs if run.strategy == name]
-            found[name] = average_after(own) if one else normalized_after(own, scores)
+            curves[name] = average_after(own) if one else normalized_after(own, scores)
         return stream_curves(
-            found,
+            curves,
             tasks,
             title=f"{title[0].upper()}{title[1:]} over the tasks learned so far",
             measure=f"{title} (%)",

@@ -77,7 +77,7 @@ def normalize(runs: Sequence[RunResult]) -> NormalizedScores:
     ]
     left_out = too_small(known)
     tasks = [task for task in (runs[0].tasks if runs else ()) if task not in left_out]
-    found = NormalizedScores(Normalization(_REFERENCE, tasks, left_out), references)
+    scores = NormalizedScores(Normalization(_REFERENCE, tasks, left_out), references)
     if not references:
         missing = "there is no run of independent fine-tuning"
     elif not tasks:
@@ -85,10 +85,10 @@ def normalize(runs: Sequence[RunResult]) -> NormalizedScores:
             f"independent fine-tuning scores less than {points(LEAST_REFERENCE)} points on every "
             "task"
         )
-    elif others and all(found.average(run) is None for run in others):
+    elif others and all(scores.average(run) is None for run in others):
         missing = "no run of independent fine-tuning has the seed and the data of another run"
     else:
-        return found
+        return scores
     return NormalizedScores(Normalization(_REFERENCE, [], left_out, missing), ())
 
 

@@ -35,10 +35,10 @@ class StoredRun:
 
 def find_runs(folders: Sequence[Path]) -> list[StoredRun]:
     """Read all runs under some folders, finished or not."""
-    found = [
+    runs = [
         (folder, StoredRun(run, _read(run))) for folder in folders for run in _run_folders(folder)
     ]
-    return _name_apart(found)
+    return _name_apart(runs)
 
 
 def check_alike(runs: Sequence[StoredRun]) -> None:
@@ -77,13 +77,13 @@ def _run_folders(folder: Path) -> list[Path]:
         raise InputError(f"there is no folder {folder}")
     if (folder / RESULTS).is_file():
         return [folder]
-    found = [*folder.glob(f"*/seed*/{RESULTS}"), *folder.glob(f"*/*/seed*/{RESULTS}")]
-    if not found:
+    files = [*folder.glob(f"*/seed*/{RESULTS}"), *folder.glob(f"*/*/seed*/{RESULTS}")]
+    if not files:
         raise InputError(
             f"{folder} holds no run: expected the folder of a run (with {RESULTS}), or what "
             "cl-graft compare was told to write --out to"
         )
-    return sorted(path.parent for path in found)
+    return sorted(path.parent for path in files)
 
 
 def _read(run: Path) -> RunResult:
@@ -93,16 +93,16 @@ def _read(run: Path) -> RunResult:
     return replace(result, strategy=f"{result.strategy} {swept}".strip())
 
 
-def _name_apart(found: Sequence[tuple[Path, StoredRun]]) -> list[StoredRun]:
+def _name_apart(runs: Sequence[tuple[Path, StoredRun]]) -> list[StoredRun]:
     """Add the folder to a strategy's name where two folders hold the same run."""
     folders: dict[str, list[Path]] = {}
-    for folder, run in found:
+    for folder, run in runs:
         own = folders.setdefault(run.result.strategy, [])
         own += [] if folder in own else [folder]
-    counts = Counter((r.result.strategy, r.result.seed, tuple(r.result.tasks)) for _, r in found)
+    counts = Counter((r.result.strategy, r.result.seed, tuple(r.result.tasks)) for _, r in runs)
     clashing = {strategy for (strategy, _, _), count in counts.items() if count > 1}
     named: list[StoredRun] = []
-    for folder, run in found:
+    for folder, run in runs:
         strategy = run.result.strategy
         if strategy in clashing:
             names = [own.resolve().name for own in folders[strategy]]
