@@ -55,7 +55,7 @@ def run_command(
     from cl_graft.lab.commands.run_tables import list_data_notes, show_scores, show_summary
     from cl_graft.lab.experiments.folders import find_run, resume_command, stored_config
     from cl_graft.lab.experiments.run import run, run_folder
-    from cl_graft.lab.results.summary import summarize
+    from cl_graft.lab.results.comparison import summarize
     from cl_graft.settings import load_config
 
     output = Output(quiet, as_json)

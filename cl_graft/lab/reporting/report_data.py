@@ -13,12 +13,17 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from cl_graft.errors import InputError
-from cl_graft.lab.results.comparison import Budget, ComparisonSummary, Failure, SweptValues
+from cl_graft.lab.results.comparison import (
+    Budget,
+    ComparisonSummary,
+    Failure,
+    SweptValues,
+    summarize,
+)
 from cl_graft.lab.results.measures import has_one_metric
 from cl_graft.lab.results.normalized_scores import normalize
 from cl_graft.lab.results.run_results import RunResult
 from cl_graft.lab.results.stored_runs import StoredRun, check_alike, find_runs
-from cl_graft.lab.results.summary import summarize
 from cl_graft.lab.results.task_files import (
     ANSWERS,
     CURVES,

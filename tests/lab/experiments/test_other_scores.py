@@ -12,8 +12,8 @@ from tiny_runs import tiny_run
 
 from cl_graft.banks.open_bank import open_bank
 from cl_graft.lab.reporting.summary_files import comparison_csv, write_summary
+from cl_graft.lab.results.comparison import summarize
 from cl_graft.lab.results.run_results import read_result
-from cl_graft.lab.results.summary import summarize
 from cl_graft.metrics import score
 
 

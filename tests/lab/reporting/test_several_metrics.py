@@ -12,8 +12,8 @@ from cl_graft.lab.reporting.pictures import find_tradeoffs
 from cl_graft.lab.reporting.report_data import read_report_data
 from cl_graft.lab.reporting.sections import make_sections
 from cl_graft.lab.reporting.summary_files import comparison_csv, write_summary
+from cl_graft.lab.results.comparison import summarize
 from cl_graft.lab.results.run_results import write_result
-from cl_graft.lab.results.summary import summarize
 
 WITHOUT_CONFIDENCE = {
     "metrics": METRICS | {"cola": "pearson"},

@@ -14,10 +14,9 @@ from cl_graft.data.streams import STREAMS
 from cl_graft.lab.reporting.report_data import ReportData
 from cl_graft.lab.reporting.sections import make_sections
 from cl_graft.lab.reporting.summary_files import write_summary
-from cl_graft.lab.results.comparison import Failure
+from cl_graft.lab.results.comparison import Failure, summarize
 from cl_graft.lab.results.stored_runs import StoredRun
 from cl_graft.lab.results.strategy_statistics import Spread
-from cl_graft.lab.results.summary import summarize
 
 
 def test_a_summary_holds_mean_and_sample_deviation_over_seeds():

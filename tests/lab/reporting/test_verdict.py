@@ -10,9 +10,9 @@ from cl_graft.lab.reporting.page import make_report
 from cl_graft.lab.reporting.report_data import ReportData, read_report_data
 from cl_graft.lab.reporting.sections import make_sections
 from cl_graft.lab.reporting.verdict import write_verdict
+from cl_graft.lab.results.comparison import summarize
 from cl_graft.lab.results.run_results import write_result
 from cl_graft.lab.results.stored_runs import StoredRun
-from cl_graft.lab.results.summary import summarize
 
 GRAFTING = small_result(
     strategy="grafting", R=[[0.9, None], [0.9, 0.8]], average_accuracy=0.85, forgetting=0.0,

@@ -7,9 +7,8 @@ from small_results import shifted_results, small_result
 
 from cl_graft.lab.reporting.report_data import ReportData
 from cl_graft.lab.reporting.verdict import write_verdict
-from cl_graft.lab.results.comparison import Comparison, Failure
+from cl_graft.lab.results.comparison import Comparison, Failure, summarize
 from cl_graft.lab.results.stored_runs import StoredRun
-from cl_graft.lab.results.summary import summarize
 from cl_graft.lab.results.summary_tables import summary_notes
 
 

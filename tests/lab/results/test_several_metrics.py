@@ -8,14 +8,13 @@ from mixed_results import METRICS, mixed_results
 from small_results import small_result
 
 from cl_graft.errors import DamagedFile, InputError
-from cl_graft.lab.results.comparison import Comparison
+from cl_graft.lab.results.comparison import Comparison, summarize
 from cl_graft.lab.results.measures import measure, named_measures
 from cl_graft.lab.results.normalized_scores import normalization_text, normalize
 from cl_graft.lab.results.run_results import read_result, score_table, write_result
 from cl_graft.lab.results.stored_runs import StoredRun, check_alike
 from cl_graft.lab.results.strategy_statistics import compare_with
 from cl_graft.lab.results.stream_measures import average_after, gain_from_earlier
-from cl_graft.lab.results.summary import summarize
 from cl_graft.lab.results.summary_tables import brief_tables, summary_notes
 
 NAIVE = (0.40 / 0.80 + 0.30 / 0.75 - 0.10 / 0.40 + 0.90 / 0.90) / 4

@@ -25,9 +25,8 @@ from cl_graft.lab.experiments.comparison.jobs import (
 from cl_graft.lab.experiments.comparison.sweep import draw_orders, expand_sweep
 from cl_graft.lab.experiments.run_setup import keep_able_strategies
 from cl_graft.lab.reporting.summary_files import write_summary
-from cl_graft.lab.results.comparison import Comparison, SweptValues
+from cl_graft.lab.results.comparison import Comparison, SweptValues, summarize
 from cl_graft.lab.results.run_results import RunResult, command
-from cl_graft.lab.results.summary import summarize
 from cl_graft.runtime.devices import pick_device
 from cl_graft.runtime.progress import Progress, Step, silent
 from cl_graft.runtime.signals import Stop

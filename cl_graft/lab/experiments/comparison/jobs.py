@@ -19,9 +19,15 @@ from cl_graft.lab.experiments.comparison.tuning import Tuning, stored_tuning, tu
 from cl_graft.lab.experiments.run import run
 from cl_graft.lab.experiments.run_setup import check_strategies
 from cl_graft.lab.reporting.summary_files import write_summary
-from cl_graft.lab.results.comparison import Budget, Comparison, ComparisonSummary, Failure, Size
+from cl_graft.lab.results.comparison import (
+    Budget,
+    Comparison,
+    ComparisonSummary,
+    Failure,
+    Size,
+    summarize,
+)
 from cl_graft.lab.results.run_results import RunResult
-from cl_graft.lab.results.summary import summarize
 from cl_graft.models import Loaded
 from cl_graft.models.config_settings import describe_other_settings
 from cl_graft.runtime.progress import Progress, rename_steps, silent
