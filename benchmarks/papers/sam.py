@@ -19,11 +19,11 @@ from cl_graft.grafts.model_state import replace_parameters
 from cl_graft.grafts.region import Region
 from cl_graft.grafts.selection import top_k
 from cl_graft.localization import find_localizer
+from cl_graft.localization.grafting_settings import region_rate
 from cl_graft.metrics import task_loss
 from cl_graft.metrics.statistics import holm, mean_interval, paired_t_test
 from cl_graft.runtime.seeding import derive
 from cl_graft.training.dense_run import DenseRun
-from cl_graft.training.learning_rates import region_rate
 from cl_graft.training.passes import Passes
 from papers.answers import Answers
 from papers.bench import Bench

@@ -16,7 +16,7 @@ from cl_graft.kinds.text_encoding import Encoding, label_token_ids
 from cl_graft.metrics.task_score import Scorer
 from cl_graft.models import TaskModel, make_head
 from cl_graft.runtime.registry import Registry
-from cl_graft.training.learning_rates import DENSE_LR
+from cl_graft.training.fine_tuning_settings import DENSE_LR
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase as Tokenizer

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import sqrt
 from typing import Annotated, Literal
 
 from pydantic import Field, GetPydanticSchema, field_validator
@@ -11,11 +12,15 @@ from cl_graft.errors import InputError
 from cl_graft.grafts.blocks import Layers
 from cl_graft.localization.registry import Score, find_localizer
 from cl_graft.runtime.settings import settings_class
-from cl_graft.training.fine_tuning_settings import FineTuning
+from cl_graft.training.fine_tuning_settings import FineTuning, Optimizer
 
 DEFAULT_DENSITY = 0.002
 """Share of the graftable coordinates in a region."""
 
+REGION_LR = 0.3
+"""Default learning rate of a region with SGD, from which it falls linearly to 0."""
+
+_ADAMW_STEP = 0.5
 _ROWS_AT_ONCE = 32
 
 _Function = Annotated[
@@ -199,3 +204,18 @@ class GraftingSettings:
             return None
         count = self.mask_candidates * k + owned
         return count if count < total else None
+
+
+def region_rate(optimizer: Optimizer, coordinates: int, *, given: float | None = None) -> float:
+    """Return the learning rate of a region: the given one, else one that suits optimiser and size.
+
+    AdamW moves every weight by up to its rate, so the norm of a step grows with the root of the
+    region's size. The rate makes it 0.5 at most.
+
+    Examples:
+        >>> region_rate("sgd", 10_000), region_rate("adamw", 10_000)
+        (0.3, 0.005)
+    """
+    if given is not None:
+        return given
+    return REGION_LR if optimizer == "sgd" else _ADAMW_STEP / sqrt(max(1, coordinates))

@@ -16,6 +16,7 @@ from pydantic import Field, TypeAdapter, ValidationError, model_validator
 from cl_graft.data.streams import find_stream
 from cl_graft.data.yaml_files import read_yaml, read_yaml_file
 from cl_graft.errors import InputError, nearest
+from cl_graft.localization.grafting_settings import region_rate
 from cl_graft.runtime.settings import (
     describe_faults,
     find_origin,
@@ -34,8 +35,7 @@ from cl_graft.settings.parts import (
 )
 from cl_graft.settings.presets import PRESETS
 from cl_graft.settings.stream_settings import StreamSettings
-from cl_graft.training.fine_tuning_settings import FineTuning, with_rate_schedule
-from cl_graft.training.learning_rates import Optimizer, region_rate
+from cl_graft.training.fine_tuning_settings import FineTuning, Optimizer, with_rate_schedule
 
 logger = logging.getLogger(__name__)
 

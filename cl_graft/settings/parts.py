@@ -13,13 +13,12 @@ from pydantic import Field, ValidationInfo, field_validator, model_validator
 from cl_graft.errors import nearest
 from cl_graft.kinds.kind import Kind
 from cl_graft.kinds.prompts import Family
-from cl_graft.localization.grafting_settings import GraftingSettings
+from cl_graft.localization.grafting_settings import REGION_LR, GraftingSettings
 from cl_graft.runtime.batching import EVAL_BATCH
 from cl_graft.runtime.byte_sizes import parse_bytes
 from cl_graft.runtime.settings import list_fields, settings_class
 from cl_graft.settings.stream_settings import StreamSettings, refuse_doubles, split_at_commas
-from cl_graft.training.fine_tuning_settings import FineTuning
-from cl_graft.training.learning_rates import REGION_LR, Decay, Optimizer
+from cl_graft.training.fine_tuning_settings import Decay, FineTuning, Optimizer
 
 _MOST_SEEDS = 10_000
 

@@ -28,14 +28,13 @@ from torch import nn
 
 from cl_graft.errors import a_or_an
 from cl_graft.grafts.bank import BaseIdentity, GraftBank
-from cl_graft.localization.grafting_settings import GraftingSettings
+from cl_graft.localization.grafting_settings import GraftingSettings, region_rate
 from cl_graft.models import TaskModel
 from cl_graft.strategies.heads import find_head_paths, unwrap_model
 from cl_graft.strategies.loop.best_step import KeepBest
 from cl_graft.strategies.loop.budgets import RegionRate
 from cl_graft.strategies.strategy import Strategy
 from cl_graft.strategies.task_labels import TaskLabels
-from cl_graft.training.learning_rates import region_rate
 from cl_graft.training.precision import warn_of_float16
 
 logger = logging.getLogger(__name__)

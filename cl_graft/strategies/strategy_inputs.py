@@ -31,8 +31,7 @@ from cl_graft.strategies.multi_head import MultiTaskText
 from cl_graft.strategies.stream_scores import StreamScores
 from cl_graft.strategies.task_training import TaskMetadata
 from cl_graft.training.dense_run import DenseRun
-from cl_graft.training.fine_tuning_settings import FineTuning
-from cl_graft.training.learning_rates import Decay, Optimizer
+from cl_graft.training.fine_tuning_settings import Decay, FineTuning, Optimizer
 from cl_graft.training.precision import loss_scale
 
 _Strategy = TypeVar("_Strategy", bound=SupervisedTemplate)

@@ -26,8 +26,7 @@ from cl_graft.runtime.checkpoints import (
     select_tensors,
 )
 from cl_graft.runtime.seeding import seeded
-from cl_graft.training.fine_tuning_settings import FineTuning, with_rate_schedule
-from cl_graft.training.learning_rates import rate_share
+from cl_graft.training.fine_tuning_settings import FineTuning, rate_share, with_rate_schedule
 from cl_graft.training.precision import LossScale
 from cl_graft.training.regularizers import mix_weights, shrink_movement_
 from cl_graft.training.train_mode import freeze_statistics

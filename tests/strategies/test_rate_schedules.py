@@ -22,8 +22,7 @@ from cl_graft.strategies.benchmark import text_stream
 from cl_graft.strategies.registry import STRATEGIES, build_strategy, list_available
 from cl_graft.strategies.strategy_inputs import StrategyInputs
 from cl_graft.training.fine_tuning import fine_tune
-from cl_graft.training.fine_tuning_settings import FineTuning
-from cl_graft.training.learning_rates import rate_share
+from cl_graft.training.fine_tuning_settings import FineTuning, rate_share
 
 STEPS = 20
 NAMES = list_available()

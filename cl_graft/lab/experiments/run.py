@@ -13,7 +13,7 @@ from typing import Any
 from cl_graft.data import TextTask
 from cl_graft.errors import InputError
 from cl_graft.lab.experiments import folders
-from cl_graft.lab.experiments.run_checkpoint import find_checkpoint
+from cl_graft.lab.experiments.resume import find_checkpoint
 from cl_graft.lab.experiments.run_setup import set_up
 from cl_graft.lab.experiments.run_writers import draw_config
 from cl_graft.lab.experiments.stream_run import StreamRun

@@ -13,7 +13,7 @@ from avalanche.training.templates import SupervisedTemplate
 
 from cl_graft.grafts.bank import GraftBank
 from cl_graft.lab.experiments import folders
-from cl_graft.lab.experiments.run_checkpoint import (
+from cl_graft.lab.experiments.resume import (
     RUN_KEY,
     RunCheckpoint,
     checkpoint_values,

@@ -12,12 +12,12 @@ from avalanche.core import SupervisedPlugin
 from torch import nn
 
 from cl_graft.errors import DivergedError
+from cl_graft.localization.grafting_settings import region_rate
 from cl_graft.runtime.seeding import check_generators, derive, seed_generators
 from cl_graft.strategies.loop.best_step import KeepBest
 from cl_graft.strategies.strategy import Strategy
 from cl_graft.training.examples import Examples
-from cl_graft.training.fine_tuning_settings import FineTuning
-from cl_graft.training.learning_rates import Decay, rate_share, region_rate
+from cl_graft.training.fine_tuning_settings import Decay, FineTuning, rate_share
 
 
 class StopAfter(SupervisedPlugin, supports_distributed=True):

@@ -14,7 +14,7 @@ from cl_graft.banks.verify import verify
 from cl_graft.lab.experiments.run import run
 from cl_graft.strategies.grafting_methods import Grafting
 from cl_graft.strategies.loop.budgets import RegionRate
-from cl_graft.training.learning_rates import WARM_UP, rate_share
+from cl_graft.training.fine_tuning_settings import WARM_UP, rate_share
 
 
 @pytest.mark.parametrize(

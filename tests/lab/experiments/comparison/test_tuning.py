@@ -13,10 +13,10 @@ from cl_graft.lab.experiments.comparison.tuning import best, list_grid, use_dev_
 from cl_graft.lab.experiments.run import run
 from cl_graft.lab.results.run_results import read_result
 from cl_graft.lab.results.summary_tables import settings_at_edge
+from cl_graft.localization.grafting_settings import REGION_LR, region_rate
 from cl_graft.settings import to_dotted
 from cl_graft.settings.tasks import load_tasks
 from cl_graft.strategies.registry import STRATEGIES
-from cl_graft.training.learning_rates import REGION_LR, region_rate
 
 
 @pytest.fixture
