@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,24 +14,14 @@ _WORDS = ("oil", "rain", "phone", "team", "book", "river bank", "chip", "girl")
 def answer_folder(path: Path, form: str, *, train: int = 16, dev: int = 4, test: int = 6) -> Path:
     """Write a task of two words and return its folder.
 
-    Args:
-        path: The folder.
-        form: ``"instruction"`` (which word came last, two right answers), ``"input"`` (which came
-            first) or ``"messages"`` (a chat with a system message).
-        train: Training rows; `dev` and `test` likewise.
+    The form is ``"instruction"`` (which word came last, two right answers), ``"input"`` (which
+    came first) or ``"messages"`` (a chat with a system message).
     """
-    sizes = {"train": train, "dev": dev, "test": test}
-    splits = {
-        split: make_answers(form, rows, seed=seed)
-        for seed, (split, rows) in enumerate(sizes.items())
-    }
+    splits = {}
+    for seed, (split, rows) in enumerate({"train": train, "dev": dev, "test": test}.items()):
+        draw = random.Random(seed)
+        splits[split] = [_ROWS[form](*draw.sample(_WORDS, 2)) for _ in range(rows)]
     return write_task(path, splits)
-
-
-def make_answers(form: str, count: int, *, seed: int = 0) -> list[dict[str, Any]]:
-    """Return records of two words; `form` as for `answer_folder`."""
-    draw = random.Random(seed)
-    return [_ROWS[form](*draw.sample(_WORDS, 2)) for _ in range(count)]
 
 
 def _instruction(first: str, second: str) -> dict[str, Any]:
@@ -52,8 +41,4 @@ def _messages(first: str, second: str) -> dict[str, Any]:
     return {"messages": [{"role": role, "content": content} for role, content in said]}
 
 
-_ROWS: dict[str, Callable[[str, str], dict[str, Any]]] = {
-    "instruction": _instruction,
-    "input": _input,
-    "messages": _messages,
-}
+_ROWS = {"instruction": _instruction, "input": _input, "messages": _messages}

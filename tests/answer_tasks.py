@@ -8,8 +8,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from cl_graft.kinds import Row, TextTask
-from cl_graft.kinds.extractive_qa import QuestionRow
+from cl_graft.kinds import KINDS, Row, TextTask
 
 _PLACES = ("the street", "the beach", "the park", "the small town", "the mountains")
 _PEOPLE = ("a man", "a woman", "a teacher", "the minister", "the president", "a little girl")
@@ -50,15 +49,7 @@ def make_numbers(count: int, *, seed: int = 0) -> list[dict[str, Any]]:
 
 def question_task(count: int = 8, **settings: Any) -> TextTask:
     """Return a task of questions in memory."""
-    rows = [
-        QuestionRow(
-            one["question"],
-            one["context"],
-            0,
-            tuple((answer["text"], answer["start"]) for answer in one["answers"]),
-        )
-        for one in make_questions(3 * count)
-    ]
+    rows = [KINDS.find("extractive_qa").read(row, "made") for row in make_questions(3 * count)]
     splits = rows[:count], rows[count : 2 * count], rows[2 * count :]
     values = {"metric": "answer_f1", "kind": "extractive_qa", "max_length": 64, **settings}
     return TextTask("places", (), *map(tuple, splits), **values)
@@ -71,31 +62,30 @@ def number_task(count: int = 8, **settings: Any) -> TextTask:
     return TextTask("cheer", (), *map(tuple, splits), **{"metric": "pearson", **settings})
 
 
+def write_rows(path: Path, rows: Iterable[Mapping[str, Any]]) -> Path:
+    """Write rows as JSON lines, in a folder that need not be there, and return the path."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    return path
+
+
 def write_task(
     folder: Path, splits: Mapping[str, Iterable[Mapping[str, Any]]], **meta: Any
 ) -> Path:
     """Write a task as a folder of JSON lines, with a `meta.json` if there is any, and return it."""
-    folder.mkdir(parents=True, exist_ok=True)
+    for split, rows in splits.items():
+        write_rows(folder / f"{split}.jsonl", rows)
     if meta:
         (folder / "meta.json").write_text(json.dumps(meta))
-    for split, records in splits.items():
-        text = "".join(f"{json.dumps(record)}\n" for record in records)
-        (folder / f"{split}.jsonl").write_text(text)
     return folder
 
 
 def write_answer_tasks(folder: Path, *, rows: int = 40) -> list[str]:
     """Write the tasks `places`, of questions, and `cheer`, of numbers; returns their folders."""
-    made = []
-    for name, make, meta in (
-        ("places", make_questions, {}),
-        ("cheer", make_numbers, {"label_names": []}),
-    ):
-        records = make(2 * rows)
-        splits = {
-            "train": records[:rows],
-            "dev": records[rows : rows + rows // 2],
-            "test": records[rows + rows // 2 :],
-        }
-        made.append(str(write_task(folder / name, splits, **meta)))
-    return made
+    half = rows + rows // 2
+    questions, numbers = (
+        {"train": made[:rows], "dev": made[rows:half], "test": made[half:]}
+        for made in (make_questions(2 * rows), make_numbers(2 * rows))
+    )
+    places = write_task(folder / "places", questions)
+    return [str(places), str(write_task(folder / "cheer", numbers, label_names=[]))]

@@ -16,15 +16,7 @@ FOLDERS = (ROOT / "benchmarks", ROOT / "benchmarks" / "performance", ROOT / "tes
 def run_script(
     script: str, *arguments: object, folder: Path | None = None, code: int | None = 0, **env: str
 ) -> subprocess.CompletedProcess[str]:
-    """Run a script on one thread.
-
-    Args:
-        script: The name of its file, in one of `FOLDERS`, or its path.
-        arguments: What it is given.
-        folder: Where it runs; None means here.
-        code: The code that it must end with; None takes any.
-        env: Environment variables beside this process's.
-    """
+    """Run a script of one of `FOLDERS` on one thread; `code` is what it must end with, None any."""
     file = next(folder / script for folder in FOLDERS if (folder / script).is_file())
     with chdir(folder or "."):
         done = run_warm(

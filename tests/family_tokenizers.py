@@ -18,6 +18,8 @@ ENGLISH = [
     "A man is playing a guitar; a woman is listening. They know each other well.",
     "Prices rose again this week, said the bank, although the market had hoped for less.",
 ] * 4
+_ENDS = {"bos_token": "<s>", "cls_token": "<s>", "eos_token": "</s>", "sep_token": "</s>"}
+ROBERTA_TOKENS = {**_ENDS, "unk_token": "<unk>", "pad_token": "<pad>"}
 _WORDS = [f"{lead} {word}" for word in ("great", "terrible", "Yes", "No") for lead in "ab"] * 50
 
 
@@ -45,16 +47,7 @@ def roberta() -> Any:
     names = ["<s>", "<pad>", "</s>", "<unk>", mask]
     tokenizer = byte_level(names, texts=ENGLISH + _WORDS, vocabulary=700)
     tokenizer.post_processor = processors.RobertaProcessing(("</s>", 2), ("<s>", 0))
-    return _fast(
-        tokenizer_object=tokenizer,
-        bos_token="<s>",
-        cls_token="<s>",
-        eos_token="</s>",
-        sep_token="</s>",
-        pad_token="<pad>",
-        unk_token="<unk>",
-        mask_token=mask,
-    )
+    return _fast(tokenizer_object=tokenizer, mask_token=mask, **ROBERTA_TOKENS)
 
 
 @pytest.fixture(scope="session")
@@ -62,12 +55,8 @@ def gpt2() -> Any:
     """A byte-level BPE without frame, padding token or mask."""
     tokenizer = byte_level(["<|endoftext|>"], texts=ENGLISH + _WORDS, vocabulary=700)
     tokenizer.post_processor = processors.ByteLevel(trim_offsets=False)
-    return _fast(
-        tokenizer_object=tokenizer,
-        bos_token="<|endoftext|>",
-        eos_token="<|endoftext|>",
-        unk_token="<|endoftext|>",
-    )
+    ends = dict.fromkeys(("bos_token", "eos_token", "unk_token"), "<|endoftext|>")
+    return _fast(tokenizer_object=tokenizer, **ends)
 
 
 @pytest.fixture(scope="session")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal
 
 import torch
@@ -51,6 +52,14 @@ def _features() -> nn.Sequential:
     return nn.Sequential(nn.Linear(12, 16), nn.Tanh())
 
 
+_mlp = partial(SimpleMLP, num_classes=2, input_size=12, hidden_size=16)
+_multi_task_mlp = partial(MTSimpleMLP, input_size=12, hidden_size=16)
+
+
+def _incremental(**settings: bool) -> nn.Module:
+    return nn.Sequential(_features(), IncrementalClassifier(16, **settings))
+
+
 def _one_classifier_for_both() -> nn.Module:
     head = IncrementalClassifier(16)
     return TrainEvalModel(_features(), head, head)
@@ -58,14 +67,7 @@ def _one_classifier_for_both() -> nn.Module:
 
 @dataclass(frozen=True)
 class HeadCase:
-    """A kind of head.
-
-    Attributes:
-        build: Makes the model.
-        classes: The classes of each experience.
-        shape: Shape of an input.
-        lr: Learning rate of the region.
-    """
+    """A kind of head: a model, the classes of each experience, and the shape of an input."""
 
     build: Callable[[], nn.Module]
     classes: Sequence[Sequence[int]] = DIFFERENT
@@ -74,38 +76,24 @@ class HeadCase:
 
 
 HEADS: dict[str, HeadCase] = {
-    "MTSimpleMLP": HeadCase(lambda: MTSimpleMLP(input_size=12, hidden_size=16)),
-    "MTSimpleMLP, same classes": HeadCase(
-        lambda: MTSimpleMLP(input_size=12, hidden_size=16), classes=SAME
-    ),
+    "MTSimpleMLP": HeadCase(_multi_task_mlp),
+    "MTSimpleMLP, same classes": HeadCase(_multi_task_mlp, classes=SAME),
     "MTSimpleCNN": HeadCase(MTSimpleCNN, shape=(3, 16, 16)),
-    "MTSlimResNet18": HeadCase(
-        lambda: MTSlimResNet18(nclasses=2, nf=2), shape=(3, 32, 32), lr=0.01
-    ),
+    "MTSlimResNet18": HeadCase(partial(MTSlimResNet18, 2, nf=2), shape=(3, 32, 32), lr=0.01),
     "MTSimpleSequenceClassifier": HeadCase(
-        lambda: MTSimpleSequenceClassifier(input_size=4, hidden_size=8, rnn_layers=1),
+        partial(MTSimpleSequenceClassifier, input_size=4, hidden_size=8, rnn_layers=1),
         shape=(3, 4),
     ),
-    "as_multitask": HeadCase(
-        lambda: as_multitask(SimpleMLP(num_classes=2, input_size=12, hidden_size=16), "classifier")
-    ),
+    "as_multitask": HeadCase(lambda: as_multitask(_mlp(), "classifier")),
     "only MultiHeadClassifier": HeadCase(lambda: MultiHeadClassifier(12)),
     "MultiHeadClassifier without masks": HeadCase(lambda: MultiHeadClassifier(12, masking=False)),
     "two MultiHeadClassifiers": HeadCase(TwoHeads),
-    "IncrementalClassifier": HeadCase(
-        lambda: nn.Sequential(_features(), IncrementalClassifier(16))
-    ),
-    "IncrementalClassifier, same classes": HeadCase(
-        lambda: nn.Sequential(_features(), IncrementalClassifier(16)), classes=SAME
-    ),
-    "IncrementalClassifier without masks": HeadCase(
-        lambda: nn.Sequential(_features(), IncrementalClassifier(16, masking=False))
-    ),
+    "IncrementalClassifier": HeadCase(_incremental),
+    "IncrementalClassifier, same classes": HeadCase(_incremental, classes=SAME),
+    "IncrementalClassifier without masks": HeadCase(partial(_incremental, masking=False)),
     "only IncrementalClassifier": HeadCase(lambda: IncrementalClassifier(12)),
     "TrainEvalModel of one classifier": HeadCase(_one_classifier_for_both),
-    "shared Linear": HeadCase(
-        lambda: SimpleMLP(num_classes=2, input_size=12, hidden_size=16), classes=SAME
-    ),
+    "shared Linear": HeadCase(_mlp, classes=SAME),
 }
 
 

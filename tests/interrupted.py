@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -74,7 +75,7 @@ class KeptPhases:
     def __init__(self, *, trip_after: int | None = None) -> None:
         self.kept: dict[str, bytes] = {}
         self.offers = 0
-        self._trip_after = trip_after
+        self.trip_after = trip_after
 
     def at(self, key: str) -> Checkpoint:
         return _Place(self, key)
@@ -82,31 +83,25 @@ class KeptPhases:
     def poll(self) -> None:
         pass
 
-    def offer(self, key: str, state: Callable[[], State]) -> None:
-        tensors, values = state()
-        self.kept[key] = pack(tensors, {"values": dict(values)}, format=_FORMAT)
-        self.offers += 1
-        if self.offers == self._trip_after:
-            raise Trip
 
-    def load(self, key: str) -> State | None:
-        if key not in self.kept:
+@dataclass
+class _Place:
+    phases: KeptPhases
+    key: str
+
+    def load(self) -> State | None:
+        if self.key not in self.phases.kept:
             return None
-        head, tensors = unpack(self.kept[key], format=_FORMAT, name=key)
+        head, tensors = unpack(self.phases.kept[self.key], format=_FORMAT, name=self.key)
         values: Any = head["values"]
         return tensors, values
 
-
-class _Place:
-    def __init__(self, phases: KeptPhases, key: str) -> None:
-        self._phases = phases
-        self._key = key
-
-    def load(self) -> State | None:
-        return self._phases.load(self._key)
-
     def offer(self, state: Callable[[], State], *, last: bool = False) -> None:
-        self._phases.offer(self._key, state)
+        tensors, values = state()
+        self.phases.kept[self.key] = pack(tensors, {"values": dict(values)}, format=_FORMAT)
+        self.phases.offers += 1
+        if self.phases.offers == self.phases.trip_after:
+            raise Trip
 
 
 def ends_of_steps(learn: Callable[[KeptPhases], object]) -> int:

@@ -37,13 +37,7 @@ class _Repository:
 
 @dataclass
 class LocalHub:
-    """What is kept.
-
-    Attributes:
-        token: What may write.
-        endpoint: Where the hub answers.
-        repositories: By owner and name.
-    """
+    """What is kept: repositories by owner and name, which the token may write."""
 
     token: str
     endpoint: str = ""

@@ -30,21 +30,14 @@ SMALL: dict[str, Any] = {
 
 @dataclass
 class Runs:
-    """Runs of a model, each done once; they share tokens, dense runs and rankings.
-
-    Attributes:
-        model: The checkpoint's folder.
-        out: Where they are written.
-        settings: Of all of them.
-        done: Folders, by what was run.
-        drawn: Tasks, by what they are drawn with: drawing takes as long as training.
-    """
+    """Runs of a model, each done once; they share tokens, dense runs and rankings."""
 
     model: Path
     out: Path
     settings: dict[str, Any] = field(default_factory=dict)
     done: dict[str, Path] = field(default_factory=dict)
     drawn: dict[str, Any] = field(default_factory=dict)
+    """Tasks, by what they are drawn with: drawing takes as long as training."""
 
     def __call__(
         self, strategy: str, *, own: dict[str, Any] | None = None, seed: int = 0, **settings: Any

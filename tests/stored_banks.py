@@ -96,23 +96,22 @@ def _same_graft(a: Graft | None, b: Graft | None) -> bool:
     return a is b is None or (a is not None and b is not None and a.same_bits(b))
 
 
+def _same_batch(a: RecordedBatch | None, b: RecordedBatch | None) -> bool:
+    if a is None or b is None:
+        return a is b
+    same_rows = same_tensor(a.inputs, b.inputs) and same_tensor(a.logits, b.logits)
+    return same_rows and dict(a.environment) == dict(b.environment)
+
+
 def _same_entry(a: Entry, b: Entry) -> bool:
-    recorded_batches = (a.recorded_batch is None) == (b.recorded_batch is None)
-    if a.recorded_batch and b.recorded_batch:
-        recorded_batches = (
-            same_tensor(a.recorded_batch.inputs, b.recorded_batch.inputs)
-            and same_tensor(a.recorded_batch.logits, b.recorded_batch.logits)
-            and dict(a.recorded_batch.environment) == dict(b.recorded_batch.environment)
-        )
+    plain = ("task", "label", "weights_sha256", "builds_on", "region")
     return (
-        (a.task, a.label, a.weights_sha256) == (b.task, b.label, b.weights_sha256)
-        and a.builds_on == b.builds_on
-        and a.region == b.region
+        all(getattr(a, name) == getattr(b, name) for name in plain)
         and a.owned.same_bits(b.owned)
         and a.head.keys() == b.head.keys()
         and all(same_tensor(a.head[name], b.head[name]) for name in a.head)
         and _same_graft(a.standalone, b.standalone)
-        and recorded_batches
+        and _same_batch(a.recorded_batch, b.recorded_batch)
         and dict(a.metadata) == dict(b.metadata)
     )
 
@@ -131,19 +130,21 @@ def content(folder: Path) -> dict[str, bytes]:
 
 def transformer_layout(blocks: int, hidden: int, inner: int) -> Layout:
     """Return the layout of RoBERTa's block stack: 16 tensors a block."""
-    shapes: dict[str, tuple[int, ...]] = {}
-    for block in range(blocks):
-        at = f"backbone.encoder.layer.{block}"
-        for part in ("self.query", "self.key", "self.value", "output.dense"):
-            shapes[f"{at}.attention.{part}.weight"] = (hidden, hidden)
-            shapes[f"{at}.attention.{part}.bias"] = (hidden,)
-        shapes[f"{at}.intermediate.dense.weight"] = (inner, hidden)
-        shapes[f"{at}.intermediate.dense.bias"] = (inner,)
-        shapes[f"{at}.output.dense.weight"] = (hidden, inner)
-        shapes[f"{at}.output.dense.bias"] = (hidden,)
-        for part in ("attention.output.LayerNorm", "output.LayerNorm"):
-            shapes[f"{at}.{part}.weight"] = (hidden,)
-            shapes[f"{at}.{part}.bias"] = (hidden,)
+    square = (hidden, hidden)
+    weights = {
+        **{f"attention.self.{part}": square for part in ("query", "key", "value")},
+        "attention.output.dense": square,
+        "intermediate.dense": (inner, hidden),
+        "output.dense": (hidden, inner),
+        "attention.output.LayerNorm": (hidden,),
+        "output.LayerNorm": (hidden,),
+    }
+    shapes = {
+        f"backbone.encoder.layer.{block}.{part}.{kind}": shape
+        for block in range(blocks)
+        for part, weight in weights.items()
+        for kind, shape in (("weight", weight), ("bias", weight[:1]))
+    }
     return Layout(tuple(shapes), tuple(shapes.values()))
 
 

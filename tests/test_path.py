@@ -26,16 +26,8 @@ def quadratic_run(plan, *, dev_score=None, path=True):
     def loss(step=0):
         return (model(INPUTS) - TARGETS).square().mean()
 
-    outcome = fine_tune(
-        model,
-        dict(model.named_parameters()),
-        loss=loss,
-        settings=plan,
-        seed=0,
-        path=path,
-        dev_score=dev_score,
-    )
-    return outcome, loss
+    own = {"settings": plan, "path": path, "dev_score": dev_score}
+    return fine_tune(model, dict(model.named_parameters()), loss=loss, seed=0, **own)
 
 
 PLANS = [
@@ -48,7 +40,7 @@ PLANS = [
 
 @pytest.mark.parametrize("plan", PLANS)
 def test_the_path_of_a_convex_run_sums_to_what_the_loss_fell(plan):
-    outcome, _ = quadratic_run(plan)
+    outcome = quadratic_run(plan)
     fell = outcome.losses[0] - outcome.losses[-1]
     assert fell > 0.1 * outcome.losses[0]
     total = float(sum(part.sum() for part in outcome.path.values()))
@@ -59,16 +51,16 @@ def test_the_path_of_a_convex_run_sums_to_what_the_loss_fell(plan):
 def test_the_path_ends_at_the_kept_step():
     scores = iter([0.5, 0.4, 0.3, 0.2])
     plan = FineTuning(steps=40, lr=1e-2, clip=0.0, weight_decay=0.0, evaluations=4)
-    outcome, _ = quadratic_run(plan, dev_score=lambda: next(scores))
+    outcome = quadratic_run(plan, dev_score=lambda: next(scores))
     assert outcome.step == 10
-    short, _ = quadratic_run(replace(plan, steps=10, evaluations=0))
+    short = quadratic_run(replace(plan, steps=10, evaluations=0))
     assert all(torch.equal(outcome.path[name], part) for name, part in short.path.items())
 
 
 def test_gathering_a_path_changes_no_bit_of_the_run():
     plan = FineTuning(steps=20, lr=1e-2, momentum=0.5)
-    plain, _ = quadratic_run(plan, path=False)
-    gathered, _ = quadratic_run(plan)
+    plain = quadratic_run(plan, path=False)
+    gathered = quadratic_run(plan)
     assert plain.path == {}
     assert all(torch.equal(plain.tensors[name], t) for name, t in gathered.tensors.items())
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from family_tokenizers import byte_level
+from family_tokenizers import ROBERTA_TOKENS, byte_level
 from tokenizers import (
     AddedToken,
     Tokenizer,
@@ -101,16 +101,8 @@ def tiny_roberta(path: Path) -> Path:
     tokenizer.post_processor = processors.RobertaProcessing(
         ("</s>", 2), ("<s>", 0), add_prefix_space=False
     )
-    fast = _fast(
-        tokenizer,
-        bos_token="<s>",
-        cls_token="<s>",
-        eos_token="</s>",
-        sep_token="</s>",
-        unk_token="<unk>",
-        pad_token="<pad>",
-        mask_token=AddedToken("<mask>", lstrip=True, special=True),
-    )
+    mask = AddedToken("<mask>", lstrip=True, special=True)
+    fast = _fast(tokenizer, **ROBERTA_TOKENS, mask_token=mask)
     config = transformers.RobertaConfig(
         type_vocab_size=1, pad_token_id=1, bos_token_id=0, eos_token_id=2
     )
@@ -137,18 +129,9 @@ def tiny_llama(path: Path) -> Path:
         single="<s> $A", pair="<s> $A <s> $B", special_tokens=[("<s>", 1)]
     )
     fast = _fast(tokenizer, bos_token="<s>", eos_token="</s>", unk_token="<unk>")
-    config = transformers.LlamaConfig(
-        hidden_size=32,
-        intermediate_size=64,
-        num_hidden_layers=2,
-        num_attention_heads=4,
-        num_key_value_heads=2,
-        max_position_embeddings=256,
-        initializer_range=0.1,
-        tie_word_embeddings=False,
-        bos_token_id=1,
-        eos_token_id=2,
-    )
+    ends = {"bos_token_id": 1, "eos_token_id": 2, "tie_word_embeddings": False}
+    heads = {"num_key_value_heads": 2, "max_position_embeddings": 256}
+    config = transformers.LlamaConfig(**_SIZES, **heads, **ends)
     return _save(path, transformers.LlamaForCausalLM, config, fast)
 
 
@@ -239,6 +222,8 @@ BUILDERS = {
     "roberta": tiny_roberta,
 }
 
+_SIZES = {"hidden_size": 32, "intermediate_size": 64, "initializer_range": 0.1}
+_SIZES |= {"num_hidden_layers": 2, "num_attention_heads": 4}
 _VOCABULARY = 800
 _END = "<|endoftext|>"
 
@@ -247,16 +232,7 @@ def _small(
     config: transformers.PreTrainedConfig, *, max_position_embeddings: int = 256
 ) -> transformers.PreTrainedConfig:
     """Set the sizes that BERT, ELECTRA and RoBERTa name alike, and return the configuration."""
-    config.update(
-        {
-            "hidden_size": 32,
-            "intermediate_size": 64,
-            "num_hidden_layers": 2,
-            "num_attention_heads": 4,
-            "max_position_embeddings": max_position_embeddings,
-            "initializer_range": 0.1,
-        }
-    )
+    config.update({**_SIZES, "max_position_embeddings": max_position_embeddings})
     return config
 
 
@@ -314,15 +290,9 @@ def _fast(tokenizer: Tokenizer, **special: Any) -> PreTrainedTokenizerFast:
 
 
 def _save_gpt2(path: Path, tokenizer: PreTrainedTokenizerFast) -> Path:
-    config = transformers.GPT2Config(
-        n_embd=32,
-        n_layer=2,
-        n_head=4,
-        n_positions=256,
-        initializer_range=0.1,
-        bos_token_id=0,
-        eos_token_id=0,
-    )
+    sizes = {"n_embd": 32, "n_layer": 2, "n_head": 4, "n_positions": 256}
+    ends = {"bos_token_id": 0, "eos_token_id": 0}
+    config = transformers.GPT2Config(initializer_range=0.1, **sizes, **ends)
     return _save(path, transformers.GPT2LMHeadModel, config, tokenizer)
 
 

@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -49,11 +50,14 @@ json.dump(told, sys.stdout)
 """
 
 
+@dataclass(repr=False)
 class Told:
     """What a command answered."""
 
-    def __init__(self, code: int, out: str, err: str, seconds: float = 0.0) -> None:
-        self.code, self.out, self.err, self.seconds = code, out, err, seconds
+    code: int
+    out: str
+    err: str
+    seconds: float = 0.0
 
     @property
     def json(self) -> Any:
@@ -66,11 +70,8 @@ class Told:
 def cl_graft(*arguments: object, stdin: str = "", imports: bool = False, **variables: str) -> Told:
     """Run the command line as a process of its own.
 
-    Args:
-        arguments: What it is given.
-        stdin: What it reads.
-        imports: Whether it imports the package itself, as a user's does, which takes seconds.
-        **variables: Environment variables beside this process's.
+    With `imports` it imports the package itself, as a user's does, which takes seconds. The
+    variables are those of the environment beside this process's.
     """
     words = ["-m", "cl_graft.cli", *map(str, arguments)]
     answer = _process(words, stdin, variables, imports=imports)
@@ -118,10 +119,10 @@ def forgets_nothing(result: RunResult) -> bool:
 
 def file_hashes(folder: Path) -> dict[str, str]:
     """Return the SHA-256 of every file under a folder, by relative path."""
-    files = (path for path in sorted(folder.rglob("*")) if path.is_file())
+    contents = {path: path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
     return {
-        str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest()
-        for path in files
+        str(path.relative_to(folder)): hashlib.sha256(content).hexdigest()
+        for path, content in contents.items()
     }
 
 

@@ -54,11 +54,8 @@ def run_warm(
 ) -> subprocess.CompletedProcess[str]:
     """Run what ``python ARGUMENTS`` would run, and return its exit code and output.
 
-    Args:
-        arguments: ``-m MODULE``, ``-c CODE`` or the path of a file, then its own arguments.
-        stdin: What it reads.
-        env: All of its environment variables.
-        imported: What it begins with: ``"cl_graft"``, which is all of the package, or ``"torch"``.
+    It begins with ``"cl_graft"``, which is all of the package, or ``"torch"`` imported, and has no
+    environment variables but those of `env`.
     """
     if imported not in _SERVERS:
         _SERVERS[imported] = _connect(imported)
@@ -85,14 +82,7 @@ def run_warm(
 def printed_by(
     code: str, *arguments: str, imported: str = "cl_graft", env: Mapping[str, str] | None = None
 ) -> str:
-    """Run code, which must end well, and return what it prints; `run_warm` says how it is run.
-
-    Args:
-        code: The code.
-        arguments: Its arguments.
-        imported: What it begins with.
-        env: Environment variables beside this process's.
-    """
+    """Run code as `run_warm` does, with variables beside this process's, and return its output."""
     done = run_warm(["-c", code, *arguments], env={**os.environ, **(env or {})}, imported=imported)
     assert done.returncode == 0, done.stderr
     return done.stdout

@@ -4,20 +4,20 @@ import re
 from dataclasses import replace
 from pathlib import Path
 
+from cl_graft.data import load_task
 from cl_graft.data.audit import audit, describe_findings, find_shared_rows
-from cl_graft.data.load import load_task
+from cl_graft.kinds import Row, TextTask
 from cl_graft.kinds.answer_rows import AnswerRow
 from cl_graft.kinds.messages import Message
-from cl_graft.kinds.rows import Row
-from cl_graft.kinds.text_task import TextTask
 
 
-def rows(*given: tuple[str, int]) -> tuple[Row, ...]:
-    return tuple(Row(text, None, label) for text, label in given)
+def task(*splits: list[tuple[str, int]], name: str = "mine") -> TextTask:
+    rows = (tuple(Row(text, None, label) for text, label in split) for split in splits)
+    return TextTask(name, ("no", "yes"), *rows)
 
 
-def task(train, dev, test) -> TextTask:
-    return TextTask("mine", ("no", "yes"), rows(*train), rows(*dev), rows(*test))
+def answers(*splits: tuple[AnswerRow, ...], name: str = "a") -> TextTask:
+    return TextTask(name, (), *splits, "rouge_l", kind="text2text")
 
 
 def test_clean_rows_count_nothing():
@@ -50,13 +50,10 @@ def chat(*said: str) -> AnswerRow:
 
 def test_conversations_are_compared_as_a_whole_and_not_by_their_last_message():
     turns = [chat(f"I bought lamp {n}.", "Thanks.", "Was it good?") for n in range(8)]
-    found = TextTask(
-        "a", (), (*turns[:5],), (turns[5],), (*turns[6:],), "rouge_l", kind="text2text"
-    )
+    found = answers((*turns[:5],), (turns[5],), (*turns[6:],))
     assert set(audit(found).values()) == {0}
-    assert find_shared_rows(
-        [found, replace(found, name="b", train=(turns[6],), dev=(turns[5],), test=(turns[4],))]
-    ) == [
+    other = answers((turns[6],), (turns[5],), (turns[4],), name="b")
+    assert find_shared_rows([found, other]) == [
         ("1 of its 2 test rows also stand in train or dev of b",),
         ("1 of its 1 test rows also stand in train or dev of a",),
     ]
@@ -66,16 +63,16 @@ def test_conversations_are_compared_as_a_whole_and_not_by_their_last_message():
 
 def test_several_right_answers_to_one_input_are_no_doubles():
     rows = tuple(AnswerRow("a", None, 0, (target,)) for target in ("x", "y", "x"))
-    found = TextTask("a", (), rows, rows[:1], rows[:1], "rouge_l", kind="text2text")
-    assert (audit(found)["duplicates"], audit(found)["conflicts"]) == (1, 0)
+    counts = audit(answers(rows, rows[:1], rows[:1]))
+    assert (counts["duplicates"], counts["conflicts"]) == (1, 0)
 
 
 def test_test_rows_that_another_task_of_the_stream_learns_from_are_counted_by_task():
-    clean = task([("a", 0), ("b", 1)], [("c", 0)], [("d", 1)])
-    leaking = task([("d", 0), ("e", 1)], [("f", 0)], [("a", 1), ("c", 0), ("g", 1)])
+    clean = task([("a", 0), ("b", 1)], [("c", 0)], [("d", 1)], name="one")
+    test = [("a", 1), ("c", 0), ("g", 1)]
+    leaking = task([("d", 0), ("e", 1)], [("f", 0)], test, name="two")
     both = task([("g", 0), ("h", 1)], [("a", 0)], [("x", 1)])
-    named = [replace(each, name=name) for each, name in ((clean, "one"), (leaking, "two"))]
-    assert find_shared_rows([*named, both]) == [
+    assert find_shared_rows([clean, leaking, both]) == [
         ("1 of its 1 test rows also stand in train or dev of two",),
         (
             "2 of its 3 test rows also stand in train or dev of one",

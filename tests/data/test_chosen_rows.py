@@ -1,6 +1,7 @@
 """Several tasks can share one file: each takes the rows that have some values."""
 
 import pytest
+from answer_tasks import write_task
 from configs import config_with
 from read_data import read_rows
 
@@ -15,17 +16,16 @@ LABELS = {"bank": ("balance", "transfer"), "travel": ("visa", "hotel")}
 @pytest.fixture
 def folder(tmp_path):
     """A data folder with one set of two domains, whose `meta.json` declares all labels."""
-    place = tmp_path / "intents"
-    place.mkdir()
-    for split, rows in (("train", 6), ("test", 2)):
-        lines = [
-            f'{{"text": "{split} {label} {n}", "label": "{label}", "domain": "{domain}"}}'
+    splits = {
+        split: [
+            {"text": f"{split} {label} {n}", "label": label, "domain": domain}
             for n in range(rows)
             for domain, labels in LABELS.items()
             for label in labels
         ]
-        (place / f"{split}.jsonl").write_text("\n".join(lines))
-    (place / "meta.json").write_text('{"label_names": ["visa", "transfer", "hotel", "balance"]}')
+        for split, rows in (("train", 6), ("test", 2))
+    }
+    write_task(tmp_path / "intents", splits, label_names=["visa", "transfer", "hotel", "balance"])
     return tmp_path
 
 

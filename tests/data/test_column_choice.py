@@ -1,11 +1,13 @@
 """Columns are found by one function: by name, by what they hold, or the error asks which."""
 
-import json
+from collections.abc import Sequence
 from pathlib import Path
 
+import pandas as pd
 import pytest
 from configs import config_with
 
+from cl_graft.banks.input_texts import read_texts
 from cl_graft.data import load_task
 from cl_graft.errors import InputError
 from cl_graft.settings.draft import draft_config
@@ -14,16 +16,16 @@ from cl_graft.settings.tasks import load_tasks
 SAID = ["the tap drips", "no hot water here", "a lovely room", "they were kind to us"]
 TEXTS = [f"{SAID[n % 4]} on day {n} of {n % 7} days" for n in range(60)]
 LABELS = ["bad", "bad", "good", "good"] * 15
+ROWS = [*zip(TEXTS, LABELS, strict=True)]
 
 
-def write(path: Path, rows: list[list], header: list[str] | None = None) -> Path:
-    lines = [json.dumps(row, ensure_ascii=False, separators=(",", ":"))[1:-1] for row in rows]
-    path.write_text("\n".join([*([",".join(header)] if header else []), *lines, ""]))
+def write(path: Path, rows: Sequence, header: list[str] | None = None) -> Path:
+    pd.DataFrame(rows).to_csv(path, index=False, header=header or False)
     return path
 
 
 def columns(path: Path, **named) -> list:
-    return load_task(str(path), warn=False, **named).source["columns"]
+    return load_task(path, warn=False, **named).source["columns"]
 
 
 @pytest.mark.parametrize(
@@ -36,8 +38,7 @@ def columns(path: Path, **named) -> list:
     ],
 )
 def test_init_and_load_task_find_the_same_columns(tmp_path, header, found):
-    rows = [[text, label] for text, label in zip(TEXTS, LABELS, strict=True)]
-    path = write(tmp_path / "a.csv", rows, header)
+    path = write(tmp_path / "a.csv", ROWS, header)
     assert columns(path) == found
     (task,) = draft_config(path).tasks
     assert [task.columns.text, task.columns.text_pair, task.columns.label] == found
@@ -46,11 +47,10 @@ def test_init_and_load_task_find_the_same_columns(tmp_path, header, found):
 
 
 def test_several_columns_that_may_be_meant_are_asked_for_with_their_names(tmp_path):
-    rows = [[t, t[::-1], b, n % 3] for n, (t, b) in enumerate(zip(TEXTS, LABELS, strict=True))]
+    rows = [[t, t[::-1], b, n % 3] for n, (t, b) in enumerate(ROWS)]
     path = write(tmp_path / "a.csv", rows, ["hin", "her", "art", "stufe"])
-    with pytest.raises(
-        InputError, match=r"which column holds the text, hin or her\? Name it with t"
-    ):
+    said = r"which column holds the text, hin or her\? Name it with t"
+    with pytest.raises(InputError, match=said):
         load_task(str(path))
     with pytest.raises(InputError, match=r"the label, art \(2 values\) or stufe \(3 values\)\?"):
         load_task(str(path), text="hin")
@@ -60,7 +60,7 @@ def test_several_columns_that_may_be_meant_are_asked_for_with_their_names(tmp_pa
 def test_a_column_of_dates_numbers_or_addresses_is_no_text(tmp_path):
     rows = [
         [f"Mon Apr {n:02} 22:00:45 2009", f"https://news.example/{n}-long-title", t, b]
-        for n, (t, b) in enumerate(zip(TEXTS, LABELS, strict=True))
+        for n, (t, b) in enumerate(ROWS)
     ]
     path = write(tmp_path / "a.csv", rows, ["wann", "wo", "was", "wie"])
     assert columns(path) == ["was", None, "wie"]
@@ -71,28 +71,19 @@ def test_a_column_of_dates_numbers_or_addresses_is_no_text(tmp_path):
 @pytest.mark.parametrize(
     "rows",
     [
-        [[b, t] for b, t in zip(LABELS, TEXTS, strict=True)],
+        [[b, t] for t, b in ROWS],
         [[t, n % 2] for n, t in enumerate(TEXTS)],
         [[f"user_{n}", t, n % 2 * 4] for n, t in enumerate(TEXTS)],
-        [[t.split()[0] + str(n), b] for n, (t, b) in enumerate(zip(TEXTS, LABELS, strict=True))],
+        [[t.split()[0] + str(n), b] for n, (t, b) in enumerate(ROWS)],
     ],
 )
 def test_a_table_without_a_header_is_refused_by_every_command(tmp_path, rows):
-    from cl_graft.banks.input_texts import read_texts
-
     path = write(tmp_path / "a.csv", rows)
     said = r"a\.csv:1: the line looks like a row .* put a line with the names of the [23] columns"
     for use in (load_task, draft_config, lambda p: read_texts(p, task="a")):
         with pytest.raises(InputError, match=said):
             use(str(path))
-
-
-def test_texts_alone_without_a_header_are_told_from_a_column_that_has_none_of_the_usual_names(
-    tmp_path,
-):
-    from cl_graft.banks.input_texts import read_texts
-
-    path = write(tmp_path / "a.csv", [[text] for text in TEXTS])
+    write(path, [[text] for text in TEXTS])
     with pytest.raises(InputError, match=r"a\.csv:1: the line looks like a row"):
         read_texts(path, task="a")
 
@@ -102,10 +93,7 @@ def test_texts_alone_without_a_header_are_told_from_a_column_that_has_none_of_th
     [
         (["0", "1"], [[t, n % 2] for n, t in enumerate(TEXTS)]),
         (["text", "spam"], [[t, ("spam", "ham")[n % 2]] for n, t in enumerate(TEXTS)]),
-        (
-            ["How was your stay with us?", "Mood"],
-            [[t, b] for t, b in zip(TEXTS, LABELS, strict=True)],
-        ),
+        (["How was your stay with us?", "Mood"], ROWS),
         (["2024", "text", "class"], [[n, t, n % 2] for n, t in enumerate(TEXTS)]),
     ],
 )
@@ -115,13 +103,11 @@ def test_headers_that_look_odd_are_headers(tmp_path, header, rows):
 
 
 def test_a_test_file_that_lacks_the_column_of_train_is_told_as_a_whole(tmp_path):
-    rows = [[t, b] for t, b in zip(TEXTS, LABELS, strict=True)]
     (tmp_path / "a").mkdir()
-    write(tmp_path / "a" / "train.csv", rows, ["text", "label"])
-    write(tmp_path / "a" / "test.csv", rows)
-    with pytest.raises(
-        InputError, match=r"test\.csv: there is no column 'text', as train has; .*:1"
-    ):
+    write(tmp_path / "a" / "train.csv", ROWS, ["text", "label"])
+    write(tmp_path / "a" / "test.csv", ROWS)
+    said = r"test\.csv: there is no column 'text', as train has; .*:1"
+    with pytest.raises(InputError, match=said):
         load_task("a", data=tmp_path)
 
 
@@ -134,9 +120,8 @@ def test_columns_of_0_and_1_are_several_labels_a_row_unless_one_is_named(tmp_pat
     assert load_task(str(path), label="anger", warn=False).label_names == ("0", "1")
     draft = draft_config(path)
     assert [task.kind for task in draft.tasks] == ["multi_label"]
-    assert (
-        '      kind: multi_label\n      label_names: ["admiration", "anger", "joy"]' in draft.text
-    )
+    named = '      kind: multi_label\n      label_names: ["admiration", "anger", "joy"]'
+    assert named in draft.text
 
 
 @pytest.mark.parametrize("mark", ["|", ";", ", "])
@@ -144,9 +129,8 @@ def test_cells_of_several_labels_are_told_and_drafted_as_such(tmp_path, mark):
     cells = ["news", "sport", f"news{mark}sport", "art", f"art{mark}news"]
     rows = [[t, cells[n % 5]] for n, t in enumerate(TEXTS)]
     path = write(tmp_path / "a.csv", rows, ["text", "label"])
-    with pytest.raises(
-        InputError, match=r"column 'label' holds .* parts are labels .*'multi_label'"
-    ):
+    said = r"column 'label' holds .* parts are labels .*'multi_label'"
+    with pytest.raises(InputError, match=said):
         load_task(str(path))
     assert len(load_task(str(path), label_names=sorted(set(cells)), warn=False).label_names) == 5
     (task,) = draft_config(path).tasks
@@ -157,17 +141,16 @@ def test_cells_of_several_labels_are_told_and_drafted_as_such(tmp_path, mark):
 
 
 def test_columns_named_for_a_stream_are_those_of_tasks_that_name_none_and_have_some(tmp_path):
-    rows = [[t, b, n % 3] for n, (t, b) in enumerate(zip(TEXTS, LABELS, strict=True))]
-    write(tmp_path / "one.csv", rows, ["was", "art", "stufe"])
-    write(tmp_path / "two.csv", rows, ["was", "art", "stufe"])
-    stream = {
-        "data": str(tmp_path),
-        "tasks": ["one", "two", "scope"],
-        "label": "art",
-        "task_settings": {"two": {"text": "was", "label": "stufe"}},
-    }
-    tasks = load_tasks(
-        config_with({f"stream.{key}": own for key, own in stream.items()}).stream, seed=0
+    rows = [[t, b, n % 3] for n, (t, b) in enumerate(ROWS)]
+    for name in ("one", "two"):
+        write(tmp_path / f"{name}.csv", rows, ["was", "art", "stufe"])
+    config = config_with(
+        {
+            "stream.data": str(tmp_path),
+            "stream.tasks": ["one", "two", "scope"],
+            "stream.label": "art",
+            "stream.task_settings": {"two": {"text": "was", "label": "stufe"}},
+        }
     )
-    found = [task.source.get("columns") for task in tasks]
+    found = [task.source.get("columns") for task in load_tasks(config.stream, seed=0)]
     assert found == [["was", None, "art"], ["was", None, "stufe"], ["text", None, "label"]]

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from cl_graft.data.few_shot import few_shot, hold_out_test
 from cl_graft.errors import InputError
+from cl_graft.kinds import Row
 from cl_graft.kinds.answer_rows import AnswerRow
-from cl_graft.kinds.rows import Row
 
 NAMES = ("no", "yes", "perhaps")
 
@@ -26,12 +26,18 @@ def rows_of(*counts: int) -> list[Row]:
     return rows
 
 
+def draw(rows, **settings):
+    """Draw from rows whose classes are the first of `NAMES`."""
+    names = NAMES[: len({row.label for row in rows})]
+    return few_shot(rows, **{"label_names": names, "data_seed": 0, **settings})
+
+
 def counts(rows) -> dict:
     return dict(Counter(row.label for row in rows))
 
 
 def test_k_rows_a_class_train_and_the_next_k_are_dev():
-    chosen = few_shot(rows_of(50, 60, 70), label_names=NAMES, shots=16, data_seed=0)
+    chosen = draw(rows_of(50, 60, 70), shots=16)
     assert counts(chosen.train) == counts(chosen.dev) == {0: 16, 1: 16, 2: 16}
     assert chosen.rule["train_rows"] == {"no": 16, "yes": 16, "perhaps": 16}
     assert chosen.rule["dev"] == "the next 16 rows a class"
@@ -41,7 +47,7 @@ def test_k_rows_a_class_train_and_the_next_k_are_dev():
 @pytest.mark.parametrize("left", [5, 14])
 def test_rows_that_are_left_are_dev_where_they_are_as_many_as_5_percent(left):
     shots = 30 - left
-    chosen = few_shot(rows_of(30, 40), label_names=NAMES[:2], shots=shots, data_seed=0)
+    chosen = draw(rows_of(30, 40), shots=shots)
     assert counts(chosen.train) == {0: shots, 1: shots}
     assert counts(chosen.dev) == {0: left, 1: left}
     assert chosen.rule["dev"] == f"the next {left} rows a class"
@@ -50,7 +56,7 @@ def test_rows_that_are_left_are_dev_where_they_are_as_many_as_5_percent(left):
 def test_dev_never_holds_the_rows_of_one_class_alone_because_the_other_is_used_up():
     # As in CR, where the smaller class has 367 rows and the larger one 1,402.
     for shots in (350, 360, 366, 367):
-        chosen = few_shot(rows_of(367, 1402), label_names=NAMES[:2], shots=shots, data_seed=0)
+        chosen = draw(rows_of(367, 1402), shots=shots)
         negative, positive = counts(chosen.dev)[0], counts(chosen.dev)[1]
         assert negative == positive >= 17
     assert counts(chosen.train) == {0: 349, 1: 349}
@@ -59,7 +65,7 @@ def test_dev_never_holds_the_rows_of_one_class_alone_because_the_other_is_used_u
 
 
 def test_all_rows_train_but_for_5_percent_without_shots():
-    chosen = few_shot(rows_of(200, 100), label_names=NAMES[:2], shots=None, data_seed=0)
+    chosen = draw(rows_of(200, 100), shots=None)
     assert counts(chosen.train) == {0: 190, 1: 95}
     assert counts(chosen.dev) == {0: 10, 1: 5}
 
@@ -67,55 +73,51 @@ def test_all_rows_train_but_for_5_percent_without_shots():
 def test_the_datas_own_dev_split_is_used_as_it_is_and_cut_to_the_shots():
     dev = [Row(f"dev {number}", None, number % 2) for number in range(20)]
     rows = rows_of(30, 30)
-    whole = few_shot(rows, label_names=NAMES[:2], shots=None, data_seed=0, dev=dev)
+    whole = draw(rows, shots=None, dev=dev)
     assert (list(whole.train), list(whole.dev)) == (rows, dev)
-    few = few_shot(rows, label_names=NAMES[:2], shots=30, data_seed=0, dev=dev)
+    few = draw(rows, shots=30, dev=dev)
     assert counts(few.train) == {0: 30, 1: 30}
     assert set(few.dev) == set(dev)
-    fewer = few_shot(rows, label_names=NAMES[:2], shots=4, data_seed=0, dev=dev)
+    fewer = draw(rows, shots=4, dev=dev)
     assert counts(fewer.dev) == {0: 4, 1: 4}
 
 
-def test_too_few_rows_are_an_error_that_says_how_many_there_are():
-    with pytest.raises(InputError, match=r"no 9, yes 30\. Ask for fewer, .* shots_short 'all'"):
-        few_shot(rows_of(9, 30), label_names=NAMES[:2], shots=10, data_seed=0, short="error")
+@pytest.mark.parametrize(
+    ("sizes", "shots", "short", "message"),
+    [
+        ((9, 30), 10, "error", r"no 9, yes 30\. Ask for fewer, .* shots_short 'all'"),
+        ((9, 9, 0), 2, "error", "there is no training row of perhaps"),
+        ((9, 9, 0), 2, "all", "there is no training row of perhaps"),
+        ((9, 9), 0, "all", "at least 1 row a class, got 0"),
+        ((9, 9), 1, "some", "'error' or 'all', got 'some'"),
+        ((1, 1), 1, "all", "too few to hold out"),
+    ],
+)
+def test_rows_that_do_not_do_are_an_error_that_says_why(sizes, shots, short, message):
+    with pytest.raises(InputError, match=message):
+        draw(rows_of(*sizes), label_names=NAMES[: len(sizes)], shots=shots, short=short)
 
 
 def test_short_all_takes_every_row_of_a_class_that_is_too_small():
-    chosen = few_shot(rows_of(9, 90), label_names=NAMES[:2], shots=40, data_seed=0, short="all")
+    chosen = draw(rows_of(9, 90), shots=40, short="all")
     assert counts(chosen.train) == {0: 8, 1: 38}
     assert counts(chosen.dev) == {0: 1, 1: 2}
     assert chosen.rule["shots_short"] == "all"
     assert chosen.rule["note"].startswith("fewer than 40 rows, all of which serve: no 9; dev is 5%")
-    chosen = few_shot(rows_of(1, 90), label_names=NAMES[:2], shots=40, data_seed=0, short="all")
+    chosen = draw(rows_of(1, 90), shots=40, short="all")
     assert counts(chosen.train)[0] == 1
     assert chosen.rule["note"].endswith("dev has no row of no")
 
 
 def test_a_dev_split_of_ones_own_with_one_class_alone_is_not_used_and_one_that_lacks_a_class_is():
     one = [Row(f"dev {number}", None, 1) for number in range(40)]
-    chosen = few_shot(rows_of(40, 40), label_names=NAMES[:2], shots=20, data_seed=0, dev=one)
+    chosen = draw(rows_of(40, 40), shots=20, dev=one)
     assert counts(chosen.dev) == {0: 1, 1: 1}
     assert "own dev split are of the class 'yes'" in chosen.rule["note"]
     two = [*one, Row("dev 40", None, 0)]
-    chosen = few_shot(rows_of(9, 9, 9), label_names=NAMES, shots=None, data_seed=0, dev=two)
+    chosen = draw(rows_of(9, 9, 9), shots=None, dev=two)
     assert set(chosen.dev) == set(two)
     assert chosen.rule["note"] == "dev has no row of perhaps"
-
-
-def test_a_class_without_rows_is_an_error_even_if_short_classes_are_allowed():
-    for short in ("error", "all"):
-        with pytest.raises(InputError, match="there is no training row of perhaps"):
-            few_shot(rows_of(9, 9), label_names=NAMES, shots=2, data_seed=0, short=short)
-
-
-def test_shots_below_1_an_unknown_rule_and_rows_without_any_to_spare_are_refused():
-    with pytest.raises(InputError, match="at least 1 row a class, got 0"):
-        few_shot(rows_of(9, 9), label_names=NAMES[:2], shots=0, data_seed=0)
-    with pytest.raises(InputError, match="'error' or 'all', got 'some'"):
-        few_shot(rows_of(9, 9), label_names=NAMES[:2], shots=1, data_seed=0, short="some")
-    with pytest.raises(InputError, match="too few to hold out"):
-        few_shot(rows_of(1, 1), label_names=NAMES[:2], shots=1, data_seed=0)
 
 
 def test_a_regression_counts_all_rows_together():
@@ -127,12 +129,9 @@ def test_a_regression_counts_all_rows_together():
 
 def test_a_smaller_k_is_a_part_of_a_larger_one_and_another_seed_is_another_sample():
     rows = rows_of(300, 300)
-    samples = {
-        k: set(few_shot(rows, label_names=NAMES[:2], shots=k, data_seed=7).train)
-        for k in (16, 64, 128)
-    }
-    assert samples[16] < samples[64] < samples[128]
-    assert samples[16] != set(few_shot(rows, label_names=NAMES[:2], shots=16, data_seed=8).train)
+    small, middle, large = (set(draw(rows, shots=k, data_seed=7).train) for k in (16, 64, 128))
+    assert small < middle < large
+    assert small != set(draw(rows, shots=16, data_seed=8).train)
 
 
 def test_the_sample_does_not_depend_on_the_order_of_the_label_names():

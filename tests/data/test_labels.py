@@ -43,9 +43,7 @@ def test_a_declared_name_is_a_name_whatever_it_looks_like(name):
     assert read_labels(["other", name], {}).read(f" {name} ", "here") == 1
 
 
-def test_names_that_differ_in_their_case_are_two_classes_and_warned_of(
-    caplog: pytest.LogCaptureFixture,
-):
+def test_names_that_differ_in_their_case_are_two_classes_and_warned_of(caplog):
     with caplog.at_level(logging.WARNING):
         names = collect_class_names(["no", "Yes", "yes"], place="a.csv", column="label")
     assert names == ("Yes", "no", "yes")

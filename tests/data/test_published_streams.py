@@ -172,10 +172,11 @@ def test_a_fault_is_told_with_the_tasks_own_name_where_its_rows_are_elsewhere(tm
         load_tasks(config.stream, seed=0)
 
 
-def test_the_orders_are_those_of_the_folder(data_dir):
-    orders = json.loads((data_dir / "long15" / "orders.json").read_text())["orders"]
+@pytest.mark.parametrize("name", ["long15", "superni", "sgd"])
+def test_the_orders_are_those_of_the_folder(name, data_dir):
+    orders = json.loads((data_dir / name / "orders.json").read_text())["orders"]
     for number, tasks in orders.items():
-        family = "standard" if int(number) < 4 else "long15"
+        family = "standard" if name == "long15" and int(number) < 4 else name
         assert SHIPPED[f"{family}-order{number}"].tasks() == tasks
 
 
@@ -186,13 +187,6 @@ def test_tasks_that_have_the_name_of_a_known_data_set_keep_their_own_labels(data
     assert [len(task.test) for task in tasks] == [50, 50, 50]
     assert tasks[0].label_names == ("A", "B")
     assert tasks[1].label_names == ("contradiction", "entailment")
-
-
-@pytest.mark.parametrize("name", ["superni", "sgd"])
-def test_the_orders_of_text_to_text_are_those_of_the_folder(name, data_dir):
-    orders = json.loads((data_dir / name / "orders.json").read_text())["orders"]
-    for number, tasks in orders.items():
-        assert SHIPPED[f"{name}-order{number}"].tasks() == tasks
 
 
 def test_instructions_of_long15_are_the_published_prompts(data_dir):

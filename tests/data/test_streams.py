@@ -2,6 +2,7 @@
 
 import pytest
 from configs import config_with
+from own_registries import install_package
 from warm_processes import printed_by
 
 from cl_graft.data import BUILT_IN
@@ -9,15 +10,7 @@ from cl_graft.data.streams import STREAMS, Stream, expand_streams, register_stre
 from cl_graft.errors import InputError
 
 
-@pytest.fixture
-def streams(monkeypatch):
-    """The registry, whose entries of a test are taken away after it."""
-    len(STREAMS)
-    monkeypatch.setattr(STREAMS, "_entries", dict(STREAMS))
-    return STREAMS
-
-
-def test_a_stream_stands_for_its_tasks_among_others(streams):
+def test_a_stream_stands_for_its_tasks_among_others(own_registries):
     register_stream("pair", shots=7)(lambda: ["scope", "entailment"])
     expected = ["topic", "scope", "entailment"]
     assert expand_streams(["topic", "pair"]) == (expected, {"shots": 7})
@@ -27,7 +20,7 @@ def test_the_streams_of_this_package_are_registered():
     assert expand_streams(["built_in"])[0] == [*BUILT_IN]
 
 
-def test_a_config_takes_the_protocol_where_it_does_not_say_otherwise(streams):
+def test_a_config_takes_the_protocol_where_it_does_not_say_otherwise(own_registries):
     own = {"scope": {"metric": "f1"}}
     register_stream("pair", shots=7, max_test=50, task_settings=own)(lambda: ["scope", "topic"])
     config = config_with({"tasks": "pair", "max_test": 20})
@@ -36,7 +29,7 @@ def test_a_config_takes_the_protocol_where_it_does_not_say_otherwise(streams):
     assert config.stream.task_settings["scope"].metric == "f1"
 
 
-def test_streams_that_disagree_are_refused_unless_the_config_decides(streams):
+def test_streams_that_disagree_are_refused_unless_the_config_decides(own_registries):
     register_stream("one", shots=7)(lambda: ["scope"])
     register_stream("other", shots=8)(lambda: ["topic"])
     with pytest.raises(InputError, match="'one' and 'other' set shots to 7 and 8"):
@@ -44,7 +37,7 @@ def test_streams_that_disagree_are_refused_unless_the_config_decides(streams):
     assert config_with({"tasks": ["one", "other"], "shots": 9}).stream.shots == 9
 
 
-def test_a_stream_without_tasks_and_a_task_named_twice_are_refused(streams):
+def test_a_stream_without_tasks_and_a_task_named_twice_are_refused(own_registries):
     register_stream("nothing")(list)
     register_stream("one")(lambda: ["scope"])
     with pytest.raises(InputError, match="the stream 'nothing' names no tasks"):
@@ -64,8 +57,8 @@ def test_a_protocol_sets_nothing_but_the_stream():
         register_stream("fast", lr=0.1)
 
 
-def test_a_stream_is_registered_once(streams):
-    streams.register("one", Stream(list))
+def test_a_stream_is_registered_once(own_registries):
+    STREAMS.register("one", Stream(list))
     with pytest.raises(ValueError, match="a stream 'one' is registered already"):
         register_stream("one")(list)
 
@@ -87,19 +80,15 @@ def tickets():
 @pytest.fixture
 def packages(tmp_path):
     """A folder with two installed packages: one with the stream "tickets", and a broken one."""
-    for name, value in (("my_streams", "my_streams"), ("broken", "broken:streams")):
-        (tmp_path / name).mkdir()
-        metadata = tmp_path / f"{name}-1.0.dist-info"
-        metadata.mkdir()
-        (metadata / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
-        (metadata / "entry_points.txt").write_text(f"[cl_graft.streams]\n{name} = {value}\n")
-    (tmp_path / "my_streams" / "__init__.py").write_text(PACKAGE)
-    (tmp_path / "broken" / "__init__.py").write_text("raise RuntimeError('no compass')\n")
-    data = tmp_path / "my_streams" / "data"
-    data.mkdir()
+    for name, module, value in (
+        ("my_streams", PACKAGE, "my_streams"),
+        ("broken", "raise RuntimeError('no compass')\n", "broken:streams"),
+    ):
+        install_package(tmp_path, name, module, group="cl_graft.streams", **{name: value})
+    (tmp_path / "data").mkdir()
     for task in ("mail", "chat"):
         rows = [f"{task} {n} {label},{label}" for n in range(20) for label in ("bill", "crash")]
-        (data / f"{task}.csv").write_text("text,label\n" + "\n".join(rows) + "\n")
+        (tmp_path / "data" / f"{task}.csv").write_text("text,label\n" + "\n".join(rows) + "\n")
     return tmp_path
 
 

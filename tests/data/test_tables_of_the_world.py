@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
+from answer_tasks import write_rows
 
 from cl_graft.data import load_task
 from cl_graft.data.bad_rows import BadRows
@@ -12,6 +13,7 @@ from cl_graft.errors import InputError
 
 TEXTS = [f"the tap in room {n} drips" for n in range(40)]
 LABELS = ["bad", "good"] * 20
+ROWS = [*zip(TEXTS, LABELS, strict=True)]
 
 
 def write(path: Path, lines: list[str], encoding: str = "utf-8") -> Path:
@@ -24,7 +26,7 @@ def texts(path: Path) -> list[object]:
 
 
 def test_the_first_line_that_names_a_separator_for_excel_is_no_header(tmp_path):
-    rows = [f"{text}, really;{label}" for text, label in zip(TEXTS, LABELS, strict=True)]
+    rows = [f"{text}, really;{label}" for text, label in ROWS]
     for name, first in {"a.csv": "sep=;", "b.csv": '"SEP=;"', "c.tsv": "sep=;"}.items():
         table = read_records(write(tmp_path / name, [first, "text;label", *rows]))
         assert table.columns == ("text", "label")
@@ -33,7 +35,7 @@ def test_the_first_line_that_names_a_separator_for_excel_is_no_header(tmp_path):
 
 
 def test_fields_may_be_parted_by_bars(tmp_path):
-    rows = [f"{text}, really|{label}" for text, label in zip(TEXTS, LABELS, strict=True)]
+    rows = [f"{text}, really|{label}" for text, label in ROWS]
     assert texts(write(tmp_path / "a.csv", ["text|label", *rows]))[0] == f"{TEXTS[0]}, really"
 
 
@@ -62,7 +64,7 @@ def test_backslashes_before_quotes_are_read_where_doubled_quotes_leave_bad_rows(
 
 
 def test_columns_without_a_name_are_no_columns_and_a_note_tells_of_what_they_hold(tmp_path):
-    rows = [f'{label},"{text}",,,' for text, label in zip(TEXTS, LABELS, strict=True)]
+    rows = [f'{label},"{text}",,,' for text, label in ROWS]
     path = write(tmp_path / "spam.csv", ["label,text,,,", *rows, 'bad,"and, more"," text",,'])
     task = load_task(str(path), warn=False)
     assert task.label_names == ("bad", "good")
@@ -81,11 +83,11 @@ def test_columns_without_a_name_are_no_columns_and_a_note_tells_of_what_they_hol
 @pytest.mark.parametrize("name", ["a.csv", "a.jsonl"])
 @pytest.mark.parametrize("again", [("text", "label"), ("Text", " LABEL")])
 def test_a_header_within_the_rows_is_a_bad_row_and_no_class(tmp_path, name, again):
-    rows = [*zip(TEXTS, LABELS, strict=True), again]
+    rows = [*ROWS, again]
     if name == "a.csv":
         path = write(tmp_path / name, ["text,label", *map(",".join, rows)])
     else:
-        path = write(tmp_path / name, [json.dumps({"text": t, "label": lab}) for t, lab in rows])
+        path = write_rows(tmp_path / name, [{"text": t, "label": label} for t, label in rows])
     with pytest.raises(InputError, match=r"a\..*:4[12]: the names of the columns again; .*several"):
         load_task(str(path))
     task = load_task(str(path), on_bad_row="skip", warn=False)
@@ -94,17 +96,18 @@ def test_a_header_within_the_rows_is_a_bad_row_and_no_class(tmp_path, name, agai
 
 
 def test_stacked_files_of_another_order_of_columns_are_refused_whatever_is_skipped(tmp_path):
-    rows = [f"{text},{label}" for text, label in zip(TEXTS, LABELS, strict=True)]
+    rows = [f"{text},{label}" for text, label in ROWS]
     path = write(tmp_path / "a.csv", ["text,label", *rows, "label,text", "bad,it drips"])
     with pytest.raises(InputError, match=r"a\.csv:42: the names of the columns in another order"):
         load_task(str(path), on_bad_row="skip")
 
 
 def test_json_is_read_as_lines_or_as_a_list_by_its_first_character(tmp_path):
-    rows = [{"text": text, "label": label} for text, label in zip(TEXTS, LABELS, strict=True)]
-    lines, whole = "".join(f"{json.dumps(row)}\n" for row in rows), json.dumps(rows, indent=1)
+    rows = [{"text": text, "label": label} for text, label in ROWS]
     for name in ("lines.json", "list.jsonl", "list.json", "lines.jsonl"):
-        (tmp_path / name).write_text(lines if "lines" in name else whole)
+        path = write_rows(tmp_path / name, rows)
+        if "list" in name:
+            path.write_text(json.dumps(rows, indent=1))
         assert texts(tmp_path / name) == TEXTS
         assert len(load_task(name, data=tmp_path, warn=False).train) == 30
 
@@ -114,8 +117,7 @@ def test_values_inside_of_records_are_columns_with_a_path(tmp_path):
         {"id": n, "review": {"body": TEXTS[n], "by": {"name": "Ada"}}, "meta": {"stars": n % 3}}
         for n in range(40)
     ]
-    path = tmp_path / "a.jsonl"
-    path.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    path = write_rows(tmp_path / "a.jsonl", rows)
     task = load_task(str(path), text="review.body", label="meta.stars", warn=False)
     assert task.label_names == ("0", "1", "2")
     assert task.train[0].text in TEXTS
@@ -124,9 +126,8 @@ def test_values_inside_of_records_are_columns_with_a_path(tmp_path):
 
 
 def test_a_fault_that_most_rows_have_is_named_as_one_of_the_file(tmp_path):
-    path = write(
-        tmp_path / "a.csv", ["text,label", ",bad", *(f"{n},{t},x" for n, t in enumerate(TEXTS))]
-    )
+    rows = [f"{n},{text},x" for n, text in enumerate(TEXTS)]
+    path = write(tmp_path / "a.csv", ["text,label", ",bad", *rows])
     with pytest.raises(InputError, match=r"a\.csv:3: 3 fields.*; 40 of 41 rows have this fault"):
         load_task(str(path))
     with pytest.raises(InputError, match=r"none of its 40 rows .*3 fields"):

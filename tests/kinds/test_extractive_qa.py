@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
@@ -12,18 +13,17 @@ from cl_graft.data import load_task
 from cl_graft.errors import InputError
 from cl_graft.kinds import KINDS, Encoding, TextTask
 from cl_graft.kinds.extractive_qa import QuestionRow, find_best_spans
-from cl_graft.metrics import score
+from cl_graft.metrics import METRICS, score
 from cl_graft.models.heads import ABSENT
 
 QA = KINDS.find("extractive_qa")
 LONG = " ".join(f"The {n}. river flows through town {n * 7}." for n in range(40))
 ANSWER = "town 203"
-TOKENIZERS = ("wordpiece", "roberta")
+PARK = "It is in the park, in the park."
 
 
 def read(**values):
-    record = {"question": "Where?", "context": "It is in the park, in the park.", **values}
-    return QA.read(record, "rows.jsonl:3")
+    return QA.read({"question": "Where?", "context": PARK, **values}, "rows.jsonl:3")
 
 
 def encode(row, tokenizer, *, max_length=64, first=0):
@@ -34,7 +34,14 @@ def long_row(question="Which town?"):
     return QuestionRow(question, LONG, 0, ((ANSWER, LONG.index(ANSWER)),))
 
 
-@pytest.fixture(params=TOKENIZERS)
+def answer_of(encoded, passage, window=0):
+    """Return what the targets of a window say of the passage."""
+    first, last, _ = encoded.targets[window].tolist()
+    places = encoded.places[window]
+    return passage[places[first][0] : places[last][1]].strip()
+
+
+@pytest.fixture(params=["wordpiece", "roberta"])
 def tokenizer(request):
     return request.getfixturevalue(request.param)
 
@@ -43,24 +50,23 @@ def tokenizer(request):
 
 
 def test_answers_are_read_as_a_list_and_as_squad_has_them():
-    ours = read(answers=[{"text": "the park", "start": 9}, {"text": "the park", "start": 22}])
+    first, second = ({"text": "the park", "start": start} for start in (9, 22))
+    ours = read(answers=[first, second])
     theirs = read(answers={"text": ["the park", "the park"], "answer_start": [9, 22]})
-    mixed = read(
-        answers=[{"text": "the park", "answer_start": 9}, {"text": "the park", "start": 22}]
-    )
+    mixed = read(answers=[{"text": "the park", "answer_start": 9}, second])
     assert ours == theirs == mixed
     assert ours.answers == (("the park", 9), ("the park", 22))
 
 
 def test_an_answer_that_is_not_at_its_place_is_refused_with_its_place():
-    with pytest.raises(InputError, match=r"rows.jsonl:3: .*'the park'.*character 10.*begins at 9"):
-        read(answers=[{"text": "the park", "start": 10}])
-    with pytest.raises(InputError, match="the passage does not hold it"):
-        read(answers=[{"text": "the sea", "start": 9}])
-    with pytest.raises(InputError, match="it begins at 9, counted in characters"):
-        read(context="nine, at nine", answers=[{"text": "nine", "start": 8}])
-    with pytest.raises(InputError, match="'the park' is not at character 23"):  # not only the first
-        read(answers=[{"text": "the park", "start": 9}, {"text": "the park", "start": 23}])
+    for message, context, *answers in (
+        ("rows.jsonl:3: .*'the park'.*character 10.*begins at 9", PARK, ("the park", 10)),
+        ("the passage does not hold it", PARK, ("the sea", 9)),
+        ("it begins at 9, counted in characters", "nine, at nine", ("nine", 8)),
+        ("'the park' is not at character 23", PARK, ("the park", 9), ("the park", 23)),
+    ):
+        with pytest.raises(InputError, match=message):
+            read(context=context, answers=[{"text": t, "start": start} for t, start in answers])
 
 
 @pytest.mark.parametrize(
@@ -86,9 +92,8 @@ def test_a_question_or_passage_without_text_is_refused(column, value):
 
 def test_a_folder_is_known_by_its_columns_and_a_bad_row_is_named_or_skipped(tmp_path):
     rows = make_questions(12)
-    folder = write_task(
-        tmp_path / "places", {"train": rows[:6], "dev": rows[6:9], "test": rows[9:]}
-    )
+    splits = {"train": rows[:6], "dev": rows[6:9], "test": rows[9:]}
+    folder = write_task(tmp_path / "places", splits)
     task = load_task(folder)
     assert (task.kind, task.metric, task.pair) == ("extractive_qa", "answer_f1", True)
     rows[2]["answers"][0]["start"] += 1
@@ -125,17 +130,15 @@ def test_targets_are_the_answers_tokens_in_just_the_windows_that_hold_it_whole(t
     stop = start + len(ANSWER)
     encoded = encode(row, tokenizer, first=7)
     holding = 0
-    for number, (places, target) in enumerate(
-        zip(encoded.places, encoded.targets.tolist(), strict=True)
-    ):
-        first, last, window = target
+    for number, places in enumerate(encoded.places):
+        first, last, window = encoded.targets[number].tolist()
         assert window == 7 + number
         known = [pair for pair in places if pair is not None]
         whole = known[0][0] <= start and known[-1][1] >= stop
         assert ((first, last) != (0, 0)) == whole
         if whole:
             holding += 1
-            assert LONG[places[first][0] : places[last][1]].strip() == ANSWER
+            assert answer_of(encoded, LONG, number) == ANSWER
     assert 0 < holding < len(encoded.inputs)
 
 
@@ -155,9 +158,7 @@ def test_a_short_passage_is_one_window_and_a_long_question_is_cut_and_counted(to
     short = QuestionRow("Where is it?", "In the park.", 0, (("the park", 3),))
     encoded = encode(short, tokenizer)
     assert (len(encoded.inputs), encoded.cut) == (1, 0)
-    first, last, _ = encoded.targets[0].tolist()
-    places = encoded.places[0]
-    assert "In the park."[places[first][0] : places[last][1]].strip() == "the park"
+    assert answer_of(encoded, "In the park.") == "the park"
     wordy = encode(long_row("Which river flows through the old town? " * 30), tokenizer)
     assert wordy.cut == 1
     assert any(target[0] for target in wordy.targets.tolist())
@@ -186,9 +187,7 @@ def test_special_tokens_that_texts_spell_out_are_plain_characters(tokenizer):
     for mark in {tokenizer.sep_token_id, tokenizer.mask_token_id, tokenizer.cls_token_id}:
         counts = [int((one.inputs[0, 0] == mark).sum()) for one in (encoded, plain)]
         assert counts[0] == counts[1]
-    first, last, _ = encoded.targets[0].tolist()
-    places = encoded.places[0]
-    assert passage[places[first][0] : places[last][1]].strip() == "the park"
+    assert answer_of(encoded, passage) == "the park"
 
 
 def test_a_row_without_answers_is_encoded_for_an_answer_only(tokenizer):
@@ -201,17 +200,14 @@ def test_a_row_without_answers_is_encoded_for_an_answer_only(tokenizer):
 # Spans
 
 
-def plain_best_spans(outputs, longest):
-    found = []
-    for starts, ends in outputs.tolist():
-        best, place = -float("inf"), None
-        for i in range(1, len(starts)):
-            for j in range(i, min(i + longest, len(starts))):
-                present = starts[i] > ABSENT and starts[j] > ABSENT
-                if present and starts[i] + ends[j] > best:
-                    best, place = starts[i] + ends[j], (i, j)
-        found.append((best, place))
-    return found
+def plain_best_span(starts, ends, longest):
+    best, place = -float("inf"), None
+    for i in range(1, len(starts)):
+        for j in range(i, min(i + longest, len(starts))):
+            present = starts[i] > ABSENT and starts[j] > ABSENT
+            if present and starts[i] + ends[j] > best:
+                best, place = starts[i] + ends[j], (i, j)
+    return best, place
 
 
 @pytest.mark.parametrize("longest", [1, 3, 30])
@@ -221,7 +217,8 @@ def test_the_best_spans_are_those_of_a_plain_loop(longest):
     outputs[:, :, 10:] = ABSENT
     outputs[3, :, 1:] = ABSENT  # a window without passage
     sums, columns = find_best_spans(outputs, longest=longest)
-    for number, (best, place) in enumerate(plain_best_spans(outputs, longest)):
+    for number, (starts, ends) in enumerate(outputs.tolist()):
+        best, place = plain_best_span(starts, ends, longest)
         assert sums[number].item() == pytest.approx(best)
         if place is not None:
             assert tuple(columns[number].tolist()) == place
@@ -232,13 +229,13 @@ def test_the_best_spans_are_those_of_a_plain_loop(longest):
 
 
 def made_scorer(task, tokenizer, max_length=64):
-    splits = {"train": task.train, "valid": task.dev, "test": task.test}
+    """Return the scorer of a task, and its encoded test rows and training rows."""
     encoded, first = {}, 0
-    for split, rows in splits.items():
+    for split, rows in {"train": task.train, "valid": task.dev, "test": task.test}.items():
         encoding = Encoding(tokenizer, "encoder", None, max_length, first=first)
         encoded[split] = QA.encode(rows, encoding)
         first += len(encoded[split].inputs)
-    return QA.scorer(task, encoded), encoded
+    return QA.scorer(task, encoded), encoded["test"], encoded["train"]
 
 
 def right_outputs(encoded):
@@ -261,9 +258,7 @@ def long_task(**settings):
 
 
 def test_right_spans_score_one_in_any_order_of_windows_and_in_any_subset(tokenizer):
-    task = long_task()
-    scorer, encoded = made_scorer(task, tokenizer)
-    own = encoded["test"]
+    scorer, own, _ = made_scorer(long_task(), tokenizer)
     outputs = right_outputs(own)
     assert score(outputs, own.targets, scorer) == 1.0
     order = torch.randperm(len(outputs), generator=torch.Generator().manual_seed(0))
@@ -276,9 +271,7 @@ def test_right_spans_score_one_in_any_order_of_windows_and_in_any_subset(tokeniz
 
 
 def test_the_surest_window_of_a_passage_answers(tokenizer):
-    task = long_task(metric="exact_match")
-    scorer, encoded = made_scorer(task, tokenizer)
-    own = encoded["test"]
+    scorer, own, _ = made_scorer(long_task(metric="exact_match"), tokenizer)
     outputs = right_outputs(own)
     assert score(outputs, own.targets, scorer) == 1.0
     missing = next(n for n, target in enumerate(own.targets.tolist()) if not target[0])
@@ -298,8 +291,6 @@ def test_the_surest_window_of_a_passage_answers(tokenizer):
     ],
 )
 def test_exact_match_and_f1_are_those_of_squads_script(said, right, exact, f1):
-    from cl_graft.metrics.task_score import METRICS
-
     assert METRICS.find("exact_match").compute([said], [right]) == pytest.approx(exact)
     assert METRICS.find("answer_f1").compute([said], [right]) == pytest.approx(f1)
 
@@ -309,8 +300,7 @@ def test_exact_match_and_f1_are_those_of_squads_script(said, right, exact, f1):
 
 def test_the_answer_of_a_passage_is_text_and_characters(tokenizer):
     task = long_task()
-    _, encoded = made_scorer(task, tokenizer)
-    own = encoded["test"]
+    _, own, _ = made_scorer(task, tokenizer)
     answers = QA.answer(right_outputs(own), own, task.test, {})
     for answer, row in zip(answers, task.test, strict=True):
         (span,) = answer.spans
@@ -345,17 +335,16 @@ def test_an_answer_keeps_the_marks_on_its_last_letter(tokenizer, mark):
 
 
 def test_a_task_without_answers_with_label_names_or_a_metric_of_others_is_refused():
-    with pytest.raises(InputError, match=r"metric 'accuracy'.*fitting are answer_f1, exact_match"):
-        question_task(metric="accuracy")
-    task = question_task()
-    with pytest.raises(InputError, match="no label names"):
-        task.__class__("t", ("a", "b"), task.train, task.dev, task.test, "answer_f1", kind=QA.name)
     bare = (QuestionRow("Where?", "In the park.", 0, ()),)
-    with pytest.raises(InputError, match="train row 1 lacks a passage or an answer"):
-        task.__class__("t", (), bare, task.dev, task.test, "answer_f1", kind=QA.name)
     moved = (QuestionRow("Where?", "In the park.", 0, (("the park", 4),)),)
-    with pytest.raises(InputError, match="test row 1: the answer 'the park' is not at character 4"):
-        task.__class__("t", (), task.train, task.dev, moved, "answer_f1", kind=QA.name)
+    for change, message in (
+        ({"metric": "accuracy"}, r"metric 'accuracy'.*fitting are answer_f1, exact_match"),
+        ({"label_names": ("a", "b")}, "no label names"),
+        ({"train": bare}, "train row 1 lacks a passage or an answer"),
+        ({"test": moved}, "test row 1: the answer 'the park' is not at character 4"),
+    ):
+        with pytest.raises(InputError, match=message):
+            replace(question_task(), **change)
 
 
 def test_answers_as_long_as_those_of_training_are_found(tokenizer):
@@ -364,10 +353,9 @@ def test_answers_as_long_as_those_of_training_are_found(tokenizer):
     short = QuestionRow("Which town?", LONG, 0, ((ANSWER, LONG.index(ANSWER)),))
     values = {"metric": "exact_match", "kind": "extractive_qa"}
     task = TextTask("rivers", (), (long, short), (long,), (long,), **values)
-    scorer, encoded = made_scorer(task, tokenizer, max_length=96)
-    recorded = QA.metadata_of_targets(encoded["train"].targets)
+    scorer, own, train = made_scorer(task, tokenizer, max_length=96)
+    recorded = QA.metadata_of_targets(train.targets)
     assert recorded["longest_answer"] > 30
-    own = encoded["test"]
     assert score(right_outputs(own), own.targets, scorer) == 1.0
     (said,) = QA.answer(right_outputs(own), own, task.test, recorded)
     assert said.label == long.answers[0][0]

@@ -1,25 +1,27 @@
 """The kind of the page "Add a kind of task" is learned, kept and answered like the others."""
 
-import json
+import sys
+from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
+from answer_tasks import write_rows, write_task
 from configs import changed
 from own_registries import registries_restored
 
+from cl_graft import load_task
 from cl_graft.banks.open_bank import open_bank
 from cl_graft.banks.verify import verify
 from cl_graft.errors import InputError
 from cl_graft.kinds import KINDS
 from cl_graft.lab.experiments.run import run, run_folder
+from cl_graft.models import check_head
 
 
 @pytest.fixture(scope="module")
 def aspects():
     """Register the kind of the page while the tests of this module run."""
-    import sys
-    from pathlib import Path
-
     sys.path.insert(0, str(Path(__file__).parents[1] / "docs"))
     try:
         from pages import DOCS, blocks
@@ -42,9 +44,7 @@ def dinners(tmp_path):
         for b in names
         if a < b
     ]
-    path = tmp_path / "dinners.jsonl"
-    path.write_text("\n".join(map(json.dumps, rows)) + "\n")
-    return path
+    return write_rows(tmp_path / "dinners.jsonl", rows)
 
 
 def test_a_kind_from_outside_is_learned_kept_and_answered(aspects, dinners, tiny_config, tmp_path):
@@ -64,28 +64,21 @@ def test_a_kind_from_outside_is_learned_kept_and_answered(aspects, dinners, tiny
 
 
 def test_an_aspect_that_train_lacks_is_named_with_its_line(aspects, tmp_path):
-    from cl_graft import load_task
-
     rows = [{"text": f"text {n}", "ratings": {"food": "good"}} for n in range(8)]
-    (tmp_path / "train.jsonl").write_text("\n".join(map(json.dumps, rows)))
-    other = json.dumps({"text": "text", "ratings": {"smell": "bad"}})
-    (tmp_path / "test.jsonl").write_text(f"{other}\n")
+    write_task(tmp_path, {"train": rows, "test": [{"text": "text", "ratings": {"smell": "bad"}}]})
     with pytest.raises(InputError, match=r"test\.jsonl:1: unknown aspects \['smell'\]"):
-        load_task(str(tmp_path))
+        load_task(tmp_path)
 
 
 def test_a_head_from_outside_is_refused_where_its_tensors_do_not_fit(aspects):
-    from cl_graft.models.stored_heads import check_head
-
-    class Encoder:
-        family, hidden_size = "encoder", 4
-
-    check_head({"aspects.weight": torch.zeros(6, 4), "aspects.bias": torch.zeros(6)}, Encoder())
+    encoder = SimpleNamespace(family="encoder", hidden_size=4)
+    weight, bias = torch.zeros(6, 4), torch.zeros(6)
+    check_head({"aspects.weight": weight, "aspects.bias": bias}, encoder)
     for head in (
-        {"aspects.weight": torch.zeros(6, 5), "aspects.bias": torch.zeros(6)},
-        {"aspects.weight": torch.zeros(6, 4)},
-        {"aspects.weight": torch.zeros(()), "aspects.bias": torch.zeros(6)},
-        {"aspects.weight": torch.zeros(6, 4), "aspects.bias": torch.full((6,), torch.nan)},
+        {"aspects.weight": torch.zeros(6, 5), "aspects.bias": bias},
+        {"aspects.weight": weight},
+        {"aspects.weight": torch.zeros(()), "aspects.bias": bias},
+        {"aspects.weight": weight, "aspects.bias": torch.full((6,), torch.nan)},
     ):
         with pytest.raises(ValueError, match="head"):
-            check_head(head, Encoder())
+            check_head(head, encoder)

@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 
+import pandas as pd
 import pytest
 import torch
-from answer_tasks import write_task
+from answer_tasks import write_rows, write_task
 from configs import changed
 from integrations.readme import answered
 from label_sets import labels_task, make_labels
@@ -81,29 +82,21 @@ LISTS = [["damage", "payment"], [], ["payment"], ["delivery", "damage"]] * 4
 
 @pytest.mark.parametrize("form", ["lists", "bars", "json", "python", "commas", "marks"])
 def test_labels_are_read_from_lists_parted_texts_and_columns_of_0_and_1(tmp_path, form):
-    import csv
-
     names = ("damage", "delivery", "payment")
     path, settings = tmp_path / "complaints.csv", {"kind": "multi_label"}
     if form == "lists":
-        path = tmp_path / "complaints.jsonl"
         rows = [{"body": f"text {n}", "topics": own} for n, own in enumerate(LISTS)]
-        path.write_text("\n".join(map(json.dumps, rows)))
+        path = write_rows(tmp_path / "complaints.jsonl", rows)
         settings |= {"text": "body", "label": "topics"}
     else:
-        join = {
-            "bars": "|".join,
-            "json": json.dumps,
-            "python": str,
-            "commas": ", ".join,
-            "marks": str,
-        }[form]
-        with path.open("w", newline="") as file:
-            lines = csv.writer(file)
-            lines.writerow(["text", *(names if form == "marks" else ["labels"])])
-            for n, own in enumerate(LISTS):
-                cells = [int(x in own) for x in names] if form == "marks" else [join(own)]
-                lines.writerow([f"text {n}", *cells])
+        join = {"bars": "|".join, "json": json.dumps, "python": str, "commas": ", ".join}
+        columns = (
+            {name: [int(name in own) for own in LISTS] for name in names}
+            if form == "marks"
+            else {"labels": [join[form](own) for own in LISTS]}
+        )
+        texts = [f"text {n}" for n in range(len(LISTS))]
+        pd.DataFrame({"text": texts, **columns}).to_csv(path, index=False)
         settings |= {"label_separator": ","} if form == "commas" else {}
     task = load_task(path, **settings)
     assert task.label_names == names
@@ -116,9 +109,7 @@ def test_labels_are_read_from_lists_parted_texts_and_columns_of_0_and_1(tmp_path
 
 def test_lists_in_the_column_of_labels_say_the_kind_and_pairs_have_labels_too(tmp_path):
     rows = [{"text": f"t {n}", "text_pair": "u", "labels": own} for n, own in enumerate(LISTS)]
-    path = tmp_path / "pairs.jsonl"
-    path.write_text("\n".join(map(json.dumps, rows)))
-    task = load_task(path)
+    task = load_task(write_rows(tmp_path / "pairs.jsonl", rows))
     assert (task.kind, task.metric, task.pair) == ("multi_label", "micro_f1", True)
     assert "3 labels, several a row" in repr(task)
 
@@ -126,22 +117,15 @@ def test_lists_in_the_column_of_labels_say_the_kind_and_pairs_have_labels_too(tm
 def test_lists_in_parquet_are_read_with_the_names_that_it_declares(tmp_path):
     datasets = pytest.importorskip("datasets")
     names = ["calm", "glad", "sad"]
-    features = datasets.Features(
-        {
-            "text": datasets.Value("string"),
-            "labels": datasets.List(datasets.ClassLabel(names=names)),
-        }
-    )
+    labels = datasets.List(datasets.ClassLabel(names=names))
+    features = datasets.Features({"text": datasets.Value("string"), "labels": labels})
     rows = {"text": [f"text {n}" for n in range(12)], "labels": [[0, 2], [1], []] * 4}
     datasets.Dataset.from_dict(rows, features=features).to_parquet(tmp_path / "feelings.parquet")
     task = load_task(tmp_path / "feelings.parquet")
     assert task.kind == "multi_label"
     assert set(task.label_names) == set(names)
-    assert {tuple(task.label_names[k] for k in row.present) for row in task.train} == {
-        ("calm", "sad"),
-        ("glad",),
-        (),
-    }
+    found = {tuple(task.label_names[k] for k in row.present) for row in task.train}
+    assert found == {("calm", "sad"), ("glad",), ()}
 
 
 def test_a_wrong_separator_mark_or_label_is_named_with_its_line(tmp_path):
@@ -199,17 +183,10 @@ def test_it_is_learned_reported_kept_added_exported_and_answered(tiny_config, tm
     assert [entry.recorded_batch for entry in report.entries] == ["same bits", "same bits"]
     errors = ERRORS.read(folder)["complaints"]
     assert errors.counted == "labels"
-    later = {
-        "train": [
-            {"text": one["text"], "tags": "|".join(one["label_list"])} for one in make_labels(18)
-        ]
-    }
-    added = add_task(
-        folder,
-        str(write_task(tmp_path / "later", later)),
-        columns={"kind": "multi_label", "label": "tags"},
-        device="cpu",
-    )
+    later = [{"text": x["text"], "tags": "|".join(x["label_list"])} for x in make_labels(18)]
+    columns = {"kind": "multi_label", "label": "tags"}
+    path = write_rows(tmp_path / "later.jsonl", later)
+    added = add_task(folder, str(path), columns=columns, device="cpu")
     assert (added.metric, added.new) == ("micro_f1", True)
     assert open_bank(folder).predict(text, task="later").labels is not None
     export_task(folder, "complaints", format="hf", out=tmp_path / "hf")

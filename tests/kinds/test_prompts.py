@@ -86,6 +86,9 @@ def test_every_classification_task_has_a_prompt_of_both_kinds_with_its_label_nam
             assert prompt.uses_pair == pair
 
 
+SNLI = {"entailment": "Yes", "neutral": "Maybe", "contradiction": "No"}
+
+
 # Expected templates and words: LM-BFF (https://arxiv.org/abs/2012.15723), tables 1 and C.1.
 @pytest.mark.parametrize(
     ("name", "template", "words"),
@@ -93,11 +96,7 @@ def test_every_classification_task_has_a_prompt_of_both_kinds_with_its_label_nam
         ("sst2", "{text} It was {mask}.", {"negative": "terrible", "positive": "great"}),
         ("trec", "{mask}: {text}", {"abbreviation": "Expression", "number": "Number"}),
         ("ag_news", "{mask}: {text}", {"World": "World", "Sci/Tech": "Tech"}),
-        (
-            "snli",
-            "{text-}? {mask}, {text_pair_lower}",
-            {"entailment": "Yes", "neutral": "Maybe", "contradiction": "No"},
-        ),
+        ("snli", "{text-}? {mask}, {text_pair_lower}", SNLI),
         ("mrpc", "{text} {mask}, {text_pair_lower}", {"equivalent": "Yes", "not_equivalent": "No"}),
     ],
 )

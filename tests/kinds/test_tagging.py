@@ -1,11 +1,11 @@
 """Tagging: records are checked, words keep their places through tokenizers, answers have spans."""
 
-import json
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
+from answer_tasks import write_task
 from tagged_data import tagged_folder, tagged_records
 
 from cl_graft.data import load_task
@@ -14,27 +14,18 @@ from cl_graft.kinds import KINDS, Encoding, Row, Span, TextTask
 from cl_graft.kinds.tagging import TaggedRow, find_spans
 from cl_graft.metrics.span_scores import list_tags
 
+SPLITS = ("train", "dev", "test")
 TAGGING = KINDS.find("tagging")
 ROWS = (
     TaggedRow("Lily met the president", None, 0, (1, 0, 0, 3)),
     TaggedRow("unforgettable Ångström flows", None, 1, (1, 2, 0)),
 )
-TASK = TextTask(
-    "names",
-    list_tags(["person", "place"]),
-    ROWS,
-    ROWS,
-    ROWS,
-    metric="span_f1",
-    max_length=16,
-    kind="tagging",
-    intent_names=("meet", "travel"),
-)
+TAGS = list_tags(["person", "place"])
+SETTINGS = {"metric": "span_f1", "kind": "tagging", "intent_names": ("meet", "travel")}
+TASK = TextTask("names", TAGS, ROWS, ROWS, ROWS, max_length=16, **SETTINGS)
 
 
-def write(folder: Path, split: str, *records: dict) -> None:
-    folder.mkdir(exist_ok=True, parents=True)
-    (folder / f"{split}.jsonl").write_text("".join(f"{json.dumps(one)}\n" for one in records))
+METADATA = {"label_names": list(TAGS), "intent_names": ["meet", "travel"]}
 
 
 def encode(rows, tokenizer, *, max_length=16, task=TASK):
@@ -43,9 +34,8 @@ def encode(rows, tokenizer, *, max_length=16, task=TASK):
 
 def test_a_folder_of_words_and_tags_is_a_tagging_task_with_tags_in_a_fixed_order(tmp_path: Path):
     task = load_task("mine", data=tagged_folder(tmp_path / "mine"))
-    assert (task.kind, task.metric, task.num_outputs, task.intent_names) == (
-        "tagging", "span_f1", 5, (),
-    )  # fmt: skip
+    assert (task.kind, task.metric) == ("tagging", "span_f1")
+    assert (task.num_outputs, task.intent_names) == (5, ())
     assert task.label_names == ("O", "B-person", "I-person", "B-place", "I-place")
     first = tagged_records(1)[0]
     assert task.train[0].words == first["tokens"]
@@ -82,43 +72,41 @@ def test_a_label_beside_tags_is_an_intent(tmp_path: Path):
     ],
 )
 def test_a_record_that_is_wrong_is_refused_with_file_and_line(tmp_path: Path, record, message):
-    write(tmp_path / "mine", "train", {"tokens": ["a"], "tags": ["B-x"]}, record)
-    write(tmp_path / "mine", "test", {"tokens": ["a"], "tags": ["B-x"]})
+    good = {"tokens": ["a"], "tags": ["B-x"]}
     with pytest.raises(InputError, match=message):
-        load_task("mine", data=tmp_path / "mine")
+        load_task(write_task(tmp_path, {"train": [good, record], "test": [good]}))
 
 
 @pytest.mark.parametrize("split", ["dev", "test"])
 def test_a_tag_or_an_intent_that_no_training_row_has_is_refused(tmp_path: Path, split: str):
-    folder = tagged_folder(tmp_path / "mine", intents=True)
+    folder = tagged_folder(tmp_path, intents=True)
     first = tagged_records(1, intents=True)[0]
-    write(folder, split, first, {**first, "tags": ["B-persons", *first["tags"][1:]]})
-    with pytest.raises(InputError, match=rf"{split}.jsonl:2.*'B-persons'.*did you mean"):
-        load_task("mine", data=folder)
-    write(folder, split, first, {**first, "label": "meat"})
-    with pytest.raises(InputError, match=rf"{split}.jsonl:2.*intent 'meat'.*did you mean 'meet'"):
-        load_task("mine", data=folder)
+    for change, message in (
+        ({"tags": ["B-persons", *first["tags"][1:]]}, "'B-persons'.*did you mean"),
+        ({"label": "meat"}, "intent 'meat'.*did you mean 'meet'"),
+    ):
+        write_task(folder, {split: [first, {**first, **change}]})
+        with pytest.raises(InputError, match=rf"{split}.jsonl:2.*{message}"):
+            load_task(folder)
 
 
 def test_a_row_without_an_intent_among_rows_with_one_is_refused(tmp_path: Path):
-    folder = tagged_folder(tmp_path / "mine", intents=True)
-    with_one, without = tagged_records(5, intents=True), tagged_records(1)[0]
-    write(folder, "train", *with_one, without)
-    with pytest.raises(InputError, match=r"train.jsonl:6: the row has no intent, others have one"):
-        load_task("mine", data=folder)
-    write(folder, "train", *with_one, {**with_one[0], "label": " "})
-    with pytest.raises(InputError, match=r"train.jsonl:6: the intent must be a name, got ' '"):
-        load_task("mine", data=folder)
-    write(folder, "train", *tagged_records(5))
-    with pytest.raises(InputError, match=r":1: the row has the intent 'meet', training rows have"):
-        load_task("mine", data=folder)
+    folder = tagged_folder(tmp_path, intents=True)
+    with_one, (without,) = tagged_records(5, intents=True), tagged_records(1)
+    blank = {**without, "label": " "}
+    for train, message in (
+        ([*with_one, without], "train.jsonl:6: the row has no intent, others have one"),
+        ([*with_one, blank], "train.jsonl:6: the intent must be a name, got ' '"),
+        (tagged_records(5), ":1: the row has the intent 'meet', training rows have"),
+    ):
+        with pytest.raises(InputError, match=message):
+            load_task(write_task(folder, {"train": train}))
 
 
 def test_tags_may_stand_in_one_text_with_blanks_between_them(tmp_path: Path):
-    write(tmp_path / "mine", "train", {"words": "Lily sings", "ner_tags": "B-person O"})
-    write(tmp_path / "mine", "dev", {"words": "Lily sings", "ner_tags": "B-person O"})
-    write(tmp_path / "mine", "test", {"words": "Lily sings", "ner_tags": "B-person O"})
-    assert load_task("mine", data=tmp_path / "mine").train[0].tags == (1, 0)
+    rows = [{"words": "Lily sings", "ner_tags": "B-person O"}]
+    write_task(tmp_path, dict.fromkeys(SPLITS, rows))
+    assert load_task(tmp_path).train[0].tags == (1, 0)
 
 
 @pytest.mark.parametrize(
@@ -133,18 +121,15 @@ def test_tags_may_stand_in_one_text_with_blanks_between_them(tmp_path: Path):
         ({"test": (Row("a b", None, 0),)}, "test row 1 has 2 words and 0 tags"),
         ({"positive": "meet"}, "positive 'meet' is for the metric 'f1' of two labels"),
         ({"metric": "accuracy"}, "is a tagging task: metric 'accuracy' does not fit it"),
+        (
+            {"metric": "intent_accuracy", "intent_names": (), **dict.fromkeys(SPLITS, ROWS[:1])},
+            "has no intents",
+        ),
     ],
 )
 def test_a_task_whose_rows_and_names_do_not_fit_is_refused(change, message):
     with pytest.raises(InputError, match=message):
         replace(TASK, **change)
-
-
-def test_an_intent_accuracy_needs_intents():
-    rows = (ROWS[0],)
-    plain = {"train": rows, "dev": rows, "test": rows, "intent_names": ()}
-    with pytest.raises(InputError, match="has no intents"):
-        replace(TASK, metric="intent_accuracy", **plain)
 
 
 @pytest.mark.parametrize("family", ["bert", "roberta", "gpt2"])
@@ -183,7 +168,7 @@ def test_a_word_of_which_the_tokenizer_leaves_nothing_has_no_place_and_is_answer
     assert (encoded.places or ())[0][1] == -1
     logits = torch.zeros(1, 16, 7)
     logits[..., 1] = 1
-    answer = TAGGING.answer(logits, encoded, [row], make_metadata())[0]
+    answer = TAGGING.answer(logits, encoded, [row], METADATA)[0]
     assert answer.tags == ("B-person", "O", "B-person")
 
 
@@ -191,12 +176,6 @@ def test_a_special_token_that_a_word_spells_out_is_a_word(wordpiece):
     encoded = encode([TaggedRow("the [SEP] token", None, 0, (0, 1, 0))], wordpiece)
     assert (encoded.inputs[0, 0] == wordpiece.sep_token_id).sum() == 1
     assert all(column > 0 for column in (encoded.places or ())[0])
-
-
-def make_metadata(**changes) -> dict:
-    return {
-        "label_names": list(TASK.label_names), "intent_names": list(TASK.intent_names), **changes,
-    }  # fmt: skip
 
 
 def test_an_answer_names_tags_spans_with_their_characters_and_the_intent(wordpiece):
@@ -207,7 +186,7 @@ def test_an_answer_names_tags_spans_with_their_characters_and_the_intent(wordpie
     logits[..., 0] = 0.0
     logits[0, 1, 1] = logits[0, 3, 4] = logits[0, 4, 4] = 2.0
     logits[0, 0, 5:] = torch.tensor([1.0, 1.0]) + torch.tensor([0.0, torch.log(torch.tensor(3.0))])
-    answer = TAGGING.answer(logits, encoded, [row], make_metadata())[0]
+    answer = TAGGING.answer(logits, encoded, [row], METADATA)[0]
     assert answer.tags == ("B-person", "O", "I-place", "I-place")
     # An I that follows no span of its type begins one.
     assert answer.spans == (Span(0, 4, "person", "Lily"), Span(9, 22, "place", "the president"))
@@ -218,7 +197,7 @@ def test_an_answer_names_tags_spans_with_their_characters_and_the_intent(wordpie
 def test_metadata_with_another_number_of_names_than_logits_are_damaged(wordpiece):
     encoded = encode([ROWS[0]], wordpiece, task=None)
     with pytest.raises(DamagedFile, match="names 5 tags and 2 intents, and has 6 logits"):
-        TAGGING.answer(torch.zeros(1, 16, 6), encoded, ROWS[:1], make_metadata())
+        TAGGING.answer(torch.zeros(1, 16, 6), encoded, ROWS[:1], METADATA)
 
 
 def test_a_pair_of_texts_cannot_be_tagged():
@@ -227,7 +206,6 @@ def test_a_pair_of_texts_cannot_be_tagged():
 
 
 def test_spans_end_where_words_end():
-    assert find_spans("in New York now", ["O", "B-a", "I-a", "O"]) == (
-        Span(3, 11, "a", "New York"),
-    )  # fmt: skip
+    (span,) = find_spans("in New York now", ["O", "B-a", "I-a", "O"])
+    assert span == Span(3, 11, "a", "New York")
     assert find_spans("a b", ["B-x", "B-x"]) == (Span(0, 1, "x", "a"), Span(2, 3, "x", "b"))

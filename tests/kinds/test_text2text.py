@@ -2,12 +2,14 @@
 
 import json
 from dataclasses import replace
+from itertools import takewhile
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 import torch
 from answer_data import answer_folder
+from answer_tasks import write_rows, write_task
 from family_tokenizers import byte_level
 from tokenizers import AddedToken
 from transformers import PreTrainedTokenizerFast
@@ -62,6 +64,14 @@ def _made(loaded, task, *, max_length=48):
     return SimpleNamespace(
         model=loaded.model, tokenizer=loaded.tokenizer, task=task, encoded=encoded, head=head
     )
+
+
+def _encode(tokenizer, row, prompt=None):
+    """Return the tokens of what is asked and of the answer."""
+    encoding = Encoding(tokenizer, "causal_lm", prompt, 999)
+    (asked,), _ = encode_asked([row], encoding, cut="right")
+    (answer,), _ = encode_answers([row], encoding, 999)
+    return asked, answer
 
 
 # Rows.
@@ -127,33 +137,30 @@ def test_a_content_of_parts_of_text_is_their_text_and_other_parts_are_refused(tm
         load({"type": "image_url", "image_url": {"url": "a.png"}})
 
 
-def test_settings_of_decoding_are_checked(data):
-    for wrong, message in (
-        ({"beams": 0}, r"beams must be in \[1, 64\], got 0"),
-        ({"stop": [""]}, "stop must be texts"),
-        ({"cut": "middle"}, "cut must be"),
-        ({"beam": 2}, "no setting 'beam'; did you mean 'beams'"),
-        ({"stop": 5}, "stop must be a list of texts, got 5"),
-        ({"stop": None}, "stop must be a list of texts, got None"),
-        ("greedy", "decoding: Input should be a valid dictionary, got 'greedy'"),
-    ):
-        with pytest.raises(InputError, match=message):
-            load_task("input", data=data, decoding=wrong)
-    with pytest.raises(InputError, match=r"unknown field \{inputs\}"):
-        load_task("input", data=data, template="{inputs}")
-    with pytest.raises(InputError, match="template: Input should be a valid string, got 7"):
-        load_task("input", data=data, template=7)
-    with pytest.raises(InputError, match="would drop all but the last one"):
-        load_task("messages", data=data, template="{input}:")
-    with pytest.raises(InputError, match=r"train\.jsonl:1 lacks a dialogue and turn"):
-        load_task("input", data=data, metric="joint_goal_accuracy")
-    with pytest.raises(InputError, match="are for text to text"):
-        load_task("scope", decoding={"beams": 2})
+@pytest.mark.parametrize(
+    ("name", "settings", "message"),
+    [
+        ("input", {"decoding": {"beams": 0}}, r"beams must be in \[1, 64\], got 0"),
+        ("input", {"decoding": {"stop": [""]}}, "stop must be texts"),
+        ("input", {"decoding": {"cut": "middle"}}, "cut must be"),
+        ("input", {"decoding": {"beam": 2}}, "no setting 'beam'; did you mean 'beams'"),
+        ("input", {"decoding": {"stop": 5}}, "stop must be a list of texts, got 5"),
+        ("input", {"decoding": {"stop": None}}, "stop must be a list of texts, got None"),
+        ("input", {"decoding": 3}, "decoding: Input should be a valid dictionary, got 3"),
+        ("input", {"template": "{inputs}"}, r"unknown field \{inputs\}"),
+        ("input", {"template": 7}, "template: Input should be a valid string, got 7"),
+        ("messages", {"template": "{input}:"}, "would drop all but the last one"),
+        ("input", {"metric": "joint_goal_accuracy"}, r"train\.jsonl:1 lacks a dialogue and turn"),
+        ("scope", {"decoding": {"beams": 2}}, "are for text to text"),
+    ],
+)
+def test_settings_are_checked(data, name, settings, message):
+    with pytest.raises(InputError, match=message):
+        load_task(name, data=data, **settings)
 
 
 def _load(path: Path, rows: list[dict], **settings):
-    path.write_text("\n".join(map(json.dumps, rows)))
-    return load_task(str(path), warn=False, **settings)
+    return load_task(write_rows(path, rows), warn=False, **settings)
 
 
 def test_a_metric_is_refused_where_rows_cannot_be_scored_by_it(tmp_path):
@@ -168,16 +175,11 @@ def test_a_metric_is_refused_where_rows_cannot_be_scored_by_it(tmp_path):
 
 
 def test_an_instruction_may_be_missing_and_may_be_all_that_is_asked(tmp_path):
-    rows = [
-        {"instruction": f"Name thing {n}.", "input": "" if n % 2 else "x", "output": "rain"}
-        for n in range(10)
-    ]
+    rows = [{"instruction": f"Name {n}.", "input": "x" * (n % 2), "output": "b"} for n in range(10)]
     task = _load(tmp_path / "alpaca.jsonl", rows)
     assert {row.text for row in task.train} == {"", "x"}
-    rows = [
-        {**({"instruction": "Go."} if n % 2 else {}), "input": f"x{n}", "target": "y"}
-        for n in range(10)
-    ]
+    asked = ({}, {"instruction": "Go."})
+    rows = [{**asked[n % 2], "input": f"x{n}", "target": "y"} for n in range(10)]
     task = _load(tmp_path / "some.jsonl", rows)
     assert {row.text_pair for row in task.train} == {"", "Go."}
 
@@ -215,9 +217,7 @@ def test_a_training_row_holds_prompt_and_answer_and_others_the_prompt(case):
     ("end", "blank"), [("is", True), ("is ", True), ("is\n", False), ("is\n ", False)]
 )
 @pytest.mark.parametrize("template", ["{input}", "Say: {input}", "{instruction}{input}"])
-def test_behind_a_text_an_answer_begins_with_a_blank_unless_the_text_ends_its_line(
-    writer, tmp_path, template, end, blank
-):
+def test_an_answer_begins_with_a_blank_unless_a_line_ends(writer, tmp_path, template, end, blank):
     rows = [
         {"instruction": f"{n}:", "input": f"the tone {end}", "target": "bright"} for n in range(10)
     ]
@@ -237,20 +237,16 @@ def test_behind_a_text_an_answer_begins_with_a_blank_unless_the_text_ends_its_li
         ("{input}{instruction}", "the tone is bright"),
     ],
 )
-def test_where_the_text_at_a_templates_end_is_empty_the_prompt_ends_before_it(
-    writer, tmp_path, template, whole
-):
+def test_a_prompt_ends_before_an_empty_text_at_a_templates_end(writer, tmp_path, template, whole):
     rows = [
         {"instruction": "Go" * (n % 2), "input": "the tone is\n", "target": "bright"}
         for n in range(40)
     ]
-    tokenizer = writer.tokenizer
     task = _load(tmp_path / "tone.jsonl", rows, template=template)
     row = next(row for row in task.train if not row.text_pair)
     prompt = task.own_kind.find_prompt(task, "causal_lm")
-    (asked,), _ = encode_asked([row], Encoding(tokenizer, "causal_lm", prompt, 48), cut="right")
-    (answer,), _ = encode_answers([row], Encoding(tokenizer, "causal_lm", prompt, 48), 48)
-    assert tokenizer.decode([*asked, *answer], skip_special_tokens=True) == whole
+    asked, answer = _encode(writer.tokenizer, row, prompt)
+    assert writer.tokenizer.decode([*asked, *answer], skip_special_tokens=True) == whole
 
 
 def test_the_loss_is_that_of_transformers(case):
@@ -303,11 +299,7 @@ def test_a_decoded_answer_is_that_of_generate(case, beams):
     )[0]
     new = made[ids.shape[1] :] if case.model.family == "causal_lm" else made[1:]
     stops = set(head.stops.tolist())
-    expected = []
-    for token in new.tolist():
-        if token in stops:
-            break
-        expected.append(token)
+    expected = list(takewhile(lambda token: token not in stops, new.tolist()))
     assert split_generated(outputs)[0] == expected
 
 
@@ -427,28 +419,19 @@ def test_an_instruction_is_never_cut_and_a_text_on_the_side_that_is_named(writer
         _made(writer, task)
 
 
-def write_splits(folder, **instructions):
-    """Write a task whose splits have an instruction of their own, or none."""
-    for split, instruction in instructions.items():
-        own = {} if instruction is None else {"instruction": instruction}
-        rows = [{**own, "input": f"{name} in {split}", "target": name} for name in "abcdefgh"]
-        (folder / f"{split}.jsonl").write_text("\n".join(map(json.dumps, rows)))
-    return load_task(str(folder), warn=False)
-
-
 @pytest.mark.parametrize("train", ["Say who.", None])
-def test_rows_are_asked_their_own_instruction_where_training_rows_have_another(
-    writer, tmp_path, train
-):
-    task = write_splits(tmp_path, train=train, dev=train, test="Name the person.")
-    tokenizer = writer.tokenizer
-    encoded = encode_task(task, tokenizer, family="causal_lm", max_length=64)
-    texts = {
-        split: tokenizer.decode(inputs[0][0][inputs[0][1] > 0])
-        for split, (inputs, _) in encoded.splits.items()
+def test_rows_are_asked_their_own_instruction_where_training_has_another(writer, tmp_path, train):
+    own = {"instruction": train} if train else {}
+    own = {"train": own, "dev": own, "test": {"instruction": "Name the person."}}
+    splits = {
+        split: [{**asked, "input": f"{name} in {split}", "target": name} for name in "abcdefgh"]
+        for split, asked in own.items()
     }
-    assert texts["train"].startswith(f"{train or ''}\n")
-    assert texts["test"].startswith("Name the person.\n")
+    task = load_task(write_task(tmp_path, splits), warn=False)
+    encoded = encode_task(task, writer.tokenizer, family="causal_lm", max_length=64)
+    for split, start in (("train", f"{train or ''}\n"), ("test", "Name the person.\n")):
+        ids, segments = encoded.splits[split][0][0]
+        assert writer.tokenizer.decode(ids[segments > 0]).startswith(start)
     assert task.own_kind.metadata(task)["pair"]  # which a question must come with, too
 
 
@@ -495,31 +478,22 @@ def test_a_chat_prompt_is_that_of_the_models_own_template(chatter, data):
 def test_a_chat_that_is_too_long_keeps_its_system_message_and_its_question(chatter, tmp_path):
     long = " ".join(f"word{n}" for n in range(60))
 
-    def load(system: str, *said: str):
+    def read(system: str, *said: str) -> str:
         roles = ("system", *("user", "assistant") * len(said))
-        rows = [
-            [
-                {"role": role, "content": content}
-                for role, content in zip(roles, (system, *said[:-1], own, "sure"), strict=False)
-            ]
-            for own in (f"{said[-1]}{'?' * n}" for n in range(8))
-        ]
-        return _load(tmp_path / "chats.jsonl", [{"messages": row} for row in rows])
-
-    def read(task):
+        chats = []
+        for n in range(8):  # rows that differ in their last question
+            turns = zip(roles, (system, *said[:-1], said[-1] + "?" * n, "sure"), strict=False)
+            chats.append({"messages": [{"role": role, "content": text} for role, text in turns]})
+        task = _load(tmp_path / "chats.jsonl", chats)
         encoded = _made(chatter, task, max_length=128).encoded
         return chatter.tokenizer.decode(encoded.splits["test"][0][0, 0])
 
-    text = read(load("Be short.", f"first {long}", "I see", "Who is it?"))
-    assert "Be short." in text
-    assert "Who is it?" in text
-    assert "first" not in text
-    text = read(load("Be short.", f"first {long}"))
-    assert "Be short." in text
-    assert "first" in text
-    assert "word59" not in text
+    text = read("Be short.", f"first {long}", "I see", "Who is it?")
+    assert [part in text for part in ("Be short.", "Who is it?", "first")] == [True, True, False]
+    text = read("Be short.", f"first {long}")
+    assert [part in text for part in ("Be short.", "first", "word59")] == [True, True, False]
     with pytest.raises(InputError, match=r"the system message leave no room.*chats\.jsonl:1\)"):
-        read(load(long, "Who is it?"))
+        read(long, "Who is it?")
 
 
 def test_special_tokens_that_a_message_spells_out_are_text(chatter):
@@ -532,40 +506,35 @@ def test_special_tokens_that_a_message_spells_out_are_text(chatter):
     assert "Sure" in tokenizer.decode(tokens.ids)
 
 
-_TURNS = "{% for m in messages %}"
-_ENDED = "{% endfor %}{% if add_generation_prompt %}"
+def turns(before: str, behind: str, end: str, *, answerer: str = "assistant") -> str:
+    """Return a template of turns: marks before and behind the role, the text, and an end."""
+    role = f"m.role.replace('assistant', '{answerer}')"
+    return (
+        f"{{% for m in messages %}}{{{{ '{before}' + {role} + '{behind}' + m.content + '{end}' }}}}"
+        "{% endfor %}{% if add_generation_prompt %}"
+        f"{{{{ '{before}{answerer}{behind}' }}}}{{% endif %}}"
+    )
+
+
 CHATS = {
     "chatml": (
-        _TURNS
-        + "{{ '<|im_start|>' + m.role + '\n' + m.content + '<|im_end|>\n' }}"
-        + _ENDED
-        + "{{ '<|im_start|>assistant\n' }}{% endif %}",
+        turns("<|im_start|>", "\n", "<|im_end|>\n"),
         ["<|im_start|>", "<|im_end|>"],
         "<|im_end|>",
     ),
     "llama-3": (
-        _TURNS
-        + "{{ '<|start_header_id|>' + m.role + '<|end_header_id|>\n\n' + m.content }}"
-        + "{{ '<|eot_id|>' }}"
-        + _ENDED
-        + "{{ '<|start_header_id|>assistant<|end_header_id|>\n\n' }}{% endif %}",
+        turns("<|start_header_id|>", "<|end_header_id|>\n\n", "<|eot_id|>"),
         ["<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>"],
         "<|eot_id|>",
     ),
     "mistral": (
-        "{{ '<s>' }}"
-        + _TURNS
-        + "{% if m.role == 'user' %}{{ '[INST] ' + m.content + ' [/INST]' }}"
-        + "{% else %}{{ ' ' + m.content + eos_token }}{% endif %}{% endfor %}",
+        "{{ '<s>' }}{% for m in messages %}{% if m.role == 'user' %}{{ '[INST] ' + m.content + "
+        "' [/INST]' }}{% else %}{{ ' ' + m.content + eos_token }}{% endif %}{% endfor %}",
         ["<s>", "[INST]", "[/INST]"],
         "</s>",
     ),
     "gemma": (
-        _TURNS
-        + "{{ '<start_of_turn>' + m.role.replace('assistant', 'model') + '\n' + m.content }}"
-        + "{{ '<end_of_turn>\n' }}"
-        + _ENDED
-        + "{{ '<start_of_turn>model\n' }}{% endif %}",
+        turns("<start_of_turn>", "\n", "<end_of_turn>\n", answerer="model"),
         ["<start_of_turn>", "<end_of_turn>"],
         "<end_of_turn>",
     ),
@@ -577,20 +546,16 @@ CHATS = {
 @pytest.mark.parametrize("family", CHATS)
 def test_a_chats_answer_ends_where_the_template_ends_a_turn(family, marking):
     tokenizer, end = make_chat_tokenizer(family, marking), CHATS[family][2]
-    messages = (Message("user", "Who is it?"),)
-    row = AnswerRow("Who is it?", None, 0, messages=messages, targets=("It is me.",))
-    (asked,), _ = encode_asked([row], Encoding(tokenizer, "causal_lm", None, 99), cut="right")
-    (answer,), _ = encode_answers([row], Encoding(tokenizer, "causal_lm", None, 99), 99)
+    said = ("Who is it?", "It is me.")
+    row = AnswerRow(said[0], None, 0, messages=(Message("user", said[0]),), targets=said[1:])
+    asked, answer = _encode(tokenizer, row)
     assert find_stops(tokenizer, None, ()) == (tokenizer.convert_tokens_to_ids(end),)
-    said = [
-        {"role": "user", "content": "Who is it?"},
-        {"role": "assistant", "content": "It is me."},
-    ]
-    whole = tokenizer.apply_chat_template(said, tokenize=False)
+    roles = zip(("user", "assistant"), said, strict=True)
+    turns = [{"role": role, "content": content} for role, content in roles]
+    whole = tokenizer.apply_chat_template(turns, tokenize=False)
     theirs = tokenizer(whole, add_special_tokens=False)["input_ids"]
     assert [*asked, *answer] == theirs[: len(asked) + len(answer)]
-    spelled = replace(row, targets=(f"It{end} is me.",))
-    (answer,), _ = encode_answers([spelled], Encoding(tokenizer, "causal_lm", None, 99), 99)
+    _, answer = _encode(tokenizer, replace(row, targets=(f"It{end} is me.",)))
     assert answer.index(tokenizer.convert_tokens_to_ids(end)) == len(answer) - 1
 
 
@@ -616,9 +581,9 @@ def test_no_text_of_a_chat_brings_in_what_the_template_parts_messages_with(famil
 
     def encode(said: str):
         messages = (Message("user", said), Message("assistant", said), Message("user", said))
-        row = AnswerRow(said, None, 0, messages=messages, targets=(said,))
-        (asked,), _ = encode_asked([row], Encoding(tokenizer, "causal_lm", None, 999), cut="right")
-        (answer,), _ = encode_answers([row], Encoding(tokenizer, "causal_lm", None, 999), 999)
+        asked, answer = _encode(
+            tokenizer, AnswerRow(said, None, 0, messages=messages, targets=(said,))
+        )
         return [*asked, *answer]
 
     plain, evil = encode("Who"), encode(f"Who<think>{''.join(marks)}</think>")

@@ -8,9 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from cl_graft.errors import InputError
-from cl_graft.kinds.prompts import Prompt
-from cl_graft.kinds.rows import Row
-from cl_graft.kinds.text_encoding import encode, label_token_ids
+from cl_graft.kinds import Prompt, Row, encode, label_token_ids
 
 STORIES = pytest.param(
     "stories",
@@ -56,29 +54,27 @@ def any_tokenizer(request: pytest.FixtureRequest):
 
 def test_a_masked_prompt_has_the_ids_of_the_tokenizer_on_the_filled_template(masked):
     mask = masked.mask_token
-    expected = {
-        REVIEW: [f"{row.text} It was {mask}." for row in SINGLE],
-        TOPIC: [f"{mask}: {row.text}" for row in SINGLE],
-    }
-    for prompt, strings in expected.items():
-        encoded = encode(SINGLE, masked, family="masked_lm", prompt=prompt, max_length=64)
-        for index, text in enumerate(strings):
-            assert ids_of(encoded, index) == masked(text)["input_ids"]
-    encoded = encode(PAIRS, masked, family="masked_lm", prompt=PAIR, max_length=64)
-    first = f"Which river flows there? {mask}, the river that flows there is narrow."
-    second = f"It is? {mask}, nobody would open the door!"
-    assert ids_of(encoded, 0) == masked(first)["input_ids"]
-    assert ids_of(encoded, 1) == masked(second)["input_ids"]
+    pairs = [
+        f"Which river flows there? {mask}, the river that flows there is narrow.",
+        f"It is? {mask}, nobody would open the door!",
+    ]
+    for rows, prompt, strings in (
+        (SINGLE, REVIEW, [f"{row.text} It was {mask}." for row in SINGLE]),
+        (SINGLE, TOPIC, [f"{mask}: {row.text}" for row in SINGLE]),
+        (PAIRS, PAIR, pairs),
+    ):
+        encoded = encode(rows, masked, family="masked_lm", prompt=prompt, max_length=64)
+        assert [ids_of(encoded, n) for n in (0, 1)] == [masked(s)["input_ids"] for s in strings]
 
 
 def test_a_causal_prompt_has_the_ids_of_the_tokenizer_on_the_filled_template(causal):
-    encoded = encode(SINGLE, causal, family="causal_lm", prompt=TONE, max_length=128)
-    for index, row in enumerate(SINGLE):
-        assert ids_of(encoded, index) == causal(f'"{row.text}" has a tone that is')["input_ids"]
-    encoded = encode(PAIRS, causal, family="causal_lm", prompt=TRUE_FALSE, max_length=128)
-    for index, row in enumerate(PAIRS):
-        text = f" {row.text}\n question: {row.text_pair} true or false?\n answer:"
-        assert ids_of(encoded, index) == causal(text)["input_ids"]
+    asked = " {}\n question: {} true or false?\n answer:"
+    for rows, prompt, strings in (
+        (SINGLE, TONE, [f'"{row.text}" has a tone that is' for row in SINGLE]),
+        (PAIRS, TRUE_FALSE, [asked.format(row.text, row.text_pair) for row in PAIRS]),
+    ):
+        encoded = encode(rows, causal, family="causal_lm", prompt=prompt, max_length=128)
+        assert [ids_of(encoded, n) for n in (0, 1)] == [causal(s)["input_ids"] for s in strings]
 
 
 def test_an_encoder_gets_what_the_tokenizer_gives_with_token_types_as_segments(any_tokenizer):
@@ -162,9 +158,8 @@ def test_special_tokens_in_a_text_are_plain_characters(any_tokenizer):
     plain = encode([Row("a b", None, 0)], any_tokenizer, family="encoder", max_length=200)
     encoded = encode(rows, any_tokenizer, family="encoder", max_length=200)
     specials = set(any_tokenizer.all_special_ids)
-    assert [i for i in ids_of(encoded) if i in specials] == [
-        i for i in ids_of(plain) if i in specials
-    ]
+    found, expected = ([i for i in ids_of(x) if i in specials] for x in (encoded, plain))
+    assert found == expected
 
 
 @settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -221,14 +216,12 @@ def test_words_that_a_tokenizer_cannot_tell_apart_are_refused(wordpiece):
 
 
 def test_a_prompt_that_does_not_fit_its_family_is_refused(roberta, gpt2):
-    rows = SINGLE
-    with pytest.raises(InputError, match="lacks"):
-        encode(rows, roberta, family="masked_lm", prompt=TONE, max_length=32)
-    with pytest.raises(InputError, match="holds"):
-        encode(rows, gpt2, family="causal_lm", prompt=REVIEW, max_length=32)
-    with pytest.raises(InputError, match="needs a prompt"):
-        encode(rows, gpt2, family="causal_lm", max_length=32)
-    with pytest.raises(InputError, match="no mask token"):
-        encode(rows, gpt2, family="masked_lm", prompt=REVIEW, max_length=32)
-    with pytest.raises(InputError, match="one text only"):
-        encode(rows, roberta, family="masked_lm", prompt=PAIR, max_length=32)
+    for tokenizer, family, prompt, message in (
+        (roberta, "masked_lm", TONE, "lacks"),
+        (gpt2, "causal_lm", REVIEW, "holds"),
+        (gpt2, "causal_lm", None, "needs a prompt"),
+        (gpt2, "masked_lm", REVIEW, "no mask token"),
+        (roberta, "masked_lm", PAIR, "one text only"),
+    ):
+        with pytest.raises(InputError, match=message):
+            encode(SINGLE, tokenizer, family=family, prompt=prompt, max_length=32)

@@ -8,11 +8,11 @@ from unicodedata import normalize
 import pytest
 
 from cl_graft.errors import InputError
-from cl_graft.kinds.rows import Row
-from cl_graft.kinds.text_task import TextTask
+from cl_graft.kinds import Row, TextTask
 from cl_graft.runtime.seeding import permutation
 
 ROWS = tuple(Row(f"text number {number}", None, number % 2) for number in range(40))
+ODD = (Row("a", None, 2),)
 TASK = TextTask("reviews", ("bad", "good"), ROWS[:20], ROWS[20:26], ROWS[26:])
 
 
@@ -37,9 +37,8 @@ def test_the_fingerprint_changes_with_a_name_a_label_name_a_split_or_any_row():
 
 
 def test_the_fingerprint_is_that_of_the_rows_and_not_of_settings_or_the_process():
-    assert replace(TASK, max_length=64, source={"from": "elsewhere"}).fingerprint == (
-        TASK.fingerprint
-    )
+    elsewhere = replace(TASK, max_length=64, source={"from": "elsewhere"})
+    assert elsewhere.fingerprint == TASK.fingerprint
     assert pickle.loads(pickle.dumps(TASK)).fingerprint == TASK.fingerprint
     # Written down when the format was fixed: caches and results files hold fingerprints.
     assert TASK.fingerprint[:16] == "9239e61f9bf7035e"
@@ -58,19 +57,10 @@ def test_a_name_that_is_no_file_name_is_refused(name: str):
         replace(TASK, name=name)
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "café",
-        "日本語",
-        "हिन्दी",
-        "ภาษาไทย",
-        "العربية",
-        "میخواهم".replace("خ", "\u200cخ"),
-        "한국어",
-        "x-2.b",
-    ],
-)
+WORDS = ("café", "日本語", "हिन्दी", "ภาษาไทย", "العربية", "한국어", "x-2.b")
+
+
+@pytest.mark.parametrize("name", [*WORDS, "میخواهم".replace("خ", "\u200cخ")])
 def test_a_name_may_be_a_word_of_any_script_in_its_composed_form(name: str):
     assert replace(TASK, name=normalize("NFD", name)).name == normalize("NFC", name)
 
@@ -86,10 +76,7 @@ def test_a_name_may_be_a_word_of_any_script_in_its_composed_form(name: str):
         ({"kind": "regression", "metric": "pearson"}, "neither label names"),
         ({"kind": "summary"}, "unknown kind of task"),
         ({"dev": ()}, "no dev rows"),
-        (
-            {"test": (Row("a", None, 2),)},
-            r"test row 1 has label 2, expected an integer in \[0, 2\)",
-        ),
+        ({"test": ODD}, r"test row 1 has label 2, expected an integer in \[0, 2\)"),
         ({"test": (Row("a", None, True),)}, "label True"),
         ({"dev": (Row("a", "b", 1),)}, "dev row 1 has two texts, the first training row has one"),
         ({"max_length": 4}, "max_length must be at least 8"),

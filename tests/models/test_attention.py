@@ -50,8 +50,7 @@ def test_short_rows_train_with_plain_products_and_answers_keep_the_bits_of_the_m
 
 
 def test_a_model_that_was_given_another_attention_keeps_it(tiny_bert):
-    loaded = load_model(str(tiny_bert), precision="bf16")
-    backbone: Any = loaded.model.backbone
+    backbone: Any = load_model(str(tiny_bert), precision="bf16").model.backbone
     backbone.set_attn_implementation("eager")
     model = TaskModel(backbone, family="encoder", precision="bf16")
     model.add_head(0, nn.Linear(model.hidden_size, 2))
@@ -81,9 +80,8 @@ def test_both_give_the_same_gradients_up_to_rounding(request, checkpoint):
             model.recompute_()  # in eval mode it changes nothing else
         model.add_head(0, nn.Linear(model.hidden_size, 2))
         model(rows(), 0)[:, 1].sum().backward()
-        gradients.append(
-            torch.cat([p.grad.flatten() for p in model.parameters() if p.grad is not None])
-        )
+        trained = [p.grad.flatten() for p in model.parameters() if p.grad is not None]
+        gradients.append(torch.cat(trained))
     plain, fused = gradients
     assert not torch.equal(plain, fused)
     assert float(torch.nn.functional.cosine_similarity(plain, fused, dim=0)) > 0.999

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 from configs import config_with
-from interrupted import Trip, resume_run, tripping
+from interrupted import interrupt, resume_run, tripping
 from slow_cases import slow
 from small_runs import SMALL
 from tiny_runs import tiny_run
@@ -19,7 +19,6 @@ from cl_graft.banks.add import add_task
 from cl_graft.banks.open_bank import open_bank
 from cl_graft.banks.verify import verify
 from cl_graft.errors import WrongBase
-from cl_graft.lab.experiments.run import run
 from cl_graft.models import load_model
 from cl_graft.models.config_settings import config_settings, describe_other_settings
 
@@ -60,14 +59,7 @@ def test_what_answers_do_not_depend_on_may_change(base, tmp_path):
 
 def test_a_run_does_not_go_on_under_another_config(base, tmp_path):
     config = config_with({**SMALL, "model": str(base), "checkpoint_steps": 1})
-    with pytest.raises(Trip):
-        run(
-            config,
-            strategy="grafting",
-            seed=0,
-            out=tmp_path,
-            progress=tripping("train", 2, "topic"),
-        )
+    interrupt(config, "grafting", tmp_path, tripping("train", 2, "topic"))
     edit(base, hidden_act="relu")
     with pytest.raises(InputError, match=r"model's config \(hidden_act was 'gelu', is 'relu'\)"):
         resume_run(tmp_path)

@@ -30,6 +30,12 @@ def test_roberta_base_has_192_tensors_and_85_054_464_coordinates(architecture):
 
 
 SMALL = {"num_hidden_layers": 3, "hidden_size": 32, "num_attention_heads": 4}
+LLAMA = transformers.LlamaConfig(**SMALL, intermediate_size=64)
+DISTILBERT = transformers.DistilBertConfig(n_layers=2, dim=32, n_heads=4)
+T5 = transformers.T5Config(num_layers=2, d_model=32, d_kv=8, d_ff=64, num_heads=4)
+HEADS = {"encoder_attention_heads": 4, "decoder_attention_heads": 4}
+BART = transformers.BartConfig(d_model=32, encoder_layers=2, decoder_layers=3, **HEADS)
+GPT2 = transformers.GPT2Config(n_layer=2, n_embd=32, n_head=4)
 
 
 @pytest.mark.parametrize(
@@ -37,38 +43,12 @@ SMALL = {"num_hidden_layers": 3, "hidden_size": 32, "num_attention_heads": 4}
     [
         ("BertForMaskedLM", transformers.BertConfig(**SMALL), ["bert.encoder.layer"]),
         ("ElectraModel", transformers.ElectraConfig(**SMALL), ["encoder.layer"]),
-        (
-            "DistilBertModel",
-            transformers.DistilBertConfig(n_layers=2, dim=32, n_heads=4),
-            ["transformer.layer"],
-        ),
-        (
-            "GPT2LMHeadModel",
-            transformers.GPT2Config(n_layer=2, n_embd=32, n_head=4),
-            ["transformer.h"],
-        ),
-        (
-            "LlamaForCausalLM",
-            transformers.LlamaConfig(**SMALL, intermediate_size=64),
-            ["model.layers"],
-        ),
+        ("DistilBertModel", DISTILBERT, ["transformer.layer"]),
+        ("GPT2LMHeadModel", GPT2, ["transformer.h"]),
+        ("LlamaForCausalLM", LLAMA, ["model.layers"]),
         ("ViTModel", transformers.ViTConfig(**SMALL), None),
-        (
-            "T5Model",
-            transformers.T5Config(num_layers=2, d_model=32, d_kv=8, d_ff=64, num_heads=4),
-            ["encoder.block", "decoder.block"],
-        ),
-        (
-            "BartModel",
-            transformers.BartConfig(
-                d_model=32,
-                encoder_layers=2,
-                decoder_layers=3,
-                encoder_attention_heads=4,
-                decoder_attention_heads=4,
-            ),
-            ["encoder.layers", "decoder.layers"],
-        ),
+        ("T5Model", T5, ["encoder.block", "decoder.block"]),
+        ("BartModel", BART, ["encoder.layers", "decoder.layers"]),
     ],
 )
 def test_the_graftable_parameters_are_those_of_the_blocks(architecture, config, stacks):
@@ -89,25 +69,24 @@ def test_the_graftable_parameters_are_those_of_the_blocks(architecture, config, 
     assert list(graftable) == names
 
 
-class MixtureBlock(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.gate = nn.Linear(4, 2)
-        self.experts = nn.ModuleList(
-            nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4)) for _ in range(2)
-        )
+def pair() -> nn.Sequential:
+    return nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2))
+
+
+def mixture() -> nn.ModuleDict:
+    experts = nn.ModuleList([pair(), pair()])
+    return nn.ModuleDict({"gate": nn.Linear(2, 2), "experts": experts})
 
 
 def test_blocks_inside_blocks_do_not_count_twice():
-    model = nn.ModuleDict({"layers": nn.ModuleList(MixtureBlock() for _ in range(2))})
+    model = nn.ModuleDict({"layers": nn.ModuleList([mixture(), mixture()])})
     assert block_stacks(model) == ("layers",)
     assert "layers.0.gate.weight" in graftable_parameters(model)
 
 
 def test_a_list_of_single_layers_or_of_unlike_elements_is_no_stack():
     assert block_stacks(nn.ModuleList(nn.Linear(2, 2) for _ in range(3))) == ()
-    layers = (nn.Linear(2, 2), nn.Linear(2, 2))
-    unlike = nn.ModuleList([nn.Sequential(*layers), nn.ModuleDict({"a": nn.Sequential(*layers)})])
+    unlike = nn.ModuleList([pair(), nn.ModuleDict({"a": pair()})])
     assert block_stacks(nn.Sequential(unlike)) == ()
     assert block_stacks(nn.ModuleList()) == ()
 
@@ -127,21 +106,15 @@ def test_a_model_without_a_stack_is_graftable_everywhere_but_in_its_heads():
 
 
 def test_exclude_and_keep_narrow_the_choice():
-    model = nn.ModuleDict(
-        {"a": nn.Linear(2, 2), "headset": nn.Linear(2, 2), "heads": nn.Linear(2, 2)}
-    )
-    assert set(graftable_parameters(model)) == {
-        "a.weight",
-        "a.bias",
-        "headset.weight",
-        "headset.bias",
-    }
+    model = nn.ModuleDict({name: nn.Linear(2, 2) for name in ("a", "headset", "heads")})
+    parts = ("a.weight", "a.bias", "headset.weight", "headset.bias")
+    assert set(graftable_parameters(model)) == set(parts)
     chosen = graftable_parameters(model, exclude=("a",), keep=lambda name: name.endswith("bias"))
     assert set(chosen) == {"headset.bias", "heads.bias"}
 
 
 def test_a_parameter_shared_by_two_blocks_is_listed_once():
-    blocks = nn.ModuleList(nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2)) for _ in range(2))
+    blocks = nn.ModuleList([pair(), pair()])
     blocks[1][0].weight = blocks[0][0].weight
     assert len(graftable_parameters(blocks)) == 7
 

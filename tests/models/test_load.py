@@ -6,6 +6,8 @@ import json
 import os
 import shutil
 import time
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -66,9 +68,7 @@ def test_a_setting_that_cannot_be_is_named(tiny_bert, settings, message):
         load_model(str(tiny_bert), **settings)
 
 
-def test_a_checkpoint_without_the_family_s_head_is_refused_not_filled_with_random_weights(
-    tiny_bert, tmp_path
-):
+def test_a_checkpoint_without_the_family_s_head_is_not_filled_at_random(tiny_bert, tmp_path):
     loaded = load_model(str(tiny_bert))
     loaded.model.backbone.save_pretrained(tmp_path)
     loaded.tokenizer.save_pretrained(tmp_path)
@@ -77,19 +77,24 @@ def test_a_checkpoint_without_the_family_s_head_is_refused_not_filled_with_rando
         load_model(str(tmp_path), family="masked_lm")
 
 
-def test_an_encoder_decoder_that_does_not_say_where_its_decoder_begins_is_refused(
-    tiny_t5, tmp_path
-):
-    folder = copied(tiny_t5, tmp_path)
-    config = json.loads((folder / "config.json").read_text())
-    del config["decoder_start_token_id"]
-    (folder / "config.json").write_text(json.dumps(config))
-    with pytest.raises(InputError, match=r"config\.json names no decoder_start_token_id"):
-        load_model(str(folder), family="seq2seq_lm")
-
-
 def copied(folder, target):
     return shutil.copytree(folder, target / "copy")
+
+
+@contextmanager
+def edited(path):
+    """Give the content of a JSON file to be changed, and write it back."""
+    content = json.loads(path.read_text())
+    yield content
+    path.write_text(json.dumps(content))
+
+
+def test_an_encoder_decoder_that_names_no_token_to_begin_with_is_refused(tiny_t5, tmp_path):
+    folder = copied(tiny_t5, tmp_path)
+    with edited(folder / "config.json") as config:
+        del config["decoder_start_token_id"]
+    with pytest.raises(InputError, match=r"config\.json names no decoder_start_token_id"):
+        load_model(str(folder), family="seq2seq_lm")
 
 
 def test_folders_that_hold_no_checkpoint_are_refused_in_one_sentence(tiny_bert, tmp_path):
@@ -110,9 +115,8 @@ def test_folders_that_hold_no_checkpoint_are_refused_in_one_sentence(tiny_bert, 
 @pytest.mark.parametrize("texts", ["single", "pair"])
 def test_a_tokenizer_that_fails_at_its_first_text_is_refused(tiny_bert, tmp_path, texts):
     folder = copied(tiny_bert, tmp_path)
-    rules = json.loads((folder / "tokenizer.json").read_text())
-    rules["post_processor"][texts][-1]["SpecialToken"]["id"] = "[END]"
-    (folder / "tokenizer.json").write_text(json.dumps(rules))
+    with edited(folder / "tokenizer.json") as rules:
+        rules["post_processor"][texts][-1]["SpecialToken"]["id"] = "[END]"
     with pytest.raises(InputError, match="tokenizer"):
         load_model(str(folder))
 
@@ -121,11 +125,10 @@ def test_damaged_or_missing_weights_are_refused(tiny_bert, tmp_path):
     folder = copied(tiny_bert, tmp_path)
     weights = folder / "model.safetensors"
     weights.write_bytes(weights.read_bytes()[:1000])
-    with pytest.raises(InputError, match="cannot read its weights"):
-        load_model(str(folder))
-    weights.unlink()
-    with pytest.raises(InputError, match="cannot read its weights"):
-        load_model(str(folder))
+    for damage in (lambda: None, weights.unlink):
+        damage()
+        with pytest.raises(InputError, match="cannot read its weights"):
+            load_model(str(folder))
 
 
 @pytest.mark.parametrize("kind", ["bert", "roberta", "gpt2", "llama"])
@@ -139,9 +142,8 @@ def test_a_checkpoint_without_a_tokenizer_is_refused(request, kind, tmp_path):
 
 def test_code_in_a_checkpoint_does_not_run_unless_asked_for(tiny_bert, tmp_path):
     folder = copied(tiny_bert, tmp_path)
-    config = json.loads((folder / "config.json").read_text())
-    config |= {"model_type": "strange", "auto_map": {"AutoConfig": "strange.Config"}}
-    (folder / "config.json").write_text(json.dumps(config))
+    with edited(folder / "config.json") as config:
+        config |= {"model_type": "strange", "auto_map": {"AutoConfig": "strange.Config"}}
     (folder / "strange.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')")
     with pytest.raises(InputError, match="trust_remote_code"):
         load_model(str(folder))
@@ -190,21 +192,23 @@ assert load_base(earlier).path.name == old
 def test_a_cached_hub_id_loads_without_the_network_and_a_bank_loads_the_revision_of_its_base(
     tiny_bert, tmp_path
 ):
+    cached = tmp_path / "models--owner--tiny"
     for digit in "01":
-        shutil.copytree(tiny_bert, tmp_path / "models--owner--tiny" / "snapshots" / (digit * 40))
-    (tmp_path / "models--owner--tiny" / "refs").mkdir()
-    (tmp_path / "models--owner--tiny" / "refs" / "main").write_text("1" * 40)
+        shutil.copytree(tiny_bert, cached / "snapshots" / (digit * 40))
+    (cached / "refs").mkdir()
+    (cached / "refs" / "main").write_text("1" * 40)
     paths = [str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH", "")]
-    python_path = os.pathsep.join(filter(None, paths))
     offline = {"HF_HUB_CACHE": str(tmp_path), "HF_HUB_OFFLINE": "1"}
-    printed_by(OFFLINE + PINNED, env={**offline, "PYTHONPATH": python_path})
+    printed_by(
+        OFFLINE + PINNED, env={**offline, "PYTHONPATH": os.pathsep.join(filter(None, paths))}
+    )
 
 
+@dataclass
 class Trap:
     """A pickle that creates a file when it is read."""
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    path: Path
 
     def __reduce__(self):
         return (Path.touch, (self.path,))

@@ -49,20 +49,16 @@ def _server(
         free = bank.free(claimed)
         strings = None
         if family != "encoder":
-            words = LABELS[family][number]
-            if one_token:
-                words = [label[:1] for label in words]
+            words = [label[:1] if one_token else label for label in LABELS[family][number]]
             strings = [
                 [tokenizer(f" {word}", add_special_tokens=False)["input_ids"][0] for word in label]
                 for label in words
             ]
         classes = 2 + number if strings is None else len(strings)
         head = make_head(model, classes=classes, label_token_ids=strings, seed=number)
-        values = torch.randn(len(free), generator=draw)
-        entry = Entry(
-            f"t{number}", number, Graft(free, values), claimed - free, head=head.state_dict()
-        )
-        bank = bank.append(entry)
+        graft = Graft(free, torch.randn(len(free), generator=draw))
+        own = {"head": head.state_dict()}
+        bank = bank.append(Entry(f"t{number}", number, graft, claimed - free, **own))
         model.add_head(number, head)
     x = torch.zeros(6, 2, 12, dtype=torch.int64)
     x[:, 0] = tokenizer.pad_token_id or 0
@@ -135,14 +131,10 @@ def test_tasks_are_asked_by_name_or_position(request):
         server.answer(x[:1], [names[0]])
 
 
-def test_a_batch_without_an_entry_for_every_row_is_refused(request):
+def test_a_batch_without_an_entry_for_every_row_and_a_bare_model_are_refused(request):
     server, x = _server(request, "bert", "encoder")
     with pytest.raises(ValueError, match="a task for each of 6 rows, got 2"):
         server.answer(x, [0, 1])
-
-
-def test_only_a_task_model_is_served(request):
-    server, _ = _server(request, "bert", "encoder")
     bare = server.switch.model.backbone
     layout = Layout.of(graftable_parameters(bare))
     switch = Switch(bare, GraftBank(layout, server.switch.bank.base))

@@ -57,7 +57,7 @@ def test_only_tags_of_tokens_and_intents_of_the_first_one_are_present(model):
     expected[:, 0, 5:] = True
     expected[0, 1:4, :5] = expected[1, 1:8, :5] = True
     assert torch.equal(present, expected)
-    assert torch.equal(logits[~present], torch.full_like(logits[~present], ABSENT))
+    assert (logits[~present] == ABSENT).all()
     model.heads["7"] = TaggingHead(HIDDEN, 5, seed=0)
     present = model(rows(4, 8), 7) > ABSENT / 2
     expected = torch.zeros_like(present)
@@ -132,5 +132,4 @@ def test_a_recorded_batch_holds_tokens_that_every_row_has():
     )
     wide = pick_recorded(torch.randn(2, 12, 40), rows(11, 12))
     assert wide.shape == (2, 64)
-    assert pick_recorded(outputs[:, 0], x) is not None
     assert torch.equal(pick_recorded(outputs[:, 0], x), outputs[:, 0])

@@ -11,13 +11,8 @@ from cl_graft.errors import InputError
 from cl_graft.models import graftable_parameters, load_model, longest_row, make_head
 from cl_graft.models.text_generation import TextHead
 
-SMALL = {
-    "hidden_size": 32,
-    "intermediate_size": 64,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "max_position_embeddings": 64,
-}
+SMALL = {"hidden_size": 32, "intermediate_size": 64, "max_position_embeddings": 64}
+SMALL |= {"num_hidden_layers": 2, "num_attention_heads": 4}
 
 
 @pytest.fixture
@@ -51,13 +46,8 @@ def test_a_model_that_reads_padding_is_refused(saved, tiny_bert):
 
 
 def test_a_type_in_which_an_architecture_does_not_compute_is_refused_at_once(saved, tiny_bert):
-    config = transformers.DebertaConfig(
-        vocab_size=count_tokens(tiny_bert),
-        type_vocab_size=0,
-        relative_attention=True,
-        pos_att_type=["c2p", "p2c"],
-        **SMALL,
-    )
+    relative = {"relative_attention": True, "pos_att_type": ["c2p", "p2c"], "type_vocab_size": 0}
+    config = transformers.DebertaConfig(vocab_size=count_tokens(tiny_bert), **relative, **SMALL)
     folder = saved("DebertaModel", config)
     load_model(folder)
     with pytest.raises(InputError, match=r"\(deberta\) cannot compute a text with dtype bfloat16:"):
@@ -78,14 +68,9 @@ def test_values_that_overflow_are_refused(tmp_path, tiny_bert):
 
 
 def test_prompts_are_decoded_apart_where_padding_in_front_would_change_answers(saved, tiny_gpt2):
-    config = transformers.RwkvConfig(
-        vocab_size=count_tokens(tiny_gpt2),
-        context_length=64,
-        hidden_size=32,
-        attention_hidden_size=32,
-        intermediate_size=64,
-        num_hidden_layers=2,
-    )
+    sizes = {"context_length": 64, "hidden_size": 32, "attention_hidden_size": 32}
+    sizes |= {"intermediate_size": 64, "num_hidden_layers": 2}
+    config = transformers.RwkvConfig(vocab_size=count_tokens(tiny_gpt2), **sizes)
     loaded = load_model(saved("RwkvForCausalLM", config, writes=True), family="causal_lm")
     assert loaded.model.decodes_by_length
     loaded.model.add_head(0, TextHead([0], 3))
@@ -102,21 +87,10 @@ def test_prompts_are_decoded_apart_where_padding_in_front_would_change_answers(s
 
 
 def test_regions_of_a_model_for_images_and_text_lie_in_what_text_reaches(saved, tiny_gpt2):
-    text = transformers.Gemma3TextConfig(
-        vocab_size=count_tokens(tiny_gpt2),
-        num_key_value_heads=2,
-        head_dim=8,
-        pad_token_id=0,
-        **SMALL,
-    )
-    vision = transformers.SiglipVisionConfig(
-        hidden_size=16,
-        intermediate_size=32,
-        num_hidden_layers=1,
-        num_attention_heads=2,
-        image_size=16,
-        patch_size=8,
-    )
+    words = {"vocab_size": count_tokens(tiny_gpt2), "pad_token_id": 0}
+    text = transformers.Gemma3TextConfig(num_key_value_heads=2, head_dim=8, **words, **SMALL)
+    sizes = {"hidden_size": 16, "intermediate_size": 32, "image_size": 16, "patch_size": 8}
+    vision = transformers.SiglipVisionConfig(num_hidden_layers=1, num_attention_heads=2, **sizes)
     config = transformers.Gemma3Config(
         text_config=text, vision_config=vision, mm_tokens_per_image=4, image_token_index=3
     )
