@@ -136,22 +136,19 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log):
 
 
 def pytest_terminal_summary(terminalreporter) -> None:
-    reports = [
-        report
-        for outcome in ("passed", "failed", "error", "skipped")
-        for report in terminalreporter.stats.get(outcome, [])
-        if isinstance(report, pytest.TestReport)
-    ]
+    passed, failed, error, left_out = (
+        [one for one in terminalreporter.stats.get(kind, []) if isinstance(one, pytest.TestReport)]
+        for kind in ("passed", "failed", "error", "skipped")
+    )
     skipped = {
-        report.nodeid
-        for report in reports
-        if report.skipped and any(name in str(report.longrepr) for name in _VARIABLES)
+        one.nodeid for one in left_out if any(name in str(one.longrepr) for name in _VARIABLES)
     }
-    ran = {
-        report.nodeid
-        for report in reports
-        if ("real_data", True) in map(tuple, report.user_properties)
-    } - {report.nodeid for report in reports if report.skipped}
+    on_real_data = (
+        one.nodeid
+        for one in (*passed, *failed, *error)
+        if ("real_data", True) in map(tuple, one.user_properties)
+    )
+    ran = set(on_real_data) - {one.nodeid for one in left_out}
     because = "" if not skipped else " (CL_GRAFT_DATA or CL_GRAFT_MODELS is not set)"
     terminalreporter.write_line(f"real data: {len(ran)} tests ran, {len(skipped)} skipped{because}")
 

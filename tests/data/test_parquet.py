@@ -10,6 +10,7 @@ from cl_graft.data.text_files import Reading
 from cl_graft.errors import InputError
 
 SMALL = Reading(max_megabytes=2)
+LONG = "a" * 90_000
 PLAIN = {"use_dictionary": False, "store_schema": False}
 
 
@@ -54,11 +55,8 @@ def test_other_columns_than_those_of_texts_and_kinds_are_passed_over(path):
 @pytest.mark.parametrize(
     ("table", "told"),
     [
-        ({"text": ["a" * 90_000] * 100}, "larger than 2 MB when unpacked"),
-        (
-            {"tokens": [["a" * 90_000]] * 100, "tags": [["O"]] * 100},
-            "larger than 2 MB when unpacked",
-        ),
+        ({"text": [LONG] * 100}, "larger than 2 MB when unpacked"),
+        ({"tokens": [[LONG]] * 100, "tags": [["O"]] * 100}, "larger than 2 MB when unpacked"),
         ({"text": pa.nulls(3_000_000, pa.string())}, "more than 20,000 rows"),
     ],
 )
@@ -81,10 +79,8 @@ def test_a_name_with_dots_is_one_column_and_a_name_given_twice_none(path):
     table = pa.table({"text.a": ["one", "two"], "text": inner, "label": [0, 1], "label.b": inner})
     pq.write_table(table, path)
     read = read_records(path)
-    assert [r.values for r in read.records] == [
-        {"text.a": "one", "label": 0},
-        {"text.a": "two", "label": 1},
-    ]
+    expected = [{"text.a": "one", "label": 0}, {"text.a": "two", "label": 1}]
+    assert [record.values for record in read.records] == expected
     assert read.passed_over == ("text", "label.b")
     pq.write_table(pa.table([["a"], ["b"]], names=["text", "text"]), path)
     with pytest.raises(InputError, match="several columns called 'text'"):

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from tagged_data import tagged_folder, tagged_records
+from kind_data import tagged_folder, tagged_records
 from tiny_runs import QUICK, forgets_nothing, tiny_run
 
 from cl_graft import load_bank, save_bank

@@ -7,8 +7,8 @@ import json
 import pytest
 import torch
 from integrations.readme import answered
+from kind_data import tagged_folder
 from slow_cases import slow
-from tagged_data import tagged_folder
 from tiny_runs import QUICK, tiny_run
 
 from cl_graft.banks.input_texts import InputText

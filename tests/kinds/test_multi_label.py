@@ -11,7 +11,7 @@ import torch
 from answer_tasks import write_rows, write_task
 from configs import changed
 from integrations.readme import answered
-from label_sets import labels_task, make_labels
+from kind_data import labels_task, make_labels
 from slow_cases import slow, slow_but
 from small_runs import Runs
 from torch.nn import functional as F

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 from answer_tasks import write_task
-from tagged_data import tagged_folder, tagged_records
+from kind_data import tagged_folder, tagged_records
 
 from cl_graft.data import load_task
 from cl_graft.errors import DamagedFile, InputError

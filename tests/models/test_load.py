@@ -6,7 +6,6 @@ import json
 import os
 import shutil
 import time
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -81,18 +80,11 @@ def copied(folder, target):
     return shutil.copytree(folder, target / "copy")
 
 
-@contextmanager
-def edited(path):
-    """Give the content of a JSON file to be changed, and write it back."""
-    content = json.loads(path.read_text())
-    yield content
-    path.write_text(json.dumps(content))
-
-
 def test_an_encoder_decoder_that_names_no_token_to_begin_with_is_refused(tiny_t5, tmp_path):
     folder = copied(tiny_t5, tmp_path)
-    with edited(folder / "config.json") as config:
-        del config["decoder_start_token_id"]
+    config = json.loads((folder / "config.json").read_text())
+    del config["decoder_start_token_id"]
+    (folder / "config.json").write_text(json.dumps(config))
     with pytest.raises(InputError, match=r"config\.json names no decoder_start_token_id"):
         load_model(str(folder), family="seq2seq_lm")
 
@@ -115,8 +107,9 @@ def test_folders_that_hold_no_checkpoint_are_refused_in_one_sentence(tiny_bert, 
 @pytest.mark.parametrize("texts", ["single", "pair"])
 def test_a_tokenizer_that_fails_at_its_first_text_is_refused(tiny_bert, tmp_path, texts):
     folder = copied(tiny_bert, tmp_path)
-    with edited(folder / "tokenizer.json") as rules:
-        rules["post_processor"][texts][-1]["SpecialToken"]["id"] = "[END]"
+    rules = json.loads((folder / "tokenizer.json").read_text())
+    rules["post_processor"][texts][-1]["SpecialToken"]["id"] = "[END]"
+    (folder / "tokenizer.json").write_text(json.dumps(rules))
     with pytest.raises(InputError, match="tokenizer"):
         load_model(str(folder))
 
@@ -142,8 +135,9 @@ def test_a_checkpoint_without_a_tokenizer_is_refused(request, kind, tmp_path):
 
 def test_code_in_a_checkpoint_does_not_run_unless_asked_for(tiny_bert, tmp_path):
     folder = copied(tiny_bert, tmp_path)
-    with edited(folder / "config.json") as config:
-        config |= {"model_type": "strange", "auto_map": {"AutoConfig": "strange.Config"}}
+    config = json.loads((folder / "config.json").read_text())
+    config |= {"model_type": "strange", "auto_map": {"AutoConfig": "strange.Config"}}
+    (folder / "config.json").write_text(json.dumps(config))
     (folder / "strange.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')")
     with pytest.raises(InputError, match="trust_remote_code"):
         load_model(str(folder))

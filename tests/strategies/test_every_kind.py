@@ -12,10 +12,9 @@ from typing import Any
 
 import pytest
 from answer_tasks import make_numbers, make_questions, write_task
-from label_sets import make_labels
+from kind_data import make_labels, tagged_records
 from slow_cases import slow_but
 from small_runs import Runs
-from tagged_data import tagged_records
 
 from cl_graft.kinds import KINDS
 from cl_graft.strategies.registry import STRATEGIES, list_available

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 from configs import config_with
+from kind_data import tagged_folder
 from slow_cases import slow_but
 from small_runs import FEW, Runs
-from tagged_data import tagged_folder
 from tiny_runs import forgets_nothing
 from transformers import AutoConfig
 from word_tasks import word_tasks

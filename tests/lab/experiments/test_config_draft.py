@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from answer_tasks import write_answer_tasks
 from configs import changed, places
-from tagged_data import tagged_folder
+from kind_data import tagged_folder
 from tiny_runs import QUICK, cl_graft
 
 from cl_graft import InputError

@@ -5,8 +5,7 @@ import io
 import json
 
 import pytest
-from mixed_results import METRICS, mixed_results
-from small_results import small_result
+from small_results import METRICS, mixed_results, small_result
 
 from cl_graft.lab.reporting.pictures import find_tradeoffs
 from cl_graft.lab.reporting.report_data import read_report_data

@@ -3,8 +3,7 @@
 from dataclasses import replace
 from pathlib import Path
 
-from mixed_results import mixed_results
-from small_results import shifted_results, small_result
+from small_results import mixed_results, shifted_results, small_result
 
 from cl_graft.lab.reporting.page import make_report
 from cl_graft.lab.reporting.report_data import ReportData, read_report_data

@@ -4,8 +4,7 @@ Expected numbers are worked out by hand from `mixed_results`.
 """
 
 import pytest
-from mixed_results import METRICS, mixed_results
-from small_results import small_result
+from small_results import METRICS, mixed_results, small_result
 
 from cl_graft.errors import DamagedFile, InputError
 from cl_graft.lab.results.comparison import Comparison, summarize
