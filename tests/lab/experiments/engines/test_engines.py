@@ -3,10 +3,11 @@
 import json
 import os
 import signal
+import socket
 import threading
 import time
 from contextlib import closing, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
@@ -25,7 +26,7 @@ from cl_graft.lab.experiments.engines.slurm import slurm_pool
 from cl_graft.runtime.progress import Step
 from cl_graft.runtime.signals import Stop, Stopped
 from cl_graft.settings.run_folder import CONFIG
-from cl_graft.storage import OWNER
+from cl_graft.storage import OWNER, locks
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -250,6 +251,34 @@ def test_a_run_on_ray_that_is_asked_to_stop_saves_first(long, long_here, ray_wor
     assert not (run / OWNER).exists()
     done = compare(long, out=tmp_path)
     assert done.runs[0].processes == 2
+    assert outcome_of(run) == long_here
+
+
+@pytest.mark.slow
+def test_a_worker_that_dies_on_another_host_is_replaced(long, long_here, ray_workers, tmp_path):
+    run = tmp_path / "naive" / "seed0"
+    owners: list[str] = []
+
+    def work_elsewhere(job, threads, folder):  # in here, so that Ray sends it by value
+        socket.gethostname = lambda: f"host{os.getpid()}"
+        locks._machine = lambda: f"machine{os.getpid()}"
+        return work(job, threads, folder)
+
+    def kill_one() -> None:
+        first = wait_for_worker(run)
+        owners.append(json.loads((run / OWNER).read_text())["host"])
+        os.kill(first, signal.SIGKILL)
+        wait_for_worker(run, after=first)
+        owners.append(json.loads((run / OWNER).read_text())["host"])
+
+    thread = threading.Thread(target=kill_one)
+    thread.start()
+    remote = ray_workers.ray.remote(num_cpus=1, max_retries=0)(work_elsewhere)
+    done = compare(long, out=tmp_path, engine=PoolEngine(replace(ray_workers, remote=remote)))
+    thread.join()
+    assert done.failed == ()
+    assert done.runs[0].processes == 2
+    assert len({*owners, socket.gethostname()}) == 3
     assert outcome_of(run) == long_here
 
 
