@@ -149,10 +149,7 @@ def transformer_layout(blocks: int, hidden: int, inner: int) -> Layout:
 
 
 def stops_at_a_write(
-    change: Callable[[], object],
-    *,
-    after: int,
-    error: type[BaseException] = KeyboardInterrupt,
+    change: Callable[[], object], *, after: int, error: type[BaseException] = KeyboardInterrupt
 ) -> bool:
     """Make a change that ends where it would replace a file after so many; tell whether it did."""
     really, writes = os.replace, 0

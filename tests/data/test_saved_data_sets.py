@@ -9,12 +9,9 @@ from read_data import read_rows
 
 from cl_graft.errors import InputError
 
+datasets.disable_progress_bars()
+
 ROWS = {"text": ["a", "b"] * 20, "label": [0, 1] * 20}
-
-
-@pytest.fixture(autouse=True)
-def quiet():
-    datasets.disable_progress_bars()
 
 
 @pytest.mark.parametrize("format_name", ["numpy", "torch", "pandas", "arrow"])

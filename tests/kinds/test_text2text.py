@@ -61,9 +61,7 @@ def _made(loaded, task, *, max_length=48):
     head = make_task_head(loaded.model, task, label_tokens=encoded.label_tokens, seed=0)
     loaded.model.heads.clear()
     loaded.model.add_head(0, head)
-    return SimpleNamespace(
-        model=loaded.model, tokenizer=loaded.tokenizer, task=task, encoded=encoded, head=head
-    )
+    return SimpleNamespace(**vars(loaded), task=task, encoded=encoded, head=head)
 
 
 def _encode(tokenizer, row, prompt=None):
@@ -124,17 +122,16 @@ def test_bad_messages_are_named_with_their_line(tmp_path, roles, message):
 
 
 def test_a_content_of_parts_of_text_is_their_text_and_other_parts_are_refused(tmp_path):
-    def load(*more: dict[str, object]):
-        rows = []
-        for number in range(8):
-            parts = [{"type": "text", "text": "Where is "}, {"type": "text", "text": f"{number}?"}]
-            asked = {"role": "user", "content": [*parts, *more]}
-            rows.append({"messages": [asked, {"role": "assistant", "content": "Here"}]})
-        return _load(tmp_path / "rows.jsonl", rows)
-
-    assert {row.text for row in load().train} <= {f"Where is {number}?" for number in range(8)}
+    rows = []
+    for number in range(8):
+        parts = [{"type": "text", "text": "Where is "}, {"type": "text", "text": f"{number}?"}]
+        asked = {"role": "user", "content": parts}
+        rows.append({"messages": [asked, {"role": "assistant", "content": "Here"}]})
+    task = _load(tmp_path / "rows.jsonl", rows)
+    assert {row.text for row in task.train} <= {f"Where is {number}?" for number in range(8)}
+    rows[0]["messages"][0]["content"].append({"type": "image_url", "image_url": {"url": "a.png"}})
     with pytest.raises(InputError, match=r"1: message 1 \(user\) must hold a text, got \[\{'type'"):
-        load({"type": "image_url", "image_url": {"url": "a.png"}})
+        _load(tmp_path / "rows.jsonl", rows)
 
 
 @pytest.mark.parametrize(

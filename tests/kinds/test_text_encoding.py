@@ -100,11 +100,6 @@ def test_padding_is_on_the_right_with_segment_0_and_the_padding_token(roberta, g
             assert (ids[length:] == padding).all()
 
 
-def test_a_row_without_room_for_its_special_tokens_is_refused(roberta):
-    with pytest.raises(InputError, match="max_length 1 leaves no room beside a row's special"):
-        encode([Row("fine", None, 0)], roberta, family="encoder", max_length=1)
-
-
 def test_no_rows_give_an_empty_tensor(roberta):
     for family, prompt in (("encoder", None), ("masked_lm", REVIEW)):
         encoded = encode([], roberta, family=family, prompt=prompt, max_length=16)
@@ -145,11 +140,6 @@ def test_the_end_of_a_causal_template_is_never_cut(causal):
     ids = ids_of(encoded)
     assert len(ids) == 90
     assert ids[-5:] == ending
-
-
-def test_a_template_without_room_for_the_text_is_refused(roberta):
-    with pytest.raises(InputError, match="leaves no room"):
-        encode([Row(LONG, None, 0)], roberta, family="masked_lm", prompt=REVIEW, max_length=6)
 
 
 def test_special_tokens_in_a_text_are_plain_characters(any_tokenizer):
@@ -203,25 +193,28 @@ def test_a_causal_label_continues_the_template_as_the_tokenizer_would(causal):
         assert [*ids_of(encoded), *answer] == causal(text)["input_ids"]
 
 
-def test_a_masked_word_of_several_tokens_is_refused_with_its_tokens(masked):
-    prompt = Prompt("{text} {mask}", {"a": "great", "b": "antidisestablishmentarian"})
-    with pytest.raises(InputError, match=r"'antidisestablishmentarian' of label 'b' must be one"):
-        label_token_ids(masked, prompt, ("a", "b"), family="masked_lm")
+def test_a_word_of_several_tokens_and_words_with_the_same_ones_are_refused(roberta, wordpiece):
+    long = "antidisestablishmentarian"
+    for tokenizer, words, message in (
+        (roberta, ("great", long), f"'{long}' of label 'b' must be one"),
+        (wordpiece, ("great", long), f"'{long}' of label 'b' must be one"),
+        (wordpiece, ("Yes", "yes"), "same tokens"),
+    ):
+        prompt = Prompt("{text} {mask}", dict(zip("ab", words, strict=True)))
+        with pytest.raises(InputError, match=message):
+            label_token_ids(tokenizer, prompt, ("a", "b"), family="masked_lm")
 
 
-def test_words_that_a_tokenizer_cannot_tell_apart_are_refused(wordpiece):
-    prompt = Prompt("{text} {mask}", {"a": "Yes", "b": "yes"})
-    with pytest.raises(InputError, match="same tokens"):
-        label_token_ids(wordpiece, prompt, ("a", "b"), family="masked_lm")
-
-
-def test_a_prompt_that_does_not_fit_its_family_is_refused(roberta, gpt2):
-    for tokenizer, family, prompt, message in (
-        (roberta, "masked_lm", TONE, "lacks"),
-        (gpt2, "causal_lm", REVIEW, "holds"),
-        (gpt2, "causal_lm", None, "needs a prompt"),
-        (gpt2, "masked_lm", REVIEW, "no mask token"),
-        (roberta, "masked_lm", PAIR, "one text only"),
+def test_a_prompt_or_a_length_that_does_not_fit_is_refused(roberta, gpt2):
+    fine, long = [Row("fine", None, 0)], [Row(LONG, None, 0)]
+    for rows, tokenizer, family, prompt, max_length, message in (
+        (SINGLE, roberta, "masked_lm", TONE, 32, "lacks"),
+        (SINGLE, gpt2, "causal_lm", REVIEW, 32, "holds"),
+        (SINGLE, gpt2, "causal_lm", None, 32, "needs a prompt"),
+        (SINGLE, gpt2, "masked_lm", REVIEW, 32, "no mask token"),
+        (SINGLE, roberta, "masked_lm", PAIR, 32, "one text only"),
+        (long, roberta, "masked_lm", REVIEW, 6, "leaves no room"),
+        (fine, roberta, "encoder", None, 1, "max_length 1 leaves no room beside a row's special"),
     ):
         with pytest.raises(InputError, match=message):
-            encode(SINGLE, tokenizer, family=family, prompt=prompt, max_length=32)
+            encode(rows, tokenizer, family=family, prompt=prompt, max_length=max_length)

@@ -92,8 +92,7 @@ def test_a_head_that_a_model_cannot_answer_with_is_refused(tiny_bert):
 )
 def test_labels_that_are_no_tokens_are_refused(tiny_gpt2, head):
     model = load_model(str(tiny_gpt2), family="causal_lm").model
-    check_head(
-        {"token_ids": torch.tensor([[1, 2], [3, 0]]), "lengths": torch.tensor([2, 1])}, model
-    )
+    good = {"token_ids": torch.tensor([[1, 2], [3, 0]]), "lengths": torch.tensor([2, 1])}
+    check_head(good, model)
     with pytest.raises(ValueError, match=r"head of shapes|vocabulary"):
         check_head(head, model)

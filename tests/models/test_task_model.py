@@ -11,14 +11,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from cl_graft.errors import InputError
-from cl_graft.models import (
-    Loaded,
-    TaskModel,
-    block_stacks,
-    graftable_parameters,
-    load_model,
-    make_head,
-)
+from cl_graft.models import Loaded, TaskModel, graftable_parameters, load_model, make_head
 
 ENCODERS = ["bert", "distilbert", "electra", "roberta"]
 DECODERS = ["gpt2", "llama"]
@@ -293,8 +286,10 @@ def test_features_at_a_depth_are_the_pooled_states_after_that_block(request, kin
     loaded = load(request, kind, "encoder", pooling="first")
     x = encode(loaded, TEXTS)
     seen: list[Tensor] = []
-    (blocks,) = block_stacks(loaded.model)
-    for block in loaded.model.get_submodule(blocks):
+    blocks = [
+        m for m in loaded.model.modules() if isinstance(m, torch.nn.ModuleList) and len(m) == 2
+    ]
+    for block in blocks[0]:
         block.register_forward_hook(
             lambda *call: seen.append(call[2][0] if isinstance(call[2], tuple) else call[2])
         )
