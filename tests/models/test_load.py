@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import time
 from dataclasses import dataclass
@@ -166,15 +165,15 @@ constants.HF_HUB_CACHE, constants.HF_HUB_OFFLINE = os.environ["HF_HUB_CACHE"], T
 """
 PINNED = """
 from dataclasses import replace
-from cl_graft.settings.bank_metadata import base_identity, load_base_model
-from configs import config_with
 from cl_graft.banks.bank_base import load_base
 from cl_graft.models import load_model
+from cl_graft.settings import config_from
+from cl_graft.settings.bank_metadata import base_identity, load_base_model
 
 old, new = "0" * 40, "1" * 40
 cached = load_model("owner/tiny")
 assert (cached.path.name, cached.revision) == (new, new)
-config = config_with({"model": "owner/tiny", "tasks": ["scope"]})
+config = config_from({"model": {"name": "owner/tiny"}, "stream": {"tasks": ["scope"]}})
 base = base_identity(load_base_model(config.model), config, seed=0)
 assert base.metadata["revision"] == new
 assert load_base(base).path.name == new
@@ -191,11 +190,8 @@ def test_a_cached_hub_id_loads_without_the_network_and_a_bank_loads_the_revision
         shutil.copytree(tiny_bert, cached / "snapshots" / (digit * 40))
     (cached / "refs").mkdir()
     (cached / "refs" / "main").write_text("1" * 40)
-    paths = [str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH", "")]
     offline = {"HF_HUB_CACHE": str(tmp_path), "HF_HUB_OFFLINE": "1"}
-    printed_by(
-        OFFLINE + PINNED, env={**offline, "PYTHONPATH": os.pathsep.join(filter(None, paths))}
-    )
+    printed_by(OFFLINE + PINNED, env=offline)
 
 
 @dataclass
