@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from matplotlib.figure import Figure
 
-from cl_graft.lab.figures.heatmaps import r_matrix_heatmap
+from cl_graft.lab.figures.heatmaps import r_matrix_heatmap, share_heatmaps
 from cl_graft.lab.figures.memory_frontier import Tradeoff, memory_frontier
 from cl_graft.lab.figures.rank_diagram import rank_diagram
 from cl_graft.lab.figures.score_curves import Score, score_curves
@@ -146,6 +146,28 @@ def draw_reliability(data: ReportData, name: str) -> Picture:
     bins = {task: ReliabilityBins.from_lists(own) for task, own in result.reliability.items()}
     figure = reliability_panels(bins, title=f"Reliability of {name}")
     return Picture(f"reliability-{data.file_name(name)}", title, figure, strategy=name)
+
+
+def draw_overlaps(data: ReportData) -> Iterator[Picture]:
+    """Draw the share of each task's region that lies in each other's, in the first run."""
+    for name in data.strategies:
+        result = data.results(name)[0]
+        if result.overlap is None or len(result.overlap) < 2:
+            continue
+        shares = {
+            (result.tasks[i], result.tasks[j]): share
+            for i, row in enumerate(result.overlap)
+            for j, share in enumerate(row)
+            if share is not None
+        }
+        title = f"{name}: share of each task's region (columns) that lies in another's (rows)"
+        figure = share_heatmaps(
+            {f"seed {result.seed}": shares},
+            title=f"Overlap of the regions of {name}",
+            x_label="region of",
+            y_label="lies in the region of",
+        )
+        yield Picture(f"overlap-{data.file_name(name)}", title, figure, strategy=name)
 
 
 def draw_frontier(summary: ComparisonSummary) -> Iterator[Picture]:

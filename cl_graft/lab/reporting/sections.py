@@ -13,6 +13,7 @@ from cl_graft.lab.reporting.pictures import (
     draw_curve,
     draw_frontier,
     draw_matrices,
+    draw_overlaps,
     draw_rank_diagram,
     draw_reliability,
     draw_sweeps,
@@ -47,6 +48,7 @@ def make_sections(
         task_sections.errors(data, read_rows=read_rows if with_text else None),
         task_sections.answers(data, with_text=with_text),
         _calibration(data),
+        _regions(data),
         costs,
         Section(
             "strategies",
@@ -70,6 +72,14 @@ def _matrices(data: ReportData) -> Section | None:
         text += f" Shown are the first {MOST_STRATEGIES} strategies; results.json holds the others."
     pictures = tuple(draw_matrices(data))
     return Section("matrices", "Scores after each task", (text,), pictures=pictures)
+
+
+def _regions(data: ReportData) -> Section | None:
+    pictures = tuple(draw_overlaps(data))
+    text = "A later task trains only those weights of its region that no earlier task owns."
+    return (
+        Section("regions", "Overlap of regions", (text,), pictures=pictures) if pictures else None
+    )
 
 
 def _along(data: ReportData) -> Section | None:

@@ -95,7 +95,8 @@ def test_figures_and_tables_are_files_too(report):
     svgs = sorted((report / "figures").glob("*.svg"))
     assert {path.stem for path in svgs} == {p.stem for p in (report / "figures").glob("*.png")}
     names = {path.stem for path in svgs}
-    assert {"R-grafting", "curve-average", "curve-forgetting", "reliability-ewc", "ranks"} <= names
+    curves = {"curve-average", "curve-forgetting"}
+    assert {"R-grafting", *curves, "overlap-grafting", "reliability-ewc", "ranks"} <= names
     assert {"frontier", "learning-1"} <= names
     for path in svgs:
         assert {*ElementTree.parse(path).getroot().iter()}  # well-formed, and with something in it
