@@ -84,6 +84,8 @@ def test_texts_are_answered_with_label_names_and_probabilities(opened):
     answers = opened.predict(["What is my balance?", "It was a bore!"], task="scope")
     assert len(answers) == 2
     assert opened.predict("What is my balance?", task="scope").label == answers[0].label
+    rest = opened.predict(["What is my balance?", "It was a bore!"], task="scope", batch_size=1)
+    assert [answer.label for answer in rest] == [answer.label for answer in answers]
     for answer in answers:
         assert set(answer.probabilities) == {"in_scope", "out_of_scope"}
         assert sum(answer.probabilities.values()) == pytest.approx(1)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
+from urllib.request import Request, urlopen
 
 import pytest
 import torch
@@ -187,3 +190,40 @@ def test_a_thread_that_draws_and_one_that_carries_an_entry_do_not_wait_for_each_
     assert len(found) == 2
     assert torch.equal(found[0], first)
     assert torch.equal(found[1], second)
+
+
+class Answers(BaseHTTPRequestHandler):
+    """Answers a request, JSON with text and task, as a small service does."""
+
+    bank: OpenBank
+
+    def do_POST(self) -> None:
+        asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        found = json.dumps(self.bank.predict(asked["text"], task=asked["task"]).logits).encode()
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(found)))
+        self.end_headers()
+        self.wfile.write(found)
+
+    def log_message(self, *_: Any) -> None:
+        pass
+
+
+@pytest.mark.parametrize("requests", [40, pytest.param(1000, marks=pytest.mark.slow)])
+def test_a_threading_server_gives_the_answers_of_one_thread(opened, requests):
+    asked = [(TEXTS[n // 3 % 4], TASKS[n % 3]) for n in range(requests)]
+    alone = {pair: opened.predict(pair[0], task=pair[1]).logits for pair in set(asked)}
+    with ThreadingHTTPServer(("127.0.0.1", 0), type("", (Answers,), {"bank": opened})) as server:
+        threading.Thread(target=server.serve_forever).start()
+        host, port = server.server_address[:2]
+
+        def ask(text: str, task: str) -> list[float]:
+            data = json.dumps({"text": text, "task": task}).encode()
+            with urlopen(Request(f"http://{host!s}:{port}", data), timeout=60) as answer:
+                return json.load(answer)
+
+        try:
+            found = in_threads([lambda p=pair: ask(*p) for pair in asked])
+        finally:
+            server.shutdown()
+    assert found == [list(alone[pair]) for pair in asked]

@@ -43,6 +43,15 @@ def test_an_open_quote_before_many_lines_takes_the_time_of_one_pass(tmp_path: Pa
     assert time.process_time() - start < 10
 
 
+def test_an_open_quote_costs_its_own_row_alone(tmp_path: Path):
+    after = [f"after {n},yes" for n in range(10)]
+    path = table(tmp_path / "a.csv", '"open,yes', *after, '"closed",no')
+    bad = BadRows("skip")
+    texts = [row.text for row in read_rows(path, bad_rows=bad).splits["train"]]
+    assert texts[40:] == [*(f"after {n}" for n in range(10)), "closed"]
+    assert bad.total == 1
+
+
 def test_a_file_without_one_good_row_is_an_error_even_so(tmp_path: Path):
     path = table(tmp_path / "a.csv", ",yes", ",no", rows=[])
     with pytest.raises(InputError, match=r"none of its 2 rows can be used; .*a\.csv:2"):

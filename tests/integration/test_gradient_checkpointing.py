@@ -7,8 +7,10 @@ import torch
 from torch import nn
 
 from cl_graft.errors import InputError
+from cl_graft.grafts.region import Layout, Region
 from cl_graft.lab.experiments.memory_estimate.tracked_steps import MemoryTracker
 from cl_graft.models import TaskModel, graftable_parameters, load_model, make_head
+from cl_graft.training.region_parameters import RegionParameters
 from cl_graft.training.train_mode import without_dropout
 
 KINDS = [("tiny_bert", "encoder"), ("tiny_gpt2", "causal_lm"), ("tiny_llama", "causal_lm")]
@@ -50,6 +52,20 @@ def test_dense_gradients_are_the_same_with_less_kept(pair):
     for name, gradient in gradients[0].items():
         torch.testing.assert_close(gradient, gradients[1][name])
         assert gradient.abs().max() > 0 or "k_proj.bias" in name or "key.bias" in name
+
+
+def test_a_regions_gradients_are_the_same_under_frozen_weights(pair):
+    *models, x = pair
+    gradients = []
+    for model in models:
+        layout = Layout.of(graftable_parameters(model))
+        region = Region.of(layout, range(0, layout.total, 37))
+        model.requires_grad_(False)
+        with RegionParameters(model, region) as live, without_dropout(model):
+            loss(model, x).backward()
+            gradients.append(live.vector.grad)
+    torch.testing.assert_close(gradients[0], gradients[1])
+    assert gradients[0].abs().max() > 0
 
 
 def test_with_dropout_the_second_pass_drops_what_the_first_dropped(pair):

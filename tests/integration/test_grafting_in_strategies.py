@@ -18,6 +18,7 @@ from avalanche.training.plugins import (
     SynapticIntelligencePlugin,
 )
 from tiny_streams import (
+    TASKS,
     bits,
     learner,
     naive_strategy,
@@ -30,7 +31,7 @@ from tiny_streams import (
 )
 from torch import nn
 
-from cl_graft import GraftingContinual, GraftingPlugin
+from cl_graft import GraftingContinual, GraftingPlugin, load_bank, save_bank
 from cl_graft.grafts.hashing import hash_tensors
 from cl_graft.lab.baselines.penalties import RWalkOnHeads
 from cl_graft.strategies.stream_scores import StreamScores
@@ -227,3 +228,18 @@ def test_a_label_of_several_tasks_in_one_experience_is_refused():
     run = learner(mlp(), benchmark)
     with pytest.raises(ValueError, match="one task at a time"):
         run.strategy.train(run.train_stream[0])
+
+
+def test_a_loop_goes_on_with_its_saved_bank_and_scores_to_the_same_bits(tiny_bert, tmp_path):
+    whole = text_learner(tiny_bert, TASKS).learn()
+    first = text_learner(tiny_bert, TASKS).learn(upto=2)
+    save_bank(first.plugin.bank, tmp_path / "bank")
+    first.scores.save(tmp_path / "scores.json")
+    bank = load_bank(tmp_path / "bank")
+    again = text_learner(tiny_bert, TASKS, grafting={"bank": bank})
+    again.scores.load_(tmp_path / "scores.json")
+    again.strategy.train(again.train_stream[len(bank)])
+    again.strategy.eval(again.test_stream)
+    assert same_entries(again.plugin.bank.entries, whole.plugin.bank.entries)
+    assert again.scores.R(3) == whole.scores.R(3)
+    assert again.scores.logit_hash(2, 0) == whole.scores.logit_hash(2, 0)

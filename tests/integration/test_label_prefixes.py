@@ -1,13 +1,17 @@
 """Labels whose tokens begin as those of other labels do are learned, and answered alike."""
 
+import json
 from dataclasses import replace
 
 import pytest
 import torch
 from slow_cases import slow
+from tiny_runs import tiny_run
 
+from cl_graft import load_task, open_bank
 from cl_graft.data.encoded_task import encode_task
 from cl_graft.errors import InputError
+from cl_graft.integrations import export_task
 from cl_graft.kinds import Row, TextTask
 from cl_graft.kinds.prompts import Prompt, default_prompts
 from cl_graft.kinds.text_encoding import label_token_ids
@@ -65,3 +69,21 @@ def test_only_labels_that_begin_others_are_ended(tiny_gpt2):
     assert label_token_ids(tokenizer, apart, LABELS, family="causal_lm") == plain
     with pytest.raises(InputError, match="'rain again' begins with that of 'rain', and"):
         label_token_ids(tokenizer, prompt, LABELS, family="causal_lm")
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_an_export_has_the_ends_of_labels_that_begin_others(name, request, tmp_path):
+    folder = tmp_path / "weather"
+    folder.mkdir()
+    rows = [json.dumps({"text": row.text, "label": LABELS[int(row.label)]}) for row in ROWS]
+    for split in ("train", "dev", "test"):
+        (folder / f"{split}.jsonl").write_text("\n".join(rows))
+    model, family = request.getfixturevalue(f"tiny_{name}"), FAMILIES[name]
+    bank = tiny_run(tmp_path, model, [str(folder)], family=family, shots=4) / "bank"
+    export_task(bank, "weather", out=tmp_path / "out", format="hf")
+    task, tokenizer = load_task(str(folder)), open_bank(bank).loaded.tokenizer
+    ids = label_token_ids(tokenizer, task.causal_prompt, task.label_names, family=family)
+    record = json.loads((tmp_path / "out" / "task.json").read_text())
+    assert record["label_token_ids"] == [list(label) for label in ids]
+    begins = record["label_token_ids"][task.label_names.index("rain")]
+    assert begins[-1] == tokenizer.eos_token_id

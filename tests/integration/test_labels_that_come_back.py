@@ -1,6 +1,7 @@
 """A task label that is learned twice has two entries, and both stay answerable."""
 
 import copy
+import pickle
 import warnings
 
 import pytest
@@ -153,6 +154,17 @@ def test_a_copy_of_one_of_several_benchmarks_gets_the_newest_entry_with_a_warnin
     restored = copy.deepcopy(run.plugin)._own
     with pytest.warns(UserWarning, match="learned in several benchmarks"):
         assert restored.find(benchmarks[0].streams["test"][0], label=0) == 1
+
+
+@pytest.mark.parametrize("copied", [copy.deepcopy, lambda own: pickle.loads(pickle.dumps(own))])
+def test_copies_go_on_with_the_benchmarks_that_they_meet(copied):
+    run = coming_back(mlp)
+    learned = vector_stream(labels=[0, 1, 0])
+    run.strategy.train(learned.streams["train"])
+    again = copied(run.plugin._own)
+    for position, experience in enumerate(vector_stream(labels=[0, 1, 0]).streams["test"]):
+        assert again.find(experience, label=int(experience.task_label)) == position
+    assert again.find(learned.streams["test"][0], label=7) is None
 
 
 def test_dev_rows_of_a_label_that_comes_back_are_those_of_its_experience():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Sequence
 from dataclasses import replace
 from unittest.mock import patch
@@ -94,6 +95,15 @@ def test_a_lost_entry_takes_those_that_build_on_it_and_no_others(tmp_path):
     for now, then in enumerate((1, 2, 4)):
         assert left.answer(now).same_bits(bank.answer(then))
     assert {path.name for path in (tmp_path / "removed" / "entries").iterdir()} > {damaged.name}
+
+
+def test_a_lost_index_is_made_again_with_what_entries_build_on(tmp_path):
+    save_bank(grown(None, (), (0,)), tmp_path)
+    before = content(tmp_path)
+    (tmp_path / "bank.json").unlink()
+    assert repair_bank(tmp_path).entries == 3
+    shutil.rmtree(tmp_path / "removed", ignore_errors=True)
+    assert content(tmp_path) == before
 
 
 def test_the_model_card_says_what_a_task_builds_on():

@@ -13,7 +13,7 @@ from tiny_streams import learner, vector_stream
 
 from cl_graft.lab.figures.heatmaps import r_matrix_heatmap
 from cl_graft.strategies.stream_scores import StreamScores
-from cl_graft.strategies.tensorboard import OncePerStepTensorboardLogger
+from cl_graft.strategies.tensorboard import OncePerStepTensorboardLogger, cut_log
 
 
 def read(folder):
@@ -84,3 +84,15 @@ def test_a_copied_logger_draws_no_doubles_either(tmp_path):
         if "loss" in events.Tags()["scalars"]:
             values += [point.value for point in events.Scalars("loss")]
     assert sorted(values) == [1.0, 2.0]
+
+
+@pytest.mark.parametrize("link", ["symlink_to", "hardlink_to"])
+def test_a_log_that_is_cut_leaves_what_links_to_it_alone(tmp_path, link):
+    precious, folder = tmp_path / "thesis.tex", tmp_path / "log"
+    precious.write_text("three years")
+    folder.mkdir()
+    name = "events.out.tfevents.1.host"
+    getattr(folder / name, link)(precious)
+    cut_log(folder, {name: 5})
+    assert precious.read_text() == "three years"
+    assert (folder / name).read_text() == "three"

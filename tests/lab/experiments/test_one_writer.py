@@ -9,10 +9,11 @@ from configs import changed
 from stored_banks import content
 
 from cl_graft.banks.add import add_task
-from cl_graft.errors import CannotWrite, InUse
+from cl_graft.errors import CannotWrite, DivergedError, InUse
 from cl_graft.lab.experiments.comparison.compare import compare
 from cl_graft.lab.experiments.run import run, run_folder
-from cl_graft.storage import OWNER, only_writer
+from cl_graft.models import TaskModel
+from cl_graft.storage import OWNER, load_bank, only_writer
 from cl_graft.storage import cache_folder as cache_module
 
 
@@ -61,3 +62,22 @@ def test_a_folder_that_another_process_writes_to_is_refused(tmp_path, one_task):
             add_task(folder / "bank", "topic")
         (held / OWNER).unlink()
     assert content(folder) == before
+
+
+def test_a_run_that_diverges_keeps_the_tasks_before(tmp_path, tiny_config, monkeypatch):
+    forward, learned = TaskModel.forward, []
+
+    def poisoned(self, *inputs, **more):
+        answer = forward(self, *inputs, **more)
+        return answer * float("nan") if learned else answer
+
+    def watch(step):
+        if step.task == "topic" and (step.phase, step.step) == ("train", 3):
+            learned.append(step)
+
+    monkeypatch.setattr(TaskModel, "forward", poisoned)
+    config = changed(tiny_config, {"tasks": ["scope", "topic"]})
+    with pytest.raises(DivergedError, match=r"task 'topic': .* step 4 of region training"):
+        run(config, strategy="grafting", seed=0, out=tmp_path, progress=watch)
+    bank = load_bank(run_folder(tmp_path, "grafting", 0) / "bank")
+    assert [entry.task for entry in bank.entries] == ["scope"]
