@@ -89,6 +89,17 @@ def test_how_much_tasks_overlap_is_shown_of_up_to_20_or_where_it_is_asked_for(
     assert not inspect_bank(tmp_path, overlap=False).overlap
 
 
+def test_what_is_told_of_a_task_does_not_grow_with_the_number_of_tasks(tmp_path):
+    (first,) = bank_of(mode="isolated", tasks=1).entries
+    told = []
+    for tasks in (25, 50):
+        entries = tuple(replace(first, task=f"task{n:02}", label=n) for n in range(tasks))
+        bank = replace(bank_of(mode="isolated", tasks=1), entries=entries)
+        save_bank(bank, tmp_path / str(tasks))
+        told.append(len(repr(inspect_bank(tmp_path / str(tasks)).entries)) / tasks)
+    assert told[1] < 1.05 * told[0]
+
+
 def test_what_is_no_bank_is_refused(tmp_path):
     with pytest.raises(InputError, match="there is no folder"):
         inspect_bank(tmp_path / "nowhere")

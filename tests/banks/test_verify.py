@@ -114,8 +114,21 @@ def test_in_the_recorded_environment_the_last_bit_of_a_logit_counts(run, tmp_pat
     assert report.entries[0].elsewhere == ()
 
 
+def test_another_head_and_logits_of_another_shape_are_seen(run, tmp_path):
+    head = {name: value + 1e-3 for name, value in load_bank(run / "bank").entries[0].head.items()}
+    batch = recorded_batch_of(run)
+    flat = replace(batch, logits=batch.logits.reshape(-1))
+    for name, fields in (("head", {"head": head}), ("flat", {"recorded_batch": flat})):
+        report = verify(changed(run, tmp_path / name, 0, **fields))
+        assert (report.ok, report.entries[0].recorded_batch) == (False, "differs")
+
+
 @pytest.mark.parametrize(
-    ("by", "outcome", "ok"), [(1e-6, "within tolerance", True), (1e-1, "differs", False)]
+    ("by", "outcome", "ok"),
+    [
+        (1e-6, "within tolerance", True),
+        *((by, "differs", False) for by in (1e-1, float("nan"), float("inf"))),
+    ],
 )
 def test_from_another_environment_logits_are_compared_to_a_tolerance(
     run, tmp_path, by, outcome, ok
@@ -145,7 +158,9 @@ def test_an_entry_that_the_model_cannot_answer_with_is_refused(run, tmp_path):
         {"owned": nothing},
         {"head": {**entry.head, "bias": entry.head["bias"] * float("nan")}},
         {"head": {}},
+        {"head": {name: each.reshape(-1)[:1] for name, each in entry.head.items()}},
         {"recorded_batch": replace(batch, inputs=batch.inputs + 10**6)},
+        {"recorded_batch": replace(batch, inputs=batch.inputs.float())},
         {"recorded_batch": replace(batch, inputs=batch.inputs[:0], logits=batch.logits[:0])},
         {"recorded_batch": replace(batch, logits=batch.logits.long())},
     ]):  # fmt: skip

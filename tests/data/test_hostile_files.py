@@ -127,3 +127,22 @@ def test_a_label_that_nobody_knows_is_told_with_the_nearest(tmp_path: Path) -> N
     (tmp_path / "other" / "test.csv").write_text(f"{TABLE}odd,mabye\n")
     with pytest.raises(InputError, match=r"test\.csv:42: label 'mabye' is not among the labels"):
         load_task("other", data=tmp_path)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "هذا نص עברית \u202e\u200f",
+        "a\x01b\x1b[31mc\x7f",
+        "[SEP] </s> <|endoftext|>",
+        "a\u2028b\x85",
+    ],
+)
+@pytest.mark.parametrize("ascii_only", [True, False])
+def test_strange_texts_are_texts_and_stay_as_they_are(tmp_path: Path, text: str, ascii_only: bool):
+    texts = [f"{text} {n}" for n in range(40)]
+    rows = [{"text": text, "label": n % 2} for n, text in enumerate(texts)]
+    lines = (json.dumps(row, ensure_ascii=ascii_only) for row in rows)
+    (tmp_path / "mine.jsonl").write_text("\n".join(lines), encoding="utf-8")
+    task = load_task("mine", data=tmp_path)
+    assert {row.text for rows in task.splits.values() for row in rows} == set(texts)

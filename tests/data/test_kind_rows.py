@@ -79,10 +79,12 @@ def test_settings_and_rows_that_do_not_fit_are_told(tmp_path, rows, settings, me
         load_task(write_rows(tmp_path / "rows.jsonl", rows * 8), **settings)
 
 
-def test_shots_count_all_rows_of_a_task_without_classes(tmp_path):
-    assert (
-        len(load_task(write_task(tmp_path, dict.fromkeys(SPLITS, TAGGED * 8)), shots=5).train) == 5
-    )
+@pytest.mark.parametrize(
+    ("rows", "kind"), [(TAGGED, "tagging"), (ASKED, "extractive_qa"), (NUMBERS, "regression")]
+)
+def test_shots_count_all_rows_of_a_task_without_classes(tmp_path, rows, kind):
+    task = write_task(tmp_path, dict.fromkeys(SPLITS, rows * 8))
+    assert len(load_task(task, kind=kind, shots=5).train) == 5
 
 
 def test_a_tag_that_train_lacks_is_an_error_unless_it_is_declared(tmp_path):

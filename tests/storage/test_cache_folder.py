@@ -1,5 +1,7 @@
 """The cache gives back what it was given, or nothing."""
 
+import os
+
 import pytest
 import torch
 
@@ -68,3 +70,17 @@ def test_another_version_of_the_package_has_keys_of_its_own(monkeypatch):
     assert cache_key(*asked) == before
     monkeypatch.setattr("cl_graft.__version__", "9.9.9")
     assert cache_key(*asked) != before
+
+
+PLACES = {
+    "folder": lambda path: path.mkdir(),
+    "pipe": os.mkfifo,
+    "link to nowhere": lambda path: path.symlink_to("nowhere"),
+    "huge": lambda path: path.touch() or os.truncate(path, 2**40),
+}
+
+
+@pytest.mark.parametrize("kind", PLACES)
+def test_what_is_no_file_of_a_cache_is_a_miss(tmp_path, kind):
+    PLACES[kind](tmp_path / "dense-1.safetensors")
+    assert DirectoryCache(tmp_path).get("dense-1") is None

@@ -2,6 +2,7 @@
 
 import pytest
 from slow_cases import slow, slow_but
+from small_runs import SMALL
 
 from cl_graft.strategies.registry import STRATEGIES
 
@@ -92,6 +93,16 @@ def test_lwf_holds_one_copy_of_the_model_whatever_the_number_of_tasks(small_runs
     model = held[0] - 2 * first
     assert model >= naive.memory["parameters"]
     assert held == [first + model + first, second + second]
+
+
+@pytest.mark.parametrize("name", ["cumulative", "replay"])
+def test_what_keeps_every_row_holds_a_head_and_the_rows_of_a_task_more_with_each(small_runs, name):
+    row = 8 * (2 * SMALL["max_length"] + 1)  # tokens, mask and label in int64
+    classes = {"scope": 2, "topic": 5}
+    assert small_runs(name).bytes == {
+        task: head + SMALL["shots"] * classes[task] * row
+        for task, head in small_runs("naive").bytes.items()
+    }
 
 
 def test_extra_passes_are_counted(small_runs):

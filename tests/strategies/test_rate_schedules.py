@@ -12,12 +12,13 @@ import torch
 from docs.test_reference import load_extension
 from slow_cases import slow_but
 from small_runs import FEW
+from tiny_streams import mlp, naive_strategy, vector_stream
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from cl_graft.data import load_task
 from cl_graft.localization.grafting_settings import GraftingSettings
 from cl_graft.models import load_model
-from cl_graft.strategies import text_model
+from cl_graft.strategies import RateSchedule, StopAfter, text_model
 from cl_graft.strategies.benchmark import text_stream
 from cl_graft.strategies.registry import STRATEGIES, build_strategy, list_available
 from cl_graft.strategies.strategy_inputs import StrategyInputs
@@ -115,6 +116,20 @@ def test_the_share_of_a_rate_rises_to_1_and_falls_to_0():
         assert all(a > b for a, b in pairwise(shares[10:]))
         assert shares[100] == pytest.approx(0.0)
     assert {rate_share(t, 7, decay="constant", warm_up=0.0) for t in range(9)} == {1.0}
+
+
+def test_the_rate_falls_to_zero_anew_over_the_steps_of_every_task():
+    model = mlp()
+    strategy = naive_strategy(
+        model,
+        optimizer=torch.optim.SGD(model.parameters(), lr=9.0),
+        plugins=[RateSchedule(lr=0.4, steps=4), StopAfter(4)],
+        train_epochs=4,
+    )
+    with watched_steps() as found:
+        for experience in vector_stream(labels=[0, 1]).streams["train"]:
+            strategy.train(experience)
+    assert [rate for _, rates in found for rate in rates] == pytest.approx(2 * [0.4, 0.3, 0.2, 0.1])
 
 
 def test_a_dense_run_changes_its_rate_as_a_loop_does():
