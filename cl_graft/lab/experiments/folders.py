@@ -135,6 +135,17 @@ def clear_unfinished(folder: Path, *, keep: Sequence[str] = ()) -> None:
             curves.parent.rmdir()
 
 
+def refuse_links(folder: Path) -> None:
+    """Raise an InputError if checkpoints or curves are links: files elsewhere would be deleted."""
+    curves = curves_folder(folder)
+    for path in (folder / CHECKPOINTS, curves.parent, curves):
+        if path.is_symlink():
+            raise InputError(
+                f"{path} is a link; expected a folder, as files in it are deleted. Delete the link "
+                "and move the folder that it leads to into its place, or move the whole run there"
+            )
+
+
 def resume_command(what: str, folder: Path, config: ExperimentConfig) -> str:
     """Return the command line that resumes what is in a folder: a ``run``, or ``compare``."""
     trusted = " --trust-remote-code" if config.model.trust_remote_code else ""

@@ -99,6 +99,7 @@ def run(
             folders.finish(folder)
             progress(Step("reused", 1, 1, "", strategy, seed))
             return done
+        folders.refuse_links(folder)
         with folders.discard_empty_run(folder):
             device = pick_device(config.model.device)
             tasks = load_tasks(config.stream, seed=seed) if tasks is None else tasks

@@ -10,7 +10,7 @@ import pytest
 from configs import changed, config_with, settings
 from interrupted import KILLED_WRITER, Trip, interrupt, outcome_of, resume_run, tripping
 from slow_cases import slow
-from tiny_runs import cl_graft, cl_graft_started
+from tiny_runs import cl_graft, cl_graft_started, file_hashes
 from warm_processes import run_warm
 
 from cl_graft.errors import InputError
@@ -246,6 +246,30 @@ def test_what_is_left_of_killed_writes_is_swept_away_and_a_cut_log_is_mended(int
     (log,) = curves_folder(folder).iterdir()
     with log.open("ab") as file:
         file.write(b"\x20\0\0\0half a record")
+    resume_run(folder)
+    assert outcome_of(folder) == expected
+
+
+@pytest.mark.parametrize("name", ["checkpoints", *slow("tensorboard", "curves of all runs")])
+def test_a_link_in_the_place_of_a_folder_is_told_and_what_it_leads_to_stays(
+    tmp_path, interrupted, name
+):
+    folder, expected = interrupted("naive", "train", 6, "topic")
+    moved = tmp_path / "moved"
+    curves = curves_folder(folder)
+    place = {"tensorboard": curves, "curves of all runs": curves.parent}.get(name, folder / name)
+    place.rename(moved)
+    place.symlink_to(moved, target_is_directory=True)
+    (moved / "model-1.safetensors").write_bytes(b"mine")
+    (moved / "events.out.tfevents.9.mine").write_bytes(b"mine")
+    before = file_hashes(moved)
+    with pytest.raises(InputError, match=f"{place.name} is a link; expected a folder"):
+        resume_run(folder)
+    assert file_hashes(moved) == before
+    place.unlink()
+    for mine in ("model-1.safetensors", "events.out.tfevents.9.mine"):
+        (moved / mine).unlink()
+    moved.rename(place)
     resume_run(folder)
     assert outcome_of(folder) == expected
 
