@@ -7,6 +7,7 @@ import sys
 import pytest
 from docs.pages import DOCS, pages
 from docs.test_reference import load_extension
+from slow_cases import slow
 
 notebooks = load_extension("example_notebooks")
 SCRIPTS = sorted(path.name for path in (DOCS / "examples").glob("*.py"))
@@ -91,15 +92,28 @@ def test_a_localizer_from_outside_stands_beside_others(printed):
 
 
 @pytest.mark.usefixtures("own_registries")
-def test_the_cells_of_a_notebook_run_in_order(tiny_bert, tmp_path, monkeypatch, capsys):
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("mixed_tasks", "the same answers as one by one: True"),
+        *slow(
+            ("naive_and_grafting", "points, grafting 0.0"),
+            ("own_localizer", "learned_mask: "),
+            ("split_digits", "0.0 points forgotten"),
+            ("trainer_skill", "that is 1.0% of the blocks' weights"),
+        ),
+    ],
+)
+def test_the_cells_of_a_notebook_run_in_order(tiny_bert, tmp_path, monkeypatch, capsys, name, said):
     monkeypatch.chdir(tmp_path)
-    options = [*OPTIONS["mixed_tasks.py"], "--model", str(tiny_bert)]
+    model = [] if name == "split_digits" else ["--model", str(tiny_bert)]
+    options = [*OPTIONS[f"{name}.py"], *model]
     namespace: dict[str, object] = {"__name__": "__main__"}
-    *cells, _ = notebooks.example_notebook(notebooks.pages_of_scripts(DOCS)["mixed_tasks"]).cells
+    *cells, _ = notebooks.example_notebook(notebooks.pages_of_scripts(DOCS)[name]).cells
     for cell in cells:
         if cell.cell_type == "code":
             exec(cell.source.replace(".parse_args([])", f".parse_args({options})"), namespace)
-    assert "the same answers as one by one: True" in capsys.readouterr().out
+    assert said in capsys.readouterr().out
 
 
 def test_a_notebook_has_the_words_of_its_page_and_each_definition_as_a_cell():

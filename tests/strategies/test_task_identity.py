@@ -46,6 +46,13 @@ def smoothed(amount):
     return loss
 
 
+def holding(*held):
+    def loss(logits, targets):
+        return functional.cross_entropy(logits, targets) * len(held)
+
+    return loss
+
+
 def make_task(model=None, criterion=None, keep=None):
     stream = vector_stream(labels=[0])
     return make_learnable_task(
@@ -67,6 +74,7 @@ OTHERS = {
         "criterion": functools.partial(functional.cross_entropy, label_smoothing=0.1)
     },
     "what a loss encloses": {"criterion": smoothed(0.2)},
+    "a set, a class and a routine": {"criterion": holding({"b", "a"}, nn.Linear, torch.relu)},
     "another amount": {"criterion": smoothed(0.3)},
     "a lambda": {"criterion": lambda logits, targets: (logits.sum(1) - targets).square().mean()},
     "another lambda": {"criterion": lambda logits, targets: (logits.sum(1) - targets).abs().mean()},
@@ -99,6 +107,7 @@ def test_the_same_computation_made_again_has_the_same_identity():
     for changes in (
         lambda: {},
         lambda: {"criterion": smoothed(0.2)},
+        lambda: {"criterion": holding({"b", "a"}, [1, (2.0, None)], nn.Linear, torch.relu)},
         lambda: {"model": Net(nn.GELU())},
         lambda: {"keep": lambda name: "bias" not in name},
     ):
