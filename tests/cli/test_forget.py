@@ -1,10 +1,13 @@
 """`cl-graft forget` as its users meet it."""
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from tiny_runs import Told, cl_graft_each
+
+from cl_graft import load_bank, save_bank
 
 
 @pytest.fixture(scope="module")
@@ -15,12 +18,18 @@ def told(bank: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Told
     cut = shutil.copytree(mine, mine.parent / "cut")
     for path in (cut / "bank" / "entries").glob("*-topic.safetensors"):
         path.write_bytes(path.read_bytes()[:-1])
+    versions = mine.parent / "versions"
+    entries = load_bank(bank).entries
+    again = replace(entries[-1], recorded_batch=None)
+    save_bank(replace(load_bank(bank), mode="isolated", entries=(*entries, again)), versions)
     commands: dict[str, list[object]] = {
         "dry": ["forget", mine, "topic", "--dry-run"],
         "refused": ["forget", mine, "scope", "--quiet"],
         "unknown": ["forget", mine, "scop"],
         "done": ["forget", mine, "topic", "--json", "--quiet"],
         "verify": ["verify", mine, "--quiet"],
+        "position": ["forget", versions, "1", "--dry-run", "--json", "--quiet"],
+        "latest": ["forget", versions, "topic", "--latest", "--json", "--quiet"],
         "repaired": ["inspect", broken, "--repair"],
         "again": ["inspect", broken / "bank", "--repair"],
         "lost": ["inspect", cut, "--repair"],
@@ -54,6 +63,11 @@ def test_the_last_task_goes_and_the_rest_verifies(told):
     assert (done.json["positions"], done.json["exact"], done.json["done"]) == ([1], True, True)
     assert done.err == ""
     assert "The only entry answers" in told["verify"].out
+
+
+def test_an_entry_goes_by_its_position_and_the_latest_of_a_name_alone(told):
+    assert told["position"].json["positions"] == [1]
+    assert told["latest"].json["positions"] == [2]
 
 
 def test_a_bank_is_repaired_from_its_run_or_its_folder(told):

@@ -79,3 +79,9 @@ def test_a_rate_of_sgd_for_adam(caplog):
     adam = made(optimizer=lambda model: torch.optim.AdamW(model.parameters(), lr=0.3))
     adam.strategy.train(adam.train_stream[0])
     assert re.search(r"AdamW moves every weight by about .* usual", caplog.text)
+
+
+def test_something_else_in_the_place_of_a_bank(tmp_path):
+    with pytest.raises(cg.InputError, match="save_bank takes a GraftBank.*got None"):
+        cg.save_bank(None, tmp_path / "bank")
+    assert not (tmp_path / "bank").exists()

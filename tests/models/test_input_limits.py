@@ -28,6 +28,12 @@ def test_the_longest_row_is_what_the_positions_allow(request, kind, longest):
     assert longest_row(model) == (longest or model.backbone.config.max_position_embeddings)
 
 
+def test_positions_of_minus_1_are_no_limit(tiny_bert):
+    model = load_model(str(tiny_bert)).model
+    model.text_config.max_position_embeddings = -1  # as in XLNet's config
+    assert longest_row(model) is None
+
+
 def rows(length: int = 8) -> torch.Tensor:
     return torch.ones(2, 2, length, dtype=torch.int64)
 

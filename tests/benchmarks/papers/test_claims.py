@@ -176,6 +176,9 @@ REMOVED = {
 }
 """Settings that are gone, with what stored results were run with."""
 
+GENERATED = {"sentiment"}
+"""Tasks that are gone; the pages of results on them say so."""
+
 
 @pytest.mark.parametrize(
     "file", sorted((RESULTS / "laboratory").glob("*.json")), ids=lambda f: f.stem
@@ -190,6 +193,8 @@ def test_a_stored_result_was_run_with_what_its_command_asks_for_now(file):
     )
     asked = _without_unset(to_dotted(config.values()))
     asked["grafting.lr_decay"] = asked["grafting.lr_decay"] or "linear"  # as older results say
+    # A task that left with the generated ones is part of what was run, and not of what is asked.
+    found["stream.tasks"] = [task for task in found["stream.tasks"] if task not in GENERATED]
     others = {
         name: (value, asked.get(name))
         for name, value in _without_unset(found).items()

@@ -52,8 +52,10 @@ def test_a_joint_model_is_chosen_by_its_mean_score_on_dev(tiny_bert, tmp_path):
         tiny_bert,
         tmp_path,
         "training.grid=true",
-        "fine_tuning.steps=6",
+        "fine_tuning.steps=40",
         "stream.max_dev=null",
+        "stream.tasks=[topic,banking]",
+        "stream.shots=16",
     )
     chosen, run, _ = _learn_all(bench)
     dev = {}

@@ -71,9 +71,11 @@ def test_a_rate_at_which_a_region_diverges_is_passed_over(tiny_bert, tmp_path, m
 def test_a_grid_has_dev_choose_the_rate_of_a_region(tiny_bert, tmp_path):
     sets = [
         "training.grid=true",
-        "fine_tuning.steps=20",
+        "fine_tuning.steps=60",
         "grafting.density=0.05",
         "stream.max_dev=null",
+        "stream.tasks=[topic]",
+        "stream.shots=16",
     ]
     bench = smoke_bench("table1", tiny_bert, tmp_path, *sets)
     region = bench.biases(0)

@@ -31,12 +31,12 @@ def test_a_stream_of_accuracy_f1_and_matthews_is_compared(compared):
         assert getattr(naive, name) is stored[name] is None
     R = naive.R
     row = compared.summary.strategies["naive"]
-    assert row.by_metric["accuracy"].average.mean == R[2][0]
-    assert row.by_metric["f1"].average.mean == R[2][1]
-    assert row.by_metric["f1"].backward_transfer.mean == R[2][1] - R[1][1]
-    assert row.by_metric["accuracy"].forgetting.mean == max(R[0][0], R[1][0]) - R[2][0]
-    assert row.by_metric["matthews"].average.mean == R[2][2]
-    assert row.by_metric["matthews"].forgetting.mean is None  # nothing comes after it
+    assert row.measure("average", "accuracy").mean == R[2][0]
+    assert row.measure("average", "f1").mean == R[2][1]
+    assert row.measure("backward_transfer", "f1").mean == R[2][1] - R[1][1]
+    assert row.measure("forgetting", "accuracy").mean == max(R[0][0], R[1][0]) - R[2][0]
+    assert row.measure("average", "matthews").mean == R[2][2]
+    assert row.measure("forgetting", "matthews").mean is None  # nothing comes after it
     best = dict(zip(independent.tasks, independent.R[2], strict=True))
     kept = [j for j, task in enumerate(naive.tasks) if best[task] >= LEAST_REFERENCE]
     shares = [R[2][j] / best[naive.tasks[j]] for j in kept]
