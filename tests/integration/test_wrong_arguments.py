@@ -82,6 +82,6 @@ def test_a_rate_of_sgd_for_adam(caplog):
 
 
 def test_something_else_in_the_place_of_a_bank(tmp_path):
-    with pytest.raises(cg.InputError, match="save_bank takes a GraftBank.*got None"):
+    with pytest.raises(cg.InputError, match="got None"):
         cg.save_bank(None, tmp_path / "bank")
     assert not (tmp_path / "bank").exists()
