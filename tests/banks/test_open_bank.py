@@ -56,20 +56,21 @@ def test_a_head_or_batch_that_does_not_fit_stops_its_task_and_infinite_values_al
     batch = last.recorded_batch
     tokens = batch.inputs.clone()
     tokens[0, 0, 0] = 10**6
-    for change, said in (
-        ({"head": {name: tensor[..., :-1] for name, tensor in last.head.items()}}, "answers"),
-        ({"recorded_batch": replace(batch, inputs=tokens)}, "answers"),
+    said = "'answers' is damaged"
+    for change in (
+        {"head": {f"other.{name}": tensor for name, tensor in last.head.items()}},
+        {"recorded_batch": replace(batch, inputs=tokens)},
     ):
         folder = tmp_path / next(iter(change))
         save_bank(replace(bank, entries=(first, replace(last, **change))), folder)
         other = open_bank(folder)
         assert other.predict("What is my balance?", task="scope").label
         for _ in range(2):
-            with pytest.raises(DamagedFile, match=f"task '{said}' is damaged"):
+            with pytest.raises(DamagedFile, match=said):
                 other.predict([("Is it?", "It is.")], task="answers")
-            with pytest.raises(DamagedFile, match=f"task '{said}' is damaged"):
+            with pytest.raises(DamagedFile, match=said):
                 other.predict([("A bore.", "scope"), (("Is it?", "It is."), "answers")])
-        with pytest.raises(DamagedFile, match=f"task '{said}' is damaged"):
+        with pytest.raises(DamagedFile, match=said):
             verify(folder)
     values = first.owned.values.clone()
     values[-1] = torch.inf
