@@ -36,7 +36,7 @@ def prepared(tiny_bert, tiny_gpt2):
         name = tiny_bert if family == "encoder" else tiny_gpt2
         loaded = cg.load_model(str(name), family=family, **how)
         tasks = [cg.load_task(name, shots=8, max_test=16) for name in ("scope", "entailment")]
-        return loaded, cg.text_stream(tasks, loaded.tokenizer, family=family, max_length=24)
+        return loaded, cg.text_stream(tasks, loaded.tokenizer, family=family, max_length=48)
 
     return make
 
