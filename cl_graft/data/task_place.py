@@ -1,4 +1,4 @@
-"""Where the rows of a name are: a path, a folder of this package or the hub."""
+"""The place of a task's rows, by its name: a path, a folder of this package or the hub."""
 
 from __future__ import annotations
 

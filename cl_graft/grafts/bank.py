@@ -65,7 +65,8 @@ class RecordedBatch:
 
     Attributes:
         inputs: Encoded batch.
-        logits: Its logits, (rows, classes), or what `pick_recorded` picks of answers at tokens.
+        logits: Logits of the batch, (rows, classes); for answers at tokens the values that
+            `pick_recorded` picks.
         environment: Threads, device and versions of the recording, under which bits are promised.
     """
 

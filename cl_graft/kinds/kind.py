@@ -1,4 +1,4 @@
-"""Kinds of tasks: what a row of each holds, and how it is encoded, answered and scored."""
+"""Kinds of tasks: the rows of each, with their encoding, answers and scores."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ if TYPE_CHECKING:
 
 
 Metadata = Mapping[str, Any]
-"""What an entry of a bank records of its task, by name."""
+"""Metadata of a task in an entry of a bank, by name."""
 
 Drafts = Mapping[str, Sequence[tuple[Any, str]]]
-"""What `RowFormat.read` returned, each with its place, by split."""
+"""Items that `RowFormat.read` returned, each with its place, by split."""
 
 MadeRows = tuple[dict[str, list[Row | InputError]], dict[str, Any]]
 """Rows by split, errors in place of those that cannot be used; and fields of the `TextTask`."""

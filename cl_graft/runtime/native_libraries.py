@@ -1,4 +1,4 @@
-"""What native libraries need before torch or torchvision is imported: nothing here imports them."""
+"""Set-up of native libraries before torch or torchvision is imported, neither of them here."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a run hands to its phases beside their inputs: cache, checkpoints, and whom to tell."""
+"""The context that a run hands to its phases: cache, checkpoints and callbacks."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def ignore_measurement(phase: str, name: str, step: int, value: float) -> None:
 
 @dataclass(frozen=True, eq=False)
 class RunContext:
-    """What a run hands to dense runs and localizations; by default nothing is kept or told.
+    """Context of dense runs and localizations; by default nothing is kept or told.
 
     Attributes:
         cache: Cache of the outcomes of phases.

@@ -1,4 +1,4 @@
-"""What a run writes: curves for TensorBoard, and files after each task by a list of writers."""
+"""Writers of a run: curves for TensorBoard, and the list that writes files after each task."""
 
 from __future__ import annotations
 
