@@ -64,7 +64,7 @@ OUTSIDE: dict[str, set[str]] = {
             "torchmetrics",
         ),
     },
-    "kinds": {"torch", "seqeval", "transformers"},
+    "kinds": {"torch", "pydantic", "seqeval", "transformers"},
     "strategies": {"torch", "avalanche", "matplotlib", "tensorboard", "transformers"},
     "lab.baselines": {"torch", "avalanche", "transformers"},
     "lab.baselines.lora": {"torch", "avalanche", "peft", "transformers"},

@@ -237,7 +237,7 @@ class Text2Text(Kind):
         self, outputs: Tensor, encoded: EncodedRows, rows: Sequence[Row], metadata: Metadata
     ) -> list[Answer]:
         """Return the decoded texts."""
-        stop = Decoding.of(metadata.get("decoding") or {}).stop
+        stop = Decoding(**(metadata.get("decoding") or {})).stop
         texts = [
             answer_rows.decode_answer(ids, encoded.tokenizer, stop)
             for ids in split_generated(outputs)
@@ -259,7 +259,7 @@ def make_chat_row(messages: tuple[Message, ...], metadata: Metadata) -> AnswerRo
 
 def _find_cut(metadata: Metadata) -> str:
     """Return the side of the text that an entry cuts where a row is too long."""
-    return Decoding.of(metadata.get("decoding") or {}).cut
+    return Decoding(**(metadata.get("decoding") or {})).cut
 
 
 @dataclass(frozen=True, eq=False)

@@ -24,8 +24,6 @@ MAX_LENGTH = 128
 """Tokens a row where neither a task nor a setting says otherwise."""
 
 _LONGEST_NAME = 100
-_JOINERS = "\u200c\u200d"
-"""Characters without a shape, which some scripts need between letters."""
 
 
 @dataclass(frozen=True)
@@ -217,8 +215,6 @@ def check_task_name(name: str) -> str:
 
 def _fits(before: str, character: str) -> bool:
     """Tell whether a name may hold a character behind another one, which is empty at its start."""
-    if character in _JOINERS:
-        return before > "\x7f" and category(before)[0] in "LM"
     if character == "." or category(character)[0] == "M":
         return bool(before)
     return character in "_-" or category(character)[0] in "LN"

@@ -72,10 +72,9 @@ def test_an_answer_that_is_not_at_its_place_is_refused_with_its_place():
 @pytest.mark.parametrize(
     "answers",
     [
-        None, [], {}, "the park", [{"text": "the park"}], [{"text": "", "start": 0}], ["the park"],
-        [{"text": "the park", "start": -1}], [{"text": "the park", "start": "9"}],
-        [{"text": "the park", "start": True}], [{"text": "the park", "start": 9}, {"text": "It"}],
-        {"text": ["the park"], "answer_start": []}, {"text": [], "answer_start": []},
+        None, [], "the park", [{"text": "the park"}], [{"text": "", "start": 0}],
+        [{"text": "the park", "start": "9"}], [{"text": "the park", "start": 9}, {"text": "It"}],
+        {"text": ["the park"], "answer_start": []},
     ],
 )  # fmt: skip
 def test_answers_of_another_form_are_refused_with_file_and_line(answers):
@@ -83,11 +82,12 @@ def test_answers_of_another_form_are_refused_with_file_and_line(answers):
         read(answers=answers)
 
 
-@pytest.mark.parametrize("column", ["question", "context"])
-@pytest.mark.parametrize("value", ["", "  ", None, 3])
-def test_a_question_or_passage_without_text_is_refused(column, value):
-    with pytest.raises(InputError, match=f"rows.jsonl:3: column '{column}' must hold a text"):
-        read(answers=[{"text": "the park", "start": 9}], **{column: value})
+def test_a_question_or_passage_without_text_is_refused():
+    for column, value in (("question", "  "), ("context", None)):
+        with pytest.raises(InputError, match=f"rows.jsonl:3: column '{column}' must hold a text"):
+            read(answers=[{"text": "the park", "start": 9}], **{column: value})
+    with pytest.raises(InputError, match="takes a question and a passage"):
+        QA.row("Where?", None, {})
 
 
 def test_a_folder_is_known_by_its_columns_and_a_bad_row_is_named_or_skipped(tmp_path):
@@ -164,15 +164,6 @@ def test_a_short_passage_is_one_window_and_a_long_question_is_cut_and_counted(to
     assert any(target[0] for target in wordy.targets.tolist())
 
 
-@pytest.mark.parametrize("max_length", [12, 24, 33])
-def test_a_long_question_leaves_room_for_the_passage_however_few_the_tokens(tokenizer, max_length):
-    row = long_row("Which river flows through the old town? " * 9)
-    encoded = encode(row, tokenizer, max_length=max_length)
-    assert encoded.inputs.shape[2] == max_length
-    ends = max(pair[1] for window in encoded.places for pair in window if pair is not None)
-    assert ends == len(LONG)
-
-
 def test_tokens_that_leave_no_room_for_a_passage_are_refused(tokenizer):
     with pytest.raises(InputError, match="6 tokens leave no room for a passage"):
         encode(long_row(), tokenizer, max_length=6)
@@ -188,13 +179,6 @@ def test_special_tokens_that_texts_spell_out_are_plain_characters(tokenizer):
         counts = [int((one.inputs[0, 0] == mark).sum()) for one in (encoded, plain)]
         assert counts[0] == counts[1]
     assert answer_of(encoded, passage) == "the park"
-
-
-def test_a_row_without_answers_is_encoded_for_an_answer_only(tokenizer):
-    encoded = encode(QA.row("Where?", "In the park.", {}), tokenizer)
-    assert encoded.targets[:, :2].tolist() == [[0, 0]]
-    with pytest.raises(InputError, match="takes a question and a passage"):
-        QA.row("Where?", None, {})
 
 
 # Spans
@@ -255,19 +239,6 @@ def long_task(**settings):
     )
     values = {"metric": "answer_f1", "kind": "extractive_qa", "max_length": 64, **settings}
     return TextTask("towns", (), rows, rows, rows, **values)
-
-
-def test_right_spans_score_one_in_any_order_of_windows_and_in_any_subset(tokenizer):
-    scorer, own, _ = made_scorer(long_task(), tokenizer)
-    outputs = right_outputs(own)
-    assert score(outputs, own.targets, scorer) == 1.0
-    order = torch.randperm(len(outputs), generator=torch.Generator().manual_seed(0))
-    assert score(outputs[order], own.targets[order], scorer) == 1.0
-    second = own.numbers == 1
-    assert score(outputs[second], own.targets[second], scorer) == 1.0
-    wrong = outputs.clone()
-    wrong[second] = 0
-    assert score(wrong, own.targets, scorer) < 0.9
 
 
 def test_the_surest_window_of_a_passage_answers(tokenizer):

@@ -1,7 +1,5 @@
 """Templates are checked when they are written, and filled as LM-BFF fills them."""
 
-import pickle
-
 import pytest
 
 from cl_graft.data import BUILT_IN, PRESETS, load_task
@@ -57,18 +55,6 @@ def test_words_come_in_the_order_of_the_label_names():
     assert prompt.words_for(("b", "a")) == ("No", "Yes")
     with pytest.raises(InputError, match="no word for label 'c'"):
         prompt.words_for(("a", "c"))
-
-
-def test_a_prompt_survives_pickling_and_does_not_follow_its_callers_dictionary():
-    words = dict(WORDS)
-    prompt = Prompt("{text} {mask}", words)
-    words["a"] = "Perhaps"
-    assert prompt.words == WORDS
-    assert pickle.loads(pickle.dumps(prompt)) == prompt
-
-
-def test_double_braces_are_braces():
-    assert Prompt("{{x}} {text} {mask}", WORDS).pieces[0].literal.startswith("{")
 
 
 def test_every_classification_task_has_a_prompt_of_both_kinds_with_its_label_names():

@@ -11,7 +11,7 @@ from kind_data import tagged_folder, tagged_records
 from cl_graft.data import load_task
 from cl_graft.errors import DamagedFile, InputError
 from cl_graft.kinds import KINDS, Encoding, Row, Span, TextTask
-from cl_graft.kinds.tagging import TaggedRow, find_spans
+from cl_graft.kinds.tagging import TaggedRow
 from cl_graft.metrics.span_scores import list_tags
 
 SPLITS = ("train", "dev", "test")
@@ -58,16 +58,11 @@ def test_a_label_beside_tags_is_an_intent(tmp_path: Path):
         ({"tokens": ["a"], "tags": ["I-x"]}, r":2: tag 1 is 'I-x' at the first word; .*'B-x'"),
         ({"tokens": ["a"], "tags": [0]}, r":2.*'tags' must be .*got \[0\]; numbers have no names"),
         ({"tokens": ["a"], "tags": "['O']"}, r":2.*'tags' holds a list that was written as one"),
-        ({"tokens": '["a"]', "tags": ["O"]}, r":2.*'tokens' holds a list that was written as one"),
         ({"tokens": ["a", "b"], "tags": ["O", "I-x"]}, r":2.*tag 2 is 'I-x' after 'O'.*'B-x'"),
         ({"tokens": ["a", "b"], "tags": ["B-y", "I-x"]}, r":2.*tag 2 is 'I-x' after 'B-y'"),
-        ({"tokens": ["a"], "tags": ["x"]}, r":2.*tag 1 is 'x', expected O, B-type or I-type"),
-        ({"tokens": ["a"], "tags": ["B-"]}, r":2.*tag 1 is 'B-', expected O"),
         ({"tokens": ["a"], "tags": ["b-x"]}, r":2.*tag 1 is 'b-x', expected O"),
         ({"tokens": ["New York"], "tags": ["O"]}, r":2.*'New York' is empty or holds a blank"),
-        ({"tokens": [""], "tags": ["O"]}, r":2.*'' is empty or holds a blank"),
         ({"tokens": [], "tags": []}, r":2.*there are no words"),
-        ({"tokens": [1], "tags": ["O"]}, r":2.*'tokens' must be a list of texts"),
         ({"tokens": ["a"], "tags": None}, r":2.*'tags' must be a list of texts"),
     ],
 )
@@ -101,12 +96,6 @@ def test_a_row_without_an_intent_among_rows_with_one_is_refused(tmp_path: Path):
     ):
         with pytest.raises(InputError, match=message):
             load_task(write_task(folder, {"train": train}))
-
-
-def test_tags_may_stand_in_one_text_with_blanks_between_them(tmp_path: Path):
-    rows = [{"words": "Lily sings", "ner_tags": "B-person O"}]
-    write_task(tmp_path, dict.fromkeys(SPLITS, rows))
-    assert load_task(tmp_path).train[0].tags == (1, 0)
 
 
 @pytest.mark.parametrize(
@@ -194,18 +183,12 @@ def test_an_answer_names_tags_spans_with_their_characters_and_the_intent(wordpie
     assert answer.confidence == pytest.approx(0.75)
 
 
-def test_metadata_with_another_number_of_names_than_logits_are_damaged(wordpiece):
-    encoded = encode([ROWS[0]], wordpiece, task=None)
-    with pytest.raises(DamagedFile, match="names 5 tags and 2 intents, and has 6 logits"):
-        TAGGING.answer(torch.zeros(1, 16, 6), encoded, ROWS[:1], METADATA)
-
-
 def test_a_pair_of_texts_cannot_be_tagged():
     with pytest.raises(InputError, match="takes one text, got two"):
         TAGGING.row("a", "b", {})
 
 
-def test_spans_end_where_words_end():
-    (span,) = find_spans("in New York now", ["O", "B-a", "I-a", "O"])
-    assert span == Span(3, 11, "a", "New York")
-    assert find_spans("a b", ["B-x", "B-x"]) == (Span(0, 1, "x", "a"), Span(2, 3, "x", "b"))
+def test_metadata_with_another_number_of_names_than_logits_are_damaged(wordpiece):
+    encoded = encode([ROWS[0]], wordpiece, task=None)
+    with pytest.raises(DamagedFile, match="names 5 tags and 2 intents, and has 6 logits"):
+        TAGGING.answer(torch.zeros(1, 16, 6), encoded, ROWS[:1], METADATA)
