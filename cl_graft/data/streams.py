@@ -6,22 +6,32 @@ by a file of their own or by `register_stream`.
 
 from __future__ import annotations
 
+import functools
+import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from pydantic import Field
+from pydantic import Field, TypeAdapter, ValidationError
 
+from cl_graft.data.presets import BUILT_IN
+from cl_graft.data.yaml_files import read_yaml_file
 from cl_graft.errors import InputError, nearest
 from cl_graft.runtime.registry import Registry
-from cl_graft.runtime.settings import settings_class
+from cl_graft.runtime.settings import describe_faults, settings_class
 
 PROTOCOL = (
-    *("scenario", "classes_per_experience", "data", "shots", "shots_short"),
+    *("scenario", "classes_per_experience", "data", "shots"),
     *("max_train", "max_dev", "max_test", "max_length", "task_settings"),
 )
 """Settings of a config that a stream can make."""
+
+PUBLISHED = Path(__file__).parent / "published"
+"""The folder of the streams that this package knows."""
+
+_PROTOCOL = tuple(name for name in PROTOCOL if name != "task_settings")
+_NAMED = re.compile(r"(.+\.ya?ml)(?::(.+))?", re.IGNORECASE)
 
 TaskNames = Callable[[], Sequence[str | Path]]
 """A function that returns the names of a stream's tasks, in order."""
@@ -77,9 +87,101 @@ class Stream:
         return [str(name) for name in self.names()]
 
 
-def _register_published() -> None:
-    from cl_graft.data.stream_files import PUBLISHED, read_stream_file
+@settings_class
+class StreamFile:
+    """What a stream file holds."""
 
+    title: str = Field(default="", description="Line that says what the stream is.")
+    source: str = Field(default="", description="Papers and addresses that it comes from.")
+    needs_folder: bool = Field(
+        default=False,
+        description="Whether the tasks are read from a folder of data sets only, as the hub has "
+        "them in no form that is read here.",
+    )
+    tasks: dict[str, dict[str, Any] | None] = Field(
+        min_length=1,
+        description="The tasks by name, each with its `task_settings`, such as the folder that its "
+        "rows are in; null where it needs none.",
+    )
+    every_task: dict[str, Any] = Field(
+        default_factory=dict,
+        description="`task_settings` of every task, where its own say nothing else.",
+    )
+    orders: dict[str, list[str]] = Field(
+        default_factory=dict,
+        description="Tasks of each stream by its name; without it the file is one stream, which is "
+        "called as the file is.",
+    )
+    protocol: dict[str, Any] = Field(
+        default_factory=dict,
+        description="Settings of the part `stream` that hold where a config does not say "
+        "otherwise.",
+    )
+    as_published: str = Field(
+        default="", description="The protocol of the publication: rows, metric and prompt."
+    )
+    published: list[PublishedResult] = Field(
+        default_factory=list, description="Results that others published, with their source."
+    )
+    pitfalls: list[str] = Field(
+        default_factory=list, description="Sentences that are said when the stream is used."
+    )
+
+    def __post_init__(self) -> None:
+        for key in self.protocol:
+            if key not in _PROTOCOL:
+                raise ValueError(f"protocol: no setting {key!r} there; {nearest(key, _PROTOCOL)}")
+        for name, tasks in self.orders.items():
+            check_stream_name(name)
+            for task in tasks:
+                if task not in self.tasks:
+                    raise ValueError(
+                        f"orders.{name}: {task!r} is not among the tasks of the file; "
+                        f"{nearest(task, self.tasks)}"
+                    )
+            if not tasks or len(set(tasks)) < len(tasks):
+                raise ValueError(f"orders.{name}: each task once, and at least one, got {tasks}")
+
+    def streams(self, name: str) -> dict[str, Stream]:
+        """Return the streams of the file by name; where it has no orders, the one of that name."""
+        stream = Stream(
+            list,
+            self.source,
+            title=self.title,
+            as_published=self.as_published,
+            published=tuple(self.published),
+            pitfalls=tuple(self.pitfalls),
+            needs_folder=self.needs_folder,
+        )
+        return {
+            own: replace(
+                stream, names=functools.partial(list, tasks), settings=self._settings(tasks)
+            )
+            for own, tasks in (self.orders or {name: list(self.tasks)}).items()
+        }
+
+    def _settings(self, tasks: list[str]) -> dict[str, Any]:
+        every = {task: {**self.every_task, **(self.tasks[task] or {})} for task in tasks}
+        own = {task: settings for task, settings in every.items() if settings}
+        return {**self.protocol, "task_settings": own} if own else self.protocol
+
+
+def read_stream_file(path: Path | str) -> dict[str, Stream]:
+    """Read the streams of a file by name; `data` of the protocol is relative to its folder."""
+    path = Path(path)
+    values = read_yaml_file(path, kind="stream")
+    try:
+        file = TypeAdapter(StreamFile).validate_python(values)
+    except ValidationError as error:
+        faults = "; ".join(describe_faults(error, StreamFile).values())
+        raise InputError(f"{path}: {faults}") from None
+    if isinstance(data := file.protocol.get("data"), str):
+        protocol = {**file.protocol, "data": str(path.parent / data)}
+        file = replace(file, protocol=protocol)
+    return file.streams(path.stem)
+
+
+def _register_published() -> None:
     for path in sorted(PUBLISHED.glob("*.yaml")):
         for name, stream in read_stream_file(path).items():
             STREAMS.register(name, stream)
@@ -141,11 +243,22 @@ def check_stream_name(name: str) -> None:
 
 
 def find_stream(name: str) -> Stream:
-    """Return a stream by its name, or by the YAML file that describes it."""
-    from cl_graft.data.stream_files import find_in_file
-
-    found = find_in_file(name)
-    return STREAMS.find(name) if found is None else found
+    """Return a stream by its name, or that of a YAML file: its path, and ``:NAME`` of several."""
+    named = _NAMED.fullmatch(name)
+    if named is None:
+        return STREAMS.find(name)
+    path, order = Path(named[1]).expanduser(), named[2]
+    streams = read_stream_file(path)
+    if order is None and len(streams) == 1:
+        return next(iter(streams.values()))
+    if order is None:
+        raise InputError(
+            f"{path}: name one of its streams, as in {path}:{next(iter(streams))}; there are "
+            f"{', '.join(streams)}"
+        )
+    if order not in streams:
+        raise InputError(f"{path}: there is no stream {order!r}; {nearest(order, streams)}")
+    return streams[order]
 
 
 def take_stream(name: str, given: Mapping[str, Any]) -> dict[str, Any]:
@@ -212,6 +325,4 @@ def expand_streams(
 @register_stream("built_in")
 def _built_in() -> list[str]:
     """All built-in tasks."""
-    from cl_graft.data.presets import BUILT_IN
-
     return [*BUILT_IN]

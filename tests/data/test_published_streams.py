@@ -7,12 +7,9 @@ import logging
 import pytest
 from configs import config_with
 
-from cl_graft.data import load_task
-from cl_graft.data.stream_files import PUBLISHED, read_stream_file
-from cl_graft.data.streams import STREAMS, expand_streams, find_stream
+from cl_graft.data.streams import PUBLISHED, STREAMS, expand_streams, find_stream, read_stream_file
 from cl_graft.errors import InputError
 from cl_graft.settings import config_from, load_config
-from cl_graft.settings.bank_metadata import task_metadata
 from cl_graft.settings.tasks import load_tasks
 
 SHIPPED = {
@@ -152,18 +149,6 @@ def test_what_a_file_may_not_hold_is_named_with_the_file(tmp_path, text, sentenc
     assert sentence in str(refused.value)
 
 
-def test_a_missing_file_is_named(tmp_path):
-    with pytest.raises(InputError, match=r"gone\.yaml: cannot read the stream: No such file"):
-        config_with({"stream.name": str(tmp_path / "gone.yaml")})
-
-
-def test_a_bank_records_the_same_settings_whatever_the_stream_is_called():
-    task = load_task("scope", shots=4, max_test=10)
-    named = config_with({"stream.name": "built_in", "tasks": "scope"})
-    plain = config_with(tasks="scope")
-    assert task_metadata(task, named, seed=0) == task_metadata(task, plain, seed=0)
-
-
 def test_a_fault_is_told_with_the_tasks_own_name_where_its_rows_are_elsewhere(tmp_path):
     (tmp_path / "shared.csv").write_text("text,label\na,b\n")
     own = {"mine": {"rows_from": "shared", "where": {"site": "north"}}}
@@ -178,15 +163,6 @@ def test_the_orders_are_those_of_the_folder(name, data_dir):
     for number, tasks in orders.items():
         family = "standard" if name == "long15" and int(number) < 4 else name
         assert SHIPPED[f"{family}-order{number}"].tasks() == tasks
-
-
-def test_tasks_that_have_the_name_of_a_known_data_set_keep_their_own_labels(data_dir):
-    named = {"stream.name": "long15-order4", "data": str(data_dir), "max_test": 50}
-    tasks = load_tasks(config_with(named, tasks="copa,rte,cb").stream, seed=0)
-    assert [task.name for task in tasks] == ["copa", "rte", "cb"]
-    assert [len(task.test) for task in tasks] == [50, 50, 50]
-    assert tasks[0].label_names == ("A", "B")
-    assert tasks[1].label_names == ("contradiction", "entailment")
 
 
 def test_instructions_of_long15_are_the_published_prompts(data_dir):

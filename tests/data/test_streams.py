@@ -2,8 +2,6 @@
 
 import pytest
 from configs import config_with
-from own_registries import install_package
-from warm_processes import printed_by
 
 from cl_graft.data import BUILT_IN
 from cl_graft.data.streams import STREAMS, Stream, expand_streams, register_stream
@@ -61,60 +59,3 @@ def test_a_stream_is_registered_once(own_registries):
     STREAMS.register("one", Stream(list))
     with pytest.raises(ValueError, match="a stream 'one' is registered already"):
         register_stream("one")(list)
-
-
-PACKAGE = """
-from pathlib import Path
-
-from cl_graft.data import register_stream
-
-DATA = Path(__file__).parent / "data"
-
-
-@register_stream("tickets", source="https://example.org/tickets", shots=4, scenario="domain")
-def tickets():
-    return [DATA / "mail.csv", DATA / "chat.csv"]
-"""
-
-
-@pytest.fixture
-def packages(tmp_path):
-    """A folder with two installed packages: one with the stream "tickets", and a broken one."""
-    for name, module, value in (
-        ("my_streams", PACKAGE, "my_streams"),
-        ("broken", "raise RuntimeError('no compass')\n", "broken:streams"),
-    ):
-        install_package(tmp_path, name, module, group="cl_graft.streams", **{name: value})
-    (tmp_path / "data").mkdir()
-    for task in ("mail", "chat"):
-        rows = [f"{task} {n} {label},{label}" for n in range(20) for label in ("bill", "crash")]
-        (tmp_path / "data" / f"{task}.csv").write_text("text,label\n" + "\n".join(rows) + "\n")
-    return tmp_path
-
-
-USE = """
-import sys
-
-sys.path.insert(0, sys.argv[1])
-from cl_graft.errors import InputError
-from cl_graft.settings import config_from
-from cl_graft.settings.tasks import load_tasks
-from cl_graft.data import load_task
-
-config = config_from({"stream": {"tasks": "tickets"}})
-tasks = load_tasks(config.stream, seed=0)
-print(config.stream.scenario, *(f"{task.name} {len(task.train)}" for task in tasks))
-try:
-    load_task("tickts")
-except InputError as error:
-    print(error)
-"""
-
-
-def test_the_stream_of_an_installed_package_is_loaded_and_a_broken_one_is_named(packages):
-    loaded, error = printed_by(USE, str(packages)).splitlines()
-    assert loaded == "domain mail 8 chat 8"
-    assert error == (
-        "unknown task 'tickts'; did you mean 'tickets'?; the entry point 'broken' "
-        "(broken:streams) of the package broken cannot be loaded: RuntimeError: no compass"
-    )
