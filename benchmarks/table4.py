@@ -58,7 +58,6 @@ SCALES: dict[str, dict[str, Any]] = {
         "model.name": "roberta-base",
         "model.family": "masked_lm",
         "stream.shots": 4096,
-        "stream.shots_short": "all",
         "stream.max_length": 128,
         "stream.max_test": None,
         "comparison.seeds": [0, 1, 2, 3, 4],

@@ -44,7 +44,6 @@ SCALES: Mapping[str, Mapping[str, Any]] = MappingProxyType(
         },
         "cpu": {
             "stream.shots": 256,
-            "stream.shots_short": "all",
             "fine_tuning.steps": 400,
             "fine_tuning.lr": 0.05,
             "fine_tuning.evaluations": 4,
@@ -63,7 +62,6 @@ SCALES: Mapping[str, Mapping[str, Any]] = MappingProxyType(
             "model.family": "masked_lm",
             "model.pooling": "first",
             "stream.shots": 4096,
-            "stream.shots_short": "all",
             "stream.max_length": None,
             "stream.max_test": None,
         },

@@ -225,8 +225,8 @@ def _from_records(
         raise InputError(
             f"{file.place}: there is no column {id_column!r}; {nearest(id_column, file.columns)}"
         )
-    id_column = id_column or _find(file, _IDS)
-    words = None if columns.text else _find(file, _WORDS)
+    id_column = id_column or file.find(_IDS)
+    words = None if columns.text else file.find(_WORDS)
     recall = cache(partial(_recall_columns, bank))
     usual: tuple[str, str | None] | None = None
     texts: list[InputText] = []
@@ -289,7 +289,7 @@ def _find_texts(
     check_named(file, columns)
     if (usual := _find_usual(file, columns)) is not None:
         return usual
-    chats = _find(file, _CHATS)
+    chats = file.find(_CHATS)
     if chats is not None and columns.text is None:
         read_chat(record.values.get(chats), record.place)
     if (first := next(filter(None, (learned.text, *learned.inputs)), None)) is not None:
@@ -305,15 +305,10 @@ def _find_texts(
 def _find_usual(file: RecordFile, columns: Columns) -> tuple[str, str | None] | None:
     """Return the columns of texts that have usual names, also of text to text."""
     usual = find_usual_texts(file, columns)
-    text, pair = (_find(file, names) for names in (Text2Text.columns["input"], _INSTRUCTIONS))
+    text, pair = (file.find(names) for names in (Text2Text.columns["input"], _INSTRUCTIONS))
     if usual is None and text is not None:
         return text, columns.text_pair or pair
     return usual
-
-
-def _find(file: RecordFile, names: Sequence[str]) -> str | None:
-    """Return the first of some names that is a column of a file."""
-    return next((name for name in names if name in file.columns), None)
 
 
 def _find_chat(record: Record) -> object:

@@ -91,7 +91,7 @@ _SHARED = {
     "The stream": {
         "stream": "stream.name",
         **_of("stream", "tasks", "data", "scenario", "classes_per_experience", "text", "text_pair"),
-        **_of("stream", "label", "shots", "shots_short", "max_length", "max_test", "on_bad_row"),
+        **_of("stream", "label", "shots", "max_length", "max_test", "on_bad_row"),
     },
     "The model": {
         "model": "model.name",

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from cl_graft.data.labels import name_listed_classes
-from cl_graft.data.text_files import MEGABYTE, Reading, check_row_count, check_size
+from cl_graft.data.text_files import Reading
 from cl_graft.errors import InputError, first_line
 from cl_graft.kinds.kind import find_kind_columns
 
@@ -23,8 +23,7 @@ from cl_graft.kinds.kind import find_kind_columns
 
 _logger = logging.getLogger(__name__)
 
-_BATCH_BYTES = 64 * MEGABYTE
-_BATCH_ROWS = 10_000
+_BATCH_ROWS = 1_000
 _SECONDS_TO_REACH_THE_HUB = 5.0
 _OWN_DATA = (
     "Local data is read from a file (.jsonl, .json, .csv, .tsv, .parquet), a folder with train and "
@@ -43,31 +42,22 @@ class ArrowTable:
 
 
 def read_parquet(path: Path, reading: Reading) -> ArrowTable:
-    """Open a parquet file; damage and size are errors here, or while rows are read."""
+    """Open a parquet file; damage is an error here, or while rows are read."""
     import pyarrow
     import pyarrow.parquet
 
-    check_size(str(path), path.stat().st_size, reading)
+    fault = "not an intact parquet file"
     try:
         file = pyarrow.parquet.ParquetFile(path)
-        count = file.metadata.num_rows
-        groups = map(file.metadata.row_group, range(file.num_row_groups))
-        size = max(1, sum(group.total_byte_size for group in groups))
-        # The rows of a batch are as many as take a bounded number of bytes by what the file says.
-        # Texts are not kept as dictionaries: each batch would copy that of all batches before it.
-        rows = max(1, min(_BATCH_ROWS, _BATCH_BYTES * count // size))
-        check_row_count(str(path), count, reading)
-        return _open(
-            file.schema_arrow,
-            lambda columns: file.iter_batches(rows, columns=columns),
-            str(path),
-            "not an intact parquet file",
-            reading,
-        )
-    except InputError:
-        raise
+        schema = file.schema_arrow
     except (pyarrow.ArrowException, OSError, ValueError) as error:
-        raise InputError(f"{path}: not an intact parquet file ({first_line(error)})") from None
+        raise InputError(f"{path}: {fault} ({first_line(error)})") from None
+
+    # Texts are not kept as dictionaries: each batch would copy that of all batches before it.
+    def read(columns: list[str]) -> Iterable[Any]:
+        return file.iter_batches(_BATCH_ROWS, columns=columns)
+
+    return _open(schema, read, str(path), fault, reading)
 
 
 def read_dataset(table: Any, place: str, reading: Reading) -> ArrowTable:
@@ -78,8 +68,6 @@ def read_dataset(table: Any, place: str, reading: Reading) -> ArrowTable:
         table.data.validate(full=True)  # values of damaged files may end the process
     except Exception as error:  # whatever reading a column raises
         raise InputError(f"{place}: {fault} ({first_line(error)})") from None
-    check_size(place, table.data.nbytes, reading)
-    check_row_count(place, len(table), reading)
     return _open(
         table.features.arrow_schema,
         lambda columns: table.select_columns(columns).iter(_BATCH_ROWS),
@@ -102,7 +90,7 @@ def _open(
     held = find_kind_columns(schema.names, labelled=reading.labelled)
     columns = [field.name for field in schema if _is_read(field.type, field.name in held)]
     class_names, tags = _read_class_names((schema.metadata or {}).get(b"huggingface", b"{}"))
-    rows = _read_rows(read(columns), columns, place, fault, reading)
+    rows = _read_rows(read(columns), columns, place, fault)
     if tags:
         rows = (name_listed_classes(row, tags) for row in rows)
     passed_over = tuple(name for name in schema.names if name not in columns)
@@ -144,20 +132,15 @@ def _is_read(kind: Any, is_held: bool) -> bool:
 
 
 def _read_rows(
-    batches: Iterable[Any], columns: list[str], place: str, fault: str, reading: Reading
+    batches: Iterable[Any], columns: list[str], place: str, fault: str
 ) -> Iterator[dict[str, Any]]:
-    size, left = 0, iter(batches)
+    left = iter(batches)
     while True:
         try:
             if (batch := next(left, None)) is None:
                 return
             # A name with dots may be that of a field of another column, too.
-            own = {name: batch.column(name) for name in columns}
-            size += sum(column.nbytes for column in own.values())
-            check_size(place, size, reading, unpacked=True)
-            values = [_list_values(name, column) for name, column in own.items()]
-        except InputError:
-            raise
+            values = [_list_values(name, batch.column(name)) for name in columns]
         except Exception as error:  # whatever reading or decoding a column raises
             raise InputError(f"{place}: {fault} ({first_line(error)})") from None
         for row in zip(*values, strict=True):

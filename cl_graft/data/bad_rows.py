@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import re
 from collections.abc import Callable, Iterable
 from typing import Any, Literal, TypeVar
 
@@ -12,10 +11,6 @@ from cl_graft.errors import InputError
 OnBadRow = Literal["error", "skip"]
 
 _SHOWN = 3
-_SEVERAL = 3
-_MOST_FAULTS = 1000
-_VALUE = re.compile(r"'[^']*'|\"[^\"]*\"|[0-9]+")
-"""Parts of a sentence that differ between rows with the same fault."""
 _T = TypeVar("_T")
 _U = TypeVar("_U")
 
@@ -29,13 +24,10 @@ class BadRows:
     """
 
     def __init__(self, on_bad_row: OnBadRow = "error") -> None:
-        if on_bad_row not in ("error", "skip"):
-            raise InputError(f"on_bad_row must be 'error' or 'skip', got {on_bad_row!r}")
         self.skip = on_bad_row == "skip"
         self.counts: dict[str, int] = {}
         self.first: dict[str, list[str]] = {}
         self.notes: list[str] = []
-        self._faults: dict[str, dict[str, tuple[int, str]]] = {}
 
     def leave_out(self, file: str, reason: str, *, rows: int = 1) -> None:
         """Count rows of a file that are left out."""
@@ -43,10 +35,6 @@ class BadRows:
         shown = self.first.setdefault(file, [])
         if len(shown) < _SHOWN:
             shown.append(reason)
-        faults, fault = self._faults.setdefault(file, {}), _VALUE.sub("#", reason)
-        count, first = faults.get(fault, (0, reason))
-        if count or len(faults) < _MOST_FAULTS:
-            faults[fault] = count + rows, first
 
     @property
     def total(self) -> int:
@@ -60,10 +48,6 @@ class BadRows:
                 raise InputError(other._explain(file, rows + kept))
             self.counts[file] = self.counts.get(file, 0) + rows
             self.first[file] = [*self.first.get(file, ()), *other.first[file]][:_SHOWN]
-            own = self._faults.setdefault(file, {})
-            for fault, (count, first) in other._faults[file].items():
-                before = own.get(fault, (0, first))
-                own[fault] = before[0] + count, before[1]
 
     def read_each(self, file: str, items: Iterable[_T], read: Callable[[_T], _U]) -> list[_U]:
         """Read items one by one; those at which `read` raises an InputError are bad rows."""
@@ -79,13 +63,7 @@ class BadRows:
         return kept
 
     def _explain(self, file: str, rows: int) -> str:
-        """Name the fault that most rows of a file have, or the first one."""
-        count, fault = max(self._faults[file].values(), key=lambda each: each[0])
-        if count >= _SEVERAL and 2 * count > rows:
-            return (
-                f"{fault}; {count:,} of {rows:,} rows have this fault: it is one of the file, or "
-                "of how it is read, and not of single rows"
-            )
+        """Say what is wrong with the first row, and how many cannot be used."""
         several = f"{self.counts[file]:,} of {rows:,} rows cannot be used; "
         return (
             f"{self.first[file][0]} ({several if self.counts[file] > 1 else ''}on_bad_row 'skip' "
@@ -97,8 +75,9 @@ class BadRows:
         if kept:
             return
         if file in self.counts:
-            _, fault = max(self._faults[file].values(), key=lambda each: each[0])
-            raise InputError(f"{file}: none of its {self.counts[file]} rows can be used; {fault}")
+            raise InputError(
+                f"{file}: none of its {self.counts[file]} rows can be used; {self.first[file][0]}"
+            )
         raise InputError(f"{file}: there are no rows")
 
     def report(self) -> dict[str, Any]:

@@ -7,7 +7,6 @@ alone can be meant.
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from cl_graft.data.presets import Preset
@@ -43,8 +42,6 @@ _HEADER_ROWS = 500
 _ALIKE = 0.9
 _WORDS = 4
 _NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
-_LETTERS = re.compile(r"[^\W\d_]+")
-_DIGITS = re.compile(r"[0-9]+")
 
 _MOST_CLASSES = 200
 _FULL = 0.95
@@ -55,23 +52,6 @@ _DIFFERENT = 0.2
 """Smallest share of different values of a column of texts."""
 _LONGER = 3
 """Texts that are so many times longer than those of any other column are the ones meant."""
-_MARKS = {"0", "1", "0.0", "1.0", "true", "false"}
-_FLAGS = 3
-"""So many columns of 0 and 1 are the labels of rows that have several."""
-
-
-class SeveralLabels(InputError):
-    """Rows have several labels, and the kind of the task that says so was not named.
-
-    `settings` are those of a task with which they can be learned.
-    """
-
-    def __init__(self, message: str, settings: Mapping[str, object]) -> None:
-        super().__init__(message, settings)  # so that it can be pickled
-        self.settings = settings
-
-    def __str__(self) -> str:
-        return str(self.args[0])
 
 
 def find_texts(
@@ -144,23 +124,16 @@ def find_label(
     for name in _MORE_LABELS:
         if (found := _find_name(file, name)) in counts:
             return str(found)
-    flags = [] if numbers else _find_flags(file, texts)
-    named = [name for name in counts if name not in flags and _parts(name) & _LABEL_WORDS]
+    named = [name for name in counts if _parts(name) & _LABEL_WORDS]
     if len(named) == 1:
         return named[0]
-    if len(flags) >= _FLAGS:
-        raise SeveralLabels(
-            f"{file.place}: the columns {join_names(flags)} hold 0 and 1, so a row seems to have "
-            "several labels: say kind 'multi_label' to learn them all (label_names may name some), "
-            "or name one of them with label",
-            {"kind": "multi_label", "label_names": flags},
-        )
     if len(counts) == 1 and not numbers:
         return next(iter(counts))
     if counts:
         shown = _join_or([join_values({name: values}) for name, values in counts.items()])
         raise InputError(
-            f"{file.place}: which column holds the label, {shown}? Name it with label (--label)"
+            f"{file.place}: which column holds the label, {shown}? Name it with label (--label); "
+            "several labels a row are a task of kind 'multi_label'"
         )
     raise InputError(
         f"{file.place}: no label column found among {join_names(file.columns)}; name it with "
@@ -181,19 +154,30 @@ def check_named(file: RecordFile, asked: Columns) -> None:
 def find_missing_header(file: RecordFile, *, sure: bool = True) -> str:
     """Say that the first line of a table looks like a row; empty where it does not.
 
-    A field looks like a value if it is a number among numbers, has the shape of a date or of an
-    identifier that the values have, or is one of few values that return. One field that looks like
-    a name (it is a known one, or numbers stand below it) makes the line a header.
+    A field looks like a value if it is a number among numbers, or one of few values that return; if
+    not `sure`, a sentence among sentences, too. One field that looks like a name (it is a known
+    one, or numbers or few values stand below it) makes the line a header.
     """
     if not file.header or file.columns == tuple(map(str, range(len(file.columns)))):
         return ""
-    values = [record.values for record in file.records[:_HEADER_ROWS]]
-    signs = {
-        column: _compare(column, [str(own[column]) for own in values if own.get(column)])
-        for column in file.columns
-    }
-    like = [column for column, sign in signs.items() if sign == 2 or (sign == 1 and not sure)]
-    if not like or -1 in signs.values():
+    rows = [record.values for record in file.records[:_HEADER_ROWS]]
+    like: list[str] = []
+    for name in file.columns:
+        values = [str(row[name]).strip() for row in rows if row.get(name)]
+        if _normalize(name) in _KNOWN:
+            return ""
+        if sum(map(_is_number, values)) >= max(2, _ALIKE * len(values)):
+            same = _is_number(name)
+        elif len(set(values)) <= min(_MOST_CLASSES, len(values) // 2):
+            same = values.count(name) > 1
+        else:
+            long = sum(len(value.split()) >= _WORDS for value in values) >= len(values) / 2
+            like += [name] if not sure and long and len(name.split()) >= _WORDS else []
+            continue
+        if not same:
+            return ""
+        like.append(name)
+    if not like:
         return ""
     shown = like[0] if len(like[0]) <= 60 else f"{like[0][:57]}..."
     return (
@@ -241,28 +225,6 @@ def _is_number(value: object) -> bool:
     return plain or bool(_NUMBER.fullmatch(str(value).strip()))
 
 
-def _describe_shape(value: str) -> str:
-    """Return a value with its letters and digits made alike."""
-    return _DIGITS.sub("9", _LETTERS.sub("a", value.strip()))
-
-
-def _compare(name: str, values: Sequence[str]) -> int:
-    """Return 2 if a name looks like the values of its column, 1 if perhaps, −1 if not, else 0."""
-    if _normalize(name) in _KNOWN:
-        return -1
-    enough = max(2, _ALIKE * len(values))
-    if sum(map(_is_number, values)) >= enough:
-        return 2 if _is_number(name) else -1
-    shape, count = Counter(map(_describe_shape, values)).most_common(1)[0] if values else ("", 0)
-    if "9" in shape and count >= enough:
-        return 2 if _describe_shape(name) == shape else -1
-    counts = Counter(value.strip() for value in values)
-    if len(counts) <= min(_MOST_CLASSES, len(values) // 2):
-        return 2 if counts[name] > 1 else -1
-    long = sum(len(value.split()) >= _WORDS for value in values) >= len(values) / 2
-    return int(bool(values) and long and len(name.split()) >= _WORDS)
-
-
 def _find_name(file: RecordFile, name: str | None) -> str | None:
     """Return the column of a name, or the first that differs from it in case and marks alone."""
     if name in file.columns:
@@ -276,15 +238,6 @@ def _normalize(name: str) -> str:
 
 def _parts(name: str) -> set[str]:
     return {part.lower() for part in _PART_OF_A_NAME.findall(name)}
-
-
-def _find_flags(file: RecordFile, texts: Sequence[str | None]) -> list[str]:
-    found = []
-    for column in file.columns:
-        values = {str(r.values.get(column)).strip().lower() for r in file.records[:_COUNTED]}
-        if column not in texts and values <= _MARKS:
-            found.append(column)
-    return found
 
 
 def _measure_texts(file: RecordFile, others: Sequence[str | None]) -> dict[str, float]:
@@ -301,16 +254,13 @@ def _is_text(file: RecordFile, column: str) -> bool:
     values = _list_texts(file, column)
     if not values or len(values) < sum(value not in (None, "") for value in known):
         return False
-    shape, count = Counter(map(_describe_shape, values)).most_common(1)[0]
-    if count > len(values) / 2 and shape.count("9") >= shape.count("a"):
-        return False  # dates, numbers with units
     worded = sum(" " in value or _is_unspaced(value) for value in values)
     return 2 * worded >= len(values) and len(set(values)) >= _DIFFERENT * len(values)
 
 
 def _is_unspaced(text: str) -> bool:
     """Whether a text may be of a script without blanks between words, such as Chinese."""
-    return len(text) > _FLAGS and sum(c >= "\u0e00" and c.isalpha() for c in text) > len(text) / 2
+    return len(text) > 3 and sum(c >= "\u0e00" and c.isalpha() for c in text) > len(text) / 2
 
 
 def _list_texts(file: RecordFile, column: str) -> list[str]:

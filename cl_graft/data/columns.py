@@ -1,7 +1,6 @@
 """The step from records to rows: which column is which, and which class a label means."""
 
 import math
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -9,7 +8,6 @@ from typing import Any
 
 from cl_graft.data.bad_rows import BadRows
 from cl_graft.data.column_choice import (
-    SeveralLabels,
     find_label,
     find_missing_header,
     find_texts,
@@ -27,10 +25,6 @@ from cl_graft.data.record_files import Columns, Record, RecordFile
 from cl_graft.data.text_files import find_fault
 from cl_graft.errors import InputError, join_names, nearest
 from cl_graft.kinds.rows import Row
-
-_SEPARATORS = "|;,"
-_SEVERAL = 3
-_SHARE = 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +110,6 @@ def to_rows(
         spellings = preset.aliases
     declared = label_names is not None
     if label_names is None:
-        _refuse_several_labels(drafts["train"], place=train.place, column=column)
         drafts["train"] = bad.read_each(train.place, drafts["train"], _name_label)
         names = [str(draft.label) for draft in drafts["train"]]
         label_names = collect_class_names(names, place=train.place, column=column)
@@ -134,31 +127,6 @@ def to_rows(
         splits[split] = tuple(rows)
     origin = Columns(text=text, text_pair=text_pair, label=column)
     return LabelledRows(splits, labels.names, origin, tuple(hidden))
-
-
-def _refuse_several_labels(drafts: Sequence[_Draft], *, place: str, column: str) -> None:
-    values = [draft.label for draft in drafts]
-    least = max(_SEVERAL, _SHARE * len(values))
-    if sum(isinstance(value, list | tuple) for value in values) >= least:
-        raise SeveralLabels(
-            f"{place}: column {column!r} holds lists, so a row has several labels: say kind "
-            "'multi_label' to learn them",
-            {"kind": "multi_label", "label": column},
-        )
-    texts = [value for value in values if isinstance(value, str)]
-    for mark in _SEPARATORS:
-        joined = {text for text in texts if mark in text}
-        parts = {text: [part.strip() for part in text.split(mark)] for text in set(texts)}
-        rows = Counter(part for own in parts.values() for part in set(own))
-        again = [text for text in joined if all(rows[part] > 1 for part in parts[text])]
-        if sum(mark in text for text in texts) >= least and 2 * len(again) > len(joined):
-            said = "" if mark == "|" else f", with label_separator {mark!r},"
-            raise SeveralLabels(
-                f"{place}: column {column!r} holds {min(again)!r:.60}, whose parts are labels of "
-                f"other rows, so a row seems to have several labels: say kind 'multi_label'{said} "
-                "to learn them, or declare the label names if this is one",
-                {"kind": "multi_label", "label": column, "label_separator": mark},
-            )
 
 
 def _name_label(draft: _Draft) -> _Draft:

@@ -37,7 +37,6 @@ def few_shot(
     shots: int | None,
     data_seed: int,
     dev: Sequence[Row] | None = None,
-    short: str = "all",
 ) -> FewShot:
     """Choose training and dev rows.
 
@@ -53,14 +52,12 @@ def few_shot(
     Args:
         rows: Training rows.
         label_names: Names of the classes.
-        shots: Rows a class, at least 1; None for all.
+        shots: Rows a class, at least 1; None for all. A class with fewer gives all it has.
         data_seed: Seed of the shuffle.
         dev: The data's own dev split, if it has one.
-        short: "all": a class with fewer than k rows gives all it has; or "error".
 
     Raises:
-        InputError: If a class has no row, or too few and `short` is "error", or there are too few
-            rows to hold any out for dev.
+        InputError: If a class has no row, or there are too few rows to hold any out for dev.
 
     Examples:
         >>> rows = [Row(f"Text {n}", None, n % 2) for n in range(20)]
@@ -68,19 +65,18 @@ def few_shot(
         >>> len(chosen.train), len(chosen.dev)
         (6, 6)
     """
-    if short not in ("error", "all"):
-        raise InputError(f"shots_short must be 'error' or 'all', got {short!r}")
     if shots is not None and shots < 1:
         raise InputError(f"shots must be at least 1 row a class, got {shots}")
     classes = _group_by_class(rows, label_names, data_seed)
-    _check_counts(classes, shots, short)
+    if empty := [name for name, order in classes.items() if not order]:
+        of = f" of {join_names(empty)}" if empty != [""] else ""
+        raise InputError(f"there is no training row{of}")
 
     train = sorted(index for order in classes.values() for index in order[:shots])
     rule: dict[str, object] = {
         "train": "all rows" if shots is None else f"{shots} rows a class",
         "shots": shots,
         "data_seed": data_seed,
-        "shots_short": short,
     }
     held = _hold_out_dev(classes, set(train))
     dev_rows: Sequence[Row] = ()
@@ -179,18 +175,6 @@ def _group_by_class(
         name: [indices[place] for place in permutation(len(indices), data_seed, "shots", name)]
         for name, indices in members.items()
     }
-
-
-def _check_counts(classes: Mapping[str, Sequence[int]], shots: int | None, short: str) -> None:
-    if empty := [name for name, order in classes.items() if not order]:
-        of = f" of {join_names(empty)}" if empty != [""] else ""
-        raise InputError(f"there is no training row{of}")
-    counts = ", ".join(f"{name or 'all'} {len(order)}" for name, order in classes.items())
-    if shots is not None and short == "error" and any(len(o) < shots for o in classes.values()):
-        raise InputError(
-            f"too few training rows for {shots} shots; rows a class: {counts}. "
-            "Ask for fewer, or take all there are: shots_short 'all'"
-        )
 
 
 def _choose_own_dev(

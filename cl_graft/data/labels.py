@@ -20,7 +20,6 @@ _logger = logging.getLogger(__name__)
 
 _WHOLE = re.compile(r"[+-]?[0-9]{1,100}(\.0*)?")
 _NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
-_WITH_COMMA = re.compile(r"[+-]?[0-9.]*,[0-9.,]*")
 _LONGEST_NAME = 200
 _LARGEST_NUMBER = 3.4028234e38
 _MISSING = {"nan", "NaN", "NAN", "null", "NULL", "None", "N/A", "#N/A", "<NA>"}
@@ -182,15 +181,10 @@ def _read_number(value: object, place: str) -> float:
     except OverflowError:
         number = math.nan
     if not abs(number) <= _LARGEST_NUMBER:
-        raise InputError(
-            f"{place}: label {str(value)[:60]!r} {_explain_no_number(value, plain or bool(spelt))}"
+        fault = (
+            f"is not a finite number of single precision, at most {_LARGEST_NUMBER:.1e}"
+            if plain or spelt
+            else "is no number, as a regression needs"
         )
+        raise InputError(f"{place}: label {str(value)[:60]!r} {fault}")
     return number
-
-
-def _explain_no_number(value: object, is_number: bool) -> str:
-    if is_number:
-        return f"is not a finite number of single precision, at most {_LARGEST_NUMBER:.1e}"
-    if isinstance(value, str) and _WITH_COMMA.fullmatch(value.strip()):
-        return "is no number, because of its comma: write a decimal point, and no other marks"
-    return "is no number, as a regression needs"

@@ -12,7 +12,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -84,12 +84,7 @@ def load_task(
     settings = replace(settings, **keywords) if settings else TaskSettings(**keywords)
     place = _find_place(name, data)
     _check(place.name, settings)
-    changed = {
-        "encoding": settings.encoding,
-        "max_megabytes": settings.max_megabytes,
-        "where": settings.where,
-    }
-    reading = Reading(**{key: value for key, value in changed.items() if value is not None})
+    reading = Reading(encoding=settings.encoding, where=settings.where or {})
     files = read_files(place.source, reading, BadRows(settings.on_bad_row))
     task = make_task(place, files, settings)
     if warn:
@@ -100,33 +95,52 @@ def load_task(
 
 def make_task(place: TaskPlace, files: DataFiles, settings: TaskSettings) -> TextTask:
     """Make a task of what was read at its place."""
-    loaded = _read(place, files, settings)
-    names, preset = loaded.label_names, loaded.preset
-    kind = KINDS.find(loaded.kind or ("classification" if names else "regression"))
-    prompt, causal_prompt = _choose_prompts(place, loaded, kind)
-    fields = dict(loaded.fields)
+    rows, preset, notes, source = _read(place, files, settings)
+    names = rows.label_names
+    kind = KINDS.find(rows.kind or ("classification" if names else "regression"))
+    classes = names if kind.needs_classes else ()
+    try:
+        train, dev, test, test_rule = _three_splits(rows.splits, settings.data_seed, classes)
+        chosen = few_shot(
+            train,
+            label_names=classes,
+            shots=settings.shots,
+            data_seed=settings.data_seed,
+            dev=dev,
+        )
+    except InputError as error:
+        hint = "" if {"test", "dev"} & rows.splits.keys() else HELD_OUT
+        raise InputError(f"task {place.name!r}: {error}{hint}") from None
+    notes += [
+        str(chosen.rule.get("note", "")),
+        name_missing("test", test, classes),
+        name_single(chosen.train, classes),
+    ]
+    prompt, causal_prompt = _choose_prompts(place, rows, preset, kind)
+    fields = dict(rows.fields)
     if settings.template is not None or settings.decoding is not None:
         fields |= _read_answer_settings(place.name, kind, settings)
         causal_prompt = fields.pop("causal_prompt", causal_prompt)
     metric = settings.metric or (preset.metric if preset else kind.metrics[0])
     positive = settings.positive
     if positive is None and metric == "f1" and len(names) == 2:
-        positive = loaded.positive or (preset and preset.positive) or names[1]
+        positive = rows.positive or (preset and preset.positive) or names[1]
     positive = preset.aliases.get(positive or "", positive) if preset else positive
-    shown: dict[str, Any] = {} if positive is None else {"f1_of": positive}
-    shown |= {"where": settings.where} if settings.where else {}
+    source |= {"test_split": test_rule, "split": chosen.rule}
+    source |= {} if positive is None else {"f1_of": positive}
+    source |= {"where": settings.where} if settings.where else {}
     task = TextTask(
         name=place.name,
         label_names=names,
-        train=loaded.train,
-        dev=loaded.dev,
-        test=loaded.test,
+        train=chosen.train,
+        dev=chosen.dev,
+        test=test,
         metric=metric,
         positive=positive,
         prompt=settings.prompt or prompt,
         causal_prompt=settings.causal_prompt or causal_prompt,
         max_length=settings.max_length or (preset.max_length if preset else MAX_LENGTH),
-        source={**loaded.source, **shown},
+        source=source,
         kind=kind.name,
         **fields,
     ).with_limits(
@@ -136,7 +150,7 @@ def make_task(place: TaskPlace, files: DataFiles, settings: TaskSettings) -> Tex
         max_test=settings.max_test,
     )
     counts = audit(task)
-    notes = [*loaded.notes, *describe_findings(task, counts)]
+    notes = [*filter(None, notes), *describe_findings(task, counts)]
     return replace(task, source={**task.source, **counts, "notes": notes})
 
 
@@ -151,15 +165,15 @@ def _find_place(name: object, data: object) -> TaskPlace:
 
 
 def _choose_prompts(
-    place: TaskPlace, loaded: _Loaded, kind: Kind
+    place: TaskPlace, rows: LabelledRows, preset: Preset | None, kind: Kind
 ) -> tuple[Prompt | None, Prompt | None]:
+    first = rows.splits["train"]
     known: tuple[Prompt | None, Prompt | None] = (None, None)
-    if loaded.preset or (place.built_in and not loaded.kind and place.name in PROMPTS):
+    if preset or (place.built_in and not rows.kind and place.name in PROMPTS):
         known = PROMPTS.get(place.name), CAUSAL_PROMPTS.get(place.name)
-    elif loaded.label_names and not loaded.kind:
-        pair = loaded.train[0].text_pair is not None
-        known = default_prompts(loaded.label_names, pair=pair)
-    return kind.default_prompts(loaded.train) if known == (None, None) else known
+    elif rows.label_names and not rows.kind:
+        known = default_prompts(rows.label_names, pair=first[0].text_pair is not None)
+    return kind.default_prompts(first) if known == (None, None) else known
 
 
 def _check(name: str, settings: TaskSettings) -> None:
@@ -193,28 +207,19 @@ def _read_answer_settings(name: str, kind: Kind, settings: TaskSettings) -> dict
         if settings.template is not None:
             found["causal_prompt"] = Prompt(settings.template, {})
         if settings.decoding is not None:
-            found["decoding"] = Decoding.of(settings.decoding)
+            found["decoding"] = Decoding(**settings.decoding)
     except InputError as error:
         raise InputError(f"task {name!r}: {error}") from None
     return found
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Loaded:
-    label_names: tuple[str, ...]
-    train: tuple[Row, ...]
-    dev: tuple[Row, ...]
-    test: tuple[Row, ...]
-    source: dict[str, Any]
-    notes: tuple[str, ...] = ()
-    positive: str | None = None
-    kind: str = ""
-    fields: Mapping[str, Any] = field(default_factory=dict)
-    preset: Preset | None = None
+def _read(
+    place: TaskPlace, files: DataFiles, settings: TaskSettings
+) -> tuple[LabelledRows, Preset | None, list[str], dict[str, Any]]:
+    """Read a place as its preset's data, or, where they are not, as data of one's own.
 
-
-def _read(place: TaskPlace, files: DataFiles, settings: TaskSettings) -> _Loaded:
-    """Read a place as its preset's data, or, where they are not, as data of one's own."""
+    Returns the rows, the preset that they are of, notes, and where they come from.
+    """
 
     def read_as(preset: Preset | None) -> tuple[LabelledRows, BadRows]:
         own = replace(files, bad_rows=deepcopy(files.bad_rows))
@@ -227,22 +232,27 @@ def _read(place: TaskPlace, files: DataFiles, settings: TaskSettings) -> _Loaded
     if names is not None and preset and set(names) != set(preset.label_names):
         preset = None
     rows, bad_rows = read_as(preset)
-    why = ""
+    origin, why = _origin(place), ""
     if preset is not None:
         pair = rows.columns.text_pair is not None
         why = preset.explain_misfit(rows.label_names, pair=pair)
         if rows.kind and not KINDS[rows.kind].one_label:
             why = f"these data are of {a_or_an(rows.kind.replace('_', ' '))} task"
         if why and place.hub is not None:
-            raise InputError(f"{_origin(place)} is not the known data set {place.name!r}: {why}")
+            raise InputError(f"{origin} is not the known data set {place.name!r}: {why}")
     if why:
         preset = None
         why = f"these data are not the known data set {place.name!r}: {why}"
         rows, bad_rows = read_as(None)
-    loaded = _choose_rows(place, rows, settings)
-    notes = tuple(filter(None, (*bad_rows.sentences(), why, *loaded.notes)))
-    source = {**loaded.source, "left_out": bad_rows.report()}
-    return replace(loaded, source=source, notes=notes, preset=preset)
+    source: dict[str, Any] = {
+        "from": origin,
+        "columns": [rows.columns.text, rows.columns.text_pair, rows.columns.label],
+        "inputs": list(rows.columns.inputs),
+        "rows_read": {split: len(own) for split, own in rows.splits.items()},
+        "without_labels": list(rows.without_labels),
+        "left_out": bad_rows.report(),
+    }
+    return rows, preset, [*bad_rows.sentences(), why], source
 
 
 def _origin(place: TaskPlace) -> str:
@@ -251,48 +261,6 @@ def _origin(place: TaskPlace) -> str:
     if place.built_in:
         return f"{BUILT_IN_PREFIX}{place.path and place.path.name}"
     return f"hub:{place.hub}" if place.path is None else str(place.path)
-
-
-def _choose_rows(place: TaskPlace, rows: LabelledRows, settings: TaskSettings) -> _Loaded:
-    classes = rows.label_names if not rows.kind or KINDS[rows.kind].needs_classes else ()
-    try:
-        train, dev, test, rule = _three_splits(rows.splits, settings.data_seed, classes)
-        chosen = few_shot(
-            train,
-            label_names=classes,
-            shots=settings.shots,
-            data_seed=settings.data_seed,
-            dev=dev,
-            short=settings.shots_short,
-        )
-    except InputError as error:
-        hint = "" if {"test", "dev"} & rows.splits.keys() else HELD_OUT
-        raise InputError(f"task {place.name!r}: {error}{hint}") from None
-    notes = (
-        str(chosen.rule.get("note", "")),
-        name_missing("test", test, classes),
-        name_single(chosen.train, classes),
-    )
-    source: dict[str, Any] = {
-        "from": _origin(place),
-        "columns": [rows.columns.text, rows.columns.text_pair, rows.columns.label],
-        "inputs": list(rows.columns.inputs),
-        "rows_read": {split: len(own) for split, own in rows.splits.items()},
-        "without_labels": list(rows.without_labels),
-        "test_split": rule,
-        "split": chosen.rule,
-    }
-    return _Loaded(
-        label_names=rows.label_names,
-        train=chosen.train,
-        dev=chosen.dev,
-        test=test,
-        source=source,
-        notes=notes,
-        positive=rows.positive,
-        kind=rows.kind,
-        fields=rows.fields,
-    )
 
 
 def _three_splits(

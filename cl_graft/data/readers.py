@@ -23,9 +23,7 @@ from cl_graft.data.record_files import (
     RecordFile,
     add_paths,
     collect_records,
-    drop_headers,
     explain_unread_kind,
-    is_record_file,
     read_records,
     strip_suffix,
 )
@@ -82,7 +80,7 @@ def read_files(source: Path | str | Tables, reading: Reading, bad_rows: BadRows)
         records = _read_splits(loaded, source, reading, bad_rows)
     else:
         if not source.exists():
-            raise InputError(f"{source}: {explain_missing(source)}")
+            raise InputError(f"{source}: there is no such file or folder")
         meta = _read_meta(source / "meta.json") if source.is_dir() else {}
         records = _read_path(source, reading, bad_rows)
     return DataFiles(
@@ -140,16 +138,9 @@ def make_rows(
 def has_rows(path: Path) -> bool:
     """Whether `path` is a file or folder that `read_files` would try to read."""
     if path.is_file():
-        return is_record_file(path)
+        return strip_suffix(path.name) is not None
     is_saved = arrow_tables.is_saved_dataset
     return path.is_dir() and (is_saved(path) or "train" in _find_candidates(path))
-
-
-def explain_missing(path: Path) -> str:
-    """Say why a path leads nowhere."""
-    if path.is_symlink():
-        return "a link that leads nowhere, or in a circle"
-    return "there is no such file or folder"
 
 
 def _read_path(path: Path, reading: Reading, bad: BadRows) -> dict[str, RecordFile]:
@@ -214,23 +205,15 @@ def _read_splits(
 
 
 def _read_table(table: Any, place: str, reading: Reading, bad: BadRows) -> RecordFile:
-    file = RecordFile(place, (), (), {})
     if _is_of("datasets", table) and hasattr(table, "select_columns") and hasattr(table, "__len__"):
-        opened = arrow_tables.read_dataset(table, place, reading)
-        numbered = enumerate(opened.rows, start=1)
-        records = tuple(Record(values, f"{place}: row {n}") for n, values in numbered)
-        file = RecordFile(place, (), (), opened.class_names, opened.passed_over)
-        columns = opened.columns
-    else:
-        rows = (
-            Record(add_paths(values), f"{place}: row {number} (index {index!r})")
-            for number, (index, values) in enumerate(_list_rows(table, place), start=1)
-        )
-        records = collect_records(place, rows, reading)
-        columns = tuple(dict.fromkeys(name for record in records for name in record.values))
-    records = drop_headers(place, records, bad)
+        return collect_records(place, arrow_tables.read_dataset(table, place, reading), bad)
+    records = tuple(
+        Record(add_paths(values), f"{place}: row {number} (index {index!r})")
+        for number, (index, values) in enumerate(_list_rows(table, place), start=1)
+    )
     bad.refuse_none_left(place, len(records))
-    return replace(file, columns=tuple(filter(str.strip, columns)), records=records)
+    columns = dict.fromkeys(name for record in records for name in record.values)
+    return RecordFile(place, tuple(filter(str.strip, columns)), records, {})
 
 
 def _list_rows(table: Any, place: str) -> Iterator[tuple[object, dict[str, object]]]:
@@ -269,9 +252,6 @@ def _find_split_files(folder: Path) -> dict[str, Path]:
             raise InputError(
                 f"{folder}: both {files[0].name} and {files[1].name} are {split} files; keep one"
             )
-        if not files[0].is_file():
-            what = "a folder" if files[0].is_dir() else explain_missing(files[0])
-            raise InputError(f"{files[0]}: {what}, where a file is expected")
     return {split: files[0] for split, files in found.items()}
 
 

@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-import codecs
 import csv
-import gzip
 import json
 import re
-import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Literal
 
-from cl_graft.data.arrow_tables import read_parquet
+from cl_graft.data.arrow_tables import ArrowTable, read_parquet
 from cl_graft.data.bad_rows import BadRows
-from cl_graft.data.text_files import MAX_CHARACTERS, Reading, check_row_count, read_lines
+from cl_graft.data.text_files import MAX_CHARACTERS, Reading, read_lines
 from cl_graft.errors import InputError, join_names
 from cl_graft.kinds.kind import find_kind_columns
 
@@ -39,25 +34,13 @@ _OTHER_KINDS = (
         (".zip", ".tar", ".tgz", ".tar.gz", ".7z", ".rar", ".xz", ".bz2", ".zst"),
         "an archive: unpack it, and name the file or folder in it",
     ),
-    ((".json", ".json.gz"), "a .json holds a list of objects, [{…}, {…}], or one object a line"),
 )
 """Endings of other files, and how to make one that is read of them."""
 
-_NULL = "\\N"
-"""Field of a data base's dump that has no value."""
-
-_MAX_NAME = 1000
-"""Characters of a text that may be the name of a column."""
-
-_BYTES_PEEKED = 1000
-_JSON_ROWS = re.compile(rb'\s*(\[|\{[ \t]*["}])')
 _NOT_DECODED = re.compile("[\udc80-\udcff]")
-_BLANKS = re.compile(r"[ \t\r\n]*")
 
 _DELIMITERS = ",;\t|"
 _QUOTED = re.compile('"[^"]*(?:"|$)')
-_SEPARATOR_LINE = re.compile(r'"?sep=(.)"?[ \t]*(?:\r\n?|\n)', re.IGNORECASE)
-_ESCAPED_NULL = re.compile(r"(?<![^,;\t|])\\N(?=[,;\t|\r\n]|$)")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,21 +103,6 @@ def strip_suffix(name: str) -> str | None:
     return None
 
 
-def is_record_file(path: Path) -> bool:
-    """Whether a file is of a format read here; a `.json` is if it begins as a list or as lines."""
-    name = path.name.lower()
-    if strip_suffix(name) is None or not name.endswith((".json", ".json.gz")):
-        return strip_suffix(name) is not None
-    try:
-        with gzip.open(path) if name.endswith(".gz") else path.open("rb") as file:
-            start = file.read(_BYTES_PEEKED)
-    except (OSError, EOFError, zlib.error):
-        return True  # who reads it says what is wrong with it
-    for mark in (codecs.BOM_UTF8, codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
-        start = start.removeprefix(mark)
-    return bool(_JSON_ROWS.match(start.replace(b"\0", b"")))
-
-
 def explain_unread_kind(path: Path, read: Iterable[str] = SUFFIXES) -> str:
     """Say that a file is of no kind that is `read`, and how to make one of it."""
     name = path.name.lower()
@@ -146,28 +114,31 @@ def explain_unread_kind(path: Path, read: Iterable[str] = SUFFIXES) -> str:
 def read_records(
     path: Path, *, reading: Reading | None = None, bad_rows: BadRows | None = None
 ) -> RecordFile:
-    r"""Read a file of records by the suffix of its name; without `bad_rows` these are errors.
+    """Read a file of records by the suffix of its name; without `bad_rows` these are errors.
 
-    JSON is one list of objects, or one object a line, whatever the file is called. Of tables a
-    field ``\N`` has no value, and columns without a name are passed over. A row that repeats the
-    header is a bad row, and an empty line is none.
+    JSON is one list of objects, or one object a line, whatever the file is called. Columns of
+    tables without a name are passed over. A row that repeats the header is a bad row, and an empty
+    line is none.
     """
     reading, bad = reading or Reading(), bad_rows or BadRows()
     if not path.is_file():
         raise InputError(f"{path}: there is no such file")
-    if not is_record_file(path):
+    if strip_suffix(path.name) is None:
         raise InputError(explain_unread_kind(path))
     kind = path.name.lower().removesuffix(".gz").rsplit(".", 1)[1]
-    if kind != "parquet":
-        lines = read_lines(path, reading, escape=bad.skip, notes=bad.notes)
-        return parse_records(lines, kind, place=path, reading=reading, bad_rows=bad)
-    table = read_parquet(path, reading)
+    if kind == "parquet":
+        return collect_records(str(path), read_parquet(path, reading), bad)
+    lines = read_lines(path, reading, escape=bad.skip, notes=bad.notes)
+    return parse_records(lines, kind, place=path, bad_rows=bad)
+
+
+def collect_records(place: str, table: ArrowTable, bad: BadRows) -> RecordFile:
+    """Read all rows of a table that is open."""
     numbered = enumerate(table.rows, start=1)
-    records = tuple(Record(values, f"{path}: row {n}") for n, values in numbered)
-    records = drop_headers(str(path), records, bad)
-    _refuse_no_records(path, records, bad)
+    records = tuple(Record(values, f"{place}: row {number}") for number, values in numbered)
+    bad.refuse_none_left(place, len(records))
     columns = tuple(filter(str.strip, table.columns))
-    return RecordFile(str(path), columns, records, table.class_names, table.passed_over)
+    return RecordFile(place, columns, records, table.class_names, table.passed_over)
 
 
 def parse_records(
@@ -175,80 +146,24 @@ def parse_records(
     kind: str,
     *,
     place: Path,
-    reading: Reading | None = None,
     bad_rows: BadRows | None = None,
 ) -> RecordFile:
     """Read the lines of a file of records, as `read_records` does; `kind` is a suffix."""
-    reading, bad = reading or Reading(), bad_rows or BadRows()
+    bad = bad_rows or BadRows()
     if not any(map(str.strip, lines)):
         raise InputError(f"{place}: the file is empty")
     header = ""
     if kind in ("jsonl", "json"):
         own = BadRows("skip")
-        records = collect_records(str(place), _read_json(lines, place, own), reading)
+        records = tuple(_read_json(lines, place, own))
         bad.merge(own, len(records))
         _refuse_other_objects(place, records)
         names = dict.fromkeys(name for record in records for name in record.values)
         columns = tuple(filter(str.strip, names))
     else:
-        columns, records, header = _read_table(place, lines, kind, reading, bad)
-    records = drop_headers(str(place), records, bad)
-    _refuse_no_records(place, records, bad)
+        columns, records, header = _read_table(place, lines, kind, bad)
+    bad.refuse_none_left(str(place), len(records))
     return RecordFile(str(place), columns, records, {}, header=header)
-
-
-def collect_records(place: str, records: Iterable[Record], reading: Reading) -> tuple[Record, ...]:
-    """Collect the records of a file, of which there may be only so many."""
-    gathered: list[Record] = []
-    for record in records:
-        gathered.append(record)
-        check_row_count(place, len(gathered), reading)
-    return tuple(gathered)
-
-
-def drop_headers(place: str, records: tuple[Record, ...], bad: BadRows) -> tuple[Record, ...]:
-    """Take rows that repeat the names of the columns, as stacked files have, as bad rows.
-
-    Raises:
-        InputError: If they are in another order: the rows after them would be read wrongly.
-    """
-    again = {record.place for record in records if _repeats_names(record.values)}
-
-    def refuse_header(record: Record) -> Record:
-        if record.place in again:
-            raise InputError(
-                f"{record.place}: the names of the columns again; these seem to be several files, "
-                "one after another"
-            )
-        return record
-
-    for record in records if again else ():
-        names = [*map(_fold, record.values.values())]
-        if record.place in again and names != [*map(_fold, record.values)]:
-            raise InputError(
-                f"{record.place}: the names of the columns in another order than at first; these "
-                "are several files with different columns, so read each by itself"
-            )
-    return tuple(bad.read_each(place, records, refuse_header)) if again else records
-
-
-def _repeats_names(values: Mapping[str, object]) -> bool:
-    own = values.values()
-    if len(values) < 2 or not all(isinstance(v, str) and len(v) <= _MAX_NAME for v in own):
-        return False
-    return {*map(_fold, own)} == {*map(_fold, values)}
-
-
-def _fold(value: object) -> str:
-    return str(value).strip().casefold()
-
-
-def _refuse_no_records(path: Path, records: tuple[Record, ...], bad: BadRows) -> None:
-    if not records and str(path) not in bad.counts:
-        table = path.name.lower().removesuffix(".gz").endswith((".csv", ".tsv"))
-        header = "a header but " if table else ""
-        raise InputError(f"{path}: the file has {header}no rows")
-    bad.refuse_none_left(str(path), len(records))
 
 
 def _refuse_damaged(text: str, place: str) -> None:
@@ -281,7 +196,7 @@ def _read_json(lines: Sequence[str], path: Path, bad: BadRows) -> Iterator[Recor
     """Walk over the objects; lines that hold none are left out, but a list is whole or an error."""
     first = next((line for line in lines if line.strip()), "")
     if first.lstrip().startswith("["):
-        yield from _read_json_list("".join(lines), path)
+        yield from _read_json_list(lines, path)
         return
     for number, line in enumerate(lines, start=1):
         if line.strip():
@@ -295,7 +210,7 @@ def _read_json(lines: Sequence[str], path: Path, bad: BadRows) -> Iterator[Recor
 def _read_json_line(line: str, place: str) -> dict[str, object]:
     _refuse_damaged(line, place)
     try:
-        values = json.loads(line, object_pairs_hook=partial(_refuse_doubled_names, place))
+        values = json.loads(line)
     except json.JSONDecodeError as error:
         whole = line.strip() == "{"
         raise InputError(
@@ -311,62 +226,28 @@ def _read_json_line(line: str, place: str) -> dict[str, object]:
     return values
 
 
-def _read_json_list(text: str, path: Path) -> Iterator[Record]:
-    at, line, number, seen = _skip_blanks(text, 0), 1, 0, 0
-    while True:
-        at = _skip_blanks(text, at + 1)
-        line, seen = line + text.count("\n", seen, at), at
-        if number == 0 and text[at : at + 1] == "]":
-            break
-        number += 1
-        place = f"{path}:{line}, item {number}"
-        values, at = _read_json_item(text, at, place)
-        yield Record(add_paths(values), place)
-        at = _skip_blanks(text, at)
-        if text[at : at + 1] != ",":
-            break
-    if text[at : at + 1] != "]" or text[_skip_blanks(text, at + 1) :]:
-        line += text.count("\n", seen, at)
-        what = "more text" if at < len(text) else "the end of the file"
-        raise InputError(
-            f"{path}:{line}: after {number:,} items there is {what}, where the list should go on "
-            "or end; the file was probably cut off, or written to twice"
-        )
-
-
-def _skip_blanks(text: str, at: int) -> int:
-    match = _BLANKS.match(text, at)
-    return at if match is None else match.end()
-
-
-def _read_json_item(text: str, at: int, place: str) -> tuple[dict[str, object], int]:
-    if text[at : at + 1] != "{":
-        raise InputError(f"{place}: each item of the list must be an object, as in {{…}}")
-    decoder = json.JSONDecoder(object_pairs_hook=partial(_refuse_doubled_names, place))
+def _read_json_list(lines: Sequence[str], path: Path) -> Iterator[Record]:
+    for number, line in enumerate(lines, start=1):
+        _refuse_damaged(line, f"{path}:{number}")
     try:
-        values, end = decoder.raw_decode(text, at)
+        items = json.loads("".join(lines))
     except json.JSONDecodeError as error:
-        raise InputError(f"{place}: not valid JSON ({error.msg})") from None
+        raise InputError(
+            f"{path}:{error.lineno}: not a valid list of JSON ({error.msg}); the file was probably "
+            "cut off, or written to twice"
+        ) from None
     except (ValueError, RecursionError) as error:
-        raise _make_json_error(error, place) from None
-    _refuse_damaged(text[at:end], place)
-    return values, end
+        raise _make_json_error(error, str(path)) from None
+    for number, values in enumerate(items, start=1):
+        place = f"{path}: item {number}"
+        if not isinstance(values, dict):
+            raise InputError(f"{place}: each item of the list must be an object, as in {{…}}")
+        yield Record(add_paths(values), place)
 
 
 def _make_json_error(error: Exception, place: str) -> InputError:
-    """Return an error of ours as it is; of others say that the JSON is beyond what Python reads."""
-    if isinstance(error, InputError):
-        return error
+    """Say that the JSON is beyond what Python reads."""
     return InputError(f"{place}: JSON that cannot be read ({str(error).split(';', 1)[0]})")
-
-
-def _refuse_doubled_names(place: str, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    values = dict(pairs)
-    if len(values) < len(pairs):
-        seen: set[str] = set()
-        name = next(name for name, _ in pairs if name in seen or seen.add(name))
-        raise InputError(f"{place}: the name {name!r} stands twice in one JSON object")
-    return values
 
 
 def _refuse_other_objects(path: Path, records: Sequence[Record]) -> None:
@@ -374,135 +255,84 @@ def _refuse_other_objects(path: Path, records: Sequence[Record]) -> None:
     if len(records) != 1:
         return
     values = records[0].values
-    others = {name: values[name] for name in values.keys() - find_kind_columns(values)}
-    for name, own in others.items():
-        if isinstance(own, list) and len(own) > 1 and all(isinstance(item, dict) for item in own):
-            raise InputError(
-                f"{path}: one object, whose rows seem to stand in the list {name!r}: write that "
-                "list alone into the file"
-            )
-    tables = [isinstance(own, dict) for name, own in others.items() if "." not in name]
-    if len(values) > 1 and tables and all(tables):
+    held = find_kind_columns(values)
+    others = [own for name, own in values.items() if "." not in name and name not in held]
+    listed = any(isinstance(own, list) and isinstance((*own, 0)[0], dict) for own in others)
+    by_column = len(values) > 1 and all(isinstance(own, dict) for own in others)
+    if listed or (others and by_column):
         raise InputError(
-            f"{path}: one object that seems to hold a table by columns, as pandas writes it: write "
-            "one object a row (to_json with orient='records')"
+            f"{path}: one object that seems to hold a whole table: write a list of its rows, or "
+            "one object a row (pandas: to_json with orient='records')"
         )
 
 
 # Tables: a row that cannot be read costs no other.
 
 
-@dataclass(frozen=True, slots=True)
-class _Dialect:
-    """How a table's fields are written; a backslash makes the next character text, as in MySQL."""
-
-    delimiter: str
-    quotes: bool
-    backslash: bool
-    start: int
-
-
 _Table = tuple[tuple[str, ...], tuple[Record, ...], str]
 """Columns, records, and the place of the header."""
 
 
-def _read_table(
-    path: Path, lines: Sequence[str], kind: str, reading: Reading, bad: BadRows
-) -> _Table:
-    """Read a table in the first of its likely dialects that gives the fewest bad rows."""
-    tried: list[tuple[BadRows, _Dialect, _Table]] = []
-    for dialect in _choose_dialects(lines, kind):
+def _read_table(path: Path, lines: Sequence[str], kind: str, bad: BadRows) -> _Table:
+    """Read a table whose fields are parted by what its header holds most of outside of quotes.
+
+    Those of a `.tsv` are parted by tabs, and its quotes are literal (GLUE's files are written so)
+    where that gives fewer bad rows.
+    """
+    csv.field_size_limit(max(csv.field_size_limit(), MAX_CHARACTERS))
+    header = _QUOTED.sub("", next(line for line in lines if line.strip()))
+    delimiter = "\t" if kind == "tsv" else max(_DELIMITERS, key=header.count)
+    tried: list[tuple[BadRows, _Table]] = []
+    for quoting in (csv.QUOTE_MINIMAL, csv.QUOTE_NONE) if kind == "tsv" else (csv.QUOTE_MINIMAL,):
         own = BadRows("skip")
-        with _allow_long_fields():
-            tried.append((own, dialect, _read_dialect(path, lines, dialect, reading, own)))
+        rows = _read_fields(lines, delimiter, quoting)
+        tried.append((own, _match_rows(path, rows, delimiter, own)))
         if not own.total:
             break
-    own, dialect, table = min(tried, key=lambda each: each[0].total)
-    if dialect.backslash:
-        own.notes.append(f"{path}: read with backslashes before quotes, as MySQL writes them")
+    own, table = min(tried, key=lambda each: each[0].total)
     bad.notes += own.notes
     bad.merge(own, len(table[1]))
     return table
 
 
-def _choose_dialects(lines: Sequence[str], kind: str) -> list[_Dialect]:
-    """Return the ways in which a table may be written, the likeliest first.
-
-    Its fields are parted by what a first line ``sep=;`` says, as Excel reads it, or by what the
-    header holds most of outside of quotes; those of a `.tsv` by tabs. In a `.tsv` quotes may be
-    literal (GLUE's files are written so).
-    """
-    separator = _SEPARATOR_LINE.fullmatch(lines[0])
-    if separator:
-        delimiter = separator[1]
-    elif kind == "tsv":
-        delimiter = "\t"
-    else:
-        first = next(line for line in lines if line.strip())
-        delimiter = max(_DELIMITERS, key=_QUOTED.sub("", first).count)
-    quotes = (True, False) if kind == "tsv" else (True,)
-    start = 1 if separator else 0
-    return [_Dialect(delimiter, own, escape, start) for escape in (False, True) for own in quotes]
-
-
-@contextmanager
-def _allow_long_fields() -> Iterator[None]:
-    before = csv.field_size_limit(MAX_CHARACTERS)
-    try:
-        yield
-    finally:
-        csv.field_size_limit(before)
-
-
-def _read_dialect(
-    path: Path, lines: Sequence[str], dialect: _Dialect, reading: Reading, bad: BadRows
+def _match_rows(
+    path: Path, rows: Iterator[tuple[int, list[str] | csv.Error]], delimiter: str, bad: BadRows
 ) -> _Table:
-    rows = _read_fields(lines, dialect)
     number, fields = next(((n, f) for n, f in rows if f), (1, []))
     header = _read_header(fields, place := f"{path}:{number}")
     first = next(column for column, name in enumerate(header) if name)
     nameless = [c for c, name in enumerate(header) if not name and c > first]
+    records: list[Record] = []
     unread = 0
-
-    def read_each() -> Iterator[Record]:
-        nonlocal unread
-        for number, fields in rows:
-            place = f"{path}:{number}"
-            try:
-                if fields:
-                    yield Record(_match_header(fields, header, dialect.delimiter, place), place)
-                    unread += any(fields[column] for column in nameless)  # pyright: ignore[reportIndexIssue]
-            except InputError as fault:
-                bad.leave_out(str(path), str(fault))
-
-    records = collect_records(str(path), read_each(), reading)
+    for number, fields in rows:
+        if not fields:
+            continue
+        try:
+            values = _match_header(fields, header, delimiter, row := f"{path}:{number}")
+        except InputError as fault:
+            bad.leave_out(str(path), str(fault))
+            continue
+        records.append(Record(values, row))
+        unread += any(fields[column] for column in nameless)  # pyright: ignore[reportIndexIssue]
     if unread:
         bad.notes.append(
             f"{path}: {unread:,} row{'s hold' if unread > 1 else ' holds'} something in columns "
             "without a name, which is not read"
         )
-    return tuple(filter(None, header)), records, place
+    return tuple(filter(None, header)), tuple(records), place
 
 
 def _read_fields(
-    lines: Sequence[str], dialect: _Dialect
+    lines: Sequence[str], delimiter: str, quoting: Literal[0, 3]
 ) -> Iterator[tuple[int, list[str] | csv.Error]]:
     """Yield each row's first line number and its fields, or what is wrong with it.
 
     An open quote swallows the lines after it; reading then goes on at the line after its first.
     """
-    start = dialect.start
+    start = 0
     while start < len(lines):
-        own: Iterable[str] = (lines[number] for number in range(start, len(lines)))
-        if dialect.backslash:  # the csv module would take that of a NULL away
-            own = (_ESCAPED_NULL.sub(r"\\\\N", line) for line in own)
-        reader = csv.reader(
-            own,
-            delimiter=dialect.delimiter,
-            quoting=csv.QUOTE_MINIMAL if dialect.quotes else csv.QUOTE_NONE,
-            escapechar="\\" if dialect.backslash else None,
-            strict=True,
-        )
+        own = (lines[number] for number in range(start, len(lines)))
+        reader = csv.reader(own, delimiter=delimiter, quoting=quoting, strict=True)
         begun = start
         while True:
             number = start + 1
@@ -549,5 +379,9 @@ def _match_header(
         )
     for field in fields:
         _refuse_damaged(field, place)
-    values = ((name, field) for name, field in zip(header, fields, strict=False) if name)
-    return {name: None if field == _NULL else field for name, field in values}
+    if len(header) > 1 and [*map(str.strip, fields)] == header:
+        raise InputError(
+            f"{place}: the names of the columns again; these seem to be several files, one after "
+            "another"
+        )
+    return {name: field for name, field in zip(header, fields, strict=False) if name}

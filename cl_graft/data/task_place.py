@@ -7,7 +7,7 @@ from pathlib import Path
 from unicodedata import normalize
 
 from cl_graft.data.presets import BUILT_IN, PRESETS, Preset
-from cl_graft.data.readers import Tables, explain_missing, has_rows
+from cl_graft.data.readers import Tables, has_rows
 from cl_graft.data.record_files import SUFFIXES, explain_unread_kind, strip_suffix
 from cl_graft.data.streams import STREAMS
 from cl_graft.errors import InputError, nearest
@@ -71,7 +71,7 @@ def find_place(name: str, data: Path | None) -> TaskPlace:
     if name in PRESETS:
         return TaskPlace(name=name, hub=_find_hub_name(PRESETS[name]))
     if _looks_like_path(name):
-        raise InputError(f"{name}: {explain_missing(path)}")
+        raise InputError(f"{name}: there is no such file or folder")
     if hub_name:
         return TaskPlace(name=check_task_name(name.split("/", 1)[1].replace(":", "_")), hub=name)
     hint = nearest(name, {*known, *STREAMS})  # looks streams up, which may fail
@@ -80,7 +80,7 @@ def find_place(name: str, data: Path | None) -> TaskPlace:
 
 def _find_in(data: Path, name: str) -> TaskPlace | None:
     if not data.exists():
-        raise InputError(f"{data}: {explain_missing(data)}")
+        raise InputError(f"{data}: there is no such file or folder")
     candidates = [_spell(data, name + end) for end in ("", *SUFFIXES)]
     for path in candidates:
         if has_rows(path):

@@ -89,14 +89,10 @@ class TaskSettings(RowSettings):
     shots: int | None = Field(
         default=None,
         strict=True,
-        description="Training rows a class; None for all.",
+        description="Training rows a class, or all of a class with fewer, which a note says; None "
+        "for all.",
     )
     data_seed: int = Field(default=0, strict=True, description="Seed of all sampling.")
-    shots_short: Literal["all", "error"] = Field(
-        default="all",
-        description="'all' takes all rows of a class with too few, which a note says; 'error' "
-        "refuses.",
-    )
     max_train: int | None = Field(
         default=None,
         strict=True,
@@ -122,7 +118,4 @@ class TaskSettings(RowSettings):
         default="error",
         description="'skip' leaves rows out that cannot be used, and counts them in `source`; "
         "'error' refuses them.",
-    )
-    max_megabytes: int | None = Field(
-        default=None, description="Largest size of a file once unpacked, in MB, in place of 4,000."
     )

@@ -9,18 +9,20 @@ import yaml
 from yaml.composer import ComposerError
 from yaml.constructor import ConstructorError
 
-from cl_graft.data.text_files import MEGABYTE, decode_lines
+from cl_graft.data.text_files import decode_lines
 from cl_graft.errors import InputError
+
+_MOST_BYTES = 1_000_000
 
 
 def read_yaml_file(path: Path, *, kind: str = "config") -> dict[str, Any]:
     """Read a file of settings."""
     try:
         with path.open("rb") as file:
-            data = file.read(MEGABYTE + 1)
+            data = file.read(_MOST_BYTES + 1)
     except OSError as error:
         raise InputError(f"{path}: cannot read the {kind}: {error.strerror}") from None
-    if len(data) > MEGABYTE:
+    if len(data) > _MOST_BYTES:
         raise InputError(f"{path}: not a {kind}: it is larger than 1 MB")
     values = read_yaml("".join(decode_lines(data, str(path))), place=str(path))
     if not isinstance(values, dict):

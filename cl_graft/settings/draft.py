@@ -15,7 +15,7 @@ import yaml
 
 from cl_graft.data import TaskSettings, TextTask
 from cl_graft.data.bad_rows import BadRows
-from cl_graft.data.column_choice import SeveralLabels, count_values, is_usual, join_values
+from cl_graft.data.column_choice import count_values, is_usual, join_values
 from cl_graft.data.load import make_task
 from cl_graft.data.readers import DataFiles, has_rows, read_files
 from cl_graft.data.record_files import Columns, explain_unread_kind, strip_suffix
@@ -55,7 +55,7 @@ class FoundTask:
     `guessed` says that columns were chosen by what they hold; `others` are further columns that
     could hold the label, with the number of their different values; `labels` and `rows` are numbers
     of rows; `words` is the largest number of words in 95 % of the rows, with what a template puts
-    around them; with `settings` its rows are read.
+    around them.
     """
 
     name: str
@@ -69,7 +69,6 @@ class FoundTask:
     words: int
     notes: Sequence[str]
     skipped: int
-    settings: Mapping[str, object]
 
 
 @dataclass(frozen=True)
@@ -128,7 +127,7 @@ def _find(name: str, path: Path, data: Path, asked: Columns) -> FoundTask:
     files = read_files(place.source, Reading(), BadRows("skip"))
     file = files.records["train"]
     named = {key: value for key, value in asdict(asked).items() if value in file.columns}
-    task, settings = _load(place, files, named)
+    task = _load(place, files, named)
     left_out = _count_left_out(task)
     _refuse_mostly_bad(task, left_out, file.place)
     text, text_pair, label = cast(Sequence[str | None], task.source["columns"])
@@ -148,14 +147,11 @@ def _find(name: str, path: Path, data: Path, asked: Columns) -> FoundTask:
         words=words[min(len(words) - 1, round(0.95 * len(words)))],
         notes=source_notes(task.source),
         skipped=sum(left_out.values()),
-        settings=settings,
     )
 
 
-def _load(
-    place: TaskPlace, files: DataFiles, named: Mapping[str, Any]
-) -> tuple[TextTask, Mapping[str, Any]]:
-    """Make a task of classes or of several labels a row, or of numbers if these fit more rows."""
+def _load(place: TaskPlace, files: DataFiles, named: Mapping[str, Any]) -> TextTask:
+    """Make a task of classes, or of numbers if these fit more rows."""
 
     def make(**settings: Any) -> TextTask:
         return make_task(place, files, TaskSettings(on_bad_row="skip", **{**named, **settings}))
@@ -164,8 +160,6 @@ def _load(
     task: TextTask | None = None
     try:
         task = make()
-    except SeveralLabels as error:
-        return make(**error.settings), {**named, **error.settings}
     except InputError as error:
         fault = error
     left_out = sum(_count_left_out(task).values()) if task else 1
@@ -179,7 +173,7 @@ def _load(
                 task = numbers
     if task is None:
         raise fault or InputError(f"{place.name}: no task")
-    return task, named
+    return task
 
 
 def _refuse_mostly_bad(task: TextTask, left_out: Mapping[str, int], train: str) -> None:
@@ -231,8 +225,6 @@ def _lines(
         yield from _task_lines(task)
     yield f"  # {stream['shots'].description}"
     yield f"  shots: {_SHOTS}"
-    yield "  # Classes with fewer rows give all that they have; error refuses them."
-    yield "  shots_short: all"
     yield f"  # Tokens per row; 95 % of the texts have at most {longest:,} words."
     yield f"  max_length: {length}"
     if skipped := sum(task.skipped for task in tasks):
@@ -277,9 +269,6 @@ def _task_lines(task: FoundTask) -> Iterator[str]:
         yield "      # These columns were guessed from what they hold: check them."
     for note in task.notes:
         yield f"      # {_plain(note)}"
-    for key in ("label_names", "label_separator"):
-        if key in task.settings:
-            yield f"      {key}: {json.dumps(task.settings[key], ensure_ascii=False)}"
     for key in ("text", "text_pair", "label"):
         if (column := getattr(task.columns, key)) is not None:
             yield f"      {key}: {_value(column)}"

@@ -308,7 +308,7 @@ PARTS: Mapping[str, type[Any]] = {
 _FIXED = {
     *("stream.name", "stream.tasks", "stream.data"),
     *("stream.scenario", "stream.classes_per_experience"),
-    *("stream.task_settings", "stream.on_bad_row", "stream.max_megabytes"),
+    *("stream.task_settings", "stream.on_bad_row"),
     *("model.name", "model.family", "model.trust_remote_code", "model.device"),
     "training.eval_batch",
 }

@@ -82,13 +82,8 @@ class StreamSettings:
     shots: int | None = Field(
         default=512,
         ge=1,
-        description="Training rows per class, or of a whole task that has no classes; null takes "
-        "all.",
-    )
-    shots_short: Literal["error", "all"] = Field(
-        default="all",
-        description="What to do with a class that has fewer rows than `shots`: take all its rows, "
-        "with a note, or stop with an error.",
+        description="Training rows per class, or of a whole task that has no classes; a class with "
+        "fewer gives all its rows, with a note. null takes all.",
     )
     data_seed: int | None = Field(
         default=None,
@@ -123,12 +118,6 @@ class StreamSettings:
         default="error",
         description="What to do with a row that cannot be used: stop with an error, or leave the "
         "row out and count it in the results.",
-    )
-    max_megabytes: int | None = Field(
-        default=None,
-        ge=1,
-        description="Largest size of a data file after unpacking, in MB; it may have 10,000 rows "
-        "for each MB. null means 4,000.",
     )
     task_settings: dict[str, StreamTaskSettings] = Field(
         default_factory=dict, description="By task: columns, label names, metric, encoding."
@@ -201,8 +190,7 @@ class StreamSettings:
         own = self.task_settings.get(task, StreamTaskSettings())
         values = {name: getattr(own, name) for name in list_fields(RowSettings)}
         columns = ("text", "text_pair", "label")
-        shared = ("shots", "shots_short", "max_train", "max_dev", "max_test")
-        shared += ("on_bad_row", "max_megabytes")
+        shared = ("shots", "max_train", "max_dev", "max_test", "on_bad_row")
         if has_columns and all(values[name] is None for name in columns):
             shared += columns
         values |= {name: getattr(self, name) for name in shared}

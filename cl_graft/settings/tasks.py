@@ -10,7 +10,6 @@ from typing import cast
 from cl_graft.data import TextTask, load_task, number_classes, share_labels
 from cl_graft.data.audit import find_shared_rows
 from cl_graft.data.encoded_task import encode_task
-from cl_graft.data.readers import explain_missing
 from cl_graft.data.streams import find_stream
 from cl_graft.data.task_place import find_place
 from cl_graft.errors import InputError, nearest
@@ -108,7 +107,7 @@ def _refuse_missing(stream: StreamSettings) -> None:
     if stream.name is None or stream.data is None or not find_stream(stream.name).needs_folder:
         return
     if not stream.data.exists():
-        raise InputError(f"{stream.data}: {explain_missing(stream.data)}")
+        raise InputError(f"{stream.data}: there is no such file or folder")
     missing = {}
     for name in stream.tasks:
         place = stream.task_settings.get(name, StreamTaskSettings()).rows_from or name

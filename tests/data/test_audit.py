@@ -61,12 +61,6 @@ def test_conversations_are_compared_as_a_whole_and_not_by_their_last_message():
     assert (again["duplicates"], again["train_test_overlap"]) == (1, 1)
 
 
-def test_several_right_answers_to_one_input_are_no_doubles():
-    rows = tuple(AnswerRow("a", None, 0, (target,)) for target in ("x", "y", "x"))
-    counts = audit(answers(rows, rows[:1], rows[:1]))
-    assert (counts["duplicates"], counts["conflicts"]) == (1, 0)
-
-
 def test_test_rows_that_another_task_of_the_stream_learns_from_are_counted_by_task():
     clean = task([("a", 0), ("b", 1)], [("c", 0)], [("d", 1)], name="one")
     test = [("a", 1), ("c", 0), ("g", 1)]

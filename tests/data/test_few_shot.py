@@ -44,15 +44,6 @@ def test_k_rows_a_class_train_and_the_next_k_are_dev():
     assert "note" not in chosen.rule
 
 
-@pytest.mark.parametrize("left", [5, 14])
-def test_rows_that_are_left_are_dev_where_they_are_as_many_as_5_percent(left):
-    shots = 30 - left
-    chosen = draw(rows_of(30, 40), shots=shots)
-    assert counts(chosen.train) == {0: shots, 1: shots}
-    assert counts(chosen.dev) == {0: left, 1: left}
-    assert chosen.rule["dev"] == f"the next {left} rows a class"
-
-
 def test_dev_never_holds_the_rows_of_one_class_alone_because_the_other_is_used_up():
     # As in CR, where the smaller class has 367 rows and the larger one 1,402.
     for shots in (350, 360, 366, 367):
@@ -83,28 +74,24 @@ def test_the_datas_own_dev_split_is_used_as_it_is_and_cut_to_the_shots():
 
 
 @pytest.mark.parametrize(
-    ("sizes", "shots", "short", "message"),
+    ("sizes", "shots", "message"),
     [
-        ((9, 30), 10, "error", r"no 9, yes 30\. Ask for fewer, .* shots_short 'all'"),
-        ((9, 9, 0), 2, "error", "there is no training row of perhaps"),
-        ((9, 9, 0), 2, "all", "there is no training row of perhaps"),
-        ((9, 9), 0, "all", "at least 1 row a class, got 0"),
-        ((9, 9), 1, "some", "'error' or 'all', got 'some'"),
-        ((1, 1), 1, "all", "too few to hold out"),
+        ((9, 9, 0), 2, "there is no training row of perhaps"),
+        ((9, 9), 0, "at least 1 row a class, got 0"),
+        ((1, 1), 1, "too few to hold out"),
     ],
 )
-def test_rows_that_do_not_do_are_an_error_that_says_why(sizes, shots, short, message):
+def test_rows_that_do_not_do_are_an_error_that_says_why(sizes, shots, message):
     with pytest.raises(InputError, match=message):
-        draw(rows_of(*sizes), label_names=NAMES[: len(sizes)], shots=shots, short=short)
+        draw(rows_of(*sizes), label_names=NAMES[: len(sizes)], shots=shots)
 
 
-def test_short_all_takes_every_row_of_a_class_that_is_too_small():
-    chosen = draw(rows_of(9, 90), shots=40, short="all")
+def test_a_class_that_is_too_small_gives_every_row():
+    chosen = draw(rows_of(9, 90), shots=40)
     assert counts(chosen.train) == {0: 8, 1: 38}
     assert counts(chosen.dev) == {0: 1, 1: 2}
-    assert chosen.rule["shots_short"] == "all"
     assert chosen.rule["note"].startswith("fewer than 40 rows, all of which serve: no 9; dev is 5%")
-    chosen = draw(rows_of(1, 90), shots=40, short="all")
+    chosen = draw(rows_of(1, 90), shots=40)
     assert counts(chosen.train)[0] == 1
     assert chosen.rule["note"].endswith("dev has no row of no")
 
@@ -152,7 +139,7 @@ def test_train_and_dev_are_never_empty_never_share_a_row_and_keep_the_files_orde
 ):
     rows = rows_of(*sizes)
     names = NAMES[: len(sizes)]
-    chosen = few_shot(rows, label_names=names, shots=shots, data_seed=seed, short="all")
+    chosen = few_shot(rows, label_names=names, shots=shots, data_seed=seed)
     assert chosen.dev
     assert not set(chosen.train) & set(chosen.dev)
     assert set(counts(chosen.train)) == set(range(len(sizes)))

@@ -6,11 +6,8 @@ import pytest
 
 from cl_graft.data import arrow_tables
 from cl_graft.data.record_files import read_records
-from cl_graft.data.text_files import Reading
 from cl_graft.errors import InputError
 
-SMALL = Reading(max_megabytes=2)
-LONG = "a" * 90_000
 PLAIN = {"use_dictionary": False, "store_schema": False}
 
 
@@ -50,21 +47,6 @@ def test_other_columns_than_those_of_texts_and_kinds_are_passed_over(path):
     assert read.columns == ("text", "label")
     assert read.passed_over == ("long", "day", "when", "inner", "json", "tokens")
     assert read.records[1].values == {"text": "two", "label": "y"}
-
-
-@pytest.mark.parametrize(
-    ("table", "told"),
-    [
-        ({"text": [LONG] * 100}, "larger than 2 MB when unpacked"),
-        ({"tokens": [[LONG]] * 100, "tags": [["O"]] * 100}, "larger than 2 MB when unpacked"),
-        ({"text": pa.nulls(3_000_000, pa.string())}, "more than 20,000 rows"),
-    ],
-)
-def test_a_small_file_of_large_rows_is_refused(path, table, told):
-    pq.write_table(pa.table(table), path, compression="zstd")
-    assert path.stat().st_size < 100_000
-    with pytest.raises(InputError, match=told):
-        read_records(path, reading=SMALL)
 
 
 def test_a_text_that_is_not_utf_8_names_its_column(path):

@@ -31,19 +31,6 @@ def test_a_preset_is_consistent(name: str):
     assert set(preset.aliases.values()) <= set(preset.label_names)
 
 
-def test_metrics_are_those_of_glue():
-    metrics = {name: preset.metric for name, preset in PRESETS.items()}
-    assert {name for name, metric in metrics.items() if metric == "f1"} == {"mrpc", "qqp"}
-    assert {name for name, metric in metrics.items() if metric == "matthews"} == {"cola"}
-
-
-def test_the_label_of_an_f1_is_named_and_one_of_the_presets():
-    positive = {name: preset.positive for name, preset in PRESETS.items() if preset.positive}
-    assert (positive["mrpc"], positive["qqp"]) == ("equivalent", "duplicate")
-    assert all(label in PRESETS[name].label_names for name, label in positive.items())
-    assert all(len(PRESETS[name].label_names) == 2 for name in positive)
-
-
 def test_data_are_a_presets_with_its_labels_in_any_order_and_its_number_of_texts():
     snli = ("neutral", "contradiction", "entailment")
     assert PRESETS["snli"].explain_misfit(snli, pair=True) == ""

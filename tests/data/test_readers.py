@@ -1,6 +1,5 @@
 """Every form of data gives the same rows, and every fault one sentence with file and line."""
 
-import gzip
 import time
 from pathlib import Path
 
@@ -73,8 +72,7 @@ def test_every_format_gives_the_same_rows(tmp_path: Path, name: str):
     assert has_rows(path)
 
 
-@pytest.mark.parametrize("name", ["a.jsonl", "a.csv", "a.tsv", "a.parquet"])
-def test_texts_are_read_as_they_are(tmp_path: Path, name: str):
+def test_texts_are_read_as_they_are(tmp_path: Path):
     texts = [
         "هذا نص עברית \u202e\u200f.",
         "👩‍👩‍👧‍👦 🇪🇺 👍🏽",
@@ -83,8 +81,9 @@ def test_texts_are_read_as_they_are(tmp_path: Path, name: str):
         "[SEP] [MASK] </s> <|endoftext|>",
     ]
     records = [{"text": text, "label": n % 2} for n, text in enumerate(texts)]
-    path = write(tmp_path / name, records)
-    assert [row.text for row in read_rows(path).splits["train"]] == texts
+    for name in ("a.jsonl", "a.csv", "a.tsv", "a.parquet"):
+        read = read_rows(write(tmp_path / name, records))
+        assert [row.text for row in read.splits["train"]] == texts
 
 
 def test_a_folder_gives_its_splits_in_any_formats(tmp_path: Path):
@@ -193,17 +192,6 @@ def test_usual_column_names_are_found_pairs_before_single_texts(tmp_path: Path):
         assert read.splits["train"][0] == Row("one", "two" if text_pair else None, 0)
 
 
-def test_columns_that_are_named_override_those_that_would_be_found(tmp_path: Path):
-    records = [
-        {"text": "t", "headline": f"h{n}", "body": "b", "label": "x", "stars": n} for n in range(3)
-    ]
-    path = write(tmp_path / "a.jsonl", records)
-    read = read_rows(path, text="headline", text_pair="body", label="stars")
-    assert read.splits["train"][2] == Row("h2", "b", 2)
-    read = read_rows(path, text="headline", label="stars")
-    assert read.splits["train"][2] == Row("h2", None, 2)
-
-
 def test_labels_without_declared_names_become_names_sorted_as_numbers_or_as_text(tmp_path: Path):
     for name, labels, names in (
         ("a.jsonl", (10, 2, 10, 1), ("1", "2", "10")),
@@ -214,15 +202,6 @@ def test_labels_without_declared_names_become_names_sorted_as_numbers_or_as_text
         assert read.label_names == names
         told = [names[row.label] for row in read.splits["train"]]
         assert told == [str(label).lower() for label in labels]
-
-
-def test_no_label_names_mean_a_regression(tmp_path: Path):
-    records = [{"text": "t", "label": label} for label in (0.5, 3, "2.25")]
-    read = read_rows(write(tmp_path / "a.jsonl", records), label_names=())
-    assert [row.label for row in read.splits["train"]] == [0.5, 3.0, 2.25]
-    records[1]["label"] = "high"
-    with pytest.raises(InputError, match=r"a\.jsonl:2: label 'high' is no number"):
-        read_rows(write(tmp_path / "a.jsonl", records), label_names=())
 
 
 def test_a_tsv_with_lone_quotes_is_read_literally(tmp_path: Path):
@@ -248,15 +227,13 @@ LIST = '[{"text": "a", "label": "x"},\n{"text": " ", "label": "y"}'
         ("a.csv", 'text,label\n"a\nb",x\nc\n', r"a\.csv:4: 1 fields, but the header has 2"),
         ("a.csv", "text,text\na,x\n", r"a\.csv:1: the header names a column twice"),
         ("a.tsv", "text\tlabel\na\tx\nb\n", r"a\.tsv:3: 1 fields, but the header has 2"),
-        ("a.json", "[]", r"a\.json: the file has no rows"),
-        ("a.json", "[1]", r"a\.json:1, item 1: each item of the list must be an object"),
-        ("a.json", LIST + "]", r"a\.json:2, item 2: .*'text' is empty"),
-        ("a.json", LIST, r"a\.json:2: after 2 items there is the end of the file"),
-        ("a.json", LIST + "]\n[]", r"a\.json:2: after 2 items there is more text"),
-        ("a.json", LIST + ', {"text"}]', r"a\.json:2, item 3: not valid JSON"),
-        ("a.json", LIST + ', {"a": 1, "a": 2}]', r"a\.json:2, item 3: the name 'a' stands twice"),
-        ("a.json", '{\n"a": 1}', r"a\.json: unknown .* list of objects, .* or one object a line"),
-        ("a.json", '{"data": [{"a": 1}, {"a": 2}]}', r"a\.json: one object, .* the list 'data'"),
+        ("a.json", "[]", r"a\.json: there are no rows"),
+        ("a.json", "[1]", r"a\.json: item 1: each item of the list must be an object"),
+        ("a.json", LIST + "]", r"a\.json: item 2: .*'text' is empty"),
+        ("a.json", LIST, r"a\.json:2: not a valid list of JSON .* cut off, or written to twice"),
+        ("a.json", LIST + "]\n[]", r"a\.json:3: not a valid list of JSON \(Extra data"),
+        ("a.json", '{\n"a": 1}', r"a\.json:1: not valid JSON .* one document over many lines"),
+        ("a.json", '{"data": [{"a": 1}, {"a": 2}]}', r"a\.json: one object .* a list of its rows"),
         ("a.json", '{"a": {"0": 1}, "b": {"0": 1}}', r"a\.json: one object .* orient='records'"),
         ("a.txt", "text", r"a\.txt: unknown kind of file; read are \.jsonl"),
     ],
@@ -276,33 +253,20 @@ def test_a_folder_with_two_train_files_is_an_error(tmp_path: Path):
         read_rows(tmp_path)
 
 
-@pytest.mark.parametrize(
-    ("encoding", "found"),
-    [
-        ("utf-8-sig", None),
-        ("utf-16", "utf-16"),
-        ("utf-16-le", "utf-16-le"),
-        ("utf-32", "utf-32"),
-        ("cp1252", "cp1252"),
-    ],
-)
-@pytest.mark.parametrize("name", ["a.csv", "a.jsonl", "a.tsv.gz"])
-def test_an_encoding_that_nobody_named_is_found_and_told(tmp_path, name, encoding, found):
+def test_an_encoding_that_nobody_named_is_found_and_told(tmp_path):
     rows = [
         {"text": f"They had “{word}” there – for €5 a day", "label": word[0]}
         for word in ("café", "née", "naïve")
     ] * 9
-    path = write(tmp_path / name, rows)
-    opened = gzip.open if name.endswith(".gz") else open
-    with opened(path, "rt", encoding="utf-8") as file:
-        text = file.read()
-    with opened(path, "wt", encoding=encoding, newline="\r\n") as file:
-        file.write(text)
+    path = write(tmp_path / "a.csv", rows)
+    path.write_bytes(path.read_text(encoding="utf-8").encode("cp1252"))
     bad = BadRows()
     read = read_rows(path, bad_rows=bad)
     assert [row.text for row in read.splits["train"]] == [row["text"] for row in rows]
-    said = [f"{path}: not UTF-8, read as {found}; if that is wrong, name its encoding"]
-    assert [note.split(" (")[0] for note in bad.notes] == (said if found else [])
+    (note,) = bad.notes
+    assert note.startswith(
+        f"{path}: not UTF-8, read as cp1252; if that is wrong, name its encoding"
+    )
 
 
 def test_an_unknown_column_is_an_error_that_lists_those_there_are(tmp_path: Path):
@@ -311,17 +275,3 @@ def test_an_unknown_column_is_an_error_that_lists_those_there_are(tmp_path: Path
         said = r"no column 'txt'; did you mean 'text'\?.*label, text"
         with pytest.raises(InputError, match=said):
             read_rows(path, **{name: "txt"})
-
-
-@pytest.mark.parametrize("label", [2, -1, "maybe", 0.5, "7"])
-def test_a_label_outside_the_declared_names_is_an_error(tmp_path: Path, label: object):
-    records = [{"text": "a", "label": 1}, {"text": "b", "label": label}]
-    path = write(tmp_path / "a.jsonl", records)
-    with pytest.raises(InputError, match=r"a\.jsonl:2: label .* declared"):
-        read_rows(path, label_names=("no", "yes"))
-
-
-def test_a_column_of_identifiers_is_no_label(tmp_path: Path):
-    records = [{"text": "a", "label": f"id-{number}"} for number in range(60)]
-    with pytest.raises(InputError, match="60 different values in 60 rows"):
-        read_rows(write(tmp_path / "a.jsonl", records))

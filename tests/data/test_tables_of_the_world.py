@@ -25,42 +25,9 @@ def texts(path: Path) -> list[object]:
     return [record.values["text"] for record in read_records(path).records]
 
 
-def test_the_first_line_that_names_a_separator_for_excel_is_no_header(tmp_path):
-    rows = [f"{text}, really;{label}" for text, label in ROWS]
-    for name, first in {"a.csv": "sep=;", "b.csv": '"SEP=;"', "c.tsv": "sep=;"}.items():
-        table = read_records(write(tmp_path / name, [first, "text;label", *rows]))
-        assert table.columns == ("text", "label")
-        assert table.records[0].values == {"text": f"{TEXTS[0]}, really", "label": "bad"}
-        assert table.records[0].place.endswith(":3")
-
-
 def test_fields_may_be_parted_by_bars(tmp_path):
     rows = [f"{text}, really|{label}" for text, label in ROWS]
     assert texts(write(tmp_path / "a.csv", ["text|label", *rows]))[0] == f"{TEXTS[0]}, really"
-
-
-def test_backslashes_before_quotes_are_read_where_doubled_quotes_leave_bad_rows(tmp_path):
-    rows = [
-        r'0,"He said \"it drips\", then left",\N,"bad"',
-        '1,"two\\\nlines",web,"good"',
-        r'2,"a path C:\\N, and a tab",web,"good"',
-    ]
-    table = read_records(write(tmp_path / "a.csv", ["id,text,channel,label", *rows]))
-    assert [r.values["text"] for r in table.records] == [
-        'He said "it drips", then left',
-        "two\nlines",
-        r"a path C:\N, and a tab",
-    ]
-    assert [r.values["channel"] for r in table.records] == [None, "web", "web"]
-    bad = BadRows("skip")
-    read_records(tmp_path / "a.csv", bad_rows=bad)
-    assert (bad.total, bad.notes) == (
-        0,
-        [f"{tmp_path / 'a.csv'}: read with backslashes before quotes, as MySQL writes them"],
-    )
-    # Doubled quotes and lone backslashes stay as they are.
-    write(tmp_path / "b.csv", ["text,label", r'"C:\""",a', r"\N,b"])
-    assert texts(tmp_path / "b.csv") == ['C:\\"', None]
 
 
 def test_columns_without_a_name_are_no_columns_and_a_note_tells_of_what_they_hold(tmp_path):
@@ -80,26 +47,13 @@ def test_columns_without_a_name_are_no_columns_and_a_note_tells_of_what_they_hol
     assert read_records(tmp_path / "a.jsonl").columns == ("text",)
 
 
-@pytest.mark.parametrize("name", ["a.csv", "a.jsonl"])
-@pytest.mark.parametrize("again", [("text", "label"), ("Text", " LABEL")])
-def test_a_header_within_the_rows_is_a_bad_row_and_no_class(tmp_path, name, again):
-    rows = [*ROWS, again]
-    if name == "a.csv":
-        path = write(tmp_path / name, ["text,label", *map(",".join, rows)])
-    else:
-        path = write_rows(tmp_path / name, [{"text": t, "label": label} for t, label in rows])
-    with pytest.raises(InputError, match=r"a\..*:4[12]: the names of the columns again; .*several"):
+def test_a_header_within_the_rows_is_a_bad_row_and_no_class(tmp_path):
+    path = write(tmp_path / "a.csv", ["text,label", *map(",".join, ROWS), "text,label"])
+    with pytest.raises(InputError, match=r"a\.csv:42: the names of the columns again; .*several"):
         load_task(str(path))
     task = load_task(str(path), on_bad_row="skip", warn=False)
     assert task.label_names == ("bad", "good")
     assert task.source["left_out"][str(path)]["rows"] == 1
-
-
-def test_stacked_files_of_another_order_of_columns_are_refused_whatever_is_skipped(tmp_path):
-    rows = [f"{text},{label}" for text, label in ROWS]
-    path = write(tmp_path / "a.csv", ["text,label", *rows, "label,text", "bad,it drips"])
-    with pytest.raises(InputError, match=r"a\.csv:42: the names of the columns in another order"):
-        load_task(str(path), on_bad_row="skip")
 
 
 def test_json_is_read_as_lines_or_as_a_list_by_its_first_character(tmp_path):
@@ -125,13 +79,13 @@ def test_values_inside_of_records_are_columns_with_a_path(tmp_path):
         load_task(str(path), text="review.text", label="meta.stars")
 
 
-def test_a_fault_that_most_rows_have_is_named_as_one_of_the_file(tmp_path):
+def test_rows_with_faults_are_counted(tmp_path):
     rows = [f"{n},{text},x" for n, text in enumerate(TEXTS)]
-    path = write(tmp_path / "a.csv", ["text,label", ",bad", *rows])
-    with pytest.raises(InputError, match=r"a\.csv:3: 3 fields.*; 40 of 41 rows have this fault"):
+    path = write(tmp_path / "a.csv", ["text,label", "good,bad", *rows])
+    with pytest.raises(InputError, match=r"a\.csv:3: 3 fields.*\(40 of 41 rows cannot be used"):
         load_task(str(path))
     with pytest.raises(InputError, match=r"none of its 40 rows .*3 fields"):
-        read_records(write(path, path.read_text().split("\n,bad")), bad_rows=BadRows("skip"))
+        read_records(write(path, ["text,label", *rows]), bad_rows=BadRows("skip"))
     path = write(path, ["text,label", *(f"{t},bad" for t in TEXTS), ",bad", ",good"])
     with pytest.raises(InputError, match=r"a\.csv:42: .*empty \(2 of 42 rows cannot be used"):
         load_task(str(path))

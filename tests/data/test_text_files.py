@@ -1,12 +1,8 @@
-"""Text files are unpacked up to a limit, decoded, and cut into lines by any system's line ends."""
-
-import gzip
-import tracemalloc
-from pathlib import Path
+"""Text files are decoded, and cut into lines by any system's line ends."""
 
 import pytest
 
-from cl_graft.data.text_files import Reading, decode_lines, detect_encoding, read_lines
+from cl_graft.data.text_files import Reading, decode_lines, detect_encoding
 from cl_graft.errors import InputError
 
 
@@ -17,28 +13,6 @@ def test_lines_end_as_on_any_system_and_nowhere_else(ends):
     assert lines == [f"a\u2028b{ends}", ends, f"\x0bc\x85d{ends}", "last"]
 
 
-def test_a_bomb_is_refused_without_unpacking_it(tmp_path: Path):
-    path = tmp_path / "bomb.csv.gz"
-    path.write_bytes(gzip.compress(bytes(10_000_000)) * 100)
-    assert path.stat().st_size < 2_000_000
-    tracemalloc.start()
-    with pytest.raises(InputError, match=r"larger than 3 MB when unpacked.*raise max_megabytes"):
-        read_lines(path, Reading(max_megabytes=3))
-    _, peak = tracemalloc.get_traced_memory()
-    tracemalloc.stop()
-    assert peak < 10_000_000
-
-
-def test_the_limit_is_the_largest_size_that_is_read(tmp_path: Path):
-    assert Reading().max_megabytes == 4_000
-    path = tmp_path / "a.csv"
-    path.write_bytes(b"a" * 1_000_000)
-    assert read_lines(path, Reading(max_megabytes=1)) == ["a" * 1_000_000]
-    path.write_bytes(b"a" * 1_000_001)
-    with pytest.raises(InputError, match="larger than 1 MB, the limit for a file"):
-        read_lines(path, Reading(max_megabytes=1))
-
-
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-16-le", "cp1252"])
 def test_a_named_encoding_gives_the_text_without_its_mark(encoding):
     assert decode_lines("café\n".encode(encoding), "a.csv", encoding) == ["café\n"]
@@ -46,7 +20,7 @@ def test_a_named_encoding_gives_the_text_without_its_mark(encoding):
 
 def test_bytes_of_another_encoding_can_become_surrogates():
     assert decode_lines("a\ncafé".encode("latin-1"), "a.csv", escape=True) == ["a\n", "caf\udce9"]
-    with pytest.raises(InputError, match=r"a\.csv:2: byte 0xe9 is not UTF-8 \(offset 5\)"):
+    with pytest.raises(InputError, match=r"a\.csv:2: byte 0xe9 is not utf-8 \(offset 5\)"):
         decode_lines("a\ncafé".encode("latin-1"), "a.csv", "utf-8")
 
 
@@ -54,7 +28,6 @@ def test_bytes_of_another_encoding_can_become_surrogates():
     ("text", "written", "found"),
     [
         ("Das Möbel war schön, die Tür aber nicht. " * 9, "latin-1", "cp1252"),
-        ("The “menu” was fine.", "cp1252", "cp1252"),
         ("L'été dernier nous étions à l'hôtel. Ça n'était pas très bon", "cp1252", "cp1252"),
         ("Zażółć gęślą jaźń, to był dobry film i bardzo zła obsługa", "cp1250", "cp1250"),
         ("plain", "ascii", "utf-8"),
@@ -77,18 +50,6 @@ def test_a_faulty_byte_in_a_file_of_utf8_does_not_make_it_another_encoding():
     assert detect_encoding(far) == "cp1252"
 
 
-def test_settings_that_make_no_sense_are_refused():
+def test_an_unknown_encoding_is_refused():
     with pytest.raises(InputError, match="unknown encoding 'utf9'; did you mean 'utf-8'"):
         Reading(encoding="utf9")
-    with pytest.raises(InputError, match="max_megabytes must be at least 1, got 0"):
-        Reading(max_megabytes=0)
-
-
-def test_one_emoji_does_not_multiply_the_memory(tmp_path: Path):
-    path = tmp_path / "a.csv"
-    path.write_text(f"{'a long text about nothing ' * 80},yes\n" * 2000 + "😀,no\n")
-    tracemalloc.start()
-    assert len(read_lines(path, Reading())) == 2001
-    _, peak = tracemalloc.get_traced_memory()
-    tracemalloc.stop()
-    assert peak < 2.5 * path.stat().st_size

@@ -218,7 +218,6 @@ def test_a_file_is_read_once(tmp_path, monkeypatch):
         ("tickets.xlsx", "a spreadsheet: save its sheet as CSV"),
         ("tickets.pdf", "a document: write its texts into a CSV file"),
         ("tickets.zip", "an archive: unpack it"),
-        ("tickets.json", r"or one object a line"),
     ],
 )
 def test_files_of_other_kinds_are_answered_with_how_to_export_them(tmp_path, name, said):

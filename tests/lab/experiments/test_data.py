@@ -13,7 +13,7 @@ from cl_graft.lab.experiments.folders import differences
 from cl_graft.lab.experiments.run import run
 
 QUICK = {
-    **{"tasks": ["mine"], "strategies": ["naive"], "shots": 4, "shots_short": "all"},
+    **{"tasks": ["mine"], "strategies": ["naive"], "shots": 4},
     **{"steps": 1, "evaluations": 1, "max_length": 16, "device": "cpu"},
 }
 
