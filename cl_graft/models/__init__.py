@@ -3,8 +3,7 @@
 from cl_graft.models.graftable import block_stacks, graftable_parameters
 from cl_graft.models.heads import LabelStrings, LabelWords, linear_head, make_head
 from cl_graft.models.input_limits import check_batch, longest_row
-from cl_graft.models.load import Loaded, load_model
-from cl_graft.models.named_models import find_minilm, find_smollm2
+from cl_graft.models.load import Loaded, find_minilm, find_smollm2, load_model
 from cl_graft.models.stored_heads import check_head, load_head
 from cl_graft.models.task_model import TaskModel
 from cl_graft.models.task_server import TaskServer

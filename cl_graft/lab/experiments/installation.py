@@ -15,8 +15,7 @@ import torch
 from packaging.requirements import Requirement
 
 from cl_graft.errors import InputError, first_line
-from cl_graft.models.load import explain_silent_hub
-from cl_graft.models.named_models import find_minilm, find_smollm2
+from cl_graft.models.load import explain_silent_hub, find_minilm, find_smollm2
 from cl_graft.runtime.devices import explain_slow_precision
 from cl_graft.runtime.native_libraries import list_declared_operators
 
