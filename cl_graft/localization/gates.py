@@ -117,7 +117,6 @@ _LR = 0.1
 )
 def diff_pruning(inputs: LocalizerInputs, *, k: int, steps: int) -> dict[str, Tensor]:
     """Score coordinates by P(z ≠ 0)·|δ| of learned hard-concrete gates z."""
-    del k
     alpha = {name: torch.zeros_like(value) for name, value in inputs.zeros().items()}
     _learn_(inputs, alpha, steps=steps, stretch=1.5, price=1.25e-7)
     return {
@@ -136,7 +135,6 @@ def diff_pruning_sam(inputs: LocalizerInputs, *, k: int, steps: int) -> dict[str
 
     The code takes |α|, which is the same there, as its gates hardly move from where they start.
     """
-    del k
     alpha = {
         name: torch.sigmoid(
             torch.randn(value.shape, generator=generator(inputs.seed, "gates", name))

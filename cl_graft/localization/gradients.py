@@ -1,12 +1,12 @@
 """Scores by gradients from the base: sums (SAM), squares (FISH, TaLoS), descent (ChildPruning).
 
-Where published code differs from its paper there is a localizer of each. FISH's repository counts
-the task head within its budget; here the budget is the graftable coordinates' alone.
+FISH's repository counts the task head within its budget; here the budget is the graftable
+coordinates' alone.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
@@ -36,7 +36,6 @@ from cl_graft.training.train_mode import freeze_statistics
 )
 def base_gradient(inputs: LocalizerInputs, *, k: int, steps: int) -> dict[str, Tensor]:
     """Score coordinates by the size of their summed gradient at the base, |Σ g|."""
-    del k
     total = inputs.zeros()
     for step in remaining_steps(inputs, total, steps=steps):
         add_gradient_(inputs, step, into=lambda name, gradient: total[name].add_(gradient))
@@ -54,39 +53,6 @@ _CLIP = 1.0
 )
 def sam(inputs: LocalizerInputs, *, k: int, steps: int) -> dict[str, Tensor]:
     """Score coordinates by |Σ g| over clipped gradients in train mode."""
-    del k
-    total = _sum_gradients(inputs, steps, lambda into, g: into.add_(g))
-    return {name: tensor.abs_() for name, tensor in total.items()}
-
-
-@register_localizer(
-    name="sam_absolute",
-    source="Fu et al., 2023, https://arxiv.org/abs/2211.15583, published code (abs)",
-    needs_dense_run=False,
-    per_tensor=True,
-)
-def sam_absolute(inputs: LocalizerInputs, *, k: int, steps: int) -> dict[str, Tensor]:
-    """Score coordinates by Σ |g| over clipped gradients in train mode."""
-    del k
-    return _sum_gradients(inputs, steps, lambda into, g: into.add_(g.abs()))
-
-
-@register_localizer(
-    name="sam_squared",
-    source="Fu et al., 2023, https://arxiv.org/abs/2211.15583, published code (fisher)",
-    needs_dense_run=False,
-    per_tensor=True,
-)
-def sam_squared(inputs: LocalizerInputs, *, k: int, steps: int) -> dict[str, Tensor]:
-    """Score coordinates by Σ g² over clipped gradients in train mode."""
-    del k
-    return _sum_gradients(inputs, steps, lambda into, g: into.addcmul_(g, g))
-
-
-def _sum_gradients(
-    inputs: LocalizerInputs, steps: int, fold: Callable[[Tensor, Tensor], Tensor]
-) -> dict[str, Tensor]:
-    """Fold the clipped gradient of every step into a sum."""
     total = inputs.zeros()
     for step in remaining_steps(inputs, total, steps=steps):
         with seeded(inputs.seed, "dropout", step), preserve_modes(inputs.model):
@@ -96,8 +62,8 @@ def _sum_gradients(
         norm = torch.stack([tensor.norm() for tensor in gradient.values()]).norm()
         shrunk = (_CLIP / (norm + 1e-6)).clamp(max=1.0)  # as torch clips
         for name, tensor in gradient.items():
-            fold(total[name], tensor * shrunk)
-    return total
+            total[name].add_(tensor * shrunk)
+    return {name: tensor.abs_() for name, tensor in total.items()}
 
 
 def _add_squared(total: Parameters) -> Callable[[str, Tensor], object]:
@@ -117,9 +83,7 @@ def _add_squared(total: Parameters) -> Callable[[str, Tensor], object]:
 )
 def fisher(inputs: LocalizerInputs, *, k: int, steps: int) -> dict[str, Tensor]:
     """Score coordinates by the empirical Fisher information at the base, Σ g² of micro-batches."""
-    del k
     total = inputs.zeros()
-
     for step in remaining_steps(inputs, total, steps=steps):
         add_gradient_(inputs, step, into=_add_squared(total))
     return total
@@ -129,65 +93,16 @@ def fisher(inputs: LocalizerInputs, *, k: int, steps: int) -> dict[str, Tensor]:
     name="fish",
     source="Sung et al., 2021, https://arxiv.org/abs/2111.09839, Eq. 7",
     needs_dense_run=False,
-    needs_rows=True,
 )
 def fish(inputs: LocalizerInputs, *, k: int, steps: int) -> dict[str, Tensor]:
     """Score coordinates by the empirical Fisher information at the base, Σ g² of single rows."""
-    del k
-    return _information(inputs, steps, expected=False)
-
-
-@register_localizer(
-    name="fish_expected",
-    source="Sung et al., 2021, https://arxiv.org/abs/2111.09839, Eq. 6",
-    needs_dense_run=False,
-    needs_rows=True,
-)
-def fish_expected(inputs: LocalizerInputs, *, k: int, steps: int) -> dict[str, Tensor]:
-    """Score coordinates by their Fisher information at the base, Σ Σ_y p(y) g_y² over single rows.
-
-    A row takes one backward pass a class; a single logit is squared. Where a row has several
-    answers, such as tags, the model draws one y of them all, which has the same expectation.
-    """
-    del k
-    return _information(inputs, steps, expected=True)
-
-
-def _information(inputs: LocalizerInputs, steps: int, *, expected: bool) -> dict[str, Tensor]:
-    if inputs.answers is None:
-        raise ValueError("fish needs the answers to single rows: there are none")
-    total, weight = inputs.zeros(), 1.0
-
-    def add(name: str, gradient: Tensor) -> None:
-        wide = gradient.float()
-        total[name].addcmul_(wide, wide, value=weight)
-
+    total = inputs.zeros()
     for step in remaining_steps(inputs, total, steps=steps):
-        with gradient_hooks(inputs, into=add):
-            for row, answer in enumerate(inputs.answers(step)):
-                logits, loss = answer()
-                if not expected:
-                    terms = [(1.0, loss)]
-                elif logits.ndim == 1:
-                    terms = list(_terms(logits))
-                else:
-                    draw = generator(inputs.seed, "labels", step, row)
-                    terms = [(1.0, drawn_loss(logits, draw))]
-                for place, (share, term) in enumerate(terms):
-                    weight = share
-                    (term * inputs.loss_scale).backward(retain_graph=place < len(terms) - 1)
+        with gradient_hooks(inputs, into=_add_squared(total)):
+            for answer in inputs.answers(step):
+                _, loss = answer()
+                (loss * inputs.loss_scale).backward()
     return total
-
-
-def _terms(logits: Tensor) -> Iterator[tuple[float, Tensor]]:
-    """Yield (p(y), −log p(y)) of every class y with p(y) > 0."""
-    if logits.numel() == 1:
-        yield 1.0, logits.squeeze()
-        return
-    logs = logits.float().log_softmax(-1)
-    for term, share in zip(-logs, logs.detach().exp().tolist(), strict=True):
-        if share > 0:
-            yield share, term
 
 
 _ROUNDS = 4
@@ -200,7 +115,6 @@ _LEFT = "left: "
     name="talos",
     source="Iurada et al., 2025, https://arxiv.org/abs/2504.02620, published code",
     needs_dense_run=False,
-    needs_rows=True,
 )
 def talos(inputs: LocalizerInputs, *, k: int, steps: int) -> dict[str, Tensor]:
     """Score coordinates by their insensitivity at the base, −Σ (∇ log p(y))² with y ~ p drawn.
@@ -209,8 +123,6 @@ def talos(inputs: LocalizerInputs, *, k: int, steps: int) -> dict[str, Tensor]:
     and the next one sees the base with a tenth of their values. The published code differentiates
     the logit of y; here it is log p(y), as in the paper's formula.
     """
-    if inputs.answers is None:
-        raise ValueError("talos needs the answers to single rows: there are none")
     rounds = min(_ROUNDS, steps)
     total = inputs.zeros()
     left = {name: torch.zeros_like(value) for name, value in total.items()}

@@ -15,6 +15,10 @@ from cl_graft.grafts.region import Layout, Parameters
 from cl_graft.runtime.checkpoints import NO_CHECKPOINT, Checkpoint
 
 
+def _refuse_rows(step: int) -> Sequence[Callable[[], tuple[Tensor, Tensor]]]:
+    raise ValueError("this localizer needs the answers to single rows, `answers`: there are none")
+
+
 @dataclass(frozen=True, eq=False)
 class LocalizerInputs:
     """The base, the fine-tuned weights and the task's functions, as a localizer gets them.
@@ -37,7 +41,7 @@ class LocalizerInputs:
         checkpoint: Source of an interrupted localization's state, and target of its steps.
         answers: Function of a step, from 0, that returns one function for each row of its batch,
             which computes the row's logits, of shape (K,), or (P, K) where it has P answers, and
-            its loss. None if rows cannot be computed one by one.
+            its loss. By default it raises a ValueError.
     """
 
     model: nn.Module
@@ -50,7 +54,7 @@ class LocalizerInputs:
     path: Parameters = field(default_factory=dict)
     loss_scale: float = 1.0
     checkpoint: Checkpoint = NO_CHECKPOINT
-    answers: Callable[[int], Sequence[Callable[[], tuple[Tensor, Tensor]]]] | None = None
+    answers: Callable[[int], Sequence[Callable[[], tuple[Tensor, Tensor]]]] = _refuse_rows
 
     @property
     def base(self) -> dict[str, Tensor]:

@@ -25,7 +25,6 @@ from cl_graft.runtime.seeding import generator
 )
 def movement(inputs: LocalizerInputs, *, k: int, steps: int) -> Parameters:
     """Score coordinates by |tuned − base|, computed when asked for, so none are held."""
-    del k, steps
     return _Movement(inputs)
 
 
@@ -60,20 +59,7 @@ class _Movement(Mapping[str, Tensor]):
 )
 def magnitude(inputs: LocalizerInputs, *, k: int, steps: int) -> dict[str, Tensor]:
     """Score coordinates by the size of their weight at the base, |base|."""
-    del k, steps
     return {name: value.float().abs() for name, value in inputs.base.items()}
-
-
-@register_localizer(
-    name="tuned_magnitude",
-    source="Fu et al., 2023, https://arxiv.org/abs/2211.15583, published code (MagPruning)",
-    needs_gradients=False,
-    per_tensor=True,
-)
-def tuned_magnitude(inputs: LocalizerInputs, *, k: int, steps: int) -> dict[str, Tensor]:
-    """Score coordinates by the size of their weight after fine-tuning, |tuned|."""
-    del k, steps
-    return {name: value.float().abs() for name, value in inputs.tuned.items()}
 
 
 @register_localizer(
@@ -84,7 +70,6 @@ def tuned_magnitude(inputs: LocalizerInputs, *, k: int, steps: int) -> dict[str,
 )
 def uniform(inputs: LocalizerInputs, *, k: int, steps: int) -> dict[str, Tensor]:
     """Score coordinates by uniform draws, a function of the seed and the names."""
-    del k, steps
     return {
         name: torch.rand(base.shape, generator=generator(inputs.seed, "uniform", name))
         for name, base in inputs.base.items()
@@ -104,7 +89,6 @@ def averaged_gain(inputs: LocalizerInputs, *, k: int, steps: int) -> dict[str, T
 
     Integrated gradients (Sundararajan et al.) by the midpoint rule at up to four points.
     """
-    del k
     points = min(4, steps)
     gain = inputs.zeros()
     owner = [
@@ -137,7 +121,6 @@ def averaged_gain(inputs: LocalizerInputs, *, k: int, steps: int) -> dict[str, T
 )
 def path_integral(inputs: LocalizerInputs, *, k: int, steps: int) -> Parameters:
     """Score coordinates by Σ −g·Δθ over the steps of the dense run, gathered while it ran."""
-    del k, steps
     return inputs.path
 
 

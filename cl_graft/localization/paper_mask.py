@@ -36,7 +36,6 @@ def paper_mask(
     base_density: float = 1e-5,
 ) -> dict[str, Tensor]:
     """Score coordinates by the logit of their final gate, (1 − 2 γ_base)(S − bias)."""
-    del k
     base = snapshot(inputs.parameters)
     scores = {
         name: torch.rand(value.shape, generator=generator(inputs.seed, "mask", name)).to(

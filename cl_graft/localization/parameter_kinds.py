@@ -14,13 +14,11 @@ from cl_graft.errors import InputError
 from cl_graft.grafts.region import Layout, Parameters, Region
 from cl_graft.localization.gradients import base_gradient
 from cl_graft.localization.localizer_inputs import LocalizerInputs
-from cl_graft.localization.movement import movement
 from cl_graft.localization.registry import register_localizer
 
 
 def biases(model: nn.Module, parameters: Mapping[str, nn.Parameter]) -> Region:
     """Return the coordinates of biases: parameters whose name ends in "bias"."""
-    del model
     return _coordinates(parameters, lambda name: name.endswith("bias"), "biases")
 
 
@@ -39,7 +37,6 @@ def layer_norms(model: nn.Module, parameters: Mapping[str, nn.Parameter]) -> Reg
 
 def weight_matrices(model: nn.Module, parameters: Mapping[str, nn.Parameter]) -> Region:
     """Return the coordinates of weight matrices: parameters of two or more dimensions."""
-    del model
     return _coordinates(parameters, lambda name: parameters[name].dim() > 1, "weight matrices")
 
 
@@ -79,25 +76,10 @@ register_localizer(
 )
 def base_gradient_rows(inputs: LocalizerInputs, *, k: int, steps: int) -> Parameters:
     """Score rows by the energy of their summed gradient at the base, mean of (Σ g)² over a row."""
-    return _by_row(base_gradient(inputs, k=k, steps=steps))
-
-
-@register_localizer(
-    name="movement_rows",
-    source="Yang et al., 2024, https://arxiv.org/abs/2412.06289 (unit), with this package's score",
-    needs_gradients=False,
-    allowed=weight_matrices,
-)
-def movement_rows(inputs: LocalizerInputs, *, k: int, steps: int) -> Parameters:
-    """Score rows by the energy of their movement, mean of (tuned − base)² over a row."""
-    return _by_row(movement(inputs, k=k, steps=steps))
-
-
-def _by_row(sizes: Parameters) -> Parameters:
-    """Give every coordinate the mean square over its row; vectors, which are not chosen, keep 0."""
     scores = {}
-    for name, size in sizes.items():
-        energy = size.float().square().flatten(1).mean(1) if size.dim() > 1 else size.new_zeros(1)
+    for name, size in base_gradient(inputs, k=k, steps=steps).items():
+        # Vectors, which are not chosen, get 0.
+        energy = size.square().flatten(1).mean(1) if size.dim() > 1 else size.new_zeros(1)
         scores[name] = energy.reshape(-1, *[1] * (size.dim() - 1)).expand(size.shape).clone()
     return scores
 
@@ -118,7 +100,6 @@ def lift(
     inputs: LocalizerInputs, *, k: int, steps: int, rank: int | None = None
 ) -> dict[str, Tensor]:
     """Score weights by the size of their entry in their matrix's rank-r approximation, |W′|."""
-    del k, steps
     return {
         name: _approximate(value, rank).abs_() if value.dim() > 1 else torch.zeros_like(value)
         for name, value in inputs.base.items()

@@ -106,8 +106,6 @@ def localize(
         raise ValueError(f"{row.name} needs densely fine-tuned weights: `inputs.tuned` is empty")
     if row.needs_path and not inputs.path:
         raise ValueError(f"{row.name} needs the path of the dense run: `inputs.path` is empty")
-    if row.needs_rows and inputs.answers is None:
-        raise ValueError(f"{row.name} needs single rows: `inputs.answers` is None")
     if row.needs_gradients and torch.is_inference_mode_enabled():
         raise RuntimeError(
             f"{row.name} computes gradients, which torch.inference_mode() switches off; call it "

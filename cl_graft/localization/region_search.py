@@ -6,15 +6,11 @@ place of a dense run, and localization and region training start from it.
 
 from __future__ import annotations
 
-import hashlib
-import inspect
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property, partial
-from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -229,7 +225,9 @@ class _Search:
             depth, min_depth = min(depth, candidates), min(min_depth, candidates)
         part = self._upper_part()
         key = self._make_key(part, dense, k=k, candidates=candidates)
-        cache = self.context.cache if is_ranking_cached(localizer) else NO_CACHE
+        # Code from outside may change, and what takes no gradients is as fast as a look-up.
+        is_ours = getattr(localizer.score, "__module__", "").startswith("cl_graft.")
+        cache = self.context.cache if is_ours and localizer.needs_gradients else NO_CACHE
         points = PhasePoints("localize", self.context.measure)
         cached = cache.get(key)
         if cached is not None and cached[0]["order"].numel() >= min_depth:
@@ -273,7 +271,7 @@ class _Search:
         """Return the cache key of a ranking, which names all that the ranking depends on."""
         task, settings = self.task, self.settings
         recipe = {
-            "localizer": _identity(self.localizer),
+            "localizer": self.localizer.name,
             "k": k,
             "steps": settings.mask_steps,
             "batch": settings.mask_batch,
@@ -336,22 +334,6 @@ def _fit_head(task: LearnableTask, settings: GraftingSettings, context: RunConte
         context.cache.put(key, task.to_cache(head), {})
     context.progress("warm-up", 1, 1)
     return DenseRun({}, head, None, count_fit_passes(task, rows=settings.head_fit_rows))
-
-
-def is_ranking_cached(localizer: Localizer) -> bool:
-    """Tell whether a cache keeps rankings: of gradients, and of code that has an identity."""
-    return localizer.needs_gradients and _identity(localizer) is not None
-
-
-def _identity(localizer: Localizer) -> str | None:
-    """Return what identifies a localizer's code, for cache keys; None if nothing does."""
-    score: Any = localizer.score
-    if score.__module__.startswith("cl_graft."):
-        return localizer.name
-    source = inspect.getsourcefile(score) if inspect.isfunction(score) else None
-    if not localizer.source or source is None or not Path(source).is_file():
-        return None
-    return f"{localizer.name} {hashlib.sha256(Path(source).read_bytes()).hexdigest()}"
 
 
 def _carrying(

@@ -55,7 +55,6 @@ class Localizer:
         needs_gradients: Whether it computes gradients of the task's loss.
         needs_dense_run: Whether it reads densely fine-tuned weights.
         needs_path: Whether it reads `LocalizerInputs.path`, which the dense run has to sum up.
-        needs_rows: Whether it reads single rows, `LocalizerInputs.answers`.
         per_tensor: Whether each tensor gives its share of a region (`rank_by_tensor`), in
             proportion to what may be chosen of it; otherwise scores are compared across the whole
             model.
@@ -71,7 +70,6 @@ class Localizer:
     needs_gradients: bool = True
     needs_dense_run: bool = True
     needs_path: bool = False
-    needs_rows: bool = False
     per_tensor: bool = False
     allowed: Callable[[nn.Module, Mapping[str, nn.Parameter]], Region] | None = None
     score_candidates: CandidateScore | None = None

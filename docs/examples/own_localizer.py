@@ -1,9 +1,9 @@
-"""A localizer of one's own, beside three that come with cl_graft.
+"""A localizer of one's own, beside two that come with cl_graft.
 
     python docs/examples/own_localizer.py
 
 A localizer scores every weight of the model; the best 0.5 % become the region of the task. This one
-takes the weights that fine-tuning moved most in proportion to their size. All four share one dense
+takes the weights that fine-tuning moved most in proportion to their size. All three share one dense
 run, which the cache keeps.
 """
 
@@ -25,7 +25,6 @@ from torch import Tensor
 )
 def relative_movement(inputs: LocalizerInputs, *, k: int, steps: int) -> dict[str, Tensor]:
     """Score weights by how far fine-tuning moved them, in units of their own size."""
-    del k, steps  # the budget and the number of gradient batches: not needed here
     return {
         name: ((inputs.tuned[name] - base).abs() / (base.abs() + 1e-3)).float()
         for name, base in inputs.base.items()
@@ -33,7 +32,7 @@ def relative_movement(inputs: LocalizerInputs, *, k: int, steps: int) -> dict[st
 
 
 def main() -> None:
-    """Learn a task with four localizers, and keep the dense run's values on their regions."""
+    """Learn a task with three localizers, and keep the dense run's values on their regions."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--model", default="minilm")
     parser.add_argument("--out", type=Path, default=Path("localizers"))
@@ -42,7 +41,7 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=100, help="test rows")
     options = parser.parse_args()
 
-    for localizer in ("relative_movement", "movement", "tuned_magnitude", "learned_mask"):
+    for localizer in ("relative_movement", "movement", "learned_mask"):
         config = {
             "stream": {
                 "tasks": ["topic"],

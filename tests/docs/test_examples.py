@@ -87,7 +87,7 @@ def test_a_bank_answers_mixed_tasks_as_one_by_one(printed):
 def test_a_localizer_from_outside_stands_beside_others(printed):
     said = printed("own_localizer.py", "--rows", "20")
     names = [line.split(":")[0] for line in said.splitlines()]
-    assert names == ["relative_movement", "movement", "tuned_magnitude", "learned_mask"]
+    assert names == ["relative_movement", "movement", "learned_mask"]
     assert len(set(re.findall(r"with ([\d,]+) weights", said))) == 1
 
 

@@ -118,7 +118,7 @@ def mlp_pair():
     return base, tuned
 
 
-ALONE = [n for n, row in LOCALIZERS.items() if not (row.needs_path or row.needs_rows)]
+ALONE = [name for name in LOCALIZERS if name not in ("path_integral", "fish", "talos")]
 
 
 @pytest.mark.parametrize("localizer", ALONE)

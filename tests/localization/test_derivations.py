@@ -12,14 +12,7 @@ from cl_graft.grafts.graft import snapshot
 from cl_graft.grafts.region import Region
 from cl_graft.localization import LOCALIZERS, localize
 from cl_graft.localization.gates import diff_pruning, diff_pruning_sam, straight_through
-from cl_graft.localization.gradients import (
-    child_pruning,
-    fish,
-    fish_expected,
-    sam,
-    sam_absolute,
-    sam_squared,
-)
+from cl_graft.localization.gradients import child_pruning, fish, sam
 from cl_graft.localization.localizer_inputs import LocalizerInputs
 from cl_graft.runtime.seeding import derive, generator
 
@@ -45,18 +38,10 @@ def dropping_inputs():
     )
 
 
-@pytest.mark.parametrize(
-    ("score", "fold"),
-    [
-        (sam, lambda total, g: total + g),
-        (sam_absolute, lambda total, g: total + g.abs()),
-        (sam_squared, lambda total, g: total + g * g),
-    ],
-)
-def test_sam_agrees_with_a_plain_derivation_of_its_repository(score, fold):
+def test_sam_agrees_with_a_plain_derivation_of_its_repository():
     inputs, density = dropping_inputs(), 0.1
     model, parameters = inputs.model, list(inputs.parameters.values())
-    ours = score(inputs, k=1, steps=STEPS)
+    ours = sam(inputs, k=1, steps=STEPS)
     assert not any(module.training for module in model.modules())
     # Burn-in: backward passes in train mode, clipped, accumulated, without an update.
     total = [torch.zeros_like(p) for p in parameters]
@@ -67,7 +52,7 @@ def test_sam_agrees_with_a_plain_derivation_of_its_repository(score, fold):
         inputs.losses(step)[0]().backward()
         norm = nn.utils.clip_grad_norm_(parameters, 1.0)
         assert norm > 1  # so clipping plays a part
-        total = [fold(t, p.grad) for t, p in zip(total, parameters, strict=True)]
+        total = [t + p.grad for t, p in zip(total, parameters, strict=True)]
     model.eval()
     model.zero_grad()
     masks = {}
@@ -79,53 +64,19 @@ def test_sam_agrees_with_a_plain_derivation_of_its_repository(score, fold):
         masks[name] = mask.reshape(t.shape)
     region = Region.from_masks(masks)
     assert len(masks["3.bias"].nonzero()) == 0
-    assert localize(inputs, score.__name__, k=len(region), steps=STEPS).top(len(region)) == region
+    assert localize(inputs, "sam", k=len(region), steps=STEPS).top(len(region)) == region
 
 
-def plain_fisher(inputs, steps, *, expected):
-    """Run FISH's repository's computation: batches of one row, squared gradients."""
-    total = {name: torch.zeros_like(p) for name, p in inputs.parameters.items()}
-    for step in range(steps):
-        for answer in inputs.answers(step):
-            logits, loss = answer()
-            probabilities = logits.detach().softmax(-1)
-            for y in range(len(logits)) if expected else [None]:
-                term = (
-                    loss if y is None else nn.functional.cross_entropy(answer()[0], torch.tensor(y))
-                )
-                weight = 1.0 if y is None else float(probabilities[y])
-                gradients = torch.autograd.grad(term, list(inputs.parameters.values()))
-                for name, gradient in zip(total, gradients, strict=True):
-                    total[name] += weight * gradient**2
-    return total
-
-
-@pytest.mark.parametrize(("score", "expected"), [(fish, False), (fish_expected, True)])
-def test_fish_agrees_with_a_plain_derivation(score, expected):
+def test_fish_agrees_with_a_plain_derivation():
     inputs, _ = planted_inputs()
-    steps = 2
-    found = score(inputs, k=1, steps=steps)
-    total = plain_fisher(inputs, steps, expected=expected)
+    total = {name: torch.zeros_like(p) for name, p in inputs.parameters.items()}
+    for answer in [answer for step in range(2) for answer in inputs.answers(step)]:
+        gradients = torch.autograd.grad(answer()[1], list(inputs.parameters.values()))
+        for name, gradient in zip(total, gradients, strict=True):
+            total[name] += gradient**2
+    found = fish(inputs, k=1, steps=2)
     for name, value in total.items():
         torch.testing.assert_close(found[name], value, rtol=1e-4, atol=1e-9)
-    flat = torch.cat([value.reshape(-1) for value in total.values()])
-    region = Region.of(inputs.layout, flat.topk(30).indices)
-    assert localize(inputs, score.__name__, k=30, steps=steps).top(30) == region
-
-
-def test_the_expected_fisher_of_one_logit_is_its_squared_gradient():
-    model = nn.Linear(3, 1)
-    rows = torch.randn(4, 3, generator=generator(0, "rows"))
-
-    def answers(step):
-        del step
-        return [lambda row=row: (model(row), (model(row) - 1).square().sum()) for row in rows]
-
-    inputs = LocalizerInputs(
-        model, dict(model.named_parameters()), {}, answers, lambda: 0, lambda: 0, 0, answers=answers
-    )
-    found = fish_expected(inputs, k=1, steps=1)
-    torch.testing.assert_close(found["weight"], rows.square().sum(0, keepdim=True))
 
 
 def gradients_at(inputs, values, step):
@@ -239,5 +190,3 @@ def test_magnitude_is_the_size_of_the_weight_by_tensor():
     for name, value in inputs.base.items():
         if 0 < masks[name].sum() < masks[name].numel():
             assert value.abs()[masks[name]].min() >= value.abs()[~masks[name]].max()
-    tuned = localize(inputs, "tuned_magnitude", k=100).top(100)
-    assert tuned != region

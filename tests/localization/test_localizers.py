@@ -9,7 +9,6 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from localization.planted import PLANTED, planted_inputs
-from slow_cases import slow, slow_but
 from torch import nn
 
 from cl_graft.errors import DivergedError, InputError
@@ -25,11 +24,9 @@ from cl_graft.runtime.seeding import generator
 
 # Rules have tests of their own: there are fewer coordinates to choose from.
 ALL = sorted(name for name, row in LOCALIZERS.items() if row.allowed is None)
+OF_ROWS = ("fish", "talos")
 GRADIENTS = [name for name in ALL if LOCALIZERS[name].needs_gradients]
-SLOWEST = "fish_expected"
-"""It differs from `fish` in a backward pass for each class of a row."""
-
-EACH = pytest.mark.parametrize("name", slow_but(set(ALL) - {SLOWEST}, ALL))
+EACH = pytest.mark.parametrize("name", ALL)
 
 
 @EACH
@@ -44,7 +41,7 @@ def test_a_localizer_puts_the_model_back_bit_for_bit(name):
         assert not parameter._post_accumulate_grad_hooks
 
 
-@pytest.mark.parametrize("name", slow_but(set(GRADIENTS) - {SLOWEST}, GRADIENTS))
+@pytest.mark.parametrize("name", GRADIENTS)
 def test_a_localizer_that_is_interrupted_puts_the_model_back_bit_for_bit(name):
     inputs, _ = planted_inputs()
     before = snapshot(inputs.parameters)
@@ -52,7 +49,7 @@ def test_a_localizer_that_is_interrupted_puts_the_model_back_bit_for_bit(name):
     def stop(step):
         if step == 3:
             raise KeyboardInterrupt
-        return (inputs.answers if LOCALIZERS[name].needs_rows else inputs.losses)(step)
+        return (inputs.answers if name in OF_ROWS else inputs.losses)(step)
 
     stopping = replace(inputs, losses=stop, answers=stop)
     for candidates in (None, 300):
@@ -76,8 +73,7 @@ def test_a_localizer_is_a_function_of_its_inputs(name):
     ("name", "candidates"),
     [
         ("learned_mask", 300),
-        *((name, None) for name in GRADIENTS if name != SLOWEST),
-        *slow((SLOWEST, None), *((name, 300) for name in GRADIENTS if name != "learned_mask")),
+        *((name, None) for name in GRADIENTS),
     ],
 )
 def test_a_loss_scale_changes_no_coordinate_of_a_ranking(name, candidates):
@@ -301,7 +297,7 @@ def test_fisher_is_the_sum_of_squared_gradients_of_the_micro_batches():
 
 @pytest.mark.parametrize(
     ("name", "missing"),
-    [("movement", {"tuned": {}}), ("path_integral", {"path": {}}), ("fish", {"answers": None})],
+    [("movement", {"tuned": {}}), ("path_integral", {"path": {}})],
 )
 def test_a_problem_without_what_a_localizer_looks_at_is_refused(name, missing):
     inputs, _ = planted_inputs()

@@ -74,13 +74,12 @@ def test_a_function_is_taken_where_a_name_is(registry):
     plain = find_region(task, settings(localizer=relative), context=RunContext(cache))
     assert set(plain.passes) == {"dense", "localize"}
     assert len(plain.region) == round(0.05 * plain.region.layout.total)
-    # Nothing says when a plain function changes, so its rankings are not cached.
-    assert [key.split("-")[0] for key in cache.kept] == ["dense"]
     register_localizer(name="relative", source="a test")(relative)
     assert find_localizer(relative) is find_localizer("relative")
     named = find_region(task, settings(localizer="relative"), context=RunContext(cache))
     assert named.region == plain.region
-    assert [key.split("-")[0] for key in cache.kept] == ["dense", "ranking"]
+    # Nothing says when code from outside changes, so its rankings are not cached.
+    assert [key.split("-")[0] for key in cache.kept] == ["dense"]
 
 
 def test_every_localizer_of_this_package_names_its_source():

@@ -27,7 +27,7 @@ SETS = (
 
 FAST = ("movement", "straight_through")
 WHAT_IT_NEEDS = attrgetter(
-    *("needs_gradients", "needs_dense_run", "needs_path", "needs_rows", "per_tensor", "allowed")
+    *("needs_gradients", "needs_dense_run", "needs_path", "per_tensor", "allowed")
 )
 OF_EACH_KIND = {WHAT_IT_NEEDS(row): name for name, row in LOCALIZERS.items()}.values()
 """One localizer of those that look at the same and may choose the same."""
