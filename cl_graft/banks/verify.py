@@ -26,7 +26,7 @@ from cl_graft.banks.bank_of_run import (
     read_run_config,
 )
 from cl_graft.banks.open_bank import OpenBank, open_bank, recorded_device
-from cl_graft.errors import InputError, a_or_an
+from cl_graft.errors import DamagedFile, InputError, a_or_an
 from cl_graft.grafts.bank import GraftBank, RecordedBatch, find_entries, pick_recorded
 from cl_graft.grafts.graft import find_parameters
 from cl_graft.grafts.hashing import environment, hash_tensors
@@ -237,7 +237,13 @@ def _check_recorded_batch(
     """Compare the logits of the recorded batch: outcome, difference and other environment."""
     with _threads(recorded_batch.environment.get("threads")):
         inputs = recorded_batch.inputs
-        logits = pick_recorded(opened.logits(inputs, position), inputs)
+        try:
+            logits = pick_recorded(opened.logits(inputs, position), inputs)
+        except (IndexError, ValueError) as error:
+            task = opened.bank.entries[position].task
+            raise DamagedFile(
+                f"{opened.folder}, task {task!r} is damaged: its recorded batch: {error}"
+            ) from error
         here = environment(opened.loaded.model.device)
     keys = sorted(here.keys() | recorded_batch.environment.keys())
     elsewhere = tuple(

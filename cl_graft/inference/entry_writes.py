@@ -17,6 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from cl_graft.grafts.bank import GraftBank
 from cl_graft.grafts.graft import Graft, find_parameters
 from cl_graft.grafts.region import Layout, Region
 from cl_graft.runtime.tensor_names import modules_by_path
@@ -26,6 +27,53 @@ _WHOLE = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 
 _REMEMBERED = 64
 """Jumps whose views are kept: making them takes as long as the writing."""
+
+
+Span = tuple[int, int]
+"""Entries of a bank, from and to (exclusive)."""
+
+Spans = tuple[Span, ...]
+"""Runs of entries, ascending; between two of them lies at least one entry."""
+
+
+def to_spans(positions: Sequence[int]) -> Spans:
+    """Return ascending positions as spans."""
+    spans: list[Span] = []
+    for place in positions:
+        if spans and spans[-1][1] == place:
+            spans[-1] = spans[-1][0], place + 1
+        else:
+            spans.append((place, place + 1))
+    return tuple(spans)
+
+
+def answer_spans(bank: GraftBank, position: int | None) -> Spans:
+    """Return the entries whose values answer one: its own and those that it builds on."""
+    if position is None:
+        return ()
+    if bank.entries[position].builds_on is None:  # in one step, however long the prefix
+        return ((0 if bank.mode == "prefix" else position, position + 1),)
+    return to_spans((*bank.builds_on(position), position))
+
+
+def subtract(spans: Spans, others: Spans) -> Spans:
+    """Return the entries of `spans` that are not in `others`."""
+    left: list[Span] = []
+    for low, high in spans:
+        for start, end in others:
+            if end <= low or start >= high:
+                continue
+            if start > low:
+                left.append((low, start))
+            low = end
+        if low < high:
+            left.append((low, high))
+    return tuple(left)
+
+
+def apart(spans: Spans) -> Spans:
+    """Return the entries of spans one by one, for writes whose order counts."""
+    return tuple((place, place + 1) for low, high in spans for place in range(low, high))
 
 
 class EntryWrites:
@@ -84,12 +132,6 @@ class EntryWrites:
             index = index.sub_(first).to(tensor.device)
             under = below[0].view(base.values.dtype) if base else tensor[index]
             self._by_tensor[name].add(numbers, sizes, index, values.view(dtype), under)
-
-    def drop(self, number: int) -> None:
-        """Forget what an entry writes; the numbers of the others stay."""
-        self._jumps.clear()
-        for writes in self._by_tensor.values():
-            writes.drop(number)
 
     def write_(self, low: int, high: int, *, base: bool) -> None:
         """Write the values of entries `low` <= i < `high`, or those of the base below them."""
@@ -275,18 +317,6 @@ class TensorWrites:
         for number, size in zip(numbers, sizes, strict=True):
             self.cuts += [self.cuts[-1]] * (number + 1 - len(self.cuts))
             self.cuts.append(self.cuts[-1] + size)
-
-    def drop(self, number: int) -> None:
-        """Take out what an entry writes."""
-        part = self.part(number, number + 1)
-        if part is None:
-            return
-        self.index, self.values, self.base = (
-            torch.cat([held[: part.start], held[part.stop : self.cuts[-1]]])
-            for held in (self.index, self.values, self.base)
-        )
-        gone = part.stop - part.start
-        self.cuts[number + 1 :] = [cut - gone for cut in self.cuts[number + 1 :]]
 
     def move_(self, tensor: Tensor) -> None:
         """Follow the tensor to another device or dtype."""

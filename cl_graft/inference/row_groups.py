@@ -14,8 +14,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from cl_graft.inference.entry_spans import Spans, answer_spans, apart, subtract
-from cl_graft.inference.entry_writes import TensorWrites
+from cl_graft.inference.entry_writes import Spans, TensorWrites, answer_spans, apart, subtract
 from cl_graft.inference.task_switch import Switch
 from cl_graft.training.coordinate_gradient import is_conv1d
 

@@ -18,8 +18,14 @@ from cl_graft.grafts.bank import Entry, GraftBank, check_builds_on
 from cl_graft.grafts.base_check import TensorVersions, check_base, find_carried
 from cl_graft.grafts.graft import Graft, extract, write_
 from cl_graft.grafts.hashing import model_sha256
-from cl_graft.inference.entry_spans import Spans, answer_spans, apart, subtract, to_spans
-from cl_graft.inference.entry_writes import EntryWrites
+from cl_graft.inference.entry_writes import (
+    EntryWrites,
+    Spans,
+    answer_spans,
+    apart,
+    subtract,
+    to_spans,
+)
 from cl_graft.runtime.threads import hold_model, lock_model
 
 
@@ -41,7 +47,6 @@ class Switch:
             that together answer none (`carry_entries`).
         carried: Entries whose values the model carries.
         shares: Whether a coordinate may have several owners.
-        dropped: Entries that are not answered any more.
         writes: What the entries that were read write into the model, by parameter.
 
     Raises:
@@ -68,7 +73,6 @@ class Switch:
         self.shares = bank.may_share
         self.position: int | None = None
         self.carried: Spans = ()
-        self.dropped: frozenset[int] = frozenset()
         self._is_locked = False
         self._disjoint: dict[int, bool] = {}
         self._laid_out: set[int] = set()
@@ -95,7 +99,7 @@ class Switch:
         """Make the model carry the answer of entry `position`, None for the base.
 
         Raises:
-            ValueError: If there is no such entry, or it was dropped.
+            ValueError: If there is no such entry.
             RuntimeError: While a mixed batch is being answered.
             WrongBase: If something else changed the model so that no base is under its answers.
             BankError: If the file of an entry that answers was not read so far, and is damaged.
@@ -113,8 +117,7 @@ class Switch:
         self._read(entries)
         spans = to_spans(entries)
         last = entries[-1] if entries else None
-        same = answer_spans(self.bank, last) == spans and last not in self.dropped
-        self._move(spans, last if same else None)
+        self._move(spans, last if answer_spans(self.bank, last) == spans else None)
 
     @hold_model
     def verify(self) -> None:
@@ -233,27 +236,10 @@ class Switch:
             f"{what}; open it anew"
         )
 
-    @hold_model
-    def drop(self, position: int) -> None:
-        """Stop answering entry `position`, which the model must not carry; other positions stay.
-
-        In isolated mode its values are freed. In prefix mode later entries stand on them.
-        """
-        self.check(position)
-        if position == self.position:
-            raise ValueError(f"the model carries entry {position}; switch away before dropping it")
-        self.dropped |= {position}
-        if self.bank.mode == "isolated":
-            self.writes.drop(position)
-
     def check(self, position: int | None) -> None:
         """Refuse a position that cannot be answered."""
-        if position is None:
-            return
-        if not 0 <= position < len(self.bank):
+        if position is not None and not 0 <= position < len(self.bank):
             raise ValueError(f"position must be in [0, {len(self.bank)}) or None, got {position}")
-        if position in self.dropped:
-            raise ValueError(f"entry {position} was dropped")
 
     def adds_up(self, position: int) -> bool:
         """Tell whether no coordinate is in two of the entries that answer one."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property, partial
 
@@ -232,7 +232,7 @@ class _Search:
         cached = cache.get(key)
         if cached is not None and cached[0]["order"].numel() >= min_depth:
             counter.passes += Passes(**points.replay(dict(cached[1])))
-            return Ranking(layout, cached[0]["order"].to(torch.int64))
+            return Ranking(layout, cached[0]["order"])
         checkpoint = _CountedCheckpoint(self.context.checkpoints.at(key), counter)
         with (
             _name_localizer(localizer.name),
@@ -255,7 +255,7 @@ class _Search:
                 candidates=candidates,
             )
         ranking = Ranking(layout, _number_in(layout, ranking.layout, ranking.order))
-        cache.put(key, {"order": _narrow(ranking.order)}, points.join(asdict(counter.passes)))
+        cache.put(key, {"order": ranking.order}, points.join(asdict(counter.passes)))
         return ranking
 
     def _upper_part(self) -> LearnableTask:
@@ -294,7 +294,10 @@ class _Search:
         if settings.density != "auto":
             region = ranking.top(k, without=without)
             counter.passes += Passes(forward=len(task.dev))
-            with replace_parameters(task.head, dense.head), _carrying(task, dense, region):
+            with (
+                replace_parameters(task.head, dense.head),
+                grafted(task.model, gather(dense.tuned, region)),
+            ):
                 return region, task.dev_score()
 
         def measure() -> DevScores:
@@ -311,7 +314,7 @@ class _Search:
             wanted = dense_score * share if dense_score >= 0 else dense_score / share
             for size in sizes:
                 region = ranking.top(size, without=without)
-                with _carrying(task, dense, region):
+                with grafted(task.model, gather(dense.tuned, region)):
                     scores = measure()
                 if scores.fitted_head >= wanted:
                     break
@@ -334,13 +337,6 @@ def _fit_head(task: LearnableTask, settings: GraftingSettings, context: RunConte
         context.cache.put(key, task.to_cache(head), {})
     context.progress("warm-up", 1, 1)
     return DenseRun({}, head, None, count_fit_passes(task, rows=settings.head_fit_rows))
-
-
-def _carrying(
-    task: LearnableTask, dense: DenseRun, region: Region
-) -> AbstractContextManager[nn.Module]:
-    """Carry the tuned values of a region on the base for a `with` block."""
-    return grafted(task.model, gather(dense.tuned, region))
 
 
 @contextmanager
@@ -372,8 +368,3 @@ class _CountedCheckpoint:
             return tensors, {**values, "passes": asdict(self._counter.passes)}
 
         self._inner.offer(count, last=last)
-
-
-def _narrow(order: Tensor) -> Tensor:
-    """Return coordinate numbers in half the bytes where they fit."""
-    return order.to(torch.int32) if order.numel() and int(order.max()) < 2**31 else order

@@ -2,10 +2,9 @@
 
 from cl_graft.models.graftable import block_stacks, graftable_parameters
 from cl_graft.models.heads import LabelStrings, LabelWords, linear_head, make_head
-from cl_graft.models.input_limits import check_batch, longest_row
 from cl_graft.models.load import Loaded, find_minilm, find_smollm2, load_model
 from cl_graft.models.stored_heads import check_head, load_head
-from cl_graft.models.task_model import TaskModel
+from cl_graft.models.task_model import TaskModel, longest_row
 from cl_graft.models.task_server import TaskServer
 
 __all__ = [
@@ -15,7 +14,6 @@ __all__ = [
     "TaskModel",
     "TaskServer",
     "block_stacks",
-    "check_batch",
     "check_head",
     "find_minilm",
     "find_smollm2",

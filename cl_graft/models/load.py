@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, cast
 import torch
 
 from cl_graft.errors import InputError, a_or_an, find, first_line, nearest
-from cl_graft.models.input_limits import check_vocabulary
 from cl_graft.models.quiet import quiet
 from cl_graft.models.task_model import FAMILIES, TaskModel
 from cl_graft.models.trial import try_model
@@ -109,7 +108,7 @@ def load_model(
             checkpoint lacks weights that the family needs, its tokenizer gives ids for which it
             has no embedding, or a trial of two short texts fails, see `cl_graft.models.trial`.
     """
-    check_types(dtype, precision)
+    _check_types(dtype, precision)
     if not isinstance(name, str | PathLike):
         raise InputError(
             "load_model takes the folder or the name of a checkpoint, got "
@@ -124,7 +123,7 @@ def load_model(
         _check_family(name, family, config)
         backbone = _read_weights(name, source, family, config, DTYPES[dtype], options)
         tokenizer = _read_tokenizer(name, source, options)
-    check_vocabulary(tokenizer, backbone, name=name)
+    _check_vocabulary(tokenizer, backbone, name=name)
     model = TaskModel(
         backbone,
         family=family,
@@ -170,7 +169,7 @@ def smollm2_folder() -> Path:
     return Path(cache).expanduser() / "models" / "smollm2"
 
 
-def check_types(dtype: str, precision: str) -> None:
+def _check_types(dtype: str, precision: str) -> None:
     """Refuse a type of parameters, or a precision that it cannot be computed in."""
     find(DTYPES, dtype, missing="no dtype")
     find(PRECISIONS, precision, missing="no precision")
@@ -374,6 +373,23 @@ def _read_tokenizer(name: str, source: _Source, options: dict[str, Any]) -> PreT
             "config.json, as the tokenizer's save_pretrained writes them"
         )
     return tokenizer
+
+
+def _check_vocabulary(
+    tokenizer: PreTrainedTokenizerBase, backbone: PreTrainedModel, *, name: str
+) -> None:
+    """Refuse a tokenizer that gives ids for which a model has no embedding."""
+    try:
+        known = len(cast(Any, backbone.get_input_embeddings()).weight)
+    except (AttributeError, NotImplementedError):  # a model without a table of them
+        return
+    highest = max(tokenizer.get_vocab().values(), default=0)
+    if highest >= known:
+        raise InputError(
+            f"{name!r}: its tokenizer gives ids up to {highest:,}, and its model has embeddings "
+            f"for {known:,}: is the tokenizer that of another model, or were tokens added without "
+            "resize_token_embeddings?"
+        )
 
 
 def _make_error(name: str, part: str, error: BaseException) -> InputError:

@@ -363,6 +363,18 @@ class TaskModel(nn.Module):
         return [answers[n] for n in each]
 
 
+def longest_row(model: TaskModel) -> int | None:
+    """Return how many tokens a model can read; None if its config sets no limit (XLNet's is -1)."""
+    positions = getattr(model.text_config, "max_position_embeddings", None)
+    if not isinstance(positions, int) or positions < 1:
+        return None
+    for name, module in model.backbone.named_modules():
+        if isinstance(module, nn.Embedding) and "position" in name:
+            # RoBERTa's positions start after the one of padding.
+            return positions - (0 if module.padding_idx is None else module.padding_idx + 1)
+    return positions
+
+
 def _write_rows(
     model: TaskModel, ids: Tensor, segments: Tensor, heads: Sequence[nn.Module], carry: Carry
 ) -> list[Tensor]:

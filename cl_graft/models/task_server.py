@@ -16,9 +16,9 @@ from cl_graft.models.task_model import TaskModel
 class TaskServer:
     """Answers batches in which every row asks a task of its own.
 
-    Rows are sorted by task before they are computed, and their answers put back in order. Tasks
-    come and go while it serves: `add` takes over what a bank has learned since, `drop` stops
-    answering an entry. Several threads may use it; they take turns.
+    Rows are sorted by task before they are computed, and their answers put back in order. While it
+    serves, `add` takes over what a bank has learned since. Several threads may use it; they take
+    turns.
 
     Args:
         switch: Switch of a `TaskModel` in eval mode; what the model carries stays as it is.
@@ -52,8 +52,8 @@ class TaskServer:
 
         Raises:
             InputError: If there is no such task.
-            ValueError: If an entry was dropped, there is not one a row, or the model cannot answer
-                mixed batches (see `mixed_batch`).
+            ValueError: If there is not one task a row, or the model cannot answer mixed batches
+                (see `mixed_batch`).
         """
         if len(tasks) != len(x):
             raise ValueError(f"expected a task for each of {len(x)} rows, got {len(tasks)}")
@@ -76,12 +76,6 @@ class TaskServer:
     def add(self, bank: GraftBank) -> None:
         """Take over a bank that has grown; only its new entries are prepared."""
         self.switch.add(bank)
-
-    def drop(self, task: int | str) -> None:
-        """Stop answering an entry, by its position or its task's name, and forget its head."""
-        position = find_entry(self.switch.bank, task)
-        self.switch.drop(position)
-        self._heads.pop(position, None)
 
     def _find_head(self, position: int) -> nn.Module:
         self.switch.check(position)

@@ -219,7 +219,7 @@ def test_a_copy_made_in_the_block_is_a_plain_model_that_answers_by_itself(mode):
 
 
 @MODES
-def test_an_added_task_is_answered_and_a_dropped_one_refused(mode):
+def test_an_added_task_is_answered(mode):
     whole = stream(mode, tasks=4)
     first = GraftBank(whole.layout, whole.base, mode, whole.entries[:3])
     model = TwoLayers().eval()
@@ -232,14 +232,10 @@ def test_an_added_task_is_answered_and_a_dropped_one_refused(mode):
     assert switch.position == 1
     switch.to(None)
     expected = _switching(Switch(model, whole), rows, [0, 3, 2, 3])
-    switch.drop(1)
     with mixed_batch(switch, [0, 3, 2, 3]), torch.no_grad():
         late = model(rows)
     torch.testing.assert_close(late, expected, rtol=1e-4, atol=1e-4)
     torch.testing.assert_close(late[[0, 2]], early[[0, 2]], rtol=1e-4, atol=1e-4)
-    for refused in (lambda: switch.to(1), lambda: mixed_batch(switch, [0, 1]).__enter__()):
-        with pytest.raises(ValueError, match="entry 1 was dropped"):
-            refused()
 
 
 def test_a_bank_that_is_not_the_current_one_with_more_entries_is_refused():
@@ -252,7 +248,7 @@ def test_a_bank_that_is_not_the_current_one_with_more_entries_is_refused():
             switch.add(bank)
 
 
-def test_the_switch_is_not_moved_while_a_mixed_batch_is_answered_nor_its_entry_dropped():
+def test_the_switch_is_not_moved_while_a_mixed_batch_is_answered():
     switch = Switch(TwoLayers().eval(), stream("prefix"))
     with mixed_batch(switch, [0, 1]) as model, torch.no_grad():
         with pytest.raises(RuntimeError, match="answering a mixed batch"):
@@ -260,16 +256,6 @@ def test_the_switch_is_not_moved_while_a_mixed_batch_is_answered_nor_its_entry_d
         with pytest.raises(RuntimeError, match="answering a mixed batch"):
             mixed_batch(switch, [0, 2]).__enter__()
         model(torch.randn(2, 4))
-    switch.to(3)
-    with pytest.raises(ValueError, match="the model carries entry 3"):
-        switch.drop(3)
-
-
-def test_a_batch_in_prefix_mode_is_answered_from_its_middle_row_on():
-    switch = Switch(TwoLayers().eval(), stream("prefix"))
-    with mixed_batch(switch, [0, 3, None, 2, 2]) as model, torch.no_grad():
-        model(torch.randn(5, 4))
-        assert switch.position == 2
 
 
 class Shared(nn.Module):

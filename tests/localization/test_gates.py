@@ -4,21 +4,10 @@ import torch
 from localization.planted import planted_inputs
 
 from cl_graft.grafts.graft import gather, grafted, snapshot
-from cl_graft.grafts.region import Layout, Region
+from cl_graft.grafts.region import Region
 from cl_graft.localization import localize
 from cl_graft.localization.gates import open_gates
 from cl_graft.localization.learned_mask import learned_mask
-
-
-def test_gates_of_the_base_close_as_others_open_and_never_more_than_the_budget():
-    gains = {"w": torch.tensor([5.0, -4.0, 3.0]), "b": torch.tensor([2.0, -1.0, 0.0, 1.5])}
-    layout = Layout.of(gains)
-    started = Region.of(layout, torch.tensor([1, 4, 5]))
-    # As the threshold falls 0 opens, 1 closes, 2, 3 and 6 open, 4 closes: 4, 3, 4, 5, 6, 5 open.
-    assert open_gates(gains, started, k=4).index.tolist() == [0, 2, 4, 5]
-    assert open_gates(gains, started, k=3).index.tolist() == [0, 4, 5]
-    assert open_gates(gains, started, k=7).index.tolist() == [0, 2, 3, 5, 6]
-    assert open_gates(gains, Region.empty(layout), k=2).index.tolist() == [0, 2]
 
 
 def test_a_mask_that_starts_from_gates_agrees_with_a_plain_derivation():

@@ -67,21 +67,3 @@ def test_what_is_computed_again_is_what_was_computed_before(tiny_bert):
         model(rows(), 0)
     loss.backward()
     assert attention(model) == "sdpa"
-
-
-@pytest.mark.parametrize("checkpoint", ["tiny_bert", "tiny_gpt2"])
-def test_both_give_the_same_gradients_up_to_rounding(request, checkpoint):
-    folder = request.getfixturevalue(checkpoint)
-    gradients: list[torch.Tensor] = []
-    for fixed in (False, True):
-        torch.manual_seed(0)
-        model = load_model(str(folder), precision="bf16").model
-        if fixed:
-            model.recompute_()  # in eval mode it changes nothing else
-        model.add_head(0, nn.Linear(model.hidden_size, 2))
-        model(rows(), 0)[:, 1].sum().backward()
-        trained = [p.grad.flatten() for p in model.parameters() if p.grad is not None]
-        gradients.append(torch.cat(trained))
-    plain, fused = gradients
-    assert not torch.equal(plain, fused)
-    assert float(torch.nn.functional.cosine_similarity(plain, fused, dim=0)) > 0.999

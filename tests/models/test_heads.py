@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
+from cl_graft.models import check_head, load_model
 from cl_graft.models.heads import LabelStrings, first_token, linear_head, mean_of_tokens
 
 
@@ -45,3 +46,40 @@ def test_pooling_half_precision_is_done_in_fp32():
     pooled = mean_of_tokens(hidden, torch.ones(1, 300, dtype=torch.bool))
     assert pooled.dtype == torch.float32
     assert pooled.tolist() == [[300.0]]
+
+
+def test_a_head_that_a_model_cannot_answer_with_is_refused(tiny_bert):
+    model = load_model(str(tiny_bert)).model
+    good = linear_head(model.hidden_size, 3, seed=0).state_dict()
+    check_head(good, model)
+    for change, said in [
+        ({"weight": torch.ones(3, 5)}, "shapes"),
+        ({"bias": torch.ones(2)}, "shapes"),
+        ({"mine": torch.ones(2)}, "shapes"),
+        ({"weight": torch.ones(0, model.hidden_size), "bias": torch.ones(0)}, "shapes"),
+        ({"weight": good["weight"] / 0}, "NaN or infinite"),
+        ({"weight": good["weight"].long()}, "floating"),
+    ]:
+        with pytest.raises(ValueError, match=said):
+            check_head({**good, **change}, model)
+    with pytest.raises(ValueError, match="shapes"):
+        check_head({}, model)
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        {"token_ids": torch.tensor([[1, 2], [3, 0]]), "lengths": torch.tensor([2, 3])},
+        {"token_ids": torch.tensor([[1, 2], [10**6, 0]]), "lengths": torch.tensor([2, 1])},
+        {"token_ids": torch.tensor([[1, -2], [3, 0]]), "lengths": torch.tensor([2, 1])},
+        {"token_ids": torch.tensor([[1.0, 2], [3, 0]]), "lengths": torch.tensor([2, 1])},
+        {"token_ids": torch.tensor([1, 2])},
+        {},
+    ],
+)
+def test_labels_that_are_no_tokens_are_refused(tiny_gpt2, head):
+    model = load_model(str(tiny_gpt2), family="causal_lm").model
+    good = {"token_ids": torch.tensor([[1, 2], [3, 0]]), "lengths": torch.tensor([2, 1])}
+    check_head(good, model)
+    with pytest.raises(ValueError, match=r"head of shapes|vocabulary"):
+        check_head(head, model)

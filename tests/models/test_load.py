@@ -12,6 +12,7 @@ import pytest
 import torch
 import transformers
 from safetensors.torch import load_file
+from transformers import AutoTokenizer
 from warm_processes import printed_by
 
 from cl_graft.errors import InputError
@@ -115,6 +116,16 @@ def test_a_tokenizer_that_fails_at_its_first_text_is_refused(tiny_bert, tmp_path
     (folder / "tokenizer.json").write_text(json.dumps(rules))
     with pytest.raises(InputError, match="tokenizer"):
         load_model(str(folder))
+
+
+def test_a_tokenizer_larger_than_the_embeddings_is_refused_when_it_is_loaded(tiny_bert, tmp_path):
+    shutil.copytree(tiny_bert, tmp_path / "model")
+    tokenizer = AutoTokenizer.from_pretrained(tiny_bert)
+    size = len(tokenizer)
+    tokenizer.add_tokens(["entirelynew"])
+    tokenizer.save_pretrained(tmp_path / "model")
+    with pytest.raises(InputError, match=rf"gives ids up to {size}, .* embeddings for {size}"):
+        load_model(str(tmp_path / "model"))
 
 
 def test_damaged_or_missing_weights_are_refused(tiny_bert, tmp_path):

@@ -11,7 +11,14 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from cl_graft.errors import InputError
-from cl_graft.models import Loaded, TaskModel, graftable_parameters, load_model, make_head
+from cl_graft.models import (
+    Loaded,
+    TaskModel,
+    graftable_parameters,
+    load_model,
+    longest_row,
+    make_head,
+)
 
 ENCODERS = ["bert", "distilbert", "electra", "roberta"]
 DECODERS = ["gpt2", "llama"]
@@ -303,3 +310,11 @@ def test_features_at_a_depth_are_the_pooled_states_after_that_block(request, kin
     # Embeddings know of no other token: the first one is the same in every text.
     torch.testing.assert_close(embedded, embedded[:1].expand_as(embedded))
     assert not torch.allclose(last, last[:1].expand_as(last))
+
+
+@pytest.mark.parametrize(("kind", "longest"), [("bert", 256), ("roberta", 256), ("gpt2", None)])
+def test_the_longest_row_is_what_the_positions_allow(request, kind, longest):
+    model = load_model(str(request.getfixturevalue(f"tiny_{kind}"))).model
+    assert longest_row(model) == (longest or model.backbone.config.max_position_embeddings)
+    model.text_config.max_position_embeddings = -1  # as in XLNet's config
+    assert longest_row(model) is None
