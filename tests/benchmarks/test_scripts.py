@@ -7,7 +7,6 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from baselines import RATES, shared_rate
 from benchmark_scripts import run_script
 from kind_data import write_kinds
 from kind_streams import write_table
@@ -15,10 +14,8 @@ from papers.claims import CLAIMS, judge
 from papers.stored import read_stream
 from related_tasks import describe_runs
 from related_tasks import write_table as write_related
-from scales import SMOKE, make_config
 
 from cl_graft.data.streams import STREAMS
-from cl_graft.lab.results.run_results import read_result
 
 
 def run_smoke(name, folder, *options, sets=(), kept=None):
@@ -207,18 +204,6 @@ def test_baselines_store_the_summary_of_their_comparison(tiny_bert, data_dir, tm
     (by_task,) = stored["scores"]["naive"].values()
     final = stored["strategies"]["naive"]["final"]
     assert by_task == {task: pytest.approx(over["mean"]) for task, over in final.items()}
-
-
-def test_the_dense_rate_is_chosen_on_the_dev_rows_of_as_many_tasks_as_asked(tiny_bert, tmp_path):
-    tasks = ["scope", "topic", "entailment"]
-    values = {**SMOKE, "stream.tasks": tasks, "stream.max_length": 16}
-    config = make_config({**values, "model.name": str(tiny_bert)}, None)
-    found = shared_rate(config, tmp_path, tasks=3)
-    assert found["lr"] == max(found["scores"], key=found["scores"].get)
-    for lr in RATES:
-        result = read_result(tmp_path / f"lr={lr}" / "independent" / "seed0")
-        assert result.tasks == tasks
-        assert all(result.data[task]["source"]["test"] == "the dev rows" for task in tasks)
 
 
 @pytest.mark.slow

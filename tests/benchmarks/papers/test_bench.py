@@ -2,7 +2,6 @@
 
 import json
 import shutil
-from dataclasses import replace
 
 import pytest
 import torch
@@ -11,7 +10,6 @@ from slow_cases import slow
 from smoke_benches import smoke_bench
 
 from cl_graft.grafts.graft import snapshot
-from cl_graft.localization import localize
 
 
 @pytest.mark.parametrize("names", ["fig8", *slow("sam_table1 fig15 fig12 table1 fig7 sam_table2")])
@@ -33,40 +31,6 @@ def test_a_sample_of_the_data_is_drawn_by_its_own_seed(tiny_bert, tmp_path):
     assert not torch.equal(rows[0], rows[1])
     heads = [bench.task(0).head for bench in (first, second)]
     assert all(torch.equal(heads[0][name], heads[1][name]) for name in heads[0])
-
-
-def test_what_gradients_ranked_is_answered_by_the_cache_as_deep_as_it_was_ranked(
-    tiny_bert, tmp_path, monkeypatch
-):
-    bench = smoke_bench("table1", tiny_bert, tmp_path)
-    depths = []
-
-    def counted(inputs, localizer, *, depth, **more):
-        depths.append(depth)
-        return localize(inputs, localizer, depth=depth, **more)
-
-    monkeypatch.setattr("cl_graft.localization.region_search.localize", counted)
-    run = bench.dense(0)
-
-    def ranked(bench, localizer="learned_mask", dense=run, **more):
-        return bench.ranking(0, localizer, k=40, dense=dense, **more).order
-
-    first = ranked(bench, depth=40)
-    # Another process has a bench of its own.
-    assert torch.equal(ranked(smoke_bench("table1", tiny_bert, tmp_path), depth=40), first)
-    assert torch.equal(ranked(bench, depth=7)[:7], first[:7])
-    assert depths == [40]
-    whole = ranked(bench)
-    assert torch.equal(whole[:40], first)
-    assert torch.equal(ranked(bench), whole)
-    assert torch.equal(ranked(bench, depth=40, anew=True), first)
-    assert depths == [40, bench.layout.total, 40]
-    moved = replace(run, tuned={name: 2 * value for name, value in run.tuned.items()})
-    for other in ({"localizer": "fisher"}, {"localizer": "movement"}, {"dense": moved}):
-        ranked(bench, depth=5, **other)
-        ranked(bench, depth=5, **other)
-    # Movement is cheaper to compute than to keep.
-    assert depths == [40, bench.layout.total, 40, 5, 5, 5, 5]
 
 
 def test_other_label_words_and_another_model_config_have_outcomes_of_their_own(tiny_bert, tmp_path):
@@ -93,12 +57,3 @@ def test_other_label_words_and_another_model_config_have_outcomes_of_their_own(t
     assert hits(same, ["bad", "good"]) == 1
     assert hits(other, ["bad", "good"]) == 0
     assert hits(same, ["terrible", "great"]) == 0
-
-
-@pytest.mark.parametrize("precision", ["fp32", "fp16"])
-def test_a_task_in_fp16_is_localized_with_a_loss_scale(precision, tiny_bert, tmp_path):
-    bench = smoke_bench("table1", tiny_bert, tmp_path, f"model.precision={precision}")
-    run, task = bench.dense(0), bench.task(0)
-    with bench.open_inputs(0, "learned_mask", run, task) as inputs:
-        assert (inputs.loss_scale > 1) == (precision == "fp16")
-        assert all(bool(loss().isfinite()) for loss in inputs.losses(0))

@@ -3,7 +3,6 @@
 import json
 import math
 import shutil
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,11 +11,9 @@ from papers import EXPERIMENTS, SCALES, experiment_config, run_experiment
 from papers.claims import CLAIMS, judge
 from papers.stored import read_stored
 from slow_cases import slow
-from smoke_benches import smoke_bench
 
 from cl_graft.errors import InputError
 from cl_graft.localization.paper_mask import paper_mask
-from cl_graft.settings.tasks import load_tasks
 
 pytestmark = pytest.mark.usefixtures("one_penalty")
 
@@ -138,32 +135,6 @@ def test_what_cannot_be_run_is_refused_before_anything_is_trained(
         run_experiment(name, out=tmp_path, scale="smoke", seeds=[0], sets=asked)
 
 
-@pytest.mark.slow
-def test_a_regression_is_learned_and_scored_by_correlation(tmp_path, tiny_bert):
-    """A stsb that says how many words of a sentence are good."""
-    folder = tmp_path / "data" / "stsb"
-    folder.mkdir(parents=True)
-    for split, rows in (("train", 120), ("test", 60)):
-        good = [[(row * 7 + word) % 6 < row % 6 for word in range(5)] for row in range(rows)]
-        lines = [
-            {
-                "text": " ".join("good" if one else "bad" for one in own),
-                "text_pair": f"number {row}",
-                "label": float(sum(own)),
-            }
-            for row, own in enumerate(good)
-        ]
-        text = "".join(json.dumps(line) + "\n" for line in lines)
-        (folder / f"{split}.jsonl").write_text(text)
-    sets = ["stream.tasks=stsb", "stream.shots=60", "fine_tuning.steps=60", "stream.max_test=null"]
-    more = {"data": folder.parent, "kinds": ("regression",)}
-    bench = smoke_bench("sam_table1", tiny_bert, tmp_path / "cache", *sets, **more)
-    assert bench.tuned_answers(0, bench.dense(0)).score > 0.6
-    asked = {"sets": [f"model.name={tiny_bert}", *sets], "data": folder.parent, "seeds": [0]}
-    with pytest.raises(InputError, match="this experiment runs tasks of classification"):
-        run_experiment("table1", out=tmp_path / "out", scale="smoke", **asked)
-
-
 def test_cells_that_are_done_are_not_run_again_and_other_settings_or_versions_are_refused(
     folder, tiny_bert, monkeypatch
 ):
@@ -183,39 +154,6 @@ def test_cells_that_are_done_are_not_run_again_and_other_settings_or_versions_ar
     monkeypatch.setattr("cl_graft.__version__", "9.9.9")
     with pytest.raises(InputError, match="another version of cl_graft"):
         run_experiment("sam_table4", seeds=[0], **chosen)
-
-
-@pytest.mark.slow
-def test_what_concludes_on_the_cells_of_another_experiment_does_not_run_them_again(
-    folder, tiny_bert, monkeypatch
-):
-    chosen = {"out": folder, "scale": "smoke", "sets": [f"model.name={tiny_bert}"]}
-    chosen["seeds"] = [0, 1, 2]
-    first = run_experiment("sam_table5", **chosen)
-    measures = {row.measure for row in first.rows}
-    assert measures == {"score", "t", "p", "p corrected", "mean difference"}
-    monkeypatch.setattr("papers.run.Bench", None)
-    ranked = run_experiment("sam_fig4", **chosen)
-    plain = run_experiment("sam_table1", **chosen)
-    times = run_experiment("sam_table3", **chosen)
-    scores = [row for row in plain.rows if row.measure == "score"]
-    assert [row for row in ranked.rows if row.measure == "score"] == scores
-    assert [row for row in first.rows if row.measure == "score"] == scores
-    late = [row for row in plain.rows if row not in scores]
-    assert {(row.method, row.measure) for row in late} == {("MixOut", "score, mixed in evaluation")}
-    seconds = {(row.task, row.method): row.mean for row in times.rows}
-    assert {row.measure for row in times.rows} == {"seconds"}
-    for task, method in seconds:
-        full = seconds[task, "FullTuning"]
-        assert full > 0
-        assert method != "DiffPruning" or seconds[task, method] > full
-
-
-def test_unknown_names_are_answered_with_the_nearest_one(tmp_path):
-    with pytest.raises(InputError, match="did you mean 'table1'"):
-        run_experiment("tabel1", out=tmp_path)
-    with pytest.raises(InputError, match="unknown scale"):
-        run_experiment("table1", out=tmp_path, scale="huge")
 
 
 @pytest.mark.parametrize("scale", SCALES)
@@ -252,15 +190,3 @@ def test_stored_results_become_pages_and_pictures_by_one_command(folder, tiny_be
 def test_the_script_lists_every_experiment():
     listed = json.loads(run_script("paper_experiment.py", "--json").stdout)
     assert [row["name"] for row in listed] == list(EXPERIMENTS)
-
-
-@pytest.mark.slow
-def test_the_real_data_has_rows_enough_for_every_experiment_on_a_cpu(data_dir):
-    seen: set[tuple[int | None, str]] = set()
-    for experiment in EXPERIMENTS.values():
-        stream = experiment_config(experiment, "cpu", data=data_dir).stream
-        new = [name for name in stream.tasks if (stream.shots, name) not in seen]
-        seen |= {(stream.shots, name) for name in new}
-        own = {name: stream.task_settings[name] for name in new if name in stream.task_settings}
-        loaded = load_tasks(replace(stream, tasks=new, task_settings=own), seed=0) if new else ()
-        assert all(task.train and task.dev and task.test for task in loaded)

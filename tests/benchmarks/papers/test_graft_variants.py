@@ -10,7 +10,7 @@ from papers.graft_variants import (
     sweep_densities,
     wise_curve,
 )
-from papers.trajectory import label_by_model, walk_dense_run
+from papers.trajectory import walk_dense_run
 from small_tasks import make_task, moved_model
 
 from cl_graft.grafts.graft import gather, grafted, snapshot
@@ -89,19 +89,6 @@ def test_at_evaluation_weights_are_the_bases_or_their_own():
     assert all(torch.equal(before[name], parameters[name]) for name in before)
 
 
-def test_mixed_weights_come_back_after_an_exception():
-    _, parameters, base = moved_model()
-    before = snapshot(parameters)
-    with pytest.raises(RuntimeError), mixed_evaluation(parameters, base, p=0.5, seed=0):
-        raise RuntimeError
-    assert all(torch.equal(before[name], parameters[name]) for name in before)
-    with (
-        pytest.raises(ValueError, match="p must be in"),
-        mixed_evaluation(parameters, base, p=1.5, seed=0),
-    ):
-        pass
-
-
 PLAN = FineTuning(steps=9, lr=0.3, evaluations=3)
 
 
@@ -117,16 +104,3 @@ def test_looking_in_along_a_run_changes_no_bit_of_it():
     assert list(seen) == [3, 9]
     assert all(torch.equal(plain.tuned[n], watched.tuned[n]) for n in plain.tuned)
     assert any(not torch.equal(seen[3][n], seen[9][n]) for n in seen[3])
-
-
-def test_a_model_agrees_with_the_labels_it_gives():
-    task = make_task()
-    task.model.eval()
-    own = label_by_model(task)
-    assert own.dev_score() == 1.0
-    assert own.train_score(rows=150, seed=0) == 1.0
-    assert task.dev_score() < 1.0
-    assert own.content != task.content
-    inputs, labels = own.train.batch([0, 5])
-    assert torch.equal(inputs, task.train.batch([0, 5])[0])
-    assert labels.dtype == torch.int64

@@ -1,18 +1,13 @@
 """Measures of the papers are what they say they are, and are summed up over cells."""
 
 import math
-from itertools import product
 
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from papers.answers import Answers
 from papers.bound import generalization_bound, variance_bound
 from papers.measurements import Measurement, summarize, table
-from papers.measures import relative_gain, stability, top_probability_histogram, without_a_share
-
-from cl_graft.runtime.seeding import generator
+from papers.measures import relative_gain, top_probability_histogram
 
 
 def test_relative_gain_is_0_at_the_base_and_1_at_the_full_model():
@@ -27,23 +22,6 @@ def test_the_histogram_counts_every_row_by_its_top_probability():
     assert top_probability_histogram(probabilities, bins=10).tolist() == [0] * 5 + [1, 1, 0, 0, 2]
     with pytest.raises(ValueError, match="without softmax"):
         top_probability_histogram(3 * probabilities)
-
-
-@given(st.lists(st.floats(0, 1), min_size=1, max_size=8))
-@settings(max_examples=30)
-def test_stability_is_mean_and_sample_deviation(scores):
-    found = stability(scores)
-    assert found.mean == pytest.approx(sum(scores) / len(scores))
-    expected = float(torch.tensor(scores).double().std()) if len(scores) > 1 else 0.0
-    assert found.deviation == pytest.approx(expected, abs=1e-6)
-
-
-def test_a_share_of_the_rows_is_left_out():
-    rows = without_a_share(50, seed=3)
-    assert len(rows) == len(set(rows)) == 45
-    assert rows == sorted(rows) == without_a_share(50, seed=3) != without_a_share(50, seed=4)
-    with pytest.raises(ValueError, match="share must be"):
-        without_a_share(3, share=1.0, seed=0)
 
 
 def test_the_bound_is_that_of_the_theorems():
@@ -62,20 +40,6 @@ def test_the_bound_is_that_of_the_theorems():
     )
     with pytest.raises(ValueError, match="delta"):
         variance_bound(size=1, values=2, rows=3, delta=1.5)
-
-
-def test_the_bound_holds_for_all_models_of_a_region_at_once_as_often_as_it_says():
-    """All q^s models of a class with losses of 0 or 1, drawn again and again."""
-    s, q, n, delta = 3, 4, 40, 0.1
-    draw = generator(0, "bound")
-    models = len(list(product(range(q), repeat=s)))
-    true = torch.rand(models, generator=draw)
-    bound = variance_bound(size=s, values=q, rows=n, delta=delta)
-    failed = 0
-    for _ in range(200):
-        losses = torch.rand(models, n, generator=draw) < true[:, None]
-        failed += bool(2 * (losses.float().mean(1) - true).abs().max() > bound)
-    assert failed <= delta * 200
 
 
 def test_a_summary_is_the_mean_over_cells_and_leaves_out_what_is_no_number():

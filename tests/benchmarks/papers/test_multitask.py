@@ -4,14 +4,13 @@ from dataclasses import replace
 
 import pytest
 import torch
-from papers.multitask import _joint, _learn_all, _purify, _scores, grow_region
+from papers.multitask import _learn_all, _purify
 from slow_cases import slow
 from smoke_benches import smoke_bench
 
 from cl_graft.grafts.graft import gather, grafted, snapshot
 from cl_graft.grafts.model_state import replace_parameters
 from cl_graft.grafts.region import union
-from cl_graft.localization.learned_mask import learned_mask
 from cl_graft.metrics import task_loss
 
 
@@ -44,43 +43,3 @@ def test_purifying_a_union_lowers_its_tasks_losses_and_moves_nothing_else(
     for name, value in purified.tuned.items():
         moved = value != run.tuned[name]
         assert not (moved & ~inside[name].view_as(moved)).any()
-
-
-def test_a_joint_model_is_chosen_by_its_mean_score_on_dev(tiny_bert, tmp_path):
-    bench = smoke_bench(
-        "fig13",
-        tiny_bert,
-        tmp_path,
-        "training.grid=true",
-        "fine_tuning.steps=40",
-        "stream.max_dev=null",
-        "stream.tasks=[topic,banking]",
-        "stream.shots=16",
-    )
-    chosen, run, _ = _learn_all(bench)
-    dev = {}
-    for schedule in bench.schedules(0):
-        one, own = _joint(bench, schedule)
-        dev[schedule] = sum(_scores(bench, own, run=one, split="valid"))
-        if schedule == chosen:
-            assert all(torch.equal(value, run.tuned[name]) for name, value in one.tuned.items())
-    assert len(set(dev.values())) > 1
-    assert chosen == max(dev, key=dev.__getitem__)
-
-
-def test_a_region_that_grows_from_a_base_is_learned_once_for_each_base(
-    tiny_bert, tmp_path, monkeypatch
-):
-    learned = []
-
-    def counted(inputs, *, started, **more):
-        learned.append(len(started))
-        return learned_mask(inputs, started=started, **more)
-
-    monkeypatch.setattr("papers.multitask.learned_mask", counted)
-    found = []
-    for base in (0.002, 0.002, 0.01):
-        bench = smoke_bench("fig12", tiny_bert, tmp_path)  # as another process would
-        found.append(grow_region(bench, 0, bench.dense(0), base=base))
-    assert learned == [bench.size(0.002), bench.size(0.01)]
-    assert found[0] == found[1] != found[2]

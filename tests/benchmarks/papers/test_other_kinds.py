@@ -1,14 +1,9 @@
 """Tasks of every kind are localized under heads that fit their bodies."""
 
-import json
-
 import pytest
 from kind_data import KINDS_OF_TASKS, write_kinds
 from papers import other_kinds
-from papers.measurements import Measurement
 from papers.other_kinds import RATES, TEXT_RATES, localize_kinds, localize_text
-from papers.run import _Cell, _write_results, experiment_config
-from papers.stored import read_stored
 from papers.table import EXPERIMENTS
 from slow_cases import slow
 from smoke_benches import smoke_bench
@@ -85,18 +80,6 @@ def test_answers_that_a_model_writes_are_scored_against_zero_shot_and_a_random_r
     for (method, measure), share in values.items():
         if measure == "share of the gain":
             assert values[method, "score"] - base == pytest.approx(share * (dense - base))
-
-
-def test_results_of_a_stream_that_needs_a_folder_are_written_and_say_so(data_dir, tmp_path):
-    experiment = EXPERIMENTS["generation"]
-    config = experiment_config(experiment, "cpu", data=data_dir)
-    cell = _Cell([Measurement("emotions", "zero-shot", "score", 0.5)], seconds=60.0)
-    _write_results(experiment, config, [cell], [0], tmp_path, scale="cpu", command="")
-    stored = json.loads((tmp_path / "results.json").read_text())
-    assert stored["config"]["stream"]["data"] == "$CL_GRAFT_DATA"
-    said = read_stored(tmp_path / "results.json").setting
-    assert "at most 128 training rows" in said
-    assert "label strings" not in said
 
 
 def test_other_experiments_say_which_kinds_they_run(data, tiny_bert, tmp_path):

@@ -1,19 +1,15 @@
 """Peers train parts of their own on a copy of the model; what is trained is trained once."""
 
-import re
-
 import pytest
 import torch
 from papers import EXPERIMENTS
-from papers.peers import LORA_EVERYWHERE, PEERS, choose_size, measure_share, train_peer
+from papers.peers import PEERS, choose_size, measure_share, train_peer
 from papers.retraining import peer_plans
 from slow_cases import slow
 from smoke_benches import smoke_bench
 
 from cl_graft.grafts.graft import snapshot
 from cl_graft.training.fine_tuning import fine_tune
-
-LAYERS = re.compile(r"(query|key|value|dense)\.lora_A")
 
 
 def test_peers_train_their_parts_alone_on_a_copy_of_the_model(tiny_bert, tmp_path):
@@ -39,29 +35,6 @@ def test_peers_train_their_parts_alone_on_a_copy_of_the_model(tiny_bert, tmp_pat
         assert after.keys() == before.keys()
         assert all(torch.equal(value, after[n]) for n, value in before.items()), name
     assert bench.task(0) is own
-
-
-def test_parts_that_are_put_into_a_model_change_nothing_before_they_are_trained(
-    tiny_bert, tmp_path
-):
-    bench = smoke_bench("table6", tiny_bert, tmp_path)
-    bench.task(0)
-    for name, peer in PEERS.items():
-        other = bench.with_parts(lambda model, peer=peer: peer.insert(model, 2, 0))
-        assert torch.allclose(other.answers(0).logits, bench.answers(0).logits), name
-        # Houlsby's adapters stand in both halves of a block, Pfeiffer's behind each.
-    one, two = PEERS["Pfeiffer"], PEERS["Houlsby"]
-    assert len(two.parts(_with(bench, two))) == 2 * len(one.parts(_with(bench, one)))
-    for peer, layers in (
-        (PEERS["LoRA"], {"query", "value"}),
-        (LORA_EVERYWHERE, {"query", "key", "value", "dense"}),
-    ):
-        assert set(LAYERS.findall(" ".join(peer.parts(_with(bench, peer))))) == layers
-
-
-def _with(bench, peer):
-    other = bench.with_parts(lambda model: peer.insert(model, 2, 0))
-    return other.model.task_model
 
 
 def test_rows_that_are_left_out_are_left_out_of_dense_runs_and_of_models_with_parts(
@@ -97,21 +70,3 @@ def test_joint_models_and_peers_are_trained_once(name, tiny_bert, tmp_path, monk
     assert count == {"fig8": 1, "table6": 11 + 3}[name]  # the smallest of three at two rates
     assert list(EXPERIMENTS[name].run(benches[1])) == first
     assert len(trained) == count
-
-
-def test_sams_methods_that_train_few_parameters_are_all_trained_one_way(
-    tiny_bert, tmp_path, monkeypatch
-):
-    bench = smoke_bench(
-        "sam_table1", tiny_bert, tmp_path, "grafting.lr=0.003", "fine_tuning.weight_decay=0.02"
-    )
-    seen = []
-
-    def watched(*given, settings, phase="dense fine-tuning", **more):
-        if phase != "dense fine-tuning":
-            seen.append((settings.optimizer, settings.lr, settings.weight_decay))
-        return fine_tune(*given, settings=settings, phase=phase, **more)
-
-    monkeypatch.setattr("cl_graft.training.learnable_task.fine_tune", watched)
-    list(EXPERIMENTS["sam_table1"].run(bench))
-    assert seen == [("adamw", 0.003, 0.02)] * 8  # five regions, biases, adapters, LoRA

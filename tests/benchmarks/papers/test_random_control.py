@@ -3,36 +3,8 @@
 import pytest
 from papers import random_control
 from papers.measurements import Measurement
-from papers.random_control import RATES, against_random, differences_from_random, gradient_shares
+from papers.random_control import differences_from_random, gradient_shares
 from smoke_benches import smoke_bench
-
-
-def test_each_region_is_trained_at_every_rate_and_read_at_the_best_on_dev(
-    tiny_bert, tmp_path, monkeypatch
-):
-    bench = smoke_bench("random_control", tiny_bert, tmp_path, "grafting.budgets=[0.01, 0.1]")
-    trained, read = [], []
-    train, answer = random_control.retrain_region, bench.graft_answers
-
-    def counted(bench, label, region, *, lr):
-        trained.append((len(region), lr))
-        return train(bench, label, region, lr=lr)
-
-    def watched(label, *own, split="test"):
-        read.append(split)
-        return answer(label, *own, split=split)
-
-    monkeypatch.setattr(random_control, "LOCALIZERS", ("random", "lift"))
-    monkeypatch.setattr(random_control, "retrain_region", counted)
-    monkeypatch.setattr(bench, "graft_answers", watched)
-    found = list(against_random(bench))
-    sizes = [bench.size(density) for density in (0.01, 0.1)]
-    assert trained == 2 * [(size, rate) for size in sizes for rate in RATES]
-    assert read == 4 * [*["valid"] * len(RATES), "test"]
-    measures = {(m.method, m.measure, m.x): m.value for m in found}
-    assert {m.method for m in found} == {"fine-tuning", "random", "lift"}
-    assert measures["lift", "rows before training", 0.1] == 0
-    assert measures["lift", "rate that dev chooses", 0.1] in RATES
 
 
 def test_a_region_of_everything_holds_the_whole_gradient_and_a_tenth_at_random_about_a_tenth(
@@ -78,9 +50,3 @@ def test_localizers_are_tested_against_the_random_regions_of_the_same_cells():
         2 * found["hard", "movement", "p"]
     )
     assert ("easy", "lift", "p") not in found  # equal in every cell
-
-
-def test_a_localizer_that_some_cells_lack_is_not_tested():
-    cells = [cell(random=(0.8, 0.5)) for _ in range(3)]
-    cells[0] = cell(random=(0.8, 0.5), lift=(0.9, 0.6))
-    assert list(differences_from_random(cells, [])) == []

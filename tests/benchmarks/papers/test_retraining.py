@@ -1,7 +1,5 @@
 """Regions are trained again once, and dev chooses their rate."""
 
-from dataclasses import replace
-
 import pytest
 import torch
 from papers.region_rates import region_rates
@@ -11,26 +9,6 @@ from smoke_benches import smoke_bench
 from cl_graft.errors import DivergedError
 from cl_graft.grafts.region import Region
 from cl_graft.training.graft_retraining import train_region
-
-
-def test_retraining_takes_batches_of_similar_length_where_the_schedule_says_so(tiny_bert, tmp_path):
-    def padding(grouped):
-        sets = [f"fine_tuning.group_by_length={grouped}", "stream.shots=16", "stream.max_length=64"]
-        bench = smoke_bench("table1", tiny_bert, tmp_path / grouped, *sets)
-        task = bench.task(0)
-        widths = []
-
-        def watched(inputs):
-            if inputs.shape[0] == bench.config.fine_tuning.batch_size and torch.is_grad_enabled():
-                widths.append(int((inputs[:, 1] != 0).any(0).sum()))  # what is not padding
-            return task.forward(inputs)
-
-        bench._tasks[0] = replace(task, forward=watched)
-        retrain_region(bench, 0, Region.of(bench.layout, range(50)), steps=12)
-        assert len(widths) == 12
-        return sum(widths)
-
-    assert padding("true") < padding("false")
 
 
 def test_a_region_is_trained_again_once_and_then_answered_by_the_cache(

@@ -3,14 +3,12 @@
 import pytest
 import torch
 from papers.measurements import Measurement
-from papers.region_split import group_gains, split_at_random, split_by_gain
-from papers.sub_skills import BANKING, INTENTS, _find_groups, conclude, lead_of_own_parts
-from papers.table import EXPERIMENTS
+from papers.region_split import group_gains, split_by_gain
+from papers.sub_skills import BANKING, _find_groups, conclude, lead_of_own_parts
 from small_tasks import make_task
 from smoke_benches import smoke_bench
 
-from cl_graft.errors import InputError
-from cl_graft.grafts.graft import Graft, extract, grafted, snapshot
+from cl_graft.grafts.graft import Graft, extract
 from cl_graft.grafts.region import Layout, Region, union
 from cl_graft.runtime.seeding import generator
 
@@ -43,19 +41,6 @@ def _at(values, region):
     return flat[region.index]
 
 
-def test_the_model_stays_as_it_was_with_modes_and_gradient_flags():
-    task, graft = task_and_graft()
-    task.model.train()
-    before = snapshot(dict(task.model.named_parameters()))
-    first = group_gains(task, graft, GROUPS)
-    assert task.model.training
-    for name, parameter in task.model.named_parameters():
-        assert torch.equal(parameter, before[name])
-        assert parameter.requires_grad
-        assert parameter.grad is None
-    assert torch.equal(group_gains(task, graft, GROUPS), first)  # dropout takes no part
-
-
 def test_a_gain_is_the_move_times_the_dense_gradient():
     task, graft = task_and_graft()
     task.model.eval()
@@ -67,18 +52,6 @@ def test_a_gain_is_the_move_times_the_dense_gradient():
         assert torch.allclose(gains, -move * _at(dense, graft.region), atol=1e-6)
 
 
-def test_gains_at_midpoints_add_up_to_what_the_graft_takes_off_the_loss():
-    task, graft = task_and_graft(size=0.5)
-    middle = group_gains(task, graft, GROUPS).sum(1)
-    first_order = group_gains(task, graft, GROUPS, points=[0.0]).sum(1)
-    for place, rows in enumerate(GROUPS):
-        with grafted(task.model, graft):
-            whole = loss(task, rows)
-        taken = loss(task, rows) - whole
-        assert float(middle[place]) == pytest.approx(taken, rel=0.1, abs=0.02)
-        assert abs(float(middle[place]) - taken) < abs(float(first_order[place]) - taken)
-
-
 REGION = Region.of(Layout(("weight",), ((9,),)), [0, 1, 2, 4, 5, 8])
 
 
@@ -87,23 +60,6 @@ def test_a_group_with_a_steep_loss_does_not_get_everything():
     for scale in (1.0, 1000.0):
         first, second = split_by_gain(REGION, gains * torch.tensor([[scale], [1.0]]))
         assert (first.index.tolist(), second.index.tolist()) == ([0, 1, 2], [4, 5, 8])
-
-
-def test_a_full_group_takes_no_more_and_those_with_the_largest_lead_choose_first():
-    gains = torch.tensor(
-        [[9.0, 8.0, 7.0, 6.0, 5.0, 4.0], [0.0, 0.1, 0.0, 0.3, 0.0, 0.0], [0.0] * 6]
-    )
-    parts = [part.index.tolist() for part in split_by_gain(REGION, gains)]
-    assert [len(part) for part in parts] == [2, 2, 2]
-    assert parts[1][0] == 1 or 4 in parts[1]
-
-
-def test_a_random_split_has_the_sizes_asked_for_and_depends_on_its_seed():
-    parts = split_at_random(REGION, [3, 1, 2], seed=0)
-    assert [len(part) for part in parts] == [3, 1, 2]
-    assert union(parts, layout=REGION.layout) == REGION
-    assert list(parts) == list(split_at_random(REGION, [3, 1, 2], seed=0))
-    assert any(split_at_random(REGION, [3, 1, 2], seed=s)[0] != parts[0] for s in range(1, 5))
 
 
 def test_the_lead_is_that_of_own_parts_over_the_others_of_a_column():
@@ -169,26 +125,3 @@ def test_groups_are_rows_of_one_kind_in_training_and_test(tiny_bert, tmp_path):
         ):
             labels = {int(rows[int(encoded.rows[split][place])].label) for place in places}
             assert {encoded.task.label_names[label] for label in labels} == {*BANKING[group.name]}
-
-
-def test_intents_are_grouped_by_label_and_other_tasks_are_refused(tmp_path, tiny_bert):
-    folder = tmp_path / "data" / "clinc150"
-    folder.mkdir(parents=True)
-    lines = [
-        f'{{"text": "what is {intent} number {n}", "label": "{intent}", "domain": "work"}}'
-        for n in range(8)
-        for intents in INTENTS.values()
-        for intent in intents
-    ]
-    for split in ("train", "test"):
-        (folder / f"{split}.jsonl").write_text("\n".join(lines).replace("what", split) + "\n")
-    own = EXPERIMENTS["sub_skills"].cpu["stream.task_settings"]
-    sets = ["stream.tasks=[clinc150_work]", f"stream.task_settings={own}", "stream.max_test=120"]
-    bench = smoke_bench("sub_skills", tiny_bert, tmp_path, *sets, data=folder.parent)
-    encoded = bench.stream.tasks[0]
-    for group in _find_groups(bench, 0):
-        names = {encoded.task.label_names[int(encoded.splits["test"][1][n])] for n in group.test}
-        assert names == set(INTENTS[group.name])
-    bench = smoke_bench("sub_skills", tiny_bert, tmp_path, "stream.tasks=[scope]")
-    with pytest.raises(InputError, match="no sub-skills are known of scope"):
-        _find_groups(bench, 0)

@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from papers.transfer import elsewhere, find_parting, near, pairs
+from papers.transfer import elsewhere, find_parting
 from slow_cases import slow
 from smoke_benches import smoke_bench
 
@@ -31,18 +31,6 @@ def test_labels_elsewhere_are_compared_by_name_in_whatever_order_they_stand(
     assert min(seen) > 0.8  # rows of a label that the first task does not have are left out
     if set(second) == set(names["first"]):
         assert seen[0] == seen[1]  # the rows are the same, and so is their truth
-
-
-def test_the_near_pair_is_asked_once(tiny_bert, tmp_path):
-    bench = smoke_bench("fig7", tiny_bert, tmp_path, "stream.tasks=[scope, entailment]")
-
-    def asked(names):
-        bench.names = names
-        return [(i, j) for i, others in [*pairs(bench), *near(bench)] for j in others]
-
-    assert asked(["qnli", "mnli", "snli"]) == [(0, 1), (0, 2), (1, 2)]
-    assert asked(["mnli", "snli"]) == [(0, 1)]
-    assert asked(["mine", "yours"]) == [(0, 1)]
 
 
 @pytest.mark.parametrize(

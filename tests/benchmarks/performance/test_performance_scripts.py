@@ -18,10 +18,11 @@ def test_speed_writes_medians_with_their_raw_values(tmp_path: Path) -> None:
     raw = first["region_step/full_step/raw"]
     assert len(raw) == 2
     assert first["region_step/full_step"] == statistics.median(raw)
-    run_script("speed.py", *small, "--groups", "memory", "--results", str(tmp_path))
+    others = "memory,switching,late_steps"
+    run_script("speed.py", *small, "--groups", others, "--results", str(tmp_path))
     second = json.loads((tmp_path / "speed-tiny-cpu-fp32.json").read_text())
     assert first.items() <= second.items()
-    assert "region_memory/full_memory" in second
+    assert {"region_memory/full_memory", "switch/load_state_dict"} <= set(second)
 
 
 @pytest.mark.slow
