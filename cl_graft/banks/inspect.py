@@ -60,7 +60,7 @@ class Inspection:
         owned: Coordinates that any entry owns.
         bytes: Size of all files.
         entries: One a learned task.
-        overlap: ``overlap[i][j]`` = |γi ∩ γj| / |γj|, None where γj is empty.
+        overlap: ``overlap[i][j]`` = |γi ∩ γj| / |γj|, None where γj is empty; of up to 20 entries.
     """
 
     bank: Path
@@ -93,16 +93,11 @@ class InspectedGraft:
 
 
 _MOST_OVERLAPS = 20
-"""Entries of which it is computed how much they overlap, where nobody asks for it."""
+"""Largest number of entries of which it is computed how much they overlap."""
 
 
-def inspect_bank(folder: Path | str, *, overlap: bool | None = None) -> Inspection:
-    """Read and check a bank's files, and describe it.
-
-    Args:
-        folder: A bank, or a run that holds one.
-        overlap: Whether to compute how much the regions overlap, for all pairs of entries; None
-            means that of up to 20 entries.
+def inspect_bank(folder: Path | str) -> Inspection:
+    """Read and check the files of a bank, or of a run that holds one, and describe the bank.
 
     Raises:
         InputError: If there is no bank there.
@@ -116,9 +111,7 @@ def inspect_bank(folder: Path | str, *, overlap: bool | None = None) -> Inspecti
         _inspect_entry(position, entry, size, answers=latest[entry.label] == position)
         for position, (entry, size) in enumerate(zip(bank.entries, sizes, strict=True))
     )
-    if overlap is None:
-        overlap = len(bank) <= _MOST_OVERLAPS
-    regions = [entry.region for entry in bank.entries] if overlap else []
+    regions = [entry.region for entry in bank.entries] if len(bank) <= _MOST_OVERLAPS else []
     return Inspection(
         bank=where,
         model=bank.base.model,

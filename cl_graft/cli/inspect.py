@@ -26,14 +26,6 @@ def inspect_command(
             "Delete leftovers of interrupted writes, and list the entries that are whole.",
         ),
     ] = False,
-    overlap: Annotated[
-        bool | None,
-        flag(
-            "--overlap/--no-overlap",
-            "Show how much regions overlap, for each pair of tasks; without this option up to "
-            "20 tasks.",
-        ),
-    ] = None,
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:
@@ -71,7 +63,7 @@ def inspect_command(
             f"base {graft.model} ({graft.fingerprint[:12]}…)",
         )
         return
-    bank = inspect_bank(path, overlap=overlap)
+    bank = inspect_bank(path)
     output.result(bank, *_describe_bank(bank))
 
 

@@ -7,6 +7,7 @@ results and errors is written.
 from __future__ import annotations
 
 import io
+import json
 import math
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,7 +20,7 @@ from rich.console import Console, Group
 from rich.table import Table
 from rich.text import Text
 
-from cl_graft.runtime.escaping import for_json, for_terminal
+from cl_graft.runtime.escaping import for_terminal
 
 _MOST_FRAMED = 100
 """Rows of a table that has a frame."""
@@ -100,7 +101,7 @@ def make_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[objec
 def to_json_text(content: object, *, indent: int | None = None) -> str:
     """Write a value as JSON that stdout can show, whatever its encoding."""
     unicode = (sys.stdout.encoding or "").lower().startswith("utf")
-    return for_json(to_plain(content), indent=indent, ascii_only=not unicode)
+    return json.dumps(to_plain(content), indent=indent, ensure_ascii=not unicode, allow_nan=False)
 
 
 def to_plain(value: object) -> Any:

@@ -12,7 +12,7 @@ from typing import Any
 
 from cl_graft.kinds.text_task import MAX_LENGTH
 from cl_graft.models.load import AUTO_CLASSES
-from cl_graft.runtime.escaping import for_markdown, for_markdown_code, for_python
+from cl_graft.runtime.escaping import for_markdown, for_markdown_code
 
 _CLASSES = {
     "extractive_qa": "AutoModelForQuestionAnswering",
@@ -68,9 +68,6 @@ def make_readme(record: Mapping[str, Any], *, format: str) -> str:
         )
     if base.get("precision", "fp32") != "fp32":
         lines.append(f"- Learned under autocast in {base['precision']}: without it, logits differ.")
-    if left_out := record.get("left_out"):
-        counts = ", ".join(f"{count:,} of {kind}" for kind, count in left_out.items())
-        lines.append(f"- **Left out**, as the format cannot hold them: {counts}. Answers differ.")
     return "\n".join([*lines, "", "```python", _loading_code(record, format), "```", ""])
 
 
@@ -116,9 +113,9 @@ def _loading_code(record: Mapping[str, Any], format: str) -> str:
     ]
     load, where = ['folder = Path(".")  # where this file lies'], ["folder"]
     if format != "hf":
-        load.append(f"base = {for_python(base['model'])}  # its folder, or its name on the hub")
+        load.append(f"base = {base['model']!r}  # its folder, or its name on the hub")
         where = ["base"]
-        where += [f"revision={for_python(base['revision'])}"] if "revision" in base else []
+        where += [f"revision={base['revision']!r}"] if "revision" in base else []
     options = [*where, f"dtype=torch.{base['dtype']}"]
     options += ["add_pooling_layer=False"] if record.get("without_pooler") else []
     load += [
@@ -136,7 +133,7 @@ def _loading_code(record: Mapping[str, Any], format: str) -> str:
 def _answering_code(record: Mapping[str, Any], classifier: bool) -> str:
     kind, code, states = record.get("kind"), _ENCODED, "model(**inputs).last_hidden_state[0]"
     if kind == "extractive_qa":
-        code = _PASSAGE.replace("LONGEST", for_python(record.get("longest_answer", 30)))
+        code = _PASSAGE.replace("LONGEST", repr(record.get("longest_answer", 30)))
         logits = f"{_linear(states, 'ends')}.T"
         if classifier:
             logits = "(side[0].float() for side in model(**inputs).to_tuple()[:2])"
@@ -148,7 +145,7 @@ def _answering_code(record: Mapping[str, Any], classifier: bool) -> str:
         states = f"{states}.float()"
         pooled = f"{states}[0]" if record.get("pooling") == "first" else f"{states}.mean(0)"
         logits = _head(record, pooled)
-    length = for_python(record.get("max_length", MAX_LENGTH))
+    length = repr(record.get("max_length", MAX_LENGTH))
     return code.replace("LENGTH", length).replace("LOGITS", logits)
 
 

@@ -1,6 +1,6 @@
 """The parts of an export that do not depend on its format: the task's record, counts and head.
 
-`task.json` describes the task; `WrittenGraft` counts the coordinates that a format cannot hold. An
+`task.json` describes the task; `WrittenGraft` counts what a format does not hold as it is. An
 encoder's head for which transformers has no class is written beside the weights.
 """
 
@@ -44,14 +44,13 @@ class WrittenGraft:
 
     Attributes:
         record: Items of `task.json` beside those of `describe_task`.
-        left_out: Coordinates that are not in the files, by kind of parameter (``LayerNorm.bias``).
-        copied: Coordinates that are in whole copies of their modules, by kind of parameter.
+        copied: Coordinates that are in whole copies of their modules, by kind of parameter
+            (``LayerNorm.bias``).
         inexact: Number of coordinates whose value gets other bits.
         largest_error: Largest absolute difference of these values.
     """
 
     record: Mapping[str, Any] = field(default_factory=dict)
-    left_out: Mapping[str, int] = field(default_factory=dict)
     copied: Mapping[str, int] = field(default_factory=dict)
     inexact: int = 0
     largest_error: float = 0.0

@@ -2,8 +2,8 @@
 
 SHiRA (Bhardwaj et al., 2024, https://arxiv.org/abs/2406.13175) holds r · (inputs + outputs) entries
 of every matrix that it changes, with one r for all, so short regions are filled up with differences
-of 0. It knows no biases, no LayerNorms and no GPT-2 (whose layers are `Conv1D`); PEFT can carry
-whole copies of modules beside it, which is how ``rest="copy"`` expresses these.
+of 0. It knows no biases, no LayerNorms and no GPT-2 (whose layers are `Conv1D`); whole copies of
+these modules stand beside it.
 
 An adapter adds differences, a graft sets values. Where a value lies so far from the base's that no
 difference gives its bits, these coordinates are counted.
@@ -16,20 +16,17 @@ import math
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from cl_graft.banks.open_bank import OpenBank
-from cl_graft.errors import InputError, find
+from cl_graft.errors import InputError
 from cl_graft.grafts.graft import Graft
 from cl_graft.integrations.export_record import WrittenGraft, format_counts, save_head, skips_pooler
 from cl_graft.integrations.import_sources import ADAPTER_CONFIG, PREFIX
-
-Rest = Literal["refuse", "leave-out", "copy"]
-_RESTS = {"refuse": None, "leave-out": None, "copy": None}
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,10 +56,9 @@ class _Part:
         return math.ceil(len(self.index) / sum(self.shape))
 
 
-def write_shira(opened: OpenBank, position: int, into: Path | str, *, rest: Rest) -> WrittenGraft:
+def write_shira(opened: OpenBank, position: int, into: Path | str) -> WrittenGraft:
     """Write the adapter that turns the base into the model that answers an entry."""
     into = Path(into)
-    find(_RESTS, rest, missing="--rest is refuse, leave-out or copy, not")
     bank, model = opened.bank, opened.loaded.model
     opened.carry(None)
     if bank.base.dtype != "float32":
@@ -71,9 +67,7 @@ def write_shira(opened: OpenBank, position: int, into: Path | str, *, rest: Rest
             "as hf"
         )
     parts = _parts(model.backbone, bank.answer(position))
-    copied, left_out = _others(parts, rest)
-    ids = {id(part) for part in (*copied, *left_out)}
-    matrices = [part for part in parts if id(part) not in ids]
+    copied, matrices = _split_parts(parts)
     rank = max(part.least_rank for part in matrices)
     tensors, errors = _copies(copied), list[Tensor]()
     for part in matrices:
@@ -86,14 +80,12 @@ def write_shira(opened: OpenBank, position: int, into: Path | str, *, rest: Rest
     config = _config(opened, rank=rank, targets=[part.path for part in matrices], copies=copies)
     (into / ADAPTER_CONFIG).write_text(f"{json.dumps(config, indent=2)}\n", encoding="utf-8")
     record: dict[str, Any] = {"class": type(model.backbone).__name__}
-    record |= {"left_out": _count(left_out)} if left_out else {}
     if model.family == "encoder":
         record["without_pooler"] = skips_pooler(model.backbone)
         save_head(bank.entries[position], into)
     error = torch.cat(errors)
     return WrittenGraft(
         record=record,
-        left_out=_count(left_out),
         copied=_count(copied),
         inexact=int((error > 0).sum()),
         largest_error=float(error.max()),
@@ -109,29 +101,18 @@ def _parts(backbone: nn.Module, graft: Graft) -> list[_Part]:
     return parts
 
 
-def _others(parts: list[_Part], rest: Rest) -> tuple[list[_Part], list[_Part]]:
-    """Return the parts that SHiRA cannot hold: those to copy with their modules, and the others."""
+def _split_parts(parts: list[_Part]) -> tuple[list[_Part], list[_Part]]:
+    """Return the parts that are copied with their modules, and those that SHiRA holds."""
     matrices = [part for part in parts if part.is_matrix]
     most = min((math.prod(part.shape) // sum(part.shape) for part in matrices), default=0)
-    held = [part for part in matrices if part.least_rank <= most]
-    others = [part for part in parts if not any(part is one for one in held)]
-    if others and rest == "refuse":
-        counts, total = _count(others), sum(len(part.index) for part in parts)
-        raise InputError(
-            "a SHiRA adapter holds some weights of each nn.Linear and nothing else: "
-            f"{sum(counts.values()):,} of {total:,} coordinates are not of that kind "
-            f"({format_counts(counts)}); choose --rest copy (whole copies of their modules stand "
-            "beside it), --rest leave-out, or another format"
-        )
-    paths = {part.path for part in others} if rest == "copy" else set[str]()
-    if all(part.path in paths for part in held):
+    copies = {part.path for part in parts if not part.is_matrix or part.least_rank > most}
+    held = [part for part in matrices if part.path not in copies]
+    if not held:
         raise InputError(
             "a SHiRA adapter holds weights of nn.Linear, and of this graft it would hold none "
             f"({format_counts(_count(parts))}): export it as hf"
         )
-    if rest == "copy":
-        return [part for part in parts if part.path in paths], []
-    return [], others
+    return [part for part in parts if part.path in copies], held
 
 
 def _differences(part: _Part, rank: int) -> tuple[Tensor, Tensor, Tensor]:

@@ -24,7 +24,7 @@ from cl_graft.grafts.bank import find_entry
 from cl_graft.integrations.class_heads import as_transformers_model
 from cl_graft.integrations.export_readme import make_readme
 from cl_graft.integrations.export_record import WrittenGraft, describe_task, save_head, skips_pooler
-from cl_graft.integrations.shira import Rest, write_shira
+from cl_graft.integrations.shira import write_shira
 from cl_graft.models.quiet import quiet
 from cl_graft.models.text_generation import is_text_head
 from cl_graft.storage import explain_write_errors, load_bank
@@ -65,7 +65,6 @@ def export_task(
     *,
     format: str,
     out: Path | str,
-    rest: Rest = "refuse",
     model: str | None = None,
     trust_remote_code: bool = False,
 ) -> Exported:
@@ -76,9 +75,6 @@ def export_task(
         task: A task's name (its latest entry) or the position of an entry.
         format: A name in `FORMATS`.
         out: The folder to make; it may exist if it is empty.
-        rest: What to do with coordinates that ``"peft-shira"`` cannot express, as its adapters hold
-            weights of `nn.Linear` alone: ``"refuse"``, ``"leave-out"``, or ``"copy"`` the modules
-            they are in as wholes, which is exact and larger.
         model: Folder or hub name of the base, if it is no longer the one that the bank recorded.
         trust_remote_code: Whether to run Python code that comes with the checkpoint.
 
@@ -111,7 +107,7 @@ def export_task(
         if format == "hf":
             written = _write_checkpoint(opened, position, into)
         else:
-            written = write_shira(opened, position, into, rest=rest)
+            written = write_shira(opened, position, into)
         record |= written.record
         text = json.dumps(record, indent=1, ensure_ascii=False)
         (into / "task.json").write_text(f"{text}\n", encoding="utf-8")

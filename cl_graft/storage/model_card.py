@@ -10,7 +10,7 @@ from huggingface_hub.errors import HFValidationError
 from huggingface_hub.utils import validate_repo_id
 
 from cl_graft.grafts.bank import Entry, GraftBank
-from cl_graft.runtime.escaping import for_markdown, for_markdown_code, for_python
+from cl_graft.runtime.escaping import for_markdown, for_markdown_code
 
 _TAGS = ["grafting", "continual-learning", "sparse-fine-tuning"]
 
@@ -116,9 +116,9 @@ def _show_use(bank: GraftBank, name: str) -> str:
         lines = [
             "from cl_graft.storage.hub import download_bank",
             "",
-            f'bank = open_bank(download_bank({for_python(name)}))  # revision="…" pins a commit',
+            f'bank = open_bank(download_bank({name!r}))  # revision="…" pins a commit',
         ]
     if bank.entries:
         text = '("A text.", "Another.")' if bank.entries[0].metadata.get("pair") else '"A text."'
-        lines.append(f"answer = bank.predict({text}, task={for_python(bank.entries[0].task)})")
+        lines.append(f"answer = bank.predict({text}, task={bank.entries[0].task!r})")
     return "\n".join(lines)

@@ -74,19 +74,14 @@ def test_the_file_of_a_single_graft_is_described_too(run, tmp_path):
     assert found.fingerprint == bank.base.fingerprint
 
 
-@pytest.mark.parametrize(
-    ("tasks", "overlap", "rows"), [(20, None, 20), (21, None, 0), (21, True, 21)]
-)
-def test_how_much_tasks_overlap_is_shown_of_up_to_20_or_where_it_is_asked_for(
-    tmp_path, tasks, overlap, rows
-):
+@pytest.mark.parametrize(("tasks", "rows"), [(20, 20), (21, 0)])
+def test_how_much_tasks_overlap_is_shown_of_up_to_20(tmp_path, tasks, rows):
     bank = bank_of(mode="isolated", tasks=1)
     entries = (replace(bank.entries[0], task=f"task{n}", label=n) for n in range(tasks))
     save_bank(replace(bank, entries=tuple(entries)), tmp_path)
-    found = inspect_bank(tmp_path, overlap=overlap)
+    found = inspect_bank(tmp_path)
     assert [len(found.entries), len(found.overlap)] == [tasks, rows]
     assert all(len(row) == rows for row in found.overlap)
-    assert not inspect_bank(tmp_path, overlap=False).overlap
 
 
 def test_what_is_told_of_a_task_does_not_grow_with_the_number_of_tasks(tmp_path):

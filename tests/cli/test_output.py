@@ -45,14 +45,6 @@ def test_results_tables_and_notes_hold_none(capsys):
     assert "\\x1b]0;title" in told.err
 
 
-def test_json_holds_none_and_is_the_same_value(capsys):
-    evil = {"a\u202eb": "\x9b2J\ufeff\ud800"}
-    Output(as_json=True).result(evil)
-    told = capsys.readouterr().out
-    assert not [c for c in told if not c.isprintable() and c != "\n"]
-    assert json.loads(told) == evil
-
-
 def test_a_name_of_a_column_is_no_markup(capsys):
     Output().result({}, make_table("", ["[red]x[/red]"], [["1"]]))
     assert "[red]x[/red]" in capsys.readouterr().out

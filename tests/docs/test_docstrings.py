@@ -80,13 +80,6 @@ def test_the_arguments_that_a_docstring_lists_are_those_of_the_function_or_class
             assert re.search(rf"^ +\**{argument}: ", listed, re.MULTILINE), f"{full}: {argument}"
 
 
-def test_every_name_of_the_package_is_documented_itself():
-    for name in cl_graft.__all__:
-        thing = getattr(cl_graft, name)
-        if inspect.isclass(thing) or inspect.isfunction(thing):
-            assert (thing.__doc__ or "").strip(), name
-
-
 def with_examples():
     """Every documented class or function whose docstring holds examples, by its full name."""
     for full, thing in public_things_of_all_modules():
@@ -114,8 +107,3 @@ def test_the_examples_of_a_docstring_do_what_they_say(name, own_registries):
 def test_every_name_of_the_package_itself_has_an_example():
     with_docstring = {name.rpartition(".")[2] for name in EXAMPLES}
     assert set(cl_graft.__all__) - with_docstring - set(USED) == set()
-
-
-def test_every_module_of_the_reference_stands_on_one_page():
-    assert len(MODULES) == len(set(MODULES))
-    assert set(map(importlib.import_module, MODULES))

@@ -64,30 +64,3 @@ def test_every_promise_of_a_page_names_a_test_that_exists(page) -> None:
     assert unproved(text) == []
     assert missing(text) == []
     assert re.findall(r"^ *<!-- test:", text, re.MULTILINE) == []  # it would end a paragraph
-
-
-def test_a_promise_without_a_test_and_a_test_that_is_not_there_are_found() -> None:
-    here = "tests/docs/test_promises.py"
-    page = f"""# Nothing but a heading
-
-It never breaks. <!-- test: {here}::test_every_promise_of_a_page_names_a_test_that_exists -->
-It is always right. A read-only disk and `only_writer` promise none.
-
-```python
-never = "always"
-```
-
-- A link is refused.
-- Another is refused: <!-- test: {here}::test_that_nobody_wrote, tests/none.py::test_it -->
-
-| a | b |
-| --- | --- |
-| at most 3 | a limit |
-| at most 4 | a limit <!-- test: {here}::test_every_promise_of_a_page_names_a_test_that_exists --> |
-"""
-    assert unproved(page) == [
-        "It is always right.",
-        "- A link is refused.",
-        "| at most 3 | a limit |",
-    ]
-    assert missing(page) == [f"{here}::test_that_nobody_wrote", "tests/none.py::test_it"]

@@ -54,24 +54,6 @@ def test_the_hosts_loop_trains_on_all_rows_but_those_set_aside():
         assert len(experience.dataset) == 120  # the experience itself is whole
 
 
-def test_the_session_chooses_by_the_rows_that_the_loop_never_sees():
-    seen = Seen()
-    run = learner(
-        mlp(), vector_stream(labels=[0], rows=120), plugins=[seen], settings=quick(evaluate_every=2)
-    )
-    chosen_on = set()
-
-    class Session(SupervisedPlugin, supports_distributed=True):
-        def before_training_iteration(self, strategy, **kwargs):
-            dev = run.plugin._training._task.dev
-            chosen_on.update(key(row) for row in dev.batch(range(len(dev)))[0])
-
-    run.strategy.plugins.append(Session())
-    run.strategy.train(run.train_stream[0])
-    assert len(chosen_on) == 6
-    assert not chosen_on & seen.rows[0, 0]
-
-
 @pytest.mark.parametrize("batches", [True, False])
 def test_text_streams_train_on_all_rows_but_those_set_aside(tiny_bert, batches):
     seen = Seen()

@@ -1,7 +1,6 @@
 """Models that the Trainer of transformers fine-tuned: grafts without Avalanche."""
 
 import copy
-from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
@@ -125,20 +124,6 @@ def test_a_callback_of_another_model_is_refused_before_training(tiny_bert, rows,
     made = trainer(model(tiny_bert), tiny_bert, rows, tmp_path, callbacks=[GraftCallback(other)])
     with pytest.raises(InputError, match="another model"):
         made.train()
-
-
-def test_two_trainers_in_two_threads_are_refused_both(tiny_bert):
-    made = model(tiny_bert)
-    first, second = GraftCallback(made), GraftCallback(made)
-    events = (None, None, None)
-    with ThreadPoolExecutor(1) as pool:
-        first.on_train_begin(*events, model=made)  # type: ignore
-        first.on_step_end(*events)  # type: ignore
-        pool.submit(second.on_train_begin, *events, model=made).result()  # type: ignore
-        with pytest.raises(RuntimeError, match="another thread of this process trains"):
-            first.on_step_end(*events)  # type: ignore
-        with pytest.raises(RuntimeError, match="another thread of this process trains"):
-            pool.submit(second.on_step_end, *events).result()  # type: ignore
 
 
 def test_a_model_in_float16_gets_a_warning(tiny_bert):

@@ -25,13 +25,9 @@ from cl_graft.storage.hub import save_pretrained
 TEXTS = {
     "python": '128); __import__("os").system("PWNED")  #',
     "quotes": '"); __import__("os").system("PWNED"); ("',
-    "single quotes": "'); __import__('os').system('PWNED'); ('",
-    "line": 'x"\n__import__("os").system("PWNED")\n"',
     "backslash": '\\"); PWNED()  #',
     "fence": "```\nPWNED()\n```python",
     "link": "[PWNED](javascript:alert(1))",
-    "script": "<script>alert('PWNED')</script>",
-    "heading": "a\n# PWNED\n",
     "escape": "\x1b[31mred\x1b[2J",
     "turned": "\u202egnp.exe",
 }

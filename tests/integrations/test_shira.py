@@ -1,8 +1,7 @@
-"""A SHiRA adapter has the values of its graft through peft alone, or says what it leaves out."""
+"""A SHiRA adapter has the values of its graft through peft alone."""
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
@@ -38,14 +37,14 @@ def test_with_whole_copies_beside_it_an_adapter_has_the_bits_of_the_graft(
     bank_of_family, tmp_path, family
 ):
     bank = bank_of_family(family)
-    exported = export_task(bank, "scope", format="peft-shira", out=tmp_path / "out", rest="copy")
+    exported = export_task(bank, "scope", format="peft-shira", out=tmp_path / "out")
     graft = load_bank(bank).answer(0)
     merged = dict(loaded(tmp_path / "out", bank).named_parameters())
     found = gather(
         {n: merged[n.removeprefix("backbone.")] for n in graft.region.layout.names}, graft.region
     )
     off = (found.values - graft.values).abs()
-    assert exported.written.left_out == {}
+    assert sum(exported.written.copied.values()) > 0
     assert int((off > 0).sum()) == exported.written.inexact
     assert float(off.max()) == exported.written.largest_error < 1e-7
     base = dict(open_bank(bank).loaded.model.backbone.named_parameters())
@@ -57,50 +56,16 @@ def test_with_whole_copies_beside_it_an_adapter_has_the_bits_of_the_graft(
 
 def test_the_lines_of_the_readme_give_the_logits_of_the_bank(bank_of_family, tmp_path):
     bank = bank_of_family("mean")
-    export_task(bank, "scope", format="peft-shira", out=tmp_path / "out", rest="copy")
+    export_task(bank, "scope", format="peft-shira", out=tmp_path / "out")
     (wanted,) = open_bank(bank).predict([TEXT], task="scope")
     torch.testing.assert_close(answered(tmp_path / "out", TEXT), torch.tensor(wanted.logits))
 
 
-def test_what_peft_cannot_express_is_refused_or_left_out_by_numbers(bank_of_family, tmp_path):
-    bank = bank_of_family("mean")
-    graft = load_bank(bank).answer(0)
-    others = {
-        name: place.stop - place.start
-        for name, _, place in graft.region.by_parameter()
-        if name.endswith("bias") or "LayerNorm" in name
-    }
-    count = sum(others.values())
-    assert count > 0
-    with pytest.raises(InputError, match=f"{count} of {len(graft)} coordinates.*--rest copy"):
-        export_task(bank, "scope", format="peft-shira", out=tmp_path / "refused")
-    assert not (tmp_path / "refused").exists()
-    out = tmp_path / "out"
-    exported = export_task(bank, "scope", format="peft-shira", out=out, rest="leave-out")
-    assert sum(exported.written.left_out.values()) == count
-    assert json.loads((out / "task.json").read_text())["left_out"] == exported.written.left_out
-    assert "Left out" in (out / "README.md").read_text()
-    merged = dict(loaded(out, bank).named_parameters())
-    kept = [name for name in graft.region.layout.names if name not in others]
-    assert (
-        all(
-            torch.equal(merged[name[9:]].view(-1)[inside], graft.values[place])
-            for name, inside, place in graft.region.by_parameter()
-            if name in kept
-        )
-        or exported.written.inexact
-    )
-
-
 def test_half_precision_is_refused_as_adapters_add_fp32(bank_of_family, tmp_path):
     with pytest.raises(InputError, match="adds fp32 differences, and this base is bfloat16"):
-        export_task(
-            bank_of_family("half"), 0, format="peft-shira", out=tmp_path / "out", rest="copy"
-        )
+        export_task(bank_of_family("half"), 0, format="peft-shira", out=tmp_path / "out")
 
 
 def test_a_model_without_linear_layers_is_refused(bank_of_family, tmp_path):
     with pytest.raises(InputError, match=r"it would hold none \(Conv1D\.weight .*export it as hf"):
-        export_task(
-            bank_of_family("gpt2"), 0, format="peft-shira", out=tmp_path / "out", rest="leave-out"
-        )
+        export_task(bank_of_family("gpt2"), 0, format="peft-shira", out=tmp_path / "out")

@@ -53,7 +53,7 @@ def test_the_readme_loads_a_prompted_model_and_says_how_it_is_asked(
     bank_of_family, tmp_path, family, form
 ):
     bank, out = bank_of_family(family), tmp_path / "out"
-    export_task(bank, "scope", format=form, out=out, rest="copy")
+    export_task(bank, "scope", format=form, out=out)
     model = run_readme(out)["model"]
     opened = open_bank(bank)
     opened.carry(0)
@@ -133,20 +133,16 @@ def test_a_folder_in_use_and_unknown_names_are_refused_and_leave_nothing(bank_of
         export_task(bank, "answer", format="hf", out=tmp_path / "out")
     with pytest.raises(InputError, match="no format 'onnx'"):
         export_task(bank, "answers", format="onnx", out=tmp_path / "out")
-    with pytest.raises(InputError, match="--rest is refuse, leave-out or copy"):
-        export_task(bank, "answers", format="peft-shira", out=tmp_path / "out", rest="drop")  # type: ignore
     assert [path.name for path in tmp_path.iterdir()] == ["full"]
 
 
-def test_the_command_line_exports_and_tells_what_a_format_cannot_hold(bank_of_family, tmp_path):
+def test_the_command_line_exports_and_tells_what_is_in_whole_copies(bank_of_family, tmp_path):
     bank, out = bank_of_family("mean"), tmp_path / "out"
     command = ["export", bank, "--task", "scope", "--out", out, "--format", "peft-shira"]
-    refused, told = cl_graft_each([command, [*command, "--rest", "leave-out", "--json"]])
-    assert refused.code == 2
-    assert "--rest copy" in refused.err
+    (told,) = cl_graft_each([[*command, "--json"]])
     assert told.code == 0, told
     assert told.json["format"] == "peft-shira"
-    assert sum(told.json["written"]["left_out"].values()) > 0
+    assert sum(told.json["written"]["copied"].values()) > 0
     assert set(told.json["files"]) >= {"README.md", "adapter_config.json", "head.safetensors"}
 
 
@@ -157,7 +153,7 @@ from cl_graft.integrations import export_task
 resource.setrlimit(resource.RLIMIT_FSIZE, (4_000, resource.RLIM_INFINITY))
 for form in ("hf", "peft-shira"):
     try:
-        export_task(sys.argv[1], "scope", format=form, out=sys.argv[2], rest="copy")
+        export_task(sys.argv[1], "scope", format=form, out=sys.argv[2])
     except CannotWrite as error:
         print(form, error)
 """

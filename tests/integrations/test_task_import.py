@@ -160,7 +160,7 @@ def test_an_adapter_of_a_causal_model_answers_by_a_prompt(tiny_llama, tmp_path):
 def test_what_was_exported_comes_back_with_the_same_bits(bank_of_family, tmp_path, form, family):
     bank = bank_of_family(family)
     out = tmp_path / "out"
-    exported = export_task(bank, "scope", format=form, out=out, rest="copy").written
+    exported = export_task(bank, "scope", format=form, out=out).written
     base = load_bank(bank).base.model
     import_task(out, tmp_path / "bank", task="scope", base=base)
     after = load_bank(tmp_path / "bank").answer(0)

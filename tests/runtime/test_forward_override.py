@@ -68,36 +68,11 @@ def test_a_copy_made_while_a_region_is_open_is_a_plain_model_with_weights_of_its
         assert all(parameter.grad is not None for parameter in made.parameters())
 
 
-def test_a_replica_for_data_parallel_computes_with_the_weights_it_is_given(layers):
-    with RegionParameters(layers, _region(layers)):
-        replica: Any = layers[0]._replicate_for_data_parallel()
-        replica.weight, replica.bias = torch.zeros(8, 6), torch.zeros(8)
-        assert not replica(X).any()
-
-
-def test_after_the_region_is_closed_nothing_is_left_on_the_model(layers):
-    before = [(type(module), sorted(vars(module))) for module in layers.modules()]
-    live = RegionParameters(layers, _region(layers))
-    assert before != [(type(module), sorted(vars(module))) for module in layers.modules()]
-    live.close()
-    live.close()
-    assert before == [(type(module), sorted(vars(module))) for module in layers.modules()]
-
-
 def test_an_open_region_itself_is_neither_copied_nor_pickled(layers):
     with RegionParameters(layers, _region(layers)) as live:
         for way in (copy.copy, copy.deepcopy, pickle.dumps):
             with pytest.raises(TypeError, match="copy the model"):
                 way(live)
-
-
-def test_layers_take_their_input_by_name(layers):
-    with RegionParameters(layers, _region(layers)):
-        assert torch.equal(layers[0](input=X), layers[0](X))
-        h = torch.ones(2, 8)
-        assert torch.equal(layers[2](x=h), layers[2](h))
-        with pytest.raises(TypeError):
-            layers[0](x=X)
 
 
 def _dense(model: nn.Module, region: Region) -> Tensor:
@@ -151,20 +126,6 @@ def test_a_second_region_is_refused_and_the_first_trains_on(layers):
     assert all(parameter.requires_grad for parameter in layers.parameters())
 
 
-def test_a_region_opened_without_gradients_learns_all_the_same(layers):
-    region = _region(layers)
-    reference = _dense(layers, region)
-    with torch.no_grad(), RegionParameters(layers, region) as live, torch.enable_grad():
-        layers(X).square().sum().backward()
-    torch.testing.assert_close(live.vector.grad, reference)
-
-
-def test_a_region_is_not_opened_in_inference_mode(layers):
-    with torch.inference_mode(), pytest.raises(RuntimeError, match="inference_mode"):
-        RegionParameters(layers, _region(layers))
-    assert _classes(layers) == _classes(copy.deepcopy(layers))
-
-
 GRADIENTS: dict[str, Callable[[Tensor, Tensor], Any]] = {
     "autograd.grad": lambda loss, vector: torch.autograd.grad(loss, [vector])[0],
     "backward to the vector alone": lambda loss, vector: (
@@ -180,19 +141,6 @@ def test_a_gradient_that_would_leave_biases_out_is_refused(layers, way):
         loss = layers(X).square().sum()
         with pytest.raises(RuntimeError, match="it would leave them out"):
             GRADIENTS[way](loss, live.vector)
-
-
-@pytest.mark.parametrize("way", GRADIENTS)
-def test_a_gradient_of_matrices_alone_is_the_whole_gradient(layers, way):
-    layout = Layout.of(dict(layers.named_parameters()))
-    matrices = {
-        n: torch.full(s, len(s) == 2) for n, s in zip(layout.names, layout.shapes, strict=True)
-    }
-    region = Region.from_masks(matrices)
-    reference = _dense(layers, region)
-    with RegionParameters(layers, region) as live:
-        found = GRADIENTS[way](layers(X).square().sum(), live.vector)
-    torch.testing.assert_close(found, reference)
 
 
 class _Scaled(nn.Module):
@@ -223,16 +171,3 @@ def test_blocks_inside_each_other_call_the_innermost_function():
         assert made(torch.ones(1)).item() == 2
     assert type(module) is _Scaled
     assert module(torch.ones(1)).item() == 2
-
-
-def test_copies_keep_a_forward_of_the_instance_and_so_does_the_module():
-    module = nn.Linear(2, 2)
-    add_hook_to_module(module, _Doubling())
-    own = module.forward
-    with override_forward(module, lambda module, x: torch.zeros(1)):
-        assert module(torch.ones(1, 2)).item() == 0
-        made = copy.deepcopy(module)
-    made(torch.ones(1, 2))
-    assert vars(made)["_hf_hook"].calls == [made]
-    assert not vars(module)["_hf_hook"].calls
-    assert module.forward is own

@@ -78,12 +78,6 @@ def test_nothing_is_set_where_torch_has_read_its_settings():
     assert ran.stdout.strip() == "none", ran.stderr
 
 
-def test_waiting_imports_neither_torchvision_nor_torch_and_is_done_once():
-    code = DECLARE + "print(len(sys.meta_path) - before, {'torch', 'torchvision'} & {*sys.modules})"
-    answer = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
-    assert answer.stdout.strip() == b"1 set()"
-
-
 @pytest.mark.parametrize(
     ("extension", "declared"),
     [("", "('nms', 'qnms')"), (DEFINE, "()"), (DEFINE.replace(', "qnms"', ","), "('qnms',)")],

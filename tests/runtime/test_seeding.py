@@ -77,13 +77,3 @@ def test_a_seeded_block_puts_the_generator_of_every_device_back(monkeypatch):
         raise KeyError
     for each, state in zip(every, before, strict=True):
         assert torch.equal(each.get_state(), state)
-
-
-def test_the_generators_of_a_device_count_from_when_it_is_in_use(monkeypatch):
-    if not torch.cuda.is_initialized():
-        assert torch.default_generator in seeding.global_generators()
-        devices = (torch.Generator(), torch.Generator())
-        monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
-        monkeypatch.setattr(torch.cuda, "default_generators", devices)
-    for device in torch.cuda.default_generators:
-        assert device in seeding.global_generators()

@@ -118,7 +118,7 @@ COMMANDS = {
                 ("export", RUN, "--task", "topic", "--format", form, "--out", "made", *rest),
                 learned,
             )
-            for form, *rest in (("hf",), ("peft-shira", "--rest", "copy"))
+            for form, *rest in (("hf",), ("peft-shira",))
         ),
         Command(
             "import",

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from html import escape
 from typing import TYPE_CHECKING, Any
 
-from cl_graft.runtime.escaping import for_csv, for_latex, for_markdown, for_terminal
+from cl_graft.runtime.escaping import for_latex, for_markdown, for_terminal
 
 if TYPE_CHECKING:
     from cl_graft.kinds.rows import Row
@@ -62,9 +62,7 @@ class Table:
         """Write the table as CSV."""
         text = io.StringIO()
         writer = csv.writer(text, lineterminator="\n")
-        writer.writerows(
-            [for_csv(for_terminal(t)) for t in row] for row in (self.head, *self.texts)
-        )
+        writer.writerows([for_terminal(t) for t in row] for row in (self.head, *self.texts))
         return text.getvalue()
 
     def latex(self) -> str:

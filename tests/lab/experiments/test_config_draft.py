@@ -1,7 +1,6 @@
 """A drafted config says what lies in a folder of data, and runs."""
 
 import json
-from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -11,8 +10,8 @@ from kind_data import tagged_folder
 from tiny_runs import QUICK, cl_graft
 
 from cl_graft import InputError
-from cl_graft.data import load_task, readers
-from cl_graft.data.record_files import Columns, read_records
+from cl_graft.data import load_task
+from cl_graft.data.record_files import Columns
 from cl_graft.lab.experiments.comparison.compare import compare
 from cl_graft.settings import load_config
 from cl_graft.settings.draft import draft_config
@@ -168,14 +167,6 @@ def test_a_few_rows_without_a_label_are_left_out_and_the_draft_says_so(tmp_path,
         draft_config(tmp_path / "mine")
 
 
-def test_a_usual_label_column_with_gaps_goes_before_a_full_column_of_another_name(tmp_path):
-    texts = [f"the tap is {number}" for number in range(60)]
-    own = rows(60, text=texts, label=["a", "b", "a", "b", ""], channel=["mail", "chat", "phone"])
-    write_csv(tmp_path / "mine.csv", own)
-    [task] = draft_config(tmp_path).tasks
-    assert (task.columns.label, task.guessed, task.skipped) == ("label", False, 12)
-
-
 def test_rows_that_are_left_out_are_compared_with_those_of_all_files_and_of_train(tmp_path):
     texts = [f"the tap is {number}" for number in range(300)]
     (tmp_path / "mine").mkdir()
@@ -186,30 +177,6 @@ def test_rows_that_are_left_out_are_compared_with_those_of_all_files_and_of_trai
     write_csv(tmp_path / "mine" / "train.csv", rows(30, text=texts, label=["a", "", "b", "", ""]))
     with pytest.raises(InputError, match="column 'label' is empty"):
         draft_config(tmp_path)
-
-
-def test_rows_that_are_marked_as_without_a_label_are_no_bad_rows(tmp_path):
-    texts = [f"the tap is {number}" for number in range(60)]
-    write_csv(tmp_path / "mine.csv", rows(60, text=texts, label=["0", "1", "-1"]))
-    draft = draft_config(tmp_path)
-    assert (draft.tasks[0].skipped, "on_bad_row" in draft.text) == (0, False)
-
-
-def test_a_file_is_read_once(tmp_path, monkeypatch):
-    counts = Counter()
-
-    def count(path, **options):
-        counts[path.name] += 1
-        return read_records(path, **options)
-
-    monkeypatch.setattr(readers, "read_records", count)
-    texts = [f"the tap is {number}" for number in range(60)]
-    write_csv(tmp_path / "imdb.csv", rows(60, text=texts, label=["a", "b"]))  # no preset's data
-    write_csv(tmp_path / "gaps.csv", rows(60, text=texts, label=["a", "b", ""]))
-    write_csv(tmp_path / "numbers.csv", rows(60, text=texts, degrees=texts))
-    (tmp_path / "ragged.csv").write_text("text,label\n" + "a,b,c\na,b\n" * 30)
-    draft_config(tmp_path)
-    assert set(counts.values()) == {1}
 
 
 @pytest.mark.parametrize(
