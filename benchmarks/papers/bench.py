@@ -28,9 +28,8 @@ from cl_graft.localization.parameter_kinds import biases
 from cl_graft.localization.region_search import rank_task
 from cl_graft.localization.task_gradients import RowCounter, localizer_inputs
 from cl_graft.models import TaskModel
-from cl_graft.runtime.cache import cache_key
 from cl_graft.runtime.devices import pick_device
-from cl_graft.runtime.run_context import ALONE, RunContext
+from cl_graft.runtime.run_context import ALONE, RunContext, cache_key
 from cl_graft.settings import ExperimentConfig
 from cl_graft.settings.bank_metadata import base_identity
 from cl_graft.settings.schedule import choose, list_schedules

@@ -11,7 +11,6 @@ import logging
 import re
 import sys
 import warnings
-from collections import Counter
 from contextlib import suppress
 from importlib import import_module
 from typing import Annotated, TextIO
@@ -95,13 +94,10 @@ for _panel, _commands in (
 def main(commands: typer.Typer = app, *, name: str = "cl-graft") -> None:
     """Run a command line and exit with its code; the name begins every line about an error."""
     escape_unencodable()
-    log = _set_up_logging()
+    _set_up_logging()
     try:
-        try:
-            with stoppable():
-                commands(prog_name=name)
-        finally:
-            log.write_counts()
+        with stoppable():
+            commands(prog_name=name)
     except Stopped as stopped:
         _tell(f"{name}: {_one_line(str(stopped))}")
         raise SystemExit(128 + stopped.signal) from None
@@ -153,15 +149,12 @@ def _one_line(text: str) -> str:
 
 
 class _Once(logging.StreamHandler[TextIO]):
-    """Writes a record as one line when it comes first, and counts how often it comes.
-
-    An error that a user can correct has no traceback.
-    """
+    """Writes a record as one line, once; an error that a user can correct has no traceback."""
 
     def __init__(self) -> None:
         super().__init__()
         self.setFormatter(logging.Formatter("%(message)s"))
-        self._counts: Counter[str] = Counter()
+        self._written: set[str] = set()
 
     def format(self, record: logging.LogRecord) -> str:
         error = record.exc_info[1] if record.exc_info else None
@@ -171,28 +164,16 @@ class _Once(logging.StreamHandler[TextIO]):
             return super().format(record)
         return _one_line(f"{record.getMessage()}: {sentence}")
 
-    def emit(self, record: logging.LogRecord) -> None:
-        try:
-            line = self.format(record)
-        except Exception:  # of a record whose arguments do not fit its text
-            self.handleError(record)
-            return
-        self._counts[line] += 1
-        if self._counts[line] == 1:
-            super().emit(record)
-
-    def write_counts(self) -> None:
-        """Write the lines that came more than once, with how often they came."""
-        for line, times in self._counts.items():
-            if times > 1:
-                _tell(f"{times:,} times: {line}")
+    def filter(self, record: logging.LogRecord) -> bool:
+        line = self.format(record)
+        new = line not in self._written
+        self._written.add(line)
+        return new
 
 
-def _set_up_logging() -> _Once:
+def _set_up_logging() -> None:
     """Write warnings and log records of this package to stderr, each once, as a plain line."""
-    handler = _Once()
-    logging.basicConfig(level=logging.WARNING, handlers=[handler])
+    logging.basicConfig(level=logging.WARNING, handlers=[_Once()])
     if not sys.warnoptions:
         warnings.simplefilter("ignore")
         warnings.filterwarnings("default", category=UserWarning, message=".*graft")
-    return handler

@@ -1,10 +1,10 @@
-"""The conversion between heads of this package and the classes of transformers, in both directions.
+"""The conversion between heads of this package and the classes of transformers.
 
 `AutoModelForTokenClassification` and `AutoModelForQuestionAnswering` put one linear layer on the
 last states of all tokens, as heads of tags and of spans do. `AutoModelForSequenceClassification`
-puts on most encoders a dense layer, an activation and a linear layer, over the first token. Their
-names and the activation differ by architecture, so they are found by their shapes, and accepted
-only if both models answer the same rows alike.
+puts on most encoders a dense layer, an activation and a linear layer, over the first token; such
+heads are imported, too. Their names and the activation differ by architecture, so they are found by
+their shapes, and accepted only if both models answer the same rows alike.
 
 A head of classes that was learned here is one linear layer. Its classifier gets a dense layer that
 scales and shifts features to where the activation is a straight line, which the last layer takes
@@ -16,19 +16,16 @@ from __future__ import annotations
 import copy
 import re
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
 
-from cl_graft.errors import DamagedFile, InputError, first_line, join_names
+from cl_graft.errors import DamagedFile
 from cl_graft.grafts.bank import Entry
 from cl_graft.kinds import find_kind
 from cl_graft.kinds.multi_label import LabelsHead
-from cl_graft.metrics.span_scores import list_tags
 from cl_graft.models import TaskModel, load_head
-from cl_graft.models.graftable import find_text_config
 from cl_graft.models.heads import ACTIVATIONS, PooledHead
 from cl_graft.models.quiet import quiet
 from cl_graft.runtime.seeding import generator
@@ -36,8 +33,6 @@ from cl_graft.runtime.seeding import generator
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
-
-_TOKEN_KINDS = {"ForQuestionAnswering": "extractive_qa", "ForTokenClassification": "tagging"}
 _TOKEN_PARTS = {"extractive_qa": "ends", "tagging": "tags"}
 """Names of the layer in the head of an entry, by kind."""
 
@@ -143,48 +138,6 @@ def head_from(whole: PreTrainedModel, model: TaskModel) -> nn.Module | None:
     return next((head for head in heads if _alike(whole, _answer(tuned, head), tuned)), None)
 
 
-def read_token_layer(
-    path: Path | str, kind: str, model: TaskModel, *, dtype: torch.dtype, trust_remote_code: bool
-) -> tuple[PreTrainedModel, dict[str, Tensor]]:
-    """Read a checkpoint that answers at tokens: the model, and its head as an entry keeps it.
-
-    Raises `InputError` if it cannot be read, or its head is more than a linear layer.
-    """
-    try:
-        with quiet():
-            whole = _auto_class(kind).from_pretrained(
-                path, dtype=dtype, trust_remote_code=trust_remote_code
-            )
-    except Exception as error:
-        raise InputError(f"{path} cannot be read: {first_line(error)}") from error
-    whole.eval()
-    layers = _classifier_layers(whole, model.backbone)
-    if len(layers) != 1 or layers[0].bias is None or not _is_alone(whole, layers[0]):
-        raise InputError(
-            f"the head of {type(whole).__name__} in {path} is none that can be kept: expected one "
-            "linear layer on the last states of all tokens"
-        )
-    named = layers[0].named_parameters()
-    return whole, {f"{_TOKEN_PARTS[kind]}.{part}": t.detach().clone() for part, t in named}
-
-
-def find_token_kind(architecture: str) -> str:
-    """Return the kind of tasks of a class of transformers that answers at tokens; else nothing."""
-    return next((k for ending, k in _TOKEN_KINDS.items() if architecture.endswith(ending)), "")
-
-
-def order_tags(names: Sequence[str]) -> list[int]:
-    """Return the places of tags in the order of a tagging task: O, then B and I of each type."""
-    types = list(dict.fromkeys(name[2:] for name in names if name != "O"))
-    wanted = list_tags(types)
-    if sorted(names) != sorted(wanted) or not types:
-        raise InputError(
-            f"the tags must be 'O', and B- and I- of each type, got {join_names(names)}; name them "
-            "in the order of the logits with --labels (in Python label_names=...)"
-        )
-    return [list(names).index(name) for name in wanted]
-
-
 def read_label_names(model: Any) -> tuple[str, ...]:
     """Return the names of a model's labels, by number; none if its config only numbers them."""
     labels: Mapping[int, str] = model.config.id2label
@@ -214,18 +167,6 @@ def _alike(whole: nn.Module, expected: Tensor, model: TaskModel) -> bool:
         found = whole(input_ids=ids, attention_mask=(segments != 0).long()).logits.float()
     room = _TOLERANCE * float(expected.abs().max())
     return found.shape == expected.shape and bool((found - expected).abs().max() <= room)
-
-
-def _is_alone(whole: Any, layer: nn.Linear) -> bool:
-    """Tell whether a model's answers are those of one layer on the last states."""
-    ids = torch.arange(12)[None] % int(find_text_config(whole).vocab_size)
-    mask = torch.ones_like(ids)
-    with torch.no_grad():
-        expected = layer(whole.base_model(input_ids=ids, attention_mask=mask).last_hidden_state)
-        found = whole(input_ids=ids, attention_mask=mask)
-    starts = getattr(found, "start_logits", None)
-    logits = found.logits if starts is None else torch.stack([starts, found.end_logits], -1)
-    return logits.shape == expected.shape and torch.allclose(logits, expected, atol=1e-4, rtol=1e-4)
 
 
 def _auto_class(kind: str) -> Any:

@@ -37,6 +37,9 @@ ADAPTER_CONFIG = "adapter_config.json"
 PREFIX = "base_model.model."
 """Prefix of the names of a wrapped model's parameters in files of PEFT."""
 
+_OF_TOKENS = r"For(TokenClassification|QuestionAnswering)$"
+"""Classes of transformers that answer at tokens."""
+
 _OWN = re.compile(r"\.(lora_\w+|shira_\w+|modules_to_save)\b.*$|\.(weight|bias)$")
 """Suffix after a module's path in the names of an adapter's tensors."""
 
@@ -48,15 +51,14 @@ _WRAPPED = re.compile(r"\.(base_layer|modules_to_save\.default)(?=\.)")
 class Source:
     """A recognised source, ``"adapter"`` or ``"checkpoint"``, and what its files say of it.
 
-    `classifier` tells a sequence classifier of transformers, `answers` the kind of tasks of a
-    checkpoint that answers at tokens, `record` is a `task.json` beside it, `held` an adapter.
+    `classifier` tells a sequence classifier of transformers, `record` is a `task.json` beside it,
+    `held` an adapter.
     """
 
     kind: str
     path: Path
     classifier: bool = False
     record: Mapping[str, Any] = field(default_factory=dict)
-    answers: str = ""
     held: Mapping[str, Tensor] = field(default_factory=dict)
 
 
@@ -78,11 +80,16 @@ def find_source(path: Path | str) -> Source:
     if (path / "config.json").is_file():
         names = _json(path / "config.json").get("architectures") or names
     adapts = (path / ADAPTER_CONFIG).is_file()
-    answers = "" if adapts else class_heads.find_token_kind(names[0])
     folder = path if path.is_dir() else path.parent
     if (folder / "task.json").is_file():
         record = _task_record(folder / "task.json")
-        _refuse_kind(path, record, answers)
+    kind = record.get("kind", "classification")
+    if kind not in ("classification", "regression") or re.search(_OF_TOKENS, names[0]):
+        raise InputError(
+            f"{path} answers with tags, text, a part of a passage or several labels "
+            f"({names[0] or kind}), and only models of classes and numbers are imported; learn the "
+            "task with cl-graft add"
+        )
     if adapts:
         if not (path / ADAPTER).is_file():
             raise InputError(
@@ -96,7 +103,7 @@ def find_source(path: Path | str) -> Source:
         return Source("adapter", path, classifier, record, held=held)
     if (path / "config.json").is_file():
         classifier = names[0].endswith("ForSequenceClassification")
-        return Source("checkpoint", path, classifier, record, answers)
+        return Source("checkpoint", path, classifier, record)
     if not path.exists():
         raise InputError(f"there is no file or folder {path}")
     raise InputError(
@@ -105,26 +112,10 @@ def find_source(path: Path | str) -> Source:
     )
 
 
-def _refuse_kind(path: Path, record: Mapping[str, Any], answers: str) -> None:
-    kind = record.get("kind", "classification")
-    if kind not in ("classification", "regression", answers):
-        raise InputError(
-            f"{path} answers for the kind of tasks {kind!r}, which is not imported in this form: "
-            "of tags and answers only checkpoints of transformers' own classes are (cl-graft "
-            "export --format hf); learn it with cl-graft add"
-        )
-    if record.get("intent_names"):
-        raise InputError(
-            f"{path} tags words and answers intents, which is not imported; learn it with "
-            "cl-graft add"
-        )
-
-
 def read_source(source: Source, loaded: Loaded, *, trust_remote_code: bool = False) -> Tuned:
     """Apply a source to the base."""
     if source.kind == "checkpoint":
-        read = _read_token_checkpoint if source.answers else _read_checkpoint
-        return read(source, loaded, trust_remote_code=trust_remote_code)
+        return _read_checkpoint(source, loaded, trust_remote_code=trust_remote_code)
     return _read_adapter(source, loaded)
 
 
@@ -153,22 +144,6 @@ def _read_checkpoint(source: Source, loaded: Loaded, *, trust_remote_code: bool)
         trust_remote_code=trust_remote_code,
     )
     return _read_tuned(other.model.backbone, loaded, source, head=_head_file(source.path))
-
-
-def _read_token_checkpoint(source: Source, loaded: Loaded, *, trust_remote_code: bool) -> Tuned:
-    whole, head = class_heads.read_token_layer(
-        source.path,
-        source.answers,
-        loaded.model,
-        dtype=_dtype(loaded),
-        trust_remote_code=trust_remote_code,
-    )
-    inner = whole.base_model
-    tensors = {f"backbone.{name}": tensor for name, tensor in inner.named_parameters()}
-    _check_form(tensors, inner.config, loaded, source)
-    metadata = {"kind": source.answers, "pair": source.answers == "extractive_qa"}
-    names = class_heads.read_label_names(whole) if source.answers == "tagging" else ()
-    return Tuned(tensors, head, metadata, names)
 
 
 def _read_adapter(source: Source, loaded: Loaded) -> Tuned:

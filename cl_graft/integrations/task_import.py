@@ -27,7 +27,6 @@ from cl_graft.grafts.graft import Graft, find_parameters, gather, grafted
 from cl_graft.grafts.hashing import hash_tensors
 from cl_graft.grafts.region import Layout, Region
 from cl_graft.grafts.selection import top_k
-from cl_graft.integrations.class_heads import order_tags
 from cl_graft.integrations.import_sources import Source, Tuned, find_source, read_source
 from cl_graft.kinds.prompts import Family
 from cl_graft.kinds.text_task import MAX_LENGTH
@@ -294,10 +293,6 @@ def _make_head(
         tokens = label_token_ids(loaded.tokenizer, prompt, names, family=family)
         made = make_head(model, classes=len(names), label_token_ids=tokens, seed=0)
         return names, dict(made.state_dict())
-    if "ends.weight" in tuned.head:
-        return (), dict(tuned.head)
-    if "tags.weight" in tuned.head:
-        return _order_tags(tuned.head, names, path=path)
     weight = tuned.head.get("out.weight", tuned.head.get("weight"))
     if weight is None:
         raise InputError(
@@ -320,17 +315,3 @@ def _make_head(
     if len(names) != classes and classes > 1:
         raise InputError(f"{path} answers with {classes} logits, and there are {len(names)} labels")
     return names, dict(tuned.head)
-
-
-def _order_tags(
-    head: Mapping[str, Tensor], names: tuple[str, ...], *, path: Path
-) -> tuple[tuple[str, ...], dict[str, Tensor]]:
-    """Return names of tags, and the layer that answers them, in the order of a tagging task."""
-    count = len(head["tags.weight"])
-    if len(names) != count:
-        raise InputError(
-            f"{path} answers with {count} tags, and there are {len(names)} names: give them in the "
-            "order of the logits with --labels (in Python label_names=...)"
-        )
-    places = order_tags(names)
-    return tuple(names[place] for place in places), {n: t[places] for n, t in head.items()}

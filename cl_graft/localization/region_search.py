@@ -25,10 +25,9 @@ from cl_graft.localization.grafting_settings import GraftingSettings
 from cl_graft.localization.ranking import Ranking, localize
 from cl_graft.localization.registry import Localizer, Score, find_localizer
 from cl_graft.localization.task_gradients import RowCounter, localizer_inputs
-from cl_graft.runtime.cache import NO_CACHE, cache_key
 from cl_graft.runtime.checkpoints import Checkpoint, State
 from cl_graft.runtime.error_context import in_phase
-from cl_graft.runtime.run_context import ALONE, RunContext
+from cl_graft.runtime.run_context import ALONE, NO_CACHE, RunContext, cache_key
 from cl_graft.runtime.seeding import derive
 from cl_graft.training.dense_run import DenseRun, fine_tune_task
 from cl_graft.training.learnable_task import LearnableTask

@@ -45,11 +45,6 @@ def declare_missing_operators() -> None:
         sys.meta_path.insert(0, _DeclareOnImport())
 
 
-def list_declared_operators() -> tuple[str, ...]:
-    """Return the operators that had to be declared when torchvision was imported."""
-    return tuple(_declarations)
-
-
 class _DeclareOnImport(MetaPathFinder):
     """Finds no module, but declares what is missing when torchvision is about to ask for it.
 

@@ -29,11 +29,10 @@ from cl_graft.inference.task_switch import Switch
 from cl_graft.localization.grafting_settings import GraftingSettings
 from cl_graft.localization.region_search import find_region
 from cl_graft.metrics.task_score import TaskLoss
-from cl_graft.runtime.cache import Cache
 from cl_graft.runtime.checkpoints import Checkpoints, State
 from cl_graft.runtime.devices import pick_device
 from cl_graft.runtime.error_context import in_task
-from cl_graft.runtime.run_context import PhaseProgress, RunContext
+from cl_graft.runtime.run_context import Cache, PhaseProgress, RunContext
 from cl_graft.strategies.bank_on_model import BankOnModel
 from cl_graft.strategies.experience_tasks import ExperienceTasks
 from cl_graft.strategies.heads import FirstValues, HeldHeads, load_head_, unwrap_model

@@ -16,10 +16,9 @@ from avalanche.training.templates import SupervisedTemplate
 from cl_graft.grafts.bank import BaseIdentity, GraftBank
 from cl_graft.localization.grafting_settings import GraftingSettings
 from cl_graft.runtime.batching import EVAL_BATCH
-from cl_graft.runtime.cache import Cache
 from cl_graft.runtime.checkpoints import Checkpoints
 from cl_graft.runtime.devices import pick_device
-from cl_graft.runtime.run_context import PhaseProgress
+from cl_graft.runtime.run_context import Cache, PhaseProgress
 from cl_graft.strategies.bank_on_model import identify_model
 from cl_graft.strategies.benchmark import TextStream
 from cl_graft.strategies.loop.best_step import KeepBest

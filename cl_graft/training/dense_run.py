@@ -8,9 +8,8 @@ from functools import partial
 from torch import Tensor
 
 from cl_graft.grafts.graft import copy_, snapshot
-from cl_graft.runtime.cache import cache_key
 from cl_graft.runtime.error_context import in_phase
-from cl_graft.runtime.run_context import ALONE, RunContext
+from cl_graft.runtime.run_context import ALONE, RunContext, cache_key
 from cl_graft.runtime.seeding import derive
 from cl_graft.training.fine_tuning_settings import FineTuning, with_rate_schedule
 from cl_graft.training.learnable_task import LearnableTask

@@ -5,7 +5,7 @@ import os
 import pytest
 import torch
 
-from cl_graft.runtime.cache import cache_key
+from cl_graft.runtime.run_context import cache_key
 from cl_graft.storage.cache_folder import DirectoryCache
 from cl_graft.storage.files import pack
 

@@ -17,11 +17,8 @@ from packaging.requirements import Requirement
 from cl_graft.errors import InputError, first_line
 from cl_graft.models.load import explain_silent_hub, find_minilm, find_smollm2
 from cl_graft.runtime.devices import explain_slow_precision
-from cl_graft.runtime.native_libraries import list_declared_operators
 
 State = Literal["ok", "note", "fault"]
-
-_SAME_INDEX = "install torch and torchvision from the same index, both for the CPU or both for CUDA"
 
 _GIGABYTE = 1e9
 
@@ -83,24 +80,16 @@ def _torchvision() -> Check:
     if find_spec("torchvision") is None:
         return Check("torchvision", "not installed, and not needed for text")
     try:
-        import_module("torchvision")  # declares what is missing
+        import_module("torchvision")
     except Exception as error:
         return Check(
             "torchvision",
             f"{version('torchvision')} cannot be imported, and Avalanche imports it: "
             f"{first_line(error)}",
             "fault",
-            _SAME_INDEX,
+            "install torch and torchvision from the same index, both for the CPU or both for CUDA",
         )
-    if not list_declared_operators():
-        return Check("torchvision", f"{version('torchvision')}, fits torch {torch.__version__}")
-    return Check(
-        "torchvision",
-        f"{version('torchvision')} was built for another torch than {torch.__version__}; "
-        "text runs all the same, image transforms do not",
-        "note",
-        _SAME_INDEX,
-    )
+    return Check("torchvision", version("torchvision"))
 
 
 def _devices() -> Iterator[Check]:
