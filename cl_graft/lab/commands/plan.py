@@ -6,8 +6,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from cl_graft.cli.options import AsJson, Chosen, Quiet, Sets, argument, option, with_settings
 from cl_graft.cli.output import Output, make_table, redirect_prints
 
@@ -27,18 +25,6 @@ def plan_command(
             "a run.",
         ),
     ],
-    classes: Annotated[
-        int | None,
-        typer.Option(help="Classes of a task. Default: as many as the config names labels, or 2."),
-    ] = None,
-    answer_tokens: Annotated[
-        int | None,
-        option(
-            "N",
-            "Plan tasks that generate text, with answers of at most N tokens, which are a "
-            "part of --max-length. Default: as the config's tasks of the kind text2text say.",
-        ),
-    ] = None,
     memory: Annotated[
         str | None, option("SIZE", "Memory of the machine, such as 24GiB: say which phases fit.")
     ] = None,
@@ -61,8 +47,6 @@ def plan_command(
 
       cl-graft plan stream.yaml --memory 8GiB
 
-      cl-graft plan smollm2 --family causal_lm --max-length 256 --answer-tokens 32
-
       cl-graft plan meta-llama/Llama-3.1-70B --family causal_lm --dtype bfloat16
     """
     from cl_graft.lab.experiments.memory_estimate import make_plan
@@ -83,7 +67,7 @@ def plan_command(
     )
     available = parse_bytes(memory) if memory is not None else None
     with redirect_prints():
-        plan = make_plan(config, classes=classes, answer_tokens=answer_tokens)
+        plan = make_plan(config)
     output.result(plan, *_describe_plan(plan, config, available=available))
 
 
@@ -111,17 +95,15 @@ def _describe_plan(plan: Plan, config: ExperimentConfig, *, available: int | Non
     title = f"Memory, {plan.batch_size} × {plan.max_length} tokens a step, {config.model.precision}"
     return [
         f"{plan.model} ({config.model.family}, {config.model.dtype}): {plan.parameters:,} "
-        f"parameters, {size(plan.model_bytes)}; {plan.graftable:,} graftable in "
-        f"{plan.graftable_tensors} tensors",
+        f"parameters, {size(plan.model_bytes)}; {plan.graftable:,} graftable",
         make_table(title + answers, columns, rows),
         *advice,
         f"A task: {plan.region:,} coordinates, {size(plan.entry_total)} on disk: values "
         f"{size(entry.values)}, indices {size(entry.indices)} "
-        f"({8 * entry.indices / plan.region:.1f} bits each), head {size(entry.head)}, recorded "
-        f"batch {size(entry.recorded_batch)}, the rest {size(entry.rest)}.",
+        f"({8 * entry.indices / plan.region:.1f} bits each), head {size(entry.head)}, the rest "
+        f"{size(entry.rest)}.",
         f"{plan.tasks:,} tasks own all graftable coordinates; together "
-        f"{size(plan.tasks * plan.entry_total)} on disk. Serving holds {size(plan.serving)} a "
-        "task.",
+        f"{size(plan.tasks * plan.entry_total)} on disk.",
     ]
 
 

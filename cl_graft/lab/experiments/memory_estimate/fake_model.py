@@ -52,11 +52,6 @@ class FakeModel:
         backbone = self.model.backbone
         return sum(tensor.nbytes for tensor in (*backbone.parameters(), *backbone.buffers()))
 
-    def tensors(self) -> Iterator[Tensor]:
-        """Yield all parameters and buffers."""
-        yield from self.model.parameters()
-        yield from self.model.buffers()
-
     def task(self, *, length: int, train: int, dev: int) -> LearnableTask:
         """Return a task of so many texts of `length` tokens, whose ids are real tensors."""
         head = self.model.heads["0"].named_parameters()
@@ -64,11 +59,11 @@ class FakeModel:
             model=self.model,
             parameters=self.parameters,
             head={f"heads.0.{name}": parameter for name, parameter in head},
-            forward=self._answer,
+            forward=lambda batch: self.model(batch, 0),
             criterion=task_loss,
             score=lambda logits, targets: 1.0,
-            train=self.texts(train, length, learned=True),
-            dev=self.texts(dev, length, learned=False),
+            train=self.texts(train, length),
+            dev=self.texts(dev, length),
             device=torch.device("cpu"),
             content="",
             precision=self.model.precision,
@@ -81,45 +76,17 @@ class FakeModel:
             index = torch.empty(size, dtype=torch.int64)
         return SpreadRegion(Layout.of(self.parameters), index)
 
-    def texts(self, rows: int, length: int, *, learned: bool) -> Examples:
-        """Return texts, with their answers where they are learned from."""
+    def texts(self, rows: int, length: int) -> Examples:
+        """Return texts, with their answers where they are in free text."""
         inputs = torch.ones(rows, 2, length, dtype=torch.int64)
         targets = torch.zeros(rows, dtype=torch.int64)
         if self.model.family == "masked_lm":
             inputs[:, 0] += _MASK
             inputs[:, 0, 0] = _MASK
-        if answer := self._answer_tokens():
-            inputs[:, 1, -answer:] = ANSWER if learned else 1
-            targets = torch.zeros(rows, answer, dtype=torch.int64)
+        if isinstance(head := self.model.heads["0"], TextHead):
+            inputs[:, 1, -head.longest :] = ANSWER
+            targets = torch.zeros(rows, head.longest, dtype=torch.int64)
         return Examples(TensorDataset(inputs, targets))
-
-    def _answer_tokens(self) -> int:
-        """Return the tokens of an answer in free text; 0 for other tasks."""
-        head = self.model.heads["0"]
-        return head.longest if isinstance(head, TextHead) else 0
-
-    def _answer(self, batch: Tensor) -> Tensor:
-        """Return logits; for texts without their answer, those of the last step of decoding.
-
-        Which token comes next depends on values, which fake tensors do not have. The last step
-        takes most memory, as the cache of keys and values is full. Here it reads all tokens, so it
-        is counted as larger than it is.
-        """
-        answer = self._answer_tokens()
-        if not answer or bool((batch[:, 1] == ANSWER).any()):
-            return self.model(batch, 0)
-        backbone: Any = self.model.backbone
-        inputs = {"input_ids": batch[:, 0], "attention_mask": (batch[:, 1] != 0).long()}
-        if self.model.family == "seq2seq_lm":
-            inputs = {name: value[:, :-answer] for name, value in inputs.items()}
-            inputs["decoder_input_ids"] = batch[:, 0, -answer:]
-        projection = backbone.get_output_embeddings()
-        hook = projection.register_forward_pre_hook(lambda _, read: (read[0][:, -1:], *read[1:]))
-        try:
-            with self.model.enter_precision(batch):
-                return backbone(**inputs, use_cache=True).logits[:, 0]
-        finally:
-            hook.remove()
 
 
 class SpreadRegion(Region):

@@ -1,39 +1,74 @@
-"""The plan of learning tasks with a model: memory and bytes on disk, from a config alone."""
+"""The plan of learning tasks with a model: memory and bytes on disk, from a config alone.
+
+The code of each phase runs on fake tensors while a tracker counts bytes, for as few steps as reach
+its fullest moment. The work space inside an operation is not seen.
+"""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+import weakref
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
+from torch._subclasses.fake_tensor import FakeTensor
+from torch.utils import _pytree as pytree
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from cl_graft.errors import InputError, first_line
 from cl_graft.grafts.bank import BaseIdentity, Entry, GraftBank, RecordedBatch
-from cl_graft.grafts.graft import Graft
+from cl_graft.grafts.graft import Graft, snapshot
 from cl_graft.grafts.hashing import environment
+from cl_graft.grafts.model_state import preserve_requires_grad
 from cl_graft.grafts.region import Layout, Region
 from cl_graft.kinds.text2text import Text2Text
 from cl_graft.lab.experiments.memory_estimate.fake_model import FakeModel, make_fake_model
-from cl_graft.lab.experiments.memory_estimate.tracked_steps import (
-    PlannedPhase,
-    track_dense_run,
-    track_gradients,
-    track_region,
-)
 from cl_graft.localization import find_localizer
+from cl_graft.localization.grafting_settings import GraftingSettings
+from cl_graft.localization.localizer_inputs import add_gradient_
 from cl_graft.localization.region_search import allowed_coordinates
+from cl_graft.localization.task_gradients import RowCounter, localizer_inputs
 from cl_graft.models import TaskModel, graftable_parameters, longest_row
 from cl_graft.models.load import read_config
 from cl_graft.models.text_generation import TextHead
 from cl_graft.settings import ExperimentConfig
 from cl_graft.storage.elias_fano import packed_size
 from cl_graft.storage.graft_file import pack_entry
+from cl_graft.training.dense_run import DenseRun, fine_tune_task
+from cl_graft.training.fine_tuning_settings import FineTuning
+from cl_graft.training.graft_retraining import train_region
+from cl_graft.training.learnable_task import LearnableTask
+from cl_graft.training.passes import Passes
 
 _RECORDED_ROWS = 8
 _METADATA = {"about as long as those of a learned task": "-" * 590}
+
+_READ = torch.ops.aten._local_scalar_dense.default
+
+_DEV_ROWS = 64
+"""Rows of a batch when a phase evaluates on dev."""
+
+
+@dataclass(frozen=True)
+class PlannedPhase:
+    """Memory of a phase, in bytes.
+
+    Attributes:
+        name: Name of the phase.
+        kept: Bytes beside the model that live from step to step: copies of the weights, the
+            optimizer's state, scores, the region.
+        step: Bytes on top in the fullest moment: activations, gradients, work space.
+        peak: Sum of model, kept and step: what the process needs above its imports.
+    """
+
+    name: str
+    kept: int
+    step: int
+    peak: int
 
 
 @dataclass(frozen=True)
@@ -44,20 +79,18 @@ class EntryBytes:
         indices: Bytes of the region's coordinates, 2 + log2(1 / density) bits each at most.
         values: Bytes of the region's values, in the model's type.
         head: Bytes of the task's head, fp32; 0 for prompts.
-        recorded_batch: Bytes of the recorded batch and its logits.
-        rest: Bytes of names, hashes and metadata.
+        rest: Bytes of the recorded batch and its logits, names, hashes and metadata.
     """
 
     indices: int
     values: int
     head: int
-    recorded_batch: int
     rest: int
 
     @property
     def total(self) -> int:
         """Bytes of the whole file."""
-        return self.indices + self.values + self.head + self.recorded_batch + self.rest
+        return self.indices + self.values + self.head + self.rest
 
 
 @dataclass(frozen=True)
@@ -72,13 +105,10 @@ class Plan:
         parameters: Number of the model's parameters, without heads.
         model_bytes: Bytes of its parameters and buffers in memory.
         graftable: Number of coordinates that a region may hold.
-        graftable_tensors: Number of parameters that they lie in.
         region: Number of coordinates of a task's region.
         tasks: Number of tasks that own all coordinates, each owning a whole region.
         entry: Bytes of the file of a task's entry, by part.
         entry_total: Bytes of the whole file.
-        serving: Bytes in memory a task of a bank that is being served: coordinates, values, and
-            the base's values there.
         phases: Memory of the phases in which grafting learns a task.
     """
 
@@ -89,31 +119,21 @@ class Plan:
     parameters: int
     model_bytes: int
     graftable: int
-    graftable_tensors: int
     region: int
     tasks: int
     entry: EntryBytes
     entry_total: int
-    serving: int
     phases: tuple[PlannedPhase, ...]
 
 
-def make_plan(
-    config: ExperimentConfig, *, classes: int | None = None, answer_tokens: int | None = None
-) -> Plan:
+def make_plan(config: ExperimentConfig) -> Plan:
     """Predict what learning tasks with the model of a config will take.
 
     No data and no weights are read: of the model's files only `config.json`. The density ``"auto"``
-    is planned as the largest that it tries, and upper `layers` as the whole model.
-
-    Args:
-        config: Settings to plan for.
-        classes: Classes of a task; None takes as many as the config names labels, and 2 where it
-            names none.
-        answer_tokens: Tokens of the longest answer of a task of free text, its end included. None
-            takes the longest of the config's tasks of the kind text2text: as their settings say,
-            else half of `max_length`, the most that a run takes; without such tasks, the tasks have
-            classes.
+    is planned as the largest that it tries, and upper `layers` as the whole model. Tasks have as
+    many classes as the config names labels, and 2 where it names none. With a task of the kind
+    text2text, answers are as long as its settings say, else half of `max_length`, the most that a
+    run takes.
 
     Raises:
         InputError: If the config does not say how long rows are, a number is out of range, answers
@@ -124,14 +144,10 @@ def make_plan(
     if length is None:
         raise InputError("the config leaves max_length to the tasks: say it with --max-length")
     tasks = config.stream.task_settings.values()
-    if classes is None:
-        classes = max([2, *(len(own.label_names or ()) for own in tasks)])
-    if classes < 1:
-        raise InputError(f"classes must be at least 1, got {classes}")
+    classes = max([2, *(len(own.label_names or ()) for own in tasks)])
     texts = [own.decoding or {} for own in tasks if own.kind == Text2Text.name]
-    longest = max((own.get("longest_answer") or length // 2 for own in texts), default=0)
-    answer = longest if answer_tokens is None else answer_tokens
-    if not 0 <= answer < length:
+    answer = max((own.get("longest_answer") or length // 2 for own in texts), default=0)
+    if answer >= length:
         raise InputError(
             f"answers need 1 to {length - 1} of the {length} tokens of max_length, got {answer}"
         )
@@ -159,14 +175,53 @@ def make_plan(
         parameters=sum(tensor.numel() for tensor in fake.model.backbone.parameters()),
         model_bytes=fake.backbone_bytes,
         graftable=total,
-        graftable_tensors=len(graftable),
         region=region,
         tasks=total // region,
         entry=entry,
         entry_total=entry.total,
-        serving=region * (8 + 2 * next(iter(graftable.values())).element_size()),
         phases=phases,
     )
+
+
+def entry_bytes(model: TaskModel, head: nn.Module, *, size: int, length: int) -> EntryBytes:
+    """Return what the entry of a region of `size` coordinates, all owned, takes on disk.
+
+    An entry of one coordinate is packed, and the other coordinates are added as the file format
+    stores them. The model may be one of fake tensors; `length` is the number of tokens a row.
+    """
+    parameters = graftable_parameters(model)
+    layout = Layout.of(parameters)
+    dtype = next(iter(parameters.values())).dtype
+    inputs = torch.ones(_RECORDED_ROWS, 2, length, dtype=torch.int64)
+    inputs[:, 0] = getattr(model.text_config, "vocab_size", 2) - 1
+    state = {name: torch.zeros(t.shape, dtype=t.dtype) for name, t in head.state_dict().items()}
+    logits = torch.zeros(_RECORDED_ROWS, _count_recorded(head))
+    entry = Entry(
+        task="sentiment",
+        label=0,
+        owned=Graft(Region.of(layout, [0]), torch.zeros(1, dtype=dtype)),
+        owned_before=Region.empty(layout),
+        head=state,
+        weights_sha256="0" * 64,
+        recorded_batch=RecordedBatch(inputs, logits, environment()),
+        metadata=_METADATA,
+    )
+    base = BaseIdentity("0" * 64, model.name, str(dtype).removeprefix("torch."))
+    written = len(pack_entry(entry, GraftBank(layout, base)))
+    head_bytes = sum(t.nbytes for t in state.values())
+    return EntryBytes(
+        indices=packed_size(size, layout.total),
+        values=size * dtype.itemsize,
+        head=head_bytes,
+        rest=written - packed_size(1, layout.total) - dtype.itemsize - head_bytes,
+    )
+
+
+def _count_recorded(head: nn.Module) -> int:
+    """Return how many values of a row an entry records: a logit a class, or a decoded answer."""
+    if isinstance(head, TextHead):
+        return 2 * head.longest
+    return head.out_features if isinstance(head, nn.Linear) else len(head.get_buffer("token_ids"))
 
 
 def _track_phases(
@@ -177,10 +232,147 @@ def _track_phases(
     if localizer.needs_dense_run:
         yield track_dense_run(fake, dense, length=length, path=localizer.needs_path)
     grafting = config.grafting.of_task(dense, seed=0)
-    yield track_gradients(fake, grafting, length=length)
+    yield track_localization(fake, grafting, length=length)
     if grafting.retrain:
         schedule = config.region_schedule(dense, coordinates=region)
         yield track_region(fake, schedule, length=length, coordinates=region)
+
+
+def track_dense_run(
+    fake: FakeModel, settings: FineTuning, *, length: int, path: bool = False
+) -> PlannedPhase:
+    """Track two steps of a dense run on rows of `length` tokens, with evaluations on dev.
+
+    With `path` the path integral is summed up.
+    """
+    short = _two_steps(settings)
+
+    def train(task: LearnableTask) -> None:
+        fine_tune_task(task, short, seed=0, path=path)
+
+    return _track("dense run", fake, train, rows=short.batch_size, length=length)
+
+
+def track_localization(fake: FakeModel, settings: GraftingSettings, *, length: int) -> PlannedPhase:
+    """Track the gradients of one micro-batch, beside the tuned weights and a score a coordinate.
+
+    With candidates, scores are of these alone. The selection of coordinates is not tracked.
+    """
+    localizer, rows = find_localizer(settings.localizer), settings.rows_at_once
+    total = sum(parameter.numel() for parameter in fake.parameters.values())
+    k = settings.coordinates(total)
+    candidates = settings.candidates(total, k=k)
+    step = replace(settings, mask_steps=1, mask_batch=rows, micro_batch=rows)
+
+    def localize(task: LearnableTask) -> None:
+        tuned = snapshot(fake.parameters) if localizer.needs_dense_run else {}
+        dense = DenseRun(tuned, snapshot(task.head), None, Passes())
+        with localizer_inputs(task, step, dense, counter=RowCounter()) as inputs:
+            if candidates is not None and localizer.score_candidates is not None:
+                localizer.score_candidates(inputs, fake.region(candidates), k=k, steps=1)
+                return
+            scores = inputs.zeros()
+            if localizer.needs_gradients:
+                add_gradient_(inputs, 0, into=lambda name, gradient: None)
+            del scores
+
+    return _track("localization", fake, localize, rows=rows, length=length)
+
+
+def track_region(
+    fake: FakeModel, settings: FineTuning, *, length: int, coordinates: int
+) -> PlannedPhase:
+    """Track two steps of a region's training, with evaluations on dev."""
+    short = _two_steps(settings)
+
+    def train(task: LearnableTask) -> None:
+        region = fake.region(coordinates)
+        train_region(task, region, short, head=snapshot(task.head), seed=0)
+
+    return _track("region training", fake, train, rows=short.batch_size, length=length)
+
+
+class MemoryTracker(TorchDispatchMode):
+    """Count the bytes of the tensors that operations make inside a `with` block.
+
+    A storage counts once, until the last tensor on it is gone, in `now`; `peak` is the most that
+    lived at once. Tensors given as `known`, such as those of the model, count nothing. A fake
+    tensor that is read as a number is read as 1: a loss is finite, a condition holds.
+    """
+
+    def __init__(self, known: Iterable[Tensor] = ()) -> None:
+        super().__init__()
+        self.now = 0
+        self.peak = 0
+        self._known = [tensor.untyped_storage() for tensor in known]
+        self._bytes = {storage._cdata: 0 for storage in self._known}
+
+    def __torch_dispatch__(
+        self,
+        func: Callable[..., Any],
+        types: Iterable[type],
+        args: tuple[Any, ...] = (),
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> Any:
+        """Run an operation and count what it made."""
+        if func is _READ and isinstance(args[0], FakeTensor):
+            return 1.0 if args[0].is_floating_point() else 1
+        out = func(*args, **(kwargs or {}))
+        for leaf in pytree.tree_leaves(out):
+            if isinstance(leaf, Tensor) and leaf.layout == torch.strided:
+                self._count(leaf)
+        return out
+
+    def _count(self, tensor: Tensor) -> None:
+        storage = tensor.untyped_storage()
+        key = storage._cdata
+        if key in self._bytes:
+            return
+        self._bytes[key] = storage.nbytes()
+        self.now += self._bytes[key]
+        self.peak = max(self.peak, self.now)
+        weakref.finalize(storage, self._forget, key)
+
+    def _forget(self, key: int) -> None:
+        self.now -= self._bytes.pop(key, 0)
+
+
+def _track(
+    name: str, fake: FakeModel, run: Callable[[LearnableTask], None], *, rows: int, length: int
+) -> PlannedPhase:
+    """Run a phase on a task of `rows` training texts; the model is put back to how it was."""
+    tracker = MemoryTracker((*fake.model.parameters(), *fake.model.buffers()))
+    living: list[int] = []
+    """Living bytes whenever a training pass begins."""
+    task = fake.task(length=length, train=rows, dev=_DEV_ROWS)
+
+    def forward(batch: Tensor) -> Tensor:
+        if torch.is_grad_enabled():
+            living.append(tracker.now)
+        return task.forward(batch)
+
+    try:
+        with preserve_requires_grad(fake.model), tracker:
+            run(replace(task, forward=forward))
+    finally:
+        fake.model.eval()
+    kept = living[len(living) // 2] if living else 0
+    return PlannedPhase(name, kept, tracker.peak - kept, fake.backbone_bytes + tracker.peak)
+
+
+def _two_steps(settings: FineTuning) -> FineTuning:
+    """Return a schedule that evaluates after the first step, so that the second has a best one.
+
+    Of a batch in parts, two parts are as full as all: the second meets the gradients of the first.
+    """
+    batch, micro = settings.batch_size, settings.micro_batch
+    return replace(
+        settings,
+        steps=2,
+        lr=1.0,
+        batch_size=batch if micro is None else min(batch, 2 * micro),
+        evaluations=2,
+    )
 
 
 @contextmanager
@@ -198,49 +390,3 @@ def _errors_as_input_errors(model: str) -> Iterator[None]:
         ) from error
     finally:
         logger.setLevel(level)
-
-
-def entry_bytes(model: TaskModel, head: nn.Module, *, size: int, length: int) -> EntryBytes:
-    """Return what the entry of a region of `size` coordinates, all owned, takes on disk.
-
-    An entry of one coordinate is packed, and the other coordinates are added as the file format
-    stores them. The model may be one of fake tensors; `length` is the number of tokens a row.
-    """
-    parameters = graftable_parameters(model)
-    layout = Layout.of(parameters)
-    dtype = next(iter(parameters.values())).dtype
-    vocabulary = getattr(model.text_config, "vocab_size", 2)
-    classes = _count_recorded(head)
-    inputs = torch.ones(_RECORDED_ROWS, 2, length, dtype=torch.int64)
-    inputs[:, 0] = vocabulary - 1
-    state = {name: torch.zeros(t.shape, dtype=t.dtype) for name, t in head.state_dict().items()}
-    entry = Entry(
-        task="sentiment",
-        label=0,
-        owned=Graft(Region.of(layout, [0]), torch.zeros(1, dtype=dtype)),
-        owned_before=Region.empty(layout),
-        head=state,
-        weights_sha256="0" * 64,
-        recorded_batch=RecordedBatch(inputs, torch.zeros(_RECORDED_ROWS, classes), environment()),
-        metadata=_METADATA,
-    )
-    base = BaseIdentity("0" * 64, model.name, str(dtype).removeprefix("torch."))
-    written = len(pack_entry(entry, GraftBank(layout, base)))
-    head_bytes = sum(t.nbytes for t in state.values())
-    token_bytes = 2 if vocabulary <= 2**16 else 4
-    batch_bytes = _RECORDED_ROWS * (length * (token_bytes + 1) + 4 * classes)
-    coordinate_bytes = packed_size(1, layout.total) + dtype.itemsize
-    return EntryBytes(
-        indices=packed_size(size, layout.total),
-        values=size * dtype.itemsize,
-        head=head_bytes,
-        recorded_batch=batch_bytes,
-        rest=written - coordinate_bytes - head_bytes - batch_bytes,
-    )
-
-
-def _count_recorded(head: nn.Module) -> int:
-    """Return how many values of a row an entry records: a logit a class, or a decoded answer."""
-    if isinstance(head, TextHead):
-        return 2 * head.longest
-    return head.out_features if isinstance(head, nn.Linear) else len(head.get_buffer("token_ids"))
