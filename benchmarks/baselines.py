@@ -112,7 +112,7 @@ def main() -> None:
         stem.with_suffix(kind).write_text(hide_paths(text, arguments))
     report = make_report([done.out], out=done.out / "report")
     for drawn in report.figures:
-        if drawn.name in ("frontier.png", "ranks.png"):
+        if drawn.name == "bytes.png":
             stem.with_name(f"{stem.name}-{drawn.name}").write_bytes(drawn.read_bytes())
     sys.stdout.write(stem.with_suffix(".md").read_text())
 

@@ -68,11 +68,9 @@ def page(stored: dict[str, Any], rates: Sequence[Rate]) -> str:
             part["holds"],
             "The squared standard deviation of `stability` is on average "
             f"{stored['spread_ratio']:.2f} of the true one (3 runs).\n",
-            "Samples that are not independent do harm. This is why the package averages over seeds "
-            "before it ranks, and over orders before it says how sure a mean is:\n",
+            "Samples that are not independent do harm. This is why the package averages over "
+            "orders before it says how sure a mean is:\n",
             part["dependent"],
-            "What no interval and no test of the package says:\n",
-            table(r for r in rates if r.kind == "not said"),
             f"`{stored['command']}`, {stored['seconds']:.0f} s; "
             + ", ".join(f"{name} {value}" for name, value in stored["versions"].items())
             + ".\n",

@@ -1,11 +1,12 @@
 """Null hypotheses, and what the package's intervals and tests say under them.
 
-Methods that are equally good, means that are known, ranks that are independent: whatever a function
+Methods that are equally good, means that are known: whatever a function
 finds there is wrong. `error_rates.py` counts how often that happens.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -20,13 +21,10 @@ from scipy import stats
 from cl_graft.lab.results.run_results import RunResult
 from cl_graft.lab.results.strategy_statistics import (
     compare_with,
-    rank_strategies,
     seed_means,
     spread_over_seeds,
 )
 from cl_graft.metrics.statistics import (
-    average_ranks,
-    critical_difference,
     holm,
     mean_interval,
     paired_t_test,
@@ -34,7 +32,7 @@ from cl_graft.metrics.statistics import (
 
 _LEVEL = 0.05
 
-Kind = Literal["holds", "dependent", "not said"]
+Kind = Literal["holds", "dependent"]
 
 
 @dataclass(frozen=True)
@@ -109,33 +107,6 @@ def _p_of_differences(values: np.ndarray) -> float:
     return 1.0 if p is None else p
 
 
-def _scores(
-    draw: Generator,
-    *,
-    methods: int,
-    tasks: int,
-    seeds: int,
-    orders: int = 1,
-    alike: bool = False,
-    luck: float = 0.0,
-) -> list[RunResult]:
-    """Return runs of equally good methods, each of which suits some tasks more than others."""
-    names = [f"task{number}" for number in range(tasks)]
-    hard = draw.normal(0.6, 0.1, tasks)
-    suits = draw.normal(0.0, 0.03, (methods, 1 if alike else tasks))
-    lucky = draw.normal(0.0, luck, (methods, seeds))
-    results: list[RunResult] = []
-    for order in range(orders):
-        turned = np.roll(np.arange(tasks), order)
-        for method in range(methods):
-            for seed in range(seeds):
-                final = hard + suits[method] + lucky[method, seed] + draw.normal(0.0, 0.01, tasks)
-                results.append(
-                    _run(f"method{method}", seed, [names[t] for t in turned], final[turned])
-                )
-    return results
-
-
 def _run(strategy: str, seed: int, tasks: list[str], final: np.ndarray) -> RunResult:
     nothing: dict[str, Any] = {}
     return RunResult(
@@ -161,13 +132,13 @@ def _mean_over_orders(draw: Generator, *, orders: int) -> bool:
 
 def _any_difference(draw: Generator, *, methods: int, orders: int) -> bool:
     runs = []
-    for run in _scores(draw, methods=methods, tasks=1, seeds=3):
+    for method, seed in itertools.product(range(methods), range(3)):
         # Seeds are the samples: methods are equal on the one stream there is, up to a seed's luck.
         luck = draw.normal(0.0, 0.01)
         runs += [
             _run(
-                run.strategy,
-                run.seed,
+                f"method{method}",
+                seed,
                 [f"task{order}"],
                 np.array([0.7 + luck + draw.normal(0.0, 0.005)]),
             )
@@ -175,23 +146,6 @@ def _any_difference(draw: Generator, *, methods: int, orders: int) -> bool:
         ]
     found = compare_with("method0", runs)
     return any(_found(row.p_holm) for row in found)
-
-
-def _any_rank(draw: Generator, **settings: Any) -> bool:
-    found = rank_strategies(_scores(draw, **settings))
-    return found is not None and _apart(found.ranks, found.critical_difference)
-
-
-def _apart(ranks: dict[str, float], difference: float) -> bool:
-    return max(ranks.values()) - min(ranks.values()) > difference
-
-
-def _any_rank_of_cells(draw: Generator, *, methods: int, tasks: int, seeds: int) -> bool:
-    """Rank on every task with every seed, as if these were so many tasks."""
-    cells: dict[str, list[float]] = {}
-    for run in _scores(draw, methods=methods, tasks=tasks, seeds=seeds):
-        cells.setdefault(run.strategy, []).extend(v for v in run.R[-1] if v is not None)
-    return _apart(average_ranks(cells), critical_difference(methods, tasks * seeds))
 
 
 def _orders_as_samples(draw: Generator, *, orders: int) -> bool:
@@ -249,28 +203,11 @@ CHECKS: Sequence[Check] = (
     _of(
         "compare_with", f"any of 4 strategies, {_N3}, 6 orders of each", _any_difference,
         methods=5, orders=6),
-    _of(
-        "rank_strategies", f"any pair of 22 strategies, 5 tasks, {_N3}", _any_rank,
-        methods=22, tasks=5, seeds=3),
-    _of(
-        "rank_strategies", f"any pair of 5 strategies, 10 tasks, {_N3}, 2 orders of each",
-        _any_rank, methods=5, tasks=10, seeds=3, orders=2),
-    _of(
-        "rank_strategies", "any pair of 3 strategies, 30 tasks, 1 seed", _any_rank, methods=3,
-        tasks=30, seeds=1),
     _of("laboratory.sam.ranks", "50 ranks of 10 methods on 5 tasks", _figure_4),
     _of("laboratory.sam.differences", "p of one pair, 3 cells", _pair_of_table_5, exact=True),
     _of("laboratory.sam.differences", "corrected p of any of 45 pairs, 3 cells",
         _any_pair_of_table_5),
-    _of("critical_difference", "22 strategies, 5 tasks × 3 seeds counted as 15 tasks",
-        _any_rank_of_cells, methods=22, tasks=5, seeds=3, kind="dependent"),
     _of("mean_interval", "6 orders of one seed counted as 6 seeds", _orders_as_samples, orders=6,
         kind="dependent"),
-    _of(
-        "rank_strategies", f"a method suits all 5 tasks of a stream alike, 22 strategies, {_N3}",
-        _any_rank, methods=22, tasks=5, seeds=3, alike=True, kind="not said"),
-    _of(
-        "rank_strategies", "a run suits a method on all 10 tasks alike, 5 strategies, 1 seed",
-        _any_rank, methods=5, tasks=10, seeds=1, luck=0.02, kind="not said"),
 )  # fmt: skip
 """All checks, in the order of the table."""

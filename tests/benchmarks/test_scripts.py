@@ -192,7 +192,7 @@ def test_baselines_leave_a_table_its_latex_and_csv_and_pictures(
     assert stored["normalization"]["missing"] == ""  # MRPC has F1, SST-2 accuracy
     assert str(tmp_path) not in json.dumps(stored)
     files = {path.name.removeprefix(f"{stem}-smoke") for path in (tmp_path / "results").iterdir()}
-    assert files == {".json", ".md", ".tex", ".csv", "-frontier.png"}  # no ranks of one seed
+    assert files == {".json", ".md", ".tex", ".csv", "-bytes.png"}
 
 
 def test_baselines_store_the_summary_of_their_comparison(tiny_bert, data_dir, tmp_path):

@@ -11,8 +11,6 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from cl_graft.metrics.statistics import (
-    average_ranks,
-    critical_difference,
     holm,
     mean_interval,
     paired_t_test,
@@ -63,18 +61,3 @@ def test_holm_multiplies_the_smallest_by_all_and_never_changes_the_order():
     assert holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
     assert holm([0.9, 0.8]) == [1.0, 1.0]
     assert holm([]) == []
-
-
-def test_ranks_begin_at_the_best_and_are_shared_by_equals():
-    scores = {"worst": [0.1, 0.2], "first": [0.9, 0.8], "second": [0.5, 0.8]}
-    assert average_ranks(scores) == {"first": 1.25, "second": 1.75, "worst": 3.0}
-    with pytest.raises(ValueError, match="a score on each task"):
-        average_ranks({"a": [1.0], "b": [1.0, 2.0]})
-
-
-# Demšar, 2006: 4 classifiers on 14 data sets have a critical difference of 1.25 (Section 3.2.4).
-@pytest.mark.parametrize(("methods", "sets", "expected"), [(4, 14, 1.25), (2, 1, 1.96)])
-def test_the_critical_difference_is_the_published_one(methods, sets, expected):
-    assert critical_difference(methods, sets) == pytest.approx(expected, abs=5e-3)
-    with pytest.raises(ValueError, match="nothing to compare"):
-        critical_difference(1, sets)

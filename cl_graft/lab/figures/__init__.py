@@ -1,1 +1,1 @@
-"""Figures of scores: matrices, curves, reliability and rank diagrams, drawn with matplotlib."""
+"""Figures of scores: matrices and curves, drawn with matplotlib."""

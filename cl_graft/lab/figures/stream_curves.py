@@ -1,4 +1,4 @@
-"""Figures of strategies: curves along the stream."""
+"""Figures of strategies: curves along the stream, and scores against bytes."""
 
 from __future__ import annotations
 
@@ -11,13 +11,15 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from cl_graft.metrics.figure_style import GREY, PALETTE, TEXT_COLOUR, figure_style
+from cl_graft.metrics.figure_style import GREY, PALETTE, TEXT_COLOUR, figure_style, set_log_scale
 
 _MARKERS = "osD^vPX*"
 _DASHES = ("-", "--", ":", "-.")
 NAMED = 12
 """Strategies that get a colour of their own; others are drawn thin and grey."""
 _TICKS = 24
+_LINE = 0.18
+"""Inches of a name beside a point."""
 
 
 @dataclass(frozen=True)
@@ -72,6 +74,53 @@ def stream_curves(
     axes.grid(axis="y")
     figure.legend(loc="outside lower center", ncols=3)
     return figure
+
+
+@figure_style()
+def byte_scatter(
+    points: Mapping[str, tuple[float, float, float]], *, title: str, measure: str
+) -> Figure:
+    """Draw each strategy's score and its deviation, fractions, against the bytes that a task adds.
+
+    Strategies that add nothing stand at the left edge.
+    """
+    height = max(6.0, 1.2 * _LINE * len(points))
+    figure = Figure(figsize=(9, height))
+    axes = figure.subplots()
+    set_log_scale(axes, "x")
+    least = min((size for *_, size in points.values() if size > 0), default=1.0) / 2
+    sizes = {name: max(size, least) for name, (*_, size) in points.items()}
+    places = {name: (sizes[name], 100 * score) for name, (score, *_) in points.items()}
+    for name, (x, y) in places.items():
+        spread = 100 * points[name][1]
+        axes.errorbar(x, y, yerr=spread, fmt="o", color=PALETTE[0], ecolor=GREY, elinewidth=0.8)
+    low, high = min(sizes.values()), max(sizes.values())
+    axes.set_xlim(low / 1.3, 1.3 * high * (high / low) ** 0.15)  # names need room at the right
+    _write_names(axes, places, line=_LINE / height)
+    axes.set(title=title, xlabel="bytes that a task adds", ylabel=f"{measure} at the end (%)")
+    axes.grid()
+    return figure
+
+
+def _write_names(axes: Axes, places: Mapping[str, tuple[float, float]], *, line: float) -> None:
+    """Write names beside points, moved down where two would overlap; a line is a share of axes."""
+    to_axes = (axes.transData + axes.transAxes.inverted()).transform
+    taken: list[tuple[float, float, float]] = []  # where a name begins, ends, and its height
+    for name in sorted(places, key=lambda name: -places[name][1]):
+        x, height = to_axes(places[name])
+        begin, end = x + 0.012, x + 0.012 + 0.011 * len(name)
+        while any(b < end and begin < e and abs(height - h) < line for b, e, h in taken):
+            height -= line / 4
+        taken.append((begin, end, height))
+        axes.annotate(
+            name,
+            places[name],
+            (begin, height),
+            textcoords="axes fraction",
+            fontsize="x-small",
+            va="center",
+            arrowprops={"arrowstyle": "-", "color": GREY, "linewidth": 0.4},
+        )
 
 
 def mean_known(values: Sequence[float | None]) -> float | None:

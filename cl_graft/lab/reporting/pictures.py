@@ -8,18 +8,14 @@ from dataclasses import dataclass
 from matplotlib.figure import Figure
 
 from cl_graft.lab.figures.heatmaps import r_matrix_heatmap, share_heatmaps
-from cl_graft.lab.figures.memory_frontier import Tradeoff, memory_frontier
-from cl_graft.lab.figures.rank_diagram import rank_diagram
 from cl_graft.lab.figures.score_curves import Score, score_curves
-from cl_graft.lab.figures.stream_curves import Curve, mean_known, stream_curves
+from cl_graft.lab.figures.stream_curves import Curve, byte_scatter, mean_known, stream_curves
 from cl_graft.lab.reporting.report_data import ReportData
 from cl_graft.lab.results.comparison import ComparisonSummary
-from cl_graft.lab.results.run_results import RunResult, find_method_name
-from cl_graft.lab.results.strategy_statistics import Ranks
+from cl_graft.lab.results.run_results import RunResult
 from cl_graft.lab.results.tables import Table, make_matrix, make_points, make_row
 from cl_graft.metrics.calibration import ReliabilityBins
 from cl_graft.metrics.reliability_diagram import reliability_panels
-from cl_graft.strategies.registry import STRATEGIES
 
 MOST_STRATEGIES = 16
 """Strategies that have a matrix and a reliability diagram of their own."""
@@ -51,16 +47,6 @@ class Picture:
     def wide(self) -> bool:
         """Whether the figure needs the page's whole width."""
         return bool(self.figure.get_figwidth() > _HALF)
-
-
-def draw_rank_diagram(ranks: Ranks | None) -> Iterator[Picture]:
-    """Draw the average ranks of the strategies, if there are any."""
-    if ranks is not None:
-        title = (
-            "Average rank of each strategy over the tasks, by its mean score over seeds; a bar "
-            "joins those that cannot be told apart"
-        )
-        yield Picture("ranks", title, rank_diagram(ranks.ranks, ranks.critical_difference))
 
 
 def draw_sweeps(summary: ComparisonSummary) -> Iterator[Picture]:
@@ -170,28 +156,14 @@ def draw_overlaps(data: ReportData) -> Iterator[Picture]:
         yield Picture(f"overlap-{data.file_name(name)}", title, figure, strategy=name)
 
 
-def draw_frontier(summary: ComparisonSummary) -> Iterator[Picture]:
+def draw_bytes(summary: ComparisonSummary) -> Iterator[Picture]:
     """Draw what strategies are compared by against bytes, where there are several."""
-    tradeoffs = find_tradeoffs(summary)
-    if len(tradeoffs) > 1:
-        overall = summary.overall
-        title = f"{overall[0].upper()}{overall[1:]} against the bytes that a task adds"
-        figure = memory_frontier(tradeoffs, title=title, measure=overall)
-        yield Picture("frontier", title, figure)
-
-
-def find_tradeoffs(summary: ComparisonSummary) -> dict[str, Tradeoff]:
-    """Return what each strategy reaches and holds, from the summary of a comparison."""
-    return {
-        name: Tradeoff(
-            row.overall.mean,
-            row.overall.sd,
-            row.bytes_per_task.mean or 0.0,
-            forgets=any(row.measure("forgetting", m).mean for m in row.by_metric or ("",)),
-            # Behind a name there may stand where it was run, or with what: "ewc (first)".
-            bound=(method := STRATEGIES.get(find_method_name(name))) is not None
-            and method.is_bound,
-        )
+    points = {
+        name: (row.overall.mean, row.overall.sd or 0.0, row.bytes_per_task.mean or 0.0)
         for name, row in summary.strategies.items()
         if row.overall.mean is not None
     }
+    if len(points) > 1:
+        overall = summary.overall
+        title = f"{overall[0].upper()}{overall[1:]} against the bytes that a task adds"
+        yield Picture("bytes", title, byte_scatter(points, title=title, measure=overall))

@@ -10,11 +10,10 @@ from functools import partial
 from cl_graft.lab.reporting import task_sections
 from cl_graft.lab.reporting.pictures import (
     MOST_STRATEGIES,
+    draw_bytes,
     draw_curve,
-    draw_frontier,
     draw_matrices,
     draw_overlaps,
-    draw_rank_diagram,
     draw_reliability,
     draw_sweeps,
 )
@@ -26,7 +25,6 @@ from cl_graft.lab.results import stream_measures, summary_tables
 from cl_graft.lab.results.measures import has_one_metric, measure_title, tasks_by_metric
 from cl_graft.lab.results.run_results import RunResult
 from cl_graft.lab.results.tables import schedule_text
-from cl_graft.metrics.statistics import LEAST_SAMPLES
 
 
 def make_sections(
@@ -35,12 +33,10 @@ def make_sections(
     """Return the sections of which there is something to say, in their order."""
     summary = data.summary
     comparison, *others = summary_sections(summary)
-    ranked = summary.ranks if len(summary.seeds) >= LEAST_SAMPLES else None
-    pictures = [*draw_rank_diagram(ranked), *draw_sweeps(summary)]
-    costs = replace(others.pop(), pictures=tuple(draw_frontier(summary)))
+    costs = replace(others.pop(), pictures=tuple(draw_bytes(summary)))
     made = (
         Section("verdict", "In short", tuple(write_verdict(data))),
-        replace(comparison, pictures=tuple(pictures)),
+        replace(comparison, pictures=tuple(draw_sweeps(summary))),
         *others,
         _matrices(data),
         _along(data),

@@ -116,14 +116,6 @@ def _comparison(summary: ComparisonSummary) -> Section:
         made.append(("other-metrics", summary_tables.other_metrics(summary)))
     if any(value is not None for row in rows.values() for value in row.by_order):
         made.append(("by-order", summary_tables.by_order(summary)))
-    if (ranks := summary.ranks) and len(summary.seeds) >= LEAST_SAMPLES:
-        made.append(("ranks", summary_tables.ranks(summary)))
-        text.append(
-            f"Ranks are of the scores at the end on {ranks.tasks} tasks, the mean over seeds"
-            f"{' and orders' if summary.orders else ''}. Ranks less than "
-            f"{ranks.critical_difference:.2f} apart cannot be told apart (Nemenyi's test at 5 %, "
-            "which takes the tasks for independent samples)."
-        )
     failed = tuple(f"Not finished: {o.strategy}, seed {o.seed}: {o.error}" for o in summary.failed)
     return Section("comparison", "Comparison", tuple(text), tuple(made), lines=failed)
 

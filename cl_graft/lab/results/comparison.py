@@ -30,11 +30,9 @@ from cl_graft.lab.results.normalized_scores import Normalization, NormalizedScor
 from cl_graft.lab.results.run_results import RunResult, command
 from cl_graft.lab.results.strategy_statistics import (
     Difference,
-    Ranks,
     Spread,
     compare_with,
     mean_ece,
-    rank_strategies,
     seed_means,
     spread_over_seeds,
 )
@@ -168,7 +166,6 @@ class ComparisonSummary:
     seeds: list[int]
     strategies: dict[str, StrategySummary]
     differences: list[Difference]
-    ranks: Ranks | None
     orders: list[list[str]]
     sweep: dict[str, SweptValues]
     budget: Budget | None
@@ -226,7 +223,6 @@ def summarize(
             results,
             measure=_choose_measure(scores),
         ),
-        ranks=rank_strategies(results),
         orders=[list(order) for order in orders],
         sweep=dict(sweep or {}),
         budget=budget,

@@ -1,7 +1,7 @@
-"""Statistics of compared strategies: means with intervals, differences, and average ranks.
+"""Statistics of compared strategies: means with intervals, and differences.
 
-Seeds are the samples of means and differences, tasks those of ranks. Runs of one seed on several
-orders of the tasks share rows, base and heads, so they are averaged before anything is said.
+Seeds are the samples. Runs of one seed on several orders of the tasks share rows, base and heads,
+so they are averaged before anything is said.
 """
 
 from __future__ import annotations
@@ -14,8 +14,6 @@ from statistics import fmean, stdev
 from cl_graft.lab.results.run_results import RunResult
 from cl_graft.metrics.statistics import (
     LEAST_SAMPLES,
-    average_ranks,
-    critical_difference,
     holm,
     mean_interval,
     paired_t_test,
@@ -54,18 +52,6 @@ class Difference:
     p: float | None
     n: int
     p_holm: float | None = None
-
-
-@dataclass(frozen=True)
-class Ranks:
-    """Average ranks of strategies over tasks, best first; 1 is best.
-
-    Ranks closer than `critical_difference` cannot be told apart (Nemenyi's test at 5 %).
-    """
-
-    ranks: dict[str, float]
-    critical_difference: float
-    tasks: int
 
 
 def seed_means(
@@ -124,32 +110,6 @@ def compare_with(
         replace(one, p_holm=None if one.p is None else p)
         for one, p in zip(found, corrected, strict=True)
     ]
-
-
-def rank_strategies(results: Sequence[RunResult]) -> Ranks | None:
-    """Rank the strategies on every task at the end, by the mean over seeds and orders, and average.
-
-    A run counts if all strategies have a score on the task with its order and seed. Strategies are
-    ranked within a task, by its own metric. Fewer than three strategies have no ranks.
-    """
-    by_task: dict[str, dict[_Run, dict[str, float]]] = {}
-    for result in results:
-        for task, value in zip(result.tasks, result.R[-1], strict=True):
-            if value is not None:
-                runs = by_task.setdefault(task, {}).setdefault(
-                    (tuple(result.tasks), result.seed), {}
-                )
-                runs[result.strategy] = value
-    names = list(dict.fromkeys(result.strategy for result in results))
-    scores: dict[str, list[float]] = {name: [] for name in names}
-    for runs in by_task.values():
-        whole = [run for run in runs.values() if len(run) == len(names)]
-        for name in names if whole else ():
-            scores[name].append(fmean(run[name] for run in whole))
-    tasks = len(scores[names[0]]) if names else 0
-    if len(names) < 3 or not tasks:
-        return None
-    return Ranks(average_ranks(scores), critical_difference(len(names), tasks), tasks)
 
 
 def _by_seed(values: Iterable[tuple[_Run, float | None]]) -> list[float]:

@@ -179,13 +179,6 @@ def by_order(summary: ComparisonSummary) -> Table:
     return Table(title, ("order", *summary.strategies), rows, sortable=False)
 
 
-def ranks(summary: ComparisonSummary) -> Table:
-    """Show the average rank of each strategy over the tasks."""
-    found = {} if summary.ranks is None else summary.ranks.ranks
-    rows = tuple((Cell(name), Cell(f"{rank:.2f}", rank)) for name, rank in found.items())
-    return Table("Average ranks", ("strategy", "rank"), rows)
-
-
 def budget(summary: ComparisonSummary) -> Table:
     """Show how large each strategy was made within the bytes a task, and what it stored."""
     limit = summary.budget.bytes_per_task if summary.budget else 1

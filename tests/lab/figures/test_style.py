@@ -8,13 +8,13 @@ import re
 import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 
-from cl_graft.lab.figures.memory_frontier import Tradeoff, memory_frontier
 from cl_graft.lab.figures.score_curves import Score, score_curves
+from cl_graft.lab.figures.stream_curves import byte_scatter
 from cl_graft.metrics.figure_style import png
 
 
-def draw_frontier(sizes):
-    return memory_frontier({str(k): Tradeoff(0.5, None, k, forgets=False) for k in sizes})
+def draw_bytes(sizes):
+    return byte_scatter({str(k): (0.5, 0.0, k) for k in sizes}, title="t", measure="m")
 
 
 def draw_many_places():
@@ -28,11 +28,11 @@ def draw_unequal_bars():
 
 
 FIGURES = {
-    "a wide frontier": (lambda: draw_frontier([20_000, 100_000, 40_000_000]), "x"),
-    "a narrow frontier": (lambda: draw_frontier([100_000, 130_000]), "x"),
+    "many sizes": (lambda: draw_bytes([20_000, 100_000, 40_000_000]), "x"),
+    "sizes that are close": (lambda: draw_bytes([100_000, 130_000]), "x"),
     "scores at many places": (draw_many_places, "x"),
     "unequal bars": (draw_unequal_bars, "y"),
-    "tiny numbers": (lambda: draw_frontier([3e-6, 2e-3]), "x"),
+    "tiny numbers": (lambda: draw_bytes([3e-6, 2e-3]), "x"),
 }
 
 

@@ -96,8 +96,8 @@ def test_figures_and_tables_are_files_too(report):
     assert {path.stem for path in svgs} == {p.stem for p in (report / "figures").glob("*.png")}
     names = {path.stem for path in svgs}
     curves = {"curve-average", "curve-forgetting"}
-    assert {"R-grafting", *curves, "overlap-grafting", "reliability-ewc", "ranks"} <= names
-    assert {"frontier", "learning-1"} <= names
+    assert {"R-grafting", *curves, "overlap-grafting", "reliability-ewc"} <= names
+    assert {"bytes", "learning-1"} <= names
     for path in svgs:
         assert {*ElementTree.parse(path).getroot().iter()}  # well-formed, and with something in it
         assert not re.search("<script|<dc:date", path.read_text())
@@ -116,7 +116,7 @@ def test_a_table_is_downloaded_as_its_csv_file(report):
         assert unquote(content) == (report / "tables" / name).read_text()
 
 
-@pytest.mark.parametrize("name", ["comparison", *slow(None)])
+@pytest.mark.parametrize("name", ["costs", *slow(None)])
 def test_a_report_is_made_the_same_twice(name, compared, tmp_path, monkeypatch):
     def some(*given, **more):
         sections = make_sections(*given, **more)

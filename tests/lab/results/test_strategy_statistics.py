@@ -1,4 +1,4 @@
-"""What a comparison says of differences: paired by seed, corrected, ranked."""
+"""What a comparison says of differences: paired by seed, and corrected."""
 
 from __future__ import annotations
 
@@ -11,11 +11,9 @@ from cl_graft.lab.results.run_results import RunResult
 from cl_graft.lab.results.strategy_statistics import (
     Spread,
     compare_with,
-    rank_strategies,
     seed_means,
     spread_over_seeds,
 )
-from cl_graft.metrics.statistics import critical_difference
 
 
 @pytest.fixture
@@ -61,16 +59,6 @@ def test_a_difference_that_every_seed_repeats_has_no_interval_and_no_p(results):
     (row,) = compare_with("grafting", shifted)
     assert row.difference == pytest.approx(-0.1)
     assert row.interval is row.p is row.p_holm is None
-
-
-def test_ranks_are_over_tasks_whatever_the_seeds_and_need_three_strategies(results):
-    found = rank_strategies(results)
-    assert found is not None
-    assert [*found.ranks][-1] == "naive"
-    assert found.ranks["naive"] == 3.0
-    assert found.tasks == len(results[0].tasks)
-    assert found.critical_difference == critical_difference(3, len(results[0].tasks))
-    assert rank_strategies([r for r in results if r.strategy != "naive"]) is None
 
 
 def test_a_measure_without_values_has_no_interval():
