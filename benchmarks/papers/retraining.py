@@ -15,10 +15,13 @@ from cl_graft.grafts.graft import Graft, snapshot
 from cl_graft.grafts.hashing import hash_tensors
 from cl_graft.grafts.region import Region
 from cl_graft.lab.baselines.own_values import RATES
-from cl_graft.lab.experiments.localized_task import REGION_RATES
 from cl_graft.settings.schedule import train_candidates
 from cl_graft.training.graft_retraining import train_region
 from papers.bench import Bench, Outcome
+
+_REGION_RATES = {"sgd": (0.01, 0.1, 1.0), "adamw": (0.0003, 0.001, 0.01)}
+"""Learning rates of regions, beside the config's, of which dev chooses one where the config has a
+grid; the grafting paper tells no rate."""
 
 _BITFIT_RATE = 2e-3
 
@@ -33,7 +36,7 @@ def retrain_region(
     """
     plan = bench.config.region_schedule(bench.schedule(label), coordinates=len(region))
     if bench.config.training.grid and "lr" not in changes:
-        grid = sorted({*REGION_RATES[plan.optimizer], plan.lr})
+        grid = sorted({*_REGION_RATES[plan.optimizer], plan.lr})
         rates = [{**changes, "lr": rate} for rate in grid]
         return _best_on_dev(bench, label, region, rates, anew=anew)
     settings = replace(plan, **changes)

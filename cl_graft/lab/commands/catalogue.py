@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from cl_graft.cli.options import AsJson, argument
 from cl_graft.cli.output import Output, make_table
+
+if TYPE_CHECKING:
+    from cl_graft.data.streams import PublishedResult
 
 
 def strategies_command(as_json: AsJson = False) -> None:
@@ -74,7 +77,6 @@ def streams_command(
       cl-graft streams long15-order4
     """
     from cl_graft.data.streams import STREAMS, find_stream
-    from cl_graft.lab.reporting.summary_sections import PUBLISHED_COLUMNS, published_rows
 
     output = Output(as_json=as_json)
     if name is None:
@@ -102,13 +104,31 @@ def streams_command(
         "As published: ": stream.as_published,
         "Settings here: ": ", ".join(protocol),
     }
-    published = published_rows(stream.published)
+    published = [
+        (
+            result.method,
+            result.model,
+            _list_scores(result),
+            "yes" if result.knows_task else "no",
+            f"{result.source}{' (as others quote it)' if result.quoted else ''}",
+        )
+        for result in stream.published
+    ]
+    columns = ("published by others", "model", "score in %", "told the task", "source")
     output.result(
         _describe_stream(name, stream),
         *(f"{head}{text}" for head, text in said.items() if text),
         *(f"Take care: {text}" for text in stream.pitfalls),
-        *([make_table("Not measured here", PUBLISHED_COLUMNS, published)] if published else []),
+        *([make_table("Not measured here", columns, published)] if published else []),
     )
+
+
+def _list_scores(result: PublishedResult) -> str:
+    average = "" if result.average is None else f"{result.average:.1f}"
+    if average and result.over:
+        average += f", mean over {result.over}"
+    tasks = ", ".join(f"{task} {score:.1f}" for task, score in result.by_task.items())
+    return "; ".join(part for part in (average, tasks) if part)
 
 
 def _describe_stream(name: str, stream: Any) -> dict[str, Any]:

@@ -21,8 +21,8 @@ def localize_command(
     """Fine-tune on one task and find the region that carries what was learned.
 
     OUT holds the graft as a file that [b]load_graft[/b] reads, all numbers, and pictures: the
-    score against the density, where the region lies, and calibration. The dense run is cached
-    there, so that another density or localizer does not train again.
+    score against the density, and where the region lies. The dense run is cached there, so that
+    another density or localizer does not train again.
 
     [b]Examples[/b]
 
@@ -40,11 +40,7 @@ def localize_command(
     with redirect_prints():
         config = load_config(None, sets or (), options=chosen.values, origins=chosen.options)
         found = localize_task(config, out=out)
-    measures = next(iter(found.scores.values()))
-    rows = [
-        (method, *(f"{own[measure]:.3f}" for measure in measures))
-        for method, own in found.scores.items()
-    ]
+    rows = [(method, f"{score:.3f}") for method, score in found.scores.items()]
     output.result(
         {
             "task": found.task,
@@ -53,6 +49,6 @@ def localize_command(
             "scores": found.scores,
         },
         f"{found.task}: {found.coordinates:,} coordinates, {found.density:.3%} of the graftable",
-        make_table("On the test rows, as fractions", ("method", *measures), rows),
+        make_table("On the test rows, as fractions", ("method", "score"), rows),
         f"Graft, numbers and pictures: {found.folder}",
     )

@@ -24,16 +24,14 @@ from cl_graft.lab.results.run_results import machine
 from cl_graft.localization import Ranking, find_localizer
 from cl_graft.localization.grafting_settings import GraftingSettings
 from cl_graft.localization.region_search import find_region, rank_task
-from cl_graft.metrics import agreement, ece, reliability_bins, score
+from cl_graft.metrics import score
 from cl_graft.metrics.figure_style import png
-from cl_graft.metrics.reliability_diagram import reliability_diagram
-from cl_graft.metrics.task_score import NO_TARGET
 from cl_graft.runtime.devices import pick_device
 from cl_graft.runtime.run_context import RunContext
 from cl_graft.settings import ExperimentConfig, config_from, to_dotted
 from cl_graft.settings.bank_metadata import base_identity
 from cl_graft.settings.run_folder import versions
-from cl_graft.settings.schedule import choose, list_schedules, train_candidates
+from cl_graft.settings.schedule import choose, list_schedules
 from cl_graft.settings.tasks import load_tasks
 from cl_graft.storage import StoredGraft, only_writer, save_graft
 from cl_graft.storage.cache_folder import DirectoryCache
@@ -43,14 +41,9 @@ from cl_graft.strategies.experience_tasks import make_stream_task
 from cl_graft.strategies.heads import copy_head_state
 from cl_graft.training.dense_run import DenseRun, fine_tune_task
 from cl_graft.training.graft_retraining import train_region
-from cl_graft.training.linear_probe import fit_head
 
 DENSITIES = (1e-5, 3e-5, 1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 3e-2, 1e-1)
 """Densities at which grafts are scored, whatever the density of the region."""
-
-REGION_RATES = {"sgd": (0.01, 0.1, 1.0), "adamw": (0.0003, 0.001, 0.01)}
-"""Learning rates of regions by optimiser, beside the config's, of which dev chooses one where the
-config has a grid; the grafting paper tells no rate."""
 
 _STREAM_SETTINGS = (
     *("stream.scenario", "stream.classes_per_experience", "comparison.strategies"),
@@ -65,15 +58,13 @@ _STREAM_SETTINGS = (
 class LocalizedTask:
     """The region of one task, and scores on the test rows by method, as fractions.
 
-    Methods are ``"fine-tuning"``, ``"graft"``, where there is a head ``"graft, head fitted"``, and
-    ``"re-trained graft"``. Each has its score, and where answers are classes ECE and agreement with
-    fine-tuning. Where a row has several answers, such as tags, each counts.
+    Methods are ``"fine-tuning"``, ``"graft"`` and ``"re-trained graft"``.
     """
 
     task: str
     coordinates: int
     density: float
-    scores: dict[str, dict[str, float]]
+    scores: dict[str, float]
     folder: Path
 
 
@@ -117,25 +108,19 @@ def _localize(config: ExperimentConfig, out: Path) -> LocalizedTask:
         replace_parameters(single.task.head, run.head),
     ):
         tuned = single.logits()
-    kept = single.answers(region, run)
-    answered = {"graft": kept}
-    if single.task.head and single.settings.head_refit_rows:
-        with single.with_graft(graft, single.fit_head(graft)):
-            answered["graft, head fitted"] = single.logits()
     with single.with_graft(*single.retrain(region)):
         again = single.logits()
-    answered = {"fine-tuning": tuned, **answered, "re-trained graft": again}
     scores = {
-        method: {"score": single.score(logits), **single.compare(logits, tuned)}
-        for method, logits in answered.items()
+        "fine-tuning": single.score(tuned),
+        "graft": single.score(single.answers(region, run)),
+        "re-trained graft": single.score(again),
     }
     sizes = {single.size(density, ranking) for density in DENSITIES} | {len(region)}
     by_density = {
         size / region.layout.total: single.score(single.answers(ranking.top(size), run))
         for size in sorted(sizes)
     }
-    plain = {method: found["score"] for method, found in scores.items()}
-    metadata = {"labels": list(single.label_names), "scores": plain}
+    metadata = {"labels": list(single.label_names), "scores": scores}
     save_graft(
         StoredGraft(graft, single.identity, name, head=single.copy_head(run), metadata=metadata),
         out / "graft.safetensors",
@@ -143,11 +128,7 @@ def _localize(config: ExperimentConfig, out: Path) -> LocalizedTask:
     numbers = {**single.describe(region), "scores": scores}
     numbers["score by density"] = [list(point) for point in by_density.items()]
     replace_file(out / "numbers.json", json.dumps(numbers, indent=1).encode())
-    figures = _draw(name, region, fine_tuned=scores["fine-tuning"]["score"], grafts=by_density)
-    for method, logits in {"fine-tuning": tuned, "graft": kept}.items():
-        if (found := single.classes(logits)) is not None:
-            bins = reliability_bins(found[0].softmax(-1), found[1])
-            figures[f"reliability-{method}"] = reliability_diagram(bins, title=f"{name}: {method}")
+    figures = _draw(name, region, fine_tuned=scores["fine-tuning"], grafts=by_density)
     for called, figure in figures.items():
         replace_file(out / f"{called}.png", png(figure, dpi=120))
     return LocalizedTask(name, len(region), region.density, scores, out)
@@ -221,11 +202,6 @@ class _SingleTask:
         """Return how many coordinates a density is, at most those of the ranking."""
         return min(len(ranking.order), max(1, round(density * ranking.layout.total)))
 
-    def fit_head(self, graft: Graft) -> dict[str, Tensor]:
-        """Fit a head to the features of the base with a graft, by L-BFGS."""
-        with grafted(self.task.model, graft):
-            return fit_head(self.task, rows=self.settings.head_refit_rows, seed=self.seed)
-
     def copy_head(self, run: DenseRun) -> dict[str, Tensor]:
         """Return the state of the dense run's head as banks store heads."""
         with replace_parameters(self.task.head, run.head):
@@ -247,23 +223,10 @@ class _SingleTask:
         }
 
     def retrain(self, region: Region) -> tuple[Graft, dict[str, Tensor]]:
-        """Train the region again from the base, at the rate that dev chooses."""
-        config = self.config
-        plan = config.region_schedule(self.schedule, coordinates=len(region))
-        rates = {plan.lr, *(REGION_RATES[plan.optimizer] if config.training.grid else ())}
-
-        def train(lr: float) -> tuple[Graft, dict[str, Tensor]]:
-            head, head_lr = snapshot(self.task.head), config.grafting.head_lr
-            settings = replace(plan, lr=lr)
-            return train_region(
-                self.task, region, settings, head=head, seed=self.seed, head_lr=head_lr
-            )
-
-        def dev(found: tuple[Graft, dict[str, Tensor]]) -> float:
-            with self.with_graft(*found):
-                return self.score(self.logits("valid"), split="valid")
-
-        return max((found for _, found in train_candidates(sorted(rates), train)), key=dev)
+        """Train the region again from the base, as runs do."""
+        plan = self.config.region_schedule(self.schedule, coordinates=len(region))
+        head, head_lr = snapshot(self.task.head), self.config.grafting.head_lr
+        return train_region(self.task, region, plan, head=head, seed=self.seed, head_lr=head_lr)
 
     @contextmanager
     def with_graft(self, graft: Graft, head: Parameters) -> Iterator[None]:
@@ -275,39 +238,16 @@ class _SingleTask:
         with self.with_graft(gather(run.tuned, region), run.head):
             return self.logits()
 
-    def logits(self, split: str = "test") -> Tensor:
-        """Answer with the model as it is now: fp32 logits on the CPU, see `task_loss`."""
-        inputs, _ = self._splits[split]
+    def logits(self) -> Tensor:
+        """Answer the test rows with the model as it is now: fp32 logits on the CPU."""
+        inputs, _ = self._splits["test"]
         self.task.model.eval()
         with torch.no_grad():
             parts = inputs.split(self.config.training.eval_batch)
             return torch.cat([self.task.forward(p.to(self.device)).float().cpu() for p in parts])
 
-    def targets(self, split: str = "test") -> Tensor:
-        return self._splits[split][1]
-
-    def score(self, logits: Tensor, *, split: str = "test") -> float:
-        return score(logits, self.targets(split), self._metric)
-
-    def classes(self, logits: Tensor) -> tuple[Tensor, Tensor] | None:
-        """Return logits, (m, K), and class ids, (m,), of all answers; None without classes."""
-        targets = self.targets()
-        if targets.is_floating_point() or (targets.ndim == 2 and logits.ndim == 2):
-            return None
-        if targets.ndim == 1:
-            return logits, targets
-        targets = targets[:, : logits.shape[1]]
-        return logits[targets != NO_TARGET], targets[targets != NO_TARGET]
-
-    def compare(self, logits: Tensor, tuned: Tensor) -> dict[str, float]:
-        """Measure the calibration of answers and their agreement with others, of classes alone."""
-        own, other = self.classes(logits), self.classes(tuned)
-        if own is None or other is None:
-            return {}
-        return {
-            "ECE": ece(own[0].softmax(-1), own[1]),
-            "agreement with fine-tuning": agreement(own[0], other[0]),
-        }
+    def score(self, logits: Tensor) -> float:
+        return score(logits, self._splits["test"][1], self._metric)
 
 
 def _shares(region: Region) -> Iterator[tuple[tuple[str, str], float]]:

@@ -12,7 +12,6 @@ from typing import Any, TypeVar, cast
 
 from avalanche.logging import BaseLogger
 from torch import Tensor
-from torch.utils.tensorboard.summary import hparams
 
 from cl_graft.data.encoded_task import EncodedTask
 from cl_graft.lab.experiments.run_record import RunRecord, write_table
@@ -38,7 +37,6 @@ from cl_graft.lab.results.task_files import (
     thin_out,
 )
 from cl_graft.metrics.task_score import METRICS, score
-from cl_graft.settings import to_dotted
 from cl_graft.strategies.stream_scores import StreamScores
 from cl_graft.strategies.tensorboard import OncePerStepTensorboardLogger
 
@@ -49,9 +47,6 @@ _PHASES = {"train": "train", "region": "train", "dense": "dense", "localize": "l
 """Group of tags by phase; a region's training is drawn where other strategies draw their loop."""
 
 _TRAINING = {"Loss": "loss", "DevScore": "dev_score", "LearningRate": "learning_rate"}
-
-_NOT_OF_A_RUN = ("comparison", "output")
-"""Parts of a config that say nothing of a single run."""
 
 _ROWS = 10
 """Wrong rows of a task that are named, and rows whose text answers are shown."""
@@ -122,22 +117,6 @@ def draw_row(result: RunResult, curves: OncePerStepTensorboardLogger) -> None:
     for tag, value in values.items():
         if value is not None:
             curves.log_single_metric(tag, value, step)
-
-
-def draw_hparams(result: RunResult, curves: OncePerStepTensorboardLogger) -> None:
-    """Make settings and measures of a complete run its row of TensorBoard's page HParams."""
-    parts = {part: own for part, own in result.config.items() if part not in _NOT_OF_A_RUN}
-    named = {"strategy": result.strategy, "seed": result.seed, **to_dotted(parts)}
-    settings = {
-        name: value if isinstance(value, bool | int | float | str) else json.dumps(value)
-        for name, value in (named | dict(result.settings)).items()
-        if value is not None
-    }
-    measures = [f"stream/{name}" for name in named_measures(result, _MEASURES)]
-    row = dict.fromkeys([*measures, "cost/bytes", "cost/seconds"], 0.0)
-    for summary in hparams(settings, row):
-        if (log := curves.writer.file_writer) is not None:
-            log.add_summary(summary)
 
 
 @dataclass(frozen=True)
@@ -280,7 +259,6 @@ def _write_numbers(run: Outcome) -> None:
 
 def _write_curves(run: Outcome) -> None:
     if run.result.complete:
-        draw_hparams(run.result, run.curves)
         CURVES.write(collect_curves(run.curves, run.result.tasks), run.folder)
 
 

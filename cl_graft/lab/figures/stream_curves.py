@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
 from statistics import mean
 from typing import Any
 
@@ -22,50 +21,33 @@ _LINE = 0.18
 """Inches of a name beside a point."""
 
 
-@dataclass(frozen=True)
-class Curve:
-    """A measure after each task of the stream, one list a run; None where there is none."""
-
-    runs: tuple[tuple[float | None, ...], ...]
-
-    @property
-    def middle(self) -> list[float | None]:
-        """Mean over the runs that have a value."""
-        return [mean_known(values) for values in self._places()]
-
-    @property
-    def spread(self) -> list[tuple[float, float] | None]:
-        """Lowest and highest value; None where fewer than two runs have one."""
-        return [
-            (min(known), max(known)) if len(known) > 1 else None
-            for known in map(_drop_missing, self._places())
-        ]
-
-    def _places(self) -> list[tuple[float | None, ...]]:
-        return list(zip(*self.runs, strict=True))
-
-
 @figure_style()
 def stream_curves(
-    curves: Mapping[str, Curve], tasks: Sequence[str], *, title: str, measure: str
+    curves: Mapping[str, Sequence[Sequence[float | None]]],
+    tasks: Sequence[str],
+    *,
+    title: str,
+    measure: str,
 ) -> Figure:
-    """Draw fractions as points along the stream: a line a strategy, its range as a band."""
+    """Draw fractions as points along the stream: a line a strategy, the range of runs as a band.
+
+    A strategy has a list for each run, with a value after each task; None where there is none.
+    """
     figure = Figure(figsize=(6.4, 4.2))
     axes = figure.subplots()
     places = range(len(tasks))
     every = math.ceil(len(tasks) / _TICKS)
-    for number, (name, curve) in enumerate(curves.items()):
+    for number, (name, runs) in enumerate(curves.items()):
         style = line_style(number)
-        points = [(x, 100 * y) for x, y in zip(places, curve.middle, strict=True) if y is not None]
+        known = [_drop_missing(values) for values in zip(*runs, strict=True)]
+        points = [(x, 100 * mean(values)) for x, values in enumerate(known) if values]
         if not points:
             continue
         label = name if number < NAMED else None
         axes.plot(*zip(*points, strict=True), label=label, markevery=every, **style)
-        band = [(x, ends) for x, ends in zip(places, curve.spread, strict=True) if ends]
+        band = [(x, 100 * min(v), 100 * max(v)) for x, v in enumerate(known) if len(v) > 1]
         if band and number < NAMED:
-            low, high = zip(*((100 * a, 100 * b) for _, (a, b) in band), strict=True)
-            where = [x for x, _ in band]
-            axes.fill_between(where, low, high, color=style["color"], alpha=0.15, lw=0)
+            axes.fill_between(*zip(*band, strict=True), color=style["color"], alpha=0.15, lw=0)
     axes.set_xticks(
         places[::every], tasks[::every], rotation=30, ha="right", rotation_mode="anchor"
     )
@@ -123,13 +105,13 @@ def _write_names(axes: Axes, places: Mapping[str, tuple[float, float]], *, line:
         )
 
 
-def mean_known(values: Sequence[float | None]) -> float | None:
+def mean_known(values: Iterable[float | None]) -> float | None:
     """Return the mean of the values that there are; None without any."""
     known = _drop_missing(values)
     return mean(known) if known else None
 
 
-def _drop_missing(values: Sequence[float | None]) -> list[float]:
+def _drop_missing(values: Iterable[float | None]) -> list[float]:
     return [value for value in values if value is not None]
 
 

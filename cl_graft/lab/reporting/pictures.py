@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 
 from cl_graft.lab.figures.heatmaps import r_matrix_heatmap, share_heatmaps
 from cl_graft.lab.figures.score_curves import Score, score_curves
-from cl_graft.lab.figures.stream_curves import Curve, byte_scatter, mean_known, stream_curves
+from cl_graft.lab.figures.stream_curves import byte_scatter, mean_known, stream_curves
 from cl_graft.lab.reporting.report_data import ReportData
 from cl_graft.lab.results.comparison import ComparisonSummary
 from cl_graft.lab.results.run_results import RunResult
@@ -104,11 +104,13 @@ def draw_curve(
     name: str,
     title: str,
     measure: str,
-    compute: Callable[[Sequence[RunResult]], Curve],
+    compute: Callable[[Sequence[RunResult]], list[list[float | None]]],
 ) -> Iterator[Picture]:
     """Draw a measure along the stream for the strategies that have one, the best ones named."""
     curves = {strategy: compute(data.results(strategy)) for strategy in data.strategies}
-    curves = {s: curve for s, curve in curves.items() if any(v is not None for v in curve.middle)}
+    means = {s: list(map(mean_known, zip(*runs, strict=True))) for s, runs in curves.items()}
+    means = {s: own for s, own in means.items() if any(value is not None for value in own)}
+    curves = {s: curves[s] for s in means}
     tasks = data.summary.tasks
     if not curves or len(tasks) == 1:
         return
@@ -116,10 +118,7 @@ def draw_curve(
         tasks = [f"task {place + 1}" for place in range(len(tasks))]
     numbers = None
     if len(tasks) <= _MOST_IN_TABLES:
-        cells = tuple(
-            make_row(strategy, *map(make_points, curve.middle))
-            for strategy, curve in curves.items()
-        )
+        cells = tuple(make_row(strategy, *map(make_points, own)) for strategy, own in means.items())
         numbers = Table(f"{title}, in points", ("strategy", *tasks), cells)
     figure = stream_curves(curves, tasks, title=title, measure=measure)
     yield Picture(f"curve-{name}", title, figure, numbers)

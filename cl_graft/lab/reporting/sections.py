@@ -21,8 +21,13 @@ from cl_graft.lab.reporting.report_data import ReportData
 from cl_graft.lab.reporting.summary_sections import Section, origin_lines, summary_sections
 from cl_graft.lab.reporting.task_sections import ReadRows
 from cl_graft.lab.reporting.verdict import write_verdict
-from cl_graft.lab.results import stream_measures, summary_tables
-from cl_graft.lab.results.measures import has_one_metric, measure_title, tasks_by_metric
+from cl_graft.lab.results import summary_tables
+from cl_graft.lab.results.measures import (
+    has_one_metric,
+    measure_along,
+    measure_title,
+    tasks_by_metric,
+)
 from cl_graft.lab.results.run_results import RunResult
 from cl_graft.lab.results.tables import schedule_text
 
@@ -82,10 +87,7 @@ def _along(data: ReportData) -> Section | None:
     groups = tasks_by_metric(data.summary.metrics)
     several = len(groups) > 1
     pictures = []
-    for name, compute in (
-        ("average", stream_measures.average_after),
-        ("forgetting", stream_measures.forgetting_after),
-    ):
+    for name in ("average", "forgetting"):
         for metric in groups:
             over = f"the {metric} tasks" if several else "the tasks"
             title = measure_title(name, metric) if name == "average" else name
@@ -94,7 +96,7 @@ def _along(data: ReportData) -> Section | None:
                 f"{name}-{metric.replace('_', '-')}" if several else name,
                 f"{title[0].upper()}{title[1:]} of {over} learned so far, after each",
                 f"{title} ({'%' if name == 'average' else 'points'})",
-                partial(compute, metric=metric),
+                partial(measure_along, name=name, metric=metric),
             )
     text = ("Lines are means over runs, bands their range.",)
     shown = tuple(pictures)

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from shlex import quote
+from typing import TYPE_CHECKING
 
-from cl_graft.data.streams import PublishedResult, Stream, find_stream
-from cl_graft.errors import InputError
 from cl_graft.lab.results import summary_tables
 from cl_graft.lab.results.comparison import ComparisonSummary
 from cl_graft.lab.results.measures import has_one_metric, overall_title, tasks_by_metric
-from cl_graft.lab.results.tables import Cell, Table, model_text, pairs_text
+from cl_graft.lab.results.tables import Table, model_text, pairs_text
 from cl_graft.metrics.statistics import LEAST_SAMPLES
 from cl_graft.settings.data_report import data_lines
 
@@ -24,14 +22,6 @@ NOTHING_SAID = (
 )
 """For comparisons with too few seeds."""
 
-PUBLISHED_COLUMNS = ("published by others", "model", "score in %", "told the task", "source")
-"""Columns of a table of published results."""
-
-_NOT_OURS = (
-    "These are results of other models under the published protocol. They enter no mean, interval "
-    "or test of this page. A method that is not told the task solves a harder problem than one "
-    "that is."
-)
 _ROUTED = (
     "Routing accuracy is the share of texts that a strategy sent to their own task without being "
     "told it, the mean over tasks; all others count as wrong, and its answers are among the labels "
@@ -57,12 +47,11 @@ class Section:
 
 
 def summary_sections(summary: ComparisonSummary) -> list[Section]:
-    """Return the sections on scores, budget, tuned values, stream and costs, those there are."""
+    """Return the sections on scores, budget, tuned values and costs, those there are."""
     made = (
         _comparison(summary),
         _budget(summary),
         _tuning(summary),
-        _stream(summary.config),
         _costs(summary),
     )
     return [section for section in made if section is not None]
@@ -78,20 +67,6 @@ def origin_lines(summary: ComparisonSummary) -> list[str]:
     ]
 
 
-def published_rows(results: Sequence[PublishedResult]) -> list[list[str]]:
-    """Return the cells of published results, a row each, in the order of `PUBLISHED_COLUMNS`."""
-    return [
-        [
-            result.method,
-            result.model,
-            _score(result),
-            "yes" if result.knows_task else "no",
-            f"{result.source}{' (as others quote it)' if result.quoted else ''}",
-        ]
-        for result in results
-    ]
-
-
 def _comparison(summary: ComparisonSummary) -> Section:
     rows, several = summary.strategies, not has_one_metric(summary.metrics)
     seeds = ", ".join(map(str, summary.seeds))
@@ -104,6 +79,11 @@ def _comparison(summary: ComparisonSummary) -> Section:
         text.append(f"Tasks are scored by {' and '.join(dict.fromkeys(summary.metrics.values()))}.")
     if any(row.routing_accuracy.mean is not None for row in rows.values()):
         text.append(_ROUTED)
+    if stream := summary.config.get("stream", {}).get("name"):
+        text.append(
+            f"The stream is {stream}: cl-graft streams {quote(str(stream))} shows its protocol and "
+            "pitfalls, and what others published on it with other models."
+        )
     if any(row.of_independent is not None for row in rows.values()):
         text.append(
             f"Of independent is the {summary.overall} over that of independent fine-tuning."
@@ -159,55 +139,3 @@ def _costs(summary: ComparisonSummary) -> Section:
         "went forward and backward."
     )
     return Section("costs", "Costs", (text,), (("costs", summary_tables.costs(summary)),))
-
-
-def _stream(config: Mapping[str, Any]) -> Section | None:
-    """Describe the named stream, and what others published on it; it enters no number."""
-    settings = config.get("stream", {})
-    try:
-        stream = find_stream(settings["name"]) if settings.get("name") else None
-    except InputError:  # a file that is no longer there, or a package that is not installed
-        stream = None
-    if stream is None:
-        return None
-    notes = [text for text in (stream.title, stream.source) if text]
-    notes += [f"As published: {stream.as_published}"] if stream.as_published else []
-    notes += [f"Otherwise here: {text}" for text in list_changes(stream, settings)]
-    notes += [f"Take care: {text}" for text in stream.pitfalls]
-    rows = tuple(tuple(map(Cell, row)) for row in published_rows(stream.published))
-    caption = "Published by others, with other models: no result of these runs"
-    table = Table(caption, PUBLISHED_COLUMNS, rows, sortable=False)
-    return Section(
-        "named-stream",
-        f"The stream {settings['name']}",
-        (_NOT_OURS,) if rows else (),
-        (("published", table),) if rows else (),
-        lines=tuple(notes),
-    )
-
-
-def list_changes(stream: Stream, settings: Mapping[str, Any]) -> list[str]:
-    """List in which tasks and settings a stream part differs from the stream that it names."""
-    tasks, own = list(settings["tasks"]), stream.tasks()
-    changes = []
-    if len(tasks) < len(own):
-        changes.append(f"{len(tasks)} of the {len(own)} tasks")
-    elif tasks != own:
-        changes.append("another order of the tasks")
-    return changes + [
-        f"{key} {_show_value(settings[key])} in place of {_show_value(value)}"
-        for key, value in stream.settings.items()
-        if key not in ("data", "task_settings") and settings.get(key, value) != value
-    ]
-
-
-def _score(result: PublishedResult) -> str:
-    average = "" if result.average is None else f"{result.average:.1f}"
-    if average and result.over:
-        average += f", mean over {result.over}"
-    tasks = ", ".join(f"{task} {score:.1f}" for task, score in result.by_task.items())
-    return "; ".join(part for part in (average, tasks) if part)
-
-
-def _show_value(value: object) -> str:
-    return "all" if value is None else str(value)

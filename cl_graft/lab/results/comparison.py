@@ -21,6 +21,7 @@ from cl_graft.lab.results.measures import (
     has_one_metric,
     mean_other_score,
     measure,
+    measure_along,
     named_measures,
     other_metrics,
     overall_title,
@@ -42,8 +43,6 @@ from cl_graft.runtime.escaping import for_terminal
 if TYPE_CHECKING:
     import pandas
     from matplotlib.figure import Figure
-
-    from cl_graft.lab.figures.stream_curves import Curve
 
 
 _NONE = Spread(None, None, None, 0)
@@ -333,7 +332,6 @@ class Comparison:
         if not self.runs:
             raise ValueError("there is nothing to draw: no run of the comparison is finished")
         from cl_graft.lab.figures.stream_curves import stream_curves
-        from cl_graft.lab.results.stream_measures import average_after, normalized_after
 
         tasks, title = self.runs[0].tasks, overall_title(self.runs[0].metrics)
         scores = normalize(self.runs)
@@ -345,10 +343,14 @@ class Comparison:
             )
         if any(run.tasks != tasks for run in self.runs):
             tasks = [f"task {place + 1}" for place in range(len(tasks))]
-        curves: dict[str, Curve] = {}
+        curves: dict[str, list[list[float | None]]] = {}
         for name in dict.fromkeys(run.strategy for run in self.runs):
             own = [run for run in self.runs if run.strategy == name]
-            curves[name] = average_after(own) if one else normalized_after(own, scores)
+            curves[name] = (
+                measure_along(own, "average")
+                if one
+                else [[scores.average(r, learned=i + 1) for i in range(len(r.R))] for r in own]
+            )
         return stream_curves(
             curves,
             tasks,

@@ -95,6 +95,13 @@ def measure(
     return _OF_R[name](R, tasks=places)
 
 
+def measure_along(
+    runs: Sequence[RunResult], name: str, metric: str | None = None
+) -> list[list[float | None]]:
+    """Return a measure over the tasks learned so far, after each, a list for each run."""
+    return [[measure(r, name, metric, learned=i + 1) for i in range(len(r.R))] for r in runs]
+
+
 def named_measures(run: RunResult, names: Sequence[str] = MEASURES) -> dict[str, float | None]:
     """Return measures of a run under the names that files give them, those of each metric."""
     one = has_one_metric(run.metrics)

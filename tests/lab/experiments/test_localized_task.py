@@ -53,10 +53,10 @@ def test_a_task_is_localized_into_a_graft_file_numbers_and_pictures(tiny_bert, t
     said = json.loads(done.stdout)
     numbers = json.loads((tmp_path / "numbers.json").read_text())
     assert said["coordinates"] == numbers["coordinates"]
-    scores = {method: found["score"] for method, found in said["scores"].items()}
-    assert set(scores) == {"fine-tuning", "graft", "graft, head fitted", "re-trained graft"}
+    scores = said["scores"]
+    assert set(scores) == {"fine-tuning", "graft", "re-trained graft"}
     assert sum(place["share"] for place in numbers["anatomy"]) == pytest.approx(1.0)
-    for name in ("densities", "anatomy", "reliability-fine-tuning", "reliability-graft"):
+    for name in ("densities", "anatomy"):
         assert (tmp_path / f"{name}.png").stat().st_size > 5_000, name
 
     config = load_config(None, ["stream.tasks=[scope]", "grafting.density=0.01", *sets])
@@ -67,13 +67,6 @@ def test_a_task_is_localized_into_a_graft_file_numbers_and_pictures(tiny_bert, t
     assert len(stored.graft.region) == said["coordinates"]
     head = {name: stored.head[name.rpartition("heads.0.")[2]] for name in task.head}
     assert bench.graft_answers(0, stored.graft, head).score == scores["graft"]
-
-
-@pytest.mark.usefixtures("blank_pictures")
-def test_a_head_that_is_not_to_be_fitted_again_has_no_row(tiny_bert, tmp_path):
-    config = config_of(tiny_bert, "grafting.head_refit_rows=0")
-    found = localize_task(config, out=tmp_path)
-    assert set(found.scores) == {"fine-tuning", "graft", "re-trained graft"}
 
 
 @pytest.fixture(scope="module")
@@ -122,24 +115,13 @@ def kinds(tmp_path_factory):
 
 @pytest.mark.usefixtures("blank_pictures")
 @pytest.mark.parametrize("kind", ["regression", "tagging", *slow("extractive_qa")])
-def test_tasks_of_other_kinds_are_localized_and_compared_by_what_they_have(
-    kind, kinds, tiny_bert, tmp_path
-):
+def test_tasks_of_other_kinds_are_localized(kind, kinds, tiny_bert, tmp_path):
     name, _ = KINDS_OF_TASKS[kind]
     sets = [f"stream.tasks=[{name}]", f"stream.data={kinds}", "grafting.localizer=movement"]
     asked = [f"model.name={tiny_bert}", "stream.shots=null", "grafting.density=0.01", *sets]
     found = localize_task(
         load_config(None, [*[s for s in SETS if "shots" not in s], *asked]), out=tmp_path
     )
-    assert set(found.scores) == {"fine-tuning", "graft", "graft, head fitted", "re-trained graft"}
-    measures = set(found.scores["graft"])
-    if kind == "regression":
-        assert measures == {"score"}
-    else:
-        assert measures == {"score", "ECE", "agreement with fine-tuning"}
-        assert found.scores["fine-tuning"]["agreement with fine-tuning"] == 1.0
-        assert all(0 <= own["ECE"] <= 1 for own in found.scores.values())
-    assert (tmp_path / "reliability-graft.png").is_file() == (kind != "regression")
     stored = load_graft(tmp_path / "graft.safetensors")
     assert len(stored.graft.region) == found.coordinates
 

@@ -6,8 +6,6 @@ from collections import Counter
 import pytest
 from docs.pages import DOCS
 from interrupted import points_of
-from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
-from tensorboard.plugins.hparams.plugin_data_pb2 import HParamsPluginData
 
 PAGE = DOCS / "guides" / "tensorboard.md"
 TAGS = re.findall(r"^\| `([^`]+)` \|", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
@@ -74,20 +72,6 @@ def test_training_stands_over_the_steps_of_the_task(logs, tiny_config):
 def test_the_dense_run_of_grafting_has_the_curve_of_independent_fine_tuning(logs):
     """The second of the two was answered by the cache."""
     assert logs["grafting"]["dense/loss/topic"] == logs["independent"]["train/loss/topic"]
-
-
-def test_a_run_is_a_row_of_hparams_with_its_settings_and_measures(comparison):
-    log = EventAccumulator(str(comparison.out / "tensorboard" / "naive-seed0")).Reload()
-    content = log.SummaryMetadata("_hparams_/experiment").plugin_data.content
-    measures = [
-        one.name.tag for one in HParamsPluginData.FromString(content).experiment.metric_infos
-    ]
-    assert measures[0] == "stream/average_accuracy"
-    assert {"cost/bytes", "cost/seconds"} <= set(measures) <= {*log.Tags()["scalars"], *OTHERS}
-    content = log.SummaryMetadata("_hparams_/session_start_info").plugin_data.content
-    settings = HParamsPluginData.FromString(content).session_start_info.hparams
-    assert settings["strategy"].string_value == "naive"
-    assert not [name for name in settings if name.startswith("comparison.")]
 
 
 def test_costs_count_what_the_cache_answered_as_tables_do(logs, comparison):

@@ -9,7 +9,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.text import Text
 
 from cl_graft.lab.figures.score_curves import Score, score_curves
-from cl_graft.lab.figures.stream_curves import Curve, byte_scatter, stream_curves
+from cl_graft.lab.figures.stream_curves import byte_scatter, stream_curves
 from cl_graft.lab.reporting.task_figures import learning_curves
 from cl_graft.lab.results.task_files import PhaseCurve, TaskCurves
 
@@ -47,7 +47,7 @@ def test_curves_that_would_be_flat_beside_others_have_a_scale_of_their_own(top, 
 
 def drawn(**curves):
     (axes,) = stream_curves(
-        {name: Curve((values,)) for name, values in curves.items()},
+        {name: [values] for name, values in curves.items()},
         ["a", "b"],
         title="Some",
         measure="accuracy (%)",

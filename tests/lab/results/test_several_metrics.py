@@ -8,12 +8,11 @@ from small_results import METRICS, mixed_results, small_result
 
 from cl_graft.errors import DamagedFile, InputError
 from cl_graft.lab.results.comparison import Comparison, summarize
-from cl_graft.lab.results.measures import measure, named_measures
+from cl_graft.lab.results.measures import measure, measure_along, named_measures
 from cl_graft.lab.results.normalized_scores import normalization_text, normalize
 from cl_graft.lab.results.run_results import read_result, score_table, write_result
 from cl_graft.lab.results.stored_runs import StoredRun, check_alike
 from cl_graft.lab.results.strategy_statistics import compare_with
-from cl_graft.lab.results.stream_measures import average_after, gain_from_earlier
 from cl_graft.lab.results.summary_tables import brief_tables, summary_notes
 
 NAIVE = (0.40 / 0.80 + 0.30 / 0.75 - 0.10 / 0.40 + 0.90 / 0.90) / 4
@@ -168,27 +167,8 @@ def test_pandas_and_the_figure_hold_no_mean_over_metrics():
 
 def test_curves_are_over_the_tasks_of_one_metric():
     runs = mixed_results(("naive",), seeds=(0,))
-    assert average_after(runs, "f1").middle == [None, 0.70, 0.70, 0.30]
-    assert average_after(runs).middle == [None] * 4
-
-
-def test_what_earlier_tasks_gave_asks_which_metric():
-    ours, alone = of("naive"), of("independent")
-    assert gain_from_earlier(ours, alone, metric="f1") == pytest.approx(0.70 - 0.75)
-    with pytest.raises(ValueError, match="accuracy, f1, matthews"):
-        gain_from_earlier(ours, alone)
-
-
-def test_what_earlier_tasks_gave_is_measured_against_a_run_of_the_same_tasks_and_seed():
-    ours, alone = (
-        small_result(R=[[0.9, None], [0.9, 0.8]]),
-        small_result(R=[[0.9, None], [0.9, 0.7]]),
-    )
-    assert gain_from_earlier(ours, alone) == pytest.approx(0.1)
-    with pytest.raises(ValueError, match="the same seed: 0 and 1"):
-        gain_from_earlier(ours, small_result(seed=1))
-    with pytest.raises(ValueError, match="the same data_fingerprints"):
-        gain_from_earlier(ours, small_result(data_fingerprints={"a": "x", "b": "z"}))
+    assert measure_along(runs, "average", "f1") == [[None, 0.70, 0.70, 0.30]]
+    assert measure_along(runs, "average") == [[None] * 4]
 
 
 def test_a_metric_that_cannot_be_a_name_is_refused(tmp_path):
