@@ -30,7 +30,6 @@ CASES = {
         "'maybe'"
     ),
     f"{COMPARE} {{empty}}": "empty",
-    f"{COMPARE} {{rows}} --shots 500 --shots-short error": "too few training rows for 500 shots",
     f"{COMPARE} scop": "unknown task 'scop'; did you mean 'scope'?",
     f"{COMPARE} scope --model minilmm": "did you mean 'minilm'?",
     f"{COMPARE} scope --strategies naive,graftin": "unknown strategy 'graftin': did you mean "

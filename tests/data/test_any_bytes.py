@@ -13,7 +13,6 @@ from slow_cases import slow
 
 from cl_graft.data.bad_rows import BadRows
 from cl_graft.data.record_files import read_records
-from cl_graft.data.text_files import Reading, decode_lines
 from cl_graft.errors import InputError
 
 PIECES = st.sampled_from(
@@ -49,23 +48,6 @@ def test_any_bytes_are_rows_or_an_input_error(name, on_bad_row):
                 assert read_rows(path, bad_rows=BadRows(on_bad_row)).splits["train"]
 
     read()
-
-
-@SETTINGS
-@given(st.lists(PIECES, max_size=40).map(b"".join))
-@example(b'{"text": "a", "label": 1}\n\xe9\n\n')
-@example(b'\xef\xbb\xbf\xef\xbb\xbf\n{"text": "a", "label": 1}')
-def test_every_json_line_is_a_record_or_counted(content):
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "a.jsonl"
-        path.write_bytes(content)
-        bad = BadRows("skip")
-        try:
-            records = read_records(path, reading=Reading(encoding="utf-8"), bad_rows=bad).records
-        except InputError:
-            return
-        filled = [line for line in decode_lines(content, "a", escape=True) if line.strip()]
-        assert len(records) + bad.total == len(filled)
 
 
 @SETTINGS

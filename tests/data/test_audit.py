@@ -1,11 +1,8 @@
 """Doubled, contradicting and leaked rows are counted."""
 
-import re
 from dataclasses import replace
-from pathlib import Path
 
-from cl_graft.data import load_task
-from cl_graft.data.audit import audit, describe_findings, find_shared_rows
+from cl_graft.data.load import audit, describe_findings, find_shared_rows
 from cl_graft.kinds import Row, TextTask
 from cl_graft.kinds.answer_rows import AnswerRow
 from cl_graft.kinds.messages import Message
@@ -75,11 +72,3 @@ def test_test_rows_that_another_task_of_the_stream_learns_from_are_counted_by_ta
         (),
     ]
     assert find_shared_rows([clean]) == [()]
-
-
-def test_real_tasks_of_one_family_are_noticed_in_a_stream(data_dir: Path):
-    tasks = [load_task(name, data=data_dir) for name in ("sst2_sent", "mr", "cr")]
-    notes = find_shared_rows(tasks)
-    assert re.fullmatch(r"[0-9]+ of its 872 test rows .* of mr", notes[0][0])
-    assert re.fullmatch(r"[0-9,]+ of its 2,000 test rows .* of sst2_sent", notes[1][0])
-    assert notes[2] == ()

@@ -207,18 +207,9 @@ def test_a_split_without_any_answer_is_left_out_and_told(tmp_path, rows, target,
 
 
 def test_a_message_names_a_column_as_the_file_does(tmp_path):
-    (asked,) = without(ASKED, "context")
-    for row, message in (
-        ({"words": ["Ada"], "ner_tags": [0]}, r"rows\.jsonl:1: column 'ner_tags' must be a list"),
-        ({**asked, "passage": " "}, r"rows\.jsonl:1: column 'passage' must hold a text"),
-        # What a value says of columns is left as it is.
-        (
-            {**asked, "passage": ["column 'context'"]},
-            r"column 'passage' must hold .*\[\"column 'context'\"\]",
-        ),
-    ):
-        with pytest.raises(InputError, match=message):
-            load_task(write_rows(tmp_path / "rows.jsonl", [row] * 8))
+    path = write_rows(tmp_path / "rows.jsonl", [{"words": ["Ada"], "ner_tags": [0]}] * 8)
+    with pytest.raises(InputError, match=r"rows\.jsonl:1: column 'ner_tags' must be a list"):
+        load_task(path)
 
 
 def test_an_error_of_a_column_says_the_same_in_another_process():

@@ -82,22 +82,6 @@ def test_a_folder_that_lacks_tasks_is_refused_with_all_of_them(tmp_path):
         load_tasks(config_with({**named, "data": str(nowhere)}).stream, seed=0)
 
 
-@pytest.mark.parametrize(
-    ("stream", "tasks"),
-    [
-        ("long15-order4-instructions", ["multirc", "mnli", "cb", "copa", "qqp", "rte", "wic"]),
-        ("sgd-order1", ["services_4", "rentalcars_3"]),
-        ("superni-order1", ["task002_quoref_answer_generation"]),
-    ],
-)
-def test_a_task_whose_question_stands_at_the_end_is_cut_at_its_start(stream, tasks):
-    settings = SHIPPED[stream].settings["task_settings"]
-    for task in tasks:
-        assert settings[task]["decoding"]["cut"] == "left"
-    if stream.startswith("superni"):  # a task's own settings take the place of those of every task
-        assert {own["decoding"]["longest_answer"] for own in settings.values()} == {50}
-
-
 OWN = """
 title: Two grammars.
 tasks: {scope: null, topic: {metric: f1}}

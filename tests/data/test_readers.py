@@ -176,22 +176,6 @@ def test_what_the_datasets_library_loads_by_name_becomes_rows(tmp_path, monkeypa
         read_rows("someone/absent")
 
 
-def test_usual_column_names_are_found_pairs_before_single_texts(tmp_path: Path):
-    for text, text_pair in [
-        ("text", "text_pair"),
-        ("sentence1", "sentence2"),
-        ("premise", "hypothesis"),
-        ("question1", "question2"),
-        ("question", "sentence"),
-        ("sentence", None),
-    ]:
-        record = {"idx": "1", text: "one", "label": "a"} | ({text_pair: "two"} if text_pair else {})
-        path = write(tmp_path / "a.jsonl", [record, {**record, "label": "b"}])
-        read = read_rows(path)
-        assert (read.columns.text, read.columns.text_pair) == (text, text_pair)
-        assert read.splits["train"][0] == Row("one", "two" if text_pair else None, 0)
-
-
 def test_labels_without_declared_names_become_names_sorted_as_numbers_or_as_text(tmp_path: Path):
     for name, labels, names in (
         ("a.jsonl", (10, 2, 10, 1), ("1", "2", "10")),

@@ -2,10 +2,8 @@
 
 import sys
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
-import torch
 from answer_tasks import write_rows, write_task
 from configs import changed
 from own_registries import registries_restored
@@ -16,7 +14,6 @@ from cl_graft.banks.verify import verify
 from cl_graft.errors import InputError
 from cl_graft.kinds import KINDS
 from cl_graft.lab.experiments.run import run, run_folder
-from cl_graft.models import check_head
 
 
 @pytest.fixture(scope="module")
@@ -68,17 +65,3 @@ def test_an_aspect_that_train_lacks_is_named_with_its_line(aspects, tmp_path):
     write_task(tmp_path, {"train": rows, "test": [{"text": "text", "ratings": {"smell": "bad"}}]})
     with pytest.raises(InputError, match=r"test\.jsonl:1: unknown aspects \['smell'\]"):
         load_task(tmp_path)
-
-
-def test_a_head_from_outside_is_refused_where_its_tensors_do_not_fit(aspects):
-    encoder = SimpleNamespace(family="encoder", hidden_size=4)
-    weight, bias = torch.zeros(6, 4), torch.zeros(6)
-    check_head({"aspects.weight": weight, "aspects.bias": bias}, encoder)
-    for head in (
-        {"aspects.weight": torch.zeros(6, 5), "aspects.bias": bias},
-        {"aspects.weight": weight},
-        {"aspects.weight": torch.zeros(()), "aspects.bias": bias},
-        {"aspects.weight": weight, "aspects.bias": torch.full((6,), torch.nan)},
-    ):
-        with pytest.raises(ValueError, match="head"):
-            check_head(head, encoder)

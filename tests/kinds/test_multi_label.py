@@ -16,12 +16,11 @@ from slow_cases import slow, slow_but
 from small_runs import Runs
 from torch.nn import functional as F
 
-from cl_graft.banks.add import add_task
 from cl_graft.banks.open_bank import open_bank
 from cl_graft.banks.verify import verify
 from cl_graft.data import load_task
 from cl_graft.errors import DamagedFile, InputError
-from cl_graft.integrations import export_task, import_task
+from cl_graft.integrations import export_task
 from cl_graft.kinds import KINDS, Encoding
 from cl_graft.kinds.multi_label import LabelsHead
 from cl_graft.lab.experiments.run import run, run_folder
@@ -114,20 +113,6 @@ def test_lists_in_the_column_of_labels_say_the_kind_and_pairs_have_labels_too(tm
     assert "3 labels, several a row" in repr(task)
 
 
-def test_lists_in_parquet_are_read_with_the_names_that_it_declares(tmp_path):
-    datasets = pytest.importorskip("datasets")
-    names = ["calm", "glad", "sad"]
-    labels = datasets.List(datasets.ClassLabel(names=names))
-    features = datasets.Features({"text": datasets.Value("string"), "labels": labels})
-    rows = {"text": [f"text {n}" for n in range(12)], "labels": [[0, 2], [1], []] * 4}
-    datasets.Dataset.from_dict(rows, features=features).to_parquet(tmp_path / "feelings.parquet")
-    task = load_task(tmp_path / "feelings.parquet")
-    assert task.kind == "multi_label"
-    assert set(task.label_names) == set(names)
-    found = {tuple(task.label_names[k] for k in row.present) for row in task.train}
-    assert found == {("calm", "sad"), ("glad",), ()}
-
-
 def test_a_wrong_separator_mark_or_label_is_named_with_its_line(tmp_path):
     path = tmp_path / "t.csv"
     path.write_text("text,labels\n" + "".join(f'row {n},"a, b"\n' for n in range(8)))
@@ -164,7 +149,7 @@ def test_a_task_whose_rows_and_names_do_not_fit_is_refused(change, message):
 
 
 @pytest.mark.parametrize("pooling", ["mean", *slow("first")])
-def test_it_is_learned_reported_kept_added_exported_and_answered(tiny_config, tmp_path, pooling):
+def test_it_is_learned_reported_kept_exported_and_answered(tiny_config, tmp_path, pooling):
     data = write_task(tmp_path / "complaints", {"train": make_labels(24), "test": make_labels(12)})
     settings = {"tasks": [str(data), "scope"], "shots": None, "pooling": pooling}
     config = changed(tiny_config, settings)
@@ -183,19 +168,11 @@ def test_it_is_learned_reported_kept_added_exported_and_answered(tiny_config, tm
     assert [entry.recorded_batch for entry in report.entries] == ["same bits", "same bits"]
     errors = ERRORS.read(folder)["complaints"]
     assert errors.counted == "labels"
-    later = [{"text": x["text"], "tags": "|".join(x["label_list"])} for x in make_labels(18)]
-    columns = {"kind": "multi_label", "label": "tags"}
-    path = write_rows(tmp_path / "later.jsonl", later)
-    added = add_task(folder, str(path), columns=columns, device="cpu")
-    assert (added.metric, added.new) == ("micro_f1", True)
-    assert open_bank(folder).predict(text, task="later").labels is not None
     export_task(folder, "complaints", format="hf", out=tmp_path / "hf")
     logits = answered(tmp_path / "hf", text).tolist()
     assert logits == pytest.approx(answer.logits, abs=1e-4)
     kind = json.loads((tmp_path / "hf" / "config.json").read_text()).get("problem_type")
     assert kind == ("multi_label_classification" if pooling == "first" else None)
-    with pytest.raises(InputError, match="answers for the kind of tasks 'multi_label'"):
-        import_task(tmp_path / "hf", folder, task="back")
     assert sum(n for right, _, n in errors.end if right < 3) == sum(
         len(one["label_list"]) for one in make_labels(12)
     )

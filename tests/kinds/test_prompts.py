@@ -72,25 +72,6 @@ def test_every_classification_task_has_a_prompt_of_both_kinds_with_its_label_nam
             assert prompt.uses_pair == pair
 
 
-SNLI = {"entailment": "Yes", "neutral": "Maybe", "contradiction": "No"}
-
-
-# Expected templates and words: LM-BFF (https://arxiv.org/abs/2012.15723), tables 1 and C.1.
-@pytest.mark.parametrize(
-    ("name", "template", "words"),
-    [
-        ("sst2", "{text} It was {mask}.", {"negative": "terrible", "positive": "great"}),
-        ("trec", "{mask}: {text}", {"abbreviation": "Expression", "number": "Number"}),
-        ("ag_news", "{mask}: {text}", {"World": "World", "Sci/Tech": "Tech"}),
-        ("snli", "{text-}? {mask}, {text_pair_lower}", SNLI),
-        ("mrpc", "{text} {mask}, {text_pair_lower}", {"equivalent": "Yes", "not_equivalent": "No"}),
-    ],
-)
-def test_prompts_are_the_published_ones(name: str, template: str, words: dict):
-    assert PROMPTS[name].template == template
-    assert words.items() <= PROMPTS[name].words.items()
-
-
 def test_a_task_of_ones_own_is_asked_for_its_label_names():
     masked, causal = default_prompts(("spam", "no_spam"), pair=False)
     assert masked.words_for(("no_spam", "spam")) == ("no spam", "spam")

@@ -161,12 +161,6 @@ def test_a_word_of_which_the_tokenizer_leaves_nothing_has_no_place_and_is_answer
     assert answer.tags == ("B-person", "O", "B-person")
 
 
-def test_a_special_token_that_a_word_spells_out_is_a_word(wordpiece):
-    encoded = encode([TaggedRow("the [SEP] token", None, 0, (0, 1, 0))], wordpiece)
-    assert (encoded.inputs[0, 0] == wordpiece.sep_token_id).sum() == 1
-    assert all(column > 0 for column in (encoded.places or ())[0])
-
-
 def test_an_answer_names_tags_spans_with_their_characters_and_the_intent(wordpiece):
     row = TAGGING.row("  Lily  met the\tpresident ", None, {})
     assert row.text == "Lily met the president"

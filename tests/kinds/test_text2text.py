@@ -155,11 +155,6 @@ def _load(path: Path, rows: list[dict], **settings):
 
 
 def test_a_metric_is_refused_where_rows_cannot_be_scored_by_it(tmp_path):
-    rows = [{"input": f"x{n}", "target": "y", "dialogue": "d", "turn": n} for n in range(10)]
-    for changed in ({"dialogue": None}, {"turn": None}, {"turn": " "}):
-        given = [*rows[:3], {**rows[3], **changed}, *rows[4:]]
-        with pytest.raises(InputError, match=r"rows\.jsonl:4 lacks a dialogue and turn"):
-            _load(tmp_path / "rows.jsonl", given, metric="joint_goal_accuracy")
     rows = [{"input": f"x{n}", "target": "#### 7" if n != 3 else "seven"} for n in range(10)]
     with pytest.raises(InputError, match=r"rows\.jsonl:4 has the answer 'seven', which holds no"):
         _load(tmp_path / "rows.jsonl", rows, metric="number_match")
@@ -342,15 +337,6 @@ def test_a_batch_costs_to_the_bit_what_the_logits_of_the_vocabulary_cost(case):
     assert all(torch.equal(own, same_gradients[name]) for name, own in gradients.items())
 
 
-def test_rows_of_any_answers_can_be_joined(case):
-    inputs, targets = case.encoded.splits["train"]
-    alone = [case.model(inputs[n : n + 1], 0).detach() for n in range(6)]
-    together = case.model(inputs[:6], 0).detach()
-    torch.testing.assert_close(torch.cat(alone), together)
-    losses = [task_loss(one, targets[n : n + 1]) for n, one in enumerate(alone)]
-    torch.testing.assert_close(torch.stack(losses).mean(), task_loss(together, targets[:6]))
-
-
 def test_a_decoded_answer_has_no_loss(case):
     inputs, targets = (part[:2] for part in case.encoded.splits["test"])
     assert task_loss(case.model(inputs, 0), targets).isnan()
@@ -463,13 +449,12 @@ def test_special_tokens_that_a_message_spells_out_are_text(chatter):
     assert "Sure" in tokenizer.decode(tokens.ids)
 
 
-def turns(before: str, behind: str, end: str, *, answerer: str = "assistant") -> str:
+def turns(before: str, behind: str, end: str) -> str:
     """Return a template of turns: marks before and behind the role, the text, and an end."""
-    role = f"m.role.replace('assistant', '{answerer}')"
     return (
-        f"{{% for m in messages %}}{{{{ '{before}' + {role} + '{behind}' + m.content + '{end}' }}}}"
+        f"{{% for m in messages %}}{{{{ '{before}' + m.role + '{behind}' + m.content + '{end}' }}}}"
         "{% endfor %}{% if add_generation_prompt %}"
-        f"{{{{ '{before}{answerer}{behind}' }}}}{{% endif %}}"
+        f"{{{{ '{before}assistant{behind}' }}}}{{% endif %}}"
     )
 
 
@@ -479,27 +464,17 @@ CHATS = {
         ["<|im_start|>", "<|im_end|>"],
         "<|im_end|>",
     ),
-    "llama-3": (
-        turns("<|start_header_id|>", "<|end_header_id|>\n\n", "<|eot_id|>"),
-        ["<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>"],
-        "<|eot_id|>",
-    ),
     "mistral": (
         "{{ '<s>' }}{% for m in messages %}{% if m.role == 'user' %}{{ '[INST] ' + m.content + "
         "' [/INST]' }}{% else %}{{ ' ' + m.content + eos_token }}{% endif %}{% endfor %}",
         ["<s>", "[INST]", "[/INST]"],
         "</s>",
     ),
-    "gemma": (
-        turns("<start_of_turn>", "\n", "<end_of_turn>\n", answerer="model"),
-        ["<start_of_turn>", "<end_of_turn>"],
-        "<end_of_turn>",
-    ),
 }
 """Template, tokens beside the end of a text, and end of a turn, in the form of each family."""
 
 
-@pytest.mark.parametrize("marking", ["named", "special", "plain"])
+@pytest.mark.parametrize("marking", ["special", "plain"])
 @pytest.mark.parametrize("family", CHATS)
 def test_a_chats_answer_ends_where_the_template_ends_a_turn(family, marking):
     tokenizer, end = make_chat_tokenizer(family, marking), CHATS[family][2]
@@ -521,13 +496,12 @@ def make_chat_tokenizer(family, marking, *, more=()):
     own = byte_level(["</s>"], texts=["Who is it? It is me."] * 9, vocabulary=300)
     own.add_tokens([AddedToken(mark, special=marking != "plain") for mark in marks])
     own.add_tokens([AddedToken(mark, special=False) for mark in more])
-    named = {"additional_special_tokens": marks} if marking == "named" else {}
-    tokenizer = PreTrainedTokenizerFast(tokenizer_object=own, eos_token="</s>", **named)
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=own, eos_token="</s>")
     tokenizer.chat_template = template
     return tokenizer
 
 
-@pytest.mark.parametrize("marking", ["named", "special", "plain"])
+@pytest.mark.parametrize("marking", ["special", "plain"])
 @pytest.mark.parametrize("family", CHATS)
 def test_no_text_of_a_chat_brings_in_what_the_template_parts_messages_with(family, marking):
     tokenizer = make_chat_tokenizer(family, marking, more=["<think>", "</think>"])

@@ -100,12 +100,6 @@ def test_padding_is_on_the_right_with_segment_0_and_the_padding_token(roberta, g
             assert (ids[length:] == padding).all()
 
 
-def test_no_rows_give_an_empty_tensor(roberta):
-    for family, prompt in (("encoder", None), ("masked_lm", REVIEW)):
-        encoded = encode([], roberta, family=family, prompt=prompt, max_length=16)
-        assert encoded.shape == (0, 2, 16)
-
-
 @pytest.mark.parametrize("prompt", [REVIEW, TOPIC, PAIR])
 @pytest.mark.parametrize("max_length", [14, 20, 33])
 def test_a_masked_prompt_is_cut_in_its_texts_and_never_in_its_template(masked, prompt, max_length):

@@ -158,6 +158,7 @@ REMOVED = {
     "grafting.builds_on": "all",
     "grafting.head_start": "dense",
     "grafting.states_memory": 2**30,
+    "stream.shots_short": "all",
 }
 """Settings that are gone, with what stored results were run with."""
 
