@@ -68,10 +68,10 @@ class GraftingPlugin(SupervisedPlugin, supports_distributed=True):
     region's vector and its last group the head, so with two groups each has its own learning rate,
     momentum and weight decay, and with one group both share them. Its state starts empty;
     afterwards it gets its own parameters back. Plugins that reach into ``model.parameters()`` in a
-    step (EWC, RWalk, A-GEM and the like) cannot act on a region; a warning says so. Those that fail
-    on parameters without a gradient (SI, MIR) are refused. Without task labels nothing is
-    protected: the strategy behaves exactly as it would without the plugin, and a warning says
-    so, once. A model that another plugin trained is put back to its base first, heads included.
+    step (EWC, SI, A-GEM and the like) cannot act on a region and are refused. Without task labels
+    nothing is protected: the strategy behaves exactly as it would without the plugin, and a warning
+    says so, once. A model that another plugin trained is put back to its base first, heads
+    included.
 
     Args:
         settings: Density, localizer, dense run…; None means the defaults.
@@ -296,7 +296,8 @@ class GraftingPlugin(SupervisedPlugin, supports_distributed=True):
 
         Raises:
             ValueError: If there is no bank yet, or while an experience is training.
-            WrongBase: If the model is not the bank's base.
+            WrongArchitecture: If the bank belongs to a model with other parameters.
+            WrongBase: If it belongs to other weights.
         """
         if self.bank is None or self._training is not None:
             raise ValueError("carry needs a learned task, and no experience in training")
@@ -318,17 +319,6 @@ class GraftingPlugin(SupervisedPlugin, supports_distributed=True):
         if self._training is not None:
             self._training.abandon()
             self._training = None
-
-    def attach(self, model: nn.Module) -> None:
-        """Check that a model is the base of the bank given at construction.
-
-        Training, evaluation and `carry` do so by themselves.
-
-        Raises:
-            WrongArchitecture: If the bank belongs to a model with other parameters.
-            WrongBase: If it belongs to other weights.
-        """
-        self._on_model.open(unwrap_model(model))
 
     # Internals.
 

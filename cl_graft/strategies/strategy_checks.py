@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import logging
-import warnings
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Mapping
 
 from avalanche.models import (
     PNN,
@@ -30,7 +28,7 @@ from cl_graft.errors import a_or_an
 from cl_graft.grafts.bank import BaseIdentity, GraftBank
 from cl_graft.localization.grafting_settings import GraftingSettings, region_rate
 from cl_graft.models import TaskModel
-from cl_graft.strategies.heads import find_head_paths, unwrap_model
+from cl_graft.strategies.heads import unwrap_model
 from cl_graft.strategies.loop.best_step import KeepBest
 from cl_graft.strategies.loop.budgets import RegionRate
 from cl_graft.strategies.strategy import Strategy
@@ -38,8 +36,12 @@ from cl_graft.training.precision import warn_of_float16
 
 logger = logging.getLogger(__name__)
 
-_NEED_EVERY_GRADIENT = (SynapticIntelligencePlugin, MIRPlugin)
-_READ_PARAMETERS = (EWCPlugin, MASPlugin, RWalkPlugin, AGEMPlugin, GEMPlugin)
+_ON_WEIGHTS = (
+    *(EWCPlugin, MASPlugin, RWalkPlugin, SynapticIntelligencePlugin),
+    *(AGEMPlugin, GEMPlugin, MIRPlugin),
+)
+"""Plugins that look at gradients or values of the model's own parameters."""
+
 _HIGH_RATE = 0.1
 _REFUSED: tuple[tuple[type[nn.Module], str], ...] = (
     (PNN, "adds a column of parameters for every task and forgets nothing by itself"),
@@ -140,38 +142,21 @@ def check_model(model: nn.Module) -> None:
 
 
 def check_plugins(strategy: Strategy, own: type) -> None:
-    """Warn of plugins that cannot act on a region, and refuse those that fail on it."""
+    """Refuse plugins that cannot act on a region."""
     plugins = strategy.plugins
     if sum(isinstance(plugin, own) for plugin in plugins) > 1:
         raise ValueError(
             f"the strategy has several plugins of the class {own.__name__}, which would each learn "
             "every task; leave one (GraftingContinual brings its own)"
         )
-    failing = _names(p for p in plugins if isinstance(p, _NEED_EVERY_GRADIENT))
-    if failing:
-        raise ValueError(
-            f"{failing} needs the gradient of every parameter, but under grafting only "
-            "the region has one; take the plugin out"
-        )
-    failing = _names(p for p in plugins if isinstance(p, RWalkPlugin))
-    if failing and not find_head_paths(unwrap_model(strategy.model)):
-        raise ValueError(
-            f"{failing} needs the gradient of one parameter at least, but under grafting a model "
-            "without task heads has none of its own; take the plugin out"
-        )
     if any(isinstance(plugin, KeepBest) for plugin in plugins):
         raise ValueError(
             "KeepBest puts the optimiser's values back, but a region's values stand in the model; "
             "take the plugin out and let regions choose: GraftingSettings(evaluate_every=...)"
         )
-    reaching = _names(p for p in plugins if isinstance(p, _READ_PARAMETERS))
-    if reaching:
-        warnings.warn(
-            f"{reaching} look at the model's own parameters, which stay frozen under "
-            "grafting: they cannot act on a region",
-            stacklevel=2,
+    foreign = {type(plugin).__name__ for plugin in plugins if isinstance(plugin, _ON_WEIGHTS)}
+    if foreign:
+        raise ValueError(
+            f"{', '.join(sorted(foreign))} cannot act on a region: the model's own parameters, "
+            "which it looks at, stay frozen under grafting; take the plugin out"
         )
-
-
-def _names(plugins: Iterator[Any]) -> str:
-    return ", ".join(sorted({type(plugin).__name__ for plugin in plugins}))

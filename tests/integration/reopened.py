@@ -22,7 +22,7 @@ def main(folder: str) -> None:
     for file in sorted(Path(folder).glob("*.json")):
         facts = json.loads(file.read_text())
         run = made(facts["case"], heads=2, bank=load_bank(file.with_suffix("")))
-        run.plugin.attach(run.model)
+        run.plugin.carry(run.model, None)
         facts["reopened"] = run.hashes()
         facts["scores again"] = [accuracy(run, j) for j in (0, 1)]
         run.strategy.train(run.train_stream[2])

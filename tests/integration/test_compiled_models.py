@@ -59,7 +59,7 @@ def test_a_bank_of_one_opens_on_the_other(compiled, learns):
     bank = first.plugin.bank
     assert not any("_orig_mod" in name for name in bank.layout.names)
     second = learner(make[answers](), vector_stream(labels=[0, 1, 2]), grafting={"bank": bank})
-    second.plugin.attach(second.strategy.model)
+    second.plugin.carry(second.strategy.model, None)
     rows = torch.randn(5, 12, generator=torch.Generator().manual_seed(0))
     for position in range(3):
         both = []
@@ -76,7 +76,7 @@ def test_a_bank_that_names_what_torch_compile_adds_is_refused_with_the_name():
     bank = GraftBank(layout, BaseIdentity("0" * 64, "mlp", "float32"))
     run = learner(whole(mlp()), vector_stream(labels=[0, 1, 2]), grafting={"bank": bank})
     with pytest.raises(WrongArchitecture, match=r"first that differs is '_orig_mod\.features"):
-        run.plugin.attach(run.strategy.model)
+        run.plugin.carry(run.strategy.model, None)
     region = Region.full(layout)
     assert extract(mlp(), region).values.equal(extract(mlp(), Region.full(plain)).values)
 

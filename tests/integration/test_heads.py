@@ -103,7 +103,7 @@ def test_a_head_of_other_inputs_is_refused():
     foreign = replace(run.plugin.bank, entries=(replace(entry, head=head),))
     again = made("MTSimpleMLP, same classes", bank=foreign)
     with pytest.raises(WrongArchitecture, match=r"weight of shape \(2, 5\)"):
-        again.plugin.attach(again.model)
+        again.plugin.carry(again.model, None)
 
 
 def test_a_label_whose_classes_grow_answers_old_and_new_ones():
@@ -171,7 +171,7 @@ def test_a_text_model_without_heads_gets_those_of_the_bank(request, checkpoint, 
     run.strategy.train(run.train_stream)
     bank = run.plugin.bank
     again = text_learner(folder, ("scope", "answered"), grafting={"bank": bank}, **chosen)
-    again.plugin.attach(again.model)
+    again.plugin.carry(again.model, None)
     again.model.eval()
     for position, entry in enumerate(bank.entries):
         again.plugin.carry(again.model, position)

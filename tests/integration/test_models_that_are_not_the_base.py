@@ -66,7 +66,6 @@ def assert_refused(second, model, bank, said):
     """Assert that every use of a bank on a model is refused, and leaves its bits."""
     before = bits(model)
     for use in (
-        lambda: second.plugin.attach(model),
         second.hashes,
         lambda: second.strategy.train(second.train_stream[2]),
         lambda: second.plugin.carry(model, 0),

@@ -159,25 +159,19 @@ def test_a_strategy_that_a_model_does_not_serve_is_refused_before_another_runs(
         ("gdumb", {"batch_size": 1}, "gdumb takes rows of each of 2 tasks .* got 1"),
         ("agem", {"strategy_settings": {"agem": {"sample_size": 1}}}, "agem takes rows of each"),
         ("merging_by_ties", {"localizer": "base_gradient"}, "'base_gradient' makes none"),
-        (
-            "merging_by_ties",
-            {"strategy_settings": {"merging_by_ties": {"task": "prototypes"}}},
-            "routers need an encoder's features",
-        ),
     ],
 )
 def test_a_strategy_that_settings_do_not_serve_is_refused_before_another_runs(
     request, tmp_path, name, settings, said
 ):
     count = 3 if name == "agem" else 2
-    family = "encoder" if "routers" not in said else "masked_lm"
     own = {
         "tasks": [f"words-{n}" for n in range(count)],
         "data": word_tasks(),
         "shots": 2,
         "steps": 2,
     }
-    own |= {"model": str(request.getfixturevalue("still_bert")), "family": family}
+    own |= {"model": str(request.getfixturevalue("still_bert"))}
     config = config_with({**own, **settings, "strategies": ["naive", name]})
     with pytest.raises(InputError, match=said):
         compare(config, out=tmp_path / "out")

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from slow_cases import slow, slow_but
+from slow_cases import slow_but
 
 from cl_graft.errors import InputError
 from cl_graft.grafts.graft import extract, find_parameters
@@ -42,10 +42,9 @@ def test_every_task_is_answered_by_one_encoder_and_the_base_comes_back(kept_stra
     strategy = kept_strategy("merging_by_localize_and_stitch")
     plugin, model = find_plugin(strategy, MergingPlugin), unwrap_model(strategy.model)
     before = extract(model, plugin.merged.region)
-    for position in (0, 1):
-        plugin.carry(strategy.model, position)
-        assert extract(model, plugin.merged.region).same_bits(plugin.merged)
-    plugin.carry(strategy.model, None)
+    plugin.carry(strategy.model)
+    assert extract(model, plugin.merged.region).same_bits(plugin.merged)
+    plugin.carry_base(strategy.model)
     assert extract(model, plugin.merged.region).same_bits(before)
     assert not before.same_bits(plugin.merged)
 
@@ -63,19 +62,6 @@ def test_one_task_is_answered_by_the_graft_of_its_run(kept_strategy):
     strategy = kept_strategy("merging_by_task_arithmetic", run_settings={"tasks": ["topic"]})
     plugin = find_plugin(strategy, MergingPlugin)
     assert plugin.merged.same_bits(plugin.bank.entries[0].standalone)
-
-
-@pytest.mark.parametrize("router", ["prototypes", *slow("discriminant")])
-def test_a_router_may_pick_the_head(small_runs, router):
-    routed = small_runs("merging_by_average", own={"task": router})
-    told = small_runs("merging_by_average")
-    assert told.routed is None
-    assert told.passes_per_row == 1.0
-    assert routed.passes_per_row == 2.0
-    for score, sent, given in zip(routed.R[-1], routed.routed[-1], told.R[-1], strict=True):
-        assert score <= sent
-        assert given - (1 - sent) - 1e-9 <= score <= given + 1e-9
-    assert routed.routed == small_runs(f"grafting_by_{router}").routed
 
 
 def test_grids_are_of_settings_that_there_are():

@@ -94,7 +94,7 @@ def test_a_router_that_is_always_right_gives_the_scores_of_grafting_and_a_wrong_
     def before(strategy):
         def pick(features, known):
             own = int(strategy.experience.task_label)
-            others = [label for label in strategy.labels() if label != own] or [own]
+            others = [label for label in strategy.positions() if label != own] or [own]
             return torch.full((len(features),), own if right else others[0])
 
         strategy.router.rule = pick

@@ -7,7 +7,7 @@ the whole region with the values of that run. The grafts so far are merged into 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import Any, ClassVar
 
@@ -22,18 +22,9 @@ from cl_graft.grafts.graft import Graft, copy_, extract, find_parameters, gather
 from cl_graft.grafts.merging import MERGES, merge_grafts
 from cl_graft.grafts.region import Layout, Region
 from cl_graft.lab.baselines.bounds import LearnsAside
-from cl_graft.lab.baselines.routing import (
-    RoutedText,
-    depth_setting,
-    load_router_state_,
-    make_feature_router,
-    read_router,
-    shrinkage_setting,
-)
 from cl_graft.localization import find_localizer
 from cl_graft.localization.region_search import find_region
 from cl_graft.localization.registry import Score
-from cl_graft.models import TaskModel
 from cl_graft.runtime.run_context import RunContext
 from cl_graft.storage.elias_fano import packed_size
 from cl_graft.strategies import StrategyInputs, count_bytes, find_plugin, register_strategy, setting
@@ -63,31 +54,30 @@ class MergingPlugin(LearnsAside, supports_distributed=False):
         }
         self._base: Graft | None = None
 
-    @property
-    def learning(self) -> bool:
-        """Whether an experience is training; never, as the loop has nothing to train."""
-        return False
-
     def before_eval_exp(self, strategy: Strategy, **kwargs: Any) -> None:
         """Carry the merged encoder."""
-        self.carry(strategy.model, 0)
+        self.carry(strategy.model)
 
     def after_eval_exp(self, strategy: Strategy, **kwargs: Any) -> None:
         """Put the base back."""
-        self.carry(strategy.model, None)
+        self.carry_base(strategy.model)
 
-    def carry(self, model: nn.Module, position: int | None) -> None:
-        """Make the model carry the merged encoder for any position, and the base for None."""
-        unwrapped = unwrap_model(model)
-        if self._base is not None:
-            write_(unwrapped, self._base)
-            self._base = None
-        if position is not None and self.merged is not None:
+    def carry(self, model: nn.Module) -> None:
+        """Make the model carry the merged encoder, if a task was learned."""
+        self.carry_base(model)
+        if self.merged is not None:
+            unwrapped = unwrap_model(model)
             self._base = extract(unwrapped, self.merged.region)
             write_(unwrapped, self.merged)
 
+    def carry_base(self, model: nn.Module) -> None:
+        """Put the base back."""
+        if self._base is not None:
+            write_(unwrap_model(model), self._base)
+            self._base = None
+
     def _learn(self, strategy: Strategy, experience: Any, context: RunContext) -> None:
-        self.carry(strategy.model, None)
+        self.carry_base(strategy.model)
         label = int(experience.task_label)
         task = self._make_task(strategy, experience, seed=self._settings[label].seed)
         layout = Layout.of(task.parameters)
@@ -120,53 +110,25 @@ class MergingMethod:
     """What merging methods share; each adds its rule, a name in `MERGES`, and settings of it."""
 
     rule: ClassVar[str]
-    task: str = setting(
-        "given",
-        "Whose head answers: that of the task label given, or of the task that a router picks as "
-        "grafting_by_prototypes or grafting_by_discriminant does.",
-        choices=("given", "prototypes", "discriminant"),
-    )
-    shrinkage: float = shrinkage_setting()
-    depth: float = depth_setting()
-
-    state = staticmethod(read_router)
 
     def build(self, inputs: StrategyInputs) -> SupervisedTemplate:
-        """Return Naive with `MergingPlugin`, or a strategy that picks the head, too."""
-        settings = next(iter(inputs.grafting_settings.values()))
-        self._refuse(settings.localizer, inputs.model.task_model)
-        shared = {each.name for each in fields(MergingMethod)}
-        own = {each.name for each in fields(self)} - shared
-        values = {name: getattr(self, name) for name in own}
-        rule = partial(merge_grafts, rule=self.rule, seed=inputs.seed, **values)
-        plugin, template = MergingPlugin(rule, inputs), inputs.template_arguments()
-        if self.task == "given":
-            return Naive(**template, plugins=inputs.loop_plugins(plugin))
-        shrinkage = self.shrinkage if self.task == "discriminant" else None
-        router = make_feature_router(inputs, depth=self.depth, shrinkage=shrinkage)
-        return RoutedText(**template, learner=plugin, router=router, plugins=inputs.loop_plugins())
+        """Return Naive with `MergingPlugin`."""
+        _check_localizer(next(iter(inputs.grafting_settings.values())).localizer)
+        rule = partial(merge_grafts, rule=self.rule, seed=inputs.seed, **asdict(self))
+        plugins = inputs.loop_plugins(MergingPlugin(rule, inputs))
+        return Naive(**inputs.template_arguments(), plugins=plugins)
 
     def check_stream(self, shape: StreamShape) -> None:
-        """Refuse a localizer without a dense run, and a router on a model that is no encoder."""
-        self._refuse(shape.localizer, shape.model)
-
-    def _refuse(self, localizer: str | Score, model: TaskModel) -> None:
-        found = find_localizer(localizer)
-        if not found.needs_dense_run:
-            raise InputError(
-                f"merging needs the values of a dense run, and the localizer {found.name!r} "
-                "makes none; choose another localizer"
-            )
-        if self.task != "given" and model.family != "encoder":
-            raise InputError("routers need an encoder's features; merge with task: given")
+        """Refuse a localizer without a dense run."""
+        _check_localizer(shape.localizer)
 
     @staticmethod
     def storage_bytes(strategy: SupervisedTemplate) -> int:
-        """Return the bytes of the grafts, indices packed as in files, and of the router."""
+        """Return the bytes of the grafts, indices packed as in files."""
         bank = find_plugin(strategy, MergingPlugin).bank
         grafts = [entry.owned for entry in bank.entries] if bank else []
         packed = sum(packed_size(len(graft), graft.region.layout.total) for graft in grafts)
-        return packed + count_bytes([[graft.values for graft in grafts], read_router(strategy)])
+        return packed + count_bytes([graft.values for graft in grafts])
 
     @staticmethod
     def load_state_(
@@ -174,7 +136,15 @@ class MergingMethod:
     ) -> None:
         """Merge the grafts of earlier tasks again, which the cache keeps."""
         find_plugin(strategy, MergingPlugin).learn_again(strategy, experiences)
-        load_router_state_(strategy, experiences, tensors)
+
+
+def _check_localizer(localizer: str | Score) -> None:
+    chosen = find_localizer(localizer)
+    if not chosen.needs_dense_run:
+        raise InputError(
+            f"merging needs the values of a dense run, and the localizer {chosen.name!r} "
+            "makes none; choose another localizer"
+        )
 
 
 def _register(kind: type[MergingMethod]) -> type[MergingMethod]:

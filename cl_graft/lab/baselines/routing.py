@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar, cast
+from typing import Any, ClassVar, Protocol, TypeVar, cast
 
 import torch
 from avalanche.core import SupervisedPlugin
@@ -37,9 +37,6 @@ from cl_graft.strategies.multi_head import widen_logits
 from cl_graft.strategies.plugin import GraftingPlugin
 from cl_graft.training.examples import Examples
 from cl_graft.training.passes import Passes
-
-if TYPE_CHECKING:
-    from cl_graft.lab.baselines.merging import MergingPlugin
 
 Answers = tuple[Tensor, Tensor]
 """The task label that answers each row, (n,), and logits as wide as the widest task's."""
@@ -80,7 +77,7 @@ class RoutedText(SupervisedTemplate):
     def __init__(
         self,
         *,
-        learner: GraftingPlugin | MergingPlugin,
+        learner: GraftingPlugin,
         router: Router,
         plugins: Sequence[Any] = (),
         **template: Any,
@@ -95,10 +92,6 @@ class RoutedText(SupervisedTemplate):
     def bank(self) -> GraftBank | None:
         """The entries of the tasks so far; None before the first task."""
         return self.learner.bank
-
-    def labels(self) -> list[int]:
-        """Return the task labels that can be answered, in the order in which they were learned."""
-        return list(dict.fromkeys(entry.label for entry in self.bank.entries)) if self.bank else []
 
     def find_label(self, position: int) -> int:
         """Return the task label that an entry answers."""
@@ -226,24 +219,14 @@ def _labels(strategy: RoutedText, positions: Tensor) -> Tensor:
 _Kind = TypeVar("_Kind", bound=type)
 
 
-def depth_setting(grid: tuple[float, ...] = ()) -> Any:
+def depth_setting() -> Any:
     """Return the setting of the layer whose features a router reads."""
     return setting(
         0.33,
         "Where in the base a router takes features: 0 the embeddings, 1 the last block.",
         min_value=0,
         max_value=1,
-        grid=grid,
-    )
-
-
-def shrinkage_setting() -> Any:
-    """Return the setting of the covariance of a discriminant."""
-    return setting(
-        0.03,
-        "Share of the covariance that is replaced by that of equally spread features.",
-        min_value=1e-6,
-        max_value=1,
+        grid=(0.33, 1.0),
     )
 
 
@@ -273,39 +256,29 @@ def build_routed(inputs: StrategyInputs, router: Router) -> SupervisedTemplate:
     )
 
 
-def make_feature_router(
-    inputs: StrategyInputs, *, depth: float, shrinkage: float | None = None
-) -> Router:
-    """Return the router by a discriminant, or without `shrinkage` by the nearest class mean."""
-    by_means = shrinkage is None
-    rule = nearest_prototype if by_means else partial(discriminant, shrinkage=shrinkage)
-    size = inputs.model.task_model.hidden_size
-    return FeatureRouter(rule, size=size, depth=depth, scatter=not by_means)
+class FeatureMethod:
+    """The part of methods whose router knows the features of the classes."""
 
+    @staticmethod
+    def storage_bytes(strategy: Any) -> int:
+        """Return the bytes of what the router knows."""
+        return count_bytes(strategy.router.tensors())
 
-def read_router(strategy: SupervisedTemplate) -> dict[str, Tensor]:
-    """Return what a strategy's router knows; nothing where it learns nothing."""
-    router = getattr(strategy, "router", None)
-    return router.tensors() if isinstance(router, FeatureRouter) else {}
+    @staticmethod
+    def state(strategy: Any) -> dict[str, Tensor]:
+        """Return what the router knows."""
+        return strategy.router.tensors()
 
+    @staticmethod
+    def load_state_(
+        strategy: Any, experiences: Sequence[Any], tensors: Mapping[str, Tensor]
+    ) -> None:
+        """Give the router what another one knew; the plugin was made with the bank."""
+        strategy.router.load_(tensors)
 
-def load_router_state_(
-    strategy: SupervisedTemplate, experiences: Sequence[Any], tensors: Mapping[str, Tensor]
-) -> None:
-    """Give a strategy's router what another one knew; the plugin was made with the bank."""
-    router = getattr(strategy, "router", None)
-    if isinstance(router, FeatureRouter):
-        router.load_(tensors)
-
-
-def count_router_bytes(strategy: SupervisedTemplate) -> int:
-    """Return the bytes of what a strategy's router knows."""
-    return count_bytes(read_router(strategy))
-
-
-def count_class_mean_bytes(shape: StreamShape) -> float:
-    """Return the bytes of the mean features of a task's classes."""
-    return shape.classes * (4 * shape.model.hidden_size + 24)
+    def task_bytes(self, shape: StreamShape) -> float:
+        """Return the bytes of the mean features of a task's classes."""
+        return shape.classes * (4 * shape.model.hidden_size + 24)
 
 
 @register_routed(
@@ -314,22 +287,16 @@ def count_class_mean_bytes(shape: StreamShape) -> float:
     "https://arxiv.org/abs/1611.07725",
     adds=f"{ENTRY}; the mean features of its classes",
 )
-class GraftingByPrototypes:
+class GraftingByPrototypes(FeatureMethod):
     """Learn as grafting does, and pick the task whose class mean is at the smallest angle."""
 
-    depth: float = depth_setting(grid=(0.33, 1.0))
-
-    storage_bytes = staticmethod(count_router_bytes)
-    state = staticmethod(read_router)
-    load_state_ = staticmethod(load_router_state_)
+    depth: float = depth_setting()
 
     def build(self, inputs: StrategyInputs) -> SupervisedTemplate:
         """Return grafting with a router by class means."""
-        return build_routed(inputs, make_feature_router(inputs, depth=self.depth))
-
-    def task_bytes(self, shape: StreamShape) -> float:
-        """Return the bytes of the class means."""
-        return count_class_mean_bytes(shape)
+        size = inputs.model.task_model.hidden_size
+        router = FeatureRouter(nearest_prototype, size=size, depth=self.depth, scatter=False)
+        return build_routed(inputs, router)
 
 
 @register_routed(
@@ -338,24 +305,26 @@ class GraftingByPrototypes:
     "https://arxiv.org/abs/1909.01520",
     adds=f"{ENTRY}; the mean features of its classes; the first task their covariance",
 )
-class GraftingByDiscriminant:
+class GraftingByDiscriminant(FeatureMethod):
     """Learn as grafting does, and pick the likeliest task if features are normally distributed."""
 
-    shrinkage: float = shrinkage_setting()
-    depth: float = depth_setting(grid=(0.33, 1.0))
-
-    storage_bytes = staticmethod(count_router_bytes)
-    state = staticmethod(read_router)
-    load_state_ = staticmethod(load_router_state_)
+    shrinkage: float = setting(
+        0.03,
+        "Share of the covariance that is replaced by that of equally spread features.",
+        min_value=1e-6,
+        max_value=1,
+    )
+    depth: float = depth_setting()
 
     def build(self, inputs: StrategyInputs) -> SupervisedTemplate:
         """Return grafting with a router by a discriminant."""
-        router = make_feature_router(inputs, depth=self.depth, shrinkage=self.shrinkage)
-        return build_routed(inputs, router)
+        rule = partial(discriminant, shrinkage=self.shrinkage)
+        size = inputs.model.task_model.hidden_size
+        return build_routed(inputs, FeatureRouter(rule, size=size, depth=self.depth, scatter=True))
 
     def task_bytes(self, shape: StreamShape) -> float:
         """Return the bytes of the class means and, shared by all tasks, of one covariance."""
-        return count_class_mean_bytes(shape) + 4 * shape.model.hidden_size**2 / shape.tasks
+        return super().task_bytes(shape) + 4 * shape.model.hidden_size**2 / shape.tasks
 
 
 @register_routed(
