@@ -9,15 +9,10 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Iterator, Mapping
-from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 from avalanche.logging import TensorboardLogger
-from matplotlib.figure import Figure
-
-from cl_graft.metrics.figure_style import figure_style
-from cl_graft.storage.files import replace_file
 
 logger = logging.getLogger(__name__)
 
@@ -60,8 +55,7 @@ class OncePerStepTensorboardLogger(TensorboardLogger):
         if self._written.get(name) == x_plot:
             return
         self._written[name] = x_plot
-        with figure_style() if isinstance(value, Figure) else nullcontext():
-            super().log_single_metric(name, value, x_plot)
+        super().log_single_metric(name, value, x_plot)
 
     def scalars(self) -> dict[str, list[tuple[int, float]]]:
         """Return the steps and values of all that was logged as numbers, also before, by tag."""
@@ -93,8 +87,7 @@ def cut_log(folder: Path | str, position: Mapping[str, int]) -> None:
         if size is None:
             path.unlink()
         elif path.is_file() and path.stat().st_size > size:
-            # Not in place: what links to it, or what it links to, keeps its bytes.
-            replace_file(path, path.read_bytes()[:size])
+            os.truncate(path, size)
     short = [
         name
         for name, size in position.items()

@@ -68,10 +68,10 @@ STRATEGIES = (
     *("grafting_by_discriminant", "grafting_by_entropy", "grafting_by_energy"),
     *("merging_by_average", "merging_by_task_arithmetic", "merging_by_ties", "merging_by_dare"),
     *("merging_by_magmax", "merging_by_consensus", "merging_by_localize_and_stitch", "naive"),
-    *("from_scratch", "cumulative", "joint", "independent", "ewc", "ewc_online", "si", "mas"),
-    *("rwalk", "lwf", "replay", "gdumb", "agem", "der", "er_ace", "mir"),
+    *("cumulative", "joint", "independent", "ewc", "ewc_online", "si", "mas"),
+    *("lwf", "replay", "gdumb", "agem", "der", "er_ace"),
     *("bitfit", "adapters", "prompt_tuning", "lora", "sequential_lora", "o_lora", "packnet"),
-    *("piggyback", "supsup", "wsn"),
+    *("piggyback", "wsn"),
 )
 STREAMS: Mapping[str, tuple[str, str, dict[str, Any]]] = {
     "grafting": ("bert", "grafting", {}),

@@ -15,8 +15,6 @@ from cl_graft.lab.baselines.masks import (
     ChosenWeights,
     PackedWeights,
     choose_largest,
-    pack_bits,
-    unpack_bits,
 )
 from cl_graft.lab.baselines.own_values import add_adapters_, add_prompt_
 from cl_graft.models import load_model
@@ -73,7 +71,6 @@ EXTRA = {
     "adapters": 4 * BLOCKS * (2 * HIDDEN * 4 + 4 + HIDDEN),
     "prompt_tuning": 4 * 10 * HIDDEN,
     "piggyback": weights() // 8,
-    "supsup": weights() // 8,
 }
 
 
@@ -186,16 +183,3 @@ def test_packnet_is_refused_for_more_tasks_than_a_byte_numbers(asked):
     with pytest.raises(InputError, match="255 tasks at most, got 256"):
         find_strategy("packnet").check_stream(shape, {})
     find_strategy("packnet").check_stream(replace(shape, tasks=255), {})
-
-
-def test_masks_are_packed_eight_to_a_byte_and_come_back():
-    mask = torch.rand(7, 9, generator=torch.Generator().manual_seed(0)) > 0.5
-    packed = pack_bits(mask)
-    assert packed.dtype == torch.uint8
-    assert len(packed) == 8
-    assert torch.equal(unpack_bits(packed, torch.zeros(7, 9)).bool(), mask)
-
-
-def test_the_largest_share_is_exact_also_under_ties():
-    mask = choose_largest(0.25)(torch.ones(4, 5))
-    assert int(mask.sum()) == 5

@@ -1,17 +1,11 @@
 """Rehearsal by its own definitions: what is kept, and what is done with it."""
 
-from copy import deepcopy
-from types import SimpleNamespace
-
 import pytest
 import torch
 from avalanche.core import SupervisedPlugin
 from avalanche.training.plugins import AGEMPlugin, GEMPlugin
 from small_runs import SMALL
 from torch.utils.data import default_collate
-
-from cl_graft.lab.baselines.rehearsal import InterferedReplay
-from cl_graft.strategies import find_plugin
 
 ROW = 2 * SMALL["max_length"] * 8 + 8
 """Bytes of a row: tokens and segments, and the target."""
@@ -98,28 +92,3 @@ def test_der_keeps_the_logits_that_its_rows_had_when_their_task_was_learned(kept
     strategy.model.eval()
     with torch.no_grad():
         torch.testing.assert_close(strategy.model(inputs, labels), logits)
-
-
-def test_mir_looks_a_step_ahead_and_leaves_no_trace(kept_strategy):
-    strategy = kept_strategy("mir", run_settings={"tasks": ["scope"]})
-    plugin = find_plugin(strategy, InterferedReplay)
-    buffer = plugin.storage_policy.buffer
-    inputs, targets, labels = default_collate([buffer[n] for n in range(len(buffer))])
-    model = strategy.model.eval()
-    criterion = torch.nn.functional.cross_entropy
-
-    def harm(of):
-        return criterion(of(inputs, labels), targets, reduction="none").detach()
-
-    ahead = deepcopy(model)
-    criterion(ahead(inputs[:4], labels[:4]), targets[:4]).backward()
-    torch.optim.SGD([p for p in ahead.parameters() if p.grad is not None], lr=0.5).step()
-    bits = {name: p.detach().clone() for name, p in model.named_parameters()}
-    loss = criterion(model(inputs[:4], labels[:4]), targets[:4])
-    asked = SimpleNamespace(
-        model=model, loss=loss, optimizer=torch.optim.SGD(model.parameters(), lr=0.5)
-    )
-    found = plugin._interference(asked, inputs, targets, labels)
-    torch.testing.assert_close(found, harm(ahead) - harm(model), atol=1e-5, rtol=1e-4)
-    assert all(torch.equal(p, bits[name]) for name, p in model.named_parameters())
-    loss.backward()

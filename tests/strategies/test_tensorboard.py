@@ -11,9 +11,8 @@ from slow_cases import slow
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from tiny_streams import learner, vector_stream
 
-from cl_graft.lab.figures.heatmaps import r_matrix_heatmap
 from cl_graft.strategies.stream_scores import StreamScores
-from cl_graft.strategies.tensorboard import OncePerStepTensorboardLogger, cut_log
+from cl_graft.strategies.tensorboard import OncePerStepTensorboardLogger
 
 
 def read(folder):
@@ -62,14 +61,6 @@ def test_the_first_value_of_a_step_stays(tmp_path):
     assert [(p.step, p.value) for p in events.Scalars("other")] == [(0, 4.0)]
 
 
-def test_figures_become_images_once_a_step(tmp_path):
-    logger = OncePerStepTensorboardLogger(tmp_path)
-    for step in (0, 0, 1):
-        logger.log_single_metric("R", r_matrix_heatmap([[0.5]], ["a"]), step)
-    logger.writer.flush()
-    assert [image.step for image in read(tmp_path).Images("R")] == [0, 1]
-
-
 def test_a_copied_logger_draws_no_doubles_either(tmp_path):
     logger = OncePerStepTensorboardLogger(tmp_path)
     logger.log_single_metric("loss", 1.0, 0)
@@ -84,15 +75,3 @@ def test_a_copied_logger_draws_no_doubles_either(tmp_path):
         if "loss" in events.Tags()["scalars"]:
             values += [point.value for point in events.Scalars("loss")]
     assert sorted(values) == [1.0, 2.0]
-
-
-@pytest.mark.parametrize("link", ["symlink_to", "hardlink_to"])
-def test_a_log_that_is_cut_leaves_what_links_to_it_alone(tmp_path, link):
-    precious, folder = tmp_path / "thesis.tex", tmp_path / "log"
-    precious.write_text("three years")
-    folder.mkdir()
-    name = "events.out.tfevents.1.host"
-    getattr(folder / name, link)(precious)
-    cut_log(folder, {name: 5})
-    assert precious.read_text() == "three years"
-    assert (folder / name).read_text() == "three"

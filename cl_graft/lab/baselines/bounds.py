@@ -13,7 +13,6 @@ from typing import Any
 
 import torch
 from avalanche.core import SupervisedPlugin
-from avalanche.training.plugins import FromScratchTrainingPlugin
 from avalanche.training.supervised import Naive
 from avalanche.training.templates import SupervisedTemplate
 from torch import Tensor
@@ -60,20 +59,6 @@ class NaiveFineTuning:
     def build(self, inputs: StrategyInputs) -> SupervisedTemplate:
         """Return Avalanche's Naive."""
         return inputs.naive()
-
-
-@register_strategy(
-    "from_scratch",
-    family="lower bound",
-    source="Avalanche's FromScratchTraining: every task begins at the base again",
-)
-class FromScratch:
-    """Train every weight from the base again for every task."""
-
-    def build(self, inputs: StrategyInputs) -> SupervisedTemplate:
-        """Return Naive with Avalanche's `FromScratchTrainingPlugin`."""
-        plugin: Any = FromScratchTrainingPlugin()
-        return inputs.naive(plugin)
 
 
 class MixedRows(SupervisedPlugin, supports_distributed=False):

@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, cast
 
+import numpy as np
 import torch
 from avalanche.core import SupervisedPlugin
 from avalanche.training.templates import SupervisedTemplate
@@ -338,15 +339,13 @@ def _find_parametrized(model: nn.Module) -> Iterator[tuple[str, ChosenWeights, n
 
 def pack_bits(mask: Tensor) -> Tensor:
     """Return a mask as bits, eight to a byte."""
-    flat = mask.flatten().cpu()
-    flat = nn.functional.pad(flat, (0, -len(flat) % 8)).view(-1, 8)
-    return (flat * (2 ** torch.arange(8))).sum(1).to(torch.uint8)
+    return torch.from_numpy(np.packbits(mask.cpu().numpy()))
 
 
 def unpack_bits(packed: Tensor, like: Tensor) -> Tensor:
     """Return a mask as 0 and 1, in the shape, dtype and device of `like`."""
-    bits = packed[:, None].bitwise_and(2 ** torch.arange(8, dtype=torch.uint8)) != 0
-    return bits.flatten()[: like.numel()].view(like.shape).to(like.device, like.dtype)
+    bits = torch.from_numpy(np.unpackbits(packed.numpy(), count=like.numel()))
+    return bits.view(like.shape).to(like.device, like.dtype)
 
 
 def count_mask_bytes(shape: StreamShape) -> float:
@@ -379,36 +378,6 @@ class Piggyback:
             inputs.model.task_model,
             rule=choose_above(_THRESHOLD),
             start=lambda weight: torch.full_like(weight, _START),
-        )
-        return train_own_values(inputs, plugin, optimizer=self.optimizer)
-
-    def task_bytes(self, shape: StreamShape) -> float:
-        """Return the bytes of the masks."""
-        return count_mask_bytes(shape)
-
-
-@register_strategy(
-    "supsup",
-    family="isolation",
-    source="Wortsman et al., 2020, https://arxiv.org/abs/2006.14769; on a pretrained base",
-    adds="its head and a bit for each weight of the matrices",
-    unsupported=PICKED_BY_LABEL,
-)
-class SupSup:
-    """Give every task the weights of the frozen base whose scores are largest."""
-
-    share: float = setting(
-        0.9, "Share of each matrix that is used.", min_value=0, max_value=1, grid=(0.7, 0.9)
-    )
-    optimizer: str = optimizer_setting()
-    lr: float = rate_setting(1e-3, grid=(3e-4, 1e-3, 3e-3))
-
-    storage_bytes = count_stored(MaskedMatrices, "masks")
-
-    def build(self, inputs: StrategyInputs) -> SupervisedTemplate:
-        """Return Naive with `MaskedMatrices`, whose scores start at the weights' magnitudes."""
-        plugin = MaskedMatrices(
-            inputs.model.task_model, rule=choose_largest(self.share), start=torch.abs
         )
         return train_own_values(inputs, plugin, optimizer=self.optimizer)
 

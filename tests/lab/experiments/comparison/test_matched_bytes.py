@@ -20,8 +20,8 @@ from cl_graft.strategies.registry import list_available
 BUDGET = 12_000
 GRAFTS = ["grafting", "lt_sft", "grafting_by_prototypes", "grafting_by_discriminant"]
 SIZED = [*GRAFTS, "merging_by_average", "lora", "o_lora", "adapters", "prompt_tuning"]
-ROWS = ["replay", "er_ace", "mir", "der", "agem"]
-FIXED = ["bitfit", "ia3", "piggyback", "supsup", "wsn", "packnet"]
+ROWS = ["replay", "er_ace", "der", "agem"]
+FIXED = ["bitfit", "ia3", "piggyback", "wsn", "packnet"]
 FAST = ["grafting", "lora", "replay", "packnet"]
 """Of each of the lists above, one of each way to reckon."""
 
