@@ -98,13 +98,6 @@ def test_positional_construction_works_with_avalanches_warning():
     assert strategy.bank is None
 
 
-def test_an_unknown_argument_is_refused():
-    with pytest.raises(TypeError, match="densty"):
-        GraftingContinual(
-            model=mlp(), optimizer=sgd(mlp()), evaluator=quiet_evaluator(), densty=0.1
-        )
-
-
 def test_the_plugin_constructs_with_no_arguments_and_serves_naive():
     plugin, model, benchmark = GraftingPlugin(), mlp(), vector_stream(labels=[0, 1])
     plugin.settings = quick()

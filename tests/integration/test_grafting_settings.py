@@ -7,7 +7,7 @@ import torch
 from slow_cases import slow
 from tiny_streams import learner, mlp, quick, text_learner, vector_stream
 
-from cl_graft import GraftBank, GraftingPlugin, load_bank, save_bank
+from cl_graft import GraftBank, GraftingPlugin
 from cl_graft.grafts.graft import gather
 from cl_graft.strategies import TaskMetadata
 
@@ -147,25 +147,6 @@ def test_a_cache_answers_another_order_of_the_stream_with_the_same_bits(tiny_ber
     assert stored.hits == 4
     for one, other in zip(forwards, backwards[::-1], strict=True):
         assert one.owned.same_bits(other.owned)
-
-
-@pytest.mark.parametrize("mode", ["prefix", *slow("isolated")])
-def test_a_bank_on_disk_is_gone_on_with_in_another_strategy(tiny_bert, tmp_path, mode):
-    settings = quick(mode=mode)
-    names = ("scope", "topic", "answered")
-    whole = text_learner(tiny_bert, names, settings=settings)
-    whole.strategy.train(whole.train_stream)
-    part = text_learner(tiny_bert, names, settings=settings)
-    part.strategy.train(list(part.train_stream)[:2])
-    save_bank(part.plugin.bank, tmp_path / "bank")
-    later = text_learner(
-        tiny_bert, names, settings=settings, grafting={"bank": load_bank(tmp_path / "bank")}
-    )
-    later.plugin.carry(later.model, None)
-    assert later.hashes()[:2] == part.hashes()[:2]
-    later.strategy.train(later.train_stream[2])
-    assert later.plugin.bank.entries[2].owned.same_bits(whole.plugin.bank.entries[2].owned)
-    assert later.hashes() == whole.hashes()
 
 
 def test_a_bank_is_gone_on_with_in_its_own_mode_only():

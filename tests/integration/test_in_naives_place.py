@@ -3,7 +3,6 @@
 import pytest
 from avalanche.models import MultiHeadClassifier, SimpleMLP
 from avalanche.models.dynamic_modules import DynamicModule
-from avalanche.training.plugins import ReplayPlugin
 from head_models import accuracy
 from tiny_streams import learner, vector_stream
 from torch import nn
@@ -67,14 +66,3 @@ def test_a_parameter_that_changes_its_shape_is_refused_before_anything_is_traine
         run.strategy.train(run.train_stream[1])
     assert not told
     assert len(run.plugin.bank) == 1
-
-
-def test_replay_fills_its_memory_beside_grafting():
-    memory = ReplayPlugin(mem_size=20)
-    model = SimpleMLP(num_classes=6, input_size=12, hidden_size=10)
-    stream = vector_stream(labels=[0, 1, 2], classes=DIFFERENT)
-    run = learner(model, stream, plugins=[memory])
-    for experience in run.train_stream:
-        run.strategy.train(experience)
-        assert sum(len(rows) for rows in memory.storage_policy.buffer_datasets) == 20
-    assert len(run.plugin.bank) == 3

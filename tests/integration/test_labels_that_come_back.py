@@ -67,33 +67,6 @@ def test_an_experience_is_answered_as_its_entry_answers():
         assert torch.equal(logits, told)
 
 
-@pytest.mark.parametrize(
-    ("make", "peval_mode"),
-    [(multi_head, "iteration"), *slow((mlp, "epoch"), (mlp, "iteration"), (multi_head, "epoch"))],
-)
-def test_evaluating_in_between_answers_with_own_entries_and_trains_the_same_bits(make, peval_mode):
-    seen = []
-
-    def evaluated(run):
-        run.strategy.train(run.train_stream[0], eval_streams=[run.test_stream])
-        first = run.hashes()[0]
-        run.strategy.train(run.train_stream[1], eval_streams=[run.test_stream])
-        run.strategy.train(run.train_stream[2], eval_streams=[run.test_stream])
-        # The last evaluation in training, which ended before the entry was made.
-        seen.append((first, run.hashes()[0]))
-
-    run = coming_back(make, eval_every=1, peval_mode=peval_mode)
-    run.hashes()  # makes all heads
-    evaluated(run)
-    assert seen[0][0] == seen[0][1]
-    plain = coming_back(make)
-    plain.hashes()
-    plain.strategy.train(list(plain.train_stream)[:3])
-    for one, other in zip(run.plugin.bank.entries, plain.plugin.bank.entries, strict=True):
-        assert one.owned.same_bits(other.owned)
-        assert all(torch.equal(one.head[name], other.head[name]) for name in one.head)
-
-
 def test_an_experience_of_a_label_that_was_not_learned_itself_gets_the_latest_entry():
     run = coming_back(mlp)
     run.strategy.train(list(run.train_stream)[:2])

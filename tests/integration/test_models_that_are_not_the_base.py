@@ -18,7 +18,6 @@ from tiny_streams import (
     vector_stream,
 )
 from torch import nn
-from warm_processes import printed_by
 
 from cl_graft import load_bank, save_bank
 from cl_graft.errors import WrongBase
@@ -196,30 +195,6 @@ def test_a_model_that_was_replaced_by_its_base_or_a_copy_is_gone_on_with():
         run.strategy.train(run.train_stream[2])
         assert run.plugin.bank.entries[2].owned.same_bits(alone.plugin.bank.entries[2].owned)
         assert run.hashes() == alone.hashes()
-
-
-def test_another_process_answers_with_a_saved_bank_and_refuses_a_saved_trained_model(tmp_path):
-    run = trained()
-    save_bank(run.plugin.bank, tmp_path / "bank")
-    torch.save(run.model.state_dict(), tmp_path / "trained.pt")
-    torch.save(Blocks().state_dict(), tmp_path / "base.pt")
-    code = """
-import sys
-sys.path[:0] = ["tests", "tests/integration"]
-import cl_graft
-from test_models_that_are_not_the_base import *
-model = Blocks()
-model.load_state_dict(torch.load(sys.argv[1] + "/trained.pt"))
-try:
-    given(model, load_bank(sys.argv[1] + "/bank")).hashes()
-except WrongBase as error:
-    print(error)
-model.load_state_dict(torch.load(sys.argv[1] + "/base.pt"))
-print(given(model, load_bank(sys.argv[1] + "/bank")).hashes()[:2])
-"""
-    refusal, answers = printed_by(code, str(tmp_path)).splitlines()
-    assert answers == str(run.hashes()[:2])
-    assert "carries the values of entry 1 ('task1')" in refusal
 
 
 def in_turn(model, benchmark, **chosen):

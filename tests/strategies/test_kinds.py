@@ -5,9 +5,6 @@ from pathlib import Path
 import pytest
 from configs import config_with
 from kind_data import tagged_folder
-from slow_cases import slow_but
-from small_runs import FEW, Runs
-from tiny_runs import forgets_nothing
 from transformers import AutoConfig
 from word_tasks import word_tasks
 
@@ -23,32 +20,12 @@ CLASSES = [name for name in NAMES if STRATEGIES[name].kinds == "classification"]
 ONE_KIND = [name for name in NAMES if STRATEGIES[name].kinds == "one"]
 
 
-TINY = {"shots": None, "max_train": 12, "max_dev": 6, "max_test": 6, "steps": 2}
-
-
 @pytest.fixture(scope="module")
 def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("tagged")
     tagged_folder(folder / "names", train=12, test=5)
     tagged_folder(folder / "plans", intents=True, train=12, test=5)
     return folder
-
-
-@pytest.fixture(scope="module")
-def runs(still_bert: Path, data: Path, tmp_path_factory: pytest.TempPathFactory) -> Runs:
-    settings = {"data": str(data), "shots": None, "max_train": 12, "max_dev": 6, "steps": 2}
-    return Runs(still_bert, tmp_path_factory.mktemp("runs"), settings)
-
-
-@pytest.mark.parametrize("name", slow_but(FEW, [name for name in NAMES if name not in CLASSES]))
-def test_a_method_learns_tasks_of_tags_beside_each_other(runs: Runs, name: str):
-    tasks = ["names", "plans"] if name in ONE_KIND else ["names", "scope", "plans"]
-    result = runs(name, tasks=tasks)
-    assert result.complete
-    assert list(result.metrics.values()).count("span_f1") == 2
-    assert all(value is not None for value in result.R[-1])
-    if STRATEGIES[name].family == "grafting":
-        assert forgets_nothing(result)
 
 
 @pytest.mark.parametrize(
@@ -96,17 +73,6 @@ def test_all_strategies_are_those_that_can_learn_the_tasks(data: Path, caplog):
     for own in (["lwf"], ["all", "lwf"]):  # what is named is not left out
         named = keep_able_strategies(config_with({**mixed, "strategies": own}))
         assert "lwf" in named.comparison.strategies
-
-
-def test_a_comparison_of_all_strategies_runs_on_tags(data: Path, still_bert, tmp_path, monkeypatch):
-    monkeypatch.setattr(
-        "cl_graft.strategies.registry.list_available", lambda **_: ["lwf", "naive", "joint"]
-    )
-    settings = {"tasks": ["scope", "names"], "data": str(data), "model": str(still_bert)}
-    config = config_with({**settings, **TINY, "strategies": ["all"], "seeds": [0]})
-    done = compare(config, out=tmp_path / "out")
-    assert [run.strategy for run in done.runs] == ["naive"]
-    assert not done.failed
 
 
 @pytest.mark.parametrize("scenario", ["domain", "class"])

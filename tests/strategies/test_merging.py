@@ -58,20 +58,6 @@ def test_a_task_adds_its_head_and_its_graft(small_runs, name):
         assert 4 * len(entry.standalone) < extra < 6 * len(entry.standalone)
 
 
-def test_one_task_is_answered_by_the_graft_of_its_run(kept_strategy):
-    strategy = kept_strategy("merging_by_task_arithmetic", run_settings={"tasks": ["topic"]})
-    plugin = find_plugin(strategy, MergingPlugin)
-    assert plugin.merged.same_bits(plugin.bank.entries[0].standalone)
-
-
-def test_grids_are_of_settings_that_there_are():
-    for name in MERGED:
-        row = STRATEGIES[name]
-        assert set(row.grid) <= {setting.name for setting in row.settings}
-        scaled = "coefficient" in row.grid
-        assert scaled == (name not in ("merging_by_average", "merging_by_localize_and_stitch"))
-
-
 def test_dropping_is_random_by_the_seed_of_the_run(kept_strategy):
     grafts = [
         find_plugin(kept_strategy("merging_by_dare", drop=drop), MergingPlugin).merged

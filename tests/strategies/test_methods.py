@@ -13,15 +13,6 @@ from cl_graft.strategies.method import Setting
 from cl_graft.strategies.registry import STRATEGIES, list_available
 
 
-def test_rows_are_told_apart_and_say_where_they_come_from():
-    for name, row in STRATEGIES.items():
-        assert row.name == name
-        assert row.source
-        assert row.adds
-        names = [setting.name for setting in row.settings]
-        assert len(names) == len(set(names))
-
-
 def test_a_row_that_needs_a_missing_package_names_it_and_is_refused(monkeypatch, tmp_path):
     from cl_graft.strategies import method
 

@@ -143,16 +143,6 @@ def test_the_head_counts_once(runs):
     assert set(others) == {0}
 
 
-def test_without_labels_later_classes_take_over(still_bert, tmp_path):
-    """What class-incremental streams are known for: naive answers with the last classes."""
-    learned = {**DOMAINS, "shots": 96, "steps": 60, "batch_size": 16, "lr": 1.0}
-    runs = Runs(still_bert, tmp_path, {**learned, "max_length": 12, "scenario": "class"})
-    naive = runs("naive")
-    assert naive.R[0][0] > 0.7
-    assert naive.R[1][0] < 0.1
-    assert naive.R[1][1] > 0.7
-
-
 def test_one_head_is_asked_once_for_rows_of_several_tasks(still_bert):
     unwrapped = load_model(str(still_bert)).model
     head = linear_head(unwrapped.hidden_size, 3, seed=0)

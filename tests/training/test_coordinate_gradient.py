@@ -301,16 +301,6 @@ def test_a_compiled_model_gives_the_same_gradient(layers: nn.Sequential) -> None
             torch.testing.assert_close(trained.vector.grad, plain)
 
 
-def test_any_batch_shape_goes_through(layers: nn.Sequential) -> None:
-    region = _coordinates(layers)
-    with RegionParameters(layers, region) as trained:
-        layers(X).square().sum().backward()
-        flat = trained.vector.grad
-        trained.vector.grad = None
-        layers(X.view(2, 1, 2, 6)).square().sum().backward()
-    torch.testing.assert_close(trained.vector.grad, flat)
-
-
 @pytest.mark.parametrize(
     ("device", "kernels"),
     [

@@ -35,10 +35,3 @@ def test_the_cache_tells_decays_and_warm_ups_apart_and_knows_the_defaults():
     )
     assert cache.hits == ["dense"]
     assert all(torch.equal(again.tuned[n], tensor) for n, tensor in found[0].items())
-
-
-def test_a_split_holds_every_row_once():
-    task = make_task()
-    rest, part = task.train.split(0.05, seed=3)
-    assert len(part) == 8
-    assert sorted([*rest.rows, *part.rows]) == list(range(150))

@@ -4,41 +4,16 @@ from __future__ import annotations
 
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
-from region_strategies import quick
 from torch import Tensor, nn
 
 from cl_graft.errors import DivergedError, InputError
-from cl_graft.training.precision import PRECISIONS, LossScale, autocast, loss_scale, safe_scale
+from cl_graft.training.precision import LossScale, autocast, safe_scale
 
 
 def weight(*gradient: float) -> nn.Parameter:
     made = nn.Parameter(torch.zeros(len(gradient)))
     made.grad = torch.tensor(gradient)
     return made
-
-
-@quick
-@given(st.lists(st.floats(-1e3, 1e3, width=32), min_size=1, max_size=5), st.integers(0, 20))
-def test_scaling_up_and_down_again_changes_no_bit(gradient: list[float], power: int) -> None:
-    scale = LossScale(2.0**power)
-    normal = [value if abs(value) > 1e-30 else 0.0 for value in gradient]
-    parameter = weight(*(value * scale.value for value in normal))
-    assert scale.unscale_([parameter])
-    assert parameter.grad is not None
-    assert torch.equal(parameter.grad, torch.tensor(normal))
-
-
-@pytest.mark.parametrize("bad", [float("inf"), float("-inf"), float("nan")])
-def test_an_overflow_takes_all_gradients_away_and_halves_the_scale(bad: float) -> None:
-    scale = LossScale(64.0)
-    good, broken, without = weight(1.0), weight(2.0, bad), nn.Parameter(torch.zeros(1))
-    assert not scale.unscale_([good, broken, without])
-    assert good.grad is None
-    assert broken.grad is None
-    assert scale.value == 32.0
-    assert scale.skipped == 1
 
 
 def test_a_scale_grows_after_enough_good_steps_in_a_row() -> None:
@@ -84,18 +59,6 @@ def test_no_scale_is_safe_where_the_loss_itself_is_infinite() -> None:
     parameter = nn.Parameter(torch.ones(1))
     with pytest.raises(DivergedError, match="infinite in fp16"):
         safe_scale([lambda: (parameter / 0).sum()], [parameter])
-
-
-def test_only_fp16_has_a_loss_scale() -> None:
-    assert {name for name in PRECISIONS if loss_scale(name)} == {"fp16"}
-
-
-def test_a_context_computes_in_its_precision() -> None:
-    layer, x = nn.Linear(4, 4), torch.randn(2, 4)
-    for name, dtype in PRECISIONS.items():
-        with autocast(name, torch.device("cpu")):
-            assert layer(x).dtype == dtype
-    assert layer.weight.dtype == torch.float32
 
 
 def test_an_unknown_precision_is_refused_with_the_nearest_one() -> None:

@@ -82,18 +82,6 @@ def test_gradients_of_several_passes_add_up() -> None:
         assert torch.equal(trained.vector.grad, 2 * once)
 
 
-def test_a_parameter_used_twice_gets_the_sum_of_both_uses() -> None:
-    model = nn.Linear(3, 3).double()
-    x = torch.ones(2, 3, dtype=torch.float64)
-    region = Region.full(Layout.of(dict(model.named_parameters())))
-    model(model(x)).square().sum().backward()
-    dense = torch.cat([p.grad.reshape(-1) for p in model.parameters() if p.grad is not None])
-    model.zero_grad()
-    with RegionParameters(model, region) as trained:
-        model(model(x)).square().sum().backward()
-        assert torch.equal(trained.vector.grad, dense)
-
-
 def test_a_gradient_left_from_before_does_not_leak_in() -> None:
     model = TwoLayers().double()
     region = _region(model)
@@ -125,12 +113,6 @@ def test_half_precision_models_train_on_fp32_masters(dtype: torch.dtype) -> None
         assert trained.graft().values.dtype == dtype
 
 
-def test_a_wider_model_keeps_its_own_precision() -> None:
-    model = TwoLayers().double()
-    with RegionParameters(model, _region(model)) as trained:
-        assert trained.vector.dtype == torch.float64
-
-
 def test_the_vector_starts_at_the_values_of_the_model_and_is_no_view_of_them() -> None:
     model = TwoLayers()
     region = _region(model)
@@ -157,15 +139,6 @@ def test_requires_grad_is_narrowed_while_open_and_restored_after_an_exception() 
         assert asked == ["first.bias"]
         raise KeyError("stop")
     assert {name: p.requires_grad for name, p in model.named_parameters()} == before
-
-
-def test_after_closing_gradients_stay_on_the_parameters_again() -> None:
-    model = TwoLayers()
-    with RegionParameters(model, _region(model)) as trained:
-        pass
-    _loss(model).backward()
-    assert trained.vector.grad is None
-    assert all(parameter.grad is not None for parameter in model.parameters())
 
 
 def test_parameters_outside_the_layout_train_beside_the_region() -> None:

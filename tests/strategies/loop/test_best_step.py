@@ -15,15 +15,12 @@ from tiny_streams import learner, naive_strategy, sgd, vector_stream
 from word_tasks import word_tasks
 
 from cl_graft import FineTuning, load_model, text_stream
-from cl_graft.grafts.graft import load_, snapshot
+from cl_graft.grafts.graft import snapshot
 from cl_graft.grafts.hashing import hash_tensors
 from cl_graft.lab.baselines.masks import PackedWeights
-from cl_graft.lab.baselines.own_values import OwnValues
-from cl_graft.metrics import score
 from cl_graft.strategies import KeepBest, SeededLoop, StrategyInputs, find_plugin, text_model
-from cl_graft.strategies.experience_tasks import ExperienceTasks, _dev_rows
+from cl_graft.strategies.experience_tasks import ExperienceTasks
 from cl_graft.strategies.registry import STRATEGIES, build_strategy, list_available
-from cl_graft.training.examples import compute_logits
 
 SETTINGS = {"steps": 9, "evaluations": 4, "lr": 0.5}
 ASKED = {2, 4, 7, 9}  # round(9 · i / 4)
@@ -99,45 +96,6 @@ def test_loggers_get_the_dev_scores_among_which_a_step_was_chosen(kept_strategy)
         scores = {at: value for (own, at), value in Published.values.items() if own == name}
         assert set(scores) == ASKED
         assert scores[step] == best == max(scores.values())
-
-
-def test_the_step_of_naive_is_the_later_of_the_best_on_dev(kept_strategy):
-    found, streams = [], {}
-
-    def before(strategy):
-        found.extend(watched(strategy))
-        streams.update(find_plugin(strategy, KeepBest)._tasks._dev)
-
-    strategy = kept_strategy("naive", before=before, run_settings=SETTINGS)
-    steps, _ = found
-    strategy.model.eval()
-    swings = []
-    for label, (chosen, dev) in find_plugin(strategy, KeepBest).chosen.items():
-        scores = {}
-        for step in sorted(ASKED):
-            load_(strategy.model, steps.after[label, step])
-            answers = compute_logits(
-                lambda inputs, label=label: strategy.model(inputs, label),
-                _dev_rows(streams[label][0], None),
-                device=torch.device("cpu"),
-            )
-            scores[step] = score(*answers, "accuracy")
-        best = max(scores.values())
-        assert chosen == max(step for step, found in scores.items() if found == best)
-        assert dev == best
-        swings.append(len(set(scores.values())) > 1)
-    assert any(swings)  # else nothing was chosen
-
-
-def test_a_task_of_bitfit_is_answered_with_the_kept_values(kept_strategy):
-    found = []
-    strategy = kept_strategy(
-        "bitfit", before=lambda s: found.extend(watched(s)), run_settings=SETTINGS
-    )
-    steps, _ = found
-    for label, (step, _) in find_plugin(strategy, KeepBest).chosen.items():
-        for name, kept in find_plugin(strategy, OwnValues).values[label].items():
-            assert torch.equal(kept, steps.after[label, step][f"task_model.{name}"])
 
 
 def test_packnet_chooses_among_steps_after_pruning(kept_strategy):
