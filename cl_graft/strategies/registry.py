@@ -15,7 +15,7 @@ from cl_graft.errors import InputError
 from cl_graft.localization.grafting_settings import REGION_LR
 from cl_graft.runtime.registry import Registry
 from cl_graft.strategies.loop.budgets import RateSchedule, RegionRate, TaskSchedules
-from cl_graft.strategies.method import Family, Method, Value, setting
+from cl_graft.strategies.method import Family, Method, StreamShape, Value, setting
 from cl_graft.strategies.strategy_inputs import StrategyInputs
 from cl_graft.training.fine_tuning_settings import Decay, FineTuning, Optimizer, with_rate_schedule
 
@@ -127,7 +127,17 @@ def build_strategy(name: str, inputs: StrategyInputs, **settings: Value) -> Supe
     method = find_strategy(name)
     if method.unavailable:
         raise InputError(f"strategy {name!r} is not available: {method.unavailable}")
-    method.check_tasks([encoded.task for encoded in inputs.stream.tasks])
+    tasks = [encoded.task for encoded in inputs.stream.tasks]
+    method.check_tasks(tasks)
+    shape = StreamShape(
+        model=inputs.model.task_model,
+        tasks=len(tasks),
+        classes=max(task.num_outputs for task in tasks),
+        length=inputs.stream.tasks[0].splits["train"][0].shape[-1],
+        batch_size=inputs.first_schedule.batch_size,
+        localizer=next(iter(inputs.grafting_settings.values())).localizer,
+    )
+    method.check_stream(shape, settings)
     schedules = TaskSchedules(make_loop_schedules(method, inputs, settings), head_lr=inputs.head_lr)
     rates = [RegionRate(head_lr=inputs.head_lr)] if _rate_by_size(method, inputs) else []
     plugins = (schedules, RateSchedule(lr=1.0, steps=1), *rates, *inputs.plugins)

@@ -69,12 +69,7 @@ def mix_weights(
     https://arxiv.org/abs/1909.11299): θ̃ = base + (1 − M) ⊙ (θ − base) / (1 − p) with M ~
     Bernoulli(p). Gradients that were gathered inside become those of the weights themselves. M
     depends on `seed`, `step` and the parameter's name.
-
-    Raises:
-        ValueError: If `p` is not in [0, 1).
     """
-    if not 0 <= p < 1:
-        raise ValueError(f"p must be in [0, 1), got {p}")
     own = {name: parameters[name] for name in base}
     kept = {name: draw_mask(value, 1 - p, seed, step, name) for name, value in base.items()}
     with preserve_parameters(own) as before:

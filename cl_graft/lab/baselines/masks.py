@@ -65,7 +65,6 @@ class PackedWeights(SupervisedPlugin, supports_distributed=False):
     def before_training_exp(self, strategy: Strategy, **kwargs: Any) -> None:
         """Open the free weights."""
         self._restore(strategy)
-        _refuse_many(len(self._numbers) + 1)
         model = unwrap_model(strategy.model)
         matrices = _matrices(model)
         if not self.owners:
@@ -144,14 +143,6 @@ class PackedWeights(SupervisedPlugin, supports_distributed=False):
             self._live, self._later = {}, {}
 
 
-def _refuse_many(tasks: int) -> None:
-    if tasks > _MOST:
-        raise InputError(
-            f"packnet numbers the owner of each weight in a byte, so it learns {_MOST} tasks at "
-            f"most, got {tasks}"
-        )
-
-
 def _matrices(model: nn.Module) -> dict[str, nn.Parameter]:
     return {name: p for name, p in graftable_parameters(model).items() if p.dim() == 2}
 
@@ -190,7 +181,11 @@ class PackNet:
 
     def check_stream(self, shape: StreamShape) -> None:
         """Refuse streams of more tasks than a byte can number."""
-        _refuse_many(shape.tasks)
+        if shape.tasks > _MOST:
+            raise InputError(
+                f"packnet numbers the owner of each weight in a byte, so it learns {_MOST} tasks "
+                f"at most, got {shape.tasks}"
+            )
 
     def task_bytes(self, shape: StreamShape) -> float:
         """Return the bytes of the owners, shared by all tasks."""

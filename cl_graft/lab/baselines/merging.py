@@ -24,7 +24,6 @@ from cl_graft.grafts.region import Layout, Region
 from cl_graft.lab.baselines.bounds import LearnsAside
 from cl_graft.localization import find_localizer
 from cl_graft.localization.region_search import find_region
-from cl_graft.localization.registry import Score
 from cl_graft.runtime.run_context import RunContext
 from cl_graft.storage.elias_fano import packed_size
 from cl_graft.strategies import StrategyInputs, count_bytes, find_plugin, register_strategy, setting
@@ -113,14 +112,18 @@ class MergingMethod:
 
     def build(self, inputs: StrategyInputs) -> SupervisedTemplate:
         """Return Naive with `MergingPlugin`."""
-        _check_localizer(next(iter(inputs.grafting_settings.values())).localizer)
         rule = partial(merge_grafts, rule=self.rule, seed=inputs.seed, **asdict(self))
         plugins = inputs.loop_plugins(MergingPlugin(rule, inputs))
         return Naive(**inputs.template_arguments(), plugins=plugins)
 
     def check_stream(self, shape: StreamShape) -> None:
         """Refuse a localizer without a dense run."""
-        _check_localizer(shape.localizer)
+        localizer = find_localizer(shape.localizer)
+        if not localizer.needs_dense_run:
+            raise InputError(
+                f"merging needs the values of a dense run, and the localizer {localizer.name!r} "
+                "makes none; choose another localizer"
+            )
 
     @staticmethod
     def storage_bytes(strategy: SupervisedTemplate) -> int:
@@ -136,15 +139,6 @@ class MergingMethod:
     ) -> None:
         """Merge the grafts of earlier tasks again, which the cache keeps."""
         find_plugin(strategy, MergingPlugin).learn_again(strategy, experiences)
-
-
-def _check_localizer(localizer: str | Score) -> None:
-    chosen = find_localizer(localizer)
-    if not chosen.needs_dense_run:
-        raise InputError(
-            f"merging needs the values of a dense run, and the localizer {chosen.name!r} "
-            "makes none; choose another localizer"
-        )
 
 
 def _register(kind: type[MergingMethod]) -> type[MergingMethod]:

@@ -319,21 +319,16 @@ class PromptTuning(OwnValuesMethod):
 
     def build(self, inputs: StrategyInputs) -> SupervisedTemplate:
         """Return Naive with `OwnValues` of the prompt, which is put into the model."""
-        model = inputs.model.task_model
-        self._refuse_long(model, inputs.stream.tasks[0].splits["train"][0].shape[-1])
-        add_prompt_(model, tokens=self.tokens, seed=inputs.seed)
+        add_prompt_(inputs.model.task_model, tokens=self.tokens, seed=inputs.seed)
         return train_own_values(inputs, OwnValues(find_prompt), optimizer=self.optimizer)
 
     def check_stream(self, shape: StreamShape) -> None:
         """Refuse texts that no longer fit into the model."""
-        self._refuse_long(shape.model, shape.length)
-
-    def _refuse_long(self, model: TaskModel, length: int) -> None:
-        longest = longest_row(model)
-        if longest is not None and length + self.tokens > longest:
+        longest = longest_row(shape.model)
+        if longest is not None and shape.length + self.tokens > longest:
             raise InputError(
-                f"prompt_tuning puts {self.tokens} vectors before texts of up to {length} tokens, "
-                f"but the model takes {longest}: lower max_length or "
+                f"prompt_tuning puts {self.tokens} vectors before texts of up to {shape.length} "
+                f"tokens, but the model takes {longest}: lower max_length or "
                 "comparison.strategy_settings.prompt_tuning.tokens"
             )
 

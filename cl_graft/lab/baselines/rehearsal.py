@@ -94,8 +94,6 @@ class GDumb:
 
     def build(self, inputs: StrategyInputs) -> SupervisedTemplate:
         """Return Naive with Avalanche's `GDumbPlugin`."""
-        rows, tasks = inputs.first_schedule.batch_size, len(inputs.stream.tasks)
-        check_batch_size("gdumb", "batch_size", rows=rows, tasks=tasks)
         return inputs.naive(GDumbPlugin(mem_size=self.mem_size))
 
 
@@ -134,15 +132,11 @@ class AGEM:
 
     def build(self, inputs: StrategyInputs) -> SupervisedTemplate:
         """Return Naive with `AGEMOnHeads`."""
-        self._refuse_small(len(inputs.stream.tasks))
         return inputs.naive(AGEMOnHeads(self.patterns_per_experience, self.sample_size))
 
     def check_stream(self, shape: StreamShape) -> None:
         """Refuse batches of kept rows that cannot have one of each earlier task."""
-        self._refuse_small(shape.tasks)
-
-    def _refuse_small(self, tasks: int) -> None:
-        check_batch_size("agem", "sample_size", rows=self.sample_size, tasks=tasks - 1)
+        check_batch_size("agem", "sample_size", rows=self.sample_size, tasks=shape.tasks - 1)
 
     def task_bytes(self, shape: StreamShape) -> float:
         """Return the bytes of the rows kept of a task."""
