@@ -59,25 +59,6 @@ def test_evaluating_in_between_trains_the_same_bits(tiny_bert, undisturbed, tmp_
     assert list(tmp_path.glob("events.out.tfevents.*"))
 
 
-def test_learned_tasks_answer_with_their_bits_while_another_one_trains(tiny_bert):
-    run = text_learner(tiny_bert)
-    run.learn(upto=1)
-    expected, seen = run.scores.logit_hash(0, 0), []
-
-    class Look(SupervisedPlugin):
-        def after_eval_exp(self, strategy, **kwargs):
-            if strategy.experience.task_label == 0 and strategy.clock.train_exp_iterations:
-                seen.append(hash_tensors({"logits": run.scores.predictions(0)[0]}))
-
-    # behind the evaluator, which collects the logits
-    run.strategy.plugins.append(Look())
-    run.strategy.plugins[-3].eval_every = 1
-    run.strategy.plugins[-3].peval_mode = "iteration"
-    run.strategy.train(run.train_stream[1], eval_streams=[run.test_stream])
-    assert len(seen) > 4
-    assert set(seen) == {expected}
-
-
 def test_early_stopping_gives_its_best_point_to_the_bank(tiny_bert):
     kept = []
 

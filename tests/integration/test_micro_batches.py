@@ -68,13 +68,6 @@ def test_after_a_step_the_strategy_holds_the_whole_batch_and_its_mean_loss(scale
         torch.testing.assert_close(one[2].view(()), other[2].view(()), rtol=1e-4, atol=1e-5)
 
 
-def test_a_loss_scale_alone_changes_no_bit_where_nothing_overflows():
-    whole, _ = trained(Naive, [])
-    scaled, seen = trained(Naive, [ScaleLoss(LossScale(2.0**10))])
-    assert all(torch.equal(one, other) for one, other in zip(whole, scaled, strict=True))
-    assert all(step[2].isfinite() for step in seen.steps)
-
-
 def test_a_step_that_overflows_moves_nothing_and_halves_the_scale():
     class Overflow(SupervisedPlugin, supports_distributed=False):
         def after_backward(self, strategy: Any, **kwargs: Any) -> None:

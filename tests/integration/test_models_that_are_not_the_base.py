@@ -14,7 +14,6 @@ from tiny_streams import (
     naive_strategy,
     quick,
     same_entries,
-    sgd,
     vector_stream,
 )
 from torch import nn
@@ -185,16 +184,6 @@ def test_a_base_that_was_moved_in_between_is_noticed_before_it_answers_or_learns
         run.hashes() if use == "eval" else run.strategy.train(run.train_stream[2])
     after = run.model.state_dict()
     assert all(torch.equal(after[name], tensor) for name, tensor in before.items())
-
-
-def test_a_model_that_was_replaced_by_its_base_or_a_copy_is_gone_on_with():
-    for copied in (lambda run: copy.deepcopy(run.model), lambda run: Blocks()):
-        run, alone = trained(), trained(tasks=3)
-        run.strategy.model = copied(run)
-        run.strategy.optimizer = sgd(run.strategy.model)
-        run.strategy.train(run.train_stream[2])
-        assert run.plugin.bank.entries[2].owned.same_bits(alone.plugin.bank.entries[2].owned)
-        assert run.hashes() == alone.hashes()
 
 
 def in_turn(model, benchmark, **chosen):

@@ -142,18 +142,6 @@ def test_only_the_named_stream_is_measured():
         scores.predictions(0)
 
 
-def test_hashes_tell_equal_logits_from_others():
-    scores = StreamScores()
-    strategy, _ = run(scores)
-    benchmark = vector_stream(labels=[0, 1, 2])
-    before = scores.logit_hash(2, 0)
-    strategy.eval(benchmark.streams["test"])
-    assert scores.logit_hash(2, 0) == before
-    assert scores.logit_hash(1, 0) != before
-    with pytest.raises(KeyError, match="experience 2 was not evaluated after training on"):
-        scores.logit_hash(0, 2)
-
-
 @pytest.mark.parametrize("heads", [True, False])
 def test_a_model_with_heads_is_measured_on_each_tasks_own_classes_and_another_on_all(heads):
     scores = StreamScores()
@@ -251,10 +239,7 @@ def trained_in(order, *, scores=None, evaluate=None, labels=(0, 1, 2)):
     return scores, seen
 
 
-ORDERS = [(2, 0, 1), (1, 2, 0), (0, 2), (2,), (0, 1, 2)]
-
-
-@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize("order", [(1, 2, 0), (0, 2), (2,)])
 def test_rows_and_columns_are_in_the_order_of_training_and_belong_to_its_experiences(order):
     scores, seen = trained_in(order)
     assert scores.order == list(order)
@@ -300,9 +285,8 @@ def test_a_test_experience_of_another_task_than_the_training_one_of_its_number_i
         strategy.eval(vector_stream(labels=[0, 2, 1]).streams["test"])
 
 
-@pytest.mark.parametrize("order", [(2, 0, 1), (0, 1, 2)])
-def test_the_state_of_scores_goes_on_in_any_order(order):
-    scores, _ = trained_in(order)
+def test_the_state_of_scores_goes_on_in_any_order():
+    scores, _ = trained_in((2, 0, 1))
     again = StreamScores()
     again.load_state_(json.loads(json.dumps(scores.state())))
     assert again.order == scores.order

@@ -117,14 +117,6 @@ def test_batch_norm_statistics_do_not_move_while_its_weights_train() -> None:
     assert changed == {"batch_norm.weight", "batch_norm.bias"}
 
 
-def test_freezing_statistics_leaves_dropout_and_layers_without_statistics_in_train_mode() -> None:
-    model = nn.Sequential(
-        nn.BatchNorm1d(3), nn.Dropout(), nn.BatchNorm1d(3, track_running_stats=False)
-    ).train()
-    freeze_statistics(model)
-    assert [module.training for module in model] == [False, True, True]
-
-
 @pytest.mark.parametrize("bad", [math.nan, math.inf])
 def test_a_loss_that_is_no_number_stops_the_run_and_says_where(bad: float) -> None:
     model = _Model()

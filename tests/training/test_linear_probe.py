@@ -117,8 +117,3 @@ def test_rows_are_not_scored_by_a_head_that_was_fitted_to_them():
     own = features @ fitted["head.weight"].T + fitted["head.bias"]
     left_out = score_on_dev(task, seed=0).fitted_head
     assert left_out < min(0.65, float((own.argmax(1) == noise).float().mean()))
-
-
-def test_without_a_head_the_model_answers_for_itself():
-    task = replace(make_task(), head={}, head_module=None)
-    assert score_on_dev(task, seed=0) == (task.dev_score(), task.dev_score())

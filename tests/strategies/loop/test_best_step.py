@@ -1,6 +1,5 @@
 """Methods that train by steps keep the best of as many evaluations on dev as a dense run."""
 
-import itertools
 from typing import ClassVar
 
 import pytest
@@ -197,12 +196,7 @@ SCENARIOS = {
 
 @pytest.mark.parametrize(
     ("name", "form"),
-    [
-        ("naive", "class"),
-        ("lwf", "domain"),
-        *slow(("naive", "domain"), ("lwf", "class")),
-        *slow(*itertools.product(("joint", "der"), SCENARIOS)),
-    ],
+    [("naive", "class"), ("lwf", "domain"), *slow(("joint", "class"), ("der", "domain"))],
 )
 def test_streams_without_task_labels_choose_on_dev_rows_of_their_experiences(
     kept_strategy, name, form
