@@ -50,17 +50,6 @@ def test_a_stream_evaluated_at_every_turn_has_one_point_a_step(tmp_path, mode):
     assert last.step == run.strategy.clock.train_iterations
 
 
-def test_the_first_value_of_a_step_stays(tmp_path):
-    logger = OncePerStepTensorboardLogger(tmp_path)
-    for value, step in ((1.0, 0), (2.0, 0), (3.0, 1)):
-        logger.log_single_metric("loss", value, step)
-    logger.log_single_metric("other", 4.0, 0)
-    logger.writer.flush()
-    events = read(tmp_path)
-    assert [(p.step, p.value) for p in events.Scalars("loss")] == [(0, 1.0), (1, 3.0)]
-    assert [(p.step, p.value) for p in events.Scalars("other")] == [(0, 4.0)]
-
-
 def test_a_copied_logger_draws_no_doubles_either(tmp_path):
     logger = OncePerStepTensorboardLogger(tmp_path)
     logger.log_single_metric("loss", 1.0, 0)
