@@ -10,7 +10,6 @@ import math
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, cast
 
-import numpy as np
 import torch
 from avalanche.core import SupervisedPlugin
 from avalanche.training.templates import SupervisedTemplate
@@ -334,13 +333,15 @@ def _find_parametrized(model: nn.Module) -> Iterator[tuple[str, ChosenWeights, n
 
 def pack_bits(mask: Tensor) -> Tensor:
     """Return a mask as bits, eight to a byte."""
-    return torch.from_numpy(np.packbits(mask.cpu().numpy()))
+    flat = mask.flatten().cpu()
+    flat = nn.functional.pad(flat, (0, -len(flat) % 8)).view(-1, 8)
+    return (flat * (2 ** torch.arange(8))).sum(1).to(torch.uint8)
 
 
 def unpack_bits(packed: Tensor, like: Tensor) -> Tensor:
     """Return a mask as 0 and 1, in the shape, dtype and device of `like`."""
-    bits = torch.from_numpy(np.unpackbits(packed.numpy(), count=like.numel()))
-    return bits.view(like.shape).to(like.device, like.dtype)
+    bits = packed[:, None].bitwise_and(2 ** torch.arange(8, dtype=torch.uint8)) != 0
+    return bits.flatten()[: like.numel()].view(like.shape).to(like.device, like.dtype)
 
 
 def count_mask_bytes(shape: StreamShape) -> float:
