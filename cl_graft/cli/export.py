@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from cl_graft.cli.options import AsJson, Bank, MovedModel, Quiet, TrustRemoteCode, option
-from cl_graft.cli.output import Output, redirect_prints, to_plain
-
-if TYPE_CHECKING:
-    from cl_graft.integrations import Exported
+from cl_graft.cli.output import Output, redirect_prints
 
 
 def export_command(
@@ -36,6 +33,7 @@ def export_command(
       cl-graft export my_bank --task tickets --format peft-shira --out adapter
     """
     from cl_graft.integrations import export_task
+    from cl_graft.integrations.export_record import format_counts
 
     output = Output(quiet, as_json)
     with redirect_prints():
@@ -47,24 +45,11 @@ def export_command(
             model=model,
             trust_remote_code=trust_remote_code,
         )
-    content = to_plain(exported)
-    content["written"].pop("record", None)
-    output.result(content, *_lines(exported))
-
-
-def _lines(exported: Exported) -> list[str]:
-    from cl_graft.integrations.export_record import format_counts
-
-    written, size = exported.written, sum(exported.files.values())
+    size = sum(exported.files.values())
     lines = [
         f"{exported.folder}: task {exported.task!r} as {exported.format}, "
         f"{exported.coordinates:,} coordinates, {size:,} bytes; how to load it is in README.md"
     ]
-    if written.copied:
-        lines.append(f"In whole copies of their modules: {format_counts(written.copied)}")
-    if written.inexact:
-        lines.append(
-            f"{written.inexact:,} values have other bits, as no difference gives theirs; the "
-            f"largest error is {written.largest_error:.2g}"
-        )
-    return lines
+    if exported.copied:
+        lines.append(f"In whole copies of their modules: {format_counts(exported.copied)}")
+    output.result(exported, *lines)

@@ -1,14 +1,13 @@
 """The parts of an export that do not depend on its format: the task's record, counts and head.
 
-`task.json` describes the task; `WrittenGraft` counts what a format does not hold as it is. An
-encoder's head for which transformers has no class is written beside the weights.
+`task.json` describes the task. An encoder's head for which transformers has no class is written
+beside the weights.
 """
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -36,24 +35,6 @@ _KEPT = (
 
 _OF_BASE = ("revision", "weights_sha256", "precision")
 """Metadata of the base that loading it needs."""
-
-
-@dataclass(frozen=True)
-class WrittenGraft:
-    """The part of a graft that the files of a format hold.
-
-    Attributes:
-        record: Items of `task.json` beside those of `describe_task`.
-        copied: Coordinates that are in whole copies of their modules, by kind of parameter
-            (``LayerNorm.bias``).
-        inexact: Number of coordinates whose value gets other bits.
-        largest_error: Largest absolute difference of these values.
-    """
-
-    record: Mapping[str, Any] = field(default_factory=dict)
-    copied: Mapping[str, int] = field(default_factory=dict)
-    inexact: int = 0
-    largest_error: float = 0.0
 
 
 def format_counts(counts: Mapping[str, int]) -> str:

@@ -5,8 +5,8 @@ of every matrix that it changes, with one r for all, so short regions are filled
 of 0. It knows no biases, no LayerNorms and no GPT-2 (whose layers are `Conv1D`); whole copies of
 these modules stand beside it.
 
-An adapter adds differences, a graft sets values. Where a value lies so far from the base's that no
-difference gives its bits, these coordinates are counted.
+An adapter adds differences, a graft sets values: where no difference gives a value, its last bits
+are others.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from torch import Tensor, nn
 from cl_graft.banks.open_bank import OpenBank
 from cl_graft.errors import InputError
 from cl_graft.grafts.graft import Graft
-from cl_graft.integrations.export_record import WrittenGraft, format_counts, save_head, skips_pooler
+from cl_graft.integrations.export_record import format_counts, save_head, skips_pooler
 from cl_graft.integrations.import_sources import ADAPTER_CONFIG, PREFIX
 
 
@@ -56,8 +56,15 @@ class _Part:
         return math.ceil(len(self.index) / sum(self.shape))
 
 
-def write_shira(opened: OpenBank, position: int, into: Path | str) -> WrittenGraft:
-    """Write the adapter that turns the base into the model that answers an entry."""
+def write_shira(
+    opened: OpenBank, position: int, into: Path | str
+) -> tuple[dict[str, Any], dict[str, int]]:
+    """Write the adapter that turns the base into the model that answers an entry.
+
+    Returns:
+        Items of `task.json`, and the number of coordinates that are in whole copies of their
+        modules, by kind of parameter.
+    """
     into = Path(into)
     bank, model = opened.bank, opened.loaded.model
     opened.carry(None)
@@ -69,12 +76,11 @@ def write_shira(opened: OpenBank, position: int, into: Path | str) -> WrittenGra
     parts = _parts(model.backbone, bank.answer(position))
     copied, matrices = _split_parts(parts)
     rank = max(part.least_rank for part in matrices)
-    tensors, errors = _copies(copied), list[Tensor]()
+    tensors = _copies(copied)
     for part in matrices:
-        index, differences, error = _differences(part, rank)
+        index, differences = _differences(part, rank)
         tensors[f"{PREFIX}{part.path}.shira_weight"] = differences
         tensors[f"{PREFIX}{part.path}.shira_indices"] = index
-        errors.append(error)
     save_file(tensors, into / "adapter_model.safetensors", metadata={"format": "pt"})
     copies = sorted({part.path for part in copied})
     config = _config(opened, rank=rank, targets=[part.path for part in matrices], copies=copies)
@@ -83,13 +89,7 @@ def write_shira(opened: OpenBank, position: int, into: Path | str) -> WrittenGra
     if model.family == "encoder":
         record["without_pooler"] = skips_pooler(model.backbone)
         save_head(bank.entries[position], into)
-    error = torch.cat(errors)
-    return WrittenGraft(
-        record=record,
-        copied=_count(copied),
-        inexact=int((error > 0).sum()),
-        largest_error=float(error.max()),
-    )
+    return record, _count(copied)
 
 
 def _parts(backbone: nn.Module, graft: Graft) -> list[_Part]:
@@ -115,22 +115,20 @@ def _split_parts(parts: list[_Part]) -> tuple[list[_Part], list[_Part]]:
     return [part for part in parts if part.path in copies], held
 
 
-def _differences(part: _Part, rank: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Return index (2, r · (m + n)), differences, and by how far the coordinates' sums are off."""
+def _differences(part: _Part, rank: int) -> tuple[Tensor, Tensor]:
+    """Return index, (2, r · (m + n)), and differences."""
     weight = part.module.get_parameter("weight").detach().reshape(-1)
     count = rank * sum(part.shape)
     free = torch.ones(len(weight), dtype=torch.bool)
     free[part.index] = False
     # Beside the graft's own, the first free places: their difference is 0.
     index = torch.cat([part.index, free.nonzero().squeeze(1)[: count - len(part.index)]])
-    before = weight[part.index]
     differences = torch.zeros(count)
-    differences[: len(part.index)] = part.values - before
-    error = (before + differences[: len(part.index)] - part.values).abs()
+    differences[: len(part.index)] = part.values - weight[part.index]
     index, order = index.sort()
     columns = part.shape[1]
     places = torch.stack([index // columns, index % columns]).to(torch.int32)
-    return places, differences[order], error
+    return places, differences[order]
 
 
 def _copies(copied: list[_Part]) -> dict[str, Tensor]:

@@ -79,7 +79,6 @@ def localize_skill(
     *,
     batches: Sequence[Any] = (),
     loss: Callable[[nn.Module, Any], Tensor] | None = None,
-    score: Callable[[nn.Module], float] | None = None,
     density: float = DEFAULT_DENSITY,
     localizer: str | Score = GraftingSettings.localizer,
     exclude: Sequence[str] = ("heads",),
@@ -97,9 +96,6 @@ def localize_skill(
         batches: Batches of the task; a localizer that looks at gradients takes each of them once.
         loss: (model, batch) to the mean loss; None means ``model(**batch).loss``, as the models of
             transformers answer a batch with labels.
-        score: Scores the model as it is on rows for choosing, higher is better, for a localizer
-            that chooses among masks (``"paper_mask"``); None means minus the mean loss over the
-            batches.
         density: Share of the graftable coordinates in the region, in (0, 1].
         localizer: Name of a localizer in `cl_graft.localization.LOCALIZERS`, or a score function;
             ``"movement"`` needs no batches.
@@ -145,8 +141,6 @@ def localize_skill(
         return [lambda: ask(base, batches[step])]
 
     def measure() -> float:
-        if score is not None:
-            return score(base)
         if not batches:
             return 0.0
         with torch.no_grad():

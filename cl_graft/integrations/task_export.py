@@ -23,7 +23,7 @@ from cl_graft.errors import InputError, find
 from cl_graft.grafts.bank import find_entry
 from cl_graft.integrations.class_heads import as_transformers_model
 from cl_graft.integrations.export_readme import make_readme
-from cl_graft.integrations.export_record import WrittenGraft, describe_task, save_head, skips_pooler
+from cl_graft.integrations.export_record import describe_task, save_head, skips_pooler
 from cl_graft.integrations.shira import write_shira
 from cl_graft.models.quiet import quiet
 from cl_graft.models.text_generation import is_text_head
@@ -47,7 +47,7 @@ class Exported:
         task: Name of the task.
         format: Name in `FORMATS`.
         coordinates: Coordinates of the graft that answers the task.
-        written: Part of the graft that the files hold.
+        copied: Coordinates that are in whole copies of their modules, by kind of parameter.
         files: Size of each file in bytes, by name.
     """
 
@@ -55,7 +55,7 @@ class Exported:
     task: str
     format: str
     coordinates: int
-    written: WrittenGraft
+    copied: Mapping[str, int]
     files: Mapping[str, int]
 
 
@@ -105,10 +105,10 @@ def export_task(
     with _make_folder(out) as into:
         opened = open_bank(where, model=model, trust_remote_code=trust_remote_code)
         if format == "hf":
-            written = _write_checkpoint(opened, position, into)
+            more, copied = _write_checkpoint(opened, position, into), {}
         else:
-            written = write_shira(opened, position, into)
-        record |= written.record
+            more, copied = write_shira(opened, position, into)
+        record |= more
         text = json.dumps(record, indent=1, ensure_ascii=False)
         (into / "task.json").write_text(f"{text}\n", encoding="utf-8")
         (into / "README.md").write_text(make_readme(record, format=format), encoding="utf-8")
@@ -117,7 +117,7 @@ def export_task(
         task=bank.entries[position].task,
         format=format,
         coordinates=len(graft),
-        written=written,
+        copied=copied,
         files={path.name: path.stat().st_size for path in sorted(out.iterdir())},
     )
 
@@ -137,7 +137,7 @@ def _make_folder(out: Path) -> Iterator[Path]:
             shutil.rmtree(aside, ignore_errors=True)
 
 
-def _write_checkpoint(opened: OpenBank, position: int, into: Path) -> WrittenGraft:
+def _write_checkpoint(opened: OpenBank, position: int, into: Path) -> dict[str, Any]:
     """Write the model that answers an entry, with its tokenizer and, where needed, its head."""
     opened.carry(position)
     model, entry = opened.loaded.model, opened.bank.entries[position]
@@ -156,4 +156,4 @@ def _write_checkpoint(opened: OpenBank, position: int, into: Path) -> WrittenGra
     with quiet():
         backbone.save_pretrained(into)
         opened.loaded.tokenizer.save_pretrained(into)
-    return WrittenGraft(record=record)
+    return record

@@ -6,7 +6,7 @@ such as TRL's `SFTTrainer`. A task is encoded, answered and recorded by its kind
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -91,8 +91,6 @@ class GraftCallback(TrainerCallback):
         batches: Number of the trainer's training batches that the localizer uses.
         density: Share of the graftable coordinates in the region, in (0, 1].
         localizer: Name of a localizer in `cl_graft.localization.LOCALIZERS`, or a score function.
-        exclude: As in `localize_skill`.
-        keep: As in `localize_skill`.
         seed: Every random choice of the localizer is a function of it.
         bank: Folder of the bank; None makes a `skill` alone. The model must be the checkpoint that
             it was loaded from.
@@ -115,8 +113,6 @@ class GraftCallback(TrainerCallback):
         batches: int = GraftingSettings.mask_steps,
         density: float = DEFAULT_DENSITY,
         localizer: str | Score = GraftingSettings.localizer,
-        exclude: tuple[str, ...] = ("heads",),
-        keep: Callable[[str], bool] | None = None,
         seed: int = 0,
         bank: Path | str | None = None,
         settings: Mapping[str, Any] | None = None,
@@ -125,11 +121,6 @@ class GraftCallback(TrainerCallback):
         self.entry: Entry | None = None
         self._bank: _TrainerBank | None = None
         if bank is not None:
-            if exclude != ("heads",) or keep is not None:
-                raise InputError(
-                    "exclude and keep are for a skill alone; the grafts of a bank may reach into "
-                    "all of the model's blocks"
-                )
             if find_localizer(localizer).needs_path:
                 raise InputError(
                     f"the localizer {find_localizer(localizer).name!r} sums up gradients over the "
@@ -150,8 +141,6 @@ class GraftCallback(TrainerCallback):
         self._settings: Mapping[str, Any] = {
             "density": density,
             "localizer": localizer,
-            "exclude": exclude,
-            "keep": keep,
             "seed": seed,
         }
         self._gradients = find_localizer(localizer).needs_gradients

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import wraps
 from threading import Lock, RLock
-from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
+from typing import Any, TypeVar, cast
 from weakref import WeakKeyDictionary
 
 import torch
@@ -19,16 +19,7 @@ from torch import nn
 
 from cl_graft.runtime.seeding import leave_generators
 
-_P = ParamSpec("_P")
-_R = TypeVar("_R")
-
-
-class _HasModel(Protocol):
-    @property
-    def model(self) -> nn.Module: ...
-
-
-_Owner = TypeVar("_Owner", bound=_HasModel)
+_Method = TypeVar("_Method", bound=Callable[..., Any])
 
 # Locks by model: a copy of a model has its own, and a model can be copied and pickled.
 _MODELS: WeakKeyDictionary[nn.Module, Any] = WeakKeyDictionary()
@@ -54,14 +45,12 @@ def lock_model(model: nn.Module) -> Iterator[None]:
         lock.release()
 
 
-def hold_model(
-    method: Callable[Concatenate[_Owner, _P], _R],
-) -> Callable[Concatenate[_Owner, _P], _R]:
+def hold_model(method: _Method) -> _Method:
     """Make a method hold the lock of its object's `model` while it runs."""
 
     @wraps(method)
-    def run(self: _Owner, *args: _P.args, **settings: _P.kwargs) -> _R:
+    def run(self: Any, *args: Any, **settings: Any) -> Any:
         with lock_model(self.model):
             return method(self, *args, **settings)
 
-    return run
+    return cast(_Method, run)

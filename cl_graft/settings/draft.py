@@ -281,11 +281,7 @@ def _task_lines(task: FoundTask) -> Iterator[str]:
 
 def _value(text: str) -> str:
     """Write a text as YAML, without quotes where nobody needs them."""
-    simple = text.replace("_", "").replace("/", "").isalpha() and text.isascii()
-    reserved = text.lower() in ("y", "n", "yes", "no", "on", "off", "true", "false", "null")
-    if simple and not reserved:
-        return text
-    return yaml.safe_dump(text, default_style='"', width=math.inf).strip()
+    return yaml.safe_dump(text, width=math.inf).removesuffix("...\n").strip()
 
 
 def _plain(text: str) -> str:

@@ -179,8 +179,6 @@ def test_what_no_bank_can_hold_is_refused_before_training(tiny_chat, tiny_gpt2, 
         train(moved, tiny_chat, rows, callback, tmp_path)
     with pytest.raises(InputError, match="its weights or buffers are others"):
         callback_on(moved, bank)
-    with pytest.raises(InputError, match="exclude and keep"):
-        callback_on(model, bank, exclude=())
     with pytest.raises(InputError, match="no chat template"):
         own = callback_on(made(tiny_gpt2), bank)
         own.prepare(load_task("messages", data=data, warn=False))

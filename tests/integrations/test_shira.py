@@ -44,9 +44,8 @@ def test_with_whole_copies_beside_it_an_adapter_has_the_bits_of_the_graft(
         {n: merged[n.removeprefix("backbone.")] for n in graft.region.layout.names}, graft.region
     )
     off = (found.values - graft.values).abs()
-    assert sum(exported.written.copied.values()) > 0
-    assert int((off > 0).sum()) == exported.written.inexact
-    assert float(off.max()) == exported.written.largest_error < 1e-7
+    assert sum(exported.copied.values()) > 0
+    assert float(off.max()) < 1e-7
     base = dict(open_bank(bank).loaded.model.backbone.named_parameters())
     masks = graft.region.masks()
     for name, parameter in base.items():

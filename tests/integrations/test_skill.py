@@ -127,19 +127,6 @@ def test_tensors_by_name_serve_as_the_tuned_model(pair):
     assert one.rest.keys() == other.rest.keys()
 
 
-def test_the_score_that_is_given_is_what_chooses(pair):
-    asked = []
-
-    def score(model):
-        asked.append(accuracy(model))
-        return asked[-1]
-
-    localize_skill(
-        *pair, batches=BATCHES, loss=mean_loss, score=score, density=0.1, localizer="paper_mask"
-    )
-    assert asked
-
-
 def test_what_cannot_be_localized_is_refused_with_the_reason(pair):
     base, tuned = pair
     with pytest.raises(InputError, match="no batches"):

@@ -160,18 +160,15 @@ def test_an_adapter_of_a_causal_model_answers_by_a_prompt(tiny_llama, tmp_path):
 def test_what_was_exported_comes_back_with_the_same_bits(bank_of_family, tmp_path, form, family):
     bank = bank_of_family(family)
     out = tmp_path / "out"
-    exported = export_task(bank, "scope", format=form, out=out).written
+    export_task(bank, "scope", format=form, out=out)
     base = load_bank(bank).base.model
     import_task(out, tmp_path / "bank", task="scope", base=base)
     after = load_bank(tmp_path / "bank").answer(0)
     # What training left at the base's value did not move, and is no part of the new region.
     before = load_bank(bank).answer(0).on(after.region)
     ours, theirs = answers(tmp_path / "bank", "scope"), answers(bank, "scope")
-    if exported.inexact:  # an adapter adds differences, and none gives these values
-        assert form == "peft-shira"
-        off = (after.values - before.values).abs()
-        assert 0 < int((off > 0).sum()) <= exported.inexact
-        assert float(off.max()) <= exported.largest_error < 1e-7
+    if form == "peft-shira":  # an adapter adds differences, and some values have none
+        assert float((after.values - before.values).abs().max()) < 1e-7
         assert torch.allclose(ours, theirs, rtol=0, atol=1e-5)
     else:
         assert after.same_bits(before)

@@ -33,17 +33,6 @@ def test_the_crossover_of_the_kernels_is_measured_for_every_shape(tmp_path: Path
     assert all(row["dense"] > 0 for row in table)
 
 
-@pytest.mark.slow
-def test_the_profile_adds_up_for_every_variant(tmp_path: Path) -> None:
-    run_script("profile_step.py", "--shape", "tiny", "--rounds", "1", "--results", str(tmp_path))
-    stored = json.loads((tmp_path / "profile_step.json").read_text())["milliseconds"]
-    assert set(stored) == {"full_step", "region_step", "limit"}
-    assert stored["full_step"]["aten::mm"] > 0
-    page = (tmp_path / "profile_step.md").read_text()
-    sums = next(line for line in page.splitlines() if line.startswith("| sum"))
-    assert f"{sum(stored['region_step'].values()):.1f}" in sums
-
-
 def test_a_stream_is_timed_beside_a_naive_one(tiny_bert, tmp_path):
     sets = (
         *(f"model.name={tiny_bert}", "stream.tasks=[scope, topic]", "fine_tuning.steps=2"),
