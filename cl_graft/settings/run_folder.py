@@ -6,7 +6,6 @@ Whoever changes a bank in it keeps the record of the bank in `results.json` true
 from __future__ import annotations
 
 import functools
-import json
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, fields
@@ -15,14 +14,11 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from pydantic import TypeAdapter, ValidationError
 
 from cl_graft.errors import BankError, DamagedFile, ForeignFile, InputError
 from cl_graft.grafts.hashing import environment
 from cl_graft.storage import only_writer
-from cl_graft.storage.files import dump_json, load_json, replace_file, report_damage
-from cl_graft.storage.metadata_schema import check_name
-from cl_graft.storage.serialization import part
+from cl_graft.storage.files import dump_json, load_json, replace_file
 
 CONFIG, RESULTS = "config.json", "results.json"
 CACHE, CHECKPOINTS = "cache", "checkpoints"
@@ -54,9 +50,6 @@ class RunRecord:
     model: dict[str, Any]
     versions: dict[str, str]
     config: dict[str, Any] = field(default_factory=dict)
-
-
-_SCHEMA = TypeAdapter(RunRecord)
 
 
 def find_run_of_bank(bank: Path) -> Path | None:
@@ -108,15 +101,7 @@ def read_record(folder: Path | str) -> RunRecord:
     values = read_values(path)
     with report_missing_parts(path):
         known = {one.name: values[one.name] for one in fields(RunRecord)}
-        check_values(known, _SCHEMA)
     return RunRecord(**known)
-
-
-def check_values(known: Mapping[str, Any], schema: TypeAdapter[Any]) -> None:
-    """Check the values of a `results.json`, and the names in them."""
-    schema.validate_json(json.dumps(known), strict=True)
-    for name in (known["strategy"], *known["tasks"]):
-        check_name(name, what="the name of a task or strategy")
 
 
 @contextmanager
@@ -126,10 +111,6 @@ def report_missing_parts(path: Path) -> Iterator[None]:
         yield
     except KeyError as error:
         raise InputError(f"{path}: not the results of a run: {error} is missing") from None
-    except ValidationError as error:
-        fault = error.errors(include_url=False)[0]
-        place = ".".join(map(str, fault["loc"]))
-        raise DamagedFile(f"{path} is damaged: {place}: {fault['msg']}") from None
     except (ValueError, TypeError) as error:
         raise DamagedFile(f"{path} is damaged: {error}") from None
 
@@ -141,14 +122,7 @@ def read_hashes(folder: Path) -> dict[str, str]:
 
 def read_bank_record(folder: Path) -> dict[str, Any] | None:
     """Return which bank a run's results name; None if they name none."""
-    path = folder / RESULTS
-    record = read_values(path).get("bank")
-    if record is not None:
-        with report_damage(str(path)):
-            for one in (record, record.get("coming", record)):
-                for key, kind in (("sha256", str), ("entries", int)):
-                    part(one, key, kind)
-    return record
+    return read_values(folder / RESULTS).get("bank")
 
 
 def write_bank_record(folder: Path, record: Mapping[str, Any]) -> None:

@@ -16,6 +16,8 @@ SURE = 1e-4
 
 
 LONG = (
+    "holm, any of 21 independent tests, 3 seeds",
+    "laboratory.sam.differences, p of one pair, 3 cells",
     "laboratory.sam.ranks, 50 ranks of 10 methods on 5 tasks",
     "laboratory.sam.differences, corrected p of any of 45 pairs, 3 cells",
     "compare_with, any of 21 strategies, 3 seeds",

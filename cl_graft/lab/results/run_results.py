@@ -9,10 +9,9 @@ import sys
 from collections import Counter
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import torch
-from pydantic import Field, TypeAdapter
 
 from cl_graft.grafts.hashing import environment, file_sha256
 from cl_graft.lab.results.measures import has_one_metric, measure, measure_title, tasks_by_metric
@@ -23,7 +22,6 @@ from cl_graft.settings.run_folder import (
     RESULTS,
     RESULTS_FORMAT,
     RunRecord,
-    check_values,
     read_values,
     report_missing_parts,
 )
@@ -49,9 +47,6 @@ BESIDE = (
     *(ANSWERS.name, ERRORS.name, NUMBERS.name, CURVES.name),
 )
 """Files of a run whose SHA-256 `results.json` holds."""
-
-MetricName = Annotated[str, Field(pattern="^[a-z][a-z0-9_]{0,63}$")]
-"""A metric's name, which is in names of measures and of files."""
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -104,7 +99,7 @@ class RunResult(RunRecord):
     backward_transfer: float | None
     forward_transfer: float | None
     forgetting: float | None
-    metrics: dict[str, MetricName]
+    metrics: dict[str, str]
     baseline: list[float | None]
     coordinates: dict[str, dict[str, float]]
     overlap: Matrix | None
@@ -186,7 +181,6 @@ def score_table(result: RunResult) -> Table:
     return make_matrix(result.R, learned, caption=caption, corner="after", columns=columns)
 
 
-_SCHEMA = TypeAdapter(RunResult)
 _MATRICES = ("R", "ece", "overlap", "routed")
 
 
@@ -211,7 +205,6 @@ def read_result(folder: Path | str) -> RunResult:
     with report_missing_parts(path):
         values |= {name: unpack_matrix(values[name]) for name in _MATRICES}
         known = {one.name: values[one.name] for one in fields(RunResult)}
-        check_values(known, _SCHEMA)
     return RunResult(**known)
 
 

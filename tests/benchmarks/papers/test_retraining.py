@@ -44,23 +44,3 @@ def test_a_rate_at_which_a_region_diverges_is_passed_over(tiny_bert, tmp_path, m
     monkeypatch.setattr("papers.region_rates.RATES", (1e18,))
     with pytest.raises(DivergedError):
         list(region_rates(bench))
-
-
-def test_a_grid_has_dev_choose_the_rate_of_a_region(tiny_bert, tmp_path):
-    sets = [
-        "training.grid=true",
-        "fine_tuning.steps=60",
-        "grafting.density=0.05",
-        "stream.max_dev=null",
-        "stream.tasks=[topic]",
-        "stream.shots=16",
-    ]
-    bench = smoke_bench("table1", tiny_bert, tmp_path, *sets)
-    region = bench.biases(0)
-
-    def dev(found) -> float:
-        return bench.graft_answers(0, *found, split="valid").score
-
-    rates = [dev(retrain_region(bench, 0, region, lr=rate)) for rate in (0.01, 0.1, 1.0)]
-    assert len(set(rates)) > 1
-    assert dev(retrain_region(bench, 0, region)) == max(rates)
