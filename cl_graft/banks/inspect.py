@@ -8,7 +8,6 @@ from pathlib import Path
 
 from cl_graft.banks.bank_of_run import accept_bank, find_bank_folder
 from cl_graft.grafts.bank import Entry
-from cl_graft.grafts.region import overlap_matrix
 from cl_graft.kinds import find_kind
 from cl_graft.settings.run_folder import BANK, lock_bank
 from cl_graft.storage import load_graft
@@ -60,7 +59,6 @@ class Inspection:
         owned: Coordinates that any entry owns.
         bytes: Size of all files.
         entries: One a learned task.
-        overlap: ``overlap[i][j]`` = |γi ∩ γj| / |γj|, None where γj is empty; of up to 20 entries.
     """
 
     bank: Path
@@ -73,7 +71,6 @@ class Inspection:
     owned: int
     bytes: int
     entries: tuple[InspectedEntry, ...]
-    overlap: tuple[tuple[float | None, ...], ...]
 
 
 @dataclass(frozen=True)
@@ -92,10 +89,6 @@ class InspectedGraft:
     metadata: Mapping[str, object]
 
 
-_MOST_OVERLAPS = 20
-"""Largest number of entries of which it is computed how much they overlap."""
-
-
 def inspect_bank(folder: Path | str) -> Inspection:
     """Read and check the files of a bank, or of a run that holds one, and describe the bank.
 
@@ -111,7 +104,6 @@ def inspect_bank(folder: Path | str) -> Inspection:
         _inspect_entry(position, entry, size, answers=latest[entry.label] == position)
         for position, (entry, size) in enumerate(zip(bank.entries, sizes, strict=True))
     )
-    regions = [entry.region for entry in bank.entries] if len(bank) <= _MOST_OVERLAPS else []
     return Inspection(
         bank=where,
         model=bank.base.model,
@@ -123,7 +115,6 @@ def inspect_bank(folder: Path | str) -> Inspection:
         owned=bank.count_owned(),
         bytes=sum(sizes) + sum(path.stat().st_size for path in where.glob("*.json")),
         entries=entries,
-        overlap=tuple(tuple(row) for row in overlap_matrix(regions)),
     )
 
 

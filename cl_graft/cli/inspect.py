@@ -68,7 +68,7 @@ def inspect_command(
 
 
 def _describe_bank(found: Inspection) -> list[Any]:
-    """Return a bank's base and size, the table of its entries, and how much these overlap."""
+    """Return a bank's base and size, and the table of its entries."""
     rows: list[tuple[object, ...]] = [
         (
             entry.position,
@@ -94,19 +94,11 @@ def _describe_bank(found: Inspection) -> list[Any]:
         for number, (row, entry) in enumerate(zip(rows, found.entries, strict=True)):
             under = range(number) if entry.builds_on is None else entry.builds_on
             rows[number] = (*row, ", ".join(map(str, under)) or "base")
-    names = [entry.task for entry in found.entries]
-    shown: list[Any] = [
+    return [
         f"base {found.model} ({found.fingerprint[:12]}…, {found.dtype}), {found.mode} mode",
         f"{found.owned:,} of {found.coordinates:,} coordinates owned, {found.bytes:,} bytes",
         make_table(str(found.bank), columns, rows),
     ]
-    if len(names) > 1 and found.overlap:
-        overlap = [
-            (name, *("–" if value is None else f"{value:.1%}" for value in row))
-            for name, row in zip(names, found.overlap, strict=True)
-        ]
-        shown.append(make_table("|γ row ∩ γ column| / |γ column|", ("", *names), overlap))
-    return shown
 
 
 def _describe_repair(found: Repaired) -> list[str]:

@@ -59,7 +59,7 @@ class Skill:
         """
         with lock_model(model):
             self._check(model)
-            with replace_parameters(model_tensors(model), self.rest), grafted(model, self.graft):
+            with replace_parameters(tensors_by_name(model), self.rest), grafted(model, self.graft):
                 yield model
 
     def _check(self, model: nn.Module) -> None:
@@ -126,8 +126,8 @@ def localize_skill(
             "batches of the task's training rows, or take localizer='movement'"
         )
     parameters = graftable_parameters(base, exclude=exclude, keep=keep)
-    here = model_tensors(base)
-    there = _match_tensors(here, model_tensors(tuned) if isinstance(tuned, nn.Module) else tuned)
+    here = tensors_by_name(base)
+    there = _match_tensors(here, tensors_by_name(tuned) if isinstance(tuned, nn.Module) else tuned)
     differ = [name for name in here if not torch.equal(here[name], there[name])]
     if not any(name in parameters for name in differ):
         raise InputError(
@@ -171,14 +171,9 @@ def localize_skill(
     return Skill(gather(inputs.tuned, ranking.top(k)), rest, hash_model(base, without=rest))
 
 
-def model_tensors(model: nn.Module) -> dict[str, Tensor]:
-    """Return the parameters and buffers of a model by name, one that is shared once."""
-    return tensors_by_name(model)
-
-
 def hash_model(model: nn.Module, *, without: Collection[str] = ()) -> str:
     """Return the SHA-256 of a model's parameters and buffers but for some."""
-    tensors = model_tensors(model)
+    tensors = tensors_by_name(model)
     return hash_tensors({name: tensors[name] for name in tensors if name not in without})
 
 

@@ -30,7 +30,7 @@ from cl_graft.grafts.bank import Entry, GraftBank
 from cl_graft.grafts.graft import copy_, snapshot
 from cl_graft.grafts.model_state import preserve_parameters, replace_parameters
 from cl_graft.grafts.region import Layout
-from cl_graft.integrations.skill import Skill, hash_model, localize_skill, model_tensors
+from cl_graft.integrations.skill import Skill, hash_model, localize_skill
 from cl_graft.kinds import TextTask
 from cl_graft.localization import find_localizer
 from cl_graft.localization.grafting_settings import DEFAULT_DENSITY, GraftingSettings
@@ -40,6 +40,7 @@ from cl_graft.models.text_generation import ANSWER
 from cl_graft.runtime.error_context import in_task
 from cl_graft.runtime.progress import silent
 from cl_graft.runtime.seeding import lock_generators
+from cl_graft.runtime.tensor_names import tensors_by_name
 from cl_graft.settings import config_from
 from cl_graft.settings.bank_metadata import (
     base_identity,
@@ -135,7 +136,7 @@ class GraftCallback(TrainerCallback):
         self._left = ""
         self._flags: list[nn.Parameter] = []
         self._training: nn.Module | None = None
-        held = {} if self._bank else snapshot(model_tensors(base))
+        held = {} if self._bank else snapshot(tensors_by_name(base))
         self._base = {name: tensor.cpu() for name, tensor in held.items()}
         self._batches = batches
         self._settings: Mapping[str, Any] = {
@@ -211,8 +212,8 @@ class GraftCallback(TrainerCallback):
         if self._bank is not None:
             self._start(self._bank, args, state, kwargs["model"])
             return
-        now = {name: tuple(tensor.shape) for name, tensor in model_tensors(kwargs["model"]).items()}
-        if now != {name: tuple(tensor.shape) for name, tensor in self._base.items()}:
+        now, base = tensors_by_name(kwargs["model"]), self._base
+        if {n: t.shape for n, t in now.items()} != {n: t.shape for n, t in base.items()}:
             raise InputError(
                 "GraftCallback was made with another model than the trainer trains; pass it the "
                 "model that goes into Trainer(model=...)"
@@ -240,7 +241,7 @@ class GraftCallback(TrainerCallback):
         loader = kwargs["train_dataloader"] if self._gradients else ()
         batches = [_on(device, batch) for batch in islice(loader, self._batches)]
         _check_labels(batches)
-        tensors = model_tensors(model)
+        tensors = tensors_by_name(model)
         tuned = snapshot(tensors)
         with replace_parameters(tensors, self._base):
             self.skill = localize_skill(model, tuned, batches=batches, **self._settings)
@@ -312,7 +313,7 @@ class _TrainerBank:
 
     def put_back_(self, model: nn.Module) -> None:
         """Write the base into a model."""
-        copy_(model_tensors(model), model_tensors(self._loaded.model.backbone))
+        copy_(tensors_by_name(model), tensors_by_name(self._loaded.model.backbone))
 
     def frozen(self, model: nn.Module) -> list[nn.Parameter]:
         """Return the parameters of a model that no graft can hold."""
@@ -321,7 +322,7 @@ class _TrainerBank:
 
     def add(self, model: nn.Module, stream: TextStream, *, steps: int, batch_size: int) -> Entry:
         """Find the graft of a fine-tuned model and append its entry to the bank."""
-        here = model_tensors(model)
+        here = tensors_by_name(model)
         names = self._bank.layout.names
         base, task = self._loaded.model, stream.tasks[0].task
         device = next(model.parameters()).device
@@ -385,7 +386,7 @@ def _begin(
 
 
 def _is_same(model: nn.Module, base: nn.Module) -> bool:
-    one, other = model_tensors(model), model_tensors(base)
+    one, other = tensors_by_name(model), tensors_by_name(base)
     return one.keys() == other.keys() and all(
         torch.equal(tensor.detach().cpu(), other[name].detach().cpu())
         for name, tensor in one.items()

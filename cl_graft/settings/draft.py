@@ -15,7 +15,7 @@ import yaml
 
 from cl_graft.data import TaskSettings, TextTask
 from cl_graft.data.bad_rows import BadRows
-from cl_graft.data.column_choice import count_values, is_usual, join_values
+from cl_graft.data.column_choice import is_usual
 from cl_graft.data.load import make_task
 from cl_graft.data.readers import DataFiles, has_rows, read_files
 from cl_graft.data.record_files import Columns, explain_unread_kind, strip_suffix
@@ -52,16 +52,14 @@ _SHOWN_DEFAULTS = {
 class FoundTask:
     """A task in a folder of data.
 
-    `guessed` says that columns were chosen by what they hold; `others` are further columns that
-    could hold the label, with the number of their different values; `labels` and `rows` are numbers
-    of rows; `words` is the largest number of words in 95 % of the rows, with what a template puts
+    `guessed` says that columns were chosen by what they hold; `labels` and `rows` are numbers of
+    rows; `words` is the largest number of words in 95 % of the rows, with what a template puts
     around them.
     """
 
     name: str
     columns: Columns
     guessed: bool
-    others: Mapping[str, int]
     kind: str
     asks: str
     labels: Mapping[str, int]
@@ -139,7 +137,6 @@ def _find(name: str, path: Path, data: Path, asked: Columns) -> FoundTask:
         guessed=not all(
             is_usual(column) for column in (text, label) if column and column not in named.values()
         ),
-        others=count_values(file, (text, text_pair, label)) if label else {},
         kind=task.kind,
         asks=task.own_kind.describe(task),
         labels={label_name: counts[label_name] for label_name in task.class_names},
@@ -272,8 +269,6 @@ def _task_lines(task: FoundTask) -> Iterator[str]:
     for key in ("text", "text_pair", "label"):
         if (column := getattr(task.columns, key)) is not None:
             yield f"      {key}: {_value(column)}"
-    if task.others:
-        yield f"      # The label could also be: {_plain(join_values(task.others))}"
     if task.labels and all(label.isdecimal() for label in task.labels):
         names = ", ".join(f"name of {label}" for label in list(task.labels)[:_SHOWN])
         yield f"      # label_names: [{names}]"

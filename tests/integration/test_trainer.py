@@ -15,7 +15,7 @@ from word_tasks import word_tasks
 
 from cl_graft import GraftCallback, InputError, load_task, localize_skill
 from cl_graft.grafts.hashing import hash_tensors
-from cl_graft.integrations.skill import model_tensors
+from cl_graft.runtime.tensor_names import tensors_by_name
 
 
 @pytest.fixture(scope="module")
@@ -57,7 +57,7 @@ def trainer(trained_model, folder, rows, tmp_path, **more):
 
 
 def bits(trained_model):
-    return hash_tensors(model_tensors(trained_model))
+    return hash_tensors(tensors_by_name(trained_model))
 
 
 def accuracy(trained_model, folder, rows):

@@ -9,7 +9,7 @@ from torch import nn
 from cl_graft import InputError, localize_skill
 from cl_graft.errors import WrongBase
 from cl_graft.grafts.hashing import hash_tensors
-from cl_graft.integrations.skill import model_tensors
+from cl_graft.runtime.tensor_names import tensors_by_name
 
 
 def small_cnn():
@@ -45,7 +45,7 @@ def accuracy(model):
 
 
 def bits(model):
-    return hash_tensors(model_tensors(model))
+    return hash_tensors(tensors_by_name(model))
 
 
 @pytest.fixture(scope="module")

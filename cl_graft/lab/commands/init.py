@@ -28,7 +28,6 @@ def init_command(
 
     [b]Example[/b]: cl-graft init mydata
     """
-    from cl_graft.data.column_choice import join_values
     from cl_graft.data.record_files import Columns
     from cl_graft.settings.draft import draft_config
     from cl_graft.storage.files import replace_file
@@ -54,11 +53,6 @@ def init_command(
     ]
     columns = ("task", "text", "second text", "label", "labels (rows)", "train / dev / test")
     notes = [f"{task.name}: {note}" for task in draft.tasks for note in task.notes]
-    notes += [
-        f"{task.name}: the label could also be {join_values(task.others)}"
-        for task in draft.tasks
-        if task.others
-    ]
     notes += [f"Left out: {name}: {reason}" for name, reason in draft.left_out.items()]
     Output(as_json=as_json).result(
         {"config": out, "tasks": draft.tasks, "left_out": draft.left_out},

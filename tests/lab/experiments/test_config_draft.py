@@ -125,8 +125,6 @@ def test_a_usual_name_decides_between_columns_and_where_there_is_none_the_draft_
     draft = draft_config(tmp_path)
     columns = {task.name: (task.columns.text, task.columns.label) for task in draft.tasks}
     assert columns == {"tickets": ("subject", "intent"), "usual": ("text", "topic")}
-    assert [task.others for task in draft.tasks] == [{"channel": 3}, {"lang": 2}]
-    assert "    # The label could also be: channel (3 values)" in draft.text
     asked = "which column holds the label, kanal (3 values) or anliegen (4 values)? Name it with"
     assert asked in draft.left_out["anfragen.csv"]
     named = draft_config(tmp_path, columns=Columns(label="anliegen"))
