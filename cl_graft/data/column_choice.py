@@ -130,7 +130,7 @@ def find_label(
     if len(counts) == 1 and not numbers:
         return next(iter(counts))
     if counts:
-        shown = _join_or([join_values({name: values}) for name, values in counts.items()])
+        shown = _join_or([f"{name} ({values:,} values)" for name, values in counts.items()])
         raise InputError(
             f"{file.place}: which column holds the label, {shown}? Name it with label (--label); "
             "several labels a row are a task of kind 'multi_label'"
@@ -213,11 +213,6 @@ def count_values(
         if few and 1 < different <= (len(rows) if numbers else len(rows) // 2):
             counts[column] = different
     return counts
-
-
-def join_values(columns: Mapping[str, int]) -> str:
-    """Write columns with the number of their values."""
-    return ", ".join(f"{column} ({values:,} values)" for column, values in columns.items())
 
 
 def _is_number(value: object) -> bool:
