@@ -7,7 +7,7 @@ alone can be meant.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from cl_graft.data.presets import Preset
 from cl_graft.data.record_files import Columns, RecordFile
