@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from threading import Event, Thread
 
 import pytest
 from configs import changed
@@ -22,12 +24,24 @@ def one_task(tiny_config):
     return changed(tiny_config, {"tasks": ["scope"]})
 
 
-def lock_elsewhere(folder) -> None:
-    """Leave the lock of another host in a folder."""
-    with only_writer(folder):
-        owner = json.loads((folder / OWNER).read_text())
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / OWNER).write_text(json.dumps({**owner, "host": "elsewhere", "machine": "another"}))
+@contextmanager
+def writer(folder) -> Iterator[None]:
+    """Let another thread be the writer of a folder."""
+    ready, over = Event(), Event()
+
+    def write() -> None:
+        with only_writer(folder):
+            ready.set()
+            over.wait()
+
+    thread = Thread(target=write)
+    thread.start()
+    ready.wait()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
 
 
 def test_a_run_whose_cache_has_no_room_ends_with_the_same_bits(tmp_path, one_task, monkeypatch):
@@ -45,22 +59,16 @@ def test_a_run_whose_cache_has_no_room_ends_with_the_same_bits(tmp_path, one_tas
 
 def test_a_folder_that_another_process_writes_to_is_refused(tmp_path, one_task):
     folder = run_folder(tmp_path, "grafting", 0)
-    lock_elsewhere(folder)
-    with pytest.raises(InUse, match=r"in use by process .* on elsewhere"):
+    with writer(folder), pytest.raises(InUse, match="in use by process "):
         run(one_task, strategy="grafting", seed=0, out=tmp_path)
-    (folder / OWNER).unlink()
     run(one_task, strategy="grafting", seed=0, out=tmp_path)
     assert not (folder / OWNER).exists()
-    lock_elsewhere(tmp_path)
-    with pytest.raises(InUse):
+    with writer(tmp_path), pytest.raises(InUse):
         compare(one_task, out=tmp_path)
-    (tmp_path / OWNER).unlink()
     before = content(folder)
     for held in (folder, folder / "bank"):
-        lock_elsewhere(held)
-        with pytest.raises(InUse):
+        with writer(held), pytest.raises(InUse):
             add_task(folder / "bank", "topic")
-        (held / OWNER).unlink()
     assert content(folder) == before
 
 

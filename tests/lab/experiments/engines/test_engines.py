@@ -26,7 +26,7 @@ from cl_graft.lab.experiments.engines.slurm import slurm_pool
 from cl_graft.runtime.progress import Step
 from cl_graft.runtime.signals import Stop, Stopped
 from cl_graft.settings.run_folder import CONFIG
-from cl_graft.storage import OWNER, locks
+from cl_graft.storage import OWNER
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -261,7 +261,6 @@ def test_a_worker_that_dies_on_another_host_is_replaced(long, long_here, ray_wor
 
     def work_elsewhere(job, threads, folder):  # in here, so that Ray sends it by value
         socket.gethostname = lambda: f"host{os.getpid()}"
-        locks._machine = lambda: f"machine{os.getpid()}"
         return work(job, threads, folder)
 
     def kill_one() -> None:
