@@ -18,7 +18,7 @@ from avalanche.training.plugins import EvaluationPlugin
 from torch import Tensor
 
 from cl_graft import metrics
-from cl_graft.banks.bank_of_run import find_bank_folder, track_change
+from cl_graft.banks.bank_of_run import find_bank_folder
 from cl_graft.banks.open_bank import open_bank
 from cl_graft.errors import InputError, nearest
 from cl_graft.grafts.bank import GraftBank
@@ -127,7 +127,7 @@ def add_task(
         BankError: If the bank cannot be read, or the base is another one.
     """
     where = find_bank_folder(folder)
-    with lock_bank(where), track_change(where) as announce:
+    with lock_bank(where):
         bank = load_bank(where)
         config, under = _config(bank, task, columns or {}, settings or {}, sets, options or {})
         seed = config.comparison.seeds[0]
@@ -172,7 +172,6 @@ def add_task(
                     where,
                     bank_metadata.record_own_settings(metadata, bank.base, config, seed=seed),
                     seed=seed,
-                    announce=announce,
                     reporter=reporter,
                     under=under,
                 )
@@ -210,7 +209,6 @@ def learn_entry(
     metadata: TaskMetadata,
     *,
     seed: int,
-    announce: Callable[[str, int], None],
     reporter: ProgressReporter,
     under: tuple[str, ...] | None = None,
     tuned: Mapping[str, Tensor] | None = None,
@@ -247,7 +245,7 @@ def learn_entry(
         bank=bank,
         cache=cache,
         dense=found,
-        on_entry=lambda grown: append_entry(grown, folder, announce=announce),
+        on_entry=lambda grown: append_entry(grown, folder),
         progress=reporter.phase,
     )
     strategy = cast(GraftingContinual, build_strategy("grafting", inputs))

@@ -1,13 +1,8 @@
-"""The bank of a run: its folder, its hash in `results.json`, and the checks of the files around it.
-
-A change is announced before `bank.json` is replaced and confirmed after, so a bank whose writer was
-killed in between can be told from one that was rolled back, shortened or exchanged.
-"""
+"""The bank of a run: its folder, and the checks of the files around it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, cast
@@ -19,18 +14,13 @@ from cl_graft.grafts.hashing import file_sha256
 from cl_graft.settings import ExperimentConfig, config_from, merge_configs, run_folder, to_dotted
 from cl_graft.settings.bank_metadata import checkpoint_files
 from cl_graft.settings.run_folder import (
-    BANK,
     CONFIG,
     RESULTS,
     RunRecord,
-    find_run_of_bank,
     is_run,
-    read_bank_record,
     read_config_file,
-    write_bank_record,
 )
 from cl_graft.settings.tasks import load_tasks
-from cl_graft.storage.bank_index import INDEX, bank_sha256
 
 
 @dataclass(frozen=True)
@@ -66,73 +56,6 @@ def find_bank_folder(folder: Path | str) -> Path:
     if runs:
         raise InputError(f"{folder} holds several runs; name one of them: {', '.join(runs)}")
     return folder
-
-
-@contextmanager
-def track_change(bank: Path) -> Iterator[Callable[[str, int], None]]:
-    """Update the bank's hash in the results of its run, for a `with` block that changes the bank.
-
-    If the results name another bank before the change, they still do after it.
-    """
-    run = find_run_of_bank(bank)
-    if run is None or not (run / RESULTS).is_file():
-        yield lambda sha256, entries: None
-        return
-    _confirm_change(run)
-
-    def announce(sha256: str, entries: int) -> None:
-        record = read_bank_record(run)
-        if record is not None and bank_sha256(run / BANK)[0] == record["sha256"]:
-            coming = {"sha256": sha256, "entries": entries}
-            write_bank_record(run, {**record, "coming": coming})
-
-    yield announce
-    _confirm_change(run)
-
-
-def accept_bank(bank: Path) -> None:
-    """Make the results of a bank's run name the bank as it is."""
-    run = find_run_of_bank(bank)
-    if run is not None and (run / RESULTS).is_file():
-        sha256, entries = bank_sha256(bank)
-        record = {"sha256": sha256, "entries": entries}
-        if read_bank_record(run) != record:
-            write_bank_record(run, record)
-
-
-def check_bank(run: Path, *, complete: bool) -> Check:
-    """Compare the bank of a run with the one that its results name; a running one is ahead."""
-    record = read_bank_record(run)
-    if record is None:
-        return Check(BANK, "not recorded")
-    if not (run / BANK / INDEX).is_file():
-        return Check(BANK, "differs", f"is missing, though {RESULTS} names one")
-    found, count = bank_sha256(run / BANK)
-    if found == record["sha256"]:
-        return Check(BANK, "same")
-    if "coming" in record and found == record["coming"]["sha256"]:
-        detail = f"a process was killed as it changed the bank; the next change updates {RESULTS}"
-        return Check(BANK, "same", detail)
-    named = record["entries"]
-    if not complete and bank_sha256(run / BANK, first=named)[0] == record["sha256"]:
-        return Check(BANK, "same", f"is {count - named} entries ahead of the unfinished results")
-    what = (
-        f"holds {count} entries where {RESULTS} names {named}"
-        if count != named
-        else f"holds other entries than {RESULTS} names"
-    )
-    detail = f"{what}: it was rolled back, shortened, exchanged or changed by other means"
-    return Check(BANK, "differs", detail)
-
-
-def _confirm_change(run: Path) -> None:
-    """Let the results name the bank that is there, if it is the one that was announced last."""
-    record = read_bank_record(run)
-    if record is None or "coming" not in record:
-        return
-    found, count = bank_sha256(run / BANK)
-    if found in (record["sha256"], record["coming"]["sha256"]):
-        write_bank_record(run, {"sha256": found, "entries": count})
 
 
 def check_checkpoint(recorded: Mapping[str, object], folder: Path) -> Iterator[Check]:

@@ -7,7 +7,8 @@ answer differently without it; these can be trained again from their data.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import shutil
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, suppress
 from copy import deepcopy
 from dataclasses import dataclass, replace
@@ -15,10 +16,10 @@ from pathlib import Path
 from typing import Any
 
 from cl_graft.banks.add import add_task
-from cl_graft.banks.bank_of_run import find_bank_folder, track_change
+from cl_graft.banks.bank_of_run import find_bank_folder
 from cl_graft.banks.open_bank import OpenBank, open_bank, recorded_device
 from cl_graft.data.task_place import find_place
-from cl_graft.errors import BankError, InputError
+from cl_graft.errors import DamagedFile, InputError
 from cl_graft.grafts.bank import Entry, GraftBank, find_entries, find_entry
 from cl_graft.inference.task_switch import Switch
 from cl_graft.models.text_generation import compare_generated, is_text_head
@@ -30,9 +31,7 @@ from cl_graft.settings.run_folder import find_run_of_bank, read_record
 from cl_graft.settings.tasks import load_tasks
 from cl_graft.storage import append_entry, load_bank, save_bank
 from cl_graft.storage.bank_folder import open_stored_bank, replace_entries
-from cl_graft.storage.bank_index import delete_unlisted, list_files, read_index, staged_folder
-from cl_graft.storage.files import read_file, unpack
-from cl_graft.storage.graft_file import ENTRY_FORMAT
+from cl_graft.storage.bank_index import STAGED, delete_unlisted, list_files, read_index
 
 _Data = tuple[str, Mapping[str, Any]]  # name and settings that load the data of an entry
 _READ = ("data_fingerprint", "metric", "prompt", "decoding", "chat")
@@ -64,7 +63,7 @@ class Forgotten:
         bank: Folder of the bank.
         task: Name of the forgotten task.
         mode: ``"prefix"`` or ``"isolated"``.
-        positions: Positions of the entries that go; empty if the task was forgotten before.
+        positions: Positions of the entries that go.
         stay: Positions, after the removal, of entries of the same name; the last of them answers.
         exact: Whether the bank, now or after re-training, is to the bit one that never learned
             these entries (re-trained with the same threads, versions and machine).
@@ -104,7 +103,8 @@ def forget(
 
     Where later entries build on the task and are not to be trained again, nothing is changed, and
     the result says how their answers would change. The folder is the old bank or the new one at
-    every moment, and a call that was killed is finished by calling again.
+    every moment; files that a killed call left are deleted by the next. An entry whose file is
+    damaged can be removed, too.
 
     Args:
         folder: The bank, or the run that holds it.
@@ -131,19 +131,18 @@ def forget(
             f"{task!r}"
         )
     where = find_bank_folder(folder)
-    announce: Callable[[str, int], None] | None = None
     with ExitStack() as held:
         if not dry_run:
             held.enter_context(run_folder.lock_bank(where))
             _refuse_unfinished(where)
-            announce = held.enter_context(track_change(where))
+            delete_unlisted(where, {n for line in read_index(where)[0] for n in list_files(line)})
         bank = open_stored_bank(where)
-        name, gone = _find_removed(bank, where, task, latest=latest, dry_run=dry_run)
-        first = gone[0] if gone else len(bank)
+        name, gone = _find_removed(bank, task, latest=latest)
+        first = gone[0]
         report, left, later = _plan_removal(bank, where, name, gone, done=not dry_run)
         if not later:
             if not dry_run:
-                replace_entries(left, where, first=first, announce=announce)
+                replace_entries(left, where, first=first)
             return report
         base = {"model": model, "trust_remote_code": trust_remote_code}
         again: dict[int, _Data] = {}
@@ -152,7 +151,7 @@ def forget(
                 position: _find_data(where, bank.entries[position], bank, data, sets, left=left)
                 for position in later
             }
-        device = device or recorded_device(bank)
+        device = device or recorded_device(left)
         opened = open_bank(where, device=pick_device(device), **base)
         dependents = _compare_answers(opened, gone, later, progress)
         if retrain and not dry_run:
@@ -160,7 +159,6 @@ def forget(
                 where,
                 left,
                 [again.get(position) for position in range(len(bank)) if position not in gone],
-                announce,
                 first=first,
                 sets=sets,
                 device=device,
@@ -178,36 +176,15 @@ def forget(
         )
 
 
-def _find_removed(
-    bank: GraftBank, where: Path, task: str | int, *, latest: bool, dry_run: bool
-) -> tuple[str, tuple[int, ...]]:
-    """Return the name of the task that is meant, and the positions of its entries that go.
-
-    A name whose task was forgotten before has none.
-    """
+def _find_removed(bank: GraftBank, task: str | int, *, latest: bool) -> tuple[str, tuple[int, ...]]:
+    """Return the name of the task that is meant, and the positions of its entries that go."""
     positions = find_entries(bank, task) if isinstance(task, str) else []
     if positions and not latest:
         return bank.entries[positions[0]].task, tuple(positions)
-    if (
-        isinstance(task, str)
-        and not positions
-        and (_find_traces(where, task) or _holds_unlisted(where, task))
-    ):
-        return task, ()
-    if not positions and not dry_run:
-        delete_unlisted(where, _list_all(where))
     position = find_entry(bank, task)  # says so where there is none
-    name = bank.entries[position].task
     if latest and not positions:
         raise InputError(f"latest is for a task's name; {task!r} is a position already")
-    if not dry_run and _holds_unlisted(where, name):
-        delete_unlisted(where, _list_all(where))
-        raise InputError(
-            f"a call that changed {where} was killed, and may have removed an entry of {name!r}; "
-            "what it left is deleted now. See what the bank holds (cl-graft inspect), and call "
-            "again if an entry is still to go"
-        )
-    return name, (position,)
+    return bank.entries[position].task, (position,)
 
 
 def _plan_removal(
@@ -248,19 +225,20 @@ def _compare_answers(
         dependent = Dependent(position, entry.task, 0, 0, None)
         if entry.recorded_batch is not None:
             rows = entry.recorded_batch.inputs
-            then = opened.logits(rows, position)
-            opened.switch.to(None)
-            now = other.logits(rows, stay.index(position))
-            other.switch.to(None)
-            if is_text_head(entry.head):
-                differs, (then, now) = compare_generated(then, now)
-            elif then.shape[-1] == 1:  # numbers; else labels, tags, or the ends of an answer
-                differs = then != now
-            else:
-                differs = then.argmax(-1) != now.argmax(-1)
-            changed = int(differs.reshape(len(then), -1).any(1).sum())
-            difference = float((then - now).abs().max())
-            dependent = replace(dependent, rows=len(then), changed=changed, difference=difference)
+            with suppress(DamagedFile):  # of the entries that go
+                then = opened.logits(rows, position)
+                opened.switch.to(None)
+                now = other.logits(rows, stay.index(position))
+                other.switch.to(None)
+                if is_text_head(entry.head):
+                    differs, (then, now) = compare_generated(then, now)
+                elif then.shape[-1] == 1:  # numbers; else labels, tags, or the ends of an answer
+                    differs = then != now
+                else:
+                    differs = then.argmax(-1) != now.argmax(-1)
+                changed = int(differs.reshape(len(then), -1).any(1).sum())
+                most = float((then - now).abs().max())
+                dependent = Dependent(position, entry.task, len(then), changed, most)
         dependents.append(dependent)
         progress(Step("compare", number + 1, len(later), entry.task, "grafting", 0))
     return dependents
@@ -294,23 +272,6 @@ def _refuse_unfinished(where: Path) -> None:
             f"the run {run} is not finished; go on with it (cl-graft run --resume {run}), and let "
             "its bank forget afterwards"
         )
-
-
-def _holds_unlisted(where: Path, task: str) -> bool:
-    """Tell whether a killed call left files of a task that the bank's `bank.json` does not list."""
-    listed = _list_all(where)
-    for path in sorted((where / "entries").glob("*.safetensors")):
-        if f"entries/{path.name}" not in listed:
-            with suppress(BankError):  # a file that nobody can read tells nothing
-                data = read_file(path, format=ENTRY_FORMAT)
-                if unpack(data, format=ENTRY_FORMAT, name=str(path))[0].get("task") == task:
-                    return True
-    return False
-
-
-def _list_all(where: Path) -> set[str]:
-    """Return the names of the files that a bank lists."""
-    return {name for record in read_index(where)[0] for name in list_files(record)}
 
 
 def _find_traces(where: Path, task: str) -> tuple[Path, ...]:
@@ -397,7 +358,6 @@ def _train_again(
     where: Path,
     left: GraftBank,
     data: Sequence[_Data | None],
-    announce: Callable[[str, int], None] | None,
     *,
     first: int,
     **options: Any,
@@ -408,7 +368,9 @@ def _train_again(
     of `left`, None for one that stays; the entries before `first` are those of the folder.
     """
     scores: list[float] = []
-    with staged_folder(where) as staged:
+    staged = where / STAGED
+    shutil.rmtree(staged, ignore_errors=True)
+    try:
         save_bank(replace(left, entries=left.entries[:first]), staged)
         for position, again in enumerate(data[first:], start=first):
             if again is None:
@@ -417,5 +379,7 @@ def _train_again(
                 added = add_task(staged, again[0], settings=again[1], **options)
                 scores.append(added.test)
         bank = load_bank(staged)
-    replace_entries(bank, where, first=first, announce=announce)
+    finally:
+        shutil.rmtree(staged, ignore_errors=True)
+    replace_entries(bank, where, first=first)
     return scores

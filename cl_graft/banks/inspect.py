@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
-from cl_graft.banks.bank_of_run import accept_bank, find_bank_folder
+from cl_graft.banks.bank_of_run import find_bank_folder
 from cl_graft.grafts.bank import Entry
 from cl_graft.kinds import find_kind
-from cl_graft.settings.run_folder import BANK, lock_bank
 from cl_graft.storage import load_graft
 from cl_graft.storage.bank_folder import open_stored_bank
 from cl_graft.storage.bank_index import count_entry_bytes
-from cl_graft.storage.repair import Repaired, repair_bank
 
 
 @dataclass(frozen=True)
@@ -116,19 +114,6 @@ def inspect_bank(folder: Path | str) -> Inspection:
         bytes=sum(sizes) + sum(path.stat().st_size for path in where.glob("*.json")),
         entries=entries,
     )
-
-
-def repair_folder(folder: Path | str) -> Repaired:
-    """Put the folder of a bank in order, and let its run's results name the bank as it is.
-
-    See `cl_graft.storage.repair.repair_bank`.
-    """
-    folder = Path(folder)
-    where = folder / BANK if (folder / BANK).is_dir() else folder
-    with lock_bank(where) as partial:
-        repaired = repair_bank(where)
-        accept_bank(where)
-    return replace(repaired, deleted=(*partial, *repaired.deleted))
 
 
 def inspect_graft(path: Path | str) -> InspectedGraft:

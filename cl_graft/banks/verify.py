@@ -19,7 +19,6 @@ import torch
 from cl_graft.banks.bank_base import check_hashes
 from cl_graft.banks.bank_of_run import (
     Check,
-    check_bank,
     check_checkpoint,
     check_run,
     find_bank_folder,
@@ -40,7 +39,6 @@ from cl_graft.settings.run_folder import (
     RESULTS,
     RunRecord,
     is_run,
-    read_bank_record,
     read_record,
 )
 
@@ -159,7 +157,6 @@ def verify(
             else Check(RESULTS, "differs", f"is missing in {run}")
         )
     if run and result:
-        checks.append(check_bank(run, complete=result.complete))
         at = opened.loaded.model.device
         checks += check_run(run, result, fingerprint=base.fingerprint, device=at)
     about = opened.loaded.name, base.fingerprint, _tolerance(opened)
@@ -197,8 +194,6 @@ def _verify_run(
     fingerprint, where = result.model["fingerprint"], f"{run} is of another base model:"
     check_hashes(fingerprint, result.model, base_hashes(loaded), where=where)
     checks = [*check_checkpoint(result.model, loaded.path)]
-    if read_bank_record(run) is not None:
-        checks.append(check_bank(run, complete=result.complete))
     device = torch.device(result.versions.get("device", "cpu"))
     at = device if device.type == "cpu" or torch.cuda.is_available() else torch.device("cpu")
     checks += check_run(run, result, fingerprint=fingerprint, device=at)

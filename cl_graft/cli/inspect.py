@@ -1,58 +1,33 @@
-"""The command `inspect`: the content of a bank or of a graft file, and the repair of a bank."""
+"""The command `inspect`: the content of a bank or of a graft file."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from cl_graft.cli.options import AsJson, Quiet, argument, flag
 from cl_graft.cli.output import Output, format_score, make_table
 
 if TYPE_CHECKING:
     from cl_graft.banks.inspect import Inspection
-    from cl_graft.storage.repair import Repaired
 
 
 def inspect_command(
     path: Annotated[
         Path, argument("BANK", "A bank, a run of grafting, or the file of a single graft.")
     ],
-    repair: Annotated[
-        bool,
-        flag(
-            "--repair",
-            "Delete leftovers of interrupted writes, and list the entries that are whole.",
-        ),
-    ] = False,
     quiet: Quiet = False,
     as_json: AsJson = False,
 ) -> None:
     """Show the tasks, regions and sizes of a bank. The model is not loaded.
 
-    With --repair, files that bank.json does not list are deleted. If entries or bank.json are
-    damaged or missing, bank.json is written again from the entries that are whole, and the files of
-    other entries are moved to removed/ in the bank. The results of the bank's run then name the
-    repaired bank.
-
-    Exit code: 0 shown, or repaired; 1 repaired, but an entry is lost; 2 it cannot be read.
-
     [b]Examples[/b]
 
       cl-graft inspect first/grafting/seed0/bank
-
-      cl-graft inspect first/grafting/seed0/bank --repair
     """
-    from cl_graft.banks.inspect import inspect_bank, inspect_graft, repair_folder
+    from cl_graft.banks.inspect import inspect_bank, inspect_graft
 
     output = Output(quiet, as_json)
-    if repair:
-        repaired = repair_folder(path)
-        output.result(repaired, *_describe_repair(repaired))
-        if repaired.faults:
-            raise typer.Exit(1)
-        return
     if path.is_file():
         graft = inspect_graft(path)
         output.result(
@@ -99,18 +74,3 @@ def _describe_bank(found: Inspection) -> list[Any]:
         f"{found.owned:,} of {found.coordinates:,} coordinates owned, {found.bytes:,} bytes",
         make_table(str(found.bank), columns, rows),
     ]
-
-
-def _describe_repair(found: Repaired) -> list[str]:
-    """Say in sentences what was done to a bank's folder."""
-    lines = [f"{found.bank}: {found.entries} entries"]
-    if found.deleted:
-        lines.append(f"Deleted, as bank.json does not list them: {', '.join(found.deleted)}")
-    if found.rebuilt:
-        lines.append("bank.json was written anew from the entries that are whole.")
-    if found.removed:
-        lines.append(f"Moved to {found.bank}/removed: {', '.join(found.removed)}")
-    lines += [f"LOST: {sentence}" for sentence in found.faults]
-    if not (found.deleted or found.rebuilt):
-        lines.append("Nothing had to be done.")
-    return lines

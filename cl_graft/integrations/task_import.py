@@ -18,7 +18,7 @@ from typing import Any, cast
 from torch import Tensor
 
 from cl_graft.banks.add import choose_label
-from cl_graft.banks.bank_of_run import find_bank_folder, track_change
+from cl_graft.banks.bank_of_run import find_bank_folder
 from cl_graft.banks.open_bank import open_bank
 from cl_graft.data import Prompt, label_token_ids
 from cl_graft.errors import InputError, join_names
@@ -157,11 +157,10 @@ def import_task(
     )
     position = held.find(label=entry.label)
     new = position is None or not _is_same(entry, held.entries[position])
-    # Also where nothing is new: a call that was killed may have left its results unsettled.
-    with lock_bank(folder), track_change(folder) as announce:
-        if new or position is None:
-            position = len(held)
-            append_entry(held.append(entry), folder, announce=announce)
+    if new or position is None:
+        position = len(held)
+        with lock_bank(folder):
+            append_entry(held.append(entry), folder)
     return Imported(
         bank=folder,
         task=task,

@@ -23,7 +23,7 @@ from transformers import (
 
 from cl_graft.banks.add import choose_label, learn_entry
 from cl_graft.banks.bank_base import check_bank_model
-from cl_graft.banks.bank_of_run import find_bank_folder, track_change
+from cl_graft.banks.bank_of_run import find_bank_folder
 from cl_graft.banks.open_bank import open_bank
 from cl_graft.errors import InputError
 from cl_graft.grafts.bank import Entry, GraftBank
@@ -330,7 +330,7 @@ class _TrainerBank:
         own = graftable_parameters(base)
         if all(torch.equal(tuned[name].cpu(), own[name].cpu()) for name in names):
             raise InputError(f"task {task.name!r}: training changed no graftable parameter")
-        with lock_bank(self.folder), track_change(self.folder) as announce, in_task(task.name):
+        with lock_bank(self.folder), in_task(task.name):
             if not holds_no_bank_yet(self.folder):
                 self._bank = load_bank(self.folder)
             check_bank_model(self._bank, self._loaded, name=str(self.folder))
@@ -352,7 +352,6 @@ class _TrainerBank:
                         self.folder,
                         metadata,
                         seed=self._seed,
-                        announce=announce,
                         reporter=ProgressReporter(silent, strategy="grafting", seed=self._seed),
                         tuned=tuned,
                     )

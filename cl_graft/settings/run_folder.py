@@ -1,7 +1,4 @@
-"""The folder of a run, as far as a bank needs it: its config, its results, and its lock.
-
-Whoever changes a bank in it keeps the record of the bank in `results.json` true.
-"""
+"""The folder of a run, as far as a bank needs it: its config, its results, and its lock."""
 
 from __future__ import annotations
 
@@ -18,7 +15,7 @@ import torch
 from cl_graft.errors import BankError, DamagedFile, ForeignFile, InputError
 from cl_graft.grafts.hashing import environment
 from cl_graft.storage import only_writer
-from cl_graft.storage.files import dump_json, load_json, replace_file
+from cl_graft.storage.files import load_json
 
 CONFIG, RESULTS = "config.json", "results.json"
 CACHE, CHECKPOINTS = "cache", "checkpoints"
@@ -118,19 +115,6 @@ def report_missing_parts(path: Path) -> Iterator[None]:
 def read_hashes(folder: Path) -> dict[str, str]:
     """Return the SHA-256 of the files beside a run's results."""
     return read_values(folder / RESULTS)["files"]
-
-
-def read_bank_record(folder: Path) -> dict[str, Any] | None:
-    """Return which bank a run's results name; None if they name none."""
-    return read_values(folder / RESULTS).get("bank")
-
-
-def write_bank_record(folder: Path, record: Mapping[str, Any]) -> None:
-    """Replace which bank a run's results name, and leave the rest of them as it is."""
-    values = read_values(folder / RESULTS)
-    replace_file(
-        folder / RESULTS, dump_json({**values, "bank": dict(record)}, format=RESULTS_FORMAT)
-    )
 
 
 def read_values(path: Path) -> dict[str, Any]:

@@ -9,8 +9,7 @@ next one.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -20,15 +19,12 @@ from cl_graft.errors import BankError, DamagedFile, ForeignFile, InputError
 from cl_graft.grafts.bank import Entry, GraftBank, StoredEntry
 from cl_graft.grafts.region import Layout
 from cl_graft.storage.bank_index import (
-    COPY,
     DIGITS,
     INDEX,
     delete_unlisted,
     list_files,
-    list_sha256,
     list_unlisted,
     read_index,
-    refuse_linked_folders,
     write_index,
 )
 from cl_graft.storage.files import (
@@ -50,9 +46,6 @@ from cl_graft.storage.graft_file import (
 )
 from cl_graft.storage.locks import only_writer
 from cl_graft.storage.serialization import check_fingerprint, check_layout, part
-
-Announce = Callable[[str, int], None]
-"""Called before `bank.json` is replaced, with the hash and the length of its list."""
 
 _FILES = ("file", "checksum", "bytes", "standalone")
 """Fields of a line of `bank.json` that describe an entry's files."""
@@ -84,10 +77,10 @@ def save_bank(bank: GraftBank, folder: Path | str) -> None:
                     f"{folder} holds another bank: its entry {position} is not the "
                     f"{record['task']!r} of this one; choose another folder"
                 )
-        write_entries(bank, folder, kept=records)
+        _write_entries(bank, folder, kept=records)
 
 
-def append_entry(bank: GraftBank, folder: Path | str, *, announce: Announce | None = None) -> None:
+def append_entry(bank: GraftBank, folder: Path | str) -> None:
     """Add the last entry of `bank` to a folder that holds the entries before it.
 
     The files of earlier entries are not touched. A folder without a bank takes a bank of one entry.
@@ -105,12 +98,10 @@ def append_entry(bank: GraftBank, folder: Path | str, *, announce: Announce | No
                 f"{len(bank)}; did another process add one?"
             )
         _check_same(records, bank, folder)
-        write_entries(bank, folder, kept=records, announce=announce)
+        _write_entries(bank, folder, kept=records)
 
 
-def replace_entries(
-    bank: GraftBank, folder: Path | str, *, first: int, announce: Announce | None = None
-) -> None:
+def replace_entries(bank: GraftBank, folder: Path | str, *, first: int) -> None:
     """Put the entries of `bank` from number `first` on in the place of those that a folder holds.
 
     At every moment the folder is the old bank or the new one; afterwards it holds no byte of the
@@ -122,22 +113,14 @@ def replace_entries(
         if not first <= min(len(records), len(bank)):
             raise ValueError(f"first must be at most {min(len(records), len(bank))}, got {first}")
         _check_same(records[:first], bank, folder)
-        write_entries(bank, folder, kept=records[:first], announce=announce)
+        _write_entries(bank, folder, kept=records[:first])
 
 
-def write_entries(
-    bank: GraftBank,
-    folder: Path | str,
-    *,
-    kept: Sequence[Mapping[str, Any]],
-    announce: Announce | None = None,
-) -> None:
+def _write_entries(bank: GraftBank, folder: Path, *, kept: Sequence[Mapping[str, Any]]) -> None:
     """Make a folder hold a bank, after `kept`, the index lines of entries whose files it holds.
 
     The caller is the folder's only writer.
     """
-    folder = Path(folder)
-    refuse_linked_folders(folder)
     records, files = [*kept], dict[str, bytes]()
     for position in range(len(kept), len(bank)):
         if (line := _line_in(folder, bank, position)) is None:
@@ -145,20 +128,16 @@ def write_entries(
             files |= new
         records.append(line)
     listed = {name for record in records for name in list_files(record)}
-    # Without a copy there never was a bank: a killed writer left what is there.
-    without_index = (folder / COPY).exists() and not (folder / INDEX).exists()
-    if without_index and (lost := list_unlisted(folder, listed)):
+    if not (folder / INDEX).exists() and (lost := list_unlisted(folder, listed)):
         raise BankError(
             f"{folder} holds {lost[0]}, but no {INDEX} that lists it; was the index of a bank "
-            f"deleted? cl-graft inspect {folder} --repair makes it again; or choose another folder"
+            "deleted? put it back from a copy of the bank, or choose another folder"
         )
     for name, data in files.items():
         if not (folder / name).parent.is_dir():
             (folder / name).parent.mkdir(parents=True)
             sync_folder(folder)
         write_once(folder / name, data)
-    if announce is not None:
-        announce(list_sha256(records), len(records))
     write_index(bank, records, folder)
     delete_unlisted(folder, listed)
 
@@ -192,58 +171,36 @@ def load_bank(
         BankError: Its subclasses say why the bank is refused.
     """
     folder = Path(folder)
-    with _name_repair(folder):
-        records, bank = _list_bank(folder)
-        check_layout(bank.layout, layout, name=str(folder))
-        check_fingerprint(bank.base, expect, name=str(folder))
-        try:
-            with report_damage(str(folder / INDEX)):
-                if (folder / COPY).is_file():
-                    read_index(folder, name=COPY)
-                for entry in bank.entries:
-                    _ = entry.owned
-                return replace(bank, entries=()).extend(bank.entries)
-        except BankError:
-            if read_index(folder)[0] == records:
-                raise
+    records, bank = _list_bank(folder)
+    check_layout(bank.layout, layout, name=str(folder))
+    check_fingerprint(bank.base, expect, name=str(folder))
+    try:
+        with report_damage(str(folder / INDEX)):
+            for entry in bank.entries:
+                _ = entry.owned
+            return replace(bank, entries=()).extend(bank.entries)
+    except BankError:
+        if read_index(folder)[0] == records:
+            raise
     # A writer took entries away in between.
     return load_bank(folder, expect=expect, layout=layout)
 
 
 def open_stored_bank(folder: Path | str) -> GraftBank:
     """Read a bank's index; the file of an entry is read, and checked, when it is used."""
-    folder = Path(folder)
-    with _name_repair(folder):
-        return _list_bank(folder)[1]
-
-
-@contextmanager
-def _name_repair(folder: Path) -> Iterator[None]:
-    """Add what to do to the error of a damaged bank, once."""
-    try:
-        yield
-    except DamagedFile as error:
-        if "--repair" in str(error):
-            raise
-        raise type(error)(
-            f"{error}; a copy of the bank has the file as it was, and cl-graft inspect {folder} "
-            "--repair goes on with the entries that are whole"
-        ) from error
+    return _list_bank(Path(folder))[1]
 
 
 def _list_bank(folder: Path) -> tuple[list[dict[str, Any]], GraftBank]:
     """Return the list of a bank's entries, and the bank with entries that are not read."""
     records, bank = read_index(folder)
     lines = enumerate(records)
-    entries = tuple(list_entry(line, folder, bank, position=number) for number, line in lines)
+    entries = tuple(_list_entry(line, folder, bank, position=number) for number, line in lines)
     return records, replace(bank, entries=entries)
 
 
-def list_entry(
-    line: Mapping[str, Any], folder: Path | str, bank: GraftBank, *, position: int
-) -> Entry:
+def _list_entry(line: Mapping[str, Any], folder: Path, bank: GraftBank, *, position: int) -> Entry:
     """Return the entry of a line of `bank.json`; it is read when it is used."""
-    folder = Path(folder)
     read = partial(_read_used, line, folder, bank, position=position)
     return Entry.in_file(
         StoredEntry(bank.layout, read, line, str(folder.resolve())),
@@ -257,15 +214,20 @@ def list_entry(
 def _read_used(line: Mapping[str, Any], folder: Path, bank: GraftBank, *, position: int) -> Entry:
     """Read an entry that is used now."""
     try:
-        with _name_repair(folder), report_damage(str(folder / line["file"])):
+        with report_damage(str(folder / line["file"])):
             return _read_entry(line, folder, bank, position=position)
     except BankError as error:
         listed = (other["file"] for other in read_index(folder)[0])
-        if (folder / line["file"]).exists() or line["file"] in listed:
+        if not (folder / line["file"]).exists() and line["file"] not in listed:
+            raise BankError(
+                f"entry {position} ({line['task']!r}) is no longer in {folder}: another process "
+                "took it out of the bank since this one opened it; open the bank again"
+            ) from error
+        if not isinstance(error, DamagedFile):
             raise
-        raise BankError(
-            f"entry {position} ({line['task']!r}) is no longer in {folder}: another process took "
-            "it out of the bank since this one opened it; open the bank again"
+        raise type(error)(
+            f"{error}; put the file back from a copy of the bank, or take the entry out: "
+            f"cl-graft forget {folder} {position}"
         ) from error
 
 

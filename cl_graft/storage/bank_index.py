@@ -1,16 +1,11 @@
-"""The index of a bank: `bank.json`, the list of the files of its entries.
-
-`bank.copy.json` holds the same bytes and is written right before it, for `repair`.
-"""
+"""The index of a bank: `bank.json`, the list of the files of its entries."""
 
 from __future__ import annotations
 
-import hashlib
 import re
 import shutil
-from collections import Counter
-from collections.abc import Collection, Container, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Container, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, get_args
 
@@ -26,7 +21,6 @@ from cl_graft.storage.files import (
     replace_file,
     report_damage,
     to_json,
-    write_once,
 )
 from cl_graft.storage.graft_file import read_builds_on
 from cl_graft.storage.locks import LOCK, OWNER
@@ -34,14 +28,9 @@ from cl_graft.storage.metadata_schema import check_metadata
 from cl_graft.storage.serialization import base_record, layout_record, part, read_base, read_layout
 
 INDEX = "bank.json"
-COPY = "bank.copy.json"
-"""Copy of `bank.json`, from which `repair` takes a lost one."""
 
 DIGITS = 16
 """Digits of its checksum in the name of an entry's file."""
-
-REMOVED = "removed"
-"""Folder in a bank for files of entries that `repair` can no longer list."""
 
 _KINDS = ("entries", "standalone")
 _FILE = re.compile(
@@ -49,19 +38,21 @@ _FILE = re.compile(
 )
 """Name of an entry's file: digits of its checksum and the task's name."""
 
-_STAGED = ".staged"
+STAGED = ".staged"
+"""Folder in a bank for entries that are trained again; the next writer deletes a left one."""
+
 _FORMAT = "cl-graft-bank"
 _LARGEST_INDEX = 2**26
 """Bytes of `bank.json`, some 150,000 entries: it is parsed before it can be checked."""
 
 
-def read_index(folder: Path, *, name: str = INDEX) -> tuple[list[dict[str, Any]], GraftBank]:
-    """Return the lines of a bank's index (or of its copy), and the bank without entries."""
-    path = folder / name
+def read_index(folder: Path) -> tuple[list[dict[str, Any]], GraftBank]:
+    """Return the lines of a bank's index, and the bank without entries."""
+    path = folder / INDEX
     if not folder.is_dir():
         raise InputError(f"there is no bank folder {folder}")
     if not path.is_file():
-        raise ForeignFile(f"{folder} is not a bank: it holds no {name}")
+        raise ForeignFile(f"{folder} is not a bank: it holds no {INDEX}")
     if (size := path.stat().st_size) > _LARGEST_INDEX:
         raise ForeignFile(f"{path} is not a file of cl_graft: it has {size} bytes")
     values = load_json(path.read_bytes(), format=_FORMAT, name=str(path))
@@ -86,9 +77,6 @@ def _check_list(records: Sequence[Mapping[str, Any]], bank: GraftBank) -> None:
         if not 0 <= owned <= size <= bank.layout.total:
             raise ValueError(f"{record['file']} owns {owned} of {size} coordinates")
         read_builds_on(record, bank.mode, position=position)
-    files = Counter(record["file"] for record in records)
-    if len(files) < len(records):
-        raise ValueError(f"it lists {files.most_common(1)[0][0]!r} more than once")
 
 
 def _check_name(name: str, checksum: str) -> None:
@@ -100,13 +88,7 @@ def _check_name(name: str, checksum: str) -> None:
 
 
 def write_index(bank: GraftBank, records: Sequence[Mapping[str, Any]], folder: Path) -> None:
-    """Replace the copy, and then `bank.json`."""
-    folder.mkdir(parents=True, exist_ok=True)
-    replace_file(folder / INDEX, write_copy(bank, records, folder))
-
-
-def write_copy(bank: GraftBank, records: Sequence[Mapping[str, Any]], folder: Path) -> bytes:
-    """Write the copy of a bank's index, unless it is there, and return its bytes."""
+    """Replace `bank.json`."""
     rows = ",".join(f"\n  {to_json(record)}" for record in records)
     keys = {
         "format": to_json(_FORMAT),
@@ -121,13 +103,8 @@ def write_copy(bank: GraftBank, records: Sequence[Mapping[str, Any]], folder: Pa
     )
     if len(data) > _LARGEST_INDEX:
         raise BankError(f"a bank's {INDEX} holds {_LARGEST_INDEX} bytes at most, got {len(data)}")
-    write_once(folder / COPY, data)
-    return data
-
-
-def list_sha256(records: Sequence[Mapping[str, Any]]) -> str:
-    """Return the SHA-256 of the list of entries, as compact JSON."""
-    return hashlib.sha256(to_json(records).encode()).hexdigest()
+    folder.mkdir(parents=True, exist_ok=True)
+    replace_file(folder / INDEX, data)
 
 
 def list_files(record: Mapping[str, Any]) -> list[str]:
@@ -141,62 +118,22 @@ def count_entry_bytes(record: Mapping[str, Any]) -> int:
     return record["bytes"] + record.get("standalone", {}).get("bytes", 0)
 
 
-@contextmanager
-def staged_folder(folder: Path) -> Iterator[Path]:
-    """Make an empty folder inside a bank for new entries; the next writer deletes a left one."""
-    _delete_staged(folder)
-    try:
-        yield folder / _STAGED
-    finally:
-        _delete_staged(folder)
-
-
-def _delete_staged(folder: Path) -> list[Path]:
-    """Delete the staged folder of a bank, where it has one; return what was deleted."""
-    staged = folder / _STAGED
-    if staged.is_symlink():
-        staged.unlink()
-    elif staged.is_dir():
-        # The index first, so that a process killed here leaves no index that lists missing files.
-        (staged / INDEX).unlink(missing_ok=True)
-        shutil.rmtree(staged)
-    else:
-        return []
-    return [staged]
-
-
-def delete_unlisted(folder: Path, listed: Collection[str]) -> list[str]:
-    """Delete the files that killed writers left in a bank's folder, and return their names.
-
-    Entries of tasks that the bank no longer has are deleted last, as they alone tell that it had
-    them: a removal that is killed here is recognised when it is repeated.
-    """
-    refuse_linked_folders(folder)
-    left = delete_partial_files([path for kind in _KINDS for path in (folder / kind).glob("*")])
-    tasks = {_task_part(name) for name in listed}
-    left_over = list_unlisted(folder, listed)
-    for name in sorted(
-        left_over, key=lambda n: (n.startswith("entries/"), _task_part(n) not in tasks)
-    ):
+def delete_unlisted(folder: Path, listed: Container[str]) -> None:
+    """Delete the files that killed writers left in a bank's folder."""
+    delete_partial_files([path for kind in _KINDS for path in (folder / kind).glob("*")])
+    for name in list_unlisted(folder, listed):
         with explain_write_errors(folder / name):
             (folder / name).unlink(missing_ok=True)
-        left.append(folder / name)
     for kind in _KINDS:
         with suppress(OSError):  # it is not empty, or not there
             (folder / kind).rmdir()
-    left += _delete_staged(folder)
-    return [path.relative_to(folder).as_posix() for path in left]
-
-
-def _task_part(file: str) -> str:
-    """Return the part of a file's name that its task's name gave it."""
-    return file.partition("-")[2]
+    shutil.rmtree(folder / STAGED, ignore_errors=True)
 
 
 def holds_no_bank_yet(folder: Path) -> bool:
     """Tell whether a folder is empty, apart from files of a writer that was killed at its start."""
     return folder.is_dir() and all(
-        path.name in (LOCK, OWNER, COPY)
+        path.name in (LOCK, OWNER)
         or is_partial(path)
         or (path.name in _KINDS and path.is_dir() and all(map(_is_of_a_bank, path.iterdir())))
         for path in folder.iterdir()
@@ -211,19 +148,3 @@ def list_unlisted(folder: Path, listed: Container[str]) -> list[str]:
 
 def _is_of_a_bank(path: Path) -> bool:
     return is_partial(path) or _FILE.fullmatch(f"{path.parent.name}/{path.name}") is not None
-
-
-def refuse_linked_folders(folder: Path) -> None:
-    """Refuse a bank whose folders are links, as files elsewhere would be deleted."""
-    for kind in (*_KINDS, REMOVED):
-        if (folder / kind).is_symlink():
-            raise InputError(
-                f"{folder / kind} is a link; expected a folder, as files in it are deleted; move "
-                "the whole bank to where it leads instead"
-            )
-
-
-def bank_sha256(folder: Path | str, *, first: int | None = None) -> tuple[str, int]:
-    """Return the hash of the first lines of a bank's index, and how many they are."""
-    records = read_index(Path(folder))[0][:first]
-    return list_sha256(records), len(records)

@@ -28,7 +28,7 @@ from cl_graft.storage.files import replace_file
 from cl_graft.storage.model_card import is_hub_name, model_card
 
 _FOLDERS = ("entries/", "standalone/")
-_FILES = ["bank.json", "bank.copy.json", "README.md", *(f"{folder}*" for folder in _FOLDERS)]
+_FILES = ["bank.json", "README.md", *(f"{folder}*" for folder in _FOLDERS)]
 
 
 @dataclass(frozen=True)

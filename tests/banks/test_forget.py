@@ -15,6 +15,7 @@ from cl_graft import InputError, load_bank
 from cl_graft.banks.add import add_task
 from cl_graft.banks.forget import forget
 from cl_graft.banks.verify import verify
+from cl_graft.errors import BankError
 
 TASKS = ("scope", "topic", "answered")
 
@@ -79,19 +80,6 @@ def test_the_latest_entry_of_a_task_goes_and_the_one_before_answers_again(copied
     assert verify(run).ok
     report = forget(run, 0, dry_run=True)
     assert [later.task for later in report.dependents] == ["topic"]
-
-
-def test_a_killed_call_for_one_entry_is_not_repeated_on_the_next_one(copied):
-    run = copied("prefix", TASKS[:1])
-    before = file_hashes(run / "bank")
-    add_task(run, "scope", sets=["fine_tuning.steps=3"])
-    (latest,) = file_hashes(run / "bank").keys() - before.keys()
-    content = (run / "bank" / latest).read_bytes()
-    forget(run, "scope", latest=True)
-    (run / "bank" / latest).write_bytes(content)  # as if it was killed before its deletions
-    with pytest.raises(InputError, match="was killed, and may have removed an entry"):
-        forget(run, "scope", latest=True)
-    assert file_hashes(run / "bank") == before
 
 
 def test_an_entry_is_trained_again_on_the_version_of_a_task_that_stays(copied, learn):
@@ -197,65 +185,34 @@ def test_all_entries_of_a_task_go_and_traces_beside_the_bank_are_named(copied, l
     assert (added.position, added.label) == (0, 0)
 
 
-@pytest.mark.parametrize("mode", ["isolated", "prefix"])
-def test_a_call_that_was_killed_before_the_files_went_is_finished_by_the_next(
-    copied, learn, monkeypatch, mode
-):
+def test_what_a_killed_call_left_of_a_task_is_deleted_by_the_next(copied, learn, monkeypatch):
     def killed(*_: object) -> None:
         raise KeyboardInterrupt
 
-    bank = copied(mode) / "bank"
-    alone = shutil.move(bank, bank.parents[3] / "alone")  # no run tells that it knew the task
+    run = copied("isolated")
     with monkeypatch.context() as patched:
         patched.setattr("cl_graft.storage.bank_folder.delete_unlisted", killed)
         with pytest.raises(KeyboardInterrupt):
-            forget(alone, "answered")
-    report = forget(alone, "answered")
-    assert (report.positions, report.exact, report.done) == ((), True, True)
-    never = learn(TASKS[:2], mode)
-    assert file_hashes(Path(alone)) == file_hashes(never / "bank")
+            forget(run, "answered")
+    before = file_hashes(run / "bank")
     with pytest.raises(InputError, match="no task 'answered' in the bank"):
-        forget(alone, "answered")
+        forget(run, "answered", dry_run=True)
+    assert file_hashes(run / "bank") == before
+    with pytest.raises(InputError, match="no task 'answered' in the bank"):
+        forget(run, "answered")
+    assert file_hashes(run / "bank") == file_hashes(learn(TASKS[:2], "isolated") / "bank")
 
 
-@pytest.mark.parametrize("mode", ["isolated", "prefix"])
-def test_a_call_that_was_killed_at_any_of_its_deletions_is_finished_by_the_next(
-    learn, tmp_path, monkeypatch, mode
-):
-    task = {"isolated": "scope", "prefix": "answered"}[mode]  # later labels move, or none do
-    whole = learn(TASKS, mode, keep_standalone=True) / "bank"
-    done = shutil.copytree(whole, tmp_path / "done")  # no run tells that it knew the task
-    forget(done, task)
-    deletions = len(file_hashes(whole).keys() - file_hashes(done).keys())
-    assert deletions >= 2
-    for count in range(deletions):
-        killed = shutil.copytree(whole, tmp_path / f"killed{count}")
-        left = iter(range(count))
-
-        def delete(path: Path, *, left=left, delete=Path.unlink, **options: bool) -> None:
-            if path.parent.name in ("entries", "standalone") and next(left, None) is None:
-                raise KeyboardInterrupt
-            delete(path, **options)
-
-        with monkeypatch.context() as patched:
-            patched.setattr(Path, "unlink", delete)
-            with pytest.raises(KeyboardInterrupt):
-                forget(killed, task)
-        assert forget(killed, task).positions == ()
-        assert file_hashes(killed) == file_hashes(done)
-
-
-def test_a_call_for_a_task_that_is_not_there_deletes_what_a_killed_one_left(copied):
-    bank = copied("isolated") / "bank"
-    (left,) = (bank / "entries").glob("*topic*")
-    stray = left.with_name(f"{'0' * 16}-gone.safetensors")
-    shutil.copy(left, stray)
-    with pytest.raises(InputError, match="no task 'other' in the bank"):
-        forget(bank, "other", dry_run=True)
-    assert stray.exists()
-    with pytest.raises(InputError, match="no task 'other' in the bank"):
-        forget(bank, "other")
-    assert not stray.exists()
+@pytest.mark.parametrize("task", ["answered", "topic"])
+def test_a_damaged_entry_is_taken_out_and_what_stands_on_it_is_trained_again(copied, learn, task):
+    run = copied("prefix")
+    (damaged,) = (run / "bank" / "entries").glob(f"*-{task}.safetensors")
+    damaged.write_bytes(b"gone")
+    with pytest.raises(BankError, match=rf"cl-graft forget .*bank {TASKS.index(task)}$"):
+        load_bank(run / "bank")
+    assert forget(run, task, retrain=task != "answered").exact
+    left = tuple(name for name in TASKS if name != task)
+    assert file_hashes(run / "bank") == file_hashes(learn(left, "prefix") / "bank")
 
 
 def test_other_data_than_an_entry_was_trained_on_are_refused(tiny_bert, tmp_path):

@@ -10,7 +10,7 @@ from tiny_runs import tiny_run
 
 from cl_graft import load_bank
 from cl_graft.banks.forget import forget
-from cl_graft.banks.inspect import inspect_bank, inspect_graft, repair_folder
+from cl_graft.banks.inspect import inspect_bank, inspect_graft
 from cl_graft.errors import ForeignFile, InputError
 from cl_graft.storage import StoredGraft, bank_folder, save_bank, save_graft
 
@@ -91,12 +91,3 @@ def test_what_is_no_bank_is_refused(tmp_path):
         inspect_bank(tmp_path / "nowhere")
     with pytest.raises(ForeignFile, match=r"no bank\.json"):
         inspect_bank(tmp_path)
-
-
-def test_a_repair_names_the_half_files_that_taking_the_lock_deleted(run, tmp_path):
-    bank = shutil.copytree(run / "bank", tmp_path / "bank")
-    half = bank / ".bank.json.0a1b2c3d.tmp"
-    half.write_text("{")
-    assert repair_folder(bank).deleted == (half.name,)
-    assert not half.exists()
-    assert repair_folder(bank).deleted == ()

@@ -43,7 +43,7 @@ def test_an_answer_reads_no_later_entry_and_a_damaged_one_is_told_when_it_is_use
     damaged.write_bytes(damaged.read_bytes()[:-1])
     bank = open_bank(folder)
     assert bank.predict("What is my balance?", task="scope").label
-    with pytest.raises(TruncatedFile, match=r"is cut short.*--repair"):
+    with pytest.raises(TruncatedFile, match=r"is cut short.*forget .* 1$"):
         bank.predict([("Is it?", "It is.")], task="answers")
     assert bank.predict("What is my balance?", task="scope").label
 

@@ -13,11 +13,6 @@ from cl_graft import load_bank, save_bank
 @pytest.fixture(scope="module")
 def told(bank: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Told]:
     mine = shutil.copytree(bank.parent, tmp_path_factory.mktemp("forgetting") / "run")
-    broken = shutil.copytree(mine, mine.parent / "broken")
-    (broken / "bank" / "bank.json").unlink()
-    cut = shutil.copytree(mine, mine.parent / "cut")
-    for path in (cut / "bank" / "entries").glob("*-topic.safetensors"):
-        path.write_bytes(path.read_bytes()[:-1])
     versions = mine.parent / "versions"
     entries = load_bank(bank).entries
     again = replace(entries[-1], recorded_batch=None)
@@ -30,9 +25,6 @@ def told(bank: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Told
         "verify": ["verify", mine, "--quiet"],
         "position": ["forget", versions, "1", "--dry-run", "--json", "--quiet"],
         "latest": ["forget", versions, "topic", "--latest", "--json", "--quiet"],
-        "repaired": ["inspect", broken, "--repair"],
-        "again": ["inspect", broken / "bank", "--repair"],
-        "lost": ["inspect", cut, "--repair"],
     }
     return dict(zip(commands, cl_graft_each(list(commands.values())), strict=True))
 
@@ -68,15 +60,3 @@ def test_the_last_task_goes_and_the_rest_verifies(told):
 def test_an_entry_goes_by_its_position_and_the_latest_of_a_name_alone(told):
     assert told["position"].json["positions"] == [1]
     assert told["latest"].json["positions"] == [2]
-
-
-def test_a_bank_is_repaired_from_its_run_or_its_folder(told):
-    assert told["repaired"].code == told["again"].code == 0
-    assert "bank.json was written anew from the entries that are whole" in told["repaired"].out
-    assert "Nothing had to be done." in told["again"].out
-
-
-def test_an_entry_that_is_lost_is_named_and_gives_exit_code_1(told):
-    assert told["lost"].code == 1
-    assert "LOST: entry 1: " in told["lost"].out
-    assert "is cut short" in told["lost"].out

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Sequence
 from dataclasses import replace
 from unittest.mock import patch
@@ -17,7 +16,6 @@ from cl_graft.grafts.region import Region
 from cl_graft.storage import load_bank, save_bank
 from cl_graft.storage.bank_folder import _record
 from cl_graft.storage.model_card import model_card
-from cl_graft.storage.repair import repair_bank
 
 
 def grown(*subsets: Sequence[int] | None) -> GraftBank:
@@ -80,30 +78,6 @@ def test_an_entry_that_contradicts_its_bank_is_refused(tmp_path, forgery):
             save_bank(bank, tmp_path)
     with pytest.raises(BankError, match=r"builds on|stand alone|one owner|builds_on"):
         load_bank(tmp_path)
-
-
-def test_a_lost_entry_takes_those_that_build_on_it_and_no_others(tmp_path):
-    bank = grown(None, (), (1,), (0,), (1, 2))
-    save_bank(bank, tmp_path)
-    (damaged,) = (tmp_path / "entries").glob("*-task0.safetensors")
-    damaged.write_bytes(b"gone")
-    repaired = repair_bank(tmp_path)
-    assert len(repaired.faults) == 2  # task0, and task3 on top of it
-    left = load_bank(tmp_path)
-    assert same_bank(left, bank.without([0, 3]))
-    assert [left.builds_on(place) for place in range(3)] == [(), (0,), (0, 1)]
-    for now, then in enumerate((1, 2, 4)):
-        assert left.answer(now).same_bits(bank.answer(then))
-    assert {path.name for path in (tmp_path / "removed" / "entries").iterdir()} > {damaged.name}
-
-
-def test_a_lost_index_is_made_again_with_what_entries_build_on(tmp_path):
-    save_bank(grown(None, (), (0,)), tmp_path)
-    before = content(tmp_path)
-    (tmp_path / "bank.json").unlink()
-    assert repair_bank(tmp_path).entries == 3
-    shutil.rmtree(tmp_path / "removed", ignore_errors=True)
-    assert content(tmp_path) == before
 
 
 def test_the_model_card_says_what_a_task_builds_on():

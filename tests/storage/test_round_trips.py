@@ -99,7 +99,6 @@ def test_a_bank_file_holds_nothing_but_json_and_safetensors(tmp_path):
     found = content(tmp_path)
     names = [name.replace(checksum_in(found[name])[:16], "#") for name in sorted(found)]
     assert sorted(names) == [
-        "bank.copy.json",
         "bank.json",
         "entries/#-ag_news.safetensors",
         "entries/#-qnli.safetensors",

@@ -18,14 +18,12 @@ from cl_graft.lab.results.measures import has_one_metric, measure, measure_title
 from cl_graft.lab.results.tables import Table, make_matrix, points
 from cl_graft.lab.results.task_files import ANSWERS, CURVES, ERRORS, NUMBERS
 from cl_graft.settings.run_folder import (
-    BANK,
     RESULTS,
     RESULTS_FORMAT,
     RunRecord,
     read_values,
     report_missing_parts,
 )
-from cl_graft.storage.bank_index import INDEX, bank_sha256
 from cl_graft.storage.files import dump_json, replace_file
 from cl_graft.training.passes import Passes, total_passes
 
@@ -185,16 +183,10 @@ _MATRICES = ("R", "ece", "overlap", "routed")
 
 
 def write_result(result: RunResult, folder: Path) -> None:
-    """Write `results.json` into a run's folder, atomically, with hashes of what is beside it.
-
-    The bank is named by the hash of its list.
-    """
+    """Write `results.json` into a run's folder, atomically, with hashes of what is beside it."""
     beside = {name: file_sha256(folder / name) for name in BESIDE if (folder / name).is_file()}
     values = {**asdict(result), "files": beside}
     values |= {name: pack_matrix(values[name]) for name in _MATRICES}
-    if (folder / BANK / INDEX).is_file():
-        sha256, entries = bank_sha256(folder / BANK)
-        values["bank"] = {"sha256": sha256, "entries": entries}
     replace_file(folder / RESULTS, dump_json(values, format=RESULTS_FORMAT))
 
 
