@@ -24,7 +24,7 @@ help:
 	@echo "make oldest        a part of the tests with the oldest versions that are supported"
 	@echo "make newest        the same with the newest versions that pip finds, as users install them"
 	@echo "make smollm2       fetch SmolLM2-135M-Instruct, a small real language model, for --model smollm2"
-	@echo "make torture       kill it, starve it, let it live long; takes about an hour"
+	@echo "make torture       kill every command at 25 of its writes, fill disk and memory; takes about an hour"
 	@echo "make bench-table4  the paper's Table 4 stream (needs CL_GRAFT_DATA)"
 	@echo "make bench-speed   steps, memory, switching and serving, beside what one would pick instead"
 	@echo "make bench-stream  a whole grafting stream against a naive one (needs CL_GRAFT_DATA)"
@@ -97,7 +97,7 @@ smollm2: $(STAMP)
 	$(BIN)/python -m cl_graft.models.smollm2
 
 torture: $(STAMP)
-	$(BIN)/python -W ignore tests/stress/torture.py
+	KILLS=25 $(PYTEST) -m slow tests/stress -n $(WORKERS)
 
 bench-table4: $(STAMP)
 	OMP_NUM_THREADS=1 $(BIN)/python -W ignore benchmarks/table4.py --workers $(WORKERS)

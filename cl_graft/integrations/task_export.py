@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-import secrets
 import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -125,8 +124,9 @@ def export_task(
 @contextmanager
 def _make_folder(out: Path) -> Iterator[Path]:
     """Make a folder to fill, which becomes `out` when the block ends without an exception."""
-    aside = out.with_name(f".{out.name}.{secrets.token_hex(4)}.tmp")
+    aside = out.with_name(f".{out.name}.tmp")
     with explain_write_errors(out):
+        shutil.rmtree(aside, ignore_errors=True)  # which a killed process left
         aside.mkdir(parents=True)
         try:
             yield aside

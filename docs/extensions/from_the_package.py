@@ -304,12 +304,6 @@ def plan_check() -> str:
     return found.read_text(encoding="utf-8") if found.is_file() else "It has not been run yet."
 
 
-def torture() -> str:
-    """What the torture test counted, where it was run."""
-    found = ROOT / "benchmarks" / "results" / "torture.md"
-    return found.read_text(encoding="utf-8") if found.is_file() else "It has not been run yet."
-
-
 def error_rates() -> str:
     """How often intervals and tests were wrong in the simulation."""
     found = ROOT / "benchmarks" / "results" / "error_rates.md"
@@ -346,7 +340,6 @@ SECTIONS: Mapping[str, Callable[[], str]] = {
     "decision pages": decision_pages,
     "benchmarks": benchmarks,
     "plan check": plan_check,
-    "torture": torture,
     "error rates": error_rates,
     "public names": public_names,
 }

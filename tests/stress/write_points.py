@@ -1,9 +1,12 @@
-"""Calls by which a process changes files, numbered, so that it can be killed at each of them.
+"""`cl-graft WORDS` in the current folder, killed at one of the calls by which it changes files.
 
-Counted are calls of the main thread below one folder: creating and opening for writing, every write
-of a Python file (before it, and with half of it on disk), flushing to disk, renaming, linking,
-truncating, deleting, and making and removing folders. TensorBoard writes in a thread of its own,
-whose calls come in no fixed order; they are not counted.
+    write_points.py AT LOG WORDS...
+
+AT is the number of the call, and LOG a file outside of the folder to which calls are written, one a
+line. Counted are calls of the main thread below the folder: creating and opening for writing, every
+write of a Python file (before it, and with half of it on disk), flushing to disk, renaming,
+linking, truncating, deleting, and making and removing folders. TensorBoard writes in a thread of
+its own, whose calls come in no fixed order; they are not counted.
 """
 
 from __future__ import annotations
@@ -15,53 +18,20 @@ import signal
 import sys
 import threading
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 _ALWAYS = {"os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.link", "os.symlink", "os.truncate"}
 _CHANGING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 
 
-class Counter:
-    """A pipe through which a child tells its calls, one a line."""
-
-    def __init__(self) -> None:
-        self._read, self._write = os.pipe()
-        os.set_blocking(self._read, False)
-        self._text = b""
-
-    def tell(self, call: str) -> None:
-        """Tell a call, in the child."""
-        os.write(self._write, f"{call}\n".encode())
-
-    def listen(self) -> None:
-        """Take what was told so far, so that the pipe does not fill."""
-        try:
-            while part := os.read(self._read, 1 << 16):
-                self._text += part
-        except BlockingIOError:
-            pass
-
-    def calls(self) -> list[str]:
-        """Return what was told, and close the pipe."""
-        self.listen()
-        os.close(self._read)
-        os.close(self._write)
-        return self._text.decode(errors="replace").splitlines()
-
-
-def trap(root: Path, *, at: int | None = None, tell: Callable[[str], None] | None = None) -> None:
+class Trap:
     """Number the calls of this process from now on, and kill it at one of them."""
-    _Trap(root, at, tell).set()
 
-
-class _Trap:
-    def __init__(self, root: Path, at: int | None, tell: Callable[[str], None] | None) -> None:
-        self._root = f"{root.resolve()}{os.sep}"
-        self._at, self._tell, self._count = at, tell, 0
+    def __init__(self, at: int, log: str) -> None:
+        self._root = f"{os.getcwd()}{os.sep}"
+        self._at, self._count = at, 0
+        self._log = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
         self._open, self._fsync = io.open, os.fsync
-
-    def set(self) -> None:
         sys.addaudithook(self._audit)
         for home in (io, builtins):
             home.open = self._opened  # type: ignore[attr-defined]
@@ -77,8 +47,7 @@ class _Trap:
             return
         if not f"{full}{os.sep}".startswith(self._root):
             return
-        if self._tell is not None:
-            self._tell(f"{call} {full.removeprefix(self._root)}")
+        os.write(self._log, f"{call} {full.removeprefix(self._root)}\n".encode())
         if self._count == self._at:
             if last_words is not None:
                 last_words()
@@ -110,7 +79,7 @@ class _Trap:
 class _Writer(io.BufferedWriter):
     """A file of which half a write is on disk when the process is killed in it."""
 
-    def __init__(self, raw: Any, trap: _Trap, path: object) -> None:
+    def __init__(self, raw: Any, trap: Trap, path: object) -> None:
         super().__init__(raw)
         self._trap, self._path = trap, path
 
@@ -122,3 +91,12 @@ class _Writer(io.BufferedWriter):
         self._trap.point("write", self._path)
         self._trap.point("half of a write", self._path, half)
         return super().write(data)
+
+
+if __name__ == "__main__":
+    from cl_graft.cli import main
+
+    number, log, *words = sys.argv[1:]
+    sys.argv = ["cl-graft", *words]
+    Trap(int(number), log)
+    main()
