@@ -157,9 +157,9 @@ def import_task(
     )
     position = held.find(label=entry.label)
     new = position is None or not _is_same(entry, held.entries[position])
-    if new or position is None:
-        position = len(held)
-        with lock_bank(folder):
+    with lock_bank(folder):
+        if new or position is None:
+            position = len(held)
             append_entry(held.append(entry), folder)
     return Imported(
         bank=folder,

@@ -1,18 +1,17 @@
 """Checkpoints of a run in files: the states of its phases, from which a killed run is resumed.
 
-    DIR/dense-12.safetensors    the dense run, the 12th checkpoint; the 11th is kept beside it
-    DIR/loop-3.safetensors      the strategy's own loop
+    DIR/dense.safetensors    the dense run
+    DIR/loop.safetensors     the strategy's own loop
 
-Where the last of a kind of phase is damaged, the one before is loaded.
+There is one file a kind of phase, replaced atomically; a damaged one is as good as none.
 """
 
 from __future__ import annotations
 
 import json
 import logging
-import re
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -28,8 +27,6 @@ from cl_graft.storage.files import pack, read_file, replace_file, to_json, unpac
 logger = logging.getLogger(__name__)
 
 _FORMAT = "cl-graft-checkpoint"
-_FILE = re.compile(r"([a-z-]+)-([0-9]+)\.safetensors")
-_KEPT = 2
 _REST = 100
 """Pause after a checkpoint, as a multiple of the time that it took: they cost 1 % of the time."""
 
@@ -75,16 +72,11 @@ class FileCheckpoints:
     def keep(self, key: str, state: Callable[[], State]) -> bool:
         """Keep the state of a phase; where it cannot be written, warn and return False."""
         started = time.perf_counter()
-        kind = _kind(key)
-        numbers = self._numbers(kind)
-        number = numbers[-1] + 1 if numbers else 1
         try:
             tensors, values = state()
             self.folder.mkdir(parents=True, exist_ok=True)
             data = pack(_with_values(tensors, values), {"key": key}, format=_FORMAT)
-            replace_file(self._path(kind, number), data)
-            for old in numbers[: 1 - _KEPT]:
-                self._path(kind, old).unlink()
+            replace_file(self._path(_kind(key)), data)
             written = True
         except OSError as error:
             logger.warning("no checkpoint could be written, the one before stands: %s", error)
@@ -94,31 +86,32 @@ class FileCheckpoints:
         return written
 
     def load(self, key: str) -> State | None:
-        """Return the last state of a phase that can be read; None if there is none."""
-        states = (state for other, state in self._read(_kind(key)) if other == key)
-        return next(states, None)
+        """Return the last state of a phase; None if there is none that can be read."""
+        held, state = self._read(_kind(key))
+        return state if held == key else None
 
     def latest(self, kind: str) -> State | None:
-        """Return the last state of a kind of phase that can be read, whatever its key."""
-        return next((state for _, state in self._read(kind)), None)
+        """Return the last state of a kind of phase, whatever its key."""
+        return self._read(kind)[1]
 
     def clear(self, *, but: str) -> None:
         """Remove the checkpoints of all kinds of phases but that of one key."""
-        for kind, number in self._files():
-            if kind != _kind(but):
-                self._path(kind, number).unlink()
+        for path in self.folder.glob("*.safetensors"):
+            if path != self._path(_kind(but)):
+                path.unlink()
 
-    def _read(self, kind: str) -> Iterator[tuple[str, State]]:
-        """Yield key and state of the checkpoints of a kind that can be read, latest first."""
-        for number in reversed(self._numbers(kind)):
-            path = self._path(kind, number)
-            try:
-                data = read_file(path, format=_FORMAT)
-                head, tensors = unpack(data, format=_FORMAT, name=str(path))
-            except (BankError, OSError) as error:
-                logger.warning("%s; the checkpoint before it is taken", error)
-                continue
-            yield head["key"], _without_values(tensors)
+    def _read(self, kind: str) -> tuple[str, State | None]:
+        """Return key and state of the checkpoint of a kind."""
+        path = self._path(kind)
+        if not path.is_file():
+            return "", None
+        try:
+            data = read_file(path, format=_FORMAT)
+            head, tensors = unpack(data, format=_FORMAT, name=str(path))
+        except (BankError, OSError) as error:
+            logger.warning("%s; its phase begins again", error)
+            return "", None
+        return head["key"], _without_values(tensors)
 
     def _due(self, last: bool) -> bool:
         if self._stop.asked is not None:
@@ -130,18 +123,8 @@ class FileCheckpoints:
             return False
         return last or passed >= self._seconds
 
-    def _numbers(self, kind: str) -> list[int]:
-        """Return the numbers of the files of a kind, ascending."""
-        return sorted(number for other, number in self._files() if other == kind)
-
-    def _files(self) -> list[tuple[str, int]]:
-        if not self.folder.is_dir():
-            return []
-        names = (_FILE.fullmatch(path.name) for path in self.folder.iterdir())
-        return [(name[1], int(name[2])) for name in names if name]
-
-    def _path(self, kind: str, number: int) -> Path:
-        return self.folder / f"{kind}-{number}.safetensors"
+    def _path(self, kind: str) -> Path:
+        return self.folder / f"{kind}.safetensors"
 
 
 @dataclass(frozen=True)

@@ -45,15 +45,14 @@ def test_the_values_of_a_long_stream_fit_in(tmp_path):
     assert state[1] == values
 
 
-def test_the_last_two_of_a_kind_are_kept(tmp_path):
+def test_the_last_of_a_kind_is_kept(tmp_path):
     checkpoints = FileCheckpoints(tmp_path, steps=2)
     offered(checkpoints, 9)
     offered(checkpoints, 4, key="dense-x")
-    assert names(tmp_path) == [
-        "dense-1.safetensors", "dense-2.safetensors", "loop-3.safetensors", "loop-4.safetensors",
-    ]  # fmt: skip
+    assert names(tmp_path) == ["dense.safetensors", "loop.safetensors"]
+    assert checkpoints.latest("loop")[1] == {"step": 7}
     checkpoints.clear(but="dense")
-    assert names(tmp_path) == ["dense-1.safetensors", "dense-2.safetensors"]
+    assert names(tmp_path) == ["dense.safetensors"]
 
 
 def test_without_a_setting_nothing_is_written_and_with_seconds_only_in_time(tmp_path):
@@ -61,7 +60,7 @@ def test_without_a_setting_nothing_is_written_and_with_seconds_only_in_time(tmp_
         offered(FileCheckpoints(tmp_path, seconds=seconds), 50)
     assert names(tmp_path) == []
     offered(FileCheckpoints(tmp_path, seconds=1000.0), 1, last=True)
-    assert names(tmp_path) == ["loop-1.safetensors"]
+    assert names(tmp_path) == ["loop.safetensors"]
 
 
 def test_a_checkpoint_that_took_long_is_not_followed_by_another_at_once(tmp_path, monkeypatch):
@@ -89,25 +88,23 @@ def test_a_process_that_is_asked_to_stop_keeps_the_state_first(tmp_path):
     stop.asked = 15
     with pytest.raises(Stopped):
         offered(checkpoints, 1)
-    assert names(tmp_path) == ["loop-1.safetensors"]
+    assert names(tmp_path) == ["loop.safetensors"]
     with pytest.raises(Stopped):
         checkpoints.poll()
 
 
-def test_a_damaged_file_gives_way_and_its_number_is_not_used_again(tmp_path, caplog):
+def test_a_damaged_file_is_no_checkpoint(tmp_path, caplog):
     checkpoints = FileCheckpoints(tmp_path, steps=1)
     offered(checkpoints, 2)
-    path = tmp_path / "loop-2.safetensors"
+    path = tmp_path / "loop.safetensors"
     data = bytearray(path.read_bytes())
     data[-1] ^= 1
     path.write_bytes(data)
     with caplog.at_level(logging.WARNING):
-        state = checkpoints.load("loop-0")
-    assert state is not None
-    assert state[1] == {"step": 0}
-    assert "loop-2.safetensors is altered" in caplog.text
+        assert checkpoints.load("loop-0") is None
+    assert "loop.safetensors is altered" in caplog.text
     offered(checkpoints, 1)
-    assert names(tmp_path) == ["loop-2.safetensors", "loop-3.safetensors"]
+    assert checkpoints.load("loop-0") is not None
 
 
 def test_a_disk_without_room_costs_a_warning(tmp_path, caplog, monkeypatch):

@@ -86,7 +86,7 @@ def test_a_run_whose_process_was_killed_at_its_end_is_finished(comparison, tiny_
     run = comparison.out / "grafting" / "seed0"
     before = {path for path in run.rglob("*") if path.is_file()}
     (run / CHECKPOINTS).mkdir()
-    (run / CHECKPOINTS / "run-1.safetensors").write_bytes(b"state")
+    (run / CHECKPOINTS / "run.safetensors").write_bytes(b"state")
     killed = run if left == "run" else run / "bank"
     run_warm(["-c", KILLED_WRITER, str(killed)], env=os.environ)
     compare(tiny_config, out=comparison.out)
