@@ -48,7 +48,7 @@ COMMANDS: dict[str, tuple[tuple[str, ...], ...]] = {
     "forget --retrain": (LEARN, ("forget", BANK, "scope", "--retrain")),
     "localize": (("localize", "scope", *SETS, "--model", "tiny_bert", "--out", "region"),),
     "export": (LEARN, EXPORT),
-    "export to PEFT": (LEARN, (*EXPORT, "--format", "peft-shira", "--rest", "copy")),
+    "export to PEFT": (LEARN, (*EXPORT, "--format", "peft-shira")),
     "import": (
         APART, EXPORT, ("import", "made", "--bank", "new", "--task", "topic", "--base", "tiny_bert")
     ),
