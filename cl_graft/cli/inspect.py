@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from cl_graft.cli.options import AsJson, Quiet, argument, flag
+from cl_graft.cli.options import AsJson, Quiet, argument
 from cl_graft.cli.output import Output, format_score, make_table
 
 if TYPE_CHECKING:
