@@ -116,14 +116,11 @@ def to_rows(
     labels = read_labels(label_names, spellings, declared=declared)
     splits: dict[str, tuple[Row, ...]] = {}
     for split, own in drafts.items():
-        place = files[split].place
         rows = bad.read_each(
-            place, own, lambda d: Row(d.text, d.text_pair, labels.read(d.label, d.place))
+            files[split].place,
+            own,
+            lambda d: Row(d.text, d.text_pair, labels.read(d.label, d.place)),
         )
-        if not labels.names and split != "dev" and len(values := {row.label for row in rows}) == 1:
-            raise InputError(
-                f"{place}: all rows have the same number {values.pop()} in column {column!r}"
-            )
         splits[split] = tuple(rows)
     origin = Columns(text=text, text_pair=text_pair, label=column)
     return LabelledRows(splits, labels.names, origin, tuple(hidden))

@@ -25,18 +25,11 @@ PIECES = st.sampled_from(
 )
 CONTENT = st.one_of(st.lists(PIECES, max_size=40).map(b"".join), st.binary(max_size=200))
 SETTINGS = settings(max_examples=150)
-NAMES = ("a.csv", "a.tsv", "a.jsonl", "a.json", "a.parquet", "a.csv.gz")
 GOOD = {"good,1": "good", "fine,0": "fine", '"shut",1': "shut"}
 
 
-@pytest.mark.parametrize(
-    ("name", "on_bad_row"),
-    [
-        *((name, "error") for name in NAMES),
-        ("a.csv", "skip"),
-        *slow(*((name, "skip") for name in NAMES if name != "a.csv")),
-    ],
-)
+@pytest.mark.parametrize("on_bad_row", ["error", "skip"])
+@pytest.mark.parametrize("name", ["a.csv", "a.jsonl", *slow("a.tsv", "a.json", "a.csv.gz")])
 def test_any_bytes_are_rows_or_an_input_error(name, on_bad_row):
     @SETTINGS
     @given(CONTENT, st.booleans())

@@ -194,6 +194,7 @@ def test_an_unknown_name_is_answered(folder: Path, name: str, data: str | None, 
         load_task(name, data=None if data is None else folder / data)
 
 
+@pytest.mark.slow
 def test_importing_the_tasks_imports_neither_transformers_nor_datasets():
     libraries = {"transformers", "datasets", "avalanche", "pyarrow"}
     code = f"import sys, cl_graft.data; print({libraries} & set(sys.modules))"

@@ -3,7 +3,6 @@
 import pytest
 from configs import config_with
 
-from cl_graft.data import BUILT_IN
 from cl_graft.data.streams import STREAMS, Stream, expand_streams, register_stream
 from cl_graft.errors import InputError
 
@@ -12,10 +11,6 @@ def test_a_stream_stands_for_its_tasks_among_others(own_registries):
     register_stream("pair", shots=7)(lambda: ["scope", "entailment"])
     expected = ["topic", "scope", "entailment"]
     assert expand_streams(["topic", "pair"]) == (expected, {"shots": 7})
-
-
-def test_the_streams_of_this_package_are_registered():
-    assert expand_streams(["built_in"])[0] == [*BUILT_IN]
 
 
 def test_a_config_takes_the_protocol_where_it_does_not_say_otherwise(own_registries):
