@@ -57,8 +57,8 @@ class RowSettings:
     )
     decoding: dict[str, Any] | None = Field(
         default=None,
-        description="How text-to-text answers are decoded: beams, longest_answer (tokens), stop "
-        "(texts that end an answer), cut (the side of a long text that is cut).",
+        description="How text-to-text answers are decoded: beams, longest_answer (tokens), "
+        "cut (the side of a long text that is cut).",
     )
     label_separator: str | None = Field(
         default=None,

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-from pydantic import Field, field_validator
+from pydantic import Field
 
 from cl_graft.errors import InputError, brief
 from cl_graft.kinds import messages, text_encoding
@@ -108,23 +108,13 @@ class Decoding:
         "`max_length`. None means that of the longest training answer, but at most half of "
         "`max_length`.",
     )
-    stop: tuple[Annotated[str, Field(min_length=1)], ...] = Field(
-        default=(),
-        description="Texts at which an answer ends; they are no part of it. A text that is one "
-        "token of the tokenizer ends the decoding as well.",
-    )
     cut: Literal["left", "right"] = Field(
         default="right", description="Side of a text that is cut where a prompt is too long."
     )
 
-    @field_validator("stop", mode="before")
-    @classmethod
-    def _take_one(cls, value: Any) -> Any:
-        return (value,) if isinstance(value, str) else value
-
     def to_dict(self) -> dict[str, Any]:
         """Return the settings as JSON."""
-        return {**asdict(self), "stop": list(self.stop)}
+        return asdict(self)
 
 
 def encode_asked(
@@ -172,7 +162,7 @@ def encode_answers(
 
     An answer ends with the token of the end; one that is cut does not.
     """
-    end = _find_end(encoding.tokenizer, encoding.prompt)
+    end = find_end(encoding.tokenizer, encoding.prompt)
     answers: list[list[int]] = []
     cut = set[int]()
     for number, ids in enumerate(_tokenize_answers(rows, encoding)):
@@ -198,25 +188,8 @@ def measure_answers(task: TextTask, encoding: Encoding) -> int:
     return min(max(map(len, _tokenize_answers(task.train, encoding))) + 1, max_length // 2)
 
 
-def find_stops(tokenizer: Tokenizer, prompt: Prompt | None, stop: Sequence[str]) -> tuple[int, ...]:
-    """Return the ids of the tokens that end an answer: the end, and stop texts of one token."""
-    stops = [_find_end(tokenizer, prompt)]
-    for text in stop:
-        ids = tokenizer(text, add_special_tokens=False)["input_ids"]
-        if len(ids) == 1:
-            stops.append(int(ids[0]))
-    return tuple(dict.fromkeys(stops))
-
-
-def decode_answer(ids: Sequence[int], tokenizer: Any, stop: Sequence[str]) -> str:
-    """Return the text of an answer's token ids, up to the first text that ends it."""
-    text: str = tokenizer.decode(list(ids), skip_special_tokens=True)
-    for end in stop:
-        text = text.partition(end)[0]
-    return text.strip()
-
-
-def _find_end(tokenizer: Tokenizer, prompt: Prompt | None) -> int:
+def find_end(tokenizer: Tokenizer, prompt: Prompt | None) -> int:
+    """Return the id of the token that ends an answer."""
     if prompt is None:
         ends = messages.chat_end(tokenizer)[1]
         if ends:
@@ -239,7 +212,7 @@ def _tokenize_answers(rows: Sequence[Any], encoding: Encoding) -> list[list[int]
     find_forbidden = (
         text_encoding.find_forbidden_ids if prompt else messages.find_forbidden_in_chats
     )
-    forbidden = find_forbidden(tokenizer) | {_find_end(tokenizer, prompt)}
+    forbidden = find_forbidden(tokenizer) | {find_end(tokenizer, prompt)}
     last = prompt.pieces[-1] if prompt else Piece(messages.chat_end(tokenizer)[0], "")
     lead = "" if last.field else last.literal.rstrip()
     found: list[list[int]] = []

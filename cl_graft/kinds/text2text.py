@@ -163,9 +163,9 @@ class Text2Text(Kind):
     def label_tokens(
         self, task: TextTask, tokenizer: Tokenizer, *, family: Family, max_length: int
     ) -> tuple[tuple[int, ...], ...]:
-        """Return the tokens that end an answer; and those of the longest answer, and beams."""
+        """Return the token that ends an answer; and those of the longest answer, and beams."""
         prompt = self.find_prompt(task, family)
-        stops = answer_rows.find_stops(tokenizer, prompt, task.decoding.stop)
+        stops = (answer_rows.find_end(tokenizer, prompt),)
         encoding = Encoding(tokenizer, family, prompt, max_length)
         return stops, (answer_rows.measure_answers(task, encoding), task.decoding.beams)
 
@@ -213,10 +213,10 @@ class Text2Text(Kind):
         rows = chain.from_iterable(task.splits.values())
         own = tuple(row for row in rows if isinstance(row, AnswerRow))
         tokenizer = encoded["train"].tokenizer
-        return _TextScorer(task.metric, own, tokenizer, task.decoding.stop)
+        return _TextScorer(task.metric, own, tokenizer)
 
     def metadata(self, task: TextTask) -> dict[str, Any]:
-        """Return the texts that end answers, what is cut, and a chat's system message."""
+        """Return how answers are decoded, and a chat's system message."""
         prompt = self.find_prompt(task, "causal_lm")
         asks_pair = prompt is not None and prompt.uses_pair
         found: dict[str, Any] = {"decoding": task.decoding.to_dict(), "pair": asks_pair}
@@ -237,12 +237,7 @@ class Text2Text(Kind):
         self, outputs: Tensor, encoded: EncodedRows, rows: Sequence[Row], metadata: Metadata
     ) -> list[Answer]:
         """Return the decoded texts."""
-        stop = Decoding(**(metadata.get("decoding") or {})).stop
-        texts = [
-            answer_rows.decode_answer(ids, encoded.tokenizer, stop)
-            for ids in split_generated(outputs)
-        ]
-        return [Answer(text, {}) for text in texts]
+        return [Answer(text, {}) for text in _decode(outputs, encoded.tokenizer)]
 
 
 def make_chat_row(messages: tuple[Message, ...], metadata: Metadata) -> AnswerRow:
@@ -264,19 +259,15 @@ def _find_cut(metadata: Metadata) -> str:
 
 @dataclass(frozen=True, eq=False)
 class _TextScorer:
-    """Score of decoded answers to the rows of all splits; `stop` are texts that end one."""
+    """Score of decoded answers to the rows of all splits."""
 
     name: str
     rows: tuple[AnswerRow, ...]
     tokenizer: Tokenizer
-    stop: tuple[str, ...]
 
     def read(self, outputs: Tensor) -> list[str]:
         """Return the answers that outputs hold; of given ones the likeliest token at each place."""
-        return [
-            answer_rows.decode_answer(ids, self.tokenizer, self.stop)
-            for ids in split_generated(outputs)
-        ]
+        return _decode(outputs, self.tokenizer)
 
     def compare(
         self, outputs: Tensor, targets: Tensor, *, most: int | None = None
@@ -287,9 +278,9 @@ class _TextScorer:
         return [(row.text, said, row.targets) for row, said in zip(own, answers, strict=True)]
 
     def references(self, targets: Tensor) -> object:
-        """Return the right answers and the group of each row, and the texts that end answers."""
+        """Return the right answers and the group of each row."""
         own = [self.rows[number] for number in targets[:, -1].tolist()]
-        return [[[list(row.targets), row.group] for row in own], list(self.stop)]
+        return [[list(row.targets), row.group] for row in own]
 
     def __call__(self, outputs: Tensor, targets: Tensor) -> float:
         """Return the score; the last column of `targets`, (n, L), names the rows."""
@@ -297,6 +288,11 @@ class _TextScorer:
         metric = METRICS.find(self.name)
         more = [[row.group for row in own]] if metric.of_groups else []
         return metric.compute(self.read(outputs), [list(row.targets) for row in own], *more)
+
+
+def _decode(outputs: Tensor, tokenizer: Any) -> list[str]:
+    decoded = (tokenizer.decode(ids, skip_special_tokens=True) for ids in split_generated(outputs))
+    return [text.strip() for text in decoded]
 
 
 def _pack(

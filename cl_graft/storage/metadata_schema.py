@@ -78,7 +78,6 @@ class _Prompt(_Schema):
 class _Decoding(_Schema):
     beams: Annotated[int, Field(ge=1, le=64)] = 1
     longest_answer: _Length | None = None
-    stop: Annotated[list[_Template], Field(max_length=100)] = []
     cut: Literal["left", "right"] = "right"
 
 

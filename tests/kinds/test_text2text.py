@@ -18,7 +18,7 @@ from cl_graft import load_task
 from cl_graft.data.encoded_task import encode_task
 from cl_graft.errors import InputError
 from cl_graft.kinds import KINDS, Decoding, Encoding
-from cl_graft.kinds.answer_rows import AnswerRow, encode_answers, encode_asked, find_stops
+from cl_graft.kinds.answer_rows import AnswerRow, encode_answers, encode_asked, find_end
 from cl_graft.kinds.messages import Message, fill_chat, tokenize_chat
 from cl_graft.kinds.text_task import make_task_head
 from cl_graft.metrics.task_score import score, task_loss
@@ -134,7 +134,6 @@ def test_a_content_of_parts_of_text_is_their_text_and_other_parts_are_refused(tm
     ("name", "settings", "message"),
     [
         ("input", {"decoding": {"beams": 0}}, "beams: .* greater than or equal to 1, got 0"),
-        ("input", {"decoding": {"stop": [""]}}, r"stop\.0: .* at least 1 character, got ''"),
         ("input", {"decoding": {"cut": "middle"}}, "cut: unknown 'middle'"),
         ("input", {"decoding": {"beam": 2}}, "unknown key 'beam'; did you mean 'beams'"),
         ("input", {"decoding": 3}, "decoding: Input should be a valid dictionary, got 3"),
@@ -388,16 +387,6 @@ def test_an_answer_that_is_too_long_is_cut_and_counted_or_leaves_no_room_for_a_p
         _made(writer, task)
 
 
-def test_a_stop_text_ends_an_answer(writer, data):
-    task = load_task("input", data=data, decoding={"stop": ["\n", "and so on"]}, warn=False)
-    made = _made(writer, task)
-    line = writer.tokenizer("\n", add_special_tokens=False)["input_ids"]
-    assert made.head.stops.tolist() == [writer.tokenizer.eos_token_id, *line]
-    ids = writer.tokenizer("rain and so on and", add_special_tokens=False)["input_ids"]
-    outputs = torch.tensor([[*ids, *[0] * len(ids)]]).float()
-    assert made.encoded.scorer.read(outputs) == ["rain"]
-
-
 def test_encoders_are_refused(tiny_bert, data):
     loaded = load_model(str(tiny_bert))
     with pytest.raises(InputError, match="needs a model of the family causal_lm or seq2seq_lm"):
@@ -481,7 +470,7 @@ def test_a_chats_answer_ends_where_the_template_ends_a_turn(family, marking):
     said = ("Who is it?", "It is me.")
     row = AnswerRow(said[0], None, 0, messages=(Message("user", said[0]),), targets=said[1:])
     asked, answer = _encode(tokenizer, row)
-    assert find_stops(tokenizer, None, ()) == (tokenizer.convert_tokens_to_ids(end),)
+    assert find_end(tokenizer, None) == tokenizer.convert_tokens_to_ids(end)
     roles = zip(("user", "assistant"), said, strict=True)
     turns = [{"role": role, "content": content} for role, content in roles]
     whole = tokenizer.apply_chat_template(turns, tokenize=False)
@@ -567,9 +556,9 @@ def test_a_stored_head_is_rebuilt_and_damaged_ones_are_refused(case):
 
 def test_an_entry_keeps_what_its_answers_need(data):
     kind = KINDS["text2text"]
-    task = load_task("messages", data=data, warn=False, decoding={"stop": ["\n"]})
+    task = load_task("messages", data=data, warn=False, decoding={"cut": "left"})
     found = kind.metadata(task)
     assert found["chat"] == {"system": "Be short."}
-    assert Decoding(**found["decoding"]) == Decoding(stop=("\n",))
+    assert Decoding(**found["decoding"]) == Decoding(cut="left")
     row = kind.row("Hello", None, found)
     assert row.messages == (Message("system", "Be short."), Message("user", "Hello"))
