@@ -17,11 +17,11 @@ def test_a_row_that_needs_a_missing_package_names_it_and_is_refused(monkeypatch,
     from cl_graft.strategies import method
 
     monkeypatch.setattr(method, "find_spec", lambda name: None)
-    assert "pip install quadprog" in STRATEGIES["gem"].unavailable
-    assert "gem" not in list_available()
-    config = config_with({"tasks": ["scope"], "strategies": ["gem"]})
-    with pytest.raises(InputError, match="strategy 'gem' is not available: it needs"):
-        run(config, strategy="gem", seed=0, out=tmp_path)
+    assert "pip install peft" in STRATEGIES["lora"].unavailable
+    assert "lora" not in list_available()
+    config = config_with({"tasks": ["scope"], "strategies": ["lora"]})
+    with pytest.raises(InputError, match="strategy 'lora' is not available: it needs"):
+        run(config, strategy="lora", seed=0, out=tmp_path)
 
 
 def test_all_means_all_that_can_run_on_the_family():

@@ -6,8 +6,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import torch
-from avalanche.core import SupervisedPlugin
-from avalanche.training.plugins import AGEMPlugin, GDumbPlugin, GEMPlugin, ReplayPlugin
+from avalanche.training.plugins import AGEMPlugin, GDumbPlugin, ReplayPlugin
 from avalanche.training.supervised.der import DER, ClassBalancedBufferWithLogits
 from avalanche.training.supervised.er_ace import ER_ACE
 from avalanche.training.templates import SupervisedTemplate
@@ -97,11 +96,8 @@ class GDumb:
         return inputs.naive(GDumbPlugin(mem_size=self.mem_size))
 
 
-class HeadGradients(SupervisedPlugin, supports_distributed=False):
-    """Give heads of finished tasks a gradient of 0, so that the next base class projects them too.
-
-    Runs at: after_backward.
-    """
+class AGEMOnHeads(AGEMPlugin):
+    """Avalanche's `AGEMPlugin`, whose projection reaches the heads of finished tasks, too."""
 
     def after_backward(self, strategy: Strategy, **kwargs: Any) -> None:
         """Give heads without a gradient one of 0, and project."""
@@ -109,10 +105,6 @@ class HeadGradients(SupervisedPlugin, supports_distributed=False):
             if parameter.requires_grad and parameter.grad is None:
                 parameter.grad = torch.zeros_like(parameter)
         super().after_backward(strategy, **kwargs)
-
-
-class AGEMOnHeads(HeadGradients, AGEMPlugin):
-    """Avalanche's `AGEMPlugin`, whose projection reaches the heads of finished tasks, too."""
 
 
 @register_strategy(
@@ -141,37 +133,6 @@ class AGEM:
     def task_bytes(self, shape: StreamShape) -> float:
         """Return the bytes of the rows kept of a task."""
         return self.patterns_per_experience * shape.row_bytes
-
-
-class GEMOnHeads(HeadGradients, GEMPlugin):
-    """Avalanche's `GEMPlugin`, whose projection reaches the heads of finished tasks, too."""
-
-
-@register_strategy(
-    "gem",
-    family="rehearsal",
-    source="Lopez-Paz and Ranzato, 2017, https://arxiv.org/abs/1706.08840; Avalanche's GEM",
-    adds="`patterns_per_experience` rows",
-    requires="quadprog",
-    kinds="one",
-)
-class GEM:
-    """Project the gradient so that it does not harm kept rows of each earlier task."""
-
-    patterns_per_experience: int = rows_per_task_setting()
-    memory_strength: float = setting(
-        0.5, "Added towards backward transfer.", min_value=0, grid=(0.0, 0.5, 1.0)
-    )
-
-    storage_bytes = count_stored(GEMPlugin, "memory_x", "memory_y", "memory_tid")
-
-    def build(self, inputs: StrategyInputs) -> SupervisedTemplate:
-        """Return Naive with `GEMOnHeads`."""
-        return inputs.naive(GEMOnHeads(self.patterns_per_experience, self.memory_strength))
-
-    def task_bytes(self, shape: StreamShape) -> float:
-        """Return the bytes of the rows kept of a task, with their targets and task labels."""
-        return self.patterns_per_experience * (shape.row_bytes + 16)
 
 
 class LogitsOfTasks(ClassBalancedBufferWithLogits):

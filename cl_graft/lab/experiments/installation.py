@@ -71,9 +71,8 @@ def _packages() -> Iterator[Check]:
             yield Check(needed.name, found)
         else:
             yield Check(needed.name, f"{found}, but {needed.specifier} is needed", "fault", remedy)
-    for name, what in (("peft", "strategies with LoRA"), ("quadprog", "the strategy gem")):
-        if find_spec(name) is None:
-            yield Check(name, f"not installed: {what}", "note", f"pip install {name}")
+    if find_spec("peft") is None:
+        yield Check("peft", "not installed: strategies with LoRA", "note", "pip install peft")
 
 
 def _torchvision() -> Check:
