@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from avalanche.core import SupervisedPlugin
 from avalanche.training.templates import SupervisedTemplate
 from torch import Tensor
 
@@ -40,11 +39,6 @@ def make_grafting_plugin(inputs: StrategyInputs) -> GraftingPlugin:
     )
 
 
-def make_region_plugins(inputs: StrategyInputs) -> list[SupervisedPlugin]:
-    """Return the plugins of a loop that trains regions, but for `GraftingPlugin`."""
-    return inputs.loop_plugins(ClipGradient(inputs.clip))
-
-
 def keep_bank_(
     strategy: SupervisedTemplate, experiences: Sequence[Any], tensors: Mapping[str, Tensor]
 ) -> None:
@@ -71,9 +65,9 @@ class Grafting:
 
     def build(self, inputs: StrategyInputs) -> SupervisedTemplate:
         """Return `GraftingContinual`."""
-        plugin, plugins = make_grafting_plugin(inputs), make_region_plugins(inputs)
+        plugins = inputs.loop_plugins(ClipGradient(inputs.clip))
         template = inputs.template_arguments(optimizer=inputs.region_optimizer, head_group=True)
-        return GraftingContinual(**template, grafting=plugin, plugins=plugins)
+        return GraftingContinual(**template, grafting=make_grafting_plugin(inputs), plugins=plugins)
 
 
 register_strategy(

@@ -106,21 +106,6 @@ def setting(default: Value, meaning: str, **limits: Any) -> Any:
     return dataclasses.field(default=default, metadata={"setting": found})
 
 
-def list_settings(kind: type) -> tuple[Setting, ...]:
-    """Return the settings of a method's class, in their order.
-
-    Examples:
-        >>> from cl_graft.strategies.registry import STRATEGIES
-        >>> [(setting.name, setting.default) for setting in list_settings(STRATEGIES["ewc"].kind)]
-        [('ewc_lambda', 100.0)]
-    """
-    return tuple(
-        dataclasses.replace(field.metadata["setting"], name=field.name)
-        for field in dataclasses.fields(kind)
-        if "setting" in field.metadata
-    )
-
-
 @dataclass(frozen=True, eq=False)
 class StreamShape:
     """Properties of a model and a stream that are known before a run.
@@ -208,8 +193,12 @@ class Method:
 
     @property
     def settings(self) -> tuple[Setting, ...]:
-        """The method's own settings."""
-        return list_settings(self.kind)
+        """The method's own settings, in their order."""
+        return tuple(
+            dataclasses.replace(field.metadata["setting"], name=field.name)
+            for field in dataclasses.fields(self.kind)
+            if "setting" in field.metadata
+        )
 
     @property
     def grid(self) -> dict[str, tuple[Value, ...]]:

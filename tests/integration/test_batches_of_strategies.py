@@ -178,11 +178,6 @@ TARGETS = {
         nn.MSELoss(),
         lambda: nn.Sequential(Masked(1), Flat()),
     ),
-    "soft labels": (
-        lambda x, y: (x, torch.tensor([0.9 - 0.8 * y, 0.1 + 0.8 * y])),
-        nn.CrossEntropyLoss(),
-        Masked,
-    ),
     "classes at tokens": (
         lambda x, y: (x, torch.tensor([y, 1, 0])),
         nn.CrossEntropyLoss(),

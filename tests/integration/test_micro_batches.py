@@ -46,7 +46,7 @@ def trained(kind: Any, plugins: list[Any], **chosen: Any) -> tuple[list[torch.Te
     return [parameter.detach() for parameter in model.parameters()], seen
 
 
-@pytest.mark.parametrize("rows", [1, 3, 5, 10, 64])
+@pytest.mark.parametrize("rows", [1, 3, 64])
 @pytest.mark.parametrize(("kind", "chosen"), [(Naive, {}), (EWC, {"ewc_lambda": 5.0})])
 def test_a_stock_strategy_trains_the_same_weights(kind, chosen, rows):
     whole, _ = trained(kind, [], **chosen)

@@ -100,11 +100,6 @@ def test_grouped_training_batches_hold_rows_of_similar_length(tiny_bert):
     assert padding(True) < 0.5 * padding(False)
 
 
-def test_logits_of_an_evaluation_do_not_depend_on_who_loads_the_rows(tiny_bert):
-    plain, ours = (text_learner(tiny_bert, plugins=p) for p in ([], [TextBatches(0)]))
-    assert plain.hashes() == ours.hashes()
-
-
 def test_other_data_keep_avalanches_loader():
     stream = vector_stream(labels=[0, 1])
     dev = {"dev": stream.streams["test"]}  # so that no training rows are set aside

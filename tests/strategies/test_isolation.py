@@ -67,7 +67,6 @@ def weights():
 EXTRA = {
     "bitfit": 4 * BLOCKS * (sum(m for _, m in linears()) + 2 * HIDDEN),
     "lora": 4 * BLOCKS * sum(n + m for n, m in linears()),
-    "ia3": 4 * BLOCKS * (3 * HIDDEN + INNER),
     "adapters": 4 * BLOCKS * (2 * HIDDEN * 4 + 4 + HIDDEN),
     "prompt_tuning": 4 * 10 * HIDDEN,
     "piggyback": weights() // 8,

@@ -11,7 +11,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils.checkpoint import checkpoint
 from transformers.pytorch_utils import Conv1D
 
 from cl_graft.grafts.model_state import train_only
@@ -273,32 +272,6 @@ def test_autocast_gives_the_gradient_of_autocast_dense_training(
     assert trained.vector.grad is not None
     assert trained.vector.grad.dtype == torch.float32
     torch.testing.assert_close(trained.vector.grad, reference, rtol=5e-2, atol=5e-2)
-
-
-@pytest.mark.parametrize("reentrant", [False, True])
-def test_gradient_checkpointing_changes_nothing(layers: nn.Sequential, reentrant: bool) -> None:
-    region = _coordinates(layers)
-    with RegionParameters(layers, region) as trained:
-        layers(X).square().sum().backward()
-        plain = trained.vector.grad
-        trained.vector.grad = None
-        x = X.clone().requires_grad_(reentrant)
-        checkpoint(layers, x, use_reentrant=reentrant).square().sum().backward()
-    torch.testing.assert_close(trained.vector.grad, plain)
-
-
-@pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf")
-@pytest.mark.filterwarnings("ignore:.*should not be instantiated:DeprecationWarning")
-def test_a_compiled_model_gives_the_same_gradient(layers: nn.Sequential) -> None:
-    region = _coordinates(layers, every=2)
-    with RegionParameters(layers, region) as trained:
-        layers(X).square().sum().backward()
-        plain = trained.vector.grad
-        for _ in range(2):
-            trained.vector.grad = None
-            compiled = torch.compile(layers, backend="aot_eager", fullgraph=True)
-            compiled(X).square().sum().backward()
-            torch.testing.assert_close(trained.vector.grad, plain)
 
 
 @pytest.mark.parametrize(

@@ -211,23 +211,6 @@ def test_weight_decay_spares_biases_and_layer_norms_unless_told(
         torch.testing.assert_close(parameter.detach(), before[name] * factor)
 
 
-def test_a_parameter_with_a_rate_of_its_own_takes_it_and_both_fall_to_zero() -> None:
-    model = nn.Linear(2, 2)
-    before = {n: p.detach().clone() for n, p in model.named_parameters()}
-    fine_tune(
-        model,
-        dict(model.named_parameters()),
-        loss=lambda step: sum((p.sum() for p in model.parameters()), torch.zeros(())),
-        settings=FineTuning(steps=2, lr=0.1, weight_decay=0.0, clip=0.0, lr_decay="linear"),
-        seed=0,
-        rates={"bias": 0.04},
-    )
-    # Gradients are 1 everywhere, and the rate of the second step is half that of the first.
-    for name, moved in (("weight", 0.15), ("bias", 0.06)):
-        expected = before[name] - moved
-        torch.testing.assert_close(model.get_parameter(name).detach(), expected)
-
-
 @pytest.mark.parametrize(
     "wrong", [{"steps": 0}, {"batch_size": 0}, {"lr": 0.0}, {"l1": -1.0}, {"mixout": 1.0}]
 )

@@ -97,10 +97,6 @@ class MixedRows(SupervisedPlugin, supports_distributed=False):
             group_by_length=self.group_by_length,
         )
 
-    def stored_bytes(self, tasks: int) -> int:
-        """Return the bytes of the rows of the first tasks."""
-        return sum(count_bytes(experience.encoded) for experience in self.stream[:tasks])
-
 
 @register_strategy(
     "cumulative",
@@ -123,8 +119,8 @@ class Cumulative:
     @staticmethod
     def storage_bytes(strategy: SupervisedTemplate) -> int:
         """Return the bytes of the rows of all tasks so far."""
-        plugin = find_plugin(strategy, MixedRows)
-        return plugin.stored_bytes(strategy.clock.train_exp_counter)
+        learned = find_plugin(strategy, MixedRows).stream[: strategy.clock.train_exp_counter]
+        return count_bytes([experience.encoded for experience in learned])
 
 
 @register_strategy(

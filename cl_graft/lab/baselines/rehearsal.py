@@ -23,11 +23,6 @@ def memory_setting() -> Any:
     return setting(200, "Rows kept, of all tasks together.", min_value=1, is_size=True)
 
 
-def rows_per_task_setting() -> Any:
-    """Return the setting of the rows kept of each task."""
-    return setting(64, "Rows kept of each task.", min_value=1, is_size=True)
-
-
 def batch_setting() -> Any:
     """Return the setting of the kept rows in a step."""
     return setting(0, "Kept rows a step; 0: as many as new ones.", min_value=0)
@@ -117,7 +112,7 @@ class AGEMOnHeads(AGEMPlugin):
 class AGEM:
     """Project the gradient so that it does not harm kept rows of all earlier tasks on average."""
 
-    patterns_per_experience: int = rows_per_task_setting()
+    patterns_per_experience: int = setting(64, "Rows kept of each task.", min_value=1, is_size=True)
     sample_size: int = setting(64, "Kept rows a step, of all tasks together.", min_value=1)
 
     storage_bytes = count_stored(AGEMPlugin, "buffers")

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, ClassVar, Protocol, TypeVar, cast
+from typing import Any, ClassVar, TypeVar, cast
 
 import torch
 from avalanche.core import SupervisedPlugin
@@ -29,9 +29,9 @@ from cl_graft.strategies.grafting_methods import (
     REGION_RATES,
     keep_bank_,
     make_grafting_plugin,
-    make_region_plugins,
 )
 from cl_graft.strategies.heads import unwrap_model
+from cl_graft.strategies.loop.budgets import ClipGradient
 from cl_graft.strategies.method import HEAD_PER_TASK, StreamShape
 from cl_graft.strategies.multi_head import widen_logits
 from cl_graft.strategies.plugin import GraftingPlugin
@@ -47,14 +47,6 @@ LogitRule = Callable[[Mapping[int, Tensor]], Tensor]
 
 FeatureRule = Callable[[Tensor, ClassStatistics], Tensor]
 """Takes features, (n, d), and statistics of classes; returns positions of entries, (n,)."""
-
-
-class Router(Protocol):
-    """Picks entries, and has them answer."""
-
-    def answer(self, strategy: RoutedText, x: Tensor) -> Answers:
-        """Answer a batch of texts."""
-        ...
 
 
 class RoutedText(SupervisedTemplate):
@@ -78,7 +70,7 @@ class RoutedText(SupervisedTemplate):
         self,
         *,
         learner: GraftingPlugin,
-        router: Router,
+        router: FeatureRouter | AnswerRouter,
         plugins: Sequence[Any] = (),
         **template: Any,
     ) -> None:
@@ -246,13 +238,15 @@ def register_routed(name: str, *, source: str, adds: str = ENTRY) -> Callable[[_
     )
 
 
-def build_routed(inputs: StrategyInputs, router: Router) -> SupervisedTemplate:
+def build_routed(
+    inputs: StrategyInputs, router: FeatureRouter | AnswerRouter
+) -> SupervisedTemplate:
     """Return the strategy that learns as grafting does and answers as the router says."""
     return RoutedText(
         **inputs.template_arguments(optimizer=inputs.region_optimizer, head_group=True),
         learner=make_grafting_plugin(inputs),
         router=router,
-        plugins=make_region_plugins(inputs),
+        plugins=inputs.loop_plugins(ClipGradient(inputs.clip)),
     )
 
 
