@@ -13,9 +13,7 @@ from tiny_runs import QUICK, forgets_nothing, tiny_run
 
 from cl_graft import load_bank, load_task, save_bank
 from cl_graft.banks.add import add_task
-from cl_graft.banks.input_texts import read_texts
 from cl_graft.banks.open_bank import OpenBank, open_bank
-from cl_graft.banks.predict import list_calibration_notes, predict
 from cl_graft.banks.verify import verify
 from cl_graft.cli.predict import predict_command
 from cl_graft.errors import InputError
@@ -146,17 +144,6 @@ def test_the_command_line_shows_the_answer_and_its_place_and_numbers(
         capsys.readouterr().out.splitlines(), opened.predict(TEXTS, task="cheer"), strict=True
     ):
         assert line.split("\t")[:2] == [f"{answer.label:.4g}", "–"]
-
-
-def test_a_table_of_questions_is_asked_and_one_text_is_refused(run: Path, tmp_path: Path):
-    file = tmp_path / "asked.csv"
-    file.write_text("question,context\nWhere is a man?,A man is walking in the park.\n")
-    own = open_bank(run)
-    (answer,) = [answer for _, answer in predict(own, read_texts(file, task="places"))]
-    assert answer.label in "A man is walking in the park."
-    with pytest.raises(InputError, match="answers pairs of texts, got one text"):
-        own.predict("Where is a man?", task="places")
-    assert [note.split(":")[0] for note in list_calibration_notes(own.bank, TASKS)] == ["scope"]
 
 
 BAD = {

@@ -6,7 +6,6 @@ from slow_cases import slow
 from tiny_streams import learner, mlp, vector_stream
 from torch import nn
 
-from cl_graft.errors import WrongArchitecture
 from cl_graft.grafts.bank import BaseIdentity, Entry, GraftBank
 from cl_graft.grafts.graft import Graft, extract
 from cl_graft.grafts.hashing import model_fingerprint
@@ -68,17 +67,6 @@ def test_a_bank_of_one_opens_on_the_other(compiled, learns):
             with torch.no_grad():
                 both.append(run.strategy.model.eval()(rows))
         assert torch.equal(*both)
-
-
-def test_a_bank_that_names_what_torch_compile_adds_is_refused_with_the_name():
-    plain = Layout.of(graftable_parameters(mlp()))
-    layout = Layout(tuple(f"_orig_mod.{name}" for name in plain.names), plain.shapes)
-    bank = GraftBank(layout, BaseIdentity("0" * 64, "mlp", "float32"))
-    run = learner(whole(mlp()), vector_stream(labels=[0, 1, 2]), grafting={"bank": bank})
-    with pytest.raises(WrongArchitecture, match=r"first that differs is '_orig_mod\.features"):
-        run.plugin.carry(run.strategy.model, None)
-    region = Region.full(layout)
-    assert extract(mlp(), region).values.equal(extract(mlp(), Region.full(plain)).values)
 
 
 @WAYS

@@ -5,7 +5,6 @@ import gc
 
 import pytest
 import torch
-from avalanche.core import SupervisedPlugin
 from slow_cases import slow
 from tiny_streams import (
     bits,
@@ -206,20 +205,6 @@ def test_a_loop_over_settings_learns_on_one_model_what_it_learns_on_fresh_ones(m
         fresh = in_turn(make(), stream(), density=density)
         assert again.base.fingerprint == fresh.base.fingerprint
         assert same_entries(again.entries, fresh.entries)
-
-
-def test_an_interrupted_training_of_another_plugin_is_undone_first():
-    class Stop(SupervisedPlugin, supports_distributed=True):
-        def after_update(self, strategy, **kwargs):
-            raise KeyboardInterrupt
-
-    model, benchmark = multi_head(), stream()
-    run = learner(model, benchmark, settings=quick(density=0.1), plugins=[Stop()])
-    run.strategy.eval(run.test_stream)  # makes all heads
-    with pytest.raises(KeyboardInterrupt):
-        run.strategy.train(run.train_stream[0])
-    again, fresh = in_turn(model, benchmark), in_turn(multi_head(), benchmark)
-    assert same_entries(again.entries, fresh.entries)
 
 
 def test_a_model_whose_grafts_were_mixed_with_other_weights_is_refused():

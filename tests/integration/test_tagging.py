@@ -13,7 +13,6 @@ from tiny_runs import QUICK, forgets_nothing, tiny_run
 from cl_graft import load_bank, save_bank
 from cl_graft.banks.add import add_task
 from cl_graft.banks.input_texts import read_texts
-from cl_graft.banks.inspect import inspect_bank
 from cl_graft.banks.open_bank import OpenBank, open_bank
 from cl_graft.banks.predict import list_calibration_notes, predict
 from cl_graft.banks.verify import verify
@@ -179,12 +178,3 @@ def test_the_command_line_shows_words_with_their_spans(run: Path, opened: OpenBa
         for span in answer.spans:
             assert f"[{span.text}]({span.type})" in shown
         assert shown.count("](") == len(answer.spans)
-
-
-def test_a_bank_of_tags_is_inspected_by_numbers_of_types(run: Path):
-    entries = inspect_bank(run).entries
-    assert [(entry.kind, entry.answer) for entry in entries] == [
-        ("tagging", "2 span types"),
-        ("classification", "in_scope, out_of_scope"),
-        ("tagging", "2 span types, 2 intents"),
-    ]

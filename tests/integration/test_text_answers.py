@@ -5,7 +5,6 @@ import shutil
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import cast
 
 import pytest
 import torch
@@ -18,23 +17,18 @@ from configs import config_with
 from interrupted import interrupt, outcome_of, resume_run, tripping
 from slow_cases import slow, slow_but
 from tiny_runs import QUICK, forgets_nothing, tiny_run
-from tiny_streams import text_learner
 
 from cl_graft import StreamScores, load_bank, load_model, load_task, save_bank, text_stream
 from cl_graft.banks.add import add_task
-from cl_graft.banks.forget import forget
 from cl_graft.banks.input_texts import read_texts
 from cl_graft.banks.open_bank import open_bank
 from cl_graft.banks.predict import predict
 from cl_graft.banks.verify import verify
 from cl_graft.errors import InputError
-from cl_graft.grafts.bank import RecordedBatch
-from cl_graft.inference.task_switch import Switch
 from cl_graft.kinds.messages import read_chat
 from cl_graft.kinds.text2text import make_chat_row
 from cl_graft.lab.results.run_results import read_result
 from cl_graft.lab.results.task_files import ANSWERS
-from cl_graft.models.text_generation import split_generated
 from cl_graft.strategies import text_model
 
 FAMILIES = {"chat": "causal_lm", "t5": "seq2seq_lm", "bart": "seq2seq_lm"}
@@ -122,19 +116,6 @@ def test_another_token_is_a_difference_whatever_the_tolerance(case, tmp_path, mo
         assert (found.recorded_batch, found.difference) == (outcome, 1.0 if column else 0.0)
 
 
-@pytest.mark.parametrize("case", ["t5"], indirect=True)
-def test_forgetting_counts_the_answers_that_change(case, tmp_path):
-    bank = shutil.copytree(case.run / "bank", tmp_path / "bank")
-    (later,) = forget(bank, "scope", dry_run=True).dependents
-    opened = open_bank(bank)
-    rows = cast(RecordedBatch, opened.bank.entries[2].recorded_batch).inputs
-    then = split_generated(opened.logits(rows, 2))
-    opened.switch.to(None)
-    switch = Switch(opened.loaded.model, opened.bank.without([1]))
-    now = split_generated(replace(opened, switch=switch).logits(rows, 1))
-    assert later.changed == sum(one != other for one, other in zip(then, now, strict=True))
-
-
 def test_a_mixed_batch_answers_as_each_task_alone(case):
     opened = open_bank(case.run)
     asked = [(text, task) for text in TEXTS for task in (0, 1, 2, 0)]
@@ -214,18 +195,6 @@ def test_a_task_is_added_later(case, data, tmp_path):
     added = add_task(bank, "later", settings={"stream": {"data": str(tmp_path / "more")}})
     assert (added.position, added.metric) == (3, "rouge_l")
     assert verify(bank).ok
-
-
-@pytest.mark.slow
-def test_dev_rows_of_free_text_are_set_aside_and_recorded(tiny_gpt2, tmp_path):
-    answer_folder(tmp_path / "input", "input", train=1300)
-    task = load_task("input", data=tmp_path, warn=False)
-    run = text_learner(tiny_gpt2, [task], family="causal_lm", grafting={"dev": None})
-    run.strategy.train(run.train_stream[0])
-    batch = cast(RecordedBatch, run.plugin.bank.entries[0].recorded_batch)
-    run.plugin.carry(run.model.eval(), 0)
-    with torch.no_grad():
-        assert torch.equal(run.model(batch.inputs, 0), batch.logits)
 
 
 def test_a_plain_avalanche_loop_scores_free_text(tiny_gpt2, data):

@@ -150,20 +150,6 @@ def test_a_train_that_begins_twice_starts_at_the_base_and_leaves_nothing_frozen(
     assert open_bank(tmp_path / "bank").tasks == ("input",)
 
 
-def test_after_an_exception_the_next_use_of_the_callback_lets_all_train(tiny_chat, data, tmp_path):
-    class Stopped(Trainer):
-        def training_step(self, *inputs, **options):
-            raise KeyboardInterrupt
-
-    model = made(tiny_chat)
-    callback = callback_on(model, tmp_path / "bank")
-    task = load_task("input", data=data, warn=False)
-    with pytest.raises(KeyboardInterrupt):
-        train(model, tiny_chat, callback.prepare(task), callback, tmp_path, Stopped)
-    callback.prepare(task)
-    assert all(one.requires_grad for one in model.parameters())
-
-
 def test_what_no_bank_can_hold_is_refused_before_training(tiny_chat, tiny_gpt2, data, tmp_path):
     model, bank = made(tiny_chat), tmp_path / "bank"
     callback = callback_on(model, bank)

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
-import signal
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,7 +16,6 @@ from safetensors.torch import load_file, save_file
 from slow_cases import slow
 from tiny_runs import cl_graft_each
 from torch import Tensor
-from warm_processes import run_warm
 
 from cl_graft import InputError
 from cl_graft.banks.open_bank import open_bank
@@ -28,7 +25,6 @@ from cl_graft.errors import WrongBase
 from cl_graft.integrations import export_task, import_task
 from cl_graft.integrations.task_import import Imported
 from cl_graft.storage import load_bank
-from cl_graft.storage.files import is_partial
 
 pytestmark = [
     # peft asks transformers by a name that is on its way out, and torch for sparse tensors.
@@ -176,44 +172,6 @@ def test_what_was_exported_comes_back_with_the_same_bits(bank_of_family, tmp_pat
     assert load_bank(tmp_path / "bank").base.fingerprint == load_bank(bank).base.fingerprint
 
 
-KILLED_IMPORT = """
-import os, signal, sys
-from cl_graft.integrations.task_import import import_task
-
-tuned, bank, base, made = sys.argv[1:]
-rename, count = os.replace, 0
-
-
-def killed(source, target):
-    global count
-    count += 1
-    if count == int(made):
-        os.kill(os.getpid(), signal.SIGKILL)
-    rename(source, target)
-
-
-os.replace = killed
-import_task(tuned, bank, task="mine", base=base)
-"""
-
-
-@pytest.mark.parametrize("made", [3, *slow(1, 2, 4)])
-def test_an_import_that_was_killed_before_there_was_a_bank_can_be_repeated(
-    tiny_roberta, tmp_path, made
-):
-    model = classifier(tiny_roberta)
-    nudge_(model)
-    tuned = saved(model, tiny_roberta, tmp_path / "tuned")
-    where = (str(tuned), str(tmp_path / "bank"), str(tiny_roberta), str(made))
-    killed = run_warm(["-c", KILLED_IMPORT, *where], env=os.environ)
-    assert killed.returncode == -signal.SIGKILL
-    if (tmp_path / "bank" / "bank.json").exists():
-        assert load_bank(tmp_path / "bank").entries
-    import_task(tuned, tmp_path / "bank", task="mine", base=str(tiny_roberta))
-    assert verify(tmp_path / "bank").ok
-    assert not [path for path in (tmp_path / "bank").rglob("*") if is_partial(path)]
-
-
 def test_imports_stand_side_by_side_in_one_bank(tiny_roberta, tmp_path):
     for number, share in enumerate((0.02, 0.05)):
         model = classifier(tiny_roberta)
@@ -303,15 +261,6 @@ def test_an_adapter_that_peft_would_take_for_another_is_refused(kind, said, tiny
     assert not (tmp_path / "bank").exists()
 
 
-def test_a_damaged_adapter_is_refused(tiny_roberta, tmp_path):
-    adapted("lora", tiny_roberta, tmp_path / "adapter")
-    tensors = tmp_path / "adapter" / "adapter_model.safetensors"
-    tensors.write_bytes(tensors.read_bytes()[:20])
-    with pytest.raises(InputError, match=r"adapter_model\.safetensors cannot be read"):
-        import_adapter(tmp_path, tiny_roberta)
-    assert not (tmp_path / "bank").exists()
-
-
 def test_a_run_under_autocast_goes_out_and_in_with_its_calibration(bank_of_family, tmp_path):
     """The precision of the tour's own run."""
     bank = bank_of_family("autocast")
@@ -332,15 +281,6 @@ def test_a_run_under_autocast_goes_out_and_in_with_its_calibration(bank_of_famil
     for found, expected in zip(after.predict(TEXTS, task="scope"), wanted, strict=True):
         assert found.probabilities == pytest.approx(expected.probabilities, abs=1e-6)
         assert found.temperature == expected.temperature
-
-
-def test_a_part_of_a_graft_does_not_take_the_calibration_of_the_whole(bank_of_family, tmp_path):
-    export_task(bank_of_family("mean"), "scope", format="hf", out=tmp_path / "out")
-    base = open_bank(bank_of_family("mean")).bank.base.model
-    told = json.loads((tmp_path / "out" / "task.json").read_text())
-    assert told["temperature"]
-    import_task(tmp_path / "out", tmp_path / "bank", task="a", base=base, density=0.0001)
-    assert "temperature" not in load_bank(tmp_path / "bank").entries[0].metadata
 
 
 @pytest.mark.parametrize(

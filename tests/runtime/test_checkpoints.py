@@ -58,7 +58,7 @@ def assert_same_bits(one, other):
 
 
 @pytest.mark.parametrize("plan", PLANS.values(), ids=PLANS)
-@pytest.mark.parametrize("step", range(1, STEPS + 1))
+@pytest.mark.parametrize("step", [1, 3, STEPS])
 def test_a_dense_run_interrupted_after_any_step_ends_on_the_same_bits(plan, step):
     undisturbed = dense(plan, NO_CHECKPOINT)
     phases = KeptPhases(trip_after=step)
