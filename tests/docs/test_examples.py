@@ -116,22 +116,5 @@ def test_the_cells_of_a_notebook_run_in_order(tiny_bert, tmp_path, monkeypatch, 
     assert said in capsys.readouterr().out
 
 
-def test_a_notebook_has_the_words_of_its_page_and_each_definition_as_a_cell():
-    notebook = notebooks.example_notebook(DOCS / "examples" / "split_digits.md")
-    first, *code, last = notebook.cells
-    assert first.source.startswith("# Images and any PyTorch model")
-    assert [cell.source.split("\n")[0] for cell in code] == [
-        "import argparse",
-        "def benchmark():",
-        "def network() -> nn.Module:",
-        "def learn(stream, plugins: list[cg.GraftingPlugin], epochs: int)"
-        " -> list[list[float | None]]:",
-        "parser = argparse.ArgumentParser()",
-        "stream = benchmark()",
-    ]
-    assert "Use any PyTorch model." in " ".join(last.source.split())
-    assert "](" not in last.source
-
-
 def test_every_script_is_offered_as_a_notebook():
     assert {f"{name}.py" for name in notebooks.pages_of_scripts(DOCS)} == set(SCRIPTS)

@@ -49,11 +49,3 @@ def test_links_lead_to_files_and_headings_that_are_there():
     assert NOTEBOOKS
     found = {name_of(page): broken(page) for page in [*pages(), *NOTEBOOKS]}
     assert {name: links for name, links in found.items() if links} == {}
-
-
-def test_a_link_that_leads_nowhere_is_found(tmp_path):
-    page = tmp_path / "page.md"
-    page.write_text(
-        "# A title: here\n[a](#a-title-here) [b](no.md) [c](#c) `[d](e)` [f](http://g)\n"
-    )
-    assert broken(page) == ["no.md", "#c"]

@@ -8,7 +8,6 @@ from types import ModuleType
 import pytest
 from docs.pages import DOCS, name_of, pages
 
-import cl_graft
 from cl_graft.runtime.settings import list_fields
 from cl_graft.settings.parts import PARTS
 
@@ -51,11 +50,6 @@ def test_every_row_of_a_table_has_as_many_cells_as_its_head():
             previous = cells
 
 
-def test_an_unknown_section_is_refused():
-    with pytest.raises(ValueError, match="no section 'weather'; there are config"):
-        extension.fill("before\n<!-- from the package: weather -->\nafter\n")
-
-
 @pytest.mark.parametrize("part", PARTS)
 def test_every_field_of_the_config_is_described_and_listed(part):
     listed = extension.config()
@@ -75,14 +69,6 @@ def test_a_page_names_every_public_name_of_its_modules_once_and_says_what_it_is(
             told = dict(re.findall(r"^\| `(\w+)` \| (.*) \|$", text, re.MULTILINE))
             assert sorted([*full, *told]) == sorted(documented.names_of_module(module))
             assert all(told.values()), module
-
-
-def test_in_full_stand_the_names_of_examples_and_the_types_that_they_name():
-    documented = load_extension("documented_modules")
-    in_full = documented.names_in_full()
-    assert set(cl_graft.__all__) <= in_full
-    assert {"InputError", "TextTask", "VerifyReport", "EntryCheck"} <= in_full
-    assert not {"shift_right", "tokenize_after", "NO_TOKEN"} & in_full
 
 
 def test_the_page_of_a_topic_lists_its_pages_and_the_names_in_full():
@@ -113,18 +99,6 @@ def test_every_command_has_a_page_with_its_help():
     assert sorted(asked) == sorted([name] for name in set(commands.help_texts()) - {"cl-graft"})
     shown = commands.show_help("# A\n\n<!-- help: cl-graft doctor -->\n")
     assert shown.startswith("# A\n\n```text\nUsage: cl-graft doctor")
-
-
-def test_sizes_of_sets_in_docstrings_are_escaped_outside_of_code():
-    lines = ["|A| / |B| and ``|C|``", "plain"]
-    extension.escape_bars(lines)
-    assert lines == [r"\|A\| / \|B\| and ``|C|``", "plain"]
-
-
-def test_a_page_becomes_a_chapter_without_links_to_files_and_keeps_its_fences():
-    page = "# A\n[b](b/c.md) ![d](d.png) [e](https://e.org)\n\n```bash\n# [f](g)\n```\n## H\n"
-    chapter = "### A\nb d [e](https://e.org)\n\n```bash\n# [f](g)\n```\n#### H\n"
-    assert extension.nested(page) == chapter
 
 
 def test_no_page_names_a_path_of_a_machine():
