@@ -64,16 +64,14 @@ def is_run(folder: Path) -> bool:
 
 
 @contextmanager
-def lock_bank(bank: Path | str) -> Iterator[tuple[str, ...]]:
-    """Lock a bank, and the run whose folder holds it, for a block.
-
-    The block gets the names of partial files in the bank's folder that were deleted.
-    """
+def lock_bank(bank: Path | str) -> Iterator[None]:
+    """Lock a bank, and the run whose folder holds it, for a block."""
     bank = Path(bank).resolve()
     with ExitStack() as held:
         if (bank.parent / CONFIG).is_file():
             held.enter_context(only_writer(bank.parent))
-        yield held.enter_context(only_writer(bank))
+        held.enter_context(only_writer(bank))
+        yield
 
 
 def read_config_file(folder: Path) -> dict[str, Any] | None:

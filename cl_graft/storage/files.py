@@ -174,13 +174,11 @@ def is_partial(path: Path) -> bool:
     return _PARTIAL.fullmatch(path.name) is not None
 
 
-def delete_partial_files(paths: Iterable[Path]) -> list[Path]:
-    """Delete the partial files among some in a locked folder, and return them."""
-    partial = [path for path in paths if is_partial(path)]
-    for path in partial:
+def delete_partial_files(paths: Iterable[Path]) -> None:
+    """Delete the partial files among some in a locked folder."""
+    for path in [path for path in paths if is_partial(path)]:
         with explain_write_errors(path):
             path.unlink(missing_ok=True)
-    return partial
 
 
 def _bytes(held: dict[str, Tensor], head: Mapping[str, object]) -> bytes:

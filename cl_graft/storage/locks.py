@@ -40,12 +40,12 @@ _held: set[tuple[int, int, Path]] = set()
 
 
 @contextmanager
-def only_writer(folder: Path | str) -> Iterator[tuple[str, ...]]:
+def only_writer(folder: Path | str) -> Iterator[None]:
     """Be the only process that writes to a folder, for the length of a `with` block.
 
     The folder is made where it is missing, and removed again if nothing was written to it. Blocks
     of one thread may be nested. The lock of a dead process is taken over, and its partial files are
-    deleted; the block gets their names.
+    deleted.
 
     Raises:
         InUse: If another process writes to it.
@@ -54,17 +54,16 @@ def only_writer(folder: Path | str) -> Iterator[tuple[str, ...]]:
     """
     folder = Path(folder)
     made: list[Path] = []
-    deleted: tuple[str, ...] = ()
     lock: BaseFileLock | None = None
     try:
         with explain_write_errors(folder / LOCK):
             made += _make(folder)
             holder = os.getpid(), threading.get_ident(), folder.resolve()
             if holder not in _held:
-                lock, deleted = _acquire(folder)
+                lock = _acquire(folder)
                 _held.add(holder)
         try:
-            yield deleted
+            yield
         finally:
             # A forked child holds nothing, so it gives nothing back.
             if lock is not None and os.getpid() == holder[0]:
@@ -86,8 +85,8 @@ def _make(folder: Path) -> list[Path]:
     return new
 
 
-def _acquire(folder: Path) -> tuple[BaseFileLock, tuple[str, ...]]:
-    """Take the lock of a folder; return it, and the names of partial files that were deleted."""
+def _acquire(folder: Path) -> BaseFileLock:
+    """Take the lock of a folder, name this process beside it, and delete partial files."""
     lock = FileLock(folder / LOCK)
     try:
         lock.acquire(timeout=_WAIT)
@@ -110,7 +109,7 @@ def _acquire(folder: Path) -> tuple[BaseFileLock, tuple[str, ...]]:
                 folder,
                 _name_owner(folder),
             )
-        partial = delete_partial_files(sorted(folder.glob(".*")))  # of a killed process
+        delete_partial_files(folder.glob(".*"))  # of a killed process
         owner = {
             "pid": os.getpid(),
             "host": socket.gethostname(),
@@ -121,7 +120,7 @@ def _acquire(folder: Path) -> tuple[BaseFileLock, tuple[str, ...]]:
     except BaseException:
         _release(folder, lock)
         raise
-    return lock, tuple(path.name for path in partial)
+    return lock
 
 
 def _release(folder: Path, lock: BaseFileLock) -> None:

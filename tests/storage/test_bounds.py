@@ -60,17 +60,8 @@ def test_padding_unfolds_a_recorded_batch_to_two_to_the_23_numbers_at_most():
         read_recorded_batch({**record, "width": 2**21 + 1}, tensors)
 
 
-@pytest.mark.parametrize(
-    ("names", "shapes", "more"),
-    [
-        (["a" * 1000], [[3]], (["a" * 1001], [[3]])),
-        (["a"], [[1] * 64], (["a"], [[1] * 65])),
-        (["a"], [[2**31, 2**31]], (["a", "b"], [[2**31, 2**31], [1]])),
-    ],
-)
-def test_a_layout_has_1000_characters_64_dimensions_and_two_to_the_62_places_at_most(
-    names, shapes, more
-):
-    assert read_layout({"names": names, "shapes": shapes}).names == tuple(names)
-    with pytest.raises(ValueError, match="layout"):
-        read_layout({"names": more[0], "shapes": more[1]})
+def test_a_layout_has_two_to_the_62_places_at_most():
+    whole = {"names": ["a"], "shapes": [[2**31, 2**31]]}
+    assert read_layout(whole).total == 2**62
+    with pytest.raises(ValueError, match="a layout of parameters must have 1 to"):
+        read_layout({"names": ["a", "b"], "shapes": [*whole["shapes"], [1]]})

@@ -87,7 +87,7 @@ def test_the_card_says_what_the_bank_is_and_how_to_load_it(bank, hub):
     calibration = "7.1 → 2.5 points (temperature 1.5)"
     cells = ["sst2", "no, yes\\|maybe", owned, density, "0.875 accuracy", calibration]
     assert row == f"| {' | '.join(cells)} |"
-    assert f'open_bank(download_bank("{NAME}"))' in text
+    assert f"open_bank(download_bank({NAME!r}))" in text
 
 
 def test_the_card_of_a_bank_without_metadata_says_what_is_not_known(tmp_path):
