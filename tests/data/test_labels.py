@@ -60,3 +60,14 @@ def test_hidden_labels_are_known(value):
 def test_a_declared_name_that_cannot_be_shown_is_refused(name):
     with pytest.raises(InputError, match=r"label name .* has \d+ characters, or control"):
         read_labels(["no", name], {})
+
+
+@pytest.mark.parametrize("value", [2, -1, "maybe", 0.5, "7"])
+def test_a_label_outside_the_declared_names_is_refused(value):
+    with pytest.raises(InputError, match=r"here: label .* declared"):
+        read_labels(["no", "yes"], {}).read(value, "here")
+
+
+def test_a_column_of_identifiers_is_no_label():
+    with pytest.raises(InputError, match="60 different values in 60 rows"):
+        collect_class_names([f"id-{n}" for n in range(60)], place="a.csv", column="label")

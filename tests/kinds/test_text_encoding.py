@@ -157,6 +157,14 @@ def test_whatever_the_text_a_masked_prompt_holds_one_mask_and_one_frame(masked, 
             assert ids.count(token) == 1
 
 
+def test_encoding_leaves_the_tokenizer_as_it_was(masked):
+    text = f"one {masked.mask_token} two"
+    before = masked(text)["input_ids"]
+    encode([Row(LONG, None, 0)], masked, family="masked_lm", prompt=REVIEW, max_length=16)
+    encode([Row(LONG, None, 0)], masked, family="encoder", max_length=16)
+    assert masked(text)["input_ids"] == before
+
+
 def test_the_word_of_a_label_is_the_token_that_follows_a_space(roberta, wordpiece):
     words = label_token_ids(roberta, REVIEW, ("positive", "negative"), family="masked_lm")
     assert roberta.convert_ids_to_tokens([i for (i,) in words]) == ["Ġgreat", "Ġterrible"]
