@@ -170,40 +170,6 @@ def test_an_exception_in_the_middle_of_a_layer_leaves_the_model_as_it_was(mode):
     assert list(vars(model.first)) == list(vars(nn.Linear(1, 1)))
 
 
-def test_blocks_of_which_some_answer_row_by_row_are_a_stack_of_blocks():
-    class Block(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.scale = nn.Parameter(torch.ones(4))
-            self.linear = nn.Linear(4, 4)
-
-        def forward(self, x: Tensor) -> Tensor:
-            return self.linear(x * self.scale)
-
-    class Stack(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.first = nn.Linear(4, 4)
-            self.blocks = nn.ModuleList([Block(), Block()])
-
-        def forward(self, x: Tensor) -> Tensor:
-            return self.blocks[1](self.blocks[0](x))
-
-    model = Stack().eval()
-    before = graftable_parameters(model)
-    assert "first.weight" not in before
-    layout = Layout.of({"blocks.0.scale": before["blocks.0.scale"]})
-    bank = GraftBank(layout, BaseIdentity("0" * 64, "blocks", "float32"))
-    for task in range(2):
-        graft = Graft(Region.of(layout, [task]), torch.tensor([2.0]))
-        bank = bank.append(Entry(f"t{task}", task, graft, Region.empty(layout)))
-    with mixed_batch(Switch(model, bank), [0, 1]) as serving, torch.no_grad():
-        serving(torch.ones(2, 4))
-        assert type(model.blocks[0]) is not type(model.blocks[1])
-        assert list(graftable_parameters(model)) == list(before)
-    assert type(model.blocks[0]) is Block
-
-
 @MODES
 def test_a_copy_made_in_the_block_is_a_plain_model_that_answers_by_itself(mode):
     model = TwoLayers().eval()

@@ -8,6 +8,7 @@ import transformers
 from torch import nn
 
 from cl_graft.models import block_stacks, graftable_parameters
+from cl_graft.runtime.forward_override import override_forward
 
 
 def empty(architecture: str, config: object) -> nn.Module:
@@ -82,6 +83,13 @@ def test_blocks_inside_blocks_do_not_count_twice():
     model = nn.ModuleDict({"layers": nn.ModuleList([mixture(), mixture()])})
     assert block_stacks(model) == ("layers",)
     assert "layers.0.gate.weight" in graftable_parameters(model)
+
+
+def test_a_block_whose_forward_is_replaced_for_a_while_is_like_the_others():
+    blocks = nn.ModuleList([pair(), pair()])
+    with override_forward(blocks[0], lambda _, x: x):
+        assert type(blocks[0]) is not type(blocks[1])
+        assert block_stacks(nn.ModuleDict({"blocks": blocks})) == ("blocks",)
 
 
 def test_a_list_of_single_layers_or_of_unlike_elements_is_no_stack():

