@@ -13,7 +13,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from cl_graft.grafts.graft import Graft, copy_, gather, grafted, snapshot
+from cl_graft.grafts.graft import copy_, gather, grafted, snapshot
 from cl_graft.grafts.region import Parameters, Region
 from cl_graft.localization.localizer_inputs import LocalizerInputs, mean_gradient, remaining_steps
 from cl_graft.localization.movement import movement
@@ -57,7 +57,8 @@ def paper_mask(
             gate = torch.sigmoid(scores[name] - bias)
             sign = 1 - 2 * start[name].float()
             scores[name] -= lr * sign * gradient * delta * gate * (1 - gate)
-        with grafted(inputs.model, _rounded_graft(inputs, scores, start, bias)):
+        rounded = round_gates(_logits(scores, start, bias))
+        with grafted(inputs.model, gather(inputs.tuned, rounded)):
             score = inputs.train_score() + inputs.dev_score()
         if score > values["best"]:
             values["best"] = score
@@ -100,9 +101,3 @@ def _logits(scores: dict[str, Tensor], start: dict[str, Tensor], bias: float) ->
         name: torch.where(start[name], bias - tensor, tensor - bias)
         for name, tensor in scores.items()
     }
-
-
-def _rounded_graft(
-    inputs: LocalizerInputs, scores: dict[str, Tensor], start: dict[str, Tensor], bias: float
-) -> Graft:
-    return gather(inputs.tuned, round_gates(_logits(scores, start, bias)))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from functools import partial
 
 from torch import Tensor
@@ -77,42 +78,36 @@ def _select(task: LearnableTask, tensors: Parameters) -> Parameters:
     return {name: tensors[name] for name in task.parameters} if tensors else tensors
 
 
+@dataclass(eq=False)
 class _TaskGradients:
     """The functions of `LocalizerInputs` for a task."""
 
-    def __init__(
-        self,
-        task: LearnableTask,
-        settings: GraftingSettings,
-        dense: DenseRun,
-        counter: RowCounter,
-        progress: PhaseProgress,
-        on_loss: Callable[[int, float], None] | None,
-    ) -> None:
-        self._task = task
-        self._settings = settings
-        self._dense = dense
-        self._counter = counter
-        self._progress = progress
-        self._on_loss = on_loss
-        self.seed = derive(settings.seed, task.content, "mask")
-        rows = min(settings.mask_batch, len(task.train))
-        self._order = BatchOrder(len(task.train), rows, self.seed, "batches")
+    task: LearnableTask
+    settings: GraftingSettings
+    dense: DenseRun
+    counter: RowCounter
+    progress: PhaseProgress
+    on_loss: Callable[[int, float], None] | None
+
+    def __post_init__(self) -> None:
+        self.seed = derive(self.settings.seed, self.task.content, "mask")
+        rows = min(self.settings.mask_batch, len(self.task.train))
+        self._order = BatchOrder(len(self.task.train), rows, self.seed, "batches")
 
     def losses(self, step: int) -> list[Callable[[], Tensor]]:
         """Return the loss functions of a step's micro-batches."""
-        places = self._task.train.sort_by_length(self._begin(step))
-        size = self._settings.rows_at_once
+        places = self.task.train.sort_by_length(self._begin(step))
+        size = self.settings.rows_at_once
         parts = [places[first : first + size] for first in range(0, len(places), size)]
         seen: list[float] = []
 
         def loss(part: Sequence[int]) -> Tensor:
             # Localizers take the mean of the parts, of which the last may be smaller.
             weight = len(part) * len(parts) / len(places)
-            value = self._finite(self._task.loss(part), step) * weight
+            value = self._finite(self.task.loss(part), step) * weight
             seen.append(float(value.detach()) / len(parts))
-            if self._on_loss and len(seen) == len(parts):
-                self._on_loss(step + 1, sum(seen))
+            if self.on_loss and len(seen) == len(parts):
+                self.on_loss(step + 1, sum(seen))
             return value
 
         return [partial(loss, part) for part in parts]
@@ -121,10 +116,10 @@ class _TaskGradients:
         """Return functions to logits and loss, one a row; of answers with a target alone."""
 
         def answer(place: int) -> tuple[Tensor, Tensor]:
-            logits, loss = self._task.answer([place])
+            logits, loss = self.task.answer([place])
             own = logits[0]
             if own.ndim > 1:
-                targets = self._task.train.batch([place])[1][0, : len(own)]
+                targets = self.task.train.batch([place])[1][0, : len(own)]
                 own = own[(targets >= 0).to(own.device)]
             return own, self._finite(loss, step)
 
@@ -132,38 +127,38 @@ class _TaskGradients:
 
     def dev_score(self) -> float:
         """Score the model as it is now on dev."""
-        self._counter.passes += Passes(forward=len(self._task.dev))
-        return self._task.dev_score()
+        self.counter.passes += Passes(forward=len(self.task.dev))
+        return self.task.dev_score()
 
     def train_score(self) -> float:
         """Score the model as it is now on some training rows."""
-        rows = min(_TRAIN_ROWS, len(self._task.train))
-        self._counter.passes += Passes(forward=rows)
-        return self._task.train_score(rows=rows, seed=self.seed)
+        rows = min(_TRAIN_ROWS, len(self.task.train))
+        self.counter.passes += Passes(forward=rows)
+        return self.task.train_score(rows=rows, seed=self.seed)
 
     def loss_scale(self) -> float:
         """Find the loss scale on a few random rows where the task computes in fp16; else 1."""
-        task, settings = self._task, self._settings
+        task, settings = self.task, self.settings
         if task.precision != "fp16":
             return 1.0
         rows = min(settings.rows_at_once, settings.mask_batch, len(task.train))
         order = BatchOrder(len(task.train), rows, self.seed, "loss scale")
-        self._counter.passes += Passes(forward_backward=rows)
+        self.counter.passes += Passes(forward_backward=rows)
         return safe_scale([lambda: task.loss(order(0))], task.parameters.values())
 
     def _begin(self, step: int) -> Sequence[int]:
         """Report a step, count its rows, and return their places."""
-        self._progress("localize", step + 1, self._settings.mask_steps)
+        self.progress("localize", step + 1, self.settings.mask_steps)
         places = self._order(step)
-        self._counter.passes += Passes(forward_backward=len(places))
+        self.counter.passes += Passes(forward_backward=len(places))
         return places
 
     def _finite(self, loss: Tensor, step: int) -> Tensor:
         if bool(loss.isfinite()):
             return loss
-        lr = self._settings.fine_tuning.lr
+        lr = self.settings.fine_tuning.lr
         after = f", after a dense run with lr {lr:g}; a lower lr usually helps"
         raise DivergedError(
             f"the loss is {float(loss.detach())} at step {step + 1} of "
-            f"{self._settings.mask_steps}{after if self._dense.tuned else ''}"
+            f"{self.settings.mask_steps}{after if self.dense.tuned else ''}"
         )

@@ -6,13 +6,13 @@ import sklearn.metrics
 import torch
 from hypothesis import assume, given
 from hypothesis import strategies as st
+from own_registries import install_package
 from scipy import stats
 from slow_cases import slow_but
-from warm_processes import printed_by
 
 from cl_graft.data import Row, TextTask
 from cl_graft.errors import InputError
-from cl_graft.metrics import agreement, register_metric, score
+from cl_graft.metrics import METRICS, agreement, register_metric, score
 
 
 def f1(labels, predicted, classes):
@@ -148,21 +148,17 @@ def test_a_metric_from_outside_returns_a_finite_number_and_has_a_name_of_its_own
         register_metric("../accuracy")
 
 
-def test_a_metric_of_an_installed_package_is_found_by_its_entry_point(tmp_path):
-    folder = tmp_path / "other-1.0.dist-info"
-    folder.mkdir()
-    (folder / "METADATA").write_text("Metadata-Version: 2.1\nName: other\nVersion: 1.0\n")
-    (folder / "entry_points.txt").write_text("[cl_graft.metrics]\nhalf = other\n")
-    (tmp_path / "other.py").write_text(
+@pytest.mark.usefixtures("own_registries")
+def test_a_metric_of_an_installed_package_is_found_by_its_entry_point(tmp_path, monkeypatch):
+    module = (
         "from cl_graft.metrics import register_metric\n"
         "register_metric('half')(lambda logits, labels, classes: 0.5)\n"
     )
-    code = (
-        f"import sys; sys.path.insert(0, {str(tmp_path)!r})\n"
-        "from cl_graft import load_task\n"
-        "print(load_task('scope', shots=2, max_test=2, metric='half').metric)\n"
-    )
-    assert printed_by(code, imported="torch") == "half\n"
+    install_package(tmp_path, "half_package", module, group="cl_graft.metrics", half="half_package")
+    monkeypatch.syspath_prepend(tmp_path)
+    # As before the first lookup of a process.
+    monkeypatch.setattr(METRICS, "_steps", [METRICS._load_entry_points])
+    assert score(CLASS, torch.tensor([0, 1]), "half") == 0.5
 
 
 @pytest.mark.parametrize("metric", slow_but(("accuracy", "f1"), REFERENCES))
