@@ -69,7 +69,6 @@ def settings(**changes: Any) -> GraftingSettings:
         "head_fit_rows": 64,
         "mask_steps": 4,
         "mask_batch": 32,
-        "micro_batch": 16,
     }
     return GraftingSettings(**{**values, "fine_tuning": FAST, **changes})
 

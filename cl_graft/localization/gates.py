@@ -9,9 +9,6 @@ has r = 3, starts α at σ(N(0, 1)), and puts λ = 1 on the mean of σ(α).
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Mapping
-
 import torch
 from torch import Tensor
 
@@ -22,7 +19,6 @@ from cl_graft.localization.localizer_inputs import (
     LocalizerInputs,
     mean_gradient,
 )
-from cl_graft.localization.ranking import rank_by_tensor
 from cl_graft.localization.registry import register_localizer
 from cl_graft.runtime.checkpoints import (
     join_tensors,
@@ -56,7 +52,7 @@ def open_gates(gains: Parameters, started: Region, *, k: int) -> Region:
     return Region.of(layout, opened.nonzero().view(-1))
 
 
-def gate_gradient(
+def _gate_gradient(
     inputs: LocalizerInputs, base: Parameters, gates: Parameters, step: int
 ) -> dict[str, Tensor]:
     """Return g ⊙ δ of a step's batch at base + gates ⊙ δ; the model is put back to the base."""
@@ -74,33 +70,6 @@ def gate_gradient(
     for name, tensor in gradient.items():
         tensor.mul_(_difference(inputs, base, name))
     return gradient
-
-
-def learn_gates_(
-    inputs: LocalizerInputs,
-    learned: dict[str, Tensor],
-    gradient: Callable[[int], Mapping[str, Tensor]],
-    *,
-    name: str,
-    lr: float,
-    steps: int,
-) -> None:
-    """Take steps of Adam on the parameters of gates, in place, and save them after each."""
-    optimizer = torch.optim.Adam(list(learned.values()), lr=lr)
-    first, saved = 0, inputs.checkpoint.load()
-    if saved is not None:
-        copy_(learned, select_tensors(saved[0], name))
-        load_optimizer_(optimizer, select_tensors(saved[0], "adam"), saved[1]["adam"])
-        first = saved[1]["step"]
-    for step in range(first, steps):
-        found = gradient(step)
-        for key, tensor in learned.items():
-            tensor.grad = found[key]
-        optimizer.step()
-        moments, numbers = optimizer_state(optimizer)
-        groups: dict[str, Mapping[str, Tensor]] = {name: learned, "adam": moments}
-        state = join_tensors(**groups), {"adam": numbers, "step": step + 1}
-        inputs.checkpoint.offer(lambda state=state: state)
 
 
 def _difference(inputs: LocalizerInputs, base: Parameters, name: str) -> Tensor:
@@ -148,22 +117,28 @@ def diff_pruning_sam(inputs: LocalizerInputs, *, k: int, steps: int) -> dict[str
 def _learn_(
     inputs: LocalizerInputs, alpha: dict[str, Tensor], *, steps: int, stretch: float, price: float
 ) -> None:
-    """Take `steps` steps of Adam on α, in place."""
+    """Take steps of Adam on α, in place, and save it after each."""
     base = snapshot(inputs.parameters)
-
-    def gradient(step: int) -> dict[str, Tensor]:
+    optimizer = torch.optim.Adam(list(alpha.values()), lr=_LR)
+    first, saved = 0, inputs.checkpoint.load()
+    if saved is not None:
+        copy_(alpha, select_tensors(saved[0], "alpha"))
+        load_optimizer_(optimizer, select_tensors(saved[0], "adam"), saved[1]["adam"])
+        first = saved[1]["step"]
+    for step in range(first, steps):
         soft = {name: _soft(inputs, name, value, step) for name, value in alpha.items()}
         gates = {n: (s * 2 * stretch - stretch).clamp(0, 1) for n, s in soft.items()}
-        found = gate_gradient(inputs, base, gates, step)
+        gradient = _gate_gradient(inputs, base, gates, step)
         for name, value in alpha.items():
             gate, s = gates[name], soft[name]
             free = (gate > 0) & (gate < 1)
             chance = torch.sigmoid(value)
-            found[name] = found[name] * free * 2 * stretch * s * (1 - s)
-            found[name] += price * chance * (1 - chance)
-        return found
-
-    learn_gates_(inputs, alpha, gradient, name="alpha", lr=_LR, steps=steps)
+            value.grad = gradient[name] * free * 2 * stretch * s * (1 - s)
+            value.grad += price * chance * (1 - chance)
+        optimizer.step()
+        moments, numbers = optimizer_state(optimizer)
+        state = join_tensors(alpha=alpha, adam=moments), {"adam": numbers, "step": step + 1}
+        inputs.checkpoint.offer(lambda state=state: state)
 
 
 def _soft(inputs: LocalizerInputs, name: str, alpha: Tensor, step: int) -> Tensor:
@@ -171,33 +146,3 @@ def _soft(inputs: LocalizerInputs, name: str, alpha: Tensor, step: int) -> Tenso
     u = torch.rand(alpha.shape, generator=generator(inputs.seed, "noise", step, name))
     u = u.clamp(1e-6, 1 - 1e-6).to(alpha.device)
     return torch.sigmoid(u.logit() + alpha)
-
-
-@register_localizer(
-    name="straight_through",
-    source="Kang et al., 2022, https://arxiv.org/abs/2303.14962, Sec. 3.2",
-    per_tensor=True,
-)
-def straight_through(
-    inputs: LocalizerInputs, *, k: int, steps: int, lr: float = 1e-2
-) -> dict[str, Tensor]:
-    """Score coordinates by |s|, learned straight through the mask that takes each tensor's top."""
-    base = snapshot(inputs.parameters)
-    scores = {name: _draw_scores(inputs.seed, name, value) for name, value in base.items()}
-
-    def gradient(step: int) -> dict[str, Tensor]:
-        sizes = {name: tensor.abs() for name, tensor in scores.items()}
-        masks = rank_by_tensor(sizes, depth=k).top(k).masks()
-        gates = {name: mask.to(scores[name].device) for name, mask in masks.items()}
-        found = gate_gradient(inputs, base, gates, step)
-        return {name: found[name] * tensor.sign() for name, tensor in scores.items()}
-
-    learn_gates_(inputs, scores, gradient, name="scores", lr=lr, steps=steps)
-    return {name: tensor.abs() for name, tensor in scores.items()}
-
-
-def _draw_scores(seed: int, name: str, value: Tensor) -> Tensor:
-    """Draw first scores: uniform, ±1/√n for n inputs, as Kaiming's rule with a = √5 does."""
-    width = value[0].numel() if value.dim() > 1 else value.numel()
-    draw = torch.rand(value.shape, generator=generator(seed, "scores", name))
-    return ((2 * draw - 1) / math.sqrt(width)).to(value.device)

@@ -84,12 +84,6 @@ class GraftingSettings:
         "region's size (and as many more as earlier tasks own); null means all. Only for "
         "localizers that can score a part of the coordinates: learned_mask.",
     )
-    micro_batch: int | None = Field(
-        default=None,
-        ge=1,
-        description="Rows computed at a time in the localizer; null means as in `fine_tuning`, or "
-        "32.",
-    )
     avoid_owned: bool = Field(
         default=True,
         description="Rank only the coordinates that no earlier task owns, so that later tasks keep "
@@ -191,7 +185,7 @@ class GraftingSettings:
     @property
     def rows_at_once(self) -> int:
         """Rows that the localizer computes at a time."""
-        return self.micro_batch or self.fine_tuning.micro_batch or _ROWS_AT_ONCE
+        return self.fine_tuning.micro_batch or _ROWS_AT_ONCE
 
     def coordinates(self, total: int) -> int:
         """Return the largest budget k among `total` coordinates; at least 1."""

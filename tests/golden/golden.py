@@ -62,7 +62,7 @@ STRATEGIES = (
     *("lt_sft", "grafting_learned_mask", "grafting_paper_mask", "grafting_averaged_gain"),
     *("grafting_path_integral", "grafting_movement", "grafting_base_gradient", "grafting_sam"),
     *("grafting_fisher", "grafting_fish", "grafting_diff_pruning", "grafting_diff_pruning_sam"),
-    *("grafting_child_pruning", "grafting_straight_through", "grafting_magnitude"),
+    *("grafting_child_pruning", "grafting_magnitude"),
     *("grafting_bias_only", "grafting_layer_norm_only"),
     *("grafting_random", "grafting_without_retraining", "grafting_by_prototypes"),
     *("grafting_by_discriminant", "grafting_by_entropy", "grafting_by_energy"),

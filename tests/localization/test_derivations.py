@@ -1,6 +1,5 @@
 """Localizers against plain derivations of what their papers and repositories compute."""
 
-import math
 from dataclasses import replace
 
 import pytest
@@ -11,7 +10,7 @@ from torch import nn
 from cl_graft.grafts.graft import snapshot
 from cl_graft.grafts.region import Region
 from cl_graft.localization import LOCALIZERS, localize
-from cl_graft.localization.gates import diff_pruning, diff_pruning_sam, straight_through
+from cl_graft.localization.gates import diff_pruning, diff_pruning_sam
 from cl_graft.localization.gradients import child_pruning, fish, sam
 from cl_graft.localization.localizer_inputs import LocalizerInputs
 from cl_graft.runtime.seeding import derive, generator
@@ -112,38 +111,6 @@ def test_child_pruning_agrees_with_a_plain_derivation():
                 now[name] = torch.where(kept.reshape(now[name].shape), now[name], base[name])
     for name, value in now.items():
         torch.testing.assert_close(found[name], (value - base[name]).abs(), rtol=1e-3, atol=1e-5)
-
-
-def test_straight_through_scores_agree_with_a_plain_derivation():
-    inputs, _ = planted_inputs()
-    base, tuned, k, lr = snapshot(inputs.parameters), inputs.tuned, 60, 0.01
-    found = straight_through(inputs, k=k, steps=STEPS, lr=lr)
-    quota = {
-        name: int(mask.sum())
-        for name, mask in localize(inputs, "magnitude", k=k).top(k).masks().items()
-    }
-    scores = {}
-    for name, value in base.items():
-        draw = torch.rand(value.shape, generator=generator(inputs.seed, "scores", name))
-        bound = 1 / math.sqrt(value.shape[1] if value.dim() > 1 else len(value))
-        scores[name] = ((2 * draw - 1) * bound).requires_grad_()
-    adam = torch.optim.Adam(scores.values(), lr=lr)
-    for step in range(STEPS):
-        masks = {}
-        for name, s in scores.items():
-            mask = torch.zeros(s.numel())
-            mask[s.detach().abs().reshape(-1).topk(quota[name]).indices] = 1
-            masks[name] = mask.reshape(s.shape)
-        delta = {name: tuned[name] - base[name] for name in base}
-        gradient = gradients_at(
-            inputs, {name: base[name] + masks[name] * delta[name] for name in base}, step
-        )
-        adam.zero_grad()
-        for name, s in scores.items():
-            s.abs().backward(gradient[name] * delta[name])  # as if the mask were |s| itself
-        adam.step()
-    for name, s in scores.items():
-        torch.testing.assert_close(found[name], s.detach().abs(), rtol=1e-4, atol=1e-6)
 
 
 @pytest.mark.parametrize(

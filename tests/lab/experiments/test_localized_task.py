@@ -25,7 +25,7 @@ SETS = (
 )
 
 
-FAST = ("movement", "straight_through")
+FAST = ("movement", "diff_pruning_sam")
 WHAT_IT_NEEDS = attrgetter(
     *("needs_gradients", "needs_dense_run", "needs_path", "per_tensor", "allowed")
 )

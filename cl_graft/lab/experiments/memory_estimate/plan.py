@@ -262,7 +262,7 @@ def track_localization(fake: FakeModel, settings: GraftingSettings, *, length: i
     total = sum(parameter.numel() for parameter in fake.parameters.values())
     k = settings.coordinates(total)
     candidates = settings.candidates(total, k=k)
-    step = replace(settings, mask_steps=1, mask_batch=rows, micro_batch=rows)
+    step = replace(settings, mask_steps=1, mask_batch=rows)
 
     def localize(task: LearnableTask) -> None:
         tuned = snapshot(fake.parameters) if localizer.needs_dense_run else {}
