@@ -48,30 +48,22 @@ def test_an_answer_reads_no_later_entry_and_a_damaged_one_is_told_when_it_is_use
     assert bank.predict("What is my balance?", task="scope").label
 
 
-def test_a_head_or_batch_that_does_not_fit_stops_its_task_and_infinite_values_all_above(
-    opened, tmp_path
-):
+def test_a_head_that_does_not_fit_stops_its_task_and_infinite_values_all_above(opened, tmp_path):
     bank = load_bank(opened.folder)
     first, last = bank.entries
-    batch = last.recorded_batch
-    tokens = batch.inputs.clone()
-    tokens[0, 0, 0] = 10**6
     said = "'answers' is damaged"
-    for change in (
-        {"head": {f"other.{name}": tensor for name, tensor in last.head.items()}},
-        {"recorded_batch": replace(batch, inputs=tokens)},
-    ):
-        folder = tmp_path / next(iter(change))
-        save_bank(replace(bank, entries=(first, replace(last, **change))), folder)
-        other = open_bank(folder)
-        assert other.predict("What is my balance?", task="scope").label
-        for _ in range(2):
-            with pytest.raises(DamagedFile, match=said):
-                other.predict([("Is it?", "It is.")], task="answers")
-            with pytest.raises(DamagedFile, match=said):
-                other.predict([("A bore.", "scope"), (("Is it?", "It is."), "answers")])
+    head = {f"other.{name}": tensor for name, tensor in last.head.items()}
+    folder = tmp_path / "head"
+    save_bank(replace(bank, entries=(first, replace(last, head=head))), folder)
+    other = open_bank(folder)
+    assert other.predict("What is my balance?", task="scope").label
+    for _ in range(2):
         with pytest.raises(DamagedFile, match=said):
-            verify(folder)
+            other.predict([("Is it?", "It is.")], task="answers")
+        with pytest.raises(DamagedFile, match=said):
+            other.predict([("A bore.", "scope"), (("Is it?", "It is."), "answers")])
+    with pytest.raises(DamagedFile, match=said):
+        verify(folder)
     values = first.owned.values.clone()
     values[-1] = torch.inf
     wrong = replace(first, owned=replace(first.owned, values=values))
