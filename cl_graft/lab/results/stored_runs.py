@@ -14,7 +14,6 @@ from pathlib import Path
 from cl_graft.errors import InputError
 from cl_graft.lab.results.run_results import RunResult, read_result
 from cl_graft.models.config_settings import describe_other_settings
-from cl_graft.runtime.escaping import for_terminal
 from cl_graft.settings.run_folder import BANK, RESULTS
 from cl_graft.storage.bank_index import INDEX
 
@@ -89,7 +88,7 @@ def _run_folders(folder: Path) -> list[Path]:
 def _read(run: Path) -> RunResult:
     """Read a run, and add the swept values to the name of its strategy."""
     result = read_result(run)
-    swept = _one_line(swept_values(run.resolve().parent.parent.name))
+    swept = swept_values(run.resolve().parent.parent.name)
     return replace(result, strategy=f"{result.strategy} {swept}".strip())
 
 
@@ -107,12 +106,7 @@ def _name_apart(runs: Sequence[tuple[Path, StoredRun]]) -> list[StoredRun]:
         if strategy in clashing:
             names = [own.resolve().name for own in folders[strategy]]
             apart = len(set(names)) == len(names)
-            name = _one_line(folder.resolve().name if apart else str(folder))
+            name = folder.resolve().name if apart else str(folder)
             run = replace(run, result=replace(run.result, strategy=f"{strategy} ({name})"))
         named.append(run)
     return named
-
-
-def _one_line(name: str) -> str:
-    """Return a folder's name with escapes for line ends and for characters that act."""
-    return for_terminal(name).replace("\n", "\\n").replace("\t", "\\t")

@@ -97,15 +97,6 @@ def test_questions_and_numbers_are_drafted_with_their_kind(tmp_path):
     assert tasks == {"cheer": "regression", "places": "extractive_qa"}
 
 
-def test_class_ids_of_which_some_are_rare_are_no_numbers_to_predict(tmp_path):
-    labels = [*(n % 4 for n in range(54)), *range(10, 16)]
-    lines = [f'{{"text": "row {n}", "label": {label}}}' for n, label in enumerate(labels)]
-    (tmp_path / "ids.jsonl").write_text("\n".join(lines))
-    assert [task.kind for task in draft_config(tmp_path).tasks] == ["classification"]
-    (tmp_path / "ids.jsonl").write_text("\n".join(lines).replace("15}", "15.5}"))
-    assert [task.kind for task in draft_config(tmp_path).tasks] == ["regression"]
-
-
 def test_one_file_or_one_folder_of_splits_is_one_task(data):
     for path, name in ((data / "reviews.csv", "reviews"), (data / "tickets", "tickets")):
         draft = draft_config(path)
@@ -163,18 +154,6 @@ def test_a_few_rows_without_a_label_are_left_out_and_the_draft_says_so(tmp_path,
     write_csv(tmp_path / "mine" / "half.csv", own)
     with pytest.raises(InputError, match=r"half\.csv"):
         draft_config(tmp_path / "mine")
-
-
-def test_rows_that_are_left_out_are_compared_with_those_of_all_files_and_of_train(tmp_path):
-    texts = [f"the tap is {number}" for number in range(300)]
-    (tmp_path / "mine").mkdir()
-    write_csv(tmp_path / "mine" / "train.csv", rows(30, text=texts, label=["a", "b"]))
-    gaps = rows(300, text=texts[::-1], label=["a", "b", "a", "b", ""])
-    write_csv(tmp_path / "mine" / "test.csv", gaps)
-    assert [task.skipped for task in draft_config(tmp_path).tasks] == [60]
-    write_csv(tmp_path / "mine" / "train.csv", rows(30, text=texts, label=["a", "", "b", "", ""]))
-    with pytest.raises(InputError, match="column 'label' is empty"):
-        draft_config(tmp_path)
 
 
 @pytest.mark.parametrize(

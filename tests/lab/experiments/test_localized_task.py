@@ -1,7 +1,6 @@
 """One task is localized: the graft file answers as the table says, and pictures are there."""
 
 import json
-from operator import attrgetter
 
 import pytest
 from kind_data import KINDS_OF_TASKS, write_kinds
@@ -11,8 +10,6 @@ from typer.testing import CliRunner
 
 from cl_graft.cli.app import app
 from cl_graft.lab.experiments.localized_task import localize_task
-from cl_graft.localization import LOCALIZERS, find_localizer
-from cl_graft.localization.grafting_settings import GraftingSettings
 from cl_graft.settings import load_config
 from cl_graft.storage import load_graft
 from cl_graft.storage.cache_folder import DirectoryCache
@@ -23,14 +20,6 @@ SETS = (
     *("stream.shots=8", "stream.max_length=24", "stream.max_dev=16", "stream.max_test=24"),
     *("fine_tuning.steps=4", "fine_tuning.evaluations=1"),
 )
-
-
-FAST = ("movement", "diff_pruning_sam")
-WHAT_IT_NEEDS = attrgetter(
-    *("needs_gradients", "needs_dense_run", "needs_path", "per_tensor", "allowed")
-)
-OF_EACH_KIND = {WHAT_IT_NEEDS(row): name for name, row in LOCALIZERS.items()}.values()
-"""One localizer of those that look at the same and may choose the same."""
 
 
 def config_of(model, *sets):
@@ -67,45 +56,6 @@ def test_a_task_is_localized_into_a_graft_file_numbers_and_pictures(tiny_bert, t
     assert len(stored.graft.region) == said["coordinates"]
     head = {name: stored.head[name.rpartition("heads.0.")[2]] for name in task.head}
     assert bench.graft_answers(0, stored.graft, head).score == scores["graft"]
-
-
-@pytest.fixture(scope="module")
-def several(tmp_path_factory):
-    return tmp_path_factory.mktemp("localizers")
-
-
-@pytest.mark.usefixtures("blank_pictures")
-@pytest.mark.parametrize(
-    "localizer", [*FAST, *slow(*(name for name in OF_EACH_KIND if name not in FAST))]
-)
-def test_a_localizer_of_each_kind_localizes_a_task(localizer, tiny_bert, several):
-    sets = ("grafting.density=0.5", "grafting.mask_steps=2", "grafting.mask_batch=8")
-    config = config_of(tiny_bert, f"grafting.localizer={localizer}", *sets)
-    found = localize_task(config, out=several)
-    graft = load_graft(several / "graft.safetensors").graft
-    assert len(graft.region) == found.coordinates
-    wanted = round(0.5 * graft.region.layout.total)
-    assert found.coordinates == wanted or (
-        find_localizer(localizer).allowed is not None and 0 < found.coordinates < wanted
-    )
-
-
-@pytest.mark.usefixtures("blank_pictures")
-def test_a_density_is_found_on_dev(tiny_bert, tmp_path):
-    config = config_of(tiny_bert, "grafting.localizer=movement")
-    found = localize_task(config.with_values({"grafting.density": "auto"}), out=tmp_path)
-    budgets = GraftingSettings().budgets
-    bench = Bench(config, data_seed=0, cache=DirectoryCache(tmp_path / "cache"))
-    run = bench.dense(0)
-    wanted = 0.98 * bench.tuned_answers(0, run, split="valid").score
-    ranking = bench.ranking(0, "movement", dense=run)
-    regions = [bench.first(ranking, density) for density in budgets]
-    reached = [
-        len(region)
-        for region in regions
-        if bench.graft_answers(0, bench.cut(run, region), run.head, split="valid").score >= wanted
-    ]
-    assert found.coordinates == (reached[0] if reached else len(regions[-1]))
 
 
 @pytest.fixture(scope="module")

@@ -179,17 +179,6 @@ def test_dense_runs_take_the_rate_of_a_tasks_kind_where_none_is_given(tmp_path):
     assert {make_schedule(given, task).lr for task in tasks} == {0.1}
 
 
-def test_a_regression_is_loaded_with_its_score(tmp_path):
-    path = tmp_path / "similar.csv"
-    rows = [f"text number {i},other text {i},{i / 7}" for i in range(60)]
-    path.write_text("\n".join(["sentence1,sentence2,score", *rows]))
-    config = config_with({"tasks": [str(path)], "shots": None, "task_settings": {
-        str(path): {"text": "sentence1", "text_pair": "sentence2", "label": "score",
-                    "label_names": []}}})  # fmt: skip
-    (task,) = load_tasks(config.stream, seed=0)
-    assert (task.kind, task.metric) == ("regression", "pearson")
-
-
 def test_two_tasks_of_one_name_are_refused(tmp_path):
     for folder in ("a", "b"):
         (tmp_path / folder).mkdir()

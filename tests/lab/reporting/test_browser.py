@@ -62,13 +62,6 @@ def test_nothing_is_wider_than_the_screen_and_wide_things_scroll_by_themselves(o
         assert scroll.get_attribute("tabindex") == "0"
 
 
-def test_the_numbers_of_a_figure_unfold_by_keyboard(opened):
-    summary = opened.locator("#matrices summary").first
-    summary.focus()
-    opened.keyboard.press("Enter")
-    assert opened.locator("#matrices details table").first.is_visible()
-
-
 def test_unpicked_strategies_leave_tables_and_figures_by_keyboard(opened):
     opened.locator("#filter summary").focus()
     opened.keyboard.press("Enter")

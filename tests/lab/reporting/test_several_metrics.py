@@ -34,14 +34,6 @@ def test_a_summary_holds_each_metric_and_shares_and_no_mean_over_metrics():
     assert summary.overall == "normalized average"
 
 
-def test_a_summary_of_one_metric_is_what_it_was():
-    summary = summarize([small_result(), small_result(strategy="independent")], config={})
-    assert summary.overall == "average accuracy"
-    assert summary.normalization is None
-    row = summary.strategies["naive"]
-    assert (row.by_metric, row.normalized.n, row.of_independent) == ({}, 0, 1.0)
-
-
 def test_without_independent_fine_tuning_the_summary_says_why_nothing_is_tested(tmp_path):
     summary = summarize(mixed_results(("grafting", "naive")), config={})
     assert summary.differences == []
@@ -108,13 +100,6 @@ def test_a_page_has_a_regression_beside_classes(tmp_path):
 def test_a_page_names_metrics_that_this_package_does_not_have(tmp_path):
     made = sections([small_result(metrics={"a": "share_right", "b": "accuracy"})], tmp_path)
     assert made["comparison"].text[1].startswith("Scores: share_right of a; accuracy of b.")
-
-
-def test_a_page_of_one_metric_has_one_curve_of_each_measure(tmp_path):
-    made = sections([small_result()], tmp_path)
-    names = [picture.name for picture in made["stream"].pictures]
-    assert names == ["curve-average", "curve-forgetting"]
-    assert [name for name, _ in made["comparison"].tables] == ["comparison"]
 
 
 def test_regressions_alone_have_no_calibration(tmp_path):

@@ -121,18 +121,6 @@ def test_rows_that_changed_since_are_not_shown_and_it_says_why(compared):
     ]
 
 
-def test_invented_spans_of_the_day_a_task_was_learned_stay_in_the_matrix(compared):
-    data = read_report_data([compared])
-    learned, end = ((0, 0, 3), (0, 1, 1), (1, 0, 9)), ((0, 0, 4),)
-    data.errors["naive"] = {"names": TaskErrors(("place", "no span"), learned, end, (), "spans")}
-    section = errors(data, read_rows=None)
-    row = next(row for row in dict(section.tables)["errors"].rows if row[0].text == "naive")
-    assert [cell.text for cell in row[1:5]] == ["names", "10 of 13", "0", "4 spans"]
-    matrix = dict(section.details)["naive"][0][1]
-    found = {cells[0].text: [cell.text for cell in cells[1:]] for cells in matrix.rows}
-    assert found == {"place": ["3 → 4", "1 → 0"], "no span": ["9 → 0", "0"]}
-
-
 def test_a_matrix_shows_what_changed_and_many_labels_are_pairs(compared):
     data = read_report_data([compared])
     two = TaskErrors(("a", "b"), ((0, 0, 3), (1, 1, 2)), ((0, 0, 3), (1, 0, 1), (1, 2, 1)))
@@ -164,15 +152,6 @@ def test_a_span_that_is_not_there_is_confused_but_has_no_score(compared):
     assert rows[1][-1].text == "–"
     own = dict(dict(section.details)["naive"])
     assert [row[0].text for row in own[max(own)].rows] == ["place"]
-
-
-def test_columns_of_words_stand_at_the_left_and_numbers_at_the_right(report):
-    page = (report / "report.html").read_text()
-    table = page[page.index("Wrong rows, spans and labels of each task</span>") :]
-    row = table[table.index("<tbody>") : table.index("</tr>", table.index("<tbody>"))]
-    assert '<td class="words">scope</td>' in row
-    assert row.count("data-value") == 4
-    assert row.count('class="words"') == 2
 
 
 @pytest.fixture(scope="module")
@@ -232,7 +211,7 @@ def with_numbers(folder, found):
     return replace(data, numbers={"grafting": {"a": found}})
 
 
-@pytest.mark.parametrize("values", [(1.0, 1.0), (0.0, 0.0), (-3.4e38, 3.4e38), (1e-40, 2e-40)])
+@pytest.mark.parametrize("values", [(0.0, 0.0), (-3.4e38, 3.4e38), (1e-40, 2e-40)])
 def test_axes_of_a_panel_are_alike_and_hold_every_number(numbers_run, values):
     found = TaskNumbers(1, None, NumberScores(0.0, 0.0, 1.0), (AnsweredNumber(0, *values),))
     (picture,) = draw_numbers(with_numbers(numbers_run.folder, found))
@@ -255,20 +234,6 @@ def test_scores_are_beside_the_figure_and_the_largest_error_is_the_first_row(num
     assert [[cell.text for cell in row] for row in table.rows] == [
         ["3", "1", "-4.5", "-5.5"], ["0", "1", "2", "1"], ["5", "2", "2", "0"],
     ]  # fmt: skip
-
-
-def test_texts_of_numbers_are_on_the_page_only_where_they_were_asked_for(
-    numbers_run, tmp_path, request
-):
-    texts = [row.text for row in _read_rows(numbers_run)["cheer"]]
-    report_command([numbers_run.folder], out=tmp_path / "without")
-    page = (tmp_path / "without" / "report.html").read_text()
-    assert "largest errors at the end" in page
-    assert not [text for text in texts if text in page]
-    request.getfixturevalue("blank_figures")
-    report_command([numbers_run.folder], out=tmp_path / "with", with_text=True)
-    table = (tmp_path / "with" / "tables" / "largest-errors-1-1.csv").read_text()
-    assert len([text for text in set(texts) if text in table]) > 3
 
 
 def test_a_run_keeps_the_loss_of_every_step_and_the_dev_scores(compared):

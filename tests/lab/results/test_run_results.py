@@ -79,12 +79,3 @@ def test_a_file_that_is_no_result_is_refused(tmp_path, text):
     (tmp_path / RESULTS).write_text(text)
     with pytest.raises(InputError, match="not the results of a run"):
         read_result(tmp_path)
-
-
-def test_a_missing_file_is_refused(tmp_path):
-    with pytest.raises(InputError, match="cannot read"):
-        read_result(tmp_path)
-
-
-def test_total_seconds_count_what_the_cache_saved(result):
-    assert result.total_seconds == 7.5

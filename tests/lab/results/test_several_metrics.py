@@ -12,7 +12,6 @@ from cl_graft.lab.results.measures import measure, measure_along, named_measures
 from cl_graft.lab.results.normalized_scores import normalization_text, normalize
 from cl_graft.lab.results.run_results import score_table
 from cl_graft.lab.results.stored_runs import StoredRun, check_alike
-from cl_graft.lab.results.strategy_statistics import compare_with
 from cl_graft.lab.results.summary_tables import brief_tables, summary_notes
 
 NAIVE = (0.40 / 0.80 + 0.30 / 0.75 - 0.10 / 0.40 + 0.90 / 0.90) / 4
@@ -105,41 +104,11 @@ def test_a_task_whose_reference_is_near_zero_or_below_is_left_out_and_named():
     assert "mean over 3 tasks" in text
 
 
-@pytest.mark.parametrize(
-    ("strategies", "changes", "reason"),
-    [
-        (("grafting", "naive"), {}, "there is no run of independent fine-tuning"),
-        (("independent",), {"R": [[0.01] * 4] * 4}, "less than 10.0 points on every task"),
-    ],
-)
-def test_without_a_reference_the_reason_is_said_and_nothing_is_tested(strategies, changes, reason):
-    runs = mixed_results(strategies, **changes)
-    scores = normalize(runs)
-    assert reason in normalization_text(scores.normalization, METRICS)
-    assert {scores.average(run) for run in runs} == {None}
-    assert compare_with(strategies[0], runs, measure=scores.average) == []
-
-
-def test_a_reference_with_other_seeds_is_none():
-    runs = [*mixed_results(("naive",), seeds=(0,)), *mixed_results(("independent",), seeds=(1,))]
-    assert "has the seed and the data" in normalize(runs).normalization.missing
-
-
 def test_of_swept_references_that_with_the_same_values_is_taken():
     runs = [of("grafting", strategy="grafting lr=0.1"), of("independent")]
     swept = of("independent", strategy="independent lr=0.1", R=[[0.8, 0.6, 0.3, 0.9]] * 4)
     assert normalize(runs).average(runs[0]) == pytest.approx(GRAFTING)
     assert normalize([*runs, swept]).average(runs[0]) == 1.0
-
-
-def test_strategies_are_compared_by_shares_and_paired_by_seed():
-    runs = mixed_results()
-    scores = normalize(runs)
-    rows = {row.strategy: row for row in compare_with("grafting", runs, measure=scores.average)}
-    grafting, naive = ([scores.average(run) for run in own] for own in (runs[:3], runs[3:6]))
-    assert rows["naive"].difference == pytest.approx((sum(grafting) - sum(naive)) / 3)
-    assert rows["naive"].n == 3
-    assert compare_with("grafting", runs) == []
 
 
 def test_the_terminal_and_a_notebook_show_each_metric():

@@ -17,7 +17,7 @@ from cl_graft.errors import InputError
 from cl_graft.lab.experiments import folders
 from cl_graft.lab.experiments.comparison.compare import compare
 from cl_graft.lab.results.run_results import read_result
-from cl_graft.settings.run_folder import CHECKPOINTS, RESULTS
+from cl_graft.settings.run_folder import CHECKPOINTS
 
 
 def test_every_cell_and_both_summaries_are_written(comparison, tiny_config):
@@ -42,14 +42,6 @@ def test_every_cell_and_both_summaries_are_written(comparison, tiny_config):
     assert next(row for row in rows if row[0] == "| naive")[place] == f"{share:.3f}"
 
 
-def test_independent_answers_each_task_with_its_own_model_from_then_on(comparison):
-    (cell,) = [cell for cell in comparison.runs if cell.strategy == "independent"]
-    for j in range(3):
-        assert [row[j] for row in cell.R[:j]] == [None] * j
-        assert len({row[j] for row in cell.R[j:]}) == 1
-        assert cell.R[j][j] is not None
-
-
 def test_independent_uses_the_dense_runs_of_grafting(comparison):
     by_name = {cell.strategy: cell for cell in comparison.runs}
     for task in by_name["grafting"].tasks:
@@ -69,16 +61,6 @@ def test_the_table_has_one_row_for_every_score(comparison):
             assert float(row["score"]) == cell.R[int(row["experience"])][j]
             spent = sum(cell.find_seconds(row["learned"]).values())
             assert float(row["seconds"]) == pytest.approx(spent, abs=1e-3)
-
-
-def test_a_finished_comparison_is_read_and_not_computed_again(comparison, tiny_config):
-    paths = [comparison.out / s / "seed0" / RESULTS for s in tiny_config.comparison.strategies]
-    before = [path.stat().st_mtime_ns for path in paths]
-    steps = []
-    again = compare(tiny_config, out=comparison.out, progress=steps.append)
-    assert [step.phase for step in steps] == ["reused"] * 3
-    assert again.runs == comparison.runs
-    assert [path.stat().st_mtime_ns for path in paths] == before
 
 
 @pytest.mark.parametrize("left", ["run", "bank"])

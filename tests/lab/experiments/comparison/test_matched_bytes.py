@@ -87,20 +87,6 @@ def test_a_size_that_the_config_gives_stays(fits):
     assert unmet["lora"].endswith("bytes, with the rank that the config sets")
 
 
-def test_what_is_left_out_is_told_before_the_first_run(tmp_path, config, caplog):
-    equal = changed(config, {"strategies": ["adapters", "ewc"], "bytes_per_task": BUDGET})
-    told = []
-
-    def stop_at_once(step):
-        told.extend(record.getMessage() for record in caplog.records)
-        raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        compare(equal, out=tmp_path, progress=stop_at_once)
-    left_out = [line.partition(":")[0] for line in told if "left out" in line]
-    assert left_out == ["ewc is left out at 12,000 bytes a task"]
-
-
 def test_where_nothing_fits_that_is_an_error(fits):
     with pytest.raises(InputError, match="no strategy can be sized to 10 bytes a task: grafting:"):
         fits(10, strategies=["grafting", "naive"])

@@ -6,10 +6,10 @@ import math
 import pytest
 from configs import changed, config_with
 
-from cl_graft.errors import DivergedError, InputError
+from cl_graft.errors import DivergedError
 from cl_graft.lab.experiments.comparison import tuning
 from cl_graft.lab.experiments.comparison.compare import compare
-from cl_graft.lab.experiments.comparison.tuning import best, list_grid, use_dev_as_test, with_values
+from cl_graft.lab.experiments.comparison.tuning import best, list_grid, use_dev_as_test
 from cl_graft.lab.experiments.run import run
 from cl_graft.lab.results.run_results import read_result
 from cl_graft.lab.results.summary_tables import settings_at_edge
@@ -40,12 +40,6 @@ def test_a_grid_names_settings_or_fields_and_holds_their_defaults():
                 else:
                     config_with({"tasks": ["scope"], name: value})
         assert math.prod(map(len, row.grid.values())) <= 8
-
-
-def test_what_may_be_stored_is_in_no_grid():
-    sizes = {"mem_size", "patterns_per_experience", "rank", "size", "tokens", "grafting.density"}
-    for row in STRATEGIES.values():
-        assert not sizes & set(row.grid)
 
 
 def test_dev_rows_stand_where_test_rows_stood(tiny_config):
@@ -79,12 +73,6 @@ def test_the_grid_of_regions_has_the_rates_of_their_optimizer(tiny_config, optim
     config = tiny_config.with_values({"grafting.optimizer": optimizer})
     grid, _ = list_grid(STRATEGIES["grafting"], config)
     assert min(grid["grafting.lr"]) <= region_rate(optimizer, size) <= max(grid["grafting.lr"])
-
-
-def test_chosen_values_are_settings_of_its_own_or_fields(tiny_config):
-    own = with_values(tiny_config, STRATEGIES["ewc"], {"ewc_lambda": 10.0})
-    assert own.comparison.strategy_settings == {"ewc": {"ewc_lambda": 10.0}}
-    assert with_values(tiny_config, STRATEGIES["grafting"], {"grafting.lr": 0.3}).grafting.lr == 0.3
 
 
 def test_a_comparison_chooses_runs_and_tells(tmp_path, config):
@@ -149,8 +137,3 @@ def test_values_that_diverge_are_passed_over(tmp_path, config, monkeypatch, capl
     assert cell.tuning["scores"][0]["score"] is None
     assert cell.settings["beta"] == 1.0
     assert "the loss is NaN; the choice goes on without it" in caplog.text
-
-
-def test_a_single_run_does_not_tune(tmp_path, config):
-    with pytest.raises(InputError, match="cl-graft compare takes them"):
-        run(config, strategy="der", seed=0, out=tmp_path)

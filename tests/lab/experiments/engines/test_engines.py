@@ -3,11 +3,10 @@
 import json
 import os
 import signal
-import socket
 import threading
 import time
 from contextlib import closing, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
@@ -232,25 +231,6 @@ def test_workers_that_are_killed_or_asked_to_stop_cost_only_what_came_since_thei
     done = compare(long, out=tmp_path)
     assert done.failed == ()
     assert done.runs[0].processes == 3
-    assert outcome_of(run) == long_here
-
-
-@pytest.mark.slow
-def test_a_run_on_ray_that_is_asked_to_stop_saves_first(long, long_here, ray_workers, tmp_path):
-    stop, run = Stop(), tmp_path / "naive" / "seed0"
-
-    def stop_it() -> None:
-        wait_for_worker(run)
-        stop.asked = signal.SIGINT
-
-    thread = threading.Thread(target=stop_it)
-    thread.start()
-    with pytest.raises(Stopped):
-        compare(long, out=tmp_path, engine=PoolEngine(ray_workers), stop=stop)
-    thread.join()
-    assert not (run / OWNER).exists()
-    done = compare(long, out=tmp_path)
-    assert done.runs[0].processes == 2
     assert outcome_of(run) == long_here
 
 

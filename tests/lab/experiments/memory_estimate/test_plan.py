@@ -5,7 +5,6 @@ from __future__ import annotations
 import gc
 import json
 import resource
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -255,21 +254,6 @@ def test_dense_fine_tuning_holds_base_best_and_gradients_and_no_other_copy_of_th
     weights = sum(parameter.nbytes for parameter in fake.parameters.values())
     assert found.kept == pytest.approx(2 * weights, rel=0.01)
     assert found.step == pytest.approx(weights, rel=0.1)
-
-
-def test_a_path_keeps_more_than_adamw_that_more_than_sgd_and_candidates_less_than_a_whole_mask(
-    tiny_bert,
-):
-    fake = fake_of(tiny_bert, "encoder", layers=1)
-    kept = [
-        track_dense_run(fake, SHORT, length=LENGTH, path=True).kept,
-        track_dense_run(fake, replace(SHORT, optimizer="adamw"), length=LENGTH).kept,
-        track_dense_run(fake, SHORT, length=LENGTH).kept,
-        track_region(fake, SHORT, length=LENGTH, coordinates=10).kept,
-    ]
-    assert kept == sorted(kept, reverse=True)
-    whole = track_localization(fake, replace(SOME, mask_candidates=None), length=LENGTH)
-    assert track_localization(fake, SOME, length=LENGTH).kept < whole.kept
 
 
 def test_checkpointing_parts_and_half_precision_lower_what_a_step_needs(tiny_bert):
