@@ -3,10 +3,11 @@
 import json
 import os
 import signal
+import socket
 import threading
 import time
 from contextlib import closing, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
