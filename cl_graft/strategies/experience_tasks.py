@@ -7,9 +7,11 @@ import functools
 import hashlib
 import inspect
 import json
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
+from weakref import ref
 
 import torch
 from avalanche.models import MultiTaskModule
@@ -34,7 +36,12 @@ from cl_graft.strategies.heads import (
     unwrap_model,
 )
 from cl_graft.strategies.strategy import Strategy
-from cl_graft.strategies.task_labels import find_label
+from cl_graft.strategies.task_labels import (
+    TaskLabels,
+    find_benchmark,
+    find_label,
+    is_same_experience,
+)
 from cl_graft.training.examples import Examples, compute_logits
 from cl_graft.training.learnable_task import LearnableTask
 
@@ -55,14 +62,34 @@ _ORIGINS = {"_name_or_path", "architectures", "transformers_version"}
 class ExperienceTasks:
     """The learnable tasks of experiences, with the dev rows and metrics that a plugin was given."""
 
-    def __init__(self, dev: Any = None, metrics: Mapping[int, str] | None = None) -> None:
-        self._dev = _dev_by_label(dev)
+    def __init__(
+        self,
+        dev: Any = None,
+        metrics: Mapping[int, str] | None = None,
+        *,
+        task_labels: TaskLabels = "stream",
+    ) -> None:
+        self._dev = _dev_by_label(dev, task_labels)
         self._metrics = dict(metrics or {})
+        self._served: dict[int, tuple[ref[Any], int]] = {}
 
     def set_aside_(self, strategy: Strategy, *, label: int, seed: int) -> None:
         """Take dev rows out of the experience in training if it has none, before loaders come."""
-        if self._find_dev(strategy.experience, label) is None:
-            strategy.experience = set_aside(strategy.experience, seed=seed)
+        experience = strategy.experience
+        dev = self._find_dev(experience, label)
+        if dev is None:
+            strategy.experience = set_aside(experience, seed=seed)
+            return
+        number, benchmark = int(experience.current_experience), find_benchmark(experience)
+        of, served = self._served.setdefault(id(dev), (ref(benchmark), number))
+        if (of(), served) != (benchmark, number):
+            warnings.warn(
+                f"experience {number} with task label {label} is chosen on dev rows that another "
+                "experience with this label was chosen on, too: dev experiences are matched by "
+                "label. Give each experience a label of its own, or make the dev stream in the "
+                "benchmark of the training stream",
+                stacklevel=3,
+            )
 
     def dev_rows(self, strategy: Strategy, label: int) -> Examples:
         """Return a task's dev rows, or those set aside from the experience in training."""
@@ -112,6 +139,10 @@ class ExperienceTasks:
                 _try_batch(task)
         return task
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Return the state without references to what lives in this process."""
+        return self.__dict__ | {"_served": {}}
+
     def _choose_dev(self, strategy: Strategy, label: int) -> Any:
         """Return a task's dev experience, or what was set aside from the experience in training."""
         dev = self._find_dev(strategy.experience, label)
@@ -120,9 +151,10 @@ class ExperienceTasks:
     def _find_dev(self, experience: Any, label: int) -> Any:
         """Return the dev experience of a training experience; None if there is none."""
         known = self._dev.get(label, ())
+        own = [each for each in known if is_same_experience(each, experience)]
         number = experience.current_experience
         numbered = [each for each in known if each.current_experience == number]
-        return next(iter((*numbered, *known)), None)
+        return next((each for each in (*own, *numbered, *known)), None)
 
 
 def make_learnable_task(
@@ -312,7 +344,7 @@ class _StrategyBatches:
             strategy.mbatch, strategy.mb_output = before
 
 
-def _dev_by_label(dev: Any) -> dict[int | None, list[Any]]:
+def _dev_by_label(dev: Any, task_labels: TaskLabels) -> dict[int | None, list[Any]]:
     """Return experiences by their task label, the latest first."""
     found: dict[int | None, list[Any]] = {}
     several = isinstance(dev, Iterable)
@@ -322,7 +354,7 @@ def _dev_by_label(dev: Any) -> dict[int | None, list[Any]]:
                 "dev must hold experiences, such as benchmark.valid_stream, got a "
                 f"{type(dev).__name__}{f' of {type(each).__name__}' if several else ''}"
             )
-        found.setdefault(find_label(each), []).insert(0, each)
+        found.setdefault(find_label(each, task_labels), []).insert(0, each)
     return found
 
 

@@ -41,14 +41,18 @@ from cl_graft.strategies.loop.phase_reports import PhaseReports
 from cl_graft.strategies.strategy import Strategy
 from cl_graft.strategies.strategy_checks import (
     check_arguments,
+    check_instance,
     check_model,
+    check_optimizer,
     check_plugins,
     check_rows,
 )
 from cl_graft.strategies.task_labels import (
     ExperienceEntries,
+    TaskLabels,
     find_label,
     has_labels,
+    is_same_experience,
     warn_of_no_labels,
 )
 from cl_graft.strategies.task_training import TaskMetadata, TaskTraining
@@ -79,6 +83,8 @@ class GraftingPlugin(SupervisedPlugin, supports_distributed=True):
             are always those of `settings`.
         bank: A bank to extend; the model must be its base, or carry an entry of the bank that a
             plugin in this process put there. None starts an empty bank.
+        task_labels: Source of task labels: ``"stream"`` takes the stream's own; ``"experience"``
+            takes the index of an experience, for streams without labels and models without heads.
         dev: Experiences with the dev rows, on which checkpoints, masks and budgets are chosen,
             matched by task label, and by number where several have one label. None sets 5 % of an
             experience's training rows aside: while it trains, the strategy and its plugins see the
@@ -106,6 +112,7 @@ class GraftingPlugin(SupervisedPlugin, supports_distributed=True):
         *,
         by_label: Mapping[int, GraftingSettings] | None = None,
         bank: GraftBank | None = None,
+        task_labels: TaskLabels = "stream",
         dev: Sequence[Any] | None = None,
         metadata: Mapping[int, TaskMetadata] | None = None,
         identity: BaseIdentity | None = None,
@@ -118,7 +125,13 @@ class GraftingPlugin(SupervisedPlugin, supports_distributed=True):
         progress: PhaseProgress | None = None,
     ) -> None:
         super().__init__()
-        check_arguments(settings=settings, by_label=by_label, bank=bank, identity=identity)
+        check_arguments(
+            settings=settings,
+            by_label=by_label,
+            bank=bank,
+            identity=identity,
+            task_labels=task_labels,
+        )
         self.settings = settings or GraftingSettings()
         self._by_label = {
             label: replace(own, mode=self.settings.mode, seed=self.settings.seed)
@@ -129,14 +142,15 @@ class GraftingPlugin(SupervisedPlugin, supports_distributed=True):
         self.passes: dict[int, dict[str, Passes]] = {}
         self._metadata = dict(metadata or {})
         metrics = {label: own.metric for label, own in self._metadata.items()}
-        self._tasks = ExperienceTasks(dev, metrics)
+        self._tasks = ExperienceTasks(dev, metrics, task_labels=task_labels)
+        self._task_labels: TaskLabels = task_labels
         self._seeds_from_record = seeds_from_record
         self._keep = keep
         self._context = RunContext.of(cache, checkpoints, progress)
         self._dense = dict(dense or {})
         self._on_entry = on_entry
         self._training: TaskTraining | None = None
-        self._trained = 0
+        self._trained: Any = None
         self._own = ExperienceEntries()
         self._evaluated: _EvaluatedAnswer | None = None
         self._first = FirstValues()
@@ -144,9 +158,11 @@ class GraftingPlugin(SupervisedPlugin, supports_distributed=True):
 
     # The hooks, in the order in which a strategy calls them.
 
-    def before_training(self, strategy: Strategy, **kwargs: Any) -> None:
+    def before_training(self, strategy: Any = None, **kwargs: Any) -> None:
         """Abandon an experience whose training was ended by an exception."""
+        check_instance(self, GraftingPlugin)
         self.abandon()
+        check_optimizer(strategy)
 
     def before_train_dataset_adaptation(self, strategy: Strategy, **kwargs: Any) -> None:
         """Set dev rows aside, before the strategy makes its loader."""
@@ -185,7 +201,7 @@ class GraftingPlugin(SupervisedPlugin, supports_distributed=True):
             builds_on=builds_on,
             measure=context.measure,
         )
-        self._trained = strategy.experience.current_experience
+        self._trained = strategy.experience
 
     def before_training_epoch(self, strategy: Strategy, **kwargs: Any) -> None:
         """Make the epoch's data order a function of (seed, task, epoch)."""
@@ -236,8 +252,9 @@ class GraftingPlugin(SupervisedPlugin, supports_distributed=True):
         if self._on_entry:
             self._on_entry(bank)
 
-    def before_eval(self, strategy: Strategy, **kwargs: Any) -> None:
+    def before_eval(self, strategy: Any = None, **kwargs: Any) -> None:
         """Undo what an interrupted evaluation left, before Avalanche grows heads for this one."""
+        check_instance(self, GraftingPlugin)
         self._restore()
 
     def before_eval_exp(self, strategy: Strategy, **kwargs: Any) -> None:
@@ -250,7 +267,7 @@ class GraftingPlugin(SupervisedPlugin, supports_distributed=True):
             return
         model = unwrap_model(strategy.model)
         switch = self._on_model.open(model) if self._training is None else self._training.switch
-        label = find_label(strategy.experience)
+        label = find_label(strategy.experience, self._task_labels)
         position = None if label is None else self.find_position(strategy.experience, label=label)
         if self._training is not None:
             if position is None or self._trains(strategy.experience, label):
@@ -338,12 +355,13 @@ class GraftingPlugin(SupervisedPlugin, supports_distributed=True):
             return False
         # An experience without an entry of its own counts as the one in training.
         own = self._own.find(experience, label=label)
-        return own is None or experience.current_experience == self._trained
+        return own is None or is_same_experience(experience, self._trained)
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the state without callbacks and an open training, which belong to the process."""
         return self.__dict__ | {
             "_training": None,
+            "_trained": None,
             "_evaluated": None,
             "_context": RunContext(),
             "_on_entry": None,
@@ -360,8 +378,9 @@ class GraftingPlugin(SupervisedPlugin, supports_distributed=True):
         _LAST_TRAINED[model] = ref(self)
         switch = self._on_model.begin(model)
         switch.verify()
-        learned = frozenset(entry.label for entry in switch.bank.entries)
-        check_rows(strategy, label=label, learned=learned)
+        if self._task_labels == "stream":
+            learned = frozenset(entry.label for entry in switch.bank.entries)
+            check_rows(strategy, label=label, learned=learned)
         self._first.begin_(model, switch.bank, label=label)
         return switch
 
@@ -382,8 +401,8 @@ class GraftingPlugin(SupervisedPlugin, supports_distributed=True):
 
     def _label(self, strategy: Strategy) -> int | None:
         """Return the label of the task to learn; None without labels or if nothing trains."""
-        label = find_label(strategy.experience)
-        if not has_labels(strategy):
+        label = find_label(strategy.experience, self._task_labels)
+        if not has_labels(strategy, self._task_labels):
             if not self._warned:
                 self._warned = True
                 warn_of_no_labels()
@@ -416,9 +435,11 @@ class GraftingContinual(SupervisedTemplate):
         grafting: Settings, or a plugin; None means the defaults.
         dev: Experiences with the dev rows, such as ``benchmark.valid_stream``; see
             `GraftingPlugin`. A ready-made plugin has its own.
+        task_labels: Source of task labels, ``"stream"`` or ``"experience"``; see
+            `GraftingPlugin`. A ready-made plugin has its own.
 
     Raises:
-        ValueError: If a plugin is given together with `dev`.
+        ValueError: If a plugin is given together with `dev` or `task_labels`.
     """
 
     def __init__(
@@ -437,14 +458,18 @@ class GraftingContinual(SupervisedTemplate):
         peval_mode: str = "epoch",
         grafting: GraftingSettings | GraftingPlugin | None = None,
         dev: Sequence[Any] | None = None,
+        task_labels: TaskLabels | None = None,
         **kwargs: Any,
     ) -> None:
         if isinstance(grafting, GraftingPlugin):
-            if dev is not None:
-                raise ValueError("give `dev` to the plugin: GraftingPlugin(…, dev=dev)")
+            for name, given in {"dev": dev, "task_labels": task_labels}.items():
+                if given is not None:
+                    raise ValueError(
+                        f"give `{name}` to the plugin: GraftingPlugin(…, {name}={name})"
+                    )
             plugin = grafting
         else:
-            plugin = GraftingPlugin(grafting, dev=dev)
+            plugin = GraftingPlugin(grafting, dev=dev, task_labels=task_labels or "stream")
         chosen: dict[str, Any] = {} if evaluator is None else {"evaluator": evaluator}
         super().__init__(
             model=model,

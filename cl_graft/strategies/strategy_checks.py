@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
+import warnings
 from collections.abc import Mapping
+from typing import get_args
 
 from avalanche.models import (
     PNN,
@@ -32,6 +34,7 @@ from cl_graft.strategies.heads import unwrap_model
 from cl_graft.strategies.loop.best_step import KeepBest
 from cl_graft.strategies.loop.budgets import RegionRate
 from cl_graft.strategies.strategy import Strategy
+from cl_graft.strategies.task_labels import TaskLabels
 from cl_graft.training.precision import warn_of_float16
 
 logger = logging.getLogger(__name__)
@@ -59,6 +62,7 @@ def check_arguments(
     by_label: object,
     bank: GraftBank | None,
     identity: object,
+    task_labels: object,
 ) -> None:
     """Refuse arguments of `GraftingPlugin` that would only fail, or be ignored, later."""
     _check_type("settings", settings, GraftingSettings, "GraftingSettings(density=0.002)")
@@ -71,11 +75,24 @@ def check_arguments(
                 f"by_label holds {label!r}: {type(own).__name__}; expected GraftingSettings by "
                 "task label, which is a whole number, as in {0: GraftingSettings()}"
             )
+    if task_labels not in get_args(TaskLabels):
+        raise ValueError(
+            f"task_labels must be one of {', '.join(map(repr, get_args(TaskLabels)))}, got "
+            f"{task_labels!r}"
+        )
     mode = (settings or GraftingSettings()).mode
     if bank is not None and bank.mode != mode:
         raise ValueError(
             f"the bank answers in {bank.mode} mode, the settings say {mode!r}; use "
             f"mode={bank.mode!r} to go on with it"
+        )
+
+
+def check_instance(plugin: object, kind: type) -> None:
+    """Refuse a class in place of a plugin or metric: its hooks would get the strategy as `self`."""
+    if not isinstance(plugin, kind):
+        raise TypeError(
+            f"the strategy holds the class {kind.__name__}; make one of it: {kind.__name__}()"
         )
 
 
@@ -98,6 +115,23 @@ def check_rows(strategy: Strategy, *, label: int, learned: frozenset[int]) -> No
             f"{', '.join(map(str, others))}, too, which were not learned: grafting makes an entry "
             "of one task at a time, so these would be answered at chance. Train the experiences "
             "one after the other (JointTraining takes all at once)"
+        )
+
+
+def check_optimizer(strategy: Strategy) -> None:
+    """Warn of an optimiser that was made for another model, which Avalanche silently takes over.
+
+    Only before the first experience: a head that grew since has other parameters.
+    """
+    if strategy.clock.train_exp_counter:
+        return
+    own = {id(parameter) for parameter in strategy.model.parameters()}
+    held = [p for group in strategy.optimizer.param_groups for p in group["params"]]
+    if held and not any(id(parameter) in own for parameter in held):
+        warnings.warn(
+            "the optimiser holds no parameter of the strategy's model: was it made for another "
+            "one? Avalanche gives it this model's, so its learning rate is used here",
+            stacklevel=3,
         )
 
 

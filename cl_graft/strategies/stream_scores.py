@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import logging
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import torch
 from avalanche.evaluation import PluginMetric
@@ -24,6 +25,8 @@ from cl_graft.metrics.stream_matrix import StreamMatrix
 from cl_graft.metrics.task_score import Scorer, score
 from cl_graft.storage.files import replace_file
 from cl_graft.strategies.strategy import Strategy
+from cl_graft.strategies.strategy_checks import check_instance
+from cl_graft.strategies.task_labels import find_benchmark
 
 logger = logging.getLogger(__name__)
 
@@ -48,9 +51,9 @@ class StreamScores(PluginMetric[ScoreMatrix]):
 
     Rows and columns of R are in the order of training. The test and the training experience with
     the same number belong together, as in Avalanche; their task labels must be equal. An experience
-    of a further benchmark, which has a label of its own, gets the next number that is free. There
-    is no R if an experience was trained twice. Where each task label has a head, an experience is
-    scored among the classes that the stream has under its label.
+    of a further benchmark gets the next number that is free. There is no R if an experience was
+    trained twice. Where each task label has a head, an experience is scored among the classes that
+    the stream has under its label.
 
     A strategy that picks the task of each row says so with its attribute ``answered_by``: the task
     labels that answered the batch, (n,).
@@ -86,7 +89,7 @@ class StreamScores(PluginMetric[ScoreMatrix]):
     def reset(self) -> None:
         """Forget everything measured so far."""
         self.order: list[int] = []
-        self._numbers: dict[tuple[int, int], int] = {}
+        self._numbers = _Numbers()
         self._labels: dict[int, int] = {}
         self._training = False
         self._batches: list[tuple[Tensor, Tensor, Tensor | None]] = []
@@ -115,7 +118,7 @@ class StreamScores(PluginMetric[ScoreMatrix]):
         self.reset()
         self.order = list(state["order"])
         self._labels = dict(state["labels"])
-        self._numbers = {(j, label): j for j, label in self._labels.items()}
+        self._numbers = _Numbers({*self.order, *self._labels})
         for name, cells in self._cells.items():
             cells.load_(state[name])
 
@@ -197,8 +200,9 @@ class StreamScores(PluginMetric[ScoreMatrix]):
 
     # The hooks, in the order in which a strategy calls them.
 
-    def before_training(self, strategy: Strategy) -> None:
+    def before_training(self, strategy: Any = None) -> None:
         """Drop the state of a training that an exception interrupted."""
+        check_instance(self, StreamScores)
         self._training = False
 
     def before_training_exp(self, strategy: Strategy) -> None:
@@ -208,9 +212,7 @@ class StreamScores(PluginMetric[ScoreMatrix]):
     def after_training_exp(self, strategy: Strategy) -> None:
         """Go on to the next row."""
         self._training = False
-        own, label = int(strategy.experience.current_experience), _label(strategy.experience)
-        taken = set(self._numbers.values())
-        number = self._numbers.setdefault((own, label), max(taken) + 1 if own in taken else own)
+        number = self._numbers.add(strategy.experience)
         if number in self.order:
             logger.warning(
                 "experience %d was trained before: no R, transfer or forgetting of this stream is "
@@ -218,7 +220,7 @@ class StreamScores(PluginMetric[ScoreMatrix]):
                 number,
             )
         self.order.append(number)
-        self._labels[number] = label
+        self._labels[number] = _label(strategy.experience)
 
     def before_eval_exp(self, strategy: Strategy) -> None:
         """Start with no batches."""
@@ -239,8 +241,8 @@ class StreamScores(PluginMetric[ScoreMatrix]):
         if not self._measured(strategy) or not self._batches:
             return []
         experience = strategy.experience
-        own, label = int(experience.current_experience), _label(experience)
-        j = self._numbers.get((own, label), own)
+        j = self._numbers.find(experience)
+        label = _label(experience)
         if self._labels.get(j, label) != label:
             raise ValueError(
                 f"experience {j} of the {self.stream} stream has task label {label}, the training "
@@ -394,6 +396,44 @@ def _find_classes(experience: Any) -> list[int]:
             for number in getattr(each, "classes_in_this_experience", None) or ()
         }
     )
+
+
+class _Numbers:
+    """Numbers of experiences in their stream, or the next free one beside another benchmark.
+
+    A benchmark that nothing was trained on is taken for the only one that was, as test streams are
+    copied; beside several it is another one.
+    """
+
+    def __init__(self, restored: Iterable[int] = ()) -> None:
+        self._restored = {number: number for number in restored}
+        self._taken = set(self._restored)
+        self._by_benchmark: WeakKeyDictionary[Any, dict[int, int]] = WeakKeyDictionary()
+        self._several = False
+
+    def add(self, experience: Any) -> int:
+        """Return the number of an experience that is trained."""
+        benchmark, number = find_benchmark(experience), int(experience.current_experience)
+        if benchmark not in self._by_benchmark:
+            self._several = bool(self._taken - self._restored.keys())
+            self._by_benchmark[benchmark], self._restored = self._restored, {}
+        known = self._by_benchmark[benchmark]
+        if number not in known:
+            known[number] = max(self._taken) + 1 if number in self._taken else number
+            self._taken.add(known[number])
+        return known[number]
+
+    def find(self, experience: Any) -> int:
+        """Return the number of an experience that is evaluated."""
+        if self._several or find_benchmark(experience) in self._by_benchmark:
+            return self.add(experience)
+        return int(experience.current_experience)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"restored": self._taken}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__init__(state["restored"])
 
 
 def _beside(own: Tensor, others: Tensor, here: Tensor) -> Tensor:

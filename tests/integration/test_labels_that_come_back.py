@@ -1,12 +1,16 @@
 """A task label that is learned twice has two entries, and both stay answerable."""
 
+import copy
+import pickle
 import warnings
 
 import pytest
 import torch
+from avalanche.core import SupervisedPlugin
 from slow_cases import slow
 from tiny_streams import forgets_no_bit, learner, mlp, multi_head, quick, vector_stream
 
+from cl_graft.grafts.hashing import hash_tensors
 from cl_graft.metrics import backward_transfer, forgetting
 
 pytestmark = pytest.mark.filterwarnings("ignore:[0-9]+ experiences were learned with task label")
@@ -80,6 +84,62 @@ def test_an_experience_of_a_label_that_was_not_learned_itself_gets_the_latest_en
     assert positions() == [0, 1, 2, 1]
 
 
+def test_benchmarks_without_a_name_are_told_apart():
+    run = coming_back(mlp, eval_every=0)
+    seen = []
+    for number in range(3):
+        benchmark = vector_stream(labels=[0], rows=16 + 8 * number)
+        assert benchmark.streams["test"].benchmark is None
+        earlier = [each.streams["test"] for each in seen]
+        run.strategy.train(benchmark.streams["train"][0], eval_streams=earlier)
+        seen.append(benchmark)
+        answers = [each.streams["test"][0] for each in seen]
+        assert [run.plugin.find_position(e, label=0) for e in answers] == list(range(number + 1))
+
+
+def test_an_earlier_benchmark_is_answered_by_its_entry_while_another_trains():
+    hashes = []
+
+    class Watch(SupervisedPlugin, supports_distributed=True):
+        def after_eval_exp(self, strategy, **kwargs):
+            hashes.append(hash_tensors({"x": strategy.mb_output}))
+
+    first, second = vector_stream(labels=[0]), vector_stream(labels=[0], rows=24)
+    settings = quick(density=0.2)
+    run = learner(mlp(), first, settings=settings, plugins=[Watch()], eval_every=1)
+    run.strategy.train(run.train_stream[0])
+    hashes.clear()
+    run.strategy.eval(run.test_stream)
+    run.strategy.train(second.streams["train"][0], eval_streams=[run.test_stream])
+    assert len(hashes) == 3
+    assert len(set(hashes)) == 1
+
+
+def test_a_copy_of_one_of_several_benchmarks_gets_the_newest_entry_with_a_warning():
+    run = coming_back(mlp)
+    benchmarks = [vector_stream(labels=[0], rows=rows) for rows in (16, 24)]
+    for each in benchmarks:
+        run.strategy.train(each.streams["train"][0])
+    stranger = vector_stream(labels=[0]).streams["test"][0]
+    for plugin in (run.plugin, copy.deepcopy(run.plugin)):
+        with pytest.warns(UserWarning, match="learned in several benchmarks"):
+            assert plugin.find_position(stranger, label=0) == 1
+    restored = copy.deepcopy(run.plugin)._own
+    with pytest.warns(UserWarning, match="learned in several benchmarks"):
+        assert restored.find(benchmarks[0].streams["test"][0], label=0) == 1
+
+
+@pytest.mark.parametrize("copied", [copy.deepcopy, lambda own: pickle.loads(pickle.dumps(own))])
+def test_copies_go_on_with_the_benchmarks_that_they_meet(copied):
+    run = coming_back(mlp)
+    learned = vector_stream(labels=[0, 1, 0])
+    run.strategy.train(learned.streams["train"])
+    again = copied(run.plugin._own)
+    for position, experience in enumerate(vector_stream(labels=[0, 1, 0]).streams["test"]):
+        assert again.find(experience, label=int(experience.task_label)) == position
+    assert again.find(learned.streams["test"][0], label=7) is None
+
+
 def test_dev_rows_of_a_label_that_comes_back_are_those_of_its_experience():
     dev = vector_stream(labels=[0, 0], rows=10)
     run = coming_back(mlp, grafting={"dev": dev.streams["test"]})
@@ -91,9 +151,18 @@ def test_dev_rows_of_a_label_that_comes_back_are_those_of_its_experience():
     assert counts[0] != counts[1]
 
 
+def test_dev_rows_that_serve_another_experience_of_their_label_are_warned_of():
+    dev = vector_stream(labels=[0], rows=10).streams["test"]
+    run = coming_back(mlp, grafting={"dev": dev})
+    run.strategy.train(run.train_stream[0])
+    run.strategy.train(run.train_stream[0])
+    with pytest.warns(UserWarning, match="another experience with this label was chosen on"):
+        run.strategy.train(run.train_stream[2])
+
+
 def test_scores_of_several_benchmarks_have_rows_and_columns_of_their_own():
     run = learner(mlp(), vector_stream(labels=[0]), settings=quick(density=0.2))
-    benchmarks = [run.benchmark, *(vector_stream(labels=[label], rows=16) for label in (1, 2))]
+    benchmarks = [run.benchmark, *(vector_stream(labels=[0], rows=rows) for rows in (16, 24))]
     for number, benchmark in enumerate(benchmarks):
         run.strategy.train(benchmark.streams["train"][0])
         for each in benchmarks[: number + 1]:

@@ -46,8 +46,9 @@ def relabelled():
 
 
 WAYS = {
-    "task_labels=True": lambda: split_pictures(task_labels=True),
-    "reset_task_labels=True": relabelled,
+    "task_labels=True": (lambda: split_pictures(task_labels=True), "stream"),
+    "reset_task_labels=True": (relabelled, "stream"),
+    'task_labels="experience"': (split_pictures, "experience"),
 }
 
 
@@ -57,10 +58,42 @@ def test_every_way_that_the_warning_names_forgets_nothing(way):
     with pytest.warns(UserWarning, match="nothing is protected") as said:
         unlabeled.strategy.train(unlabeled.train_stream[0])
     assert way in str(said[0].message)
-    run = made(plain(), WAYS[way]()).learn()
+    benchmark, labels = WAYS[way]
+    run = made(plain(), benchmark(), grafting={"task_labels": labels}).learn()
     assert [entry.label for entry in run.plugin.bank.entries] == [0, 1, 2]
     assert forgets_no_bit(run.scores)
     assert min(accuracy(run, j) for j in range(3)) > 0.9
+
+
+def test_rows_for_choosing_are_found_by_the_index_of_their_experience():
+    benchmark = split_pictures()
+    chosen_on = list(benchmark.test_stream)
+    run = made(plain(), benchmark, grafting={"task_labels": "experience", "dev": chosen_on})
+    run.strategy.train(run.train_stream)
+    for entry, experience in zip(run.plugin.bank.entries, chosen_on, strict=True):
+        rows = entry.recorded_batch.inputs
+        shown = torch.stack([experience.dataset[n][0] for n in range(len(experience.dataset))])
+        assert all((shown == row).all(1).any() for row in rows)
+
+
+def test_a_reopened_bank_goes_on_by_the_index():
+    run = made(plain(), split_pictures(), grafting={"task_labels": "experience"})
+    run.strategy.train(list(run.train_stream)[:2])
+    expected = run.hashes()[:2]
+    bank = run.plugin.bank
+    again = made(plain(), split_pictures(), grafting={"task_labels": "experience", "bank": bank})
+    again.plugin.attach(again.model)
+    assert again.hashes()[:2] == expected
+    again.strategy.train(again.train_stream[2])
+    assert again.hashes()[:2] == expected
+
+
+def test_a_model_that_answers_by_other_labels_is_refused():
+    model = multi_head()
+    run = made(model, split_pictures(), grafting={"task_labels": "experience"})
+    run.strategy.train(run.train_stream[0])
+    with pytest.raises(ValueError, match="models without task heads"):
+        run.strategy.train(run.train_stream[1])
 
 
 def test_a_strategy_that_trains_on_rows_of_tasks_without_an_entry_is_refused():
@@ -88,6 +121,7 @@ def test_a_strategy_that_trains_on_rows_of_tasks_without_an_entry_is_refused():
         ({"identity": "0123"}, "identity must be BaseIdentity"),
         ({"by_label": {"0": quick()}}, "by_label holds '0': GraftingSettings; expected"),
         ({"by_label": {0: {}}}, "by_label holds 0: dict"),
+        ({"task_labels": "experiences"}, "task_labels must be one of 'stream', 'experience', got"),
         ({"dev": "valid"}, "dev must hold experiences, .* got a str of str"),
         ({"dev": 5}, "dev must hold experiences, .* got a int"),
     ],

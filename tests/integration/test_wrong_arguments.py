@@ -5,9 +5,25 @@ from functools import partial
 
 import pytest
 import torch
-from tiny_streams import learner, mlp, quick, sgd, text_learner, vector_stream
+from avalanche.logging import BaseLogger
+from avalanche.training.plugins import EvaluationPlugin
+from tiny_streams import learner, mlp, naive_strategy, quick, sgd, text_learner, vector_stream
 
 import cl_graft as cg
+
+
+@pytest.mark.parametrize("call", ["train", "eval"])
+def test_a_class_in_the_place_of_a_plugin(call):
+    strategy = naive_strategy(mlp(), plugins=[cg.GraftingPlugin])
+    with pytest.raises(TypeError, match=r"holds the class GraftingPlugin; .*GraftingPlugin\(\)"):
+        getattr(strategy, call)(vector_stream(labels=[0]).streams["train"])
+
+
+def test_a_class_in_the_place_of_a_metric():
+    evaluator = EvaluationPlugin(cg.StreamScores, loggers=[BaseLogger()])
+    strategy = naive_strategy(mlp(), evaluator=evaluator)
+    with pytest.raises(TypeError, match=r"holds the class StreamScores; .*StreamScores\(\)"):
+        strategy.train(vector_stream(labels=[0]).train_stream)
 
 
 def test_a_class_in_the_place_of_settings():
@@ -18,10 +34,17 @@ def test_a_class_in_the_place_of_settings():
         cg.GraftingContinual(model=model, optimizer=sgd(model), grafting=cg.GraftingPlugin)
 
 
-def test_dev_rows_beside_a_plugin():
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"dev": []}, "give `dev`"),
+        ({"task_labels": "experience"}, r"GraftingPlugin\(…, task_labels=task_labels\)"),
+    ],
+)
+def test_what_belongs_to_a_plugin_beside_one(given, said):
     model, plugin = mlp(), cg.GraftingPlugin()
-    with pytest.raises(ValueError, match="give `dev`"):
-        cg.GraftingContinual(model=model, optimizer=sgd(model), grafting=plugin, dev=[])
+    with pytest.raises(ValueError, match=said):
+        cg.GraftingContinual(model=model, optimizer=sgd(model), grafting=plugin, **given)
 
 
 def test_two_plugins_in_one_strategy():
@@ -41,6 +64,14 @@ def test_a_task_or_a_stream_in_the_place_of_experiences(tiny_bert):
     with pytest.raises(AttributeError, match="a TextStream is no experience"):
         run.strategy.train(stream)
     assert not hasattr(task, "origin_stream")
+
+
+def test_an_optimizer_of_another_model():
+    run = learner(mlp(), vector_stream(labels=[0, 1]))
+    run.strategy.optimizer = sgd(mlp())
+    with pytest.warns(UserWarning, match="holds no parameter of the strategy's model"):
+        run.strategy.train(run.train_stream[0])
+    run.strategy.train(run.train_stream[1])  # a second warning would be an error
 
 
 def test_a_rate_of_sgd_for_adam(caplog):
