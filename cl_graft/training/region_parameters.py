@@ -42,8 +42,7 @@ class RegionParameters:
         vector: Parameter to give to an optimiser, shape (size of the region,), which starts at the
             values the model has now; fp32 or wider, on the model's device.
         gathered: Parameters of the model that require gradients, which hooks gather from. Where
-            there are any, call ``loss.backward()``: `torch.autograd.grad`, or a backward pass to
-            the vector alone, leaves them out.
+            there are any, `torch.autograd.grad` for the vector would leave them out: it is refused.
 
     Raises:
         RuntimeError: If another region is open on these layers, or in `torch.inference_mode`.
@@ -94,19 +93,22 @@ class RegionParameters:
             parameter.requires_grad_(False)
             parameter.grad = None
         owners = _linear_owners(self._model)
-        with torch.enable_grad():
-            # Copies: steps change the vector in place.
-            sizes = [len(inside) for _, inside, _ in self._places] or [0]
-            handles = [part.clone() for part in self.vector.split(sizes)]
-        for (parameter, inside, place), handle in zip(self._places, handles, strict=False):
-            layers = owners.get(id(parameter))
-            if layers is None:
+        for parameter, inside, place in self._places:
+            if id(parameter) not in owners:
                 parameter.requires_grad_(True)
                 self.gathered.append(parameter)
                 hook = parameter.register_post_accumulate_grad_hook(self._gatherer(inside, place))
                 undo.callback(hook.remove)
-                continue
-            rows, columns = parameter.shape
+        matrices = [
+            (owners[id(parameter)], parameter, inside, place)
+            for parameter, inside, place in self._places
+            if id(parameter) in owners
+        ]
+        places = tuple(place for *_, place in matrices)
+        for (layers, weight, inside, _), handle in zip(
+            matrices, _split_vector(self.vector, places, whole=not self.gathered), strict=True
+        ):
+            rows, columns = weight.shape
             where = Coordinates.of(inside, (rows, columns), transposed=is_conv1d(layers[0]))
             for layer in layers:
                 if has_forward_override(layer):
@@ -168,6 +170,47 @@ class RegionParameters:
         trace: TracebackType | None,
     ) -> None:
         self.close()
+
+
+def _split_vector(
+    vector: Tensor, places: tuple[slice, ...], *, whole: bool = True
+) -> tuple[Tensor, ...]:
+    """Split a vector into slices for layers, whose gradients autograd joins again.
+
+    The handles serve any number of passes, and carry gradients also if made under `torch.no_grad`.
+    """
+    backward_probe = None if whole else vector.new_zeros((), requires_grad=True)
+    with torch.enable_grad():
+        return _SplitVector.apply(vector, backward_probe, places)
+
+
+class _SplitVector(torch.autograd.Function):
+    """`_split_vector` as a function of autograd."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, vector: Tensor, backward_probe: Tensor | None, places: tuple[slice, ...]
+    ) -> tuple[Tensor, ...]:
+        ctx.places, ctx.size, ctx.backward_probe = places, len(vector), backward_probe
+        return tuple(vector[place].clone() for place in places)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None]:
+        if ctx.backward_probe is not None and not _reaches_every_leaf(ctx.next_functions[1][0]):
+            raise RuntimeError(
+                "the region holds biases, LayerNorms or other parameters whose gradient hooks "
+                "gather, and torch.autograd.grad runs no hooks of them: it would leave them out; "
+                "call loss.backward() without inputs and read vector.grad"
+            )
+        whole = gradients[0].new_zeros(ctx.size)
+        for place, gradient in zip(ctx.places, gradients, strict=True):
+            whole[place] = gradient
+        return whole, None, None
+
+
+def _reaches_every_leaf(backward_probe: Any) -> bool:
+    """Tell whether a backward pass reaches all leaves, by a leaf that no caller asks for."""
+    return torch._C._will_engine_execute_node(backward_probe)
 
 
 def _linear_owners(model: nn.Module) -> dict[int, list[nn.Module]]:

@@ -126,6 +126,23 @@ def test_a_second_region_is_refused_and_the_first_trains_on(layers):
     assert all(parameter.requires_grad for parameter in layers.parameters())
 
 
+GRADIENTS: dict[str, Callable[[Tensor, Tensor], Any]] = {
+    "autograd.grad": lambda loss, vector: torch.autograd.grad(loss, [vector])[0],
+    "backward to the vector alone": lambda loss, vector: (
+        loss.backward(inputs=[vector]),
+        vector.grad,
+    )[1],
+}
+
+
+@pytest.mark.parametrize("way", GRADIENTS)
+def test_a_gradient_that_would_leave_biases_out_is_refused(layers, way):
+    with RegionParameters(layers, _region(layers)) as live:
+        loss = layers(X).square().sum()
+        with pytest.raises(RuntimeError, match="it would leave them out"):
+            GRADIENTS[way](loss, live.vector)
+
+
 class _Scaled(nn.Module):
     """A module that copies itself by hand."""
 
