@@ -39,7 +39,7 @@ from cl_graft.models import Loaded, graftable_parameters
 from cl_graft.models.text_generation import ANSWER
 from cl_graft.runtime.error_context import in_task
 from cl_graft.runtime.progress import silent
-from cl_graft.runtime.seeding import lock_generators
+from cl_graft.runtime.seeding import check_generators, claim_generators, lock_generators
 from cl_graft.runtime.tensor_names import tensors_by_name
 from cl_graft.settings import config_from
 from cl_graft.settings.bank_metadata import (
@@ -85,7 +85,9 @@ class GraftCallback(TrainerCallback):
     of the answers alone, among the coordinates that no earlier entry owns. Then it is trained from
     the base on top of the earlier entries, for as many steps of as many rows as the trainer took.
 
-    Runs at: train_begin, train_end.
+    Two trainers in two threads would draw from each other's generator: both are refused.
+
+    Runs at: train_begin, step_end, train_end.
 
     Args:
         base: The model before training; it may be the very object that the trainer then trains.
@@ -208,6 +210,7 @@ class GraftCallback(TrainerCallback):
         With a bank, put the base back into the model, unless the trainer resumes a checkpoint.
         """
         del control
+        claim_generators()
         warn_of_float16(kwargs["model"])
         if self._bank is not None:
             self._start(self._bank, args, state, kwargs["model"])
@@ -218,6 +221,13 @@ class GraftCallback(TrainerCallback):
                 "GraftCallback was made with another model than the trainer trains; pass it the "
                 "model that goes into Trainer(model=...)"
             )
+
+    def on_step_end(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> None:
+        """Refuse to train on beside another thread (`check_generators`)."""
+        del args, state, control, kwargs
+        check_generators()
 
     @lock_generators()
     def on_train_end(

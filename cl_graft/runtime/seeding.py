@@ -2,7 +2,7 @@
 
 Every random choice of a run is such a function and never one of how often a global generator was
 used before. Threads of a process share the global generators: `seeded` blocks and whole runs wait
-for each other.
+for each other, and a loop that seeds by itself checks that no other thread did.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ logger = logging.getLogger(__name__)
 
 _GENERATORS = threading.RLock()
 _HELD = threading.local()  # `depth` is the number of `lock_generators` blocks of a thread
+_last_thread = 0  # the one that seeded torch's global generators last
 
 
 def derive(seed: int, *keys: str | int) -> int:
@@ -66,10 +67,32 @@ def seed_generators(seed: int) -> None:
     Where no accelerator is, torch's function writes down the call stack for each kind of
     accelerator, which takes as long as a training step of a tiny model.
     """
+    claim_generators()
     if torch.accelerator.is_available():
         torch.manual_seed(seed)
     else:
         torch.default_generator.manual_seed(seed)
+
+
+def claim_generators() -> None:
+    """Draw from torch's global generators as they are; `check_generators` remembers the thread."""
+    global _last_thread
+    _last_thread = threading.get_ident()
+
+
+def check_generators() -> None:
+    """Refuse to train on where another thread seeded or claimed the generators since.
+
+    Draws of one may have gone to the other, so that is refused, too.
+    """
+    global _last_thread
+    if _last_thread != threading.get_ident():
+        _last_thread = 0
+        raise RuntimeError(
+            "another thread of this process trains at the same time, and both draw from torch's "
+            "global random generator, so neither would learn what its seed says; train one after "
+            "the other, or in a process each (cg.run, cg.compare and add wait by themselves)"
+        )
 
 
 @contextmanager
@@ -96,7 +119,8 @@ def leave_generators() -> Iterator[None]:
     A thread that waits for a model's lock does so: the one that holds the model may wait for the
     generators.
     """
-    depth = getattr(_HELD, "depth", 0)
+    global _last_thread
+    depth, last = getattr(_HELD, "depth", 0), _last_thread
     if not depth:
         yield
         return
@@ -109,6 +133,7 @@ def leave_generators() -> Iterator[None]:
         for _ in range(depth):
             _GENERATORS.acquire()
         put_back()
+        _last_thread = last
 
 
 @contextmanager

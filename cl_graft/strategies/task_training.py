@@ -25,7 +25,7 @@ from cl_graft.localization.region_search import FoundRegion
 from cl_graft.metrics import fit_temperature
 from cl_graft.runtime.checkpoints import State, join_tensors, select_tensors
 from cl_graft.runtime.run_context import Measure
-from cl_graft.runtime.seeding import derive, save_generators, seed_generators
+from cl_graft.runtime.seeding import check_generators, derive, save_generators, seed_generators
 from cl_graft.runtime.tensor_names import parameters_by_name, tensors_by_name
 from cl_graft.storage.metadata_schema import check_metadata
 from cl_graft.strategies.heads import HeldHeads, copy_head_state, find_head_paths
@@ -154,6 +154,8 @@ class TaskTraining:
 
     def seed(self, what: str, number: int) -> None:
         """Make torch's global generator a function of (seed, task, what, number)."""
+        if what == "step":
+            check_generators()
         seed_generators(derive(self._seed, what, number))
 
     def write_(self) -> None:
@@ -163,6 +165,7 @@ class TaskTraining:
 
     def end_step(self, *, rows: int) -> None:
         """Count a step, and every `evaluate_every` steps score dev and keep the best values."""
+        check_generators()
         self._steps += 1
         self.passes["region"] += Passes(forward_backward=rows)
         every = self._settings.evaluate_every

@@ -13,7 +13,7 @@ from torch import nn
 
 from cl_graft.errors import DivergedError
 from cl_graft.localization.grafting_settings import region_rate
-from cl_graft.runtime.seeding import derive, seed_generators
+from cl_graft.runtime.seeding import check_generators, derive, seed_generators
 from cl_graft.strategies.loop.best_step import KeepBest
 from cl_graft.strategies.strategy import Strategy
 from cl_graft.training.examples import Examples
@@ -48,11 +48,11 @@ class SeededLoop(SupervisedPlugin, supports_distributed=True):
 
     So a run trains with the same bits with and without evaluation in between. Draws of an
     experience of `text_stream` depend on its rows, those of any other on its position. What other
-    plugins draw between experiences is seeded too: give it before them. `GraftingPlugin` does this
-    by itself.
+    plugins draw between experiences is seeded too: give it before them. Training in another thread
+    at the same time is refused. `GraftingPlugin` does this by itself.
 
     Runs at: before_training, before_training_exp, before_training_epoch, before_training_iteration,
-    after_training_exp.
+    after_update, after_training_exp.
     """
 
     def __init__(self, seed: int) -> None:
@@ -73,13 +73,19 @@ class SeededLoop(SupervisedPlugin, supports_distributed=True):
 
     def before_training_epoch(self, strategy: Strategy, **kwargs: Any) -> None:
         """Seed the epoch's data order."""
+        check_generators()
         epoch = strategy.clock.train_exp_epochs
         seed_generators(derive(self.seed, self._experience, "epoch", epoch))
 
     def before_training_iteration(self, strategy: Strategy, **kwargs: Any) -> None:
         """Seed the step's dropout."""
+        check_generators()
         step = strategy.clock.train_exp_iterations
         seed_generators(derive(self.seed, self._experience, "step", step))
+
+    def after_update(self, strategy: Strategy, **kwargs: Any) -> None:
+        """Make sure that the step's draws were its own."""
+        check_generators()
 
     def after_training_exp(self, strategy: Strategy, **kwargs: Any) -> None:
         """Seed what plugins draw of an experience that is learned."""
