@@ -82,7 +82,6 @@ def test_a_reopened_bank_goes_on_by_the_index():
     expected = run.hashes()[:2]
     bank = run.plugin.bank
     again = made(plain(), split_pictures(), grafting={"task_labels": "experience", "bank": bank})
-    again.plugin.attach(again.model)
     assert again.hashes()[:2] == expected
     again.strategy.train(again.train_stream[2])
     assert again.hashes()[:2] == expected

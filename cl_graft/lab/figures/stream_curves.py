@@ -47,7 +47,8 @@ def stream_curves(
         axes.plot(*zip(*points, strict=True), label=label, markevery=every, **style)
         band = [(x, 100 * min(v), 100 * max(v)) for x, v in enumerate(known) if len(v) > 1]
         if band and number < NAMED:
-            axes.fill_between(*zip(*band, strict=True), color=style["color"], alpha=0.15, lw=0)
+            xs, low, high = zip(*band, strict=True)
+            axes.fill_between(xs, low, high, color=style["color"], alpha=0.15, lw=0)
     axes.set_xticks(
         places[::every], tasks[::every], rotation=30, ha="right", rotation_mode="anchor"
     )
