@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any
 
 from cl_graft.data.arrow_tables import ArrowTable, read_parquet
 from cl_graft.data.bad_rows import BadRows
@@ -41,6 +41,8 @@ _NOT_DECODED = re.compile("[\udc80-\udcff]")
 
 _DELIMITERS = ",;\t|"
 _QUOTED = re.compile('"[^"]*(?:"|$)')
+_SEPARATOR_LINE = re.compile(r'"?sep=(.)"?\s*', re.IGNORECASE)
+_NULL = re.compile(r"(?<![^,;\t|])\\N(?=[,;\t|\r\n]|$)")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -274,19 +276,33 @@ _Table = tuple[tuple[str, ...], tuple[Record, ...], str]
 
 
 def _read_table(path: Path, lines: Sequence[str], kind: str, bad: BadRows) -> _Table:
-    """Read a table whose fields are parted by what its header holds most of outside of quotes.
+    r"""Read a table whose fields are parted by what its header holds most of outside of quotes.
 
-    Those of a `.tsv` are parted by tabs, and its quotes are literal (GLUE's files are written so)
-    where that gives fewer bad rows.
+    A first line ``sep=;`` says it, too, as Excel writes it. Fields of a `.tsv` are parted by tabs.
+    Where that gives fewer bad rows, quotes of a `.tsv` are literal (GLUE's files are written so),
+    and a backslash stands before a quote (MySQL's dumps, whose ``\N`` is an empty field).
     """
     csv.field_size_limit(max(csv.field_size_limit(), MAX_CHARACTERS))
-    header = _QUOTED.sub("", next(line for line in lines if line.strip()))
+    separator = _SEPARATOR_LINE.fullmatch(lines[0])
+    if separator:
+        lines = ["\n", *lines[1:]]
+    header = _QUOTED.sub("", next((line for line in lines if line.strip()), ""))
     delimiter = "\t" if kind == "tsv" else max(_DELIMITERS, key=header.count)
+    if separator:
+        delimiter = separator[1]
+    ways: list[dict[str, Any]] = [{}]
+    if kind == "tsv":
+        ways.append({"quoting": csv.QUOTE_NONE})
+    if any('\\"' in line for line in lines):
+        ways.append({"escapechar": "\\"})
     tried: list[tuple[BadRows, _Table]] = []
-    for quoting in (csv.QUOTE_MINIMAL, csv.QUOTE_NONE) if kind == "tsv" else (csv.QUOTE_MINIMAL,):
+    for way in ways:
         own = BadRows("skip")
-        rows = _read_fields(lines, delimiter, quoting)
-        tried.append((own, _match_rows(path, rows, delimiter, own)))
+        read = [_NULL.sub("", line) for line in lines] if "escapechar" in way else lines
+        table = _match_rows(path, _read_fields(read, delimiter, way), delimiter, own)
+        if "escapechar" in way:
+            own.notes.append(f"{path}: read with backslashes before quotes, as MySQL writes them")
+        tried.append((own, table))
         if not own.total:
             break
     own, table = min(tried, key=lambda each: each[0].total)
@@ -323,7 +339,7 @@ def _match_rows(
 
 
 def _read_fields(
-    lines: Sequence[str], delimiter: str, quoting: Literal[0, 3]
+    lines: Sequence[str], delimiter: str, way: Mapping[str, Any]
 ) -> Iterator[tuple[int, list[str] | csv.Error]]:
     """Yield each row's first line number and its fields, or what is wrong with it.
 
@@ -332,7 +348,7 @@ def _read_fields(
     start = 0
     while start < len(lines):
         own = (lines[number] for number in range(start, len(lines)))
-        reader = csv.reader(own, delimiter=delimiter, quoting=quoting, strict=True)
+        reader = csv.reader(own, delimiter=delimiter, strict=True, **way)
         begun = start
         while True:
             number = start + 1

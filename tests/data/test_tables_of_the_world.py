@@ -25,6 +25,36 @@ def texts(path: Path) -> list[object]:
     return [record.values["text"] for record in read_records(path).records]
 
 
+def test_the_first_line_that_names_a_separator_for_excel_is_no_header(tmp_path):
+    rows = [f"{text}, really;{label}" for text, label in ROWS]
+    for name, first in {"a.csv": "sep=;", "b.csv": '"SEP=;"', "c.tsv": "sep=;"}.items():
+        table = read_records(write(tmp_path / name, [first, "text;label", *rows]))
+        assert table.columns == ("text", "label")
+        assert table.records[0].values == {"text": f"{TEXTS[0]}, really", "label": "bad"}
+        assert table.records[0].place.endswith(":3")
+
+
+def test_backslashes_before_quotes_are_read_where_doubled_quotes_leave_bad_rows(tmp_path):
+    rows = [
+        r'0,"He said \"it drips\", then left",\N,"bad"',
+        '1,"two\\\nlines",web,"good"',
+        r'2,"a path C:\\N, and a tab",web,"good"',
+    ]
+    table = read_records(write(tmp_path / "a.csv", ["id,text,channel,label", *rows]))
+    assert [r.values["text"] for r in table.records] == [
+        'He said "it drips", then left',
+        "two\nlines",
+        r"a path C:\N, and a tab",
+    ]
+    assert [r.values["channel"] for r in table.records] == ["", "web", "web"]
+    bad = BadRows("skip")
+    read_records(tmp_path / "a.csv", bad_rows=bad)
+    assert (bad.total, bad.notes) == (
+        0,
+        [f"{tmp_path / 'a.csv'}: read with backslashes before quotes, as MySQL writes them"],
+    )
+
+
 def test_fields_may_be_parted_by_bars(tmp_path):
     rows = [f"{text}, really|{label}" for text, label in ROWS]
     assert texts(write(tmp_path / "a.csv", ["text|label", *rows]))[0] == f"{TEXTS[0]}, really"
