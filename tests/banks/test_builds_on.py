@@ -51,6 +51,7 @@ def test_a_task_builds_on_those_that_its_settings_name(learn):
     assert {entry.weights for entry in report.entries} == {"same bits"}
 
 
+@pytest.mark.slow
 def test_a_task_that_builds_on_none_has_the_bits_of_isolated_mode(learn):
     some, isolated = load_bank(learn(SOME) / "bank"), load_bank(learn({}, mode="isolated") / "bank")
     ours, alone = some.entries[1], isolated.entries[1]
@@ -65,6 +66,7 @@ def test_a_task_that_builds_on_one_has_the_bits_of_a_stream_of_these_two(learn):
     assert some.entries[2].weights_sha256 == two.entries[1].weights_sha256
 
 
+@pytest.mark.slow
 def test_another_process_answers_in_any_order_with_the_bits_of_this_one(learn):
     run = learn(SOME)
     assert cl_graft("verify", run).code == 0
@@ -154,6 +156,7 @@ def test_an_added_task_builds_on_a_list_of_names(learn):
             add_task(learn({}), "entailment", sets=[part])
 
 
+@pytest.mark.slow
 def test_an_added_task_is_trained_again_on_those_that_it_was_to_build_on(learn, tmp_path):
     run = shutil.copytree(learn(SOME), tmp_path / "out" / "grafting" / "seed0")
     add_task(run, "entailment", columns={"builds_on": ["scope"]})

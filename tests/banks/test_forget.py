@@ -82,6 +82,7 @@ def test_the_latest_entry_of_a_task_goes_and_the_one_before_answers_again(copied
     assert [later.task for later in report.dependents] == ["topic"]
 
 
+@pytest.mark.slow
 def test_an_entry_is_trained_again_on_the_version_of_a_task_that_stays(copied, learn):
     run = copied("prefix", TASKS[:1])
     add_task(run, "scope", sets=["fine_tuning.steps=3"])
@@ -138,6 +139,7 @@ def test_what_stands_on_a_task_is_trained_again_to_the_bits_of_a_bank_that_never
     assert verify(run).ok
 
 
+@pytest.mark.slow
 def test_a_task_that_was_added_with_its_own_settings_is_trained_again_with_them(copied, learn):
     own = ["grafting.density=0.05", "grafting.localizer=lift", "fine_tuning.steps=3"]
     run = copied("prefix", TASKS[:2])
@@ -228,6 +230,7 @@ def test_other_data_than_an_entry_was_trained_on_are_refused(tiny_bert, tmp_path
     assert file_hashes(run / "bank") == before
 
 
+@pytest.mark.slow
 def test_a_task_that_takes_its_rows_from_a_shared_file_is_trained_again(tiny_bert, tmp_path):
     rows = [
         f"{word} of {site} {n},{label},{site}\n"

@@ -20,7 +20,7 @@ from cl_graft.storage import load_bank, save_bank
 KINDS = {"encoder": "bert", "masked_lm": "roberta", "causal_lm": "gpt2"}
 
 
-@pytest.fixture(scope="module", params=["encoder", *slow("masked_lm"), "causal_lm"])
+@pytest.fixture(scope="module", params=["encoder", *slow("masked_lm", "causal_lm")])
 def opened(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> OpenBank:
     family = request.param
     model = request.getfixturevalue(f"tiny_{KINDS[family]}")

@@ -21,6 +21,7 @@ LONG = (
     "laboratory.sam.ranks, 50 ranks of 10 methods on 5 tasks",
     "laboratory.sam.differences, corrected p of any of 45 pairs, 3 cells",
     "compare_with, any of 21 strategies, 3 seeds",
+    "compare_with, any of 4 strategies, 3 seeds, 6 orders of each",
 )
 """Checks that take seconds, beside quicker ones of the same statistics."""
 

@@ -7,7 +7,6 @@ import sys
 import pytest
 from docs.pages import DOCS, pages
 from docs.test_reference import load_extension
-from slow_cases import slow
 
 notebooks = load_extension("example_notebooks")
 SCRIPTS = sorted(path.name for path in (DOCS / "examples").glob("*.py"))
@@ -91,17 +90,16 @@ def test_a_localizer_from_outside_stands_beside_others(printed):
     assert len(set(re.findall(r"with ([\d,]+) weights", said))) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("own_registries")
 @pytest.mark.parametrize(
     ("name", "said"),
     [
         ("mixed_tasks", "the same answers as one by one: True"),
-        *slow(
-            ("naive_and_grafting", "points, grafting 0.0"),
-            ("own_localizer", "learned_mask: "),
-            ("split_digits", "0.0 points forgotten"),
-            ("trainer_skill", "that is 1.0% of the blocks' weights"),
-        ),
+        ("naive_and_grafting", "points, grafting 0.0"),
+        ("own_localizer", "learned_mask: "),
+        ("split_digits", "0.0 points forgotten"),
+        ("trainer_skill", "that is 1.0% of the blocks' weights"),
     ],
 )
 def test_the_cells_of_a_notebook_run_in_order(tiny_bert, tmp_path, monkeypatch, capsys, name, said):

@@ -2,7 +2,6 @@
 
 import pytest
 import torch
-from slow_cases import slow
 from tiny_streams import learner, mlp, vector_stream
 from torch import nn
 
@@ -17,6 +16,7 @@ from cl_graft.runtime.tensor_names import tensors_by_name
 from cl_graft.training.region_parameters import RegionParameters
 
 pytestmark = [
+    pytest.mark.slow,  # to compile takes seconds
     pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf"),
     pytest.mark.filterwarnings("ignore:.*should not be instantiated:DeprecationWarning"),
 ]
@@ -36,7 +36,7 @@ def layer(model):
     return model
 
 
-WAYS = pytest.mark.parametrize("compiled", [whole, *slow(part, layer)])
+WAYS = pytest.mark.parametrize("compiled", [whole, part, layer])
 
 
 @WAYS
@@ -49,7 +49,7 @@ def test_names_hashes_and_graftable_parameters_are_those_of_the_plain_model(comp
 
 
 @WAYS
-@pytest.mark.parametrize("learns", ["plain", *slow("compiled")])
+@pytest.mark.parametrize("learns", ["plain", "compiled"])
 def test_a_bank_of_one_opens_on_the_other(compiled, learns):
     make = {"compiled": lambda: compiled(mlp()), "plain": mlp}
     answers = {"compiled": "plain", "plain": "compiled"}[learns]

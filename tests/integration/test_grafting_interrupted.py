@@ -42,7 +42,8 @@ def undisturbed(tiny_bert):
     return run
 
 
-@pytest.mark.parametrize("mode", ["iteration", *slow("epoch")])
+@pytest.mark.slow
+@pytest.mark.parametrize("mode", ["iteration", "epoch"])
 def test_evaluating_in_between_trains_the_same_bits(tiny_bert, undisturbed, tmp_path, mode):
     logger = OncePerStepTensorboardLogger(tmp_path)
     run = text_learner(
@@ -132,6 +133,7 @@ def test_an_interrupted_task_can_be_given_up_by_hand(tiny_bert):
     assert len(run.plugin.bank) == 1
 
 
+@pytest.mark.slow
 def test_a_dense_run_that_diverges_leaves_the_stream_usable(tiny_bert, undisturbed):
     from cl_graft import FineTuning
     from cl_graft.errors import DivergedError

@@ -65,6 +65,7 @@ def answer_in_another_process(folder, cases):
     return {facts["case"]: facts for facts in read}
 
 
+@pytest.mark.slow
 @EACH_HEAD
 def test_a_bank_answers_in_another_process_with_the_same_bits(reopened, case):
     facts = reopened(case)

@@ -27,7 +27,7 @@ ROWS = tuple(
     for end in (".", "!")
 )
 FAMILIES = {"gpt2": "causal_lm", "llama": "causal_lm", "t5": "seq2seq_lm"}
-MODELS = ["gpt2", "t5", *slow("llama")]
+MODELS = ["gpt2", *slow("t5", "llama")]
 
 
 @pytest.mark.parametrize("name", MODELS)

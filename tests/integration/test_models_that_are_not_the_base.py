@@ -196,7 +196,7 @@ def growing():
     return nn.Sequential(nn.Linear(12, 16), nn.ReLU(), nn.Linear(16, 2))
 
 
-@pytest.mark.parametrize("make", [multi_head, growing, *slow(Blocks)])
+@pytest.mark.parametrize("make", [multi_head, *slow(growing, Blocks)])
 def test_a_loop_over_settings_learns_on_one_model_what_it_learns_on_fresh_ones(make):
     shared = make()
     for density in (0.1, 0.05):

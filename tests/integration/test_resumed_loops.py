@@ -81,9 +81,9 @@ def naive_at_its_best(folder, phases, optimizer, *, scaled):
 @pytest.mark.parametrize(
     ("learn", "optimizer", "scaled"),
     [
-        (grafted, "adamw", True),
         (naive_at_its_best, "momentum", False),
         *slow(
+            (grafted, "adamw", True),
             (grafted, "rmsprop", False),
             (naive, "momentum", False),
             (naive_at_its_best, "adamw", True),

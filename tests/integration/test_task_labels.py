@@ -7,6 +7,7 @@ from avalanche.benchmarks.utils import as_classification_dataset
 from avalanche.models import SimpleMLP
 from avalanche.training.supervised import JointTraining
 from head_models import accuracy
+from slow_cases import slow_but
 from tiny_streams import forgets_no_bit, learner, multi_head, quick, quiet_evaluator, sgd
 from torch import nn
 from torch.utils.data import TensorDataset
@@ -52,7 +53,7 @@ WAYS = {
 }
 
 
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("way", slow_but(('task_labels="experience"',), WAYS))
 def test_every_way_that_the_warning_names_forgets_nothing(way):
     unlabeled = made(plain(), split_pictures())
     with pytest.warns(UserWarning, match="nothing is protected") as said:

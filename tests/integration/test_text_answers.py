@@ -99,7 +99,7 @@ def test_a_run_keeps_answers_of_the_day_a_task_was_learned_and_of_its_end(case):
     assert all(one.learned == one.now for one in answers.shown)
 
 
-@pytest.mark.parametrize("case", ["t5"], indirect=True)
+@pytest.mark.parametrize("case", ["chat", *slow("t5")], indirect=True)
 def test_another_token_is_a_difference_whatever_the_tolerance(case, tmp_path, monkeypatch):
     monkeypatch.setattr("cl_graft.banks.verify._tolerance", lambda opened: 2.0)
     bank = load_bank(case.run / "bank")
@@ -177,9 +177,10 @@ def test_chats_that_cannot_be_answered_are_refused_with_their_line(case, row, to
         list(predict(open_bank(case.run), read_texts(file)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("case", "phase", "step"),
-    [("chat", "train", 4), *slow(("t5", "dense", 3), ("t5", "train", 4), ("t5", "evaluate", 1))],
+    [("chat", "train", 4), ("t5", "dense", 3), ("t5", "train", 4), ("t5", "evaluate", 1)],
     indirect=["case"],
 )
 def test_an_interrupted_run_ends_on_the_same_bits(case, tmp_path, phase, step):

@@ -119,7 +119,7 @@ def test_an_encoder_decoder_adds_an_entry(kind, data, tmp_path, request):
     assert open_bank(tmp_path / "bank").verify().ok
 
 
-@pytest.mark.parametrize("failing", [1, 3])
+@pytest.mark.parametrize("failing", [*slow(1), 3])
 @pytest.mark.parametrize("retried_by", ["the trainer", "the user"])
 def test_a_train_that_begins_twice_starts_at_the_base_and_leaves_nothing_frozen(
     tiny_chat, data, tmp_path, failing, retried_by
@@ -183,6 +183,7 @@ def test_batches_without_any_answer_are_refused(tiny_chat, tmp_path):
 
 
 # TRL asks transformers for gradient checkpointing by its old name.
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:`gradient_checkpointing` is deprecated:FutureWarning")
 def test_trl_adds_entries(tiny_chat, data, tmp_path):
     trl = pytest.importorskip("trl")

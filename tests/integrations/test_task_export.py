@@ -31,7 +31,7 @@ ASKED = [
     ("answers", "Who wrote it? " * 40, "A teacher wrote it. " * 9),
     ("answers", "Who?", "A teacher in a small town near the mountains wrote it!" * 20),
 ]
-FEW = ("mean", "masked_lm", "causal_lm")
+FEW = ("mean", "masked_lm")
 
 
 @pytest.mark.parametrize("family", ["mean", *slow("first", "half")])
@@ -90,7 +90,7 @@ def test_a_checkpoint_holds_the_bits_of_the_grafted_base(bank_of_family, tmp_pat
         assert torch.equal(again.model(inputs, 1), opened.bank.entries[1].recorded_batch.logits)
 
 
-@pytest.mark.parametrize("family", ["masked_lm", "causal_lm", *slow("gpt2")])
+@pytest.mark.parametrize("family", ["masked_lm", *slow("causal_lm", "gpt2")])
 def test_a_checkpoint_has_the_tensors_of_the_base_as_tools_that_merge_expect(
     bank_of_family, tmp_path, family
 ):

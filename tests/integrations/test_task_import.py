@@ -261,6 +261,7 @@ def test_an_adapter_that_peft_would_take_for_another_is_refused(kind, said, tiny
     assert not (tmp_path / "bank").exists()
 
 
+@pytest.mark.slow
 def test_a_run_under_autocast_goes_out_and_in_with_its_calibration(bank_of_family, tmp_path):
     """The precision of the tour's own run."""
     bank = bank_of_family("autocast")

@@ -102,7 +102,7 @@ def test_a_state_of_an_optimizer_comes_back_whole():
         assert_same_bits(second.state[parameter], first.state[parameter])
 
 
-@pytest.mark.parametrize("localizer", ["learned_mask", "base_gradient", *slow("path_integral")])
+@pytest.mark.parametrize("localizer", ["base_gradient", *slow("learned_mask", "path_integral")])
 def test_finding_a_region_can_be_interrupted_anywhere(localizer):
     chosen = settings(localizer=localizer)
 

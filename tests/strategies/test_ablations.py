@@ -3,7 +3,6 @@
 import pytest
 import torch
 from configs import config_with
-from slow_cases import slow
 
 from cl_graft.errors import InputError
 from cl_graft.localization import LOCALIZERS
@@ -30,7 +29,8 @@ def test_ablations_are_named_together_and_no_part_of_all():
     assert len(both) == len(set(both)) == len(every)
 
 
-@pytest.mark.parametrize("localizer", ["random", *slow("movement")])
+@pytest.mark.slow
+@pytest.mark.parametrize("localizer", ["random", "movement"])
 def test_an_ablation_is_grafting_with_its_localizer(small_runs, localizer):
     own = small_runs(f"grafting_{localizer}")
     same = small_runs("grafting", localizer=localizer)
@@ -63,6 +63,7 @@ def test_without_retraining_the_head_is_fitted_to_the_region(small_runs):
         assert not torch.equal(own.head["weight"], other.head["weight"])
 
 
+@pytest.mark.slow
 def test_a_head_beside_a_region_has_its_own_rate(small_runs):
     tuned = load_bank(small_runs.folder(PLAIN, head_refit_rows=0) / "bank")
     slow = load_bank(small_runs.folder("grafting", head_lr=1e-9) / "bank")

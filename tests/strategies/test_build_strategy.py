@@ -1,6 +1,7 @@
 """A strategy that is built by its name trains without an experiment."""
 
 import pytest
+from slow_cases import slow
 from small_runs import SMALL
 
 from cl_graft.data import load_task
@@ -24,7 +25,7 @@ def inputs(still_bert):
     return StrategyInputs(model=text_model(loaded, stream), stream=stream, fine_tuning=schedules)
 
 
-@pytest.mark.parametrize("name", ["ewc", "grafting"])
+@pytest.mark.parametrize("name", ["ewc", *slow("grafting")])
 def test_each_task_is_trained_with_its_own_schedule_and_scored(inputs, name):
     strategy = build_strategy(name, inputs)
     benchmark = inputs.stream.benchmark

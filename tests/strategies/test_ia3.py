@@ -39,7 +39,7 @@ VECTORS = {
 """By the type of a model: end of a layer's path, what is scaled, size of the vector, and layers."""
 
 
-@pytest.fixture(params=slow_but(("bert", "gpt2"), FAMILIES))
+@pytest.fixture(params=slow_but(("bert",), FAMILIES))
 def kind(request):
     """Type of a model."""
     return request.param

@@ -41,7 +41,7 @@ def test_there_is_forgetting_where_none_of_that_is_done(small_runs):
         assert hashes["end"] != hashes["learned"]
 
 
-@pytest.mark.parametrize("name", slow_but(("lora", "piggyback"), WHATEVER_THE_ORDER))
+@pytest.mark.parametrize("name", slow_but(("lora",), WHATEVER_THE_ORDER))
 def test_a_task_is_learned_with_its_dropout_as_if_it_were_alone(
     tiny_bert, tmp_path, small_runs, name
 ):

@@ -29,6 +29,7 @@ def runs(still_bert, tmp_path_factory):
     return Runs(still_bert, tmp_path_factory.mktemp("known"), STREAM)
 
 
+@pytest.mark.slow
 def test_naive_learns_every_task_and_forgets(runs):
     naive = [runs("naive", seed=seed) for seed in range(4)]
     assert min(run.R[i][i] for run in naive for i in range(2)) > 0.95

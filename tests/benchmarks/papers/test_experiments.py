@@ -22,11 +22,8 @@ NOT_AT_SMOKE_SCALE = (
     *("over several seeds", "pair", "gains 5 points", "gains 2 points", "below 0.2"),
     *("few thousand rows", "region of mrpc", "region of qqp", "no share of the gain"),
 )
-FAST = (
-    *("table1", "table3", "theorem_d2", "majority_gain", "gradient_share", "generation"),
-    "sam_fig3",
-)
-"""One of a module; tests below and those of a module run fig8, table6, sam_table2 and more."""
+FAST = ("table1", "table3", "theorem_d2", "majority_gain", "gradient_share", "sam_fig3")
+"""One of most modules; tests below and those of a module run fig8, sam_table2 and more."""
 
 
 @pytest.fixture(scope="module")

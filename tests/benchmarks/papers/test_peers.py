@@ -5,7 +5,6 @@ import torch
 from papers import EXPERIMENTS
 from papers.peers import PEERS, choose_size, measure_share, train_peer
 from papers.retraining import peer_plans
-from slow_cases import slow
 from smoke_benches import smoke_bench
 
 from cl_graft.grafts.graft import snapshot
@@ -53,7 +52,8 @@ def test_rows_that_are_left_out_are_left_out_of_dense_runs_and_of_models_with_pa
     assert all(torch.equal(whole.tuned[name], again.tuned[name]) for name in whole.tuned)
 
 
-@pytest.mark.parametrize("name", ["table6", *slow("fig8")])
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["table6", "fig8"])
 def test_joint_models_and_peers_are_trained_once(name, tiny_bert, tmp_path, monkeypatch):
     module = {"fig8": "papers.multitask", "table6": "cl_graft.training.learnable_task"}[name]
     trained = []

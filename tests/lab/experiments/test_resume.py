@@ -103,12 +103,12 @@ def interrupted(tmp_path, undisturbed):
     return begin
 
 
-PLACES = [
-    ("grafting", "train", 4, "scope"),
+PLACES = [("grafting", "train", 4, "scope")]
+"""Tests below interrupt a dense run and an evaluation."""
+
+MORE_PLACES = [
     ("naive", "train", 4, "scope"),
     ("grid", "choose", 2, "scope"),
-]
-MORE_PLACES = [
     ("grafting", "dense", 8, "topic"),
     ("grafting", "localize", 4, "scope"),
     ("by AdamW", "train", 5, "topic"),
@@ -159,8 +159,7 @@ SOMETIMES, NEVER = {"checkpoint_steps": 3}, {"checkpoint_seconds": None}
     ("settings", "strategy"),
     [
         (SOMETIMES, "naive"),
-        (NEVER, "naive"),
-        *slow((SOMETIMES, "grafting"), (NEVER, "independent")),
+        *slow((NEVER, "naive"), (SOMETIMES, "grafting"), (NEVER, "independent")),
     ],
 )
 def test_steps_since_the_last_checkpoint_are_done_again(tmp_path, interrupted, strategy, settings):
@@ -170,6 +169,7 @@ def test_steps_since_the_last_checkpoint_are_done_again(tmp_path, interrupted, s
     assert outcome_of(folder) == expected
 
 
+@pytest.mark.slow
 def test_a_run_can_be_interrupted_again_and_again(interrupted):
     places = [("dense", 7), ("localize", 3), ("train", 3), ("train", 6), ("evaluate", 1)]
     folder, expected = interrupted("grafting", "dense", 3, checkpoint_steps=2)
@@ -195,12 +195,14 @@ def test_a_damaged_checkpoint_costs_time_and_no_bits(interrupted, caplog, kind):
     assert outcome_of(folder) == expected
 
 
+@pytest.mark.slow
 def test_a_strategy_that_cannot_be_taken_up_begins_anew_and_ends_on_the_same_bits(interrupted):
     folder, expected = interrupted("ewc", "train", 5, "topic", checkpoint_steps=1)
     resume_run(folder)
     assert outcome_of(folder) == expected
 
 
+@pytest.mark.slow
 def test_a_lost_cache_costs_time_and_no_bits(tmp_path, interrupted):
     folder, expected = interrupted("grafting", "train", 6, "topic", checkpoint_steps=1)
     shutil.rmtree(tmp_path / "cache")

@@ -151,6 +151,7 @@ def test_what_cannot_be_swept_is_refused(tmp_path):
         run(sweeping({"lr": [0.1]}), strategy="naive", seed=0, out=tmp_path)
 
 
+@pytest.mark.slow
 def test_a_sweep_is_one_table_that_can_grow(tmp_path, tiny_config):
     small = {"tasks": ["scope", "topic"], "steps": 4, "shots": 8, "max_test": 20}
     own = {"sweep": {"density": [0.01, 0.1]}, "strategies": ["grafting", "naive"]}

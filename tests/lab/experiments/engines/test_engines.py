@@ -161,6 +161,7 @@ def test_a_run_whose_every_worker_dies_fails_and_the_others_go_on(tuned, tmp_pat
     assert [run.seed for run in done.runs] == [1]
 
 
+@pytest.mark.slow
 def test_values_that_cannot_be_chosen_fail_every_run_that_waits_for_them(settings, tmp_path):
     strategies = {"strategies": ["naive", "independent"]}
     config = config_with(settings | strategies | {"seeds": [0, 1], "tune": True, "lr": 1e18})

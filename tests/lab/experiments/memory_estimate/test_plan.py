@@ -90,9 +90,11 @@ def test_bytes_and_coordinates_of_a_task_are_those_of_a_written_entry(
 @pytest.mark.parametrize(
     ("settings", "phases"),
     [
-        ({}, ["dense run", "localization", "region training"]),
         ({"localizer": "base_gradient"}, ["localization", "region training"]),
-        *slow(({"retrain": False}, ["dense run", "localization"])),
+        *slow(
+            ({}, ["dense run", "localization", "region training"]),
+            ({"retrain": False}, ["dense run", "localization"]),
+        ),
     ],
 )
 def test_the_phases_are_those_of_the_config(tiny_bert, tmp_path, settings, phases):
@@ -248,6 +250,7 @@ def test_a_fake_step_on_answers_takes_what_a_real_one_takes(fixture, family, req
     assert peaks[1] == pytest.approx(peaks[0], rel=0.02)
 
 
+@pytest.mark.slow
 def test_dense_fine_tuning_holds_base_best_and_gradients_and_no_other_copy_of_the_weights(minilm):
     fake = fake_of(minilm, "encoder")
     found = track_dense_run(fake, FineTuning(batch_size=1), length=8)
@@ -256,6 +259,7 @@ def test_dense_fine_tuning_holds_base_best_and_gradients_and_no_other_copy_of_th
     assert found.step == pytest.approx(weights, rel=0.1)
 
 
+@pytest.mark.slow
 def test_checkpointing_parts_and_half_precision_lower_what_a_step_needs(tiny_bert):
     def step(micro_batch=None, **model):
         fake = fake_of(tiny_bert, "encoder", layers=4, **model)
