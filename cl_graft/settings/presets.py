@@ -57,9 +57,9 @@ DEMO: Mapping[str, Mapping[str, Any]] = MappingProxyType(
             "max_dev": 120,
             "max_test": 300,
         },
-        "fine_tuning": {"steps": 200, "evaluations": 2},
-        "grafting": {"mask_steps": 8, "mask_batch": 64},
-        "comparison": {"strategies": ["grafting", "naive", "lora", "independent"]},
+        "fine_tuning": {"steps": 80, "evaluations": 2},
+        "grafting": {"localizer": "movement", "dense_steps": 20, "optimizer": "adamw"},
+        "comparison": {"strategies": ["grafting", "lora", "naive"]},
     }
 )
 """The config of the demo: it shows everything within minutes on two cores."""

@@ -1,18 +1,91 @@
-"""The command `demo`: a comparison on built-in tasks, and a check of its bank."""
+"""The command `demo`: a comparison on built-in tasks, and what its bank can do."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Annotated
+from shlex import quote
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
 from cl_graft.cli.options import AsJson, Chosen, Quiet, Sets, option, with_settings
 from cl_graft.cli.output import Output, redirect_prints
-from cl_graft.cli.progress import show_progress
+from cl_graft.cli.progress import Meter, duration, show_progress
 from cl_graft.errors import InputError
-from cl_graft.lab.commands.compare import name_files, run_comparison
+from cl_graft.lab.commands.compare import run_comparison
+
+if TYPE_CHECKING:
+    from cl_graft.lab.results.comparison import Comparison
+    from cl_graft.runtime.progress import Progress
+
+LATER_TASK = "entailment"
+"""The built-in task that the demo adds to its bank and deletes again."""
+
+PICTURE = "scores.png"
+"""The picture of the demo, in its folder."""
+
+_SWITCHES = 200
+
+_Outcome = TypeVar("_Outcome")
+
+
+@dataclass(frozen=True)
+class _Proof:
+    """What the bank of a run was seen to do.
+
+    Attributes:
+        same_bits: Tasks that answer with the bits with which they were learned.
+        tasks: Tasks of the bank.
+        verify_seconds: Wall time of the check.
+        switch_seconds: Mean wall time of a switch of the loaded model to another task.
+        added: Name of the task that was added; None if the bank held it before.
+        score: Its score on test rows, and `metric` its name.
+        add_seconds: Wall time in which it was learned.
+        untouched: Whether each file of an earlier task kept its bytes when the task was added.
+        forget_seconds: Wall time in which the task was deleted again.
+        restored: Whether each file was then as before.
+    """
+
+    same_bits: int
+    tasks: int
+    verify_seconds: float
+    switch_seconds: float
+    added: str | None = None
+    score: float = 0.0
+    metric: str = "accuracy"
+    add_seconds: float = 0.0
+    untouched: bool = True
+    forget_seconds: float = 0.0
+    restored: bool = True
+
+    @property
+    def ok(self) -> bool:
+        """Whether the bank did all that it promises."""
+        return self.same_bits == self.tasks and self.untouched and self.restored
+
+    def sentences(self) -> list[str]:
+        """Say it in a line for each ability."""
+        lines = [
+            f"verify: {self.same_bits} of {self.tasks} tasks answer with the bits with which they "
+            f"were learned ({self.verify_seconds:.1f} s).",
+            f"switch: the loaded model changes from task to task in "
+            f"{1000 * self.switch_seconds:.1f} ms.",
+        ]
+        if self.added is None:
+            return lines
+        changed = "no earlier file changed" if self.untouched else "EARLIER FILES CHANGED"
+        after = "every file is as before" if self.restored else "FILES DIFFER FROM BEFORE"
+        return [
+            *lines,
+            f"add: {self.added} was learned in {duration(self.add_seconds)} "
+            f"({100 * self.score:.1f} % {self.metric}); {changed}.",
+            f"forget: {self.added} was deleted in {self.forget_seconds:.1f} s; {after}.",
+        ]
 
 
 @with_settings(without=("stream",))
@@ -27,14 +100,13 @@ def demo_command(
 ) -> None:
     """Watch a small pretrained encoder learn built-in tasks and forget nothing.
 
-    Four ways to learn the same stream: [b]grafting[/b]; [b]naive[/b] fine-tuning, one task after
-    the other; [b]lora[/b], an adapter of low rank for every task; and [b]independent[/b], a whole
-    model for every task. Then the bank that grafting made is verified. The demo takes a few minutes
-    on two cores and needs neither a GPU nor a model hub.
+    Three ways to learn the same stream of real text: [b]grafting[/b]; [b]lora[/b], an adapter of
+    low rank for every task; and [b]naive[/b] fine-tuning, one task after the other. Then grafting's
+    bank is verified, switched between tasks, and taught one more task, which is deleted again. The
+    demo takes a few minutes on two cores and needs neither a GPU nor a model hub.
 
     [b]Example[/b]: cl-graft demo --out first
     """
-    from cl_graft.banks.verify import verify
     from cl_graft.lab.commands import run_tables
     from cl_graft.lab.experiments.run import run_folder
     from cl_graft.settings import load_config
@@ -47,22 +119,20 @@ def demo_command(
     refuse_missing_packages(config.comparison.strategies)
     comparison = run_comparison(config, out, output)
     seeds = [run.seed for run in comparison.runs if run.strategy == "grafting"]
-    reports = []
     with redirect_prints(), show_progress(output) as progress:
-        for seed in seeds:
-            folder = run_folder(out, "grafting", seed)
-            reports.append(verify(folder, progress=progress.phase))
-    ok = bool(reports) and all(report.ok for report in reports)
-    said = "answers every task" if ok else "DOES NOT answer every task"
+        proofs = [_prove(run_folder(out, "grafting", seed), progress) for seed in seeds]
     output.result(
-        {**run_tables.to_json_content(comparison), "verified": ok},
-        *(run_tables.show_scores(run) for run in comparison.runs),
+        {
+            **run_tables.to_json_content(comparison),
+            "verified": all(proof.ok for proof in proofs) and bool(proofs),
+            "bank": [asdict(proof) for proof in proofs],
+        },
         *run_tables.show_summary(comparison.summary),
-        f"cl-graft verify: the bank {said} with the bits it was learned with.",
+        *(proofs[0].sentences() if proofs else []),
         *run_tables.list_failures(comparison),
-        *name_files(comparison),
+        *_next_lines(comparison),
     )
-    if comparison.failed or not ok:
+    if comparison.failed or not proofs or not all(proof.ok for proof in proofs):
         raise typer.Exit(1)
 
 
@@ -75,3 +145,74 @@ def refuse_missing_packages(strategies: Sequence[str]) -> None:
         raise InputError(
             f"{'; '.join(missing)}; all that the demo needs: pip install 'cl-graft[demo]'"
         )
+
+
+def _prove(run: Path, progress: Meter) -> _Proof:
+    """Verify a run's bank, switch between its tasks, and add a task to a copy and delete it."""
+    from cl_graft.banks.add import add_task
+    from cl_graft.banks.forget import forget
+    from cl_graft.banks.open_bank import open_bank
+    from cl_graft.banks.verify import verify
+
+    report, verify_seconds = _timed(lambda: verify(run, progress=progress.phase))
+    opened = open_bank(run)
+    positions = range(len(opened))
+    for position in positions:  # read and laid out once
+        opened.carry(position)
+    moves = [positions[number % len(positions)] for number in range(_SWITCHES)]
+    _, switch_seconds = _timed(lambda: [opened.carry(position) for position in moves])
+    proof = _Proof(
+        same_bits=sum(entry.ok for entry in report.entries) if report.ok else 0,
+        tasks=len(report.entries),
+        verify_seconds=verify_seconds,
+        switch_seconds=switch_seconds / _SWITCHES,
+    )
+    if LATER_TASK in opened.tasks:
+        return proof
+    with tempfile.TemporaryDirectory() as folder:
+        copy = Path(folder) / "bank"
+        shutil.copytree(run / "bank", copy)
+        before = _read_files(copy)
+        step: Progress = progress.step
+        added, add_seconds = _timed(lambda: add_task(copy, LATER_TASK, progress=step))
+        grown = _read_files(copy)
+        entries = [name for name in before if name.startswith("entries")]
+        _, forget_seconds = _timed(lambda: forget(copy, LATER_TASK))
+        return replace(
+            proof,
+            added=LATER_TASK,
+            score=added.test,
+            metric=added.metric,
+            add_seconds=add_seconds,
+            untouched=all(grown.get(name) == before[name] for name in entries),
+            forget_seconds=forget_seconds,
+            restored=_read_files(copy) == before,
+        )
+
+
+def _timed(call: Callable[[], _Outcome]) -> tuple[_Outcome, float]:
+    """Return what a call returns, and its wall time in seconds."""
+    started = time.perf_counter()
+    return call(), time.perf_counter() - started
+
+
+def _read_files(folder: Path) -> Mapping[str, bytes]:
+    """Read all files of a folder, by their path in it."""
+    return {
+        path.relative_to(folder).as_posix(): path.read_bytes()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file()
+    }
+
+
+def _next_lines(comparison: Comparison) -> list[str]:
+    """Draw the picture, and say where everything is and how to go on with one's own data."""
+    if not comparison.runs:
+        return ["Nothing was learned: the folder is free for another start."]
+    out = comparison.out
+    picture = out / PICTURE
+    comparison.plot().savefig(picture, dpi=150)
+    return [
+        f"Picture: {picture}; all results as one page: cl-graft report {quote(str(out))}",
+        "Your own files: cl-graft init FOLDER, then cl-graft compare stream.yaml",
+    ]
