@@ -1,15 +1,19 @@
-"""The picture at the top of README: the matrices R of naive fine-tuning and of grafting.
+"""The picture at the top of README: the matrices R of naive fine-tuning, LoRAs and grafting.
 
-    python benchmarks/readme_picture.py
+    cl-graft demo --seeds 0-4 --strategies grafting,lora,naive,independent --out demo
+    python benchmarks/readme_picture.py demo
 
-Reads ``results/demo.json``, what `make demo` measured, and writes
-``docs/pictures/forgetting-light.svg`` and ``forgetting-dark.svg``.
+Stores what the demo in that folder measured in ``results/demo.json`` (without a folder it reads
+what was stored), and draws the means over its seeds as ``docs/pictures/forgetting-light.svg`` and
+``forgetting-dark.svg``.
 """
 
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import matplotlib
@@ -19,11 +23,17 @@ from matplotlib.figure import Figure
 STORED = Path(__file__).parent / "results" / "demo.json"
 PICTURES = Path(__file__).parents[1] / "docs" / "pictures"
 STYLES = {"light": {}, "dark": {"text.color": "#e6edf3", "axes.labelcolor": "#e6edf3"}}
-TITLES = {"naive": "Naive fine-tuning forgets", "grafting": "Grafting keeps every score"}
+TITLES = {
+    "naive": "Naive fine-tuning",
+    "lora": "One LoRA per task",
+    "grafting": "Grafting",
+}
 
 
 def main() -> None:
-    """Draw both files."""
+    """Store a demo's runs, if its folder is named, and draw both files."""
+    if len(sys.argv) > 1:
+        STORED.write_text(f"{json.dumps(collect(Path(sys.argv[1])), indent=1)}\n", encoding="utf-8")
     stored = json.loads(STORED.read_text(encoding="utf-8"))
     for style, colours in STYLES.items():
         text = colours.get("text.color", "#1f2328")
@@ -34,20 +44,33 @@ def main() -> None:
             FigureCanvasSVG(figure).print_svg(path, metadata={"Date": None})
 
 
+def collect(folder: Path) -> dict[str, Any]:
+    """Return the measures of each run of a demo, by strategy and seed."""
+    runs: dict[str, dict[str, Any]] = {}
+    about: dict[str, Any] = {}
+    for path in sorted(folder.glob("*/seed*/results.json")):
+        run = json.loads(path.read_text(encoding="utf-8"))
+        about = {name: run[name] for name in ("tasks", "command", "machine", "versions")}
+        about["settings"] = run["config"]
+        runs.setdefault(run["strategy"], {})[str(run["seed"])] = {
+            name: run[name] for name in ("R", "average_accuracy", "forgetting", "bytes", "seconds")
+        }
+    return {**about, "runs": runs}
+
+
 def draw(stored: dict[str, Any], text: str) -> Figure:
     """Draw one square a strategy: row i is after task i, column j is task j."""
     tasks = [name.replace("_", " ") for name in stored["tasks"]]
-    figure = Figure(figsize=(9.6, 3.9), layout="constrained")
+    figure = Figure(figsize=(11.6, 3.7), layout="constrained")
     figure.patch.set_alpha(0)
-    for axes, (name, title) in zip(figure.subplots(1, 2), TITLES.items(), strict=True):
-        run = stored["runs"][name]
-        scores = [
-            [100 * value if value is not None else float("nan") for value in row]
-            for row in run["R"]
-        ]
+    for axes, (name, title) in zip(figure.subplots(1, 3), TITLES.items(), strict=True):
+        runs = list(stored["runs"][name].values())
         shown = [
-            [value if j <= i else float("nan") for j, value in enumerate(row)]
-            for i, row in enumerate(scores)
+            [
+                100 * fmean(run["R"][i][j] for run in runs) if j <= i else float("nan")
+                for j in range(len(tasks))
+            ]
+            for i in range(len(tasks))
         ]
         axes.imshow(shown, cmap="YlGnBu", vmin=50, vmax=105)
         axes.patch.set_alpha(0)
@@ -69,8 +92,8 @@ def draw(stored: dict[str, Any], text: str) -> Figure:
         for spine in axes.spines.values():
             spine.set_visible(False)
         axes.set_xlabel(
-            f"average {100 * run['average_accuracy']:.1f} %, "
-            f"forgotten {100 * run['forgetting']:.1f} points",
+            f"average {100 * fmean(run['average_accuracy'] for run in runs):.1f} %, "
+            f"forgotten {100 * fmean(run['forgetting'] for run in runs):.1f} points",
             color=text,
         )
     return figure
