@@ -70,6 +70,13 @@ def test_a_run_without_a_dense_run_learns_forgets_nothing_and_says_what_it_cost(
         assert entry.metadata["trained_dev"] is not None
 
 
+def test_a_dense_run_may_be_shorter_than_the_training_of_the_region(tmp_path, two_tasks):
+    config = changed(two_tasks, {"dense_steps": 3})
+    passes = run(config, strategy="grafting", seed=0, out=tmp_path).passes["scope"]
+    assert passes["dense"] == {"forward_backward": 3 * 8, "forward": 0}
+    assert passes["region"]["forward_backward"] == 8 * 8
+
+
 def test_another_seed_gives_other_answers(tmp_path, comparison, two_tasks):
     other = run(two_tasks, strategy="grafting", seed=1, out=tmp_path)
     (before,) = [cell for cell in comparison.runs if cell.strategy == "grafting"]
