@@ -1,6 +1,7 @@
 """The commands as users call them, in processes of their own."""
 
 import json
+import re
 import shutil
 import sys
 from pathlib import Path
@@ -234,7 +235,12 @@ def test_the_demo_names_the_extra_that_holds_all_it_needs(monkeypatch):
         refuse_missing_packages(strategies)
 
 
-def test_the_demo_learns_shows_and_verifies(session):
+def test_the_demo_compares_and_shows_what_its_bank_can_do(session, there):
+    shown = session["demo"].out
     for strategy in ("grafting", "naive", "independent"):
-        assert f"{strategy}, seed 0" in session["demo"].out
-    assert "answers every task with the bits it was learned with" in session["demo"].out
+        assert re.search(rf"\b{strategy} +│", shown)
+    assert re.search(r"verify: (\d) of \1 tasks answer with the bits with which they were", shown)
+    assert re.search(r"switch: the loaded model changes from task to task in [\d.]+ ms", shown)
+    assert re.search(r"add: entailment was learned in .*; no earlier file changed\.", shown)
+    assert re.search(r"forget: entailment was deleted in .*; every file is as before\.", shown)
+    assert (there / "demo" / "scores.png").is_file()

@@ -1,12 +1,19 @@
 """The scripts of the documentation run, as notebooks too, and each is shown whole on a page."""
 
+import json
 import re
 import runpy
 import sys
+import threading
+from http.server import ThreadingHTTPServer
+from urllib.error import HTTPError
+from urllib.request import Request, urlopen
 
 import pytest
 from docs.pages import DOCS, pages
 from docs.test_reference import load_extension
+
+from cl_graft import open_bank
 
 notebooks = load_extension("example_notebooks")
 SCRIPTS = sorted(path.name for path in (DOCS / "examples").glob("*.py"))
@@ -38,7 +45,7 @@ def printed(tiny_bert, tmp_path, monkeypatch, capsys, own_registries):
 
 
 def test_every_script_is_run_here_and_shown_on_a_page():
-    assert {*OPTIONS, "chat_two_skills.py"} == set(SCRIPTS)
+    assert {*OPTIONS, "chat_two_skills.py", "serve_skills.py"} == set(SCRIPTS)
     text = "".join(page.read_text(encoding="utf-8") for page in pages())
     shown = set(re.findall(r"\{literalinclude\} [\w./]*?(\w+\.py)", text))
     assert shown == set(SCRIPTS)
@@ -54,6 +61,29 @@ def test_a_chat_model_learns_two_skills_and_keeps_the_first(
     said = capsys.readouterr().out
     assert "support answers as before commands was learned: True" in said
     assert said.count("(right: ") == 10
+    served = runpy.run_path(str(DOCS / "examples" / "serve_skills.py"))["Skills"]
+    served.bank = open_bank(tmp_path / "skills" / "bank")
+    chat = [{"role": "user", "content": "Where is my rug?"}]
+    with ThreadingHTTPServer(("127.0.0.1", 0), served) as server:
+        threading.Thread(target=server.serve_forever).start()
+        try:
+            answer = _ask(server, {"task": "support", "messages": chat})
+            assert answer == (200, {"answer": served.bank.predict(chat, task="support").label})
+            code, body = _ask(server, {"task": "sport", "messages": chat})
+            assert code == 400
+            assert "support" in body["error"]
+            assert _ask(server, {"task": "support"})[0] == 400
+        finally:
+            server.shutdown()
+
+
+def _ask(server: ThreadingHTTPServer, content: object) -> tuple[int, dict[str, str]]:
+    url = "http://{}:{}".format(*server.server_address[:2])
+    try:
+        with urlopen(Request(url, json.dumps(content).encode()), timeout=60) as answer:
+            return answer.status, json.load(answer)
+    except HTTPError as error:
+        return error.code, json.load(error)
 
 
 def test_grafting_forgets_nothing_beside_naive_fine_tuning(printed, tmp_path):
