@@ -51,14 +51,14 @@ PRESETS: Mapping[str, Mapping[str, Mapping[str, Any]]] = MappingProxyType(
 DEMO: Mapping[str, Mapping[str, Any]] = MappingProxyType(
     {
         "stream": {
-            "tasks": ["banking", "scope", "topic"],
+            "tasks": ["topic", "banking", "scope"],
             "shots": None,
             "max_length": 48,
             "max_dev": 120,
-            "max_test": 300,
+            "max_test": 200,
         },
-        "fine_tuning": {"steps": 80, "evaluations": 2},
-        "grafting": {"localizer": "movement", "dense_steps": 20, "optimizer": "adamw"},
+        "fine_tuning": {"steps": 160, "batch_size": 4, "lr": 0.1, "evaluations": 2},
+        "grafting": {"localizer": "movement", "dense_steps": 40, "optimizer": "adamw"},
         "comparison": {"strategies": ["grafting", "lora", "naive"]},
     }
 )

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from cl_graft.lab.results.comparison import Comparison
     from cl_graft.runtime.progress import Progress
 
-LATER_TASK = "entailment"
+LATER_TASK = "answered"
 """The built-in task that the demo adds to its bank and deletes again."""
 
 PICTURE = "scores.png"
@@ -154,13 +154,13 @@ def _prove(run: Path, progress: Meter) -> _Proof:
     from cl_graft.banks.open_bank import open_bank
     from cl_graft.banks.verify import verify
 
-    report, verify_seconds = _timed(lambda: verify(run, progress=progress.phase))
+    report, verify_seconds = _measure_time(lambda: verify(run, progress=progress.phase))
     opened = open_bank(run)
     positions = range(len(opened))
     for position in positions:  # read and laid out once
         opened.carry(position)
     moves = [positions[number % len(positions)] for number in range(_SWITCHES)]
-    _, switch_seconds = _timed(lambda: [opened.carry(position) for position in moves])
+    _, switch_seconds = _measure_time(lambda: [opened.carry(position) for position in moves])
     proof = _Proof(
         same_bits=sum(entry.ok for entry in report.entries) if report.ok else 0,
         tasks=len(report.entries),
@@ -174,10 +174,10 @@ def _prove(run: Path, progress: Meter) -> _Proof:
         shutil.copytree(run / "bank", copy)
         before = _read_files(copy)
         step: Progress = progress.step
-        added, add_seconds = _timed(lambda: add_task(copy, LATER_TASK, progress=step))
+        added, add_seconds = _measure_time(lambda: add_task(copy, LATER_TASK, progress=step))
         grown = _read_files(copy)
         entries = [name for name in before if name.startswith("entries")]
-        _, forget_seconds = _timed(lambda: forget(copy, LATER_TASK))
+        _, forget_seconds = _measure_time(lambda: forget(copy, LATER_TASK))
         return replace(
             proof,
             added=LATER_TASK,
@@ -190,7 +190,7 @@ def _prove(run: Path, progress: Meter) -> _Proof:
         )
 
 
-def _timed(call: Callable[[], _Outcome]) -> tuple[_Outcome, float]:
+def _measure_time(call: Callable[[], _Outcome]) -> tuple[_Outcome, float]:
     """Return what a call returns, and its wall time in seconds."""
     started = time.perf_counter()
     return call(), time.perf_counter() - started
