@@ -237,7 +237,7 @@ def test_the_demo_names_the_extra_that_holds_all_it_needs(monkeypatch):
 
 def test_the_demo_compares_and_shows_what_its_bank_can_do(session, there):
     shown = session["demo"].out
-    for strategy in ("grafting", "naive", "independent"):
+    for strategy in ("grafting", "lora", "naive"):
         assert re.search(rf"\b{strategy} +│", shown)
     assert re.search(r"verify: (\d) of \1 tasks answer with the bits with which they were", shown)
     assert re.search(r"switch: the loaded model changes from task to task in [\d.]+ ms", shown)
