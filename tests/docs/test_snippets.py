@@ -27,8 +27,8 @@ PAGES = pages()
 ELSEWHERE = {"docs/guides/transformers.md"}
 """Pages whose snippets a test of their own runs, in an environment of their own."""
 WITH_PYTHON = [p for p in PAGES if blocks(p, "python") and name_of(p) not in ELSEWHERE]
-PLAN = "docs/guides/plan.md"
-"""Plans all phases, which takes seconds, as tests of plans do."""
+LONG = {"docs/guides/plan.md", "README.md"}
+"""Pages whose snippets take long: one plans all phases, one trains on whole tasks."""
 CONFIGS = [(name_of(page), b.text) for page in PAGES for b in blocks(page, "yaml")]
 COMMANDS = [(name_of(page), line) for page in PAGES for line in typed_commands(page)]
 GROUP: Any = typer.main.get_command(app)
@@ -51,7 +51,7 @@ def reader(
 
 
 @pytest.mark.parametrize(
-    "page", [page if name_of(page) != PLAN else slow(page)[0] for page in WITH_PYTHON], ids=name_of
+    "page", [slow(page)[0] if name_of(page) in LONG else page for page in WITH_PYTHON], ids=name_of
 )
 def test_the_snippets_of_a_page_run_in_order(page, reader):
     namespace: dict[str, object] = {"__name__": "snippet"}
