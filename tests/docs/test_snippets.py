@@ -62,7 +62,7 @@ def test_the_snippets_of_a_page_run_in_order(page, reader):
 
 def test_the_main_pages_have_snippets():
     names = {name_of(page) for page in WITH_PYTHON}
-    started = {f"docs/getting_started/{name}.md" for name in ("quickstart", "concepts")}
+    started = {f"docs/getting_started/{name}.md" for name in ("avalanche_experiments", "concepts")}
     assert started | {"docs/guides/use_a_bank.md", "docs/guides/data.md"} <= names
 
 
@@ -93,7 +93,7 @@ def test_a_command_on_a_page_parses_or_is_a_target_of_make():
         if words[0] == "make":
             assert {word for word in words[1:] if "=" not in word} <= TARGETS, f"{page}: {line}"
         elif arguments is None:
-            known = {".", "git", "cd", "pip", "python", "tensorboard"}
+            known = {".", "git", "cd", "curl", "pip", "python", "tensorboard"}
             assert words[0] in known, f"{page}: {line}"
         else:
             name, *rest = arguments
