@@ -1,6 +1,8 @@
 """Answer the tasks of a bank over HTTP, with the standard library alone.
 
     python docs/examples/serve_skills.py chat_skills/bank --port 8000
+
+It runs until it is stopped.
 """
 
 import argparse
