@@ -286,10 +286,12 @@ def _read_table(path: Path, lines: Sequence[str], kind: str, bad: BadRows) -> _T
     separator = _SEPARATOR_LINE.fullmatch(lines[0])
     if separator:
         lines = ["\n", *lines[1:]]
-    header = _QUOTED.sub("", next((line for line in lines if line.strip()), ""))
-    delimiter = "\t" if kind == "tsv" else max(_DELIMITERS, key=header.count)
-    if separator:
         delimiter = separator[1]
+    elif kind == "tsv":
+        delimiter = "\t"
+    else:
+        header = _QUOTED.sub("", next(line for line in lines if line.strip()))
+        delimiter = max(_DELIMITERS, key=header.count)
     ways: list[dict[str, Any]] = [{}]
     if kind == "tsv":
         ways.append({"quoting": csv.QUOTE_NONE})
