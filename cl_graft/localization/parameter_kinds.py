@@ -84,6 +84,27 @@ def base_gradient_rows(inputs: LocalizerInputs, *, k: int, steps: int) -> Parame
     return scores
 
 
+@register_localizer(
+    name="snip",
+    source="Lee et al., 2019, https://arxiv.org/abs/1810.02340, Sec. 4.1, on a trained model",
+    needs_dense_run=False,
+    allowed=weight_matrices,
+)
+def snip(inputs: LocalizerInputs, *, k: int, steps: int) -> dict[str, Tensor]:
+    """Score weights by how much the loss feels their removal, |w · Σ g| at the base."""
+    sizes = base_gradient(inputs, k=k, steps=steps)
+    return {name: size.mul_(inputs.base[name]).abs_() for name, size in sizes.items()}
+
+
+register_localizer(
+    name="snip_by_tensor",
+    source="Bhardwaj et al., 2024, https://arxiv.org/abs/2406.13175 (SHiRA-SNIP)",
+    needs_dense_run=False,
+    per_tensor=True,
+    allowed=weight_matrices,
+)(snip)
+
+
 _WIDTH_PER_RANK = 32
 """Smaller dimension of a matrix divided by its rank r: 4,096 / 128 in the published code."""
 

@@ -10,6 +10,7 @@ from torch import nn
 from cl_graft.errors import InputError
 from cl_graft.grafts.graft import snapshot
 from cl_graft.grafts.region import Region
+from cl_graft.grafts.selection import top_k
 from cl_graft.localization import LOCALIZERS, LocalizerInputs, localize
 from cl_graft.localization.gradients import talos
 from cl_graft.localization.parameter_kinds import lift, weight_matrices
@@ -53,7 +54,7 @@ def test_every_matrix_gives_lift_its_share_and_biases_none():
     )
 
 
-@pytest.mark.parametrize("name", ["lift", "base_gradient_rows"])
+@pytest.mark.parametrize("name", ["lift", "base_gradient_rows", "snip"])
 def test_a_model_without_matrices_is_refused(name):
     model = nn.LayerNorm(4)
     tuned = {n: p.detach() + 1 for n, p in model.named_parameters()}
@@ -124,6 +125,22 @@ def test_rows_of_the_base_gradient_are_those_of_its_energy():
     width, start = (16, 16 * best) if best < 24 else (24, 384 + 24 + 24 * (best - 24))
     found = localize(inputs, "base_gradient_rows", k=width, steps=3).top(width)
     assert found.index.tolist() == list(range(start, start + width))
+
+
+def test_snip_takes_the_largest_products_of_weight_and_summed_gradient():
+    inputs, _ = planted_inputs()
+    total = dict.fromkeys(inputs.parameters, torch.zeros(()))
+    for step in range(3):
+        loss = sum(part() for part in inputs.losses(step)) / 2
+        gradients = torch.autograd.grad(loss, list(inputs.parameters.values()))
+        total = {n: total[n] + g for n, g in zip(total, gradients, strict=True)}
+    wanted = {
+        name: (inputs.base[name] * gradient).abs() * (gradient.dim() > 1)
+        for name, gradient in total.items()
+    }
+    assert localize(inputs, "snip", k=30, steps=3).top(30) == top_k(wanted, 30)
+    shares = localize(inputs, "snip_by_tensor", k=38, steps=3).top(38).masks()
+    assert [int(mask.sum()) for mask in shares.values()] == [32, 0, 6, 0]
 
 
 def test_movement_by_tensor_gives_every_tensor_its_share_of_its_most_moved():
