@@ -26,14 +26,13 @@ extensions = [
     "sphinx_copybutton",
     "from_the_package",
     "example_notebooks",
-    "run_notebooks",
     "collapsed_navigation",
 ]
 exclude_patterns = ["_build", "ISSUE_TEMPLATE"]
 source_suffix = {".md": "myst-nb", ".ipynb": "myst-nb"}
 myst_heading_anchors = 3
 
-nb_execution_mode = "off"  # run_notebooks runs them
+nb_execution_mode = "off"  # `make notebooks` runs them
 nb_merge_streams = True
 
 html_theme = "furo"
