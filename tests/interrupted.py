@@ -129,7 +129,7 @@ def outcome_of(folder: Path) -> dict[str, Any]:
         "points": {
             tag: points
             for tag, points in points_of(curves_folder(folder)).items()
-            if not tag.startswith("cost/seconds")
+            if not tag.startswith("8_cost/seconds")
         },
     }
 

@@ -71,15 +71,21 @@ def redirect_prints() -> Iterator[None]:
         yield
 
 
-def make_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> Group:
+def make_table(
+    title: str, columns: Sequence[str], rows: Sequence[Sequence[object]], *, cut: str = ""
+) -> Group:
     """Make a table under its title: text to the left, numbers to the right.
 
-    One of more than 100 rows has no frame and folds no cell, as laying that out takes seconds.
+    Cells of the column `cut` end with their line; all others are folded where they are too long. A
+    table of more than 100 rows has no frame and folds no cell, as laying that out takes seconds.
     """
     right = [bool(rows) and all(map(_is_number, column)) for column in zip(*rows, strict=True)]
     cells = [[for_terminal(str(value)) for value in row] for row in (columns, *rows)]
     heading = Text(for_terminal(title), style="bold")
     if len(rows) > _MOST_FRAMED:
+        if cut in columns:
+            at = columns.index(cut)
+            cells = [[*row[:at], row[at][:_WIDEST], *row[at + 1 :]] for row in cells]
         widths = [min(_WIDEST, max(map(len, column))) for column in zip(*cells, strict=True)]
         lines = (
             "  ".join(
@@ -92,9 +98,22 @@ def make_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[objec
     made = Table(header_style="bold")
     for place, column in enumerate(cells[0]):
         numeric = bool(rows) and right[place]
-        made.add_column(Text(column), justify="right" if numeric else "left", overflow="fold")
+        made.add_column(
+            Text(column),
+            justify="right" if numeric else "left",
+            overflow="fold",
+            no_wrap=cut in columns and column != cut,
+        )
     for row in cells[1:]:
-        made.add_row(*map(Text, row))
+        pairs = zip(row, columns, strict=True)
+        made.add_row(
+            *(
+                Text(cell, no_wrap=True, overflow="ellipsis")
+                if column == cut
+                else Text(cell, no_wrap=False)
+                for cell, column in pairs
+            )
+        )
     return Group(heading, made)
 
 

@@ -191,8 +191,10 @@ def test_predict_reads_stdin(bank):
     assert [json.loads(line)["place"] for line in told.out.splitlines()] == ["stdin:1", "stdin:3"]
 
 
-def test_inspect_shows_the_bank_and_a_single_graft(session):
-    assert "scope" in session["inspect"].out
+def test_inspect_shows_the_bank_in_a_line_for_each_entry_and_a_single_graft(session):
+    lines = session["inspect"].out.splitlines()
+    assert [line.split("│")[2].strip() for line in lines[6:-1]] == ["scope", "topic"]
+    assert "│ 5: " in lines[7]
     assert [entry["region_size"] for entry in session["inspect json"].json["entries"]] == [171, 171]
     said = "graft of 'scope', 171 of 17,088 coordinates (1.001%)"
     assert said in session["inspect graft"].out

@@ -37,7 +37,7 @@ DATA_HEAD = """
 
 The rows of the [built-in tasks](../guides/built_in_tasks.md#built-in-tasks) are in the
 wheel, each task under the licence of its source, unchanged but for white space and what
-`cl_graft/data/built_in/README.md` says.
+`cl_graft/data/built_in/README.md` says, with how the licence of SNLI was read.
 
 | task | source | licence | read at |
 | --- | --- | --- | --- |

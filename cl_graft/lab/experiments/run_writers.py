@@ -43,8 +43,16 @@ from cl_graft.strategies.tensorboard import OncePerStepTensorboardLogger
 _MEASURES = ("average", "backward_transfer", "forward_transfer", "forgetting")
 """Measures that are drawn over the stream, one curve for each metric, beside the tasks' scores."""
 
-_PHASES = {"train": "train", "region": "train", "dense": "dense", "localize": "localization"}
-"""Group of tags by phase; a region's training is drawn where other strategies draw their loop."""
+_PHASES = {
+    "train": "3_train",
+    "region": "3_train",
+    "dense": "4_dense",
+    "localize": "5_localization",
+}
+"""Group of tags by phase; a region's training is drawn where other strategies draw their loop.
+
+TensorBoard shows groups by name, so that numbers put the scores of the stream first.
+"""
 
 _TRAINING = {"Loss": "loss", "DevScore": "dev_score", "LearningRate": "learning_rate"}
 
@@ -84,7 +92,8 @@ def collect_curves(
     found = curves.scalars()
 
     def phase(name: str, task: str) -> PhaseCurve:
-        loss, dev = (found.get(f"{name}/{kind}/{task}", []) for kind in ("loss", "dev_score"))
+        group = _PHASES[name]
+        loss, dev = (found.get(f"{group}/{kind}/{task}", []) for kind in ("loss", "dev_score"))
         return PhaseCurve(thin_out(loss), tuple((step, round(value, 6)) for step, value in dev))
 
     made = {task: TaskCurves(phase("train", task), phase("dense", task)) for task in tasks}
@@ -102,18 +111,20 @@ def draw_config(record: RunRecord, curves: OncePerStepTensorboardLogger) -> None
 def draw_row(result: RunResult, curves: OncePerStepTensorboardLogger) -> None:
     """Add the measurements after the latest task to the curves, at the number of tasks learned."""
     step = len(result.R)
-    values = {f"stream/{name}": value for name, value in named_measures(result, _MEASURES).items()}
+    values = {
+        f"1_stream/{name}": value for name, value in named_measures(result, _MEASURES).items()
+    }
     for j, name in enumerate(result.tasks[:step]):
-        values[f"test/score/{name}"] = result.R[-1][j]
-        values[f"test/ece/{name}"] = result.ece[-1][j]
+        values[f"2_score/{name}"] = result.R[-1][j]
+        values[f"6_calibration_error/{name}"] = result.ece[-1][j]
     latest = result.tasks[step - 1]
     values |= {
-        f"region/{name}": value for name, value in result.coordinates.get(latest, {}).items()
+        f"7_region/{name}": value for name, value in result.coordinates.get(latest, {}).items()
     }
-    values["cost/bytes"] = result.bytes[latest]
+    values["8_cost/bytes"] = result.bytes[latest]
     seconds = result.find_seconds(latest)
-    values["cost/seconds"] = sum(seconds.values())
-    values |= {f"cost/seconds/{phase.replace(' ', '_')}": own for phase, own in seconds.items()}
+    values["8_cost/seconds"] = sum(seconds.values())
+    values |= {f"8_cost/seconds/{phase.replace(' ', '_')}": own for phase, own in seconds.items()}
     for tag, value in values.items():
         if value is not None:
             curves.log_single_metric(tag, value, step)

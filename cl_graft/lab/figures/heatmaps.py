@@ -52,13 +52,17 @@ def r_matrix_heatmap(R: ScoreMatrix, names: Sequence[str], *, title: str = "") -
     percent = 100 * np.array(values, dtype=np.float64)
     # The picture of a long stream stays as large as that of a short one: its memory would grow
     # with the square of the number of tasks.
-    side = 2.4 + _CELL * min(size, _NUMBERED)
-    figure = Figure(figsize=(side + 1.2, side))
+    side = _CELL * min(size, _NUMBERED)
+    bar = 0.0 if size <= _NUMBERED else 1.2  # numbers in the cells say what a bar would
+    longest = min(20, max(map(len, names)))
+    figure = Figure(figsize=(1.1 + 0.075 * longest + side + bar, 1.1 + 0.05 * longest + side))
     axes = figure.subplots()
     limits = min(0.0, float(np.nanmin(percent, initial=0.0))), 100.0
     every = math.ceil(size / _NUMBERED)
-    _draw_cells(axes, percent, names, names, limits=limits, label="score (%)", every=every)
-    axes.set(title=title or "R: score after each experience")
+    _draw_cells(
+        axes, percent, names, names, limits=limits, label="score (%)" if bar else "", every=every
+    )
+    axes.set(title=f"{title or 'R: score after each experience'}{'' if bar else ' (%)'}")
     axes.set(xlabel="tested on", ylabel="after training on")
     return figure
 
@@ -109,7 +113,7 @@ def _draw_cells(
     digits: int = 1,
     every: int = 1,
 ) -> None:
-    """Draw a matrix with its colour bar; cells have numbers where every row has its name."""
+    """Draw a matrix, with a colour bar if it has a label; numbers where every row has its name."""
     colours = matplotlib.colormaps["viridis"].with_extremes(bad=MISSING)
     image = axes.imshow(values, cmap=colours, vmin=limits[0], vmax=limits[1])
     axes.set_xticks(
@@ -125,4 +129,5 @@ def _draw_cells(
             colour = "white" if value < sum(limits) / 2 else "black"
             text = f"{value:.{digits}f}"
             axes.text(j, i, text, ha="center", va="center", color=colour, fontsize="small")
-    axes.figure.colorbar(image, ax=axes, label=label, shrink=0.85)
+    if label:
+        axes.figure.colorbar(image, ax=axes, label=label, shrink=0.85)

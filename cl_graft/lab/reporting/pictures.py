@@ -23,6 +23,9 @@ MOST_STRATEGIES = 16
 _HALF = 6.6
 """Inches of half the page's width."""
 
+_THIRD = 4.6
+"""Inches up to which three figures stand side by side."""
+
 _MOST_IN_TABLES = 24
 """Tasks up to which a picture has a table."""
 
@@ -47,6 +50,11 @@ class Picture:
     def wide(self) -> bool:
         """Whether the figure needs the page's whole width."""
         return bool(self.figure.get_figwidth() > _HALF)
+
+    @property
+    def narrow(self) -> bool:
+        """Whether a third of the page's width is enough for the figure."""
+        return bool(self.figure.get_figwidth() <= _THIRD)
 
 
 def draw_sweeps(summary: ComparisonSummary) -> Iterator[Picture]:

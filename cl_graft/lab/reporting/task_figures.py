@@ -18,20 +18,28 @@ _COLUMNS = 3
 
 @style.figure_style()
 def learning_curves(curves: Mapping[str, TaskCurves], *, title: str, measure: str) -> Figure:
-    """Draw the training loss and the dev score of each strategy; dense runs are thin and dotted."""
+    """Draw the training loss and the dev score of each strategy over all steps of a task.
+
+    A dense run is thin and dotted, and the training of the region begins after its last step.
+    """
     figure = Figure(figsize=(9, 4.2))
     left, right = figure.subplots(1, 2, sharex=True)
+    begins: set[int] = set()
     for number, (name, own) in enumerate(curves.items()):
+        dense = max((step for step, _ in (*own.dense.loss, *own.dense.dev)), default=0)
+        if dense and own.train.loss:
+            begins.add(dense)
         line = line_style(number)
         thin = {"color": line["color"], "linestyle": ":", "linewidth": 1, "marker": "."}
-        for phase, look in ((own.train, line), (own.dense, thin)):
+        for phase, look, before in ((own.train, line, dense), (own.dense, thin, 0)):
             if phase.loss:
                 label = name if phase is own.train and number < NAMED else None
                 every = max(1, len(phase.loss) // 8) if phase is own.train else 1
-                left.plot(*zip(*phase.loss, strict=True), label=label, markevery=every, **look)
+                losses = [(before + step, loss) for step, loss in phase.loss]
+                left.plot(*zip(*losses, strict=True), label=label, markevery=every, **look)
             if phase.dev:
-                steps, scores = zip(*phase.dev, strict=True)
-                right.plot(steps, [100 * score for score in scores], **look)
+                scores = [(before + step, 100 * score) for step, score in phase.dev]
+                right.plot(*zip(*scores, strict=True), **look)
     left.set(xlabel="step", ylabel="training loss")
     right.set(xlabel="step", ylabel=f"{measure} on dev (%)")
     left.set_ylim(bottom=min(0.0, left.get_ylim()[0]))
@@ -40,6 +48,9 @@ def learning_curves(curves: Mapping[str, TaskCurves], *, title: str, measure: st
     else:
         right.set_axis_off()
     for axes in (left, right):
+        for number, step in enumerate(sorted(begins) if axes.axison else ()):
+            said = "training of the region begins" if not number and axes is left else None
+            axes.axvline(step, color=style.GREY, linewidth=1, zorder=0, label=said)
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
         axes.grid(axis="y")
     figure.suptitle(title)

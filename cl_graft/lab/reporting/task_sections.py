@@ -72,7 +72,8 @@ def learning(data: ReportData) -> Section | None:
         )
     text = (
         "Training loss and score on dev while each task was learned, in the first run of each "
-        "strategy. Thin and dotted is the dense run that comes before a region's training. "
+        "strategy. Thin and dotted is the dense run in which grafting finds its region; the "
+        "training of the region begins after it, at the grey line. "
         "Of long trainings the loss is a mean over stretches of steps."
     )
     if count < len(data.summary.tasks):
@@ -88,7 +89,13 @@ def _summarize_learning(curves: Mapping[str, TaskCurves], title: str) -> Table:
         step, best = max(own.train.dev, key=lambda point: (point[1], point[0]), default=(None,) * 2)
         cells = (Cell("–" if loss is None else f"{loss:.4g}", loss) for loss in losses)
         rows.append(make_row(name, *cells, make_points(best), make_count(step)))
-    head = ("strategy", "loss at the beginning", "loss at the end", "best dev score", "at step")
+    head = (
+        "strategy",
+        "loss at the beginning",
+        "loss at the end",
+        "best dev score",
+        "at step of it",
+    )
     return Table(title, head, tuple(rows))
 
 

@@ -38,6 +38,7 @@ def write_verdict(data: ReportData) -> list[str]:
         *_forgetting(data, own, rival),
         _bytes(data, [n for n in shown if find_method_name(n) != "naive" or n == own]),
         _time(data, own, rival or alone),
+        _rows(data, shown),
         note_on_rows(data.summary),
         *_scores(data, shown),
         _same_bits(data, own),
@@ -79,6 +80,12 @@ def _time(data: ReportData, own: str, other: str | None) -> str:
         return ""
     spent, base = (sum(run.total_seconds for run in part) for part in (ours, theirs))
     return f"{own} took {spent / base:,.2f} times as long as {other}." if spent and base else ""
+
+
+def _rows(data: ReportData, names: Sequence[str]) -> str:
+    rows = [(name, data.summary.strategies[name].forward_backward.mean) for name in names]
+    said = [f"{count:,.0f} with {name}" for name, count in rows if count]
+    return f"Rows that training read: {', '.join(said)}." if said else ""
 
 
 def _scores(data: ReportData, names: Sequence[str]) -> list[str]:

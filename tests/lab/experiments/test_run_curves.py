@@ -10,8 +10,8 @@ from interrupted import points_of
 PAGE = DOCS / "guides" / "tensorboard.md"
 TAGS = re.findall(r"^\| `([^`]+)` \|", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
 
-GRAFTING = {tag for tag in TAGS if re.match("dense/|localization/|region/", tag)}
-OTHERS = {"stream/forward_transfer"}
+GRAFTING = {tag for tag in TAGS if re.match("[457]_", tag)}
+OTHERS = {"1_stream/forward_transfer"}
 """Tags of models that answer before they learn."""
 
 
@@ -39,13 +39,13 @@ def test_the_tags_of_a_run_are_those_of_the_table(logs):
     shown = set(TAGS) - OTHERS
     assert rows["grafting"] == shown
     # One evaluation on dev chooses nothing, so `KeepBest` makes none.
-    assert rows["naive"] == shown - GRAFTING - {"train/dev_score/<task>"}
-    assert rows["independent"] == shown - GRAFTING - {"train/learning_rate/<task>"}
+    assert rows["naive"] == shown - GRAFTING - {"3_train/dev_score/<task>"}
+    assert rows["independent"] == shown - GRAFTING - {"3_train/learning_rate/<task>"}
 
 
 def test_curves_hold_what_the_results_say(logs, comparison):
     (run,) = [run for run in comparison.runs if run.strategy == "naive"]
-    points = [value for _, value in logs["naive"]["test/score/scope"]]
+    points = [value for _, value in logs["naive"]["2_score/scope"]]
     assert points == pytest.approx([row[0] for row in run.R])
 
 
@@ -59,11 +59,11 @@ def test_each_measure_is_written_once(logs):
 def test_training_stands_over_the_steps_of_the_task(logs, tiny_config):
     for points in logs.values():
         for task in tiny_config.stream.tasks:
-            steps = [step for step, _ in points[f"train/loss/{task}"]]
+            steps = [step for step, _ in points[f"3_train/loss/{task}"]]
             assert steps == list(range(1, tiny_config.fine_tuning.steps + 1))
     for phase, last in (
-        ("dense", tiny_config.fine_tuning.steps),
-        ("localization", tiny_config.grafting.mask_steps),
+        ("4_dense", tiny_config.fine_tuning.steps),
+        ("5_localization", tiny_config.grafting.mask_steps),
     ):
         steps = [step for step, _ in logs["grafting"][f"{phase}/loss/topic"]]
         assert steps == list(range(1, last + 1))
@@ -71,14 +71,14 @@ def test_training_stands_over_the_steps_of_the_task(logs, tiny_config):
 
 def test_the_dense_run_of_grafting_has_the_curve_of_independent_fine_tuning(logs):
     """The second of the two was answered by the cache."""
-    assert logs["grafting"]["dense/loss/topic"] == logs["independent"]["train/loss/topic"]
+    assert logs["grafting"]["4_dense/loss/topic"] == logs["independent"]["3_train/loss/topic"]
 
 
 def test_costs_count_what_the_cache_answered_as_tables_do(logs, comparison):
     (cell,) = [cell for cell in comparison.runs if cell.strategy == "independent"]
-    found = [value for _, value in logs["independent"]["cost/seconds"]]
+    found = [value for _, value in logs["independent"]["8_cost/seconds"]]
     assert found == pytest.approx([sum(cell.find_seconds(task).values()) for task in cell.tasks])
     assert sum(found) == pytest.approx(cell.total_seconds)
-    phase = [value for _, value in logs["independent"]["cost/seconds/dense"]]
+    phase = [value for _, value in logs["independent"]["8_cost/seconds/dense"]]
     saved = [cell.seconds_saved[task]["dense"] for task in cell.tasks]
     assert all(0 < kept <= value + 1e-6 for kept, value in zip(saved, phase, strict=True))

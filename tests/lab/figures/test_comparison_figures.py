@@ -82,7 +82,8 @@ GRAFTING = TaskCurves(
 def test_losses_begin_at_zero_and_dev_scores_are_points():
     left, right = learning_curves({"a": GRAFTING}, title="t", measure="accuracy").axes
     assert left.get_ylim()[0] == 0
-    assert [line.get_ydata()[0] for line in right.lines] == pytest.approx([80, 90])
+    assert [line.get_ydata()[0] for line in right.lines[:2]] == pytest.approx([80, 90])
+    assert [list(line.get_xdata()) for line in left.lines] == [[3, 4], [1, 2], [2, 2]]
     assert right.axison
     alone = TaskCurves(PhaseCurve(GRAFTING.train.loss))
     assert not learning_curves({"a": alone}, title="t", measure="f1").axes[1].axison

@@ -38,6 +38,12 @@ def test_it_states_forgetting_bytes_time_and_scores_of_those_that_matter():
     ]
 
 
+def test_it_names_the_rows_that_each_method_trained_on():
+    rows = [{"a": {"train": {"forward_backward": n, "forward": 9}}} for n in (2400, 1920)]
+    said = verdict(replace(GRAFTING, passes=rows[0]), replace(NAIVE, passes=rows[1]))
+    assert "Rows that training read: 2,400 with grafting, 1,920 with naive." in said
+
+
 def test_what_is_not_known_has_no_sentence():
     alone = verdict(NAIVE)
     assert alone[0] == "naive forgot 20.0 points."

@@ -71,7 +71,7 @@ def test_a_run_is_its_matrix():
     assert table.loc["a"].isna().tolist() == [False, True]
     assert "<td>b</td><td>70.0</td><td>80.0</td>" in run._repr_html_()
     assert repr(run) == "RunResult('naive', seed 0, 2 of 2 tasks, average accuracy 75.0)"
-    assert run.plot().axes[0].get_title() == "R of naive"
+    assert run.plot().axes[0].get_title() == "R of naive (%)"
     half = small_result(complete=False, R=[[0.9]])
     assert half.to_pandas().shape == (1, 1)
 
