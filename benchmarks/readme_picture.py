@@ -62,9 +62,10 @@ def collect(folder: Path) -> dict[str, Any]:
 def draw(stored: dict[str, Any], text: str) -> Figure:
     """Draw one square a strategy: row i is after task i, column j is task j."""
     tasks = [name.replace("_", " ") for name in stored["tasks"]]
-    figure = Figure(figsize=(11.6, 3.7), layout="constrained")
+    figure = Figure(figsize=(6.6, 2.8), layout="constrained")
     figure.patch.set_alpha(0)
-    for axes, (name, title) in zip(figure.subplots(1, 3), TITLES.items(), strict=True):
+    panels = figure.subplots(1, 3, sharey=True)  # on a phone a wider picture could not be read
+    for axes, (name, title) in zip(panels, TITLES.items(), strict=True):
         runs = list(stored["runs"][name].values())
         shown = [
             [
@@ -83,17 +84,17 @@ def draw(stored: dict[str, Any], text: str) -> Figure:
                     f"{value:.1f}",
                     ha="center",
                     va="center",
-                    fontsize=13,
+                    fontsize=12,
                     color="white" if value > 85 else "black",
                 )
-        axes.set_title(title, color=text)
+        axes.set_title(title, color=text, fontsize=12)
         axes.set_xticks(range(len(tasks)), tasks)
         axes.set_yticks(range(len(tasks)), [f"after {task}" for task in tasks])
         axes.tick_params(colors=text, length=0)
         for spine in axes.spines.values():
             spine.set_visible(False)
         axes.set_xlabel(
-            f"average {100 * fmean(run['average_accuracy'] for run in runs):.1f} %, "
+            f"average {100 * fmean(run['average_accuracy'] for run in runs):.1f} %\n"
             f"forgotten {100 * fmean(run['forgetting'] for run in runs):.1f} points",
             color=text,
         )
