@@ -178,6 +178,7 @@ def tiny_config(tiny_bert: Path):
             "batch_size": 8,
             "evaluations": 1,
             "density": 0.01,
+            "localizer": "learned_mask",
             "mask_steps": 2,
             "mask_batch": 16,
         }

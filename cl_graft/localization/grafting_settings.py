@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import sqrt
 from typing import Annotated, Literal
 
@@ -10,7 +11,7 @@ from pydantic_core import core_schema
 
 from cl_graft.errors import InputError
 from cl_graft.grafts.blocks import Layers
-from cl_graft.localization.registry import Score, find_localizer
+from cl_graft.localization.registry import SHORT_DENSE_SHARE, Score, find_localizer
 from cl_graft.runtime.settings import settings_class
 from cl_graft.training.fine_tuning_settings import FineTuning, Optimizer
 
@@ -47,9 +48,9 @@ class GraftingSettings:
         "each scored with a head fitted to it.",
     )
     localizer: str | _Function = Field(
-        default="learned_mask",
-        description="How a region is found: the name of a localizer, such as learned_mask or "
-        "movement; in Python also a score function.",
+        default="movement",
+        description="How a region is found: the name of a localizer, such as movement or "
+        "learned_mask; in Python also a score function.",
     )
     layers: Layers = Field(
         default="all",
@@ -59,7 +60,18 @@ class GraftingSettings:
     fine_tuning: FineTuning = Field(
         default_factory=FineTuning,
         exclude=True,
-        description="The dense run; localizers that need none do not read it.",
+        description="Schedule of a whole dense run, of which `dense_share` is taken; localizers "
+        "that need none do not read it.",
+    )
+    dense_share: float | None = Field(
+        default=None,
+        gt=0,
+        le=1,
+        description="Steps of the dense run as a share of `fine_tuning.steps`; below 1 its last "
+        "values are taken, without evaluations on dev. null takes that of the localizer, which is "
+        f"{SHORT_DENSE_SHARE} for movement and 1 for others, and 1 where the region keeps or is "
+        "compared with dense values (`retrain` off, `start` tuned, `keep_standalone`, density "
+        "'auto').",
     )
     head_fit_rows: int = Field(
         default=0,
@@ -181,6 +193,19 @@ class GraftingSettings:
                 "chooses a region without a dense run; choose another localizer, such as "
                 "'learned_mask'"
             )
+
+    @property
+    def dense_run(self) -> FineTuning:
+        """Schedule of the dense run: a share of `fine_tuning`, or all of it."""
+        share = self.dense_share
+        if share is None:
+            keeps = self.keep_standalone or not self.retrain or self.start == "tuned"
+            uses_values = keeps or self.density == "auto"
+            share = 1.0 if uses_values else find_localizer(self.localizer).dense_share
+        if share == 1:
+            return self.fine_tuning
+        steps = max(1, round(share * self.fine_tuning.steps))
+        return replace(self.fine_tuning, steps=steps, evaluations=0)
 
     @property
     def rows_at_once(self) -> int:

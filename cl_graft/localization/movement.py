@@ -14,7 +14,7 @@ from torch import Tensor
 from cl_graft.grafts.model_state import preserve_parameters
 from cl_graft.grafts.region import Parameters
 from cl_graft.localization.localizer_inputs import LocalizerInputs, add_gradient_, remaining_steps
-from cl_graft.localization.registry import register_localizer
+from cl_graft.localization.registry import SHORT_DENSE_SHARE, register_localizer
 from cl_graft.runtime.seeding import generator
 
 
@@ -22,6 +22,7 @@ from cl_graft.runtime.seeding import generator
     name="movement",
     source="Panigrahi et al., 2023, https://arxiv.org/abs/2302.06600, Sec. 2.3 (gamma_base)",
     needs_gradients=False,
+    dense_share=SHORT_DENSE_SHARE,
 )
 def movement(inputs: LocalizerInputs, *, k: int, steps: int) -> Parameters:
     """Score coordinates by |tuned − base|, computed when asked for, so none are held."""
@@ -32,6 +33,7 @@ register_localizer(
     name="movement_by_tensor",
     source="Panigrahi et al., 2023, https://arxiv.org/abs/2302.06600, Sec. 2.3, by tensor",
     needs_gradients=False,
+    dense_share=SHORT_DENSE_SHARE,
     per_tensor=True,
 )(movement)
 

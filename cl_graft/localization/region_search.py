@@ -51,7 +51,7 @@ class FoundRegion:
         localizer: Name of the localizer.
         dense: Dense run; where the localizer needs none, the head alone.
         graft_dev: Score on dev of the base with the tuned values on the region; None without a
-            dense run.
+            dense run that was scored there.
         seconds: Wall time in seconds by phase; near 0 where the cache had the outcome.
         passes: Rows that the phases take; they count also where the cache had the outcome.
     """
@@ -98,7 +98,7 @@ def find_region(
     if dense is None and localizer.needs_dense_run:
         dense = fine_tune_task(
             task,
-            settings.fine_tuning,
+            settings.dense_run,
             seed=settings.seed,
             path=localizer.needs_path,
             context=context,
@@ -287,7 +287,7 @@ class _Search:
     ) -> tuple[Region, float | None]:
         """Cut the region from a ranking; with tuned values, score its graft on dev."""
         task, settings, counter = self.task, self.settings, self.counter
-        if not dense.tuned:
+        if not dense.tuned or (dense.dev is None and settings.density != "auto"):
             return ranking.top(k, without=without), None
         task.model.eval()
         if settings.density != "auto":

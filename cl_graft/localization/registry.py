@@ -17,6 +17,10 @@ _FILES = ("learned_mask", "paper_mask", "movement", "gradients", "gates", "param
 """Files of this folder that register localizers, in the order in which tables show them."""
 
 
+SHORT_DENSE_SHARE = 0.2
+"""Share of the steps that is enough for a dense run of which only the movement is read."""
+
+
 class Score(Protocol):
     """Scores all coordinates, higher is better."""
 
@@ -54,6 +58,7 @@ class Localizer:
         source: Paper and place; empty for a function that is not registered.
         needs_gradients: Whether it computes gradients of the task's loss.
         needs_dense_run: Whether it reads densely fine-tuned weights.
+        dense_share: Share of the steps of a whole fine-tuning that its dense run takes by default.
         needs_path: Whether it reads `LocalizerInputs.path`, which the dense run has to sum up.
         per_tensor: Whether each tensor gives its share of a region (`rank_by_tensor`), in
             proportion to what may be chosen of it; otherwise scores are compared across the whole
@@ -69,6 +74,7 @@ class Localizer:
     source: str = ""
     needs_gradients: bool = True
     needs_dense_run: bool = True
+    dense_share: float = 1.0
     needs_path: bool = False
     per_tensor: bool = False
     allowed: Callable[[nn.Module, Mapping[str, nn.Parameter]], Region] | None = None

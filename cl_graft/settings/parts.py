@@ -89,12 +89,6 @@ class DenseSettings(FineTuning):
 class GraftingLoopSettings(GraftingSettings):
     """Settings of grafting, and of the loop that trains a region."""
 
-    dense_steps: int | None = Field(
-        default=None,
-        ge=1,
-        description="Steps of the dense run from which the region is found; null takes "
-        "`fine_tuning.steps`. Its last values are kept, without evaluations on dev.",
-    )
     optimizer: Optimizer | None = Field(
         default=None,
         description="Optimiser of the region and of the head beside it; null takes SGD, and with "
@@ -131,8 +125,6 @@ class GraftingLoopSettings(GraftingSettings):
         """Return the settings of a task with this schedule of its dense run."""
         evaluations = dense.evaluations if self.evaluations is None else self.evaluations
         every = math.ceil(dense.steps / evaluations) if evaluations else 0
-        if self.dense_steps is not None:
-            dense = replace(dense, steps=self.dense_steps, evaluations=0)
         return replace(
             self, fine_tuning=dense, seed=seed, evaluate_every=every, builds_on=builds_on
         )

@@ -58,7 +58,6 @@ DEMO: Mapping[str, Mapping[str, Any]] = MappingProxyType(
             "max_test": 200,
         },
         "fine_tuning": {"steps": 160, "batch_size": 4, "lr": 0.1, "evaluations": 2},
-        "grafting": {"localizer": "movement", "dense_steps": 40, "optimizer": "adamw"},
         "comparison": {"strategies": ["grafting", "lora", "naive"]},
     }
 )

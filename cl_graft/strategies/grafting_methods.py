@@ -80,6 +80,7 @@ register_strategy(
     adds=ENTRY,
     fixed_config={
         "grafting.localizer": "movement",
+        "grafting.dense_share": 1.0,
         "grafting.mode": "isolated",
         "grafting.avoid_owned": False,
         "grafting.start": "base",

@@ -71,7 +71,7 @@ def test_a_run_without_a_dense_run_learns_forgets_nothing_and_says_what_it_cost(
 
 
 def test_a_dense_run_may_be_shorter_than_the_training_of_the_region(tmp_path, two_tasks):
-    config = changed(two_tasks, {"dense_steps": 3})
+    config = changed(two_tasks, {"localizer": "movement", "dense_share": 0.375})
     passes = run(config, strategy="grafting", seed=0, out=tmp_path).passes["scope"]
     assert passes["dense"] == {"forward_backward": 3 * 8, "forward": 0}
     assert passes["region"]["forward_backward"] == 8 * 8

@@ -229,9 +229,9 @@ def _track_phases(
 ) -> Iterator[PlannedPhase]:
     """Yield the memory of the phases in which grafting learns a task, in their order."""
     dense, localizer = config.fine_tuning, find_localizer(config.grafting.localizer)
-    if localizer.needs_dense_run:
-        yield track_dense_run(fake, dense, length=length, path=localizer.needs_path)
     grafting = config.grafting.of_task(dense, seed=0)
+    if localizer.needs_dense_run:
+        yield track_dense_run(fake, grafting.dense_run, length=length, path=localizer.needs_path)
     yield track_localization(fake, grafting, length=length)
     if grafting.retrain:
         schedule = config.region_schedule(dense, coordinates=region)
