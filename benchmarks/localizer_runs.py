@@ -104,7 +104,7 @@ class Bench:
                     for label, schedule in dense.items()
                 },
                 fine_tuning=dense,
-                region_optimizer=config.region_optimizer,
+                region_optimizer=config.grafting.optimizer,
                 region_lr=config.grafting.lr,
                 head_lr=config.grafting.head_lr,
                 region_decay=config.grafting.lr_decay,

@@ -49,6 +49,14 @@ SHOTS_128: dict[str, Any] = {
 """Settings at which a run of five tasks takes two to three minutes on one core."""
 
 
+STORED_RECIPE: dict[str, Any] = {
+    "grafting.localizer": "learned_mask",
+    "grafting.dense_share": 1.0,
+    "grafting.optimizer": "sgd",
+}
+"""How regions of the stored results were found and trained, where a script says nothing else."""
+
+
 def make_parser(
     description: str, scales: Collection[str], *, seeds: bool = False, workers: bool = False
 ) -> argparse.ArgumentParser:
@@ -84,7 +92,9 @@ def make_config(
     values: Mapping[str, Any], data: Path | str | None, sets: Sequence[str] = ()
 ) -> ExperimentConfig:
     """Return the config of settings on a folder of data, or the hub, changed by what --set says."""
-    given = {**values, "stream.data": None if data is None else str(data)}
+    is_preset = any(change.startswith("preset=") for change in sets)
+    given = {**({} if is_preset else STORED_RECIPE), **values}
+    given["stream.data"] = None if data is None else str(data)
     return load_config(None, [*(f"{k}={json.dumps(v)}" for k, v in given.items()), *sets])
 
 

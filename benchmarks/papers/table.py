@@ -27,9 +27,16 @@ from papers.measurements import Measurement, Summary
 
 Varies = Literal["sample", "seed", "rows"]
 
+_RECIPE: Mapping[str, Any] = {
+    "grafting.localizer": "learned_mask",
+    "grafting.dense_share": 1.0,
+    "grafting.optimizer": "sgd",
+}
+
 SCALES: Mapping[str, Mapping[str, Any]] = MappingProxyType(
     {
         "smoke": {
+            **_RECIPE,
             "stream.shots": 8,
             "fine_tuning.steps": 4,
             "fine_tuning.evaluations": 1,
@@ -43,6 +50,7 @@ SCALES: Mapping[str, Mapping[str, Any]] = MappingProxyType(
             "model.device": "cpu",
         },
         "cpu": {
+            **_RECIPE,
             "stream.shots": 256,
             "fine_tuning.steps": 400,
             "fine_tuning.lr": 0.05,

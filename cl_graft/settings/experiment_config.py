@@ -128,15 +128,9 @@ class ExperimentConfig:
         """Largest norm of a gradient in the loops of strategies; infinite for none."""
         return self.training.clip or self.fine_tuning.clip or math.inf
 
-    @property
-    def region_optimizer(self) -> Optimizer:
-        """Optimiser of regions: the given one, else the one that suits the model's family."""
-        family_default: Optimizer = "adamw" if self.model.family == "causal_lm" else "sgd"
-        return self.grafting.optimizer or family_default
-
     def region_schedule(self, dense: FineTuning, *, coordinates: int) -> FineTuning:
         """Return the schedule of a region of this size: steps and batches of its dense run."""
-        optimizer = self.region_optimizer
+        optimizer = self.grafting.optimizer
         lr = region_rate(optimizer, coordinates, given=self.grafting.lr)
         decay = self.grafting.lr_decay or dense.lr_decay
         region = replace(dense, optimizer=optimizer, lr=lr, weight_decay=0.0, lr_decay=decay)

@@ -89,17 +89,15 @@ class DenseSettings(FineTuning):
 class GraftingLoopSettings(GraftingSettings):
     """Settings of grafting, and of the loop that trains a region."""
 
-    optimizer: Optimizer | None = Field(
-        default=None,
-        description="Optimiser of the region and of the head beside it; null takes SGD, and with "
-        "a causal model AdamW.",
+    optimizer: Optimizer = Field(
+        default="adamw", description="Optimiser of the region and of the head beside it."
     )
     lr: float | None = Field(
         default=None,
         gt=0,
         allow_inf_nan=False,
-        description=f"Learning rate of the region; null takes {REGION_LR} with SGD, and with AdamW "
-        "0.5 / √k for k weights.",
+        description="Learning rate of the region; null takes 0.5 / √k for k weights "
+        f"with AdamW, and {REGION_LR} with SGD.",
     )
     head_lr: float | None = Field(
         default=None,

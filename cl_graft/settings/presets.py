@@ -38,6 +38,7 @@ PRESETS: Mapping[str, Mapping[str, Mapping[str, Any]]] = MappingProxyType(
         "fast": {
             "grafting": {
                 "localizer": "base_gradient",
+                "optimizer": "sgd",
                 "density": 3e-3,
                 "mask_steps": 6,
                 "mask_batch": 32,

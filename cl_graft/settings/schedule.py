@@ -55,7 +55,7 @@ def input_settings(
             label: config.grafting.of_task(schedule, seed=seed, builds_on=builds_on.get(label))
             for label, schedule in schedules.items()
         },
-        "region_optimizer": config.region_optimizer,
+        "region_optimizer": config.grafting.optimizer,
         "region_lr": config.grafting.lr,
         "head_lr": config.grafting.head_lr,
         "region_decay": config.grafting.lr_decay,

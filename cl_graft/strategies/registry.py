@@ -180,7 +180,7 @@ def make_loop_schedule(
     dense: FineTuning,
     *,
     settings: Mapping[str, Value] = MappingProxyType({}),
-    optimizer: Optimizer = "sgd",
+    optimizer: Optimizer = "adamw",
     lr: float | None = None,
     decay: Decay | None = None,
 ) -> FineTuning:

@@ -92,7 +92,7 @@ class StrategyInputs:
     stream: TextStream
     fine_tuning: FineTuning | Mapping[int, FineTuning] = field(default_factory=FineTuning)
     grafting: GraftingSettings | Mapping[int, GraftingSettings] | None = None
-    region_optimizer: Optimizer = "sgd"
+    region_optimizer: Optimizer = "adamw"
     region_lr: float | None = None
     head_lr: float | None = None
     region_decay: Decay | None = None

@@ -17,22 +17,14 @@ from cl_graft.strategies.loop.budgets import RegionRate
 from cl_graft.training.fine_tuning_settings import WARM_UP, rate_share
 
 
-@pytest.mark.parametrize(
-    ("family", "given", "optimizer"),
-    [
-        ("encoder", None, "sgd"),
-        ("masked_lm", None, "sgd"),
-        ("seq2seq_lm", None, "sgd"),
-        ("causal_lm", None, "adamw"),
-        ("causal_lm", "sgd", "sgd"),
-        ("encoder", "adamw", "adamw"),
-    ],
-)
-def test_the_family_says_the_optimizer_where_none_is_given(tiny_config, family, given, optimizer):
-    config = tiny_config.with_values({"model.family": family, "grafting.optimizer": given})
-    assert config.region_optimizer == optimizer
+@pytest.mark.parametrize("family", ["encoder", "masked_lm", "seq2seq_lm", "causal_lm"])
+def test_regions_of_every_family_train_by_adamw(tiny_config, family):
+    config = tiny_config.with_values({"model.family": family})
     schedule = config.region_schedule(config.fine_tuning, coordinates=10_000)
-    assert (schedule.optimizer, schedule.lr) == (optimizer, 0.3 if optimizer == "sgd" else 0.005)
+    assert (schedule.optimizer, schedule.lr) == ("adamw", 0.005)
+    config = config.with_values({"grafting.optimizer": "sgd"})
+    schedule = config.region_schedule(config.fine_tuning, coordinates=10_000)
+    assert (schedule.optimizer, schedule.lr) == ("sgd", 0.3)
 
 
 class Rates(SupervisedPlugin):
@@ -55,12 +47,12 @@ def by_size(size):
 @pytest.mark.parametrize(
     ("settings", "kind", "rate"),
     [
-        ({"optimizer": "adamw"}, torch.optim.AdamW, by_size),
+        ({}, torch.optim.AdamW, by_size),
         *slow(
-            ({}, torch.optim.SGD, lambda _: 0.3),
-            ({"optimizer": "adamw", "density": "auto"}, torch.optim.AdamW, by_size),
-            ({"optimizer": "adamw", "lr": 0.01}, torch.optim.AdamW, lambda _: 0.01),
-            ({"optimizer": "adamw", "lr_decay": "constant"}, torch.optim.AdamW, by_size),
+            ({"optimizer": "sgd"}, torch.optim.SGD, lambda _: 0.3),
+            ({"density": "auto"}, torch.optim.AdamW, by_size),
+            ({"lr": 0.01}, torch.optim.AdamW, lambda _: 0.01),
+            ({"lr_decay": "constant"}, torch.optim.AdamW, by_size),
         ),
     ],
 )

@@ -66,7 +66,7 @@ def list_grid(
     """
     given = config.comparison.strategy_settings.get(method.name, {})
     grid = {name: values for name, values in method.grid.items() if name not in given}
-    if _REGION_RATE in grid and config.region_optimizer == "adamw":
+    if _REGION_RATE in grid and config.grafting.optimizer == "adamw":
         grid[_REGION_RATE] = _ADAMW_REGION_RATES
     combined = itertools.product(*grid.values())
     return grid, [dict(zip(grid, values, strict=True)) for values in combined] if grid else []
