@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from math import sqrt
 from typing import Annotated, Literal
 
@@ -11,7 +12,7 @@ from pydantic_core import core_schema
 
 from cl_graft.errors import InputError
 from cl_graft.grafts.blocks import Layers
-from cl_graft.localization.registry import SHORT_DENSE_SHARE, Score, find_localizer
+from cl_graft.localization.registry import Score, find_localizer
 from cl_graft.runtime.settings import settings_class
 from cl_graft.training.fine_tuning_settings import FineTuning, Optimizer
 
@@ -58,20 +59,9 @@ class GraftingSettings:
         "of them) or 'all'. What lies below gets no backward pass.",
     )
     fine_tuning: FineTuning = Field(
-        default_factory=FineTuning,
+        default_factory=partial(FineTuning, steps=100, evaluations=0),
         exclude=True,
-        description="Schedule of a whole dense run, of which `dense_share` is taken; localizers "
-        "that need none do not read it.",
-    )
-    dense_share: float | None = Field(
-        default=None,
-        gt=0,
-        le=1,
-        description="Steps of the dense run as a share of `fine_tuning.steps`; below 1 its last "
-        "values are taken, without evaluations on dev. null takes that of the localizer, which is "
-        f"{SHORT_DENSE_SHARE} for movement and 1 for others, and 1 where the region keeps or is "
-        "compared with dense values (`retrain` off, `start` tuned, `keep_standalone`, density "
-        "'auto').",
+        description="The dense run; localizers that need none do not read it.",
     )
     head_fit_rows: int = Field(
         default=0,
@@ -194,18 +184,23 @@ class GraftingSettings:
                 "'learned_mask'"
             )
 
-    @property
-    def dense_run(self) -> FineTuning:
-        """Schedule of the dense run: a share of `fine_tuning`, or all of it."""
-        share = self.dense_share
+    def with_dense_run(self, schedule: FineTuning, share: float | None = None) -> GraftingSettings:
+        """Return settings whose dense run takes a share of the steps of a task's schedule.
+
+        Args:
+            schedule: The schedule of a whole fine-tuning.
+            share: The share, in (0, 1]; below 1 the last values are taken, without evaluations on
+                dev. None takes that of the localizer, or 1 where the region keeps or is compared
+                with dense values.
+        """
         if share is None:
             keeps = self.keep_standalone or not self.retrain or self.start == "tuned"
             uses_values = keeps or self.density == "auto"
             share = 1.0 if uses_values else find_localizer(self.localizer).dense_share
-        if share == 1:
-            return self.fine_tuning
-        steps = max(1, round(share * self.fine_tuning.steps))
-        return replace(self.fine_tuning, steps=steps, evaluations=0)
+        if share < 1:
+            steps = max(1, round(share * schedule.steps))
+            schedule = replace(schedule, steps=steps, evaluations=0)
+        return replace(self, fine_tuning=schedule)
 
     @property
     def rows_at_once(self) -> int:

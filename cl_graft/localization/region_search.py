@@ -98,7 +98,7 @@ def find_region(
     if dense is None and localizer.needs_dense_run:
         dense = fine_tune_task(
             task,
-            settings.dense_run,
+            settings.fine_tuning,
             seed=settings.seed,
             path=localizer.needs_path,
             context=context,

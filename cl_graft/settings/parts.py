@@ -14,6 +14,7 @@ from cl_graft.errors import nearest
 from cl_graft.kinds.kind import Kind
 from cl_graft.kinds.prompts import Family
 from cl_graft.localization.grafting_settings import REGION_LR, GraftingSettings
+from cl_graft.localization.registry import SHORT_DENSE_SHARE
 from cl_graft.runtime.batching import EVAL_BATCH
 from cl_graft.runtime.byte_sizes import parse_bytes
 from cl_graft.runtime.settings import list_fields, settings_class
@@ -89,6 +90,16 @@ class DenseSettings(FineTuning):
 class GraftingLoopSettings(GraftingSettings):
     """Settings of grafting, and of the loop that trains a region."""
 
+    dense_share: float | None = Field(
+        default=None,
+        gt=0,
+        le=1,
+        description="Steps of the dense run as a share of `fine_tuning.steps`; below 1 its last "
+        "values are taken, without evaluations on dev. null takes that of the localizer, which is "
+        f"{SHORT_DENSE_SHARE} for movement and 1 for others, and 1 where the region keeps or is "
+        "compared with dense values (`retrain` off, `start` tuned, `keep_standalone`, density "
+        "'auto').",
+    )
     optimizer: Optimizer = Field(
         default="adamw", description="Optimiser of the region and of the head beside it."
     )
@@ -123,9 +134,8 @@ class GraftingLoopSettings(GraftingSettings):
         """Return the settings of a task with this schedule of its dense run."""
         evaluations = dense.evaluations if self.evaluations is None else self.evaluations
         every = math.ceil(dense.steps / evaluations) if evaluations else 0
-        return replace(
-            self, fine_tuning=dense, seed=seed, evaluate_every=every, builds_on=builds_on
-        )
+        own = replace(self, seed=seed, evaluate_every=every, builds_on=builds_on)
+        return own.with_dense_run(dense, self.dense_share)
 
 
 @settings_class

@@ -61,8 +61,8 @@ class StrategyInputs:
         model: The model at its base.
         stream: The tasks.
         fine_tuning: Settings of dense training.
-        grafting: Settings of grafting; None means the defaults, with the dense runs of
-            `fine_tuning`.
+        grafting: Settings of grafting; None means the defaults, with dense runs of a
+            part of the steps of `fine_tuning`.
         region_optimizer: Optimiser of a region and the head beside it.
         region_lr: Learning rate of a region, > 0; None means that of `region_rate`.
         head_lr: Learning rate of a head beside a region, > 0; None means that of the region.
@@ -131,7 +131,7 @@ class StrategyInputs:
         """The settings of grafting, by task label."""
         if self.grafting is None:
             return {
-                label: GraftingSettings(fine_tuning=dense, seed=self.seed)
+                label: GraftingSettings(seed=self.seed).with_dense_run(dense)
                 for label, dense in self.dense_runs.items()
             }
         if isinstance(self.grafting, GraftingSettings):

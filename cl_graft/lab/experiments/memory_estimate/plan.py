@@ -231,7 +231,7 @@ def _track_phases(
     dense, localizer = config.fine_tuning, find_localizer(config.grafting.localizer)
     grafting = config.grafting.of_task(dense, seed=0)
     if localizer.needs_dense_run:
-        yield track_dense_run(fake, grafting.dense_run, length=length, path=localizer.needs_path)
+        yield track_dense_run(fake, grafting.fine_tuning, length=length, path=localizer.needs_path)
     yield track_localization(fake, grafting, length=length)
     if grafting.retrain:
         schedule = config.region_schedule(dense, coordinates=region)
