@@ -94,8 +94,11 @@ newest:
 golden: $(STAMP)
 	OMP_NUM_THREADS=1 $(BIN)/python -W ignore tests/golden/golden.py check
 
-smollm2 mpnet: $(STAMP)
-	$(BIN)/python -m cl_graft.models.$@
+smollm2: $(STAMP)
+	$(BIN)/python -m cl_graft.models.smollm2
+
+mpnet: $(STAMP)
+	$(BIN)/python -m cl_graft.models.mpnet
 
 torture: $(STAMP)
 	KILLS=25 $(PYTEST) -m slow tests/stress -n $(WORKERS)

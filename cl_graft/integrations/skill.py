@@ -80,7 +80,7 @@ def localize_skill(
     batches: Sequence[Any] = (),
     loss: Callable[[nn.Module, Any], Tensor] | None = None,
     density: float = DEFAULT_DENSITY,
-    localizer: str | Score = GraftingSettings.localizer,
+    localizer: str | Score = "learned_mask",
     exclude: Sequence[str] = ("heads",),
     keep: Callable[[str], bool] | None = None,
     seed: int = 0,

@@ -115,7 +115,7 @@ class GraftCallback(TrainerCallback):
         *,
         batches: int = GraftingSettings.mask_steps,
         density: float = DEFAULT_DENSITY,
-        localizer: str | Score = GraftingSettings.localizer,
+        localizer: str | Score = "learned_mask",
         seed: int = 0,
         bank: Path | str | None = None,
         settings: Mapping[str, Any] | None = None,

@@ -191,8 +191,11 @@ def rates_of_strategies() -> str:
         rate = f"{found.lr:g}" if found.lr != FineTuning.lr else "`fine_tuning.lr`"
         told = [(what, found, rate)]
         if row.trains == "region":
-            causal = make_loop_schedule(row, FineTuning(), optimizer="adamw")
-            told.append(("regions of causal models", causal, "0.5 / √k for k weights"))
+            sgd = make_loop_schedule(row, FineTuning(), optimizer="sgd")
+            told = [
+                ("regions", found, "0.5 / √k for k weights"),
+                ("regions with `grafting.optimizer: sgd`", sgd, f"{sgd.lr:g}"),
+            ]
         for trained, own, lr in told:
             optimizer = {"sgd": "SGD", "adamw": "AdamW"}[own.optimizer]
             warm_up = f"{100 * (own.warm_up or 0):g} % of the steps" if own.warm_up else "none"

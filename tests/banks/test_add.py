@@ -34,7 +34,7 @@ def test_a_new_entry_stands_beside_earlier_ones_and_has_the_settings_of_the_bank
     steps: list[Step] = []
     added = add_task(bank, "answered", progress=steps.append)
     assert {step.task for step in steps} == {"answered"}
-    assert list(dict.fromkeys(step.phase for step in steps)) == ["dense", "localize", "train"]
+    assert list(dict.fromkeys(step.phase for step in steps)) == ["dense", "train"]
     after = file_hashes(bank / "entries")
     assert {name: after[name] for name in before} == before
     assert len(after) == len(before) + 1

@@ -65,7 +65,7 @@ def test_a_comparison_shows_r_of_every_strategy_and_where_its_results_are(compar
 
 def test_long_phases_are_told_on_stderr_only(compared):
     _, told = compared
-    assert "[1/6] grafting seed 0 · scope · dense run: 4/4" in told.err
+    assert "[1/6] grafting seed 0 · scope · dense run: 1/1" in told.err
     assert "[4/6] naive seed 0 · topic · training: 4/4" in told.err
     assert "dense run" not in told.out
 

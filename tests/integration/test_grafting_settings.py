@@ -136,7 +136,7 @@ def test_a_cache_answers_another_order_of_the_stream_with_the_same_bits(tiny_ber
             return len(self.kept)
 
     def learn(names):
-        settings = quick(mode="isolated")
+        settings = quick(mode="isolated", localizer="learned_mask")
         made = text_learner(tiny_bert, names, settings=settings, grafting={"cache": stored})
         return made.learn().plugin.bank.entries
 

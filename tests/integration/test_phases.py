@@ -9,6 +9,7 @@ from tiny_streams import learner, mlp, quick, vector_stream
 from cl_graft import FineTuning
 
 SETTINGS = {
+    "localizer": "learned_mask",
     "density": 0.2,
     "mask_steps": 3,
     "mask_batch": 16,

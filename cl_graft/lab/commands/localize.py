@@ -8,6 +8,9 @@ from typing import Annotated
 from cl_graft.cli.options import AsJson, Chosen, Quiet, Sets, argument, option, with_settings
 from cl_graft.cli.output import Output, make_table, redirect_prints
 
+_LOCALIZER = {"grafting": {"localizer": "learned_mask"}}
+"""For a region that keeps the values of a whole dense run."""
+
 
 @with_settings(without=("tasks", "scenario", "classes_per_experience", "mode", "mask_candidates"))
 def localize_command(
@@ -31,6 +34,8 @@ def localize_command(
       cl-graft localize reviews --data mydata --density 0.001 --out reviews-region
 
       cl-graft localize reviews --data mydata --localizer movement --shots 64
+
+    The localizer is the learned mask where none is named.
     """
     from cl_graft.lab.experiments.localized_task import localize_task
     from cl_graft.settings import load_config
@@ -38,7 +43,9 @@ def localize_command(
     output = Output(quiet, as_json)
     chosen = chosen.also("stream.tasks", [task], "TASK")
     with redirect_prints():
-        config = load_config(None, sets or (), options=chosen.values, origins=chosen.options)
+        config = load_config(
+            None, sets or (), options=chosen.values, origins=chosen.options, under=_LOCALIZER
+        )
         found = localize_task(config, out=out)
     rows = [(method, f"{score:.3f}") for method, score in found.scores.items()]
     output.result(

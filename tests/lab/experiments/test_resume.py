@@ -29,7 +29,7 @@ from cl_graft.storage import OWNER
 from cl_graft.strategies.registry import STRATEGIES
 
 CHOICES = {
-    "grafting": {},
+    "grafting": {"localizer": "learned_mask"},  # which takes gradients
     "naive": {},
     "independent": {"fine_tuning.lr_decay": "linear", "fine_tuning.warm_up": 0.3},
     "cumulative": {},
