@@ -39,7 +39,7 @@ from scales import (
 from torch import nn
 
 from cl_graft.grafts.graft import load_
-from cl_graft.lab.baselines.lora import add_lora_, find_lora
+from cl_graft.lab.baselines.lora import LoRASettings, add_lora_, find_lora
 from cl_graft.lab.baselines.own_values import find_biases
 from cl_graft.lab.experiments.run_setup import load_stream
 from cl_graft.lab.results.strategy_statistics import Spread
@@ -156,7 +156,7 @@ def learn(config: ExperimentConfig, seed: int) -> dict[str, dict[str, Any]]:
         for label in range(len(stream.tasks)):
             model = stream.model()
             if method == "lora":
-                add_lora_(model.task_model, rank=1, alpha=2, seed=seed)
+                add_lora_(model.task_model, LoRASettings(), seed=seed)
             small = {} if method == "independent" else SMALL
             best, step = stream.train(model, label, choose(model.task_model), **small)
             if method == "independent" and not label:

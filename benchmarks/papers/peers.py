@@ -20,7 +20,7 @@ from torch import nn
 from cl_graft.errors import InputError
 from cl_graft.grafts.hashing import hash_tensors
 from cl_graft.grafts.model_state import preserve_parameters, replace_parameters
-from cl_graft.lab.baselines.lora import add_lora_, find_lora
+from cl_graft.lab.baselines.lora import LoRASettings, add_lora_, find_lora
 from cl_graft.lab.baselines.own_values import (
     Bottleneck,
     add_adapter_,
@@ -62,10 +62,10 @@ class Peer:
     what: str = "size"
 
 
-def _lora(model: TaskModel, size: int, seed: int, *, everywhere: bool = False) -> None:
+def _lora(model: TaskModel, size: int, seed: int, *, layers: str = "usual") -> None:
     if find_spec("peft") is None:
         raise InputError("LoRA needs the package peft: pip install 'cl-graft[peft]'")
-    add_lora_(model, rank=size, alpha=size, seed=seed, everywhere=everywhere)
+    add_lora_(model, LoRASettings(rank=size, alpha=size, layers=layers), seed=seed)
 
 
 def _two_adapters(model: TaskModel, size: int, seed: int) -> None:
@@ -101,7 +101,7 @@ shares of Table 6 have it; adapters behind both halves of a block (Houlsby et al
 https://arxiv.org/abs/1902.00751), one behind each block (after Pfeiffer et al., 2021,
 https://arxiv.org/abs/2005.00247)."""
 
-LORA_EVERYWHERE = Peer(partial(_lora, everywhere=True), find_lora)
+LORA_EVERYWHERE = Peer(partial(_lora, layers="all"), find_lora)
 """LoRA on all linear layers of the blocks, as the SAM paper's code has it."""
 
 

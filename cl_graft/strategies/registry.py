@@ -155,7 +155,8 @@ def make_loop_schedules(
 ) -> dict[int, FineTuning]:
     """Return steps, batch size and learning rates of a strategy's loop, by task label."""
     dense = inputs.dense_runs
-    steps = [schedule.steps for schedule in dense.values()]
+    times: Any = method.check_settings(settings).get("times_steps", 1.0)
+    steps = [max(1, round(times * schedule.steps)) for schedule in dense.values()]
     counts = {
         "task": steps,
         "seen_tasks": [sum(steps[: place + 1]) for place in range(len(steps))],

@@ -50,6 +50,13 @@ def test_independent_fine_tuning_takes_as_many_times_the_steps_as_it_is_told(inp
         assert found.forward_backward == rows
 
 
+def test_a_lora_takes_as_many_times_the_steps_as_it_is_told(inputs):
+    strategy = build_strategy("lora", inputs, times_steps=2.4)
+    for experience, steps in zip(inputs.stream.benchmark.train_stream, (7, 12), strict=True):
+        strategy.train(experience)
+        assert strategy.clock.train_exp_iterations == steps
+
+
 def test_unknown_names_and_settings_are_refused(inputs):
     with pytest.raises(InputError, match=r"unknown strategy 'ewk': did you mean 'ewc'"):
         build_strategy("ewk", inputs)

@@ -10,7 +10,7 @@ from small_runs import FEW, Runs
 from tiny_runs import forgets_nothing
 
 from cl_graft.errors import InputError
-from cl_graft.lab.baselines.lora import OrthogonalLoRA, add_lora_
+from cl_graft.lab.baselines.lora import LoRASettings, OrthogonalLoRA, add_lora_
 from cl_graft.lab.baselines.masks import (
     ChosenWeights,
     PackedWeights,
@@ -78,6 +78,20 @@ def test_a_task_adds_its_head_and_the_bytes_of_its_own_part(small_runs, name):
     heads = small_runs("naive").bytes
     own = small_runs(name).bytes
     assert {task: own[task] - heads[task] for task in heads} == dict.fromkeys(heads, EXTRA[name])
+
+
+@pytest.mark.parametrize(
+    ("layers", "variant", "sides"),
+    [("all", "dora", linears()), ("usual", "rslora", [linears()[0]] * 2)],
+)
+def test_a_lora_stands_in_the_layers_that_it_is_told(small_runs, layers, variant, sides):
+    heads = small_runs("naive").bytes
+    run = small_runs("lora", own={"layers": layers, "variant": variant, "rank": 2})
+    numbers = sum(2 * (n + m) + (variant == "dora") * m for n, m in sides)
+    assert {task: run.bytes[task] - heads[task] for task in heads} == dict.fromkeys(
+        heads, 4 * BLOCKS * numbers
+    )
+    assert forgets_nothing(run)
 
 
 def test_owners_and_scores_are_held_once(small_runs):
@@ -152,9 +166,10 @@ def asked(still_bert):
     "add",
     [
         lambda model: add_adapters_(model, size=4, seed=0),
-        lambda model: add_lora_(model, rank=2, alpha=4, seed=0),
+        lambda model: add_lora_(model, LoRASettings(rank=2, alpha=4), seed=0),
+        lambda model: add_lora_(model, LoRASettings(rank=2, variant="dora"), seed=0),
     ],
-    ids=["adapters", "lora"],
+    ids=["adapters", "lora", "dora"],
 )
 def test_adapters_and_loras_answer_as_the_base_at_first(asked, add):
     model, rows = asked

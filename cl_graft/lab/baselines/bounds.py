@@ -236,6 +236,12 @@ class IndependentPlugin(ValuesByTask, LearnsAside, supports_distributed=False):
         self.seconds[label] = {"dense": time.perf_counter() - started}
 
 
+def times_setting() -> Any:
+    """Return the setting of a multiple of the steps."""
+    meaning = "Steps, as a multiple of those of other strategies, to make rows equal."
+    return setting(1.0, meaning, min_value=0.01)
+
+
 @register_strategy(
     "independent",
     family="upper bound",
@@ -248,11 +254,7 @@ class IndependentPlugin(ValuesByTask, LearnsAside, supports_distributed=False):
 class Independent:
     """Give every task a whole model of its own, fine-tuned from the base."""
 
-    times_steps: float = setting(
-        1.0,
-        "Steps, as a multiple of those of other strategies, to make rows equal.",
-        min_value=0.01,
-    )
+    times_steps: float = times_setting()
 
     def build(self, inputs: StrategyInputs) -> SupervisedTemplate:
         """Return Naive with `IndependentPlugin`."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -16,6 +17,7 @@ from cl_graft.lab.baselines.own_values import (
     TrainOnly,
     optimizer_setting,
     rate_setting,
+    times_setting,
     train_own_values,
 )
 from cl_graft.models import TaskModel, graftable_parameters
@@ -34,24 +36,41 @@ def rank_setting(*, is_size: bool = True) -> Any:
     return setting(1, "Rank of the updates.", min_value=1, is_size=is_size)
 
 
-def alpha_setting() -> Any:
-    """Return the setting of the scale."""
-    return setting(2, "Updates are scaled by alpha / rank.", min_value=0)
+def variant_setting(*variants: str) -> Any:
+    """Return the setting of the variant."""
+    return setting("lora", "Form; rslora is scaled by alpha / √rank.", choices=variants)
 
 
-def add_lora_(
-    model: TaskModel, *, rank: int, alpha: int, seed: int, everywhere: bool = True
-) -> None:
+@dataclass(frozen=True, kw_only=True)
+class LoRASettings:
+    """Settings of all methods with LoRAs."""
+
+    rank: int = rank_setting()
+    alpha: int = setting(2, "Updates are scaled by alpha / rank.", min_value=0)
+    layers: str = setting(
+        "all",
+        "Linear layers with a LoRA: all, or those that peft lists for the type of the model.",
+        choices=("all", "usual"),
+    )
+    variant: str = variant_setting("lora", "dora", "rslora")
+    optimizer: str = optimizer_setting()
+    lr: float = rate_setting(2e-3, grid=(1e-3, 2e-3, 4e-3, 8e-3))
+    times_steps: float = times_setting()
+
+
+def add_lora_(model: TaskModel, settings: LoRASettings, *, seed: int) -> None:
     """Put LoRAs beside graftable linear layers of a model, and freeze the rest."""
     from peft import LoraConfig, inject_adapter_in_model
-    from peft.utils import TRANSFORMERS_MODELS_TO_LORA_TARGET_MODULES_MAPPING as USUAL
 
-    known = None if everywhere else USUAL.get(model.text_config.model_type)
-    ends = tuple(f".{end}" for end in known or [])
-    layers = find_linear_layers(model)  # of the blocks that read text
-    places = [name.removeprefix("backbone.") for name in layers if not ends or name.endswith(ends)]
-    transposed = any(is_conv1d(module) for module in model.modules())
-    config = LoraConfig(r=rank, lora_alpha=alpha, target_modules=places, fan_in_fan_out=transposed)  # pyright: ignore[reportCallIssue]
+    layers = find_linear_layers(model, settings.layers)
+    config = LoraConfig(
+        r=settings.rank,
+        lora_alpha=settings.alpha,
+        target_modules=[name.removeprefix("backbone.") for name in layers],
+        fan_in_fan_out=any(is_conv1d(module) for module in model.modules()),  # pyright: ignore[reportCallIssue]
+        use_dora=settings.variant == "dora",
+        use_rslora=settings.variant == "rslora",
+    )
     with seeded(seed, "lora"):
         inject_adapter_in_model(config, model.backbone)
     model.requires_grad_(False)
@@ -62,14 +81,26 @@ def find_lora(model: nn.Module) -> dict[str, nn.Parameter]:
     return {name: p for name, p in model.named_parameters() if ".lora_" in name}
 
 
-def find_linear_layers(model: nn.Module) -> dict[str, nn.Module]:
-    """Return the graftable linear layers by their paths."""
-    chosen = set(graftable_parameters(model))
-    return {
+def find_linear_layers(model: TaskModel, layers: str = "all") -> dict[str, nn.Module]:
+    """Return graftable linear layers by their paths; `"usual"` are all where peft lists none."""
+    parameters = set(graftable_parameters(model))
+    linear: dict[str, nn.Module] = {
         name: module
         for name, module in model.named_modules()
-        if (isinstance(module, nn.Linear) or is_conv1d(module)) and f"{name}.weight" in chosen
+        if (isinstance(module, nn.Linear) or is_conv1d(module)) and f"{name}.weight" in parameters
     }
+    if layers == "all":
+        return linear
+    from peft.utils import TRANSFORMERS_MODELS_TO_LORA_TARGET_MODULES_MAPPING as USUAL
+
+    ends = tuple(f".{end}" for end in USUAL.get(model.text_config.model_type) or ())
+    return {name: module for name, module in linear.items() if name.endswith(ends)} or linear
+
+
+def count_features(layer: nn.Module) -> tuple[int, int]:
+    """Return how many features go into a linear layer, and out of it."""
+    sides = layer.get_parameter("weight").shape
+    return (sides[0], sides[1]) if is_conv1d(layer) else (sides[1], sides[0])
 
 
 def find_lora_layers(model: nn.Module) -> Iterator[tuple[str, Any]]:
@@ -90,23 +121,19 @@ def find_lora_layers(model: nn.Module) -> Iterator[tuple[str, Any]]:
     unsupported=PICKED_BY_LABEL,
     requires="peft",
 )
-class LoRA(OwnValuesMethod):
+class LoRA(LoRASettings, OwnValuesMethod):
     """Give every task a LoRA of its own on the base."""
-
-    rank: int = rank_setting()
-    alpha: int = alpha_setting()
-    optimizer: str = optimizer_setting()
-    lr: float = rate_setting(2e-3)
 
     def build(self, inputs: StrategyInputs) -> SupervisedTemplate:
         """Return Naive with `OwnValues` of the LoRA, which is put into the model."""
-        add_lora_(inputs.model.task_model, rank=self.rank, alpha=self.alpha, seed=inputs.seed)
+        add_lora_(inputs.model.task_model, self, seed=inputs.seed)
         return train_own_values(inputs, OwnValues(find_lora), optimizer=self.optimizer)
 
     def task_bytes(self, shape: StreamShape) -> float:
-        """Return the bytes of A and B of all layers."""
-        layers = find_linear_layers(shape.model).values()
-        return 4 * self.rank * sum(sum(layer.get_parameter("weight").shape) for layer in layers)
+        """Return the bytes of A and B of all layers, and of the magnitudes of DoRA."""
+        sides = [*map(count_features, find_linear_layers(shape.model, self.layers).values())]
+        magnitudes = sum(outputs for _, outputs in sides) if self.variant == "dora" else 0
+        return 4 * (self.rank * sum(map(sum, sides)) + magnitudes)
 
 
 @register_strategy(
@@ -115,17 +142,14 @@ class LoRA(OwnValuesMethod):
     source=f"{LORA_PAPER}, one for all tasks, one after the other",
     requires="peft",
 )
-class SequentialLoRA:
+class SequentialLoRA(LoRASettings):
     """Train one LoRA on one task after the other, with nothing against forgetting."""
 
     rank: int = rank_setting(is_size=False)
-    alpha: int = alpha_setting()
-    optimizer: str = optimizer_setting()
-    lr: float = rate_setting(2e-3)
 
     def build(self, inputs: StrategyInputs) -> SupervisedTemplate:
         """Return Naive with `TrainOnly` of the LoRA, which is put into the model."""
-        add_lora_(inputs.model.task_model, rank=self.rank, alpha=self.alpha, seed=inputs.seed)
+        add_lora_(inputs.model.task_model, self, seed=inputs.seed)
         return train_own_values(inputs, TrainOnly(find_lora), optimizer=self.optimizer)
 
 
@@ -180,13 +204,10 @@ class OrthogonalLoRA(TrainOnly, supports_distributed=False):
     adds="its head and the A of its LoRA",
     requires="peft",
 )
-class OLoRA:
+class OLoRA(LoRASettings):
     """Learn every task in a low-rank subspace, nearly orthogonal to those of earlier tasks."""
 
-    rank: int = rank_setting()
-    alpha: int = alpha_setting()
-    optimizer: str = optimizer_setting()
-    lr: float = rate_setting(2e-3)
+    variant: str = variant_setting("lora", "rslora")
     orthogonality: float = setting(
         0.5, "Weight of the overlap with earlier tasks.", min_value=0, grid=(0.5, 5.0)
     )
@@ -195,17 +216,14 @@ class OLoRA:
 
     def build(self, inputs: StrategyInputs) -> SupervisedTemplate:
         """Return Naive with `OrthogonalLoRA`, on a model with a LoRA."""
-        add_lora_(inputs.model.task_model, rank=self.rank, alpha=self.alpha, seed=inputs.seed)
+        add_lora_(inputs.model.task_model, self, seed=inputs.seed)
         plugin = OrthogonalLoRA(weight=self.orthogonality, seed=inputs.seed)
         return train_own_values(inputs, plugin, optimizer=self.optimizer)
 
     def task_bytes(self, shape: StreamShape) -> float:
         """Return the bytes of A of all layers."""
-        inputs = (
-            layer.get_parameter("weight").shape[0 if is_conv1d(layer) else 1]
-            for layer in find_linear_layers(shape.model).values()
-        )
-        return 4 * self.rank * sum(inputs)
+        sides = map(count_features, find_linear_layers(shape.model, self.layers).values())
+        return 4 * self.rank * sum(inputs for inputs, _ in sides)
 
 
 def add_ia3_(model: TaskModel) -> None:
@@ -258,7 +276,6 @@ def _find_places(model: TaskModel) -> dict[str, bool]:
 class IA3(OwnValuesMethod):
     """Give every task vectors that scale keys, values and inner activations, as peft puts them."""
 
-    optimizer: str = optimizer_setting()
     lr: float = rate_setting(8e-3, grid=(5e-4, 2e-3, 8e-3, 3e-2))
 
     def build(self, inputs: StrategyInputs) -> SupervisedTemplate:
@@ -280,6 +297,5 @@ class IA3(OwnValuesMethod):
 
 def _count_scaled(layer: nn.Module, inner: bool) -> int:
     """Return the number of a linear layer's inputs, where these are scaled, or of its outputs."""
-    sides = layer.get_parameter("weight").shape
-    outputs, inputs = reversed(sides) if is_conv1d(layer) else sides
+    inputs, outputs = count_features(layer)
     return inputs if inner else outputs

@@ -7,6 +7,7 @@ does not depend on those before it.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, cast
 
 import torch
@@ -17,7 +18,7 @@ from torch import Tensor, nn
 
 from cl_graft.errors import InputError
 from cl_graft.grafts.graft import load_, snapshot
-from cl_graft.lab.baselines.bounds import ValuesByTask
+from cl_graft.lab.baselines.bounds import ValuesByTask, times_setting
 from cl_graft.models import TaskModel, block_stacks, graftable_parameters, longest_row
 from cl_graft.runtime.checkpoints import join_tensors, select_tensors
 from cl_graft.runtime.seeding import generator
@@ -115,14 +116,6 @@ def load_own_values_(
         plugin.values[label] = select_tensors(tensors, str(label))
 
 
-class OwnValuesMethod:
-    """The part of methods that give every task values of its own in some parameters."""
-
-    storage_bytes = count_stored(OwnValues, "values")
-    state = staticmethod(read_own_values)
-    load_state_ = staticmethod(load_own_values_)
-
-
 def optimizer_setting() -> Any:
     """Return the setting of the optimiser."""
     return setting("adamw", "Optimiser of a task's own values.", choices=("adamw", "sgd"))
@@ -135,6 +128,18 @@ RATES = (1e-4, 5e-4, 2e-3, 8e-3)
 def rate_setting(default: float, grid: tuple[float, ...] = RATES) -> Any:
     """Return the setting of the learning rate, in place of the config's."""
     return setting(default, "Learning rate, in place of the config's.", min_value=1e-12, grid=grid)
+
+
+@dataclass(frozen=True, kw_only=True)
+class OwnValuesMethod:
+    """The part of methods that give every task values of its own in some parameters."""
+
+    optimizer: str = optimizer_setting()
+    times_steps: float = times_setting()
+
+    storage_bytes = count_stored(OwnValues, "values")
+    state = staticmethod(read_own_values)
+    load_state_ = staticmethod(load_own_values_)
 
 
 def train_own_values(
@@ -166,7 +171,6 @@ def find_biases(model: nn.Module) -> dict[str, nn.Parameter]:
 class BitFit(OwnValuesMethod):
     """Give every task its own values of the biases; they start at those of the base."""
 
-    optimizer: str = optimizer_setting()
     lr: float = rate_setting(2e-3)
 
     def build(self, inputs: StrategyInputs) -> SupervisedTemplate:
@@ -241,7 +245,6 @@ class Adapters(OwnValuesMethod):
     """Give every task bottleneck adapters of its own, one behind each block."""
 
     size: int = setting(4, "Size of the bottlenecks.", min_value=1, is_size=True)
-    optimizer: str = optimizer_setting()
     lr: float = rate_setting(2e-3)
 
     def build(self, inputs: StrategyInputs) -> SupervisedTemplate:
@@ -314,7 +317,6 @@ class PromptTuning(OwnValuesMethod):
     """Give every task a soft prompt of its own."""
 
     tokens: int = setting(10, "Trained vectors before the text.", min_value=1, is_size=True)
-    optimizer: str = optimizer_setting()
     lr: float = rate_setting(1e-2, grid=(3e-3, 1e-2, 3e-2))
 
     def build(self, inputs: StrategyInputs) -> SupervisedTemplate:

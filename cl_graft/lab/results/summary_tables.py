@@ -235,11 +235,14 @@ def note_on_rows(summary: ComparisonSummary) -> str:
         return ""
     said = join_names(f"{name} had {times:.1f}" for name, times in many.items())
     note = f"Training rows differ: {said} times as many as {fewest}."
-    alone = [count for name, count in known.items() if find_method_name(name) == "independent"]
-    if alone and (factor := max(known.values()) / max(alone)) >= _MANY:
+    flags: dict[str, str] = {}
+    for method in ("independent", "lora"):
+        counts = [count for name, count in known.items() if find_method_name(name) == method]
+        if counts and (factor := max(known.values()) / max(counts)) >= _MANY:
+            flags[method] = f"--sweep {method}.times_steps=1,{factor:.1f}"
+    if flags:
         note += (
-            f" --sweep independent.times_steps=1,{factor:.1f} adds independent fine-tuning with "
-            "as many rows as the most."
+            f" {' '.join(flags.values())} adds {join_names(flags)} with as many rows as the most."
         )
     return note
 

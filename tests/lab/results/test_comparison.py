@@ -84,7 +84,7 @@ def test_it_says_which_strategies_had_far_more_training_rows_and_how_to_give_as_
     runs = [small_result(strategy=name, passes=rows(count)) for name, count in counts.items()]
     wanted = (
         "Training rows differ: grafting had 2.6 times as many as naive. --sweep "
-        "independent.times_steps=1,2.6 adds independent fine-tuning with as many rows as the most."
+        "independent.times_steps=1,2.6 adds independent with as many rows as the most."
     )
     assert summary_notes(summarize(runs, config={})) == [wanted]
     swept = small_result(strategy="independent times_steps=2.6", passes=rows(2600))

@@ -71,7 +71,8 @@ def test_what_the_config_gives_is_not_tuned(tiny_config):
 @pytest.mark.parametrize(("optimizer", "size"), [("sgd", 1), ("adamw", 4_000), ("adamw", 400_000)])
 def test_the_grid_of_regions_has_the_rates_of_their_optimizer(tiny_config, optimizer, size):
     config = tiny_config.with_values({"grafting.optimizer": optimizer})
-    grid, _ = list_grid(STRATEGIES["grafting"], config)
+    grid, looks = list_grid(STRATEGIES["grafting"], config)
+    assert len(looks) == len(list_grid(STRATEGIES["lora"], config)[1])
     assert min(grid["grafting.lr"]) <= region_rate(optimizer, size) <= max(grid["grafting.lr"])
 
 
