@@ -43,7 +43,7 @@ from cl_graft.lab.results.strategy_statistics import Spread
 from cl_graft.lab.results.tables import spread_text
 from cl_graft.settings import ExperimentConfig
 from cl_graft.storage.cache_folder import DirectoryCache
-from cl_graft.training.passes import Passes
+from cl_graft.training.learnable_task import Passes
 
 TASKS = ["sst2_sent", "ag_news", "qnli", "mnli"]
 SCALES: dict[str, dict[str, Any]] = {

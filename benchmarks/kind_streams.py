@@ -42,8 +42,7 @@ from scales import (
     write_results,
 )
 
-from cl_graft.lab.experiments.comparison.compare import compare
-from cl_graft.lab.experiments.comparison.jobs import Engine
+from cl_graft.lab.experiments.comparison.compare import Engine, compare
 from cl_graft.lab.experiments.comparison.tuning import TUNING_SEED, best
 from cl_graft.lab.results.run_results import RunResult
 from cl_graft.lab.results.stored_runs import find_runs

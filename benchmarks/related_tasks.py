@@ -38,7 +38,7 @@ from scales import (
     write_results,
 )
 
-from cl_graft.lab.experiments.comparison.jobs import Engine
+from cl_graft.lab.experiments.comparison.compare import Engine
 from cl_graft.lab.experiments.comparison.tuning import tune
 from cl_graft.lab.results.run_results import RunResult
 from cl_graft.metrics.statistics import mean_interval, paired_t_test

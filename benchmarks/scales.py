@@ -13,8 +13,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from cl_graft.lab.experiments.engines.dispatch import PoolEngine
-from cl_graft.lab.experiments.engines.ray import ray_pool
+from cl_graft.lab.experiments.engines import PoolEngine, ray_pool
 from cl_graft.lab.results.run_results import machine
 from cl_graft.lab.results.strategy_statistics import spread_over_seeds
 from cl_graft.runtime.devices import pick_device

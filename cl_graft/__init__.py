@@ -30,8 +30,7 @@ if TYPE_CHECKING:
     from cl_graft.metrics.task_score import register_metric
     from cl_graft.models import load_model
     from cl_graft.storage import load_bank, save_bank
-    from cl_graft.strategies.benchmark import text_stream
-    from cl_graft.strategies.multi_head import text_model
+    from cl_graft.strategies.benchmark import text_model, text_stream
     from cl_graft.strategies.plugin import GraftingContinual, GraftingPlugin
     from cl_graft.strategies.registry import register_strategy
     from cl_graft.strategies.stream_scores import StreamScores
@@ -57,8 +56,7 @@ _HOMES = {
     "metrics.task_score": ("register_metric",),
     "models": ("load_model",),
     "storage": ("load_bank", "save_bank"),
-    "strategies.benchmark": ("text_stream",),
-    "strategies.multi_head": ("text_model",),
+    "strategies.benchmark": ("text_model", "text_stream"),
     "strategies.plugin": ("GraftingContinual", "GraftingPlugin"),
     "strategies.registry": ("register_strategy",),
     "strategies.stream_scores": ("StreamScores",),

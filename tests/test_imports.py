@@ -75,8 +75,7 @@ OUTSIDE: dict[str, set[str]] = {
     "lab.experiments": {
         *("torch", "avalanche", "packaging", "pydantic", "pydantic_core", "transformers", "yaml"),
     },
-    "lab.experiments.engines.ray": {"ray", "torch"},
-    "lab.experiments.engines.slurm": {"submitit", "torch"},
+    "lab.experiments.engines": {"ray", "submitit", "torch"},
     "settings": {"torch", "avalanche", "pydantic", "pydantic_core", "yaml"},
     "banks": {"torch", "avalanche"},
     "integrations": {"torch", "numpy", "peft", "safetensors", "transformers"},

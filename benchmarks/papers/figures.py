@@ -8,8 +8,7 @@ from operator import attrgetter
 
 from matplotlib.figure import Figure
 
-from cl_graft.lab.figures.heatmaps import share_heatmaps
-from cl_graft.lab.figures.score_curves import Score, score_curves
+from cl_graft.lab.figures import Score, score_curves, share_heatmaps
 from papers.measurements import Summary
 from papers.table import Experiment
 

@@ -17,7 +17,7 @@ from cl_graft.grafts.graft import Graft, copy_, extract, find_parameters, gather
 from cl_graft.grafts.model_state import preserve_parameters
 from cl_graft.grafts.region import Layout, Parameters, Region
 from cl_graft.localization import Ranking
-from cl_graft.training.regularizers import draw_mask
+from cl_graft.training.fine_tuning import draw_mask
 
 T = TypeVar("T")
 

@@ -10,9 +10,8 @@ from collections.abc import Iterator, Sequence
 from operator import itemgetter
 from typing import Any
 
-from cl_graft.grafts.anatomy import anatomy
 from cl_graft.grafts.model_state import replace_parameters
-from cl_graft.grafts.region import Region
+from cl_graft.grafts.region import Region, anatomy
 from cl_graft.lab.experiments.localized_task import DENSITIES
 from cl_graft.metrics import agreement, task_loss
 from cl_graft.settings.schedule import train_candidates

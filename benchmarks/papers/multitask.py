@@ -30,7 +30,7 @@ from cl_graft.settings.schedule import train_candidates
 from cl_graft.training.dense_run import DenseRun
 from cl_graft.training.fine_tuning import backpropagate, fine_tune
 from cl_graft.training.fine_tuning_settings import FineTuning
-from cl_graft.training.passes import Passes
+from cl_graft.training.learnable_task import Passes
 from cl_graft.training.precision import loss_scale
 from cl_graft.training.region_parameters import RegionParameters
 from papers.bench import Bench, Outcome

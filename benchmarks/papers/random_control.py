@@ -21,7 +21,7 @@ from cl_graft.localization.task_gradients import RowCounter
 from cl_graft.metrics.statistics import holm, mean_interval, paired_t_test
 from cl_graft.settings.schedule import train_candidates
 from cl_graft.training.dense_run import DenseRun
-from cl_graft.training.passes import Passes
+from cl_graft.training.learnable_task import Passes
 from papers.answers import Answers
 from papers.bench import Bench
 from papers.measurements import Measurement, Summary

@@ -13,8 +13,8 @@ from operator import attrgetter
 from cl_graft.grafts.region import Region
 from cl_graft.settings.schedule import train_candidates
 from cl_graft.training.dense_run import DenseRun
+from cl_graft.training.learnable_task import Passes
 from cl_graft.training.linear_probe import fit_head
-from cl_graft.training.passes import Passes
 from papers.answers import Answers
 from papers.bench import Bench
 from papers.measurements import Measurement

@@ -24,7 +24,7 @@ from cl_graft.metrics import task_loss
 from cl_graft.metrics.statistics import holm, mean_interval, paired_t_test
 from cl_graft.runtime.seeding import derive
 from cl_graft.training.dense_run import DenseRun
-from cl_graft.training.passes import Passes
+from cl_graft.training.learnable_task import Passes
 from papers.answers import Answers
 from papers.bench import Bench
 from papers.graft_variants import mixed_evaluation

@@ -17,7 +17,7 @@ from cl_graft.grafts.model_state import replace_parameters
 from cl_graft.grafts.region import Region
 from cl_graft.runtime.seeding import derive
 from cl_graft.training.dense_run import DenseRun
-from cl_graft.training.passes import Passes
+from cl_graft.training.learnable_task import Passes
 from papers.answers import Answers
 from papers.bench import Bench
 from papers.graft_variants import interpolated

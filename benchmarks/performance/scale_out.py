@@ -30,10 +30,8 @@ import ray
 import torch
 from ray.cluster_utils import Cluster
 
-from cl_graft.lab.experiments.comparison.compare import compare
-from cl_graft.lab.experiments.comparison.jobs import Engine
-from cl_graft.lab.experiments.engines.dispatch import PoolEngine
-from cl_graft.lab.experiments.engines.ray import ray_pool
+from cl_graft.lab.experiments.comparison.compare import Engine, compare
+from cl_graft.lab.experiments.engines import PoolEngine, ray_pool
 from cl_graft.lab.results.comparison import Comparison
 from cl_graft.lab.results.run_results import RunResult
 from cl_graft.settings import ExperimentConfig, to_dotted

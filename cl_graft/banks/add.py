@@ -50,7 +50,7 @@ from cl_graft.strategies.experience_tasks import make_stream_task
 from cl_graft.strategies.registry import build_strategy
 from cl_graft.strategies.strategy_inputs import StrategyInputs
 from cl_graft.training.dense_run import DenseRun
-from cl_graft.training.passes import Passes
+from cl_graft.training.learnable_task import Passes
 
 
 @dataclass(frozen=True)
@@ -225,12 +225,12 @@ def learn_entry(
     model = text_model(loaded, stream, seed=seed)
     learnable = make_stream_task(model, stream, label, base=bank.base.fingerprint, seed=seed)
     if tuned is None:
-        found = None
+        dense_runs = None
         context = RunContext.of(cache, progress=reporter.choice)
         schedules = schedule.list_schedules(config, task)
         dense = schedule.choose(learnable, schedules, seed=seed, context=context)
     else:
-        found = {label: DenseRun(dict(tuned), snapshot(learnable.head), None, Passes())}
+        dense_runs = {label: DenseRun(dict(tuned), snapshot(learnable.head), None, Passes())}
         dense = schedule.make_schedule(config, task)
     inputs = StrategyInputs(
         model=model,
@@ -244,7 +244,7 @@ def learn_entry(
         identity=bank.base,
         bank=bank,
         cache=cache,
-        dense=found,
+        dense=dense_runs,
         on_entry=lambda grown: append_entry(grown, folder),
         progress=reporter.phase,
     )
@@ -312,8 +312,8 @@ def _take_builds_on(values: dict[str, Any], task: str, bank: GraftBank) -> tuple
     """Take the tasks that the new one may build on out of settings; None means all."""
     stream = values.get("stream")
     tasks = stream.get("task_settings") if isinstance(stream, dict) else None
-    own = tasks.get(task) if isinstance(tasks, dict) else None
-    named = own.pop("builds_on", None) if isinstance(own, dict) else None
+    changed = tasks.get(task) if isinstance(tasks, dict) else None
+    named = changed.pop("builds_on", None) if isinstance(changed, dict) else None
     if named is None:
         return None
     names = split_at_commas(named)

@@ -68,12 +68,12 @@ def check_checkpoint(recorded: Mapping[str, object], folder: Path) -> Iterator[C
     if not isinstance(files, Mapping) or not files:
         yield Check("base checkpoint", "not recorded")
         return
-    found = checkpoint_files(folder)
+    files_here = checkpoint_files(folder)
     for name, sha256 in cast(Mapping[str, str], files).items():
         what = f"base {name}"
-        if name not in found:
+        if name not in files_here:
             yield Check(what, "differs", f"is missing in {folder}")
-        elif found[name] != sha256:
+        elif files_here[name] != sha256:
             yield Check(
                 what,
                 "differs",
@@ -92,8 +92,8 @@ def check_run(
     config = read_config_file(run)
     yield from check_files(run, recorded, complete=result.complete)
     if config is not None and result.config:
-        shared, own = to_dotted(run_folder.select_settings(config)), to_dotted(result.config)
-        other = [name for name in own if shared.get(name) != own[name]]
+        shared, settings = to_dotted(run_folder.select_settings(config)), to_dotted(result.config)
+        other = [name for name in settings if shared.get(name) != settings[name]]
         detail = f"of {RESULTS} and {CONFIG} differ in {', '.join(other)}" if other else ""
         yield Check("settings", "differs" if other else "same", detail)
     here = result.model.get("fingerprint")

@@ -30,8 +30,14 @@ from cl_graft.settings.bank_metadata import read_own_settings, restore_config, t
 from cl_graft.settings.run_folder import find_run_of_bank, read_record
 from cl_graft.settings.tasks import load_tasks
 from cl_graft.storage import append_entry, load_bank, save_bank
-from cl_graft.storage.bank_folder import open_stored_bank, replace_entries
-from cl_graft.storage.bank_index import STAGED, delete_unlisted, list_files, read_index
+from cl_graft.storage.bank_folder import (
+    STAGED,
+    delete_unlisted,
+    list_files,
+    open_stored_bank,
+    read_index,
+    replace_entries,
+)
 
 _Data = tuple[str, Mapping[str, Any]]  # name and settings that load the data of an entry
 _READ = ("data_fingerprint", "metric", "prompt", "decoding", "chat")
@@ -166,7 +172,7 @@ def forget(
                 **base,
             )
             pairs = zip(dependents, scores, strict=True)
-            dependents = [replace(one, retrained=value) for one, value in pairs]
+            dependents = [replace(dependent, retrained=value) for dependent, value in pairs]
         known = all("settings_sha256" in bank.entries[position].metadata for position in later)
         return replace(
             report,
@@ -303,28 +309,28 @@ def _find_data(
     run = find_run_of_bank(where)
     stored = run_folder.select_settings((run and run_folder.read_config_file(run)) or {})
     stream = stored.get("stream", {})
-    place = Path(data) if data is not None else stream.get("data") and Path(stream["data"])
-    own: Mapping[str, Any] = stream.get("task_settings", {})
+    folder = Path(data) if data is not None else stream.get("data") and Path(stream["data"])
+    task_settings: Mapping[str, Any] = stream.get("task_settings", {})
 
     def name_task(given: str) -> str:
-        elsewhere = own.get(given, {}).get("rows_from")
-        return given if elsewhere else find_place(given, place).name
+        elsewhere = task_settings.get(given, {}).get("rows_from")
+        return given if elsewhere else find_place(given, folder).name
 
     name = entry.task
     for given in map(str, stream.get("tasks", [])):
         with suppress(InputError):
             name = given if name_task(given) == entry.task else name
-    drawn: dict[str, Any] = {"data": place, "shots": entry.metadata.get("shots")}
+    drawn: dict[str, Any] = {"data": folder, "shots": entry.metadata.get("shots")}
     drawn["max_length"] = entry.metadata.get("max_length")
-    if name in own:
-        drawn["task_settings"] = {name: dict(own[name])}
+    if name in task_settings:
+        drawn["task_settings"] = {name: dict(task_settings[name])}
     settings = merge_configs(read_own_settings(entry.metadata), {"stream": drawn})
     drawn = settings["stream"]
     values = deepcopy(settings)
-    known = {one.task for one in left.entries}  # the run may name what went before
-    if (named := own.get(name, {}).get("builds_on")) is not None:
-        names = [name_task(str(one)) for one in named]
-        drawn["task_settings"][name]["builds_on"] = [one for one in names if one in known]
+    known = {other.task for other in left.entries}  # the run may name what went before
+    if (named := task_settings.get(name, {}).get("builds_on")) is not None:
+        names = [name_task(str(other)) for other in named]
+        drawn["task_settings"][name]["builds_on"] = [other for other in names if other in known]
         del values["stream"]["task_settings"][name]["builds_on"]
     for override in sets:
         override_(values, override)
@@ -333,7 +339,7 @@ def _find_data(
         # It was added to the bank with names that no run records.
         names = _builds_on_by_name(bank, entry.builds_on)
         own_settings = drawn.setdefault("task_settings", {}).setdefault(name, {})
-        own_settings["builds_on"] = [one for one in names if one in known]
+        own_settings["builds_on"] = [other for other in names if other in known]
     task = load_tasks(config.stream, seed=config.comparison.seeds[0])[0]
     described = task_metadata(task, config, seed=config.comparison.seeds[0])
     now = {"metric": described.metric, **described.metadata}
@@ -350,8 +356,8 @@ def _find_data(
 
 def _builds_on_by_name(bank: GraftBank, positions: Sequence[int]) -> list[str]:
     """Return the tasks of entries, without those on which others of them build."""
-    below = {under for place in positions for under in bank.builds_on(place)}
-    return [bank.entries[place].task for place in positions if place not in below]
+    below = {under for position in positions for under in bank.builds_on(position)}
+    return [bank.entries[position].task for position in positions if position not in below]
 
 
 def _train_again(

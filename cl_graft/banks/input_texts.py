@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any, cast
 
 from cl_graft.data.bad_rows import BadRows
-from cl_graft.data.column_choice import check_named, find_texts, find_usual_texts
-from cl_graft.data.columns import require_text
+from cl_graft.data.columns import check_named, find_texts, find_usual_texts, require_text
+from cl_graft.data.kind_rows import fill_input
 from cl_graft.data.record_files import (
     SUFFIXES,
     Columns,
@@ -23,7 +23,6 @@ from cl_graft.data.record_files import (
     read_records,
     strip_suffix,
 )
-from cl_graft.data.text_columns import fill_input
 from cl_graft.data.text_files import Reading, decode_lines, find_fault, read_lines
 from cl_graft.errors import InputError, join_names, nearest
 from cl_graft.grafts.bank import GraftBank, find_entries, find_entry
@@ -62,7 +61,7 @@ class InputText:
         text: Text, or the first of a pair.
         pair: Second text, for tasks on pairs.
         task: Name of the task, or position of an entry.
-        place: Origin of the text, such as ``"tickets.csv:3"``.
+        origin: File and line of the text, such as ``"tickets.csv:3"``.
         instructed: Whether the second text is the instruction of a row of text to text.
         messages: Chat messages, of which `text` is the last; empty where a text stands alone.
         id: Name or number that the row has in its file; None where it has none.
@@ -71,7 +70,7 @@ class InputText:
     text: str
     pair: str | None
     task: str | int
-    place: str
+    origin: str
     instructed: bool = False
     messages: tuple[Message, ...] = ()
     id: object = None
@@ -140,7 +139,7 @@ def parse_texts(
     data: bytes,
     kind: str,
     *,
-    place: str = "stdin",
+    origin: str = "stdin",
     task: str | None = None,
     columns: Columns | None = None,
     id_column: str | None = None,
@@ -154,11 +153,11 @@ def parse_texts(
         ('Fine food.', 'sentiment')
     """
     if kind not in KINDS:
-        raise InputError(f"unknown format {kind!r} of {place}: expected one of {', '.join(KINDS)}")
-    lines = decode_lines(data, place)
+        raise InputError(f"unknown format {kind!r} of {origin}: expected one of {', '.join(KINDS)}")
+    lines = decode_lines(data, origin)
     if kind == "txt":
-        return _from_lines(lines, place, task)
-    records = parse_records(lines, kind, place=Path(place))
+        return _from_lines(lines, origin, task)
+    records = parse_records(lines, kind, path=Path(origin))
     return _from_records(records, task, columns or Columns(), id_column, bank)
 
 
@@ -170,41 +169,43 @@ def drop_instructions(bank: GraftBank, texts: Sequence[InputText]) -> list[Input
         return bool(positions) and bank.entries[positions[-1]].metadata.get("pair") is False
 
     return [
-        replace(one, pair=None) if one.instructed and has_no_pair(str(one.task)) else one
-        for one in texts
+        replace(text, pair=None) if text.instructed and has_no_pair(str(text.task)) else text
+        for text in texts
     ]
 
 
 def check_texts(bank: GraftBank, texts: Sequence[InputText]) -> None:
     """Refuse texts that their tasks in a bank cannot answer, with each text's origin."""
-    for one in texts:
+    for asked in texts:
         try:
-            entry = bank.entries[find_entry(bank, one.task)]
+            entry = bank.entries[find_entry(bank, asked.task)]
         except InputError as error:
-            raise InputError(f"{one.place}: {error}") from None
+            raise InputError(f"{asked.origin}: {error}") from None
         wanted = entry.metadata.get("pair")
-        if wanted is not None and wanted != (one.pair is not None):
+        if wanted is not None and wanted != (asked.pair is not None):
             raise InputError(
-                f"{one.place}: task {entry.task!r} answers "
+                f"{asked.origin}: task {entry.task!r} answers "
                 f"{'pairs of texts, got one text' if wanted else 'single texts, got a pair'}"
             )
-        if one.messages and entry.metadata.get("chat") is None:
-            raise InputError(f"{one.place}: task {entry.task!r} answers texts, got chat messages")
-        for text in (one.text, one.pair, *(message.content for message in one.messages)):
+        if asked.messages and entry.metadata.get("chat") is None:
+            raise InputError(
+                f"{asked.origin}: task {entry.task!r} answers texts, got chat messages"
+            )
+        for text in (asked.text, asked.pair, *(message.content for message in asked.messages)):
             if text is not None and (fault := find_fault(text)):
-                raise InputError(f"{one.place}: the text {fault}")
+                raise InputError(f"{asked.origin}: the text {fault}")
 
 
-def _from_lines(lines: Sequence[str], place: str, task: str | None) -> list[InputText]:
+def _from_lines(lines: Sequence[str], origin: str, task: str | None) -> list[InputText]:
     """Take each line that is not empty; a tab parts the two texts of a pair."""
     texts: list[InputText] = []
     for number, line in enumerate(lines, start=1):
         if line.strip():
             first, tab, second = line.rstrip("\r\n").partition("\t")
             pair = second if tab else None
-            texts.append(InputText(first, pair, _require_task(task), f"{place}:{number}"))
+            texts.append(InputText(first, pair, _require_task(task), f"{origin}:{number}"))
     if not texts:
-        raise InputError(f"{place}: there is no text")
+        raise InputError(f"{origin}: there is no text")
     return texts
 
 
@@ -218,12 +219,12 @@ def _from_records(
     """Take what each row asks: a text, two texts, words, or chat messages."""
     if task is None and TASK not in file.columns:
         raise NoTask(
-            f"{file.place}: no task is named: give --task, or a column {TASK!r} with a task's name "
-            "in every row"
+            f"{file.origin}: no task is named: give --task, or a column {TASK!r} with a task's "
+            "name in every row"
         )
     if id_column is not None and id_column not in file.columns:
         raise InputError(
-            f"{file.place}: there is no column {id_column!r}; {nearest(id_column, file.columns)}"
+            f"{file.origin}: there is no column {id_column!r}; {nearest(id_column, file.columns)}"
         )
     id_column = id_column or file.find(_IDS)
     words = None if columns.text else file.find(_WORDS)
@@ -232,19 +233,19 @@ def _from_records(
     texts: list[InputText] = []
     for record in file.records:
         if not (name := task or _text(record, TASK)):
-            raise NoTask(f"{record.place}: column {TASK!r} is empty, and --task names no other")
-        row = InputText("", None, name, record.place, id=record.values.get(id_column or ""))
+            raise NoTask(f"{record.origin}: column {TASK!r} is empty, and --task names no other")
+        row = InputText("", None, name, record.origin, id=record.values.get(id_column or ""))
         asked = _ask_itself(record, row, columns, words, recall(name))
         if asked is None:
             if usual is None:
                 usual = _find_texts(file, columns, record, recall(name))
-            own = usual
-            if _is_empty(record.values.get(own[0])):
+            names = usual
+            if _is_empty(record.values.get(names[0])):
                 filled = tuple(key for key, value in record.values.items() if not _is_empty(value))
                 alone = replace(file, columns=filled, records=(record,))
-                own = _find_usual(alone, columns) or own
-            first, second = (_text(record, column) if column else None for column in own)
-            instructed = own[1] in _INSTRUCTIONS and own[1] != columns.text_pair
+                names = _find_usual(alone, columns) or names
+            first, second = (_text(record, column) if column else None for column in names)
+            instructed = names[1] in _INSTRUCTIONS and names[1] != columns.text_pair
             asked = replace(row, text=first or "", pair=second, instructed=instructed)
         texts.append(asked)
     return texts
@@ -255,7 +256,7 @@ def _recall_columns(bank: GraftBank | None, task: str) -> Columns:
     try:
         entry = bank.entries[find_entry(bank, task)] if bank is not None else None
     except InputError:
-        return Columns()  # what is wrong with the task is said with the text's place
+        return Columns()  # what is wrong with the task is said with the text's origin
     held = cast(Mapping[str, Any], entry.metadata.get("columns") or {}) if entry else {}
     inputs = tuple(held.get("inputs", ()))
     return Columns(text=held.get("text"), text_pair=held.get("text_pair"), inputs=inputs)
@@ -266,7 +267,7 @@ def _ask_itself(
 ) -> InputText | None:
     """Ask chat messages, the columns with which the task was learned, or words; None without."""
     if columns.text is None and (chat := _find_chat(record)) is not None:
-        messages = read_chat(chat, record.place)
+        messages = read_chat(chat, record.origin)
         return replace(row, text=messages[-1].content, messages=messages)
     if columns.text is None and (text := fill_input(record, learned.inputs)) is not None:
         told = next((t for name in _INSTRUCTIONS if (t := _text(record, name))), None)
@@ -291,14 +292,14 @@ def _find_texts(
         return usual
     chats = file.find(_CHATS)
     if chats is not None and columns.text is None:
-        read_chat(record.values.get(chats), record.place)
+        read_chat(record.values.get(chats), record.origin)
     if (first := next(filter(None, (learned.text, *learned.inputs)), None)) is not None:
         raise InputError(
-            f"{record.place}: there is no text in {first!r}, from which the task was learned; name "
-            f"the column with text, one of {join_names(file.columns)}"
+            f"{record.origin}: there is no text in {first!r}, from which the task was learned; "
+            f"name the column with text, one of {join_names(file.columns)}"
         )
     text, pair = find_texts(file, columns)
-    _logger.warning("%s: the texts are taken from column %r, by what it holds", file.place, text)
+    _logger.warning("%s: the texts are taken from column %r, by what it holds", file.origin, text)
     return text, pair
 
 
@@ -330,7 +331,7 @@ def _join_words(record: Record, column: str | None) -> str | None:
         words.append(word if isinstance(word, str) else "")
         if words[-1].split() != [word]:
             raise InputError(
-                f"{record.place}: the word {word!r:.42} of column {column!r}, a list of words, is "
+                f"{record.origin}: the word {word!r:.42} of column {column!r}, a list of words, is "
                 "no text, is empty or holds a blank"
             )
     return " ".join(words)

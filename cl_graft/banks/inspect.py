@@ -10,8 +10,7 @@ from cl_graft.banks.bank_of_run import find_bank_folder
 from cl_graft.grafts.bank import Entry
 from cl_graft.kinds import find_kind
 from cl_graft.storage import load_graft
-from cl_graft.storage.bank_folder import open_stored_bank
-from cl_graft.storage.bank_index import count_entry_bytes
+from cl_graft.storage.bank_folder import count_entry_bytes, open_stored_bank
 
 
 @dataclass(frozen=True)

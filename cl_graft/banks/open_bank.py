@@ -3,45 +3,49 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, cast, overload
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from cl_graft.banks.bank_base import (
-    check_answering,
-    check_bank_model,
-    check_entries,
-    load_base,
-)
 from cl_graft.banks.bank_of_run import find_bank_folder
 from cl_graft.banks.input_texts import InputText, check_texts
-from cl_graft.errors import DamagedFile, InputError
-from cl_graft.grafts.bank import Entry, GraftBank, find_entry
+from cl_graft.errors import DamagedFile, InputError, WrongArchitecture, WrongBase, WrongTokenizer
+from cl_graft.grafts.bank import BaseIdentity, Entry, GraftBank, find_entries, find_entry
+from cl_graft.grafts.region import Layout
 from cl_graft.inference.task_switch import Switch
 from cl_graft.kinds import Answer, EncodedRows, Encoding, Prompt, Row, find_kind
-from cl_graft.kinds.answer_rows import AnswerRow
 from cl_graft.kinds.messages import read_chat
-from cl_graft.kinds.text2text import make_chat_row
+from cl_graft.kinds.text2text import AnswerRow, make_chat_row
 from cl_graft.kinds.text_task import MAX_LENGTH
-from cl_graft.models import Loaded, load_head, longest_row
+from cl_graft.models import (
+    Loaded,
+    check_head,
+    graftable_parameters,
+    load_head,
+    load_model,
+    longest_row,
+)
+from cl_graft.models.config_settings import describe_other_settings
 from cl_graft.models.task_server import TaskServer
 from cl_graft.runtime.devices import pick_device
 from cl_graft.runtime.progress import Progress, silent
 from cl_graft.runtime.seeding import lock_generators
 from cl_graft.runtime.threads import lock_model
+from cl_graft.settings.bank_metadata import BaseHashes, base_hashes
 from cl_graft.storage import save_bank
 from cl_graft.storage.bank_folder import open_stored_bank
+from cl_graft.storage.files import report_damage
 
 if TYPE_CHECKING:
     from cl_graft.banks.add import Added
     from cl_graft.banks.verify import VerifyReport
     from cl_graft.storage.hub import Pushed
-
 
 Text = str | tuple[str, str] | list[dict[str, str]]
 """A text, the two texts of a pair, or chat messages: a list of ``{"role", "content"}``."""
@@ -142,7 +146,7 @@ class OpenBank:
             )
         if task is not None:
             asked = [(text, task) for text in asked]
-        elif single or not all(isinstance(one, tuple) and len(one) == 2 for one in asked):
+        elif single or not all(isinstance(pair, tuple) and len(pair) == 2 for pair in asked):
             raise InputError(
                 "no task is named: pass task=..., or a list of pairs (text, task); tasks: "
                 f"{', '.join(self.tasks)}"
@@ -234,16 +238,16 @@ class OpenBank:
 
     def answer(self, texts: Sequence[InputText], *, batch_size: int = 32) -> list[Answer]:
         """Answer texts that `check_texts` found to be answerable, in batches, in their order."""
-        positions = [find_entry(self.bank, one.task) for one in texts]
+        positions = [find_entry(self.bank, text.task) for text in texts]
         server = TaskServer(self.switch)
         answers: list[Answer] = []
         for first in range(0, len(texts), batch_size):
             rows, asked = texts[first : first + batch_size], positions[first : first + batch_size]
             with self.loaded.model.answering():  # tokenizers serve one thread, too
                 if len(set(asked)) == 1:
-                    encoded, own = self._encode(rows, asked[0])
+                    encoded, text_rows = self._encode(rows, asked[0])
                     logits = self.logits(encoded.inputs, asked[0])
-                    answers += self._read_answers(logits, encoded, own, asked[0])
+                    answers += self._read_answers(logits, encoded, text_rows, asked[0])
                 else:
                     answers += self._answer_mixed(rows, asked, server)
         return answers
@@ -254,15 +258,15 @@ class OpenBank:
         """Answer a batch whose rows belong to different entries."""
         model = self.loaded.model.eval()
         encoded = [self._encode([row], at) for row, at in zip(rows, positions, strict=True)]
-        inputs = [one.inputs for one, _ in encoded]
-        longest = max(one.shape[-1] for one in inputs)
-        x = torch.cat([F.pad(one, (0, longest - one.shape[-1])) for one in inputs])
-        asked = [at for one, at in zip(inputs, positions, strict=True) for _ in one]
-        found = iter(server.answer(x.to(model.device), asked))
+        inputs = [part.inputs for part, _ in encoded]
+        longest = max(part.shape[-1] for part in inputs)
+        x = torch.cat([F.pad(part, (0, longest - part.shape[-1])) for part in inputs])
+        asked = [at for part, at in zip(inputs, positions, strict=True) for _ in part]
+        outputs = iter(server.answer(x.to(model.device), asked))
         answers: list[Answer] = []
-        for (one, own), at in zip(encoded, positions, strict=True):
-            logits = torch.stack([next(found).cpu() for _ in one.inputs])
-            answers += self._read_answers(logits, one, own, at)
+        for (part, part_rows), at in zip(encoded, positions, strict=True):
+            logits = torch.stack([next(outputs).cpu() for _ in part.inputs])
+            answers += self._read_answers(logits, part, part_rows, at)
         return answers
 
     def _find_answering(self, position: int) -> Entry:
@@ -281,14 +285,14 @@ class OpenBank:
         prompt, kind = metadata.get("prompt"), find_kind(metadata)
         length = min(length, longest_row(self.loaded.model) or length)
         rows = [
-            make_chat_row(one.messages, metadata)
-            if one.messages
-            else kind.row(one.text, one.pair, metadata)
-            for one in texts
+            make_chat_row(text.messages, metadata)
+            if text.messages
+            else kind.row(text.text, text.pair, metadata)
+            for text in texts
         ]
         rows = [
-            replace(row, place=one.place) if isinstance(row, AnswerRow) else row
-            for row, one in zip(rows, texts, strict=True)
+            replace(row, origin=text.origin) if isinstance(row, AnswerRow) else row
+            for row, text in zip(rows, texts, strict=True)
         ]
         encoding = Encoding(
             self.loaded.tokenizer,
@@ -350,16 +354,16 @@ def open_bank(
 
 def _input_text(text: Text, task: str | int, number: int) -> InputText:
     """Return the text that a caller passed, the `number`-th from 1."""
-    place = f"text {number}"
+    origin = f"text {number}"
     if _is_chat(text):
-        messages = read_chat(text, place)
-        return InputText(messages[-1].content, None, task, place, messages=messages)
+        messages = read_chat(text, origin)
+        return InputText(messages[-1].content, None, task, origin, messages=messages)
     first, second = text if isinstance(text, tuple) and len(text) == 2 else (text, None)
     if not isinstance(first, str) or not isinstance(second, str | None):
         raise InputError(
-            f"{place} must be a string, a tuple of two, or a list of messages, got {text!r:.80}"
+            f"{origin} must be a string, a tuple of two, or a list of messages, got {text!r:.80}"
         )
-    return InputText(first, second, task, place)
+    return InputText(first, second, task, origin)
 
 
 def _is_chat(text: object) -> bool:
@@ -373,3 +377,166 @@ def recorded_device(bank: GraftBank) -> str:
         e.recorded_batch.environment.get("device", "cpu") for e in bank.entries if e.recorded_batch
     }
     return "cuda" if recorded == {"cuda"} and torch.cuda.is_available() else "cpu"
+
+
+_CHUNK = 32  # batches of texts that are sorted by task together
+
+
+def predict(
+    opened: OpenBank, texts: Sequence[InputText], *, batch_size: int = 32
+) -> Iterator[tuple[InputText, Answer]]:
+    """Answer every text with the latest entry of its task, in the order in which they came.
+
+    A batch holds texts of one task that stand near each other, so the same texts in the same order
+    with the same `batch_size` give the same bits on the same machine.
+
+    Raises:
+        InputError: Before anything is answered, with file and line, if a text has no such task, or
+            is none that it answers.
+    """
+    if batch_size < 1:
+        raise InputError(f"batch_size must be at least 1, got {batch_size}")
+    check_texts(opened.bank, texts)
+    return _answers(opened, texts, batch_size)
+
+
+def list_calibration_notes(bank: GraftBank, tasks: Sequence[str]) -> list[str]:
+    """Say of each task whether its confidence is calibrated, and on how many rows."""
+    notes: list[str] = []
+    for task in dict.fromkeys(tasks):
+        metadata = bank.entries[find_entry(bank, task)].metadata
+        scaling = metadata.get("temperature")
+        if isinstance(scaling, dict):
+            notes.append(
+                f"{task}: confidence is calibrated (temperature {scaling['value']:.3g}, fitted on "
+                f"{scaling['rows']} dev rows; their ECE went from "
+                f"{100 * scaling['ece_before']:.1f} to {100 * scaling['ece_after']:.1f} points)"
+            )
+        elif find_kind(metadata).needs_classes or metadata.get("intent_names"):
+            notes.append(
+                f"{task}: confidence is not calibrated, but the model's plain softmax: the bank "
+                "holds no temperature for it"
+            )
+    return notes
+
+
+def list_entry_notes(bank: GraftBank, tasks: Sequence[str]) -> list[str]:
+    """Say of each task whose name has several entries which of them answers."""
+    notes: list[str] = []
+    for task in dict.fromkeys(tasks):
+        positions = find_entries(bank, task)
+        if len(positions) > 1:
+            earlier = ", ".join(map(str, positions[:-1]))
+            notes.append(
+                f"{task}: entry {positions[-1]} answers, the latest of this name; ask an earlier "
+                f"one by its position ({earlier})"
+            )
+    return notes
+
+
+def _answers(
+    opened: OpenBank, texts: Sequence[InputText], batch_size: int
+) -> Iterator[tuple[InputText, Answer]]:
+    for first in range(0, len(texts), _CHUNK * batch_size):
+        chunk = texts[first : first + _CHUNK * batch_size]
+        by_task: dict[str | int, list[int]] = {}
+        for number, text in enumerate(chunk):
+            by_task.setdefault(text.task, []).append(number)
+        by_number: dict[int, Answer] = {}
+        for places in by_task.values():
+            asked = [chunk[number] for number in places]
+            answers = opened.answer(asked, batch_size=batch_size)
+            by_number |= dict(zip(places, answers, strict=True))
+        yield from ((text, by_number[number]) for number, text in enumerate(chunk))
+
+
+def load_base(
+    base: BaseIdentity, *, model: str | None = None, trust_remote_code: bool = False
+) -> Loaded:
+    """Load the checkpoint that a bank names, in the bank's family, pooling and dtype.
+
+    Code that comes with a checkpoint runs only if it is trusted.
+    """
+    family = base.metadata.get("family")
+    if not isinstance(family, str):
+        raise InputError(
+            "the bank does not record how its base is loaded: it was made in Python, by a plugin "
+            "without what cl_graft.record_stream gives; make its model in Python as it was made "
+            "then, and open the bank with cl_graft.load_bank"
+        )
+    if base.metadata.get("trust_remote_code") and not trust_remote_code:
+        raise InputError(
+            f"the base {model or base.model!r} brings its own Python code, which runs only with "
+            "trust_remote_code=True, on the command line --trust-remote-code (read that code first)"
+        )
+    return load_model(
+        model or base.model,
+        family=family,
+        pooling=str(base.metadata.get("pooling", "mean")),
+        dtype=base.dtype,
+        precision=str(base.metadata.get("precision", "fp32")),
+        revision=cast(str | None, base.metadata.get("revision")) if model is None else None,
+        trust_remote_code=trust_remote_code,
+    )
+
+
+def check_bank_model(bank: GraftBank, loaded: Loaded, *, name: str) -> GraftBank:
+    """Refuse a model that a bank was not made on, or cannot be answered with.
+
+    Entries that were not read are checked when they are, so go on with the bank that is returned.
+    """
+    layout = Layout.of(graftable_parameters(loaded.model))
+    where = f"{name} belongs to another model than {loaded.name!r}:"
+    if layout != bank.layout:
+        raise WrongArchitecture(
+            f"{where} {bank.layout.total} graftable coordinates in {len(bank.layout.names)} "
+            f"parameters there, {layout.total} in {len(layout.names)} here"
+        )
+    check_hashes(bank.base.fingerprint, bank.base.metadata, base_hashes(loaded), where=where)
+    return check_entries(bank, name=name)
+
+
+def check_entries(bank: GraftBank, *, name: str) -> GraftBank:
+    """Refuse entries whose values are NaN or infinite; see `check_bank_model`."""
+    entries = tuple(
+        entry.check_when_read(partial(_check_values, name=f"{name}, task {entry.task!r}"))
+        for entry in bank.entries
+    )
+    return replace(bank, entries=entries)
+
+
+def check_hashes(
+    fingerprint: str, recorded: Mapping[str, object], hashes: BaseHashes, *, where: str
+) -> None:
+    """Refuse a base that is not the recorded one: weights, tokenizer and config, where recorded."""
+    if hashes.fingerprint == fingerprint:
+        if other := describe_other_settings(recorded.get("config"), hashes.config):
+            raise WrongBase(f"{where} the weights are the same, but its config is not: {other}")
+        return
+    tokenizer = recorded.get("tokenizer_sha256")
+    if recorded.get("weights_sha256") == hashes.weights and tokenizer != hashes.tokenizer:
+        raise WrongTokenizer(
+            f"{where} the weights are the same, but its tokenizer has SHA-256 "
+            f"{str(tokenizer)[:12]}…, this one has {hashes.tokenizer[:12]}…; token ids would stand "
+            "for other text"
+        )
+    raise WrongBase(
+        f"{where} its base has fingerprint {fingerprint[:12]}…, this model has "
+        f"{hashes.fingerprint[:12]}…; other weights, another dtype or another tokenizer cause this"
+    )
+
+
+def check_answering(entry: Entry, loaded: Loaded, *, name: str) -> None:
+    """Refuse an entry whose head or recorded batch does not fit the model, by `DamagedFile`."""
+    with report_damage(name):
+        check_head(entry.head, loaded.model)
+        load_head(entry, family=loaded.model.family)
+        recorded = entry.recorded_batch
+        if recorded is not None and not recorded.logits.is_floating_point():
+            raise ValueError(f"its recorded logits are {recorded.logits.dtype}")
+
+
+def _check_values(entry: Entry, *, name: str) -> None:
+    with report_damage(name):
+        if not bool(entry.owned.values.isfinite().all()):
+            raise ValueError("its values are NaN or infinite")

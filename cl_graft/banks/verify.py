@@ -16,7 +16,6 @@ from typing import Literal
 
 import torch
 
-from cl_graft.banks.bank_base import check_hashes
 from cl_graft.banks.bank_of_run import (
     Check,
     check_checkpoint,
@@ -24,7 +23,7 @@ from cl_graft.banks.bank_of_run import (
     find_bank_folder,
     read_run_config,
 )
-from cl_graft.banks.open_bank import OpenBank, open_bank, recorded_device
+from cl_graft.banks.open_bank import OpenBank, check_hashes, open_bank, recorded_device
 from cl_graft.errors import DamagedFile, InputError, a_or_an
 from cl_graft.grafts.bank import GraftBank, RecordedBatch, find_entries, pick_recorded
 from cl_graft.grafts.graft import find_parameters
@@ -104,8 +103,8 @@ class VerifyReport:
     @property
     def ok(self) -> bool:
         """Whether every entry answers as on the day it was learned, and nothing else differs."""
-        found = {check.outcome for check in self.checks}
-        return all(entry.ok for entry in self.entries) and "differs" not in found
+        outcomes = {check.outcome for check in self.checks}
+        return all(entry.ok for entry in self.entries) and "differs" not in outcomes
 
 
 @lock_generators()  # it sets torch's number of threads, on which what others train depends
@@ -212,8 +211,8 @@ def _check_entry(
     opened.carry(position)
     weights: Outcome = "not recorded"
     if entry.weights_sha256:
-        found = hash_tensors(find_parameters(opened.loaded.model, bank.layout))
-        weights = "same bits" if found == entry.weights_sha256 else "differs"
+        digest = hash_tensors(find_parameters(opened.loaded.model, bank.layout))
+        weights = "same bits" if digest == entry.weights_sha256 else "differs"
     run: Outcome = "not recorded"
     # A run learns a task once; a later entry of its name was added since.
     first = find_entries(bank, entry.task)[0] == position

@@ -19,9 +19,8 @@ import typer
 
 import cl_graft
 from cl_graft.cli.add import add_command
-from cl_graft.cli.export import export_command
+from cl_graft.cli.exchange import export_command, import_command
 from cl_graft.cli.forget import forget_command
-from cl_graft.cli.import_task import import_command
 from cl_graft.cli.inspect import inspect_command
 from cl_graft.cli.output import escape_unencodable
 from cl_graft.cli.predict import predict_command
@@ -129,8 +128,8 @@ def _describe_error(error: Exception) -> str | None:
     if isinstance(error, InputError | BankError | DivergedError | OutOfMemory):
         return str(error)
     if isinstance(error, OSError):
-        place = f"{error.filename}: " if error.filename else ""
-        return f"{place}{error.strerror or error}"
+        path = f"{error.filename}: " if error.filename else ""
+        return f"{path}{error.strerror or error}"
     if type(error).__module__.startswith("pydantic"):
         return "; ".join(line.strip() for line in str(error).splitlines()[:3])
     return None

@@ -88,13 +88,13 @@ def forget_command(
 def _dependents_table(dependents: tuple[Dependent, ...]) -> object:
     rows = [
         (
-            one.position,
-            one.task,
-            f"{one.changed} of {one.rows}" if one.rows else "–",
-            "–" if one.difference is None else f"{one.difference:.3g}",
-            "–" if one.retrained is None else f"{one.retrained:.3f}",
+            each.position,
+            each.task,
+            f"{each.changed} of {each.rows}" if each.rows else "–",
+            "–" if each.difference is None else f"{each.difference:.3g}",
+            "–" if each.retrained is None else f"{each.retrained:.3f}",
         )
-        for one in dependents
+        for each in dependents
     ]
     columns = (
         "entry", "task", "recorded rows answered otherwise", "largest change of a logit",

@@ -149,10 +149,10 @@ def with_settings(
     ones by panel. With `defaults` an option tells the default of its setting.
     """
     panels = {
-        panel: {name: setting for name, setting in own.items() if name not in without}
-        for panel, own in {**_SHARED, **(more or {})}.items()
+        panel: {name: setting for name, setting in group.items() if name not in without}
+        for panel, group in {**_SHARED, **(more or {})}.items()
     }
-    settings = {name: setting for own in panels.values() for name, setting in own.items()}
+    settings = {name: setting for group in panels.values() for name, setting in group.items()}
 
     def give(command: Callable[..., None]) -> Callable[..., None]:
         signature = inspect.signature(command, eval_str=True)
@@ -188,8 +188,8 @@ def _options(
     panels: Mapping[str, Mapping[str, str]], defaults: bool
 ) -> Iterator[inspect.Parameter]:
     """Yield a parameter for each setting, as typer reads it."""
-    for panel, own in panels.items():
-        for name, setting in own.items():
+    for panel, settings in panels.items():
+        for name, setting in settings.items():
             part, dot, field = setting.rpartition(".")
             described = list_fields(PARTS[part] if dot else ExperimentConfig)[field]
             yield _option(name, described, panel, defaults)

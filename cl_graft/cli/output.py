@@ -96,8 +96,8 @@ def make_table(
         )
         return Group(heading, Text("\n".join(lines), no_wrap=True, overflow="ignore"))
     made = Table(header_style="bold")
-    for place, column in enumerate(cells[0]):
-        numeric = bool(rows) and right[place]
+    for number, column in enumerate(cells[0]):
+        numeric = bool(rows) and right[number]
         made.add_column(
             Text(column),
             justify="right" if numeric else "left",

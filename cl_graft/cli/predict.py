@@ -96,8 +96,12 @@ def predict_command(
     """
     from cl_graft.banks.bank_of_run import find_bank_folder
     from cl_graft.banks.input_texts import NoTask, check_texts, drop_instructions
-    from cl_graft.banks.open_bank import open_bank
-    from cl_graft.banks.predict import list_calibration_notes, list_entry_notes, predict
+    from cl_graft.banks.open_bank import (
+        list_calibration_notes,
+        list_entry_notes,
+        open_bank,
+        predict,
+    )
     from cl_graft.data.record_files import Columns
     from cl_graft.runtime.devices import pick_device
     from cl_graft.storage.bank_folder import open_stored_bank
@@ -123,15 +127,15 @@ def predict_command(
             device=pick_device(device or "cpu"),
             trust_remote_code=trust_remote_code,
         )
-    tasks = list(dict.fromkeys(str(one.task) for one in asked))
+    tasks = list(dict.fromkeys(str(question.task) for question in asked))
     for describe in (list_entry_notes, list_calibration_notes):
         for note in describe(opened.bank, tasks):
             output.note(note)
-    for one, answer in predict(opened, asked, batch_size=batch_size):
+    for question, answer in predict(opened, asked, batch_size=batch_size):
         if as_json:
-            line = to_json_text(_to_content(one, answer))
+            line = to_json_text(_to_content(question, answer))
         else:
-            line = _to_line(one, answer, mixed=len(tasks) > 1, named=id_column is not None)
+            line = _to_line(question, answer, mixed=len(tasks) > 1, named=id_column is not None)
         sys.stdout.write(f"{line}\n")
 
 
@@ -162,7 +166,7 @@ def _read_input(
 
 def _to_content(asked: InputText, answer: Answer) -> dict[str, Any]:
     content = {
-        "place": asked.place,
+        "place": asked.origin,
         "task": asked.task,
         "entry": answer.entry,
         "label": answer.label,

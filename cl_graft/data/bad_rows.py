@@ -41,26 +41,26 @@ class BadRows:
         """Rows that were left out, of all files."""
         return sum(self.counts.values())
 
-    def merge(self, other: BadRows, kept: int) -> None:
+    def merge(self, other: BadRows, read: int) -> None:
         """Take in the bad rows of another collection as one's own."""
         for file, rows in other.counts.items():
             if not self.skip:
-                raise InputError(other._explain(file, rows + kept))
+                raise InputError(other._explain(file, rows + read))
             self.counts[file] = self.counts.get(file, 0) + rows
             self.first[file] = [*self.first.get(file, ()), *other.first[file]][:_SHOWN]
 
     def read_each(self, file: str, items: Iterable[_T], read: Callable[[_T], _U]) -> list[_U]:
         """Read items one by one; those at which `read` raises an InputError are bad rows."""
-        kept: list[_U] = []
+        results: list[_U] = []
         bad = BadRows("skip")
         for item in items:
             try:
-                kept.append(read(item))
+                results.append(read(item))
             except InputError as fault:
                 bad.leave_out(file, str(fault))
-        self.merge(bad, len(kept))
-        self.refuse_none_left(file, len(kept))
-        return kept
+        self.merge(bad, len(results))
+        self.refuse_none_left(file, len(results))
+        return results
 
     def _explain(self, file: str, rows: int) -> str:
         """Say what is wrong with the first row, and how many cannot be used."""
@@ -70,9 +70,9 @@ class BadRows:
             "leaves such rows out, and counts them)"
         )
 
-    def refuse_none_left(self, file: str, kept: int) -> None:
+    def refuse_none_left(self, file: str, read: int) -> None:
         """Refuse a file of which no row was kept."""
-        if kept:
+        if read:
             return
         if file in self.counts:
             raise InputError(

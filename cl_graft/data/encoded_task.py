@@ -89,13 +89,13 @@ def encode_task(
 @contextmanager
 def _named(task: str, split: str = "") -> Iterator[None]:
     """Put the name of a task, and a split's, before errors that do not begin with it."""
-    place = f"task {task!r}"
+    prefix = f"task {task!r}"
     try:
         yield
     except InputError as error:
-        if str(error).startswith(place):
+        if str(error).startswith(prefix):
             raise
-        raise InputError(f"{place}: {split}{error}") from None
+        raise InputError(f"{prefix}: {split}{error}") from None
 
 
 def serialize_tokenizer(tokenizer: Any) -> str:

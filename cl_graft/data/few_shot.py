@@ -40,21 +40,15 @@ def few_shot(
 ) -> FewShot:
     """Choose training and dev rows.
 
-    With `shots` = k, the first k rows of each class (after a shuffle by `data_seed`) train and the
-    next m of each are dev, where m is k, or what the smallest class has left. Dev is 5 % of the
-    training rows instead, at least one of each class that has two, if m of each are fewer than
-    that. A dev split that came with the data gives the dev rows instead (at most k a class), unless
-    all its rows are of one class. With `shots` = None all rows train, and dev is the data's own
-    split, or 5 %. For a regression (`label_names` empty) all rows are one class.
+    With `shots` = k ≥ 1, the first k rows of each class, or all if it has fewer, after a shuffle by
+    `data_seed`, train and the next m of each are dev, where m is k, or what the smallest class has
+    left. Dev is 5 % of the training rows instead, at least one of each class that has two, if m of
+    each are fewer than that. A dev split that came with the data gives the dev rows instead (at
+    most k a class), unless all its rows are of one class. With `shots` = None all rows train, and
+    dev is the data's own split, or 5 %. For a regression (`label_names` empty) all rows are one
+    class.
 
     `rule` says how dev was chosen (``dev``), and what a reader may not expect of it (``note``).
-
-    Args:
-        rows: Training rows.
-        label_names: Names of the classes.
-        shots: Rows a class, at least 1; None for all. A class with fewer gives all it has.
-        data_seed: Seed of the shuffle.
-        dev: The data's own dev split, if it has one.
 
     Raises:
         InputError: If a class has no row, or there are too few rows to hold any out for dev.
@@ -133,11 +127,11 @@ def hold_out_test(
     for group in groups.values():
         classes.setdefault(names[group[0]], []).append(group)
     test: set[int] = set()
-    for name, own in classes.items():
-        held = round(_TEST_SHARE * len(own))
+    for name, groups_of_class in classes.items():
+        held = round(_TEST_SHARE * len(groups_of_class))
         keys = ["test", name] if name else ["test"]
-        order = permutation(len(own), data_seed, *keys)[:held].tolist()
-        test.update(index for place in order for index in own[place])
+        order = permutation(len(groups_of_class), data_seed, *keys)[:held].tolist()
+        test.update(index for number in order for index in groups_of_class[number])
     if not test:  # of a few texts a class
         largest = max(classes.values(), key=len)
         if len(largest) < 2:
@@ -172,7 +166,7 @@ def _group_by_class(
     for index, row in enumerate(rows):
         members[label_names[int(row.label)] if label_names else ""].append(index)
     return {
-        name: [indices[place] for place in permutation(len(indices), data_seed, "shots", name)]
+        name: [indices[number] for number in permutation(len(indices), data_seed, "shots", name)]
         for name, indices in members.items()
     }
 
@@ -213,9 +207,9 @@ def _hold_out_dev(classes: Mapping[str, Sequence[int]], train: set[int]) -> set[
     """Choose the last 5 % of each class's shuffle, at least one where a class has several rows."""
     held: set[int] = set()
     for order in classes.values():
-        own = [index for index in order if index in train]
-        if len(own) > 1:
-            held.update(own[-max(1, round(_DEV_SHARE * len(own))) :])
+        training = [index for index in order if index in train]
+        if len(training) > 1:
+            held.update(training[-max(1, round(_DEV_SHARE * len(training))) :])
     return held
 
 

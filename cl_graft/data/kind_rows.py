@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import ast
 import json
+import re
+import string
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import chain
 from typing import Any
 
 from cl_graft.data.bad_rows import BadRows
-from cl_graft.data.column_choice import find_texts
-from cl_graft.data.columns import LabelledRows
-from cl_graft.data.labels import whole_number
+from cl_graft.data.columns import LabelledRows, find_label, find_texts
+from cl_graft.data.labels import read_label_name, whole_number
 from cl_graft.data.record_files import Columns, Record, RecordFile
+from cl_graft.data.task_settings import RowSettings
 from cl_graft.data.text_files import find_fault
 from cl_graft.errors import InputError, join_names, nearest
 from cl_graft.kinds import KINDS, ColumnError, Kind, Row
 from cl_graft.kinds.rows import LABEL_COLUMNS
+from cl_graft.kinds.text2text import Text2Text
 
 _LABELS = "label_list"
 _USUAL = (_LABELS, *LABEL_COLUMNS)
@@ -32,8 +36,9 @@ def choose_kind(file: RecordFile, named: str | None) -> Kind | None:
         missing = [usual for usual in kind.columns.values() if file.find(usual) is None]
         if missing and _choose_columns(kind, file) is None:
             raise InputError(
-                f"{file.place}: a task of kind {named!r} needs a column {' or '.join(missing[0])}, "
-                f"found are {join_names(file.columns) or 'none'}{file.note_on_unread}"
+                f"{file.origin}: a task of kind {named!r} needs a column "
+                f"{' or '.join(missing[0])}, found are "
+                f"{join_names(file.columns) or 'none'}{file.note_on_unread}"
             )
         return kind if kind.columns else None
     for kind in KINDS.values():
@@ -50,24 +55,24 @@ def read_kind_rows(
     bad: BadRows,
 ) -> LabelledRows:
     """Turn the records of all splits into rows of a kind; `declared` are names by field."""
-    own = _choose_columns(kind, files["train"]) or kind.columns
+    required = _choose_columns(kind, files["train"]) or kind.columns
     drafts: dict[str, list[tuple[Any, str]]] = {}
     hidden: list[str] = []
     for split, file in files.items():
-        columns = {name: file.find(names) for name, names in {**own, **kind.optional}.items()}
-        target = own.get(kind.target_column, ())
+        columns = {name: file.find(names) for name, names in {**required, **kind.optional}.items()}
+        target = required.get(kind.target_column, ())
         if split != "train" and target and _has_no_answers(file, columns[kind.target_column]):
             bad.notes.append(
-                f"{file.place}: no row has an answer in column "
+                f"{file.origin}: no row has an answer in column "
                 f"{columns[kind.target_column] or target[0]!r}; the {split} split is left out"
             )
             hidden.append(split)
             continue
-        read = partial(_read, kind, columns, frozenset(own))
-        drafts[split] = bad.read_each(file.place, file.records, read)
+        read = partial(_read, kind, columns, frozenset(required))
+        drafts[split] = bad.read_each(file.origin, file.records, read)
     made, fields = kind.make_rows(drafts, declared)
     splits = {
-        split: tuple(bad.read_each(files[split].place, rows, _unwrap))
+        split: tuple(bad.read_each(files[split].origin, rows, _unwrap))
         for split, rows in made.items()
     }
     names = fields.pop("label_names", ())
@@ -76,9 +81,9 @@ def read_kind_rows(
 
 def _choose_columns(kind: Kind, file: RecordFile) -> Mapping[str, tuple[str, ...]] | None:
     """Return the columns of a kind that a file has all of; None if it has not."""
-    for own in (kind.columns, *kind.other_columns):
-        if all(file.find(usual) for usual in own.values()):
-            return own
+    for columns in (kind.columns, *kind.other_columns):
+        if all(file.find(usual) for usual in columns.values()):
+            return columns
     return None
 
 
@@ -88,7 +93,7 @@ def _read(
     for name, column in columns.items():
         if column is not None and column not in record.values and name in needed:
             raise InputError(
-                f"{record.place}: there is no column {column!r}; {nearest(column, record.values)}"
+                f"{record.origin}: there is no column {column!r}; {nearest(column, record.values)}"
             )
     values = {
         name: record.values[column]
@@ -97,16 +102,16 @@ def _read(
     }
     for name, value in values.items():
         if fault := _find_fault(value):
-            raise InputError(f"{record.place}: the text in column {columns[name]!r} {fault}")
+            raise InputError(f"{record.origin}: the text in column {columns[name]!r} {fault}")
     try:
-        return kind.read(values, record.place), record.place
+        return kind.read(values, record.origin), record.origin
     except ColumnError as error:
         raise InputError(error.rename(columns.get(error.column) or error.column)) from None
 
 
 def _has_no_answers(file: RecordFile, column: str | None) -> bool:
     """Whether a file has rows, and none of them has an answer, as hidden test rows have none."""
-    values = [None if column is None else one.values.get(column) for one in file.records]
+    values = [None if column is None else record.values.get(column) for record in file.records]
     return bool(values) and not any(map(_is_answer, values))
 
 
@@ -119,13 +124,13 @@ def _is_answer(value: object) -> bool:
 def _find_fault(value: object) -> str | None:
     left = [value]
     while left:
-        one = left.pop()
-        if isinstance(one, Mapping):
-            left += one.values()
-        elif isinstance(one, list | tuple):
-            texts = all(isinstance(part, str) for part in one)
-            left += [" ".join(map(str, one))] if texts else one
-        elif isinstance(one, str) and one.strip() and (fault := find_fault(one)):
+        part = left.pop()
+        if isinstance(part, Mapping):
+            left += part.values()
+        elif isinstance(part, list | tuple):
+            texts = all(isinstance(item, str) for item in part)
+            left += [" ".join(map(str, part))] if texts else part
+        elif isinstance(part, str) and part.strip() and (fault := find_fault(part)):
             return fault
     return None
 
@@ -166,7 +171,7 @@ def fill_label_lists(
         marks = _find_marks(train)
     if column is None and len(marks) < 2:
         raise InputError(
-            f"{train.place}: no labels found among {join_names(train.columns)}; call the "
+            f"{train.origin}: no labels found among {join_names(train.columns)}; call the "
             f"column {_LABELS!r} (a list, or names with {separator!r} between them), name it with "
             f"label, or name two or more columns of 0 and 1 as label_names{train.note_on_unread}"
         )
@@ -176,19 +181,19 @@ def fill_label_lists(
     def read(record: Record, hidden: bool) -> Record:
         for name in (*texts.values(), *(() if hidden else filter(None, (column, *marks)))):
             if name not in record.values:
-                raise InputError(f"{record.place}: there is no column {name!r}")
+                raise InputError(f"{record.origin}: there is no column {name!r}")
         labels = None
         if not hidden and column is None:
             labels = [name for name in marks if _read_mark(record, name)]
         elif not hidden:
             labels = _read_label_list(record, column or "", names, separator)
         made = {usual: record.values[name] for usual, name in texts.items()}
-        return Record({**made, _LABELS: labels}, record.place)
+        return Record({**made, _LABELS: labels}, record.origin)
 
     made: dict[str, RecordFile] = {}
     for split, file in files.items():
         hidden = split != "train" and not {column, *marks} & set(file.columns)
-        records = bad_rows.read_each(file.place, file.records, partial(read, hidden=hidden))
+        records = bad_rows.read_each(file.origin, file.records, partial(read, hidden=hidden))
         made[split] = replace(file, columns=(*texts, _LABELS), records=tuple(records))
     if column is not None:
         _check_separator(train, made["train"], column, separator)
@@ -216,7 +221,7 @@ def _read_label_list(
             item = str(number)
         if not isinstance(item, str):
             raise InputError(
-                f"{record.place}: column {column!r} must hold names of labels, got {item!r:.60}"
+                f"{record.origin}: column {column!r} must hold names of labels, got {item!r:.60}"
             )
         labels |= {item.strip(): None} if item.strip() else {}
     return list(labels)
@@ -230,7 +235,7 @@ def _check_separator(file: RecordFile, made: RecordFile, column: str, separator:
         mark = next((m for m in _OTHER_SEPARATORS if m in str(value)), None)
         if isinstance(value, str) and mark is not None:
             raise InputError(
-                f"{record.place}: no training row has two labels if {separator!r} parts "
+                f"{record.origin}: no training row has two labels if {separator!r} parts "
                 f"those in column {column!r}, and this one has {value!r:.60}; is {mark!r} the "
                 "label_separator?"
             )
@@ -252,7 +257,8 @@ def _read_mark(record: Record, column: str) -> bool:
     mark = _as_mark(record.values[column])
     if mark is None:
         raise InputError(
-            f"{record.place}: column {column!r} must hold 0 or 1, got {record.values[column]!r:.60}"
+            f"{record.origin}: column {column!r} must hold 0 or 1, got "
+            f"{record.values[column]!r:.60}"
         )
     return mark
 
@@ -269,3 +275,116 @@ def _parse_list(text: str) -> list[object] | None:
         if isinstance(parsed, list):
             return parsed
     return None
+
+
+_INPUT, _TARGET, _INSTRUCTION = "input", "target", "instruction"
+_TEXT_COLUMNS = Text2Text.columns
+_NAME = re.compile(r"\w[\w -]*")
+
+
+def fill_text_columns(
+    files: Mapping[str, RecordFile],
+    columns: Columns,
+    label_names: Sequence[str] | None,
+    settings: RowSettings,
+    bad_rows: BadRows,
+) -> tuple[dict[str, RecordFile], Columns]:
+    """Return records with the columns of text to text, and what they are made of.
+
+    A row takes the first input of the settings whose columns it has; without inputs it is the one
+    that the data have, or their texts. An input that is already the whole prompt, with the
+    instruction and all, is taken out of it.
+    """
+    train = files["train"]
+    inputs = tuple(settings.input or ()) or _find_input(train, columns)
+    fields = [name for text in inputs for name in find_fields(text)]
+    target = columns.label or train.find(_TEXT_COLUMNS[_TARGET])
+    target = target or find_label(train, columns, fields, called=_TARGET)
+    complete = any(set(find_fields(text)) <= set(train.columns) for text in inputs)
+    for name in (target, *(() if complete else fields)):
+        if name not in train.columns:
+            raise InputError(
+                f"{train.origin}: there is no column {name!r}; {nearest(name, train.columns)}"
+            )
+
+    def fill(record: Record, names: Sequence[str] | None) -> Record:
+        text = fill_input(record, inputs)
+        if text is None:
+            raise InputError(
+                f"{record.origin}: the row lacks a text of its input, {' or '.join(inputs)!r:.100}"
+            )
+        values = dict(record.values)
+        values[_INPUT] = _take_out(text, settings)
+        values[_TARGET] = _read_answer(record, target, names)
+        if settings.instruction:
+            values[_INSTRUCTION] = settings.instruction
+        return Record(values, record.origin)
+
+    added = (_INPUT, _TARGET, *((_INSTRUCTION,) if settings.instruction else ()))
+    made: dict[str, RecordFile] = {}
+    for split, file in files.items():
+        names = label_names or file.class_names.get(target)
+        records = bad_rows.read_each(
+            file.origin, file.records, lambda record, names=names: fill(record, names)
+        )
+        known = tuple(dict.fromkeys((*file.columns, *added)))
+        made[split] = replace(file, columns=known, records=tuple(records))
+    return made, Columns(label=target, inputs=inputs)
+
+
+def lacks_columns(file: RecordFile) -> bool:
+    """Whether a file has neither inputs and answers by their usual names nor messages."""
+    usual = chain.from_iterable(columns.values() for columns in Text2Text.other_columns)
+    return not any(map(file.find, usual)) and not all(map(file.find, _TEXT_COLUMNS.values()))
+
+
+def fill_input(record: Record, inputs: Sequence[str]) -> str | None:
+    """Make a row's input by the first template whose columns it has; None if there is none."""
+    for text in inputs:
+        values = [record.values.get(name) for name in find_fields(text)]
+        if all(isinstance(value, str) and value.strip() for value in values):
+            return text.format_map(record.values)
+    return None
+
+
+def find_fields(text: str) -> tuple[str, ...]:
+    """Return the columns that an input names; none, or other braces, are an InputError."""
+    try:
+        parts = list(string.Formatter().parse(text))
+    except ValueError as error:
+        raise InputError(f"input {text!r}: {error}") from None
+    fields = [(name, form, kind) for _, name, form, kind in parts if name is not None]
+    if not fields or any(form or kind or not _NAME.fullmatch(name) for name, form, kind in fields):
+        raise InputError(f"input {text!r}: braces hold the name of a column, as in '{{text}}'")
+    return tuple(name for name, *_ in fields)
+
+
+def _find_input(file: RecordFile, columns: Columns) -> tuple[str, ...]:
+    """Return the input that a file has, or one made of its texts."""
+    column = file.find(_TEXT_COLUMNS[_INPUT])
+    if column is not None and columns.text is None:
+        return (f"{{{column}}}",)
+    text, pair = find_texts(file, replace(columns, label=None))
+    return (f"{{{text}}}" if pair is None else f"{{{text}}}\n{{{pair}}}",)
+
+
+def _take_out(text: str, settings: RowSettings) -> str:
+    """Take an input out of a whole prompt; anything else stays as it is."""
+    instruction, template = settings.instruction, settings.template
+    if not (instruction and template and f"{{{_INPUT}}}" in template):
+        return text
+    whole = template.replace(f"{{{_INSTRUCTION}}}", instruction)
+    before, _, after = whole.partition(f"{{{_INPUT}}}")
+    if text.startswith(before) and text.endswith(after) and len(before + after) < len(text):
+        return text[len(before) : len(text) - len(after)]
+    return text
+
+
+def _read_answer(record: Record, column: str, names: Sequence[str] | None) -> object:
+    value = record.values.get(column)
+    number = whole_number(value)
+    if names and number is not None and 0 <= number < len(names) and value not in names:
+        return names[number]
+    if column in _TEXT_COLUMNS[_TARGET]:
+        return value
+    return read_label_name(value, record.origin)

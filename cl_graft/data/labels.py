@@ -36,12 +36,12 @@ class Labels:
     ids: Mapping[str, int]
     declared: bool
 
-    def read(self, value: object, place: str) -> int | float:
+    def read(self, value: object, origin: str) -> int | float:
         """Read one label: a number for a regression, else a class id."""
         if not self.names:
-            return _read_number(value, place)
+            return _read_number(value, origin)
         if not self.declared:
-            value = read_label_name(value, place)
+            value = read_label_name(value, origin)
         if isinstance(value, bool):
             value = str(value).lower()
         if isinstance(value, str):
@@ -50,18 +50,18 @@ class Labels:
                 return self.ids[value]
         if not self.declared:
             raise InputError(
-                f"{place}: label {value!r} is not among the labels of the training rows; "
+                f"{origin}: label {value!r} is not among the labels of the training rows; "
                 f"{nearest(str(value), self.names)}"
             )
         class_id = whole_number(value)
         if class_id is None and isinstance(value, str):
             raise InputError(
-                f"{place}: label {value[:_LONGEST_NAME]!r} is not among the declared label names; "
+                f"{origin}: label {value[:_LONGEST_NAME]!r} is not among the declared label names; "
                 f"{nearest(value, self.names)}"
             )
         if class_id is None or not 0 <= class_id < len(self.names):
             raise InputError(
-                f"{place}: label {value!r} is outside the declared {len(self.names)} labels: "
+                f"{origin}: label {value!r} is outside the declared {len(self.names)} labels: "
                 f"expected 0 to {len(self.names) - 1}, or one of {', '.join(self.names)}"
             )
         return class_id
@@ -71,24 +71,24 @@ def read_labels(
     names: Sequence[str], aliases: Mapping[str, str], *, declared: bool = True
 ) -> Labels:
     """Prepare to read labels named `names`; an alias stands for the name that it maps to."""
-    own = tuple(aliases.get(str(name), str(name)) for name in names)
-    for name in own:
+    full_names = tuple(aliases.get(str(name), str(name)) for name in names)
+    for name in full_names:
         if len(name) > _LONGEST_NAME or control_in(name):
             raise InputError(
                 f"the label name {name[:40]!r} has {len(name)} characters, or control characters: "
                 f"expected at most {_LONGEST_NAME} that can be shown"
             )
-    if len(set(own)) != len(own) or len(own) == 1:
-        raise InputError(f"two or more different label names are needed, got {list(own)}")
-    ids = {name: class_id for class_id, name in enumerate(own)}
+    if len(set(full_names)) != len(full_names) or len(full_names) == 1:
+        raise InputError(f"two or more different label names are needed, got {list(full_names)}")
+    ids = {name: class_id for class_id, name in enumerate(full_names)}
     for alias, name in aliases.items():
         # A number as alias renames a declared name only; in a row it may as well be a class id.
         if name in ids and whole_number(alias) is None:
             ids.setdefault(alias, ids[name])
-    return Labels(own, ids, declared)
+    return Labels(full_names, ids, declared)
 
 
-def read_label_name(value: object, place: str) -> str:
+def read_label_name(value: object, origin: str) -> str:
     """Return the name that a label is where no names are declared."""
     if isinstance(value, bool):
         return str(value).lower()
@@ -97,33 +97,33 @@ def read_label_name(value: object, place: str) -> str:
         return str(whole)
     if not isinstance(value, str) or _NUMBER.fullmatch(value.strip()):
         raise InputError(
-            f"{place}: label {value!r} is neither a name nor a whole number; declare the label "
+            f"{origin}: label {value!r} is neither a name nor a whole number; declare the label "
             "names if it is one of them, or none (an empty list) for a regression"
         )
     name = value.strip()
     if name in _MISSING:
         raise InputError(
-            f"{place}: label {name!r} looks like a missing value; declare the label names if it is "
-            "one of them"
+            f"{origin}: label {name!r} looks like a missing value; declare the label names if it "
+            "is one of them"
         )
     if len(name) > _LONGEST_NAME or control_in(name):
         raise InputError(
-            f"{place}: label {name[:40]!r} is no name: it has {len(name)} characters, or control "
+            f"{origin}: label {name[:40]!r} is no name: it has {len(name)} characters, or control "
             "characters; another column, or a quote that is not closed, causes this"
         )
     return name
 
 
-def collect_class_names(labels: Sequence[str], *, place: str, column: str) -> tuple[str, ...]:
+def collect_class_names(labels: Sequence[str], *, origin: str, column: str) -> tuple[str, ...]:
     """Return the names of the classes: the distinct labels of the training rows, sorted."""
     distinct = set(labels)
     if len(distinct) < 2:
         raise InputError(
-            f"{place}: all rows have the same label {next(iter(distinct))!r} in column {column!r}"
+            f"{origin}: all rows have the same label {next(iter(distinct))!r} in column {column!r}"
         )
     if len(distinct) > max(20, len(labels) // 2):
         raise InputError(
-            f"{place}: column {column!r} has {len(distinct)} different values in {len(labels)} "
+            f"{origin}: column {column!r} has {len(distinct)} different values in {len(labels)} "
             "rows: that is no class label; name the label column, or declare the label names"
         )
     alike: dict[str, str] = {}
@@ -132,7 +132,7 @@ def collect_class_names(labels: Sequence[str], *, place: str, column: str) -> tu
         if other != name:
             _logger.warning(
                 "%s: the labels %r and %r differ only in their case; they are taken as two classes",
-                place,
+                origin,
                 other,
                 name,
             )
@@ -146,10 +146,10 @@ def name_listed_classes(
 ) -> dict[str, Any]:
     """Put names in place of class ids in the lists of a row; what is no class id is left."""
     named = dict(values)
-    for column, own in names.items():
-        if isinstance(found := values.get(column), list):
-            known = range(len(own))
-            named[column] = [own[one] if one in known else one for one in found]
+    for column, class_names in names.items():
+        if isinstance(ids := values.get(column), list):
+            known = range(len(class_names))
+            named[column] = [class_names[i] if i in known else i for i in ids]
     return named
 
 
@@ -173,7 +173,7 @@ def whole_number(value: object) -> int | None:
     return None
 
 
-def _read_number(value: object, place: str) -> float:
+def _read_number(value: object, origin: str) -> float:
     plain = isinstance(value, (int, float)) and not isinstance(value, bool)
     spelt = isinstance(value, str) and _NUMBER.fullmatch(value.strip())
     try:
@@ -186,5 +186,5 @@ def _read_number(value: object, place: str) -> float:
             if plain or spelt
             else "is no number, as a regression needs"
         )
-        raise InputError(f"{place}: label {str(value)[:60]!r} {fault}")
+        raise InputError(f"{origin}: label {str(value)[:60]!r} {fault}")
     return number

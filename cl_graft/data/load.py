@@ -20,19 +20,18 @@ from typing import Any
 from cl_graft.data.bad_rows import BadRows
 from cl_graft.data.columns import LabelledRows
 from cl_graft.data.few_shot import HELD_OUT, few_shot, hold_out_test, name_missing, name_single
+from cl_graft.data.kind_rows import find_fields
 from cl_graft.data.presets import PRESETS, Preset
 from cl_graft.data.readers import DataFiles, Tables, make_rows, read_files
 from cl_graft.data.task_place import BUILT_IN_PREFIX, TaskPlace, find_place
 from cl_graft.data.task_settings import TaskSettings
-from cl_graft.data.text_columns import find_fields
 from cl_graft.data.text_files import Reading
 from cl_graft.errors import InputError, a_or_an
-from cl_graft.kinds.answer_rows import Decoding
 from cl_graft.kinds.kind import KINDS, Kind
 from cl_graft.kinds.multi_label import MultiLabel
 from cl_graft.kinds.prompts import CAUSAL_PROMPTS, PROMPTS, Prompt, default_prompts
 from cl_graft.kinds.rows import Row
-from cl_graft.kinds.text2text import Text2Text
+from cl_graft.kinds.text2text import Decoding, Text2Text
 from cl_graft.kinds.text_task import MAX_LENGTH, TextTask, check_task_name
 
 _OF_TABLES = "data"
@@ -82,20 +81,20 @@ def load_task(
         (('in_scope', 'out_of_scope'), 16, 20)
     """
     settings = replace(settings, **keywords) if settings else TaskSettings(**keywords)
-    place = _find_place(name, data)
-    _check(place.name, settings)
+    task_place = _find_place(name, data)
+    _check(task_place.name, settings)
     reading = Reading(encoding=settings.encoding, where=settings.where or {})
-    files = read_files(place.source, reading, BadRows(settings.on_bad_row))
-    task = make_task(place, files, settings)
+    files = read_files(task_place.source, reading, BadRows(settings.on_bad_row))
+    task = make_task(task_place, files, settings)
     if warn:
         for note in task.source["notes"]:  # pyright: ignore[reportGeneralTypeIssues]
             _logger.warning("task %s: %s", task.name, note)
     return task
 
 
-def make_task(place: TaskPlace, files: DataFiles, settings: TaskSettings) -> TextTask:
+def make_task(task_place: TaskPlace, files: DataFiles, settings: TaskSettings) -> TextTask:
     """Make a task of what was read at its place."""
-    rows, preset, notes, source = _read(place, files, settings)
+    rows, preset, notes, source = _read(task_place, files, settings)
     names = rows.label_names
     kind = KINDS.find(rows.kind or ("classification" if names else "regression"))
     classes = names if kind.needs_classes else ()
@@ -110,16 +109,16 @@ def make_task(place: TaskPlace, files: DataFiles, settings: TaskSettings) -> Tex
         )
     except InputError as error:
         hint = "" if {"test", "dev"} & rows.splits.keys() else HELD_OUT
-        raise InputError(f"task {place.name!r}: {error}{hint}") from None
+        raise InputError(f"task {task_place.name!r}: {error}{hint}") from None
     notes += [
         str(chosen.rule.get("note", "")),
         name_missing("test", test, classes),
         name_single(chosen.train, classes),
     ]
-    prompt, causal_prompt = _choose_prompts(place, rows, preset, kind)
+    prompt, causal_prompt = _choose_prompts(task_place, rows, preset, kind)
     fields = dict(rows.fields)
     if settings.template is not None or settings.decoding is not None:
-        fields |= _read_answer_settings(place.name, kind, settings)
+        fields |= _read_answer_settings(task_place.name, kind, settings)
         causal_prompt = fields.pop("causal_prompt", causal_prompt)
     metric = settings.metric or (preset.metric if preset else kind.metrics[0])
     positive = settings.positive
@@ -130,7 +129,7 @@ def make_task(place: TaskPlace, files: DataFiles, settings: TaskSettings) -> Tex
     source |= {} if positive is None else {"f1_of": positive}
     source |= {"where": settings.where} if settings.where else {}
     task = TextTask(
-        name=place.name,
+        name=task_place.name,
         label_names=names,
         train=chosen.train,
         dev=chosen.dev,
@@ -165,12 +164,12 @@ def _find_place(name: object, data: object) -> TaskPlace:
 
 
 def _choose_prompts(
-    place: TaskPlace, rows: LabelledRows, preset: Preset | None, kind: Kind
+    task_place: TaskPlace, rows: LabelledRows, preset: Preset | None, kind: Kind
 ) -> tuple[Prompt | None, Prompt | None]:
     first = rows.splits["train"]
     known: tuple[Prompt | None, Prompt | None] = (None, None)
-    if preset or (place.built_in and not rows.kind and place.name in PROMPTS):
-        known = PROMPTS.get(place.name), CAUSAL_PROMPTS.get(place.name)
+    if preset or (task_place.built_in and not rows.kind and task_place.name in PROMPTS):
+        known = PROMPTS.get(task_place.name), CAUSAL_PROMPTS.get(task_place.name)
     elif rows.label_names and not rows.kind:
         known = default_prompts(rows.label_names, pair=first[0].text_pair is not None)
     return kind.default_prompts(first) if known == (None, None) else known
@@ -202,19 +201,19 @@ def _read_answer_settings(name: str, kind: Kind, settings: TaskSettings) -> dict
             f"task {name!r}: template and decoding are for text to text, and this is a task of "
             f"kind {kind.name!r}"
         )
-    found: dict[str, Any] = {}
+    fields: dict[str, Any] = {}
     try:
         if settings.template is not None:
-            found["causal_prompt"] = Prompt(settings.template, {})
+            fields["causal_prompt"] = Prompt(settings.template, {})
         if settings.decoding is not None:
-            found["decoding"] = Decoding(**settings.decoding)
+            fields["decoding"] = Decoding(**settings.decoding)
     except InputError as error:
         raise InputError(f"task {name!r}: {error}") from None
-    return found
+    return fields
 
 
 def _read(
-    place: TaskPlace, files: DataFiles, settings: TaskSettings
+    task_place: TaskPlace, files: DataFiles, settings: TaskSettings
 ) -> tuple[LabelledRows, Preset | None, list[str], dict[str, Any]]:
     """Read a place as its preset's data, or, where they are not, as data of one's own.
 
@@ -222,45 +221,45 @@ def _read(
     """
 
     def read_as(preset: Preset | None) -> tuple[LabelledRows, BadRows]:
-        own = replace(files, bad_rows=deepcopy(files.bad_rows))
-        return make_rows(own, settings, preset=preset), own.bad_rows
+        copied = replace(files, bad_rows=deepcopy(files.bad_rows))
+        return make_rows(copied, settings, preset=preset), copied.bad_rows
 
-    preset, kind = PRESETS.get(place.name), settings.kind
+    preset, kind = PRESETS.get(task_place.name), settings.kind
     names = () if kind == "regression" and not settings.label_names else settings.label_names
     if kind is not None and not KINDS.find(kind).one_label:
         preset = None
     if names is not None and preset and set(names) != set(preset.label_names):
         preset = None
     rows, bad_rows = read_as(preset)
-    origin, why = _origin(place), ""
+    origin, why = _origin(task_place), ""
     if preset is not None:
         pair = rows.columns.text_pair is not None
         why = preset.explain_misfit(rows.label_names, pair=pair)
         if rows.kind and not KINDS[rows.kind].one_label:
             why = f"these data are of {a_or_an(rows.kind.replace('_', ' '))} task"
-        if why and place.hub is not None:
-            raise InputError(f"{origin} is not the known data set {place.name!r}: {why}")
+        if why and task_place.hub is not None:
+            raise InputError(f"{origin} is not the known data set {task_place.name!r}: {why}")
     if why:
         preset = None
-        why = f"these data are not the known data set {place.name!r}: {why}"
+        why = f"these data are not the known data set {task_place.name!r}: {why}"
         rows, bad_rows = read_as(None)
     source: dict[str, Any] = {
         "from": origin,
         "columns": [rows.columns.text, rows.columns.text_pair, rows.columns.label],
         "inputs": list(rows.columns.inputs),
-        "rows_read": {split: len(own) for split, own in rows.splits.items()},
+        "rows_read": {split: len(copied) for split, copied in rows.splits.items()},
         "without_labels": list(rows.without_labels),
         "left_out": bad_rows.report(),
     }
     return rows, preset, [*bad_rows.sentences(), why], source
 
 
-def _origin(place: TaskPlace) -> str:
-    if place.tables is not None:
+def _origin(task_place: TaskPlace) -> str:
+    if task_place.tables is not None:
         return "memory"
-    if place.built_in:
-        return f"{BUILT_IN_PREFIX}{place.path and place.path.name}"
-    return f"hub:{place.hub}" if place.path is None else str(place.path)
+    if task_place.built_in:
+        return f"{BUILT_IN_PREFIX}{task_place.path and task_place.path.name}"
+    return f"hub:{task_place.hub}" if task_place.path is None else str(task_place.path)
 
 
 def _three_splits(
@@ -294,19 +293,19 @@ def audit(task: TextTask) -> dict[str, int]:
 def find_shared_rows(tasks: Sequence[TextTask]) -> list[tuple[str, ...]]:
     """Name the other tasks of a stream in whose train or dev the test rows of each task stand."""
     learned: dict[tuple[Any, ...], set[int]] = {}
-    for place, task in enumerate(tasks):
+    for number, task in enumerate(tasks):
         for row in (*task.train, *task.dev):
-            learned.setdefault(row.inputs, set()).add(place)
+            learned.setdefault(row.inputs, set()).add(number)
     notes: list[tuple[str, ...]] = []
-    for place, task in enumerate(tasks):
-        found = Counter(
-            other for row in task.test for other in learned.get(row.inputs, ()) if other != place
+    for number, task in enumerate(tasks):
+        counts = Counter(
+            other for row in task.test for other in learned.get(row.inputs, ()) if other != number
         )
         notes.append(
             tuple(
                 f"{count:,} of its {len(task.test):,} test rows also stand in train or dev of "
                 f"{tasks[other].name}"
-                for other, count in sorted(found.items())
+                for other, count in sorted(counts.items())
             )
         )
     return notes

@@ -11,10 +11,16 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from cl_graft.data import arrow_tables
 from cl_graft.data.bad_rows import BadRows
 from cl_graft.data.columns import LabelledRows, to_rows
-from cl_graft.data.kind_rows import choose_kind, fill_label_lists, has_label_lists, read_kind_rows
+from cl_graft.data.kind_rows import (
+    choose_kind,
+    fill_label_lists,
+    fill_text_columns,
+    has_label_lists,
+    lacks_columns,
+    read_kind_rows,
+)
 from cl_graft.data.presets import Preset
 from cl_graft.data.record_files import (
     SUFFIXES,
@@ -24,11 +30,14 @@ from cl_graft.data.record_files import (
     add_paths,
     collect_records,
     explain_unread_kind,
+    is_saved_dataset,
+    load_hub_dataset,
+    load_saved_dataset,
+    read_dataset,
     read_records,
     strip_suffix,
 )
 from cl_graft.data.task_settings import TaskSettings
-from cl_graft.data.text_columns import fill_text_columns, lacks_columns
 from cl_graft.data.text_files import Reading
 from cl_graft.errors import InputError, join_names, nearest
 from cl_graft.kinds import KINDS
@@ -76,7 +85,7 @@ def read_files(source: Path | str | Tables, reading: Reading, bad_rows: BadRows)
     if isinstance(source, Tables):
         records = _read_tables(source, reading, bad_rows)
     elif isinstance(source, str):
-        loaded = arrow_tables.load_hub_dataset(source)
+        loaded = load_hub_dataset(source)
         records = _read_splits(loaded, source, reading, bad_rows)
     else:
         if not source.exists():
@@ -109,38 +118,37 @@ def make_rows(
     if made_of_texts or (kind == Text2Text.name and lacks_columns(records["train"])):
         records, origin = fill_text_columns(records, columns, names, settings, bad)
         kind, columns, names, plain = Text2Text.name, Columns(), None, True
-    own = None
+    row_kind = None
     if kind == MultiLabel.name:
-        own = KINDS.find(MultiLabel.name)
+        row_kind = KINDS.find(MultiLabel.name)
     elif plain or kind is not None:
-        own = choose_kind(records["train"], kind)
-        if own is None and kind is None and has_label_lists(records["train"]):
-            own = KINDS.find(MultiLabel.name)
-    if isinstance(own, MultiLabel):
+        row_kind = choose_kind(records["train"], kind)
+        if row_kind is None and kind is None and has_label_lists(records["train"]):
+            row_kind = KINDS.find(MultiLabel.name)
+    if isinstance(row_kind, MultiLabel):
         separator = settings.label_separator or "|"
         records, names, origin = fill_label_lists(records, columns, names, separator, bad)
         plain = True
-    if own is None:
+    if row_kind is None:
         rows = to_rows(records, columns=columns, label_names=names, preset=preset, bad=bad)
         if files.chosen and settings.label_names is None:
             rows = _drop_unused_labels(rows)
         return replace(rows, positive=files.positive, kind=kind or "")
     if not plain:
         raise InputError(
-            f"a task of kind {own.name!r} is read from columns of usual names, such as "
-            f"{join_names(own.columns)}; text, text_pair and label name those of other kinds"
+            f"a task of kind {row_kind.name!r} is read from columns of usual names, such as "
+            f"{join_names(row_kind.columns)}; text, text_pair and label name those of other kinds"
         )
     given = {"label_names": names, "span_types": files.span_types}
     declared = {name: own_names for name, own_names in given.items() if own_names}
-    return replace(read_kind_rows(own, records, declared=declared, bad=bad), columns=origin)
+    return replace(read_kind_rows(row_kind, records, declared=declared, bad=bad), columns=origin)
 
 
 def has_rows(path: Path) -> bool:
     """Whether `path` is a file or folder that `read_files` would try to read."""
     if path.is_file():
         return strip_suffix(path.name) is not None
-    is_saved = arrow_tables.is_saved_dataset
-    return path.is_dir() and (is_saved(path) or "train" in _find_candidates(path))
+    return path.is_dir() and (is_saved_dataset(path) or "train" in _find_candidates(path))
 
 
 def _read_path(path: Path, reading: Reading, bad: BadRows) -> dict[str, RecordFile]:
@@ -148,8 +156,8 @@ def _read_path(path: Path, reading: Reading, bad: BadRows) -> dict[str, RecordFi
         return {"train": read_records(path, reading=reading, bad_rows=bad)}
     if not path.is_dir():
         raise InputError(f"{path}: neither a file nor a folder but a device, a pipe or a socket")
-    if arrow_tables.is_saved_dataset(path):
-        return _read_splits(arrow_tables.load_saved_dataset(path), str(path), reading, bad)
+    if is_saved_dataset(path):
+        return _read_splits(load_saved_dataset(path), str(path), reading, bad)
     files = _find_split_files(path)
     if "train" not in files:
         others = sorted(
@@ -170,8 +178,8 @@ def _read_tables(source: Tables, reading: Reading, bad: BadRows) -> dict[str, Re
     given = source.given
     if not isinstance(given, Mapping):
         return {"train": _read_table(given, source.name, reading, bad)}
-    own = not _is_of("datasets", given)
-    for name, table in given.items() if own else ():
+    is_checked = not _is_of("datasets", given)
+    for name, table in given.items() if is_checked else ():
         if _find_split(str(name)) is None:
             known = nearest(str(name), chain(*_SPLITS.values()))
             raise InputError(f"{source.name}: {name!r} is no split; {known}")
@@ -184,43 +192,43 @@ def _read_tables(source: Tables, reading: Reading, bad: BadRows) -> dict[str, Re
 
 
 def _read_splits(
-    tables: Mapping[str, Any], place: str, reading: Reading, bad: BadRows
+    tables: Mapping[str, Any], origin: str, reading: Reading, bad: BadRows
 ) -> dict[str, RecordFile]:
     names: dict[str, str] = {}
     for name in tables:
         split = _find_split(name)
         if split in names:
             raise InputError(
-                f"{place}: both {place}[{names[split]}] and {place}[{name}] are {split} splits; "
+                f"{origin}: both {origin}[{names[split]}] and {origin}[{name}] are {split} splits; "
                 "keep one"
             )
         if split is not None:
             names[split] = name
     if "train" not in names:
-        raise InputError(f"{place}: there is no train split; there are {', '.join(tables)}")
+        raise InputError(f"{origin}: there is no train split; there are {', '.join(tables)}")
     return {
-        split: _read_table(tables[name], f"{place}[{name}]", reading, bad)
+        split: _read_table(tables[name], f"{origin}[{name}]", reading, bad)
         for split, name in names.items()
     }
 
 
-def _read_table(table: Any, place: str, reading: Reading, bad: BadRows) -> RecordFile:
+def _read_table(table: Any, origin: str, reading: Reading, bad: BadRows) -> RecordFile:
     if _is_of("datasets", table) and hasattr(table, "select_columns") and hasattr(table, "__len__"):
-        return collect_records(place, arrow_tables.read_dataset(table, place, reading), bad)
+        return collect_records(origin, read_dataset(table, origin, reading), bad)
     records = tuple(
-        Record(add_paths(values), f"{place}: row {number} (index {index!r})")
-        for number, (index, values) in enumerate(_list_rows(table, place), start=1)
+        Record(add_paths(values), f"{origin}: row {number} (index {index!r})")
+        for number, (index, values) in enumerate(_list_rows(table, origin), start=1)
     )
-    bad.refuse_none_left(place, len(records))
+    bad.refuse_none_left(origin, len(records))
     columns = dict.fromkeys(name for record in records for name in record.values)
-    return RecordFile(place, tuple(filter(str.strip, columns)), records, {})
+    return RecordFile(origin, tuple(filter(str.strip, columns)), records, {})
 
 
-def _list_rows(table: Any, place: str) -> Iterator[tuple[object, dict[str, object]]]:
+def _list_rows(table: Any, origin: str) -> Iterator[tuple[object, dict[str, object]]]:
     if _is_of("pandas", table) and hasattr(table, "itertuples") and hasattr(table, "columns"):
         names = [str(name) for name in table.columns]
         if len(set(names)) != len(names):
-            raise InputError(f"{place}: the table has a column twice: {join_names(names)}")
+            raise InputError(f"{origin}: the table has a column twice: {join_names(names)}")
         whole = table.astype(object).where(table.notna(), None)
         rows = zip(whole.index.tolist(), whole.itertuples(index=False, name=None), strict=True)
         for index, values in rows:
@@ -229,12 +237,12 @@ def _list_rows(table: Any, place: str) -> Iterator[tuple[object, dict[str, objec
         for index, values in enumerate(table):
             if not isinstance(values, Mapping):
                 raise InputError(
-                    f"{place}: row {index + 1} (index {index}) must be a dictionary by column, got "
-                    f"{type(values).__name__}"
+                    f"{origin}: row {index + 1} (index {index}) must be a dictionary by column, "
+                    f"got {type(values).__name__}"
                 )
             yield index, {str(name): _to_plain(value) for name, value in values.items()}
     else:
-        raise InputError(f"{place}: expected {_TABLES}; got {type(table).__name__}")
+        raise InputError(f"{origin}: expected {_TABLES}; got {type(table).__name__}")
 
 
 def _to_plain(value: Any) -> object:
@@ -247,22 +255,22 @@ def _is_of(library: str, value: object) -> bool:
 
 
 def _find_split_files(folder: Path) -> dict[str, Path]:
-    for split, files in (found := _find_candidates(folder)).items():
+    for split, files in (candidates := _find_candidates(folder)).items():
         if len(files) > 1:
             raise InputError(
                 f"{folder}: both {files[0].name} and {files[1].name} are {split} files; keep one"
             )
-    return {split: files[0] for split, files in found.items()}
+    return {split: files[0] for split, files in candidates.items()}
 
 
 def _find_candidates(folder: Path) -> dict[str, list[Path]]:
-    found: dict[str, list[Path]] = {}
+    candidates: dict[str, list[Path]] = {}
     for path in sorted(folder.iterdir()):
         stem = strip_suffix(path.name)
         split = _find_split(stem) if stem else None
         if split is not None:
-            found.setdefault(split, []).append(path)
-    return found
+            candidates.setdefault(split, []).append(path)
+    return candidates
 
 
 def _find_split(name: str) -> str | None:
@@ -274,25 +282,25 @@ def _choose(file: RecordFile, where: Mapping[str, str]) -> RecordFile:
     for column, value in where.items():
         if column not in file.columns:
             raise InputError(
-                f"{file.place}: there is no column {column!r}; {nearest(column, file.columns)}"
+                f"{file.origin}: there is no column {column!r}; {nearest(column, file.columns)}"
             )
         held = dict.fromkeys(str(record.values.get(column)) for record in records)
         if value not in held:
             raise InputError(
-                f"{file.place}: no row has {value!r} in column {column!r}; {nearest(value, held)}"
+                f"{file.origin}: no row has {value!r} in column {column!r}; {nearest(value, held)}"
             )
         records = tuple(r for r in records if str(r.values.get(column)) == value)
     return replace(file, records=records)
 
 
 def _drop_unused_labels(rows: LabelledRows) -> LabelledRows:
-    used = sorted({int(row.label) for own in rows.splits.values() for row in own})
+    used = sorted({int(row.label) for of_split in rows.splits.values() for row in of_split})
     if not rows.label_names or len(used) == len(rows.label_names):
         return rows
     numbers = {label: number for number, label in enumerate(used)}
     splits = {
-        split: tuple(replace(row, label=numbers[int(row.label)]) for row in own)
-        for split, own in rows.splits.items()
+        split: tuple(replace(row, label=numbers[int(row.label)]) for row in of_split)
+        for split, of_split in rows.splits.items()
     }
     names = tuple(rows.label_names[label] for label in used)
     return replace(rows, splits=splits, label_names=names)
@@ -304,15 +312,15 @@ def _read_meta(path: Path) -> dict[str, Any]:
         return {}
     try:
         meta = json.loads(path.read_text(encoding="utf-8-sig"))
-        found = {name: meta.get(name) for name in ("label_names", "positive", "span_types")}
+        declared = {name: meta.get(name) for name in ("label_names", "positive", "span_types")}
     except (ValueError, AttributeError, RecursionError) as error:
         raise InputError(f"{path}: not a readable JSON object ({error})") from None
-    for name, given in found.items():
+    for name, given in declared.items():
         if name == "positive":
             is_right, what = isinstance(given, str), "a label's name"
         else:
-            texts = isinstance(given, list) and all(isinstance(one, str) for one in given)
+            texts = isinstance(given, list) and all(isinstance(text, str) for text in given)
             is_right, what = texts, "a list of texts"
         if given is not None and not is_right:
             raise InputError(f"{path}: {name} must be {what}, got {given!r}")
-    return found
+    return declared

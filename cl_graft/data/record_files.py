@@ -1,19 +1,26 @@
-"""The readers of files of records: JSON, csv, tsv and parquet, each record with its place."""
+"""The readers of files of records: JSON, csv, tsv and parquet, each record with its origin.
+
+Of parquet files, and data sets of the datasets library, columns of single values are read, and of
+lists and records whose names a kind of tasks has, batch by batch; class ids in a list, such as
+tags, are read as their names.
+"""
 
 from __future__ import annotations
 
 import csv
 import json
+import logging
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from cl_graft.data.arrow_tables import ArrowTable, read_parquet
 from cl_graft.data.bad_rows import BadRows
+from cl_graft.data.labels import name_listed_classes
 from cl_graft.data.text_files import MAX_CHARACTERS, Reading, read_lines
-from cl_graft.errors import InputError, join_names
+from cl_graft.errors import InputError, first_line, join_names
 from cl_graft.kinds.kind import find_kind_columns
 
 SUFFIXES = (
@@ -63,7 +70,7 @@ class Record:
     """One record of a file: values by column, and its place, ``"file:line"``, for messages."""
 
     values: Mapping[str, object]
-    place: str
+    origin: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +82,7 @@ class RecordFile:
     place of the line that names the columns; empty where each row names its own.
     """
 
-    place: str
+    origin: str
     columns: tuple[str, ...]
     records: tuple[Record, ...]
     class_names: Mapping[str, tuple[str, ...]]
@@ -131,50 +138,50 @@ def read_records(
     if kind == "parquet":
         return collect_records(str(path), read_parquet(path, reading), bad)
     lines = read_lines(path, reading, escape=bad.skip, notes=bad.notes)
-    return parse_records(lines, kind, place=path, bad_rows=bad)
+    return parse_records(lines, kind, path=path, bad_rows=bad)
 
 
-def collect_records(place: str, table: ArrowTable, bad: BadRows) -> RecordFile:
+def collect_records(origin: str, table: ArrowTable, bad: BadRows) -> RecordFile:
     """Read all rows of a table that is open."""
     numbered = enumerate(table.rows, start=1)
-    records = tuple(Record(values, f"{place}: row {number}") for number, values in numbered)
-    bad.refuse_none_left(place, len(records))
+    records = tuple(Record(values, f"{origin}: row {number}") for number, values in numbered)
+    bad.refuse_none_left(origin, len(records))
     columns = tuple(filter(str.strip, table.columns))
-    return RecordFile(place, columns, records, table.class_names, table.passed_over)
+    return RecordFile(origin, columns, records, table.class_names, table.passed_over)
 
 
 def parse_records(
     lines: Sequence[str],
     kind: str,
     *,
-    place: Path,
+    path: Path,
     bad_rows: BadRows | None = None,
 ) -> RecordFile:
     """Read the lines of a file of records, as `read_records` does; `kind` is a suffix."""
     bad = bad_rows or BadRows()
     if not any(map(str.strip, lines)):
-        raise InputError(f"{place}: the file is empty")
+        raise InputError(f"{path}: the file is empty")
     header = ""
     if kind in ("jsonl", "json"):
-        own = BadRows("skip")
-        records = tuple(_read_json(lines, place, own))
-        bad.merge(own, len(records))
-        _refuse_other_objects(place, records)
+        skipped = BadRows("skip")
+        records = tuple(_read_json(lines, path, skipped))
+        bad.merge(skipped, len(records))
+        _refuse_other_objects(path, records)
         names = dict.fromkeys(name for record in records for name in record.values)
         columns = tuple(filter(str.strip, names))
     else:
-        columns, records, header = _read_table(place, lines, kind, bad)
-    bad.refuse_none_left(str(place), len(records))
-    return RecordFile(str(place), columns, records, {}, header=header)
+        columns, records, header = _read_table(path, lines, kind, bad)
+    bad.refuse_none_left(str(path), len(records))
+    return RecordFile(str(path), columns, records, {}, header=header)
 
 
-def _refuse_damaged(text: str, place: str) -> None:
+def _refuse_damaged(text: str, origin: str) -> None:
     """Refuse bytes of another encoding, which `read_lines` left as surrogates, and NUL."""
     if "\0" in text:
-        raise InputError(f"{place}: there is a NUL byte; the file is damaged, or not text")
+        raise InputError(f"{origin}: there is a NUL byte; the file is damaged, or not text")
     if match := _NOT_DECODED.search(text):
         byte = ord(match[0]) - 0xDC00
-        raise InputError(f"{place}: byte 0x{byte:02x} is not of the file's encoding")
+        raise InputError(f"{origin}: byte 0x{byte:02x} is not of the file's encoding")
 
 
 # JSON: one object a line, or the objects of one list.
@@ -202,28 +209,28 @@ def _read_json(lines: Sequence[str], path: Path, bad: BadRows) -> Iterator[Recor
         return
     for number, line in enumerate(lines, start=1):
         if line.strip():
-            place = f"{path}:{number}"
+            origin = f"{path}:{number}"
             try:
-                yield Record(add_paths(_read_json_line(line.rstrip("\r\n"), place)), place)
+                yield Record(add_paths(_read_json_line(line.rstrip("\r\n"), origin)), origin)
             except InputError as fault:
                 bad.leave_out(str(path), str(fault))
 
 
-def _read_json_line(line: str, place: str) -> dict[str, object]:
-    _refuse_damaged(line, place)
+def _read_json_line(line: str, origin: str) -> dict[str, object]:
+    _refuse_damaged(line, origin)
     try:
         values = json.loads(line)
     except json.JSONDecodeError as error:
         whole = line.strip() == "{"
         raise InputError(
-            f"{place}: not valid JSON ({error.msg} at column {error.colno}); each line must hold "
+            f"{origin}: not valid JSON ({error.msg} at column {error.colno}); each line must hold "
             f"one JSON object{', and this is one document over many lines' if whole else ''}"
         ) from None
     except (ValueError, RecursionError) as error:
-        raise _make_json_error(error, place) from None
+        raise _make_json_error(error, origin) from None
     if not isinstance(values, dict):
         raise InputError(
-            f"{place}: each line must hold one JSON object, got {type(values).__name__}"
+            f"{origin}: each line must hold one JSON object, got {type(values).__name__}"
         )
     return values
 
@@ -241,15 +248,15 @@ def _read_json_list(lines: Sequence[str], path: Path) -> Iterator[Record]:
     except (ValueError, RecursionError) as error:
         raise _make_json_error(error, str(path)) from None
     for number, values in enumerate(items, start=1):
-        place = f"{path}: item {number}"
+        origin = f"{path}: item {number}"
         if not isinstance(values, dict):
-            raise InputError(f"{place}: each item of the list must be an object, as in {{…}}")
-        yield Record(add_paths(values), place)
+            raise InputError(f"{origin}: each item of the list must be an object, as in {{…}}")
+        yield Record(add_paths(values), origin)
 
 
-def _make_json_error(error: Exception, place: str) -> InputError:
+def _make_json_error(error: Exception, origin: str) -> InputError:
     """Say that the JSON is beyond what Python reads."""
-    return InputError(f"{place}: JSON that cannot be read ({str(error).split(';', 1)[0]})")
+    return InputError(f"{origin}: JSON that cannot be read ({str(error).split(';', 1)[0]})")
 
 
 def _refuse_other_objects(path: Path, records: Sequence[Record]) -> None:
@@ -258,9 +265,9 @@ def _refuse_other_objects(path: Path, records: Sequence[Record]) -> None:
         return
     values = records[0].values
     held = find_kind_columns(values)
-    others = [own for name, own in values.items() if "." not in name and name not in held]
-    listed = any(isinstance(own, list) and isinstance((*own, 0)[0], dict) for own in others)
-    by_column = len(values) > 1 and all(isinstance(own, dict) for own in others)
+    others = [value for name, value in values.items() if "." not in name and name not in held]
+    listed = any(isinstance(value, list) and isinstance((*value, 0)[0], dict) for value in others)
+    by_column = len(values) > 1 and all(isinstance(value, dict) for value in others)
     if listed or (others and by_column):
         raise InputError(
             f"{path}: one object that seems to hold a whole table: write a list of its rows, or "
@@ -299,17 +306,19 @@ def _read_table(path: Path, lines: Sequence[str], kind: str, bad: BadRows) -> _T
         ways.append({"escapechar": "\\"})
     tried: list[tuple[BadRows, _Table]] = []
     for way in ways:
-        own = BadRows("skip")
+        skipped = BadRows("skip")
         read = [_NULL.sub("", line) for line in lines] if "escapechar" in way else lines
-        table = _match_rows(path, _read_fields(read, delimiter, way), delimiter, own)
+        table = _match_rows(path, _read_fields(read, delimiter, way), delimiter, skipped)
         if "escapechar" in way:
-            own.notes.append(f"{path}: read with backslashes before quotes, as MySQL writes them")
-        tried.append((own, table))
-        if not own.total:
+            skipped.notes.append(
+                f"{path}: read with backslashes before quotes, as MySQL writes them"
+            )
+        tried.append((skipped, table))
+        if not skipped.total:
             break
-    own, table = min(tried, key=lambda each: each[0].total)
-    bad.notes += own.notes
-    bad.merge(own, len(table[1]))
+    skipped, table = min(tried, key=lambda each: each[0].total)
+    bad.notes += skipped.notes
+    bad.merge(skipped, len(table[1]))
     return table
 
 
@@ -317,7 +326,7 @@ def _match_rows(
     path: Path, rows: Iterator[tuple[int, list[str] | csv.Error]], delimiter: str, bad: BadRows
 ) -> _Table:
     number, fields = next(((n, f) for n, f in rows if f), (1, []))
-    header = _read_header(fields, place := f"{path}:{number}")
+    header = _read_header(fields, header_at := f"{path}:{number}")
     first = next(column for column, name in enumerate(header) if name)
     nameless = [c for c, name in enumerate(header) if not name and c > first]
     records: list[Record] = []
@@ -337,7 +346,7 @@ def _match_rows(
             f"{path}: {unread:,} row{'s hold' if unread > 1 else ' holds'} something in columns "
             "without a name, which is not read"
         )
-    return tuple(filter(None, header)), tuple(records), place
+    return tuple(filter(None, header)), tuple(records), header_at
 
 
 def _read_fields(
@@ -349,8 +358,8 @@ def _read_fields(
     """
     start = 0
     while start < len(lines):
-        own = (lines[number] for number in range(start, len(lines)))
-        reader = csv.reader(own, delimiter=delimiter, strict=True, **way)
+        rest = (lines[number] for number in range(start, len(lines)))
+        reader = csv.reader(rest, delimiter=delimiter, strict=True, **way)
         begun = start
         while True:
             number = start + 1
@@ -367,39 +376,233 @@ def _read_fields(
                 break
 
 
-def _read_header(fields: list[str] | csv.Error, place: str) -> list[str]:
+def _read_header(fields: list[str] | csv.Error, origin: str) -> list[str]:
     """Return the names of the columns; what is wrong with them concerns every row."""
     if isinstance(fields, csv.Error):
-        raise InputError(f"{place}: the header is not readable ({fields})")
+        raise InputError(f"{origin}: the header is not readable ({fields})")
     for field in fields:
-        _refuse_damaged(field, place)
+        _refuse_damaged(field, origin)
     header = [name.strip() for name in fields]
     named = [name for name in header if name]
     if not named:
-        raise InputError(f"{place}: the header names no column: {header}")
+        raise InputError(f"{origin}: the header names no column: {header}")
     if len(set(named)) != len(named):
-        raise InputError(f"{place}: the header names a column twice: {header}")
+        raise InputError(f"{origin}: the header names a column twice: {header}")
     return header
 
 
 def _match_header(
-    fields: list[str] | csv.Error, header: list[str], delimiter: str, place: str
+    fields: list[str] | csv.Error, header: list[str], delimiter: str, origin: str
 ) -> dict[str, object]:
     if isinstance(fields, csv.Error):
         raise InputError(
-            f"{place}: not a readable row ({fields}); a quote that is not closed, or one within "
+            f"{origin}: not a readable row ({fields}); a quote that is not closed, or one within "
             "quotes that is not doubled, causes this"
         )
     if len(fields) < len(header) or any(fields[len(header) :]):
         raise InputError(
-            f"{place}: {len(fields)} fields, but the header has {len(header)} "
+            f"{origin}: {len(fields)} fields, but the header has {len(header)} "
             f"({', '.join(header[:20])}); a field with {delimiter!r} in it needs quotes"
         )
     for field in fields:
-        _refuse_damaged(field, place)
+        _refuse_damaged(field, origin)
     if len(header) > 1 and [*map(str.strip, fields)] == header:
         raise InputError(
-            f"{place}: the names of the columns again; these seem to be several files, one after "
+            f"{origin}: the names of the columns again; these seem to be several files, one after "
             "another"
         )
     return {name: field for name, field in zip(header, fields, strict=False) if name}
+
+
+# pyarrow and datasets take most of a second to import, so each function imports them when called.
+
+_logger = logging.getLogger(__name__)
+
+_BATCH_ROWS = 1_000
+_SECONDS_TO_REACH_THE_HUB = 5.0
+_OWN_DATA = (
+    "Local data is read from a file (.jsonl, .json, .csv, .tsv, .parquet), a folder with train and "
+    "test files, or a data set saved with save_to_disk."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ArrowTable:
+    """A table that is open: its rows are read in batches, of the `columns` that are read."""
+
+    columns: tuple[str, ...]
+    rows: Iterator[dict[str, Any]]
+    class_names: Mapping[str, tuple[str, ...]]
+    passed_over: tuple[str, ...]
+
+
+def read_parquet(path: Path, reading: Reading) -> ArrowTable:
+    """Open a parquet file; damage is an error here, or while rows are read."""
+    import pyarrow
+    import pyarrow.parquet
+
+    fault = "not an intact parquet file"
+    try:
+        file = pyarrow.parquet.ParquetFile(path)
+        schema = file.schema_arrow
+    except (pyarrow.ArrowException, OSError, ValueError) as error:
+        raise InputError(f"{path}: {fault} ({first_line(error)})") from None
+
+    # Texts are not kept as dictionaries: each batch would copy that of all batches before it.
+    def read(columns: list[str]) -> Iterable[Any]:
+        return file.iter_batches(_BATCH_ROWS, columns=columns)
+
+    return _open(schema, read, str(path), fault, reading)
+
+
+def read_dataset(table: Any, origin: str, reading: Reading) -> ArrowTable:
+    """Open a `Dataset` of the datasets library."""
+    fault = "the rows cannot be read"
+    table = table.with_format("arrow")
+    try:
+        table.data.validate(full=True)  # values of damaged files may end the process
+    except Exception as error:  # whatever reading a column raises
+        raise InputError(f"{origin}: {fault} ({first_line(error)})") from None
+    return _open(
+        table.features.arrow_schema,
+        lambda columns: table.select_columns(columns).iter(_BATCH_ROWS),
+        origin,
+        fault,
+        reading,
+    )
+
+
+def _open(
+    schema: Any,
+    read: Callable[[list[str]], Iterable[Any]],
+    origin: str,
+    fault: str,
+    reading: Reading,
+) -> ArrowTable:
+    """Open a table of a schema; `read` gives batches of some of its columns."""
+    if doubled := sorted(name for name, count in Counter(schema.names).items() if count > 1):
+        raise InputError(f"{origin}: there are several columns called {doubled[0]!r}")
+    held = find_kind_columns(schema.names, labelled=reading.labelled)
+    columns = [field.name for field in schema if _is_read(field.type, field.name in held)]
+    class_names, tags = _read_class_names((schema.metadata or {}).get(b"huggingface", b"{}"))
+    rows = _read_rows(read(columns), columns, origin, fault)
+    if tags:
+        rows = (name_listed_classes(row, tags) for row in rows)
+    passed_over = tuple(name for name in schema.names if name not in columns)
+    return ArrowTable(tuple(columns), rows, class_names, passed_over)
+
+
+def _read_class_names(metadata: bytes) -> tuple[dict[str, Any], dict[str, Any]]:
+    try:
+        features = json.loads(metadata).get("info", {}).get("features", {})
+        items = {n: f.get("feature") for n, f in features.items() if type(f) is dict}
+        single, listed = (
+            {
+                column: tuple(feature["names"])
+                for column, feature in columns.items()
+                if isinstance(feature, dict) and feature.get("_type") == "ClassLabel"
+            }
+            for columns in (features, items)
+        )
+    except (ValueError, AttributeError, KeyError, TypeError, RecursionError):
+        # Foreign metadata under the same key is no reason to refuse the table.
+        return {}, {}
+    return single, listed
+
+
+def _is_read(kind: Any, is_held: bool) -> bool:
+    """Whether a column of a type is read: single values, or what a kind of tasks has."""
+    import pyarrow.types as types
+
+    if types.is_list(kind) or types.is_large_list(kind):
+        return is_held and _is_read(kind.value_type, is_held)
+    if types.is_struct(kind):
+        parts = (kind.field(number).type for number in range(kind.num_fields))
+        return is_held and all(_is_read(part, is_held) for part in parts)
+    single = (
+        *(types.is_string, types.is_large_string, types.is_binary, types.is_large_binary),
+        *(types.is_dictionary, types.is_primitive, types.is_decimal, types.is_null),
+    )
+    return not types.is_temporal(kind) and any(is_one(kind) for is_one in single)
+
+
+def _read_rows(
+    batches: Iterable[Any], columns: list[str], origin: str, fault: str
+) -> Iterator[dict[str, Any]]:
+    left = iter(batches)
+    while True:
+        try:
+            if (batch := next(left, None)) is None:
+                return
+            # A name with dots may be that of a field of another column, too.
+            values = [_list_values(name, batch.column(name)) for name in columns]
+        except Exception as error:  # whatever reading or decoding a column raises
+            raise InputError(f"{origin}: {fault} ({first_line(error)})") from None
+        for row in zip(*values, strict=True):
+            yield dict(zip(columns, row, strict=True))
+
+
+def _list_values(name: str, column: Any) -> list[Any]:
+    try:
+        return column.to_pylist()
+    except UnicodeDecodeError as error:
+        raise ValueError(f"column {name!r} holds a text that is not UTF-8: {error}") from None
+
+
+def is_saved_dataset(path: Path) -> bool:
+    """Whether the folder was written by `Dataset.save_to_disk` or `DatasetDict.save_to_disk`."""
+    return (path / "dataset_dict.json").is_file() or (
+        (path / "dataset_info.json").is_file() and (path / "state.json").is_file()
+    )
+
+
+def load_saved_dataset(path: Path) -> Mapping[str, Any]:
+    """Load the splits of a saved data set; a `Dataset` without splits comes as "train"."""
+    import datasets
+
+    try:
+        loaded: Any = datasets.load_from_disk(str(path))
+    except IndexError:  # the library writes a split without rows, but cannot read it
+        raise InputError(f"{path}: a split has no rows; save the data set without it") from None
+    except Exception as error:  # the library raises whatever its files' parsers raise
+        raise InputError(
+            f"{path}: a saved data set that cannot be read ({first_line(error)})"
+        ) from None
+    return loaded if isinstance(loaded, Mapping) else {"train": loaded}
+
+
+def load_hub_dataset(name: str) -> Mapping[str, Any]:
+    """Load a data set of the hub, ``"owner/name"`` or ``"owner/name:config"``, by split.
+
+    It is taken from the local cache if HF_HUB_OFFLINE is set; a hub that cannot be reached is an
+    error within seconds.
+    """
+    import datasets
+    from huggingface_hub import HfApi, constants
+    from huggingface_hub.errors import HfHubHTTPError
+
+    owner_name, _, config = name.partition(":")
+    # Without a connection load_dataset retries for 23 seconds; asking once first answers at once.
+    if not constants.HF_HUB_OFFLINE:
+        try:
+            HfApi().dataset_info(owner_name, timeout=_SECONDS_TO_REACH_THE_HUB)
+        except HfHubHTTPError as error:
+            raise InputError(
+                f"the hub gives no data set {owner_name!r} ({first_line(error)}); "
+                f"it may be misspelt, or private. {_OWN_DATA}"
+            ) from None
+        except ValueError as error:
+            raise InputError(f"{owner_name!r} is no name of a hub data set ({error})") from None
+        except Exception as error:  # the HTTP client's own errors, which differ between versions
+            raise InputError(
+                f"data set {owner_name!r}: the Hugging Face hub cannot be reached ({error}). "
+                f"{_OWN_DATA} If it is in the hub's local cache, set HF_HUB_OFFLINE=1."
+            ) from None
+    _logger.info("loading %s from the hub", owner_name)
+    try:
+        loaded: Any = datasets.load_dataset(owner_name, config or None)
+    except Exception as error:  # as above: no common base class
+        raise InputError(
+            f"hub data set {owner_name!r} cannot be loaded ({first_line(error)})"
+        ) from None
+    return loaded if isinstance(loaded, Mapping) else {"train": loaded}

@@ -154,16 +154,16 @@ class StreamFile:
             needs_folder=self.needs_folder,
         )
         return {
-            own: replace(
+            stream_name: replace(
                 stream, names=functools.partial(list, tasks), settings=self._settings(tasks)
             )
-            for own, tasks in (self.orders or {name: list(self.tasks)}).items()
+            for stream_name, tasks in (self.orders or {name: list(self.tasks)}).items()
         }
 
     def _settings(self, tasks: list[str]) -> dict[str, Any]:
         every = {task: {**self.every_task, **(self.tasks[task] or {})} for task in tasks}
-        own = {task: settings for task, settings in every.items() if settings}
-        return {**self.protocol, "task_settings": own} if own else self.protocol
+        changed = {task: settings for task, settings in every.items() if settings}
+        return {**self.protocol, "task_settings": changed} if changed else self.protocol
 
 
 def read_stream_file(path: Path | str) -> dict[str, Stream]:
@@ -264,13 +264,13 @@ def find_stream(name: str) -> Stream:
 def take_stream(name: str, given: Mapping[str, Any]) -> dict[str, Any]:
     """Return the given settings of a part `stream`, completed by those of the stream it names."""
     stream = find_stream(name)
-    own = stream.tasks()
-    if not own:
+    offered = stream.tasks()
+    if not offered:
         raise InputError(f"the stream {name!r} names no tasks")
-    tasks = expand_streams(given["tasks"], given=given)[0] if given.get("tasks") else own
+    tasks = expand_streams(given["tasks"], given=given)[0] if given.get("tasks") else offered
     for task in tasks:
-        if task not in own:
-            raise InputError(f"the stream {name!r} has no task {task!r}; {nearest(task, own)}")
+        if task not in offered:
+            raise InputError(f"the stream {name!r} has no task {task!r}; {nearest(task, offered)}")
     settings = {**stream.settings, **given, "tasks": tasks}
     known, changed = stream.settings.get("task_settings") or {}, given.get("task_settings") or {}
     by_task: dict[str, Any] = {task: known[task] for task in tasks if task in known}
@@ -285,11 +285,11 @@ def take_stream(name: str, given: Mapping[str, Any]) -> dict[str, Any]:
 def _refuse_no_folder(name: str, stream: Stream, settings: Mapping[str, Any]) -> None:
     if stream.needs_folder and settings.get("data") is None:
         first = stream.tasks()[0]
-        place = stream.settings.get("task_settings", {}).get(first, {}).get("rows_from", first)
+        folder = stream.settings.get("task_settings", {}).get(first, {}).get("rows_from", first)
         raise InputError(
             f"the tasks of the stream {name!r} are not on the hub in a form that is read here: "
-            f"name with stream.data (--data DIR) the folder that holds {place}/train.jsonl and the "
-            "like"
+            f"name with stream.data (--data DIR) the folder that holds {folder}/train.jsonl and "
+            "the like"
         )
 
 
@@ -303,10 +303,10 @@ def expand_streams(
     owners: dict[str, str] = {}
     for name in names:
         stream = STREAMS.get(name)
-        own = [name] if stream is None else stream.tasks()
-        if not own:
+        members = [name] if stream is None else stream.tasks()
+        if not members:
             raise InputError(f"the stream {name!r} names no tasks")
-        tasks += own
+        tasks += members
         protocol = {} if stream is None else stream.settings
         if stream is not None:
             _refuse_no_folder(name, stream, {**protocol, **given})

@@ -51,9 +51,9 @@ def find_place(name: str, data: Path | None) -> TaskPlace:
     if not name.strip():
         raise InputError("the task's name is empty")
     if data is not None:
-        found = _find_in(data, name)
-        if found is not None:
-            return found
+        task_place = _find_in(data, name)
+        if task_place is not None:
+            return task_place
     path = Path(name).expanduser()
     path = _spell(path.parent, path.name)
     known = {*PRESETS, *BUILT_IN}

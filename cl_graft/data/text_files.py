@@ -115,7 +115,7 @@ def detect_encoding(data: bytes) -> str:
 
 
 def decode_lines(
-    data: bytes, place: str, encoding: str = "utf-8", *, escape: bool = False
+    data: bytes, origin: str, encoding: str = "utf-8", *, escape: bool = False
 ) -> list[str]:
     r"""Decode the bytes of a text file to lines with their ends: \n, \r\n or \r.
 
@@ -124,12 +124,12 @@ def decode_lines(
     """
     for signature, what in _OTHER_KINDS:
         if re.match(signature, data[:300]):
-            raise InputError(f"{place}: not text but {what}")
+            raise InputError(f"{origin}: not text but {what}")
     errors = "surrogateescape" if escape else "strict"
     try:
         lines = list(io.TextIOWrapper(io.BytesIO(data), encoding, errors, newline=""))
     except UnicodeError:
-        raise InputError(_explain_undecoded(data, place, encoding)) from None
+        raise InputError(_explain_undecoded(data, origin, encoding)) from None
     if lines:
         lines[0] = lines[0].removeprefix("\ufeff")
     return lines
@@ -142,10 +142,10 @@ def find_fault(text: str) -> str | None:
     if len(text) > MAX_CHARACTERS:
         return f"has {len(text):,} characters, the limit is {MAX_CHARACTERS:,}"
     may_be = "\0" in text or not text.isascii()  # which is told faster than by a search
-    if may_be and (found := _NO_CHARACTER.search(text)):
+    if may_be and (character := _NO_CHARACTER.search(text)):
         return (
-            f"holds U+{ord(found[0]):04X}, which is half a character or none; it was damaged, or "
-            "cut, before it came here"
+            f"holds U+{ord(character[0]):04X}, which is half a character or none; it was damaged, "
+            "or cut, before it came here"
         )
     if all(unicodedata.category(char) in _INVISIBLE for char in text):
         return "is empty but for invisible characters"
@@ -166,7 +166,7 @@ def _read_bytes(path: Path) -> bytes:
         raise InputError(f"{path}: cannot be read ({error.strerror})") from None
 
 
-def _explain_undecoded(data: bytes, place: str, encoding: str) -> str:
+def _explain_undecoded(data: bytes, origin: str, encoding: str) -> str:
     try:
         data.decode(encoding)
     except UnicodeDecodeError as error:
@@ -174,9 +174,9 @@ def _explain_undecoded(data: bytes, place: str, encoding: str) -> str:
         line = 1 + max(seen.count("\n"), seen.count("\r"))
         byte = f"byte 0x{data[error.start]:02x} is not {encoding} (offset {error.start:,})"
         return (
-            f"{place}:{line}: {byte}; save the file as UTF-8, or name its encoding (Windows writes "
-            "cp1252 in the West)"
+            f"{origin}:{line}: {byte}; save the file as UTF-8, or name its encoding (Windows "
+            "writes cp1252 in the West)"
         )
     except UnicodeError as error:
-        return f"{place}: not {encoding} ({error})"
-    return f"{place}: not {encoding}"
+        return f"{origin}: not {encoding} ({error})"
+    return f"{origin}: not {encoding}"

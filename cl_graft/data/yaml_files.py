@@ -24,7 +24,7 @@ def read_yaml_file(path: Path, *, kind: str = "config") -> dict[str, Any]:
         raise InputError(f"{path}: cannot read the {kind}: {error.strerror}") from None
     if len(data) > _MOST_BYTES:
         raise InputError(f"{path}: not a {kind}: it is larger than 1 MB")
-    values = read_yaml("".join(decode_lines(data, str(path))), place=str(path))
+    values = read_yaml("".join(decode_lines(data, str(path))), origin=str(path))
     if not isinstance(values, dict):
         raise InputError(
             f"{path}: expected 'name: value' lines, got {type(values).__name__}; an example: "
@@ -33,7 +33,7 @@ def read_yaml_file(path: Path, *, kind: str = "config") -> dict[str, Any]:
     return values
 
 
-def read_yaml(text: str, *, place: str) -> Any:
+def read_yaml(text: str, *, origin: str) -> Any:
     """Return what a YAML document holds."""
     try:
         return yaml.load(text, _Loader)
@@ -42,15 +42,16 @@ def read_yaml(text: str, *, place: str) -> Any:
         line = f":{mark.line + 1}" if mark is not None else ""
         fault = " ".join((error.problem or str(error)).split())
         tab = " (indent with spaces, not tabs)" if "\\t" in fault else ""
-        raise InputError(f"{place}{line}: not a YAML file: {fault}{tab}") from None
+        raise InputError(f"{origin}{line}: not a YAML file: {fault}{tab}") from None
     except yaml.reader.ReaderError as error:
         line = text.count("\n", 0, error.position) + 1
         raise InputError(
-            f"{place}:{line}: not a YAML file: the character U+{_code(error):04X} has no place here"
+            f"{origin}:{line}: not a YAML file: the character U+{_code(error):04X} has no place "
+            "here"
         ) from None
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         fault = " ".join(str(error).split())
-        raise InputError(f"{place}: not a YAML file: {fault}") from None
+        raise InputError(f"{origin}: not a YAML file: {fault}") from None
 
 
 class _Loader(yaml.SafeLoader):

@@ -49,14 +49,14 @@ class BaseIdentity:
     @property
     def weights_sha256(self) -> str:
         """SHA-256 over every parameter and buffer outside the heads; empty if not recorded."""
-        found = self.metadata.get("weights_sha256")
-        return found if isinstance(found, str) else ""
+        value = self.metadata.get("weights_sha256")
+        return value if isinstance(value, str) else ""
 
     @property
     def heads(self) -> tuple[str, ...]:
         """Module paths of the task heads, which are no part of the base."""
-        found = self.metadata.get("heads")
-        return tuple(str(path) for path in found) if isinstance(found, list) else ("heads",)
+        paths = self.metadata.get("heads")
+        return tuple(str(path) for path in paths) if isinstance(paths, list) else ("heads",)
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,13 +91,13 @@ def pick_recorded(outputs: Tensor, inputs: Tensor) -> Tensor:
     """
     if outputs.ndim < 3:
         return outputs.view(len(outputs), -1)
-    own, length = outputs, inputs.shape[-1]
+    picked, length = outputs, inputs.shape[-1]
     axis = next((axis for axis in range(1, outputs.ndim) if outputs.shape[axis] == length), None)
     if axis is not None and inputs.shape[1:-1] == (2,):
         shortest = int((inputs[:, 1] != 0).sum(1).min())
         first = max(0, shortest - _RECORDED_TOKENS)
-        own = outputs.narrow(axis, first, shortest - first)
-    values = own.flatten(1)
+        picked = outputs.narrow(axis, first, shortest - first)
+    values = picked.flatten(1)
     places = torch.linspace(0, values.shape[1] - 1, min(_RECORDED_VALUES, values.shape[1]))
     return values[:, places.round().long()].contiguous()
 
@@ -316,7 +316,7 @@ class GraftBank:
 
     def shares_coordinates(self, of: Sequence[int] | None = None) -> bool:
         """Tell whether a coordinate has several owners among some entries; None means all."""
-        entries = self.entries if of is None else [self.entries[place] for place in of]
+        entries = self.entries if of is None else [self.entries[position] for position in of]
         return sum(entry.owned_size for entry in entries) > len(self.owned(of=of))
 
     @property
@@ -338,13 +338,13 @@ class GraftBank:
             last = len(self) if positions is None else max(positions, default=-1) + 1
             replace(self, entries=()).extend(self.entries[:last])
             return
-        for place in positions:
-            replace(self, entries=self.entries[:place]).append(self.entries[place])
+        for position in positions:
+            replace(self, entries=self.entries[:position]).append(self.entries[position])
 
     def builds_on(self, position: int) -> tuple[int, ...]:
         """Return the entries whose values lie under those of entry `position`, ascending."""
-        own = self.entries[position].builds_on
-        return self._builds_on_by_mode(position) if own is None else own
+        named = self.entries[position].builds_on
+        return self._builds_on_by_mode(position) if named is None else named
 
     def free(self, region: Region, *, builds_on: Sequence[int] | None = None) -> Region:
         """Return what a new task may train: `region` minus what those that it builds on own.
@@ -363,16 +363,16 @@ class GraftBank:
             raise ValueError(f"position must be in [0, {len(self)}), got {position}")
         if self.mode == "isolated":
             return self.entries[position].owned
-        grafts = [self.entries[place].owned for place in (*self.builds_on(position), position)]
+        grafts = [self.entries[below].owned for below in (*self.builds_on(position), position)]
         return overlay(grafts, layout=self.layout, dtype=getattr(torch, self.base.dtype))
 
     def without(self, positions: Collection[int]) -> GraftBank:
         """Return the bank without some entries; the others build on what is left of theirs."""
-        left = [place for place in range(len(self)) if place not in positions]
-        number = {place: now for now, place in enumerate(left)}
+        left = [position for position in range(len(self)) if position not in positions]
+        number = {position: now for now, position in enumerate(left)}
         bank = replace(self, entries=())
-        for place in left:
-            entry = self.entries[place]
+        for position in left:
+            entry = self.entries[position]
             if entry.builds_on is not None:
                 under = tuple(number[below] for below in entry.builds_on if below in number)
                 entry = bank.place(entry.renumber(label=entry.label, builds_on=under))
@@ -402,7 +402,7 @@ class GraftBank:
 
 def check_builds_on(positions: Sequence[object], position: int) -> None:
     """Refuse positions that entry `position` cannot build on: they ascend and lie below it."""
-    whole = [place for place in positions if type(place) is int and 0 <= place < position]
+    whole = [below for below in positions if type(below) is int and 0 <= below < position]
     if len(whole) < len(positions) or sorted(set(whole)) != whole:
         shown = repr(list(positions[:_SHOWN]))[:80]
         raise ValueError(

@@ -70,7 +70,7 @@ class Graft:
 def find_parameters(model: nn.Module, layout: Layout) -> dict[str, nn.Parameter]:
     """Find a layout's parameters in a model; other names, shapes or strides raise `ValueError`."""
     have = parameters_by_name(model)
-    found: dict[str, nn.Parameter] = {}
+    parameters: dict[str, nn.Parameter] = {}
     for name, shape in zip(layout.names, layout.shapes, strict=True):
         if plain_name(name) not in have:
             raise ValueError(f"the model has no parameter {name!r}; is it another architecture?")
@@ -79,8 +79,8 @@ def find_parameters(model: nn.Module, layout: Layout) -> dict[str, nn.Parameter]
             raise ValueError(f"{name} must have shape {shape}, got {tuple(parameter.shape)}")
         if not parameter.is_contiguous():
             raise ValueError(f"{name} is not contiguous in memory; call .contiguous() on it first")
-        found[name] = parameter
-    return found
+        parameters[name] = parameter
+    return parameters
 
 
 def extract(model: nn.Module, region: Region) -> Graft:
@@ -93,9 +93,9 @@ def gather(parameters: Parameters, region: Region) -> Graft:
     dtypes = [parameter.dtype for parameter in parameters.values()]
     dtype = reduce(torch.promote_types, dtypes) if dtypes else torch.float32
     values = region.index.new_empty(len(region), dtype=dtype)
-    for name, inside, place in region.by_parameter():
+    for name, inside, part in region.by_parameter():
         flat = parameters[name].detach().view(-1)
-        values[place] = flat[inside.to(flat.device)].to("cpu", dtype)
+        values[part] = flat[inside.to(flat.device)].to("cpu", dtype)
     return Graft(region, values)
 
 
@@ -110,9 +110,9 @@ def write_(model: nn.Module, graft: Graft) -> None:
         0.5
     """
     parameters = find_parameters(model, graft.region.layout)
-    for name, inside, place in graft.region.by_parameter():
+    for name, inside, part in graft.region.by_parameter():
         flat = parameters[name].detach().view(-1)
-        flat[inside.to(flat.device)] = graft.values[place].to(flat.device, flat.dtype)
+        flat[inside.to(flat.device)] = graft.values[part].to(flat.device, flat.dtype)
 
 
 @contextmanager

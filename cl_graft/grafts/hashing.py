@@ -60,8 +60,7 @@ def model_sha256(model: nn.Module, *, exclude: Iterable[str] = ("heads",)) -> st
     """
     prefixes = tuple(f"{prefix}." if prefix else "" for prefix in exclude)
     tensors = tensors_by_name(model)
-    kept = {n: t for n, t in tensors.items() if not n.startswith(prefixes)} if prefixes else tensors
-    return hash_tensors(kept)
+    return hash_tensors({n: t for n, t in tensors.items() if not n.startswith(prefixes)})
 
 
 def file_sha256(path: Path | str) -> str:

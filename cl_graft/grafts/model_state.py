@@ -78,13 +78,13 @@ def without_nested_tensors(model: nn.Module) -> Iterator[None]:
         yield
 
 
-def _keep_padding(own: Callable[..., Tensor]) -> Callable[..., Tensor]:
+def _keep_padding(original: Callable[..., Tensor]) -> Callable[..., Tensor]:
     def forward(encoder: nn.TransformerEncoder, *args: Any, **settings: Any) -> Tensor:
         if not torch.is_grad_enabled() or not any(p.requires_grad for p in encoder.parameters()):
-            return own(*args, **settings)
+            return original(*args, **settings)
         encoder.use_nested_tensor = False
         try:
-            return own(*args, **settings)
+            return original(*args, **settings)
         finally:
             encoder.use_nested_tensor = True
 

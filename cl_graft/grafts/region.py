@@ -9,6 +9,7 @@ its own size and not with the model's, and set algebra reads as in the paper:
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -305,5 +306,69 @@ def _merge_sorted(parts: list[Tensor]) -> Tensor:
         numbers = np.sort(np.concatenate(full, dtype=dtype, casting="same_kind"))
     first = np.ones(len(numbers), dtype=bool)
     np.not_equal(numbers[1:], numbers[:-1], out=first[1:])
-    kept = numbers if first.all() else numbers[first]
-    return torch.from_numpy(kept.astype(np.int64, copy=False))
+    unique = numbers if first.all() else numbers[first]
+    return torch.from_numpy(unique.astype(np.int64, copy=False))
+
+
+_BLOCK = re.compile(r"(?:^|\.)(\d+)\.")
+
+
+@dataclass(frozen=True, eq=False)
+class Anatomy:
+    """Counts of a region's coordinates by layer and kind, as in Panigrahi et al.'s Figs. 9 and 10.
+
+    Attributes:
+        layers: Numbers of the blocks, ascending; −1 stands for parameters outside of any.
+        kinds: Parameters inside a block, such as "attention.self.value.weight", in their order.
+        counts: Coordinates of the region, int64, of shape (layers, kinds).
+        sizes: All coordinates, of the same shape.
+    """
+
+    layers: tuple[int, ...]
+    kinds: tuple[str, ...]
+    counts: Tensor
+    sizes: Tensor
+
+    @property
+    def by_layer(self) -> Tensor:
+        """Share of the region in each layer, float64, of shape (layers,); sums to 1."""
+        return _shares(self.counts.sum(1))
+
+    @property
+    def by_kind(self) -> Tensor:
+        """Share of the region in each kind of parameter, float64, of shape (kinds,)."""
+        return _shares(self.counts.sum(0))
+
+    @property
+    def density(self) -> Tensor:
+        """Selected over all coordinates of each place; NaN where a layer has no such kind."""
+        return self.counts.double() / self.sizes
+
+
+def anatomy(region: Region) -> Anatomy:
+    """Count the coordinates of a region by layer and by kind of parameter.
+
+    The first number in a parameter's name is its layer, what follows it its kind.
+    """
+    places = [_split_name(name) for name in region.layout.names]
+    layers = tuple(sorted({layer for layer, _ in places}))
+    kinds = tuple(dict.fromkeys(kind for _, kind in places))
+    counts = torch.zeros(len(layers), len(kinds), dtype=torch.int64)
+    sizes = torch.zeros_like(counts)
+    inside = {name: len(numbers) for name, numbers, _ in region.by_parameter()}
+    for (layer, kind), name, size in zip(
+        places, region.layout.names, region.layout.sizes, strict=True
+    ):
+        at = layers.index(layer), kinds.index(kind)
+        counts[at] += inside.get(name, 0)
+        sizes[at] += size
+    return Anatomy(layers, kinds, counts, sizes)
+
+
+def _split_name(name: str) -> tuple[int, str]:
+    match = _BLOCK.search(name)
+    return (int(match.group(1)), name[match.end() :]) if match else (-1, name)
+
+
+def _shares(counts: Tensor) -> Tensor:
+    return counts.double() / counts.sum()

@@ -39,11 +39,11 @@ Spans = tuple[Span, ...]
 def to_spans(positions: Sequence[int]) -> Spans:
     """Return ascending positions as spans."""
     spans: list[Span] = []
-    for place in positions:
-        if spans and spans[-1][1] == place:
-            spans[-1] = spans[-1][0], place + 1
+    for position in positions:
+        if spans and spans[-1][1] == position:
+            spans[-1] = spans[-1][0], position + 1
         else:
-            spans.append((place, place + 1))
+            spans.append((position, position + 1))
     return tuple(spans)
 
 
@@ -73,7 +73,7 @@ def subtract(spans: Spans, others: Spans) -> Spans:
 
 def apart(spans: Spans) -> Spans:
     """Return the entries of spans one by one, for writes whose order counts."""
-    return tuple((place, place + 1) for low, high in spans for place in range(low, high))
+    return tuple((position, position + 1) for low, high in spans for position in range(low, high))
 
 
 class EntryWrites:
@@ -113,11 +113,11 @@ class EntryWrites:
         chunks: list[list[tuple[int, list[np.ndarray]]]] = [[] for _ in names]
         for number, graft in owned.items():
             laid = [graft, *([] if base is None else [base.on(graft.region)])]
-            whole = [graft.region.index.numpy(), *(_to_bits(one.values) for one in laid)]
+            whole = [graft.region.index.numpy(), *(_to_bits(part.values) for part in laid)]
             cuts = np.searchsorted(whole[0], starts).tolist()
             for parts, low, high in zip(chunks, cuts[:-1], cuts[1:], strict=True):
                 if low < high:
-                    parts.append((number, [one[low:high] for one in whole]))
+                    parts.append((number, [part[low:high] for part in whole]))
         for name, first, parts in zip(names, starts.tolist(), chunks, strict=False):
             if not parts:
                 continue
@@ -165,18 +165,18 @@ class EntryWrites:
 
     def without_model(self) -> EntryWrites:
         """Return a copy that keeps no model in memory, and can only return `base_values`."""
-        one = copy.copy(self)  # leaves out the views of the model
-        del one._model
-        return one
+        other = copy.copy(self)  # leaves out the views of the model
+        del other._model
+        return other
 
     def by_module(self) -> dict[str, list[tuple[str, Tensor, TensorWrites]]]:
         """Return the parameters that entries write into, by module: name, flat tensor, writes."""
         tensors = self.locate_tensors().tensors
-        found: dict[str, list[tuple[str, Tensor, TensorWrites]]] = defaultdict(list)
+        by_path: dict[str, list[tuple[str, Tensor, TensorWrites]]] = defaultdict(list)
         for name, writes in self._by_tensor.items():
             path, _, key = name.rpartition(".")
-            found[path].append((key, tensors[name], writes))
-        return found
+            by_path[path].append((key, tensors[name], writes))
+        return by_path
 
     def locate_tensors(self) -> _Places:
         """Return the tensors to write into, found again if a parameter has moved."""
@@ -219,9 +219,9 @@ class _Places:
 
     def are_current(self) -> bool:
         """Tell whether no parameter has moved; the views keep its memory in use."""
-        for owner, key, place in self.slots:
+        for owner, key, address in self.slots:
             parameter = owner.get(key)
-            if parameter is None or parameter.data_ptr() != place:
+            if parameter is None or parameter.data_ptr() != address:
                 return False
         return True
 

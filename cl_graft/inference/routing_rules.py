@@ -37,8 +37,8 @@ class ClassStatistics:
     def empty(cls, size: int, *, scatter: bool = False) -> ClassStatistics:
         """Return the statistics of no rows of `size` features."""
         none = torch.empty(0, dtype=torch.int64)
-        kept = torch.zeros(size, size) if scatter else None
-        return cls(none, none, none, torch.empty(0, size), kept)
+        zeros = torch.zeros(size, size) if scatter else None
+        return cls(none, none, none, torch.empty(0, size), zeros)
 
     def with_rows(self, features: Tensor, targets: Tensor, *, task: int) -> ClassStatistics:
         """Return the statistics with rows of a task added: features, (n, d), and classes, (n,)."""
@@ -51,19 +51,19 @@ class ClassStatistics:
             rows = features[targets == number]
             middle, count = rows.mean(0), len(rows)
             around = rows - middle
-            place = known.get((task, number))
-            if place is None:
+            at = known.get((task, number))
+            if at is None:
                 tasks.append(task)
                 classes.append(number)
                 counts.append(count)
                 means.append(middle)
             else:
                 # Both parts scatter around their common mean, too (Chan et al., 1983).
-                apart = means[place] - middle
-                both = counts[place] + count
-                around = torch.cat([around, apart[None] * (counts[place] * count / both) ** 0.5])
-                means[place] = middle + apart * (counts[place] / both)
-                counts[place] = both
+                apart = means[at] - middle
+                both = counts[at] + count
+                around = torch.cat([around, apart[None] * (counts[at] * count / both) ** 0.5])
+                means[at] = middle + apart * (counts[at] / both)
+                counts[at] = both
             if scatter is not None:
                 scatter = scatter + around.T @ around
         return ClassStatistics(
@@ -126,9 +126,9 @@ def least_entropy(logits: Mapping[int, Tensor]) -> Tensor:
     2020, https://arxiv.org/abs/2006.14769). Of equally sure tasks the first counts.
     """
 
-    def share(own: Tensor) -> Tensor:
-        surprise = own.log_softmax(1)
-        return -(surprise.exp() * surprise).sum(1) / math.log(own.shape[1])
+    def share(scores: Tensor) -> Tensor:
+        surprise = scores.log_softmax(1)
+        return -(surprise.exp() * surprise).sum(1) / math.log(scores.shape[1])
 
     return _least(logits, share)
 
@@ -139,9 +139,9 @@ def least_energy(logits: Mapping[int, Tensor]) -> Tensor:
     Liu et al., 2020, at temperature 1, https://arxiv.org/abs/2010.03759. Of equal ones the first
     counts.
     """
-    return _least(logits, lambda own: -own.logsumexp(1))
+    return _least(logits, lambda scores: -scores.logsumexp(1))
 
 
 def _least(logits: Mapping[int, Tensor], measure: Callable[[Tensor], Tensor]) -> Tensor:
-    measured = torch.stack([measure(own.detach().cpu().double()) for own in logits.values()], 1)
+    measured = torch.stack([measure(z.detach().cpu().double()) for z in logits.values()], 1)
     return torch.tensor(list(logits), dtype=torch.int64)[measured.argmin(1)]

@@ -77,7 +77,7 @@ class Switch:
         self._disjoint: dict[int, bool] = {}
         self._laid_out: set[int] = set()
         self._prepared: set[int] = set()
-        read = [place for place, entry in enumerate(bank.entries) if entry.is_read]
+        read = [position for position, entry in enumerate(bank.entries) if entry.is_read]
         bank.check_owners(read)
         with lock_model(model):
             _check_base_(model, bank)
@@ -177,7 +177,7 @@ class Switch:
         self.check_grown(bank)
         known = len(self.bank)
         bank = replace(bank, entries=(*self.bank.entries, *bank.entries[known:]))
-        read = [place for place in range(known, len(bank)) if bank.entries[place].is_read]
+        read = [position for position in range(known, len(bank)) if bank.entries[position].is_read]
         bank.check_owners(read)
         self.bank, self.shares = bank, bank.may_share
         with self.carrying(None):
@@ -190,8 +190,8 @@ class Switch:
         self._prepare(positions)
 
     def _prepare(self, positions: Iterable[int | None]) -> None:
-        new = {place for place in positions if place is not None} - self._prepared
-        self._read({below for place in new for below in (*self.bank.builds_on(place), place)})
+        new = {position for position in positions if position is not None} - self._prepared
+        self._read({below for at in new for below in (*self.bank.builds_on(at), at)})
         self._prepared |= new
 
     def _read(self, positions: Iterable[int]) -> None:
@@ -216,7 +216,7 @@ class Switch:
 
     def _lay_out(self, positions: Sequence[int]) -> None:
         """Lay out what entries write; the model carries the base."""
-        self.writes.add({place: self.bank.entries[place].owned for place in positions})
+        self.writes.add({position: self.bank.entries[position].owned for position in positions})
         self._laid_out |= {*positions}
 
     def check_grown(self, bank: GraftBank) -> None:

@@ -94,10 +94,10 @@ def write_shira(
 
 def _parts(backbone: nn.Module, graft: Graft) -> list[_Part]:
     parts: list[_Part] = []
-    for full, inside, place in graft.region.by_parameter():
+    for full, inside, part in graft.region.by_parameter():
         path, _, name = full.removeprefix("backbone.").rpartition(".")
         module = backbone.get_submodule(path)
-        parts.append(_Part(path, name, module, inside, graft.values[place]))
+        parts.append(_Part(path, name, module, inside, graft.values[part]))
     return parts
 
 

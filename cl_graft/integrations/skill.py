@@ -182,7 +182,7 @@ def _match_tensors(base: Parameters, tuned: Mapping[str, Tensor]) -> dict[str, T
 
     Buffers that a mapping leaves out are the base's: state dicts hold only the persistent ones.
     """
-    found: dict[str, Tensor] = {}
+    matched: dict[str, Tensor] = {}
     tuned = {plain_name(name): tensor for name, tensor in tuned.items()}
     for name, tensor in base.items():
         other = tuned.get(name)
@@ -198,8 +198,8 @@ def _match_tensors(base: Parameters, tuned: Mapping[str, Tensor]) -> dict[str, T
                 "in the tuned model; load both in one way, and give the base a head of the tuned "
                 "one's size"
             )
-        found[name] = other.detach().to(tensor.device)
-    return found
+        matched[name] = other.detach().to(tensor.device)
+    return matched
 
 
 def _describe_tensor(tensor: Tensor) -> str:
@@ -207,10 +207,10 @@ def _describe_tensor(tensor: Tensor) -> str:
 
 
 def _model_loss(model: nn.Module, batch: Any) -> Tensor:
-    found = getattr(model(**batch), "loss", None)
-    if found is None:
+    loss = getattr(model(**batch), "loss", None)
+    if loss is None:
         raise InputError(
             f"{type(model).__name__} gives no loss for a batch with {', '.join(sorted(batch))}; "
             "add labels to the batches, or pass loss=..."
         )
-    return found
+    return loss

@@ -20,9 +20,9 @@ from cl_graft.banks.bank_of_run import find_bank_folder
 from cl_graft.banks.open_bank import OpenBank, open_bank
 from cl_graft.errors import InputError, find
 from cl_graft.grafts.bank import find_entry
-from cl_graft.integrations.class_heads import as_transformers_model
 from cl_graft.integrations.export_readme import make_readme
 from cl_graft.integrations.export_record import describe_task, save_head, skips_pooler
+from cl_graft.integrations.import_sources import as_transformers_model
 from cl_graft.integrations.shira import write_shira
 from cl_graft.models.quiet import quiet
 from cl_graft.models.text_generation import is_text_head

@@ -35,7 +35,7 @@ from cl_graft.settings import config_from
 from cl_graft.settings.bank_metadata import base_identity, load_base_model
 from cl_graft.settings.run_folder import lock_bank
 from cl_graft.storage import append_entry
-from cl_graft.storage.bank_index import holds_no_bank_yet
+from cl_graft.storage.bank_folder import holds_no_bank_yet
 from cl_graft.storage.metadata_schema import check_name
 from cl_graft.storage.serialization import check_fingerprint
 
@@ -253,8 +253,8 @@ def _make_graft(
             "only a head tuned?"
         )
     total = sum(score.numel() for score in scores.values())
-    kept = count if density is None else min(count, max(1, round(density * total)))
-    return gather(values, top_k(scores, kept)), count
+    size = count if density is None else min(count, max(1, round(density * total)))
+    return gather(values, top_k(scores, size)), count
 
 
 def _count_left_out(loaded: Loaded, tuned: Tuned, *, allowed: bool, path: Path) -> dict[str, int]:

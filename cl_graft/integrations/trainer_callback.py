@@ -22,9 +22,8 @@ from transformers import (
 )
 
 from cl_graft.banks.add import choose_label, learn_entry
-from cl_graft.banks.bank_base import check_bank_model
 from cl_graft.banks.bank_of_run import find_bank_folder
-from cl_graft.banks.open_bank import open_bank
+from cl_graft.banks.open_bank import check_bank_model, open_bank
 from cl_graft.errors import InputError
 from cl_graft.grafts.bank import Entry, GraftBank
 from cl_graft.grafts.graft import copy_, snapshot
@@ -53,7 +52,7 @@ from cl_graft.settings.progress_reporter import ProgressReporter
 from cl_graft.settings.run_folder import lock_bank
 from cl_graft.settings.tasks import check_tasks
 from cl_graft.storage import load_bank
-from cl_graft.storage.bank_index import holds_no_bank_yet
+from cl_graft.storage.bank_folder import holds_no_bank_yet
 from cl_graft.strategies.benchmark import TextStream, text_stream
 from cl_graft.training.precision import warn_of_float16
 
@@ -192,7 +191,7 @@ class GraftCallback(TrainerCallback):
                 )
             bank.put_back_(model)
         self._training = model
-        self._flags = [one for one in bank.frozen(model) if one.requires_grad]
+        self._flags = [parameter for parameter in bank.frozen(model) if parameter.requires_grad]
         for parameter in self._flags:
             parameter.requires_grad_(False)
 
@@ -328,7 +327,7 @@ class _TrainerBank:
     def frozen(self, model: nn.Module) -> list[nn.Parameter]:
         """Return the parameters of a model that no graft can hold."""
         names = {name.removeprefix(_PREFIX) for name in self._bank.layout.names}
-        return [own for name, own in model.named_parameters() if name not in names]
+        return [parameter for name, parameter in model.named_parameters() if name not in names]
 
     def add(self, model: nn.Module, stream: TextStream, *, steps: int, batch_size: int) -> Entry:
         """Find the graft of a fine-tuned model and append its entry to the bank."""
@@ -337,8 +336,8 @@ class _TrainerBank:
         base, task = self._loaded.model, stream.tasks[0].task
         device = next(model.parameters()).device
         tuned = {name: here[name.removeprefix(_PREFIX)].detach().clone() for name in names}
-        own = graftable_parameters(base)
-        if all(torch.equal(tuned[name].cpu(), own[name].cpu()) for name in names):
+        graftable = graftable_parameters(base)
+        if all(torch.equal(tuned[name].cpu(), graftable[name].cpu()) for name in names):
             raise InputError(f"task {task.name!r}: training changed no graftable parameter")
         with lock_bank(self.folder), in_task(task.name):
             if not holds_no_bank_yet(self.folder):
@@ -386,7 +385,7 @@ def _begin(
                 "family": "seq2seq_lm" if config.is_encoder_decoder else "causal_lm",
                 "dtype": str(model.dtype).removeprefix("torch."),
             },
-            "grafting": {key: own for key, own in settings.items() if key != "retrain"},
+            "grafting": {key: value for key, value in settings.items() if key != "retrain"},
         }
     )
     loaded = load_base_model(plan.model)
@@ -395,10 +394,10 @@ def _begin(
 
 
 def _is_same(model: nn.Module, base: nn.Module) -> bool:
-    one, other = tensors_by_name(model), tensors_by_name(base)
-    return one.keys() == other.keys() and all(
-        torch.equal(tensor.detach().cpu(), other[name].detach().cpu())
-        for name, tensor in one.items()
+    first, second = tensors_by_name(model), tensors_by_name(base)
+    return first.keys() == second.keys() and all(
+        torch.equal(tensor.detach().cpu(), second[name].detach().cpu())
+        for name, tensor in first.items()
     )
 
 

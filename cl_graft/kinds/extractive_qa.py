@@ -73,10 +73,10 @@ class ExtractiveQA(Kind):
                 f"task {task.name!r} answers with parts of passages, so it has no label names; got "
                 f"{list(task.label_names)}"
             )
-        for place, row in task.placed_rows():
+        for origin, row in task.placed_rows():
             if not isinstance(row, QuestionRow) or row.text_pair is None or not row.answers:
-                raise InputError(f"{place} lacks a passage or an answer")
-            _check_answers(row.text_pair, row.answers, place)
+                raise InputError(f"{origin} lacks a passage or an answer")
+            _check_answers(row.text_pair, row.answers, origin)
 
     def describe_entry(self, metadata: Metadata) -> str:
         """Return what an entry answers."""
@@ -86,13 +86,13 @@ class ExtractiveQA(Kind):
         """Return 2: a start and an end."""
         return 2
 
-    def read(self, values: Mapping[str, object], place: str) -> object:
+    def read(self, values: Mapping[str, object], origin: str) -> object:
         """Return the row; answers are a list of ``{"text", "start"}``, or as SQuAD has them."""
         question, passage = (
-            read_text_value(values, name, place) for name in ("question", "context")
+            read_text_value(values, name, origin) for name in ("question", "context")
         )
-        answers = _read_answers(values.get("answers"), place)
-        _check_answers(passage, answers, place)
+        answers = _read_answers(values.get("answers"), origin)
+        _check_answers(passage, answers, origin)
         return QuestionRow(question, passage, 0, answers)
 
     def encode(self, rows: Sequence[Any], encoding: Encoding) -> EncodedRows:
@@ -135,9 +135,9 @@ class ExtractiveQA(Kind):
             )
             places.append(characters)
             answers = rows[number].answers
-            found = _find_tokens(characters, answers[0]) if answers else (0, 0)
-            targets.append((*found, encoding.first + window))
-            if found[0]:
+            tokens = _find_tokens(characters, answers[0]) if answers else (0, 0)
+            targets.append((*tokens, encoding.first + window))
+            if tokens[0]:
                 whole.add(number)
         cut |= {number for number, row in enumerate(rows) if row.answers} - whole
         return EncodedRows(
@@ -157,8 +157,8 @@ class ExtractiveQA(Kind):
         passages: list[QuestionRow] = []
         windows: list[tuple[int, tuple[Any, ...]]] = []
         for split, rows in (("train", task.train), ("valid", task.dev), ("test", task.test)):
-            own = encoded[split]
-            for number, places in zip(own.numbers.tolist(), own.places or (), strict=True):
+            part = encoded[split]
+            for number, places in zip(part.numbers.tolist(), part.places or (), strict=True):
                 windows.append((len(passages) + number, places))
             passages += [row for row in rows if isinstance(row, QuestionRow)]
         longest = _longest(encoded["train"].targets)
@@ -180,10 +180,10 @@ class ExtractiveQA(Kind):
     ) -> list[Answer]:
         """Return the best span of all windows of each passage."""
         windows = list(zip(encoded.numbers.tolist(), encoded.places or (), strict=True))
-        found = _choose_spans(outputs, windows, metadata.get("longest_answer", _LONGEST_ANSWER))
+        spans = _choose_spans(outputs, windows, metadata.get("longest_answer", _LONGEST_ANSWER))
         answers = []
         for number, row in enumerate(rows):
-            start, stop = found.get(number, (0, 0))
+            start, stop = spans.get(number, (0, 0))
             text = _cut(row.text_pair, start, stop)
             start += len(text) - len(text.lstrip())  # a token may hold the blank before it
             text = text.strip()
@@ -204,19 +204,19 @@ class _AnswerScorer:
         self, outputs: Tensor, targets: Tensor, *, most: int | None = None
     ) -> list[tuple[str, str, tuple[str, ...]]]:
         """Return question, answer and right answers of each row, or the `most` first ones."""
-        own = [self.windows[number] for number in targets[:, 2].tolist()]
-        found = _choose_spans(outputs, own, self.longest)
+        windows = [self.windows[number] for number in targets[:, 2].tolist()]
+        spans = _choose_spans(outputs, windows, self.longest)
         rows = []
-        for number in sorted({number for number, _ in own})[:most]:
+        for number in sorted({number for number, _ in windows})[:most]:
             row = self.passages[number]
-            said = _cut(row.text_pair, *found.get(number, (0, 0)))
+            said = _cut(row.text_pair, *spans.get(number, (0, 0)))
             rows.append((row.text, said, tuple(text for text, _ in row.answers)))
         return rows
 
     def references(self, targets: Tensor) -> object:
         """Return the passages of the windows, and their right answers."""
-        own = dict.fromkeys(self.windows[number][0] for number in targets[:, 2].tolist())
-        rows = [self.passages[number] for number in own]
+        numbers = dict.fromkeys(self.windows[number][0] for number in targets[:, 2].tolist())
+        rows = [self.passages[number] for number in numbers]
         return [[row.text_pair, [text for text, _ in row.answers]] for row in rows]
 
     def __call__(self, outputs: Tensor, targets: Tensor) -> float:
@@ -239,9 +239,9 @@ def find_best_spans(outputs: Tensor, *, longest: int = _LONGEST_ANSWER) -> tuple
         absent = starts <= ABSENT
         sums = starts[:, :, None] + ends[:, None, :]
         refused = ~allowed | absent[:, :, None] | absent[:, None, :]
-        value, place = sums.masked_fill(refused, -torch.inf).flatten(1).max(1)
+        value, flat = sums.masked_fill(refused, -torch.inf).flatten(1).max(1)
         best.append(value)
-        columns.append(torch.stack([place // length, place % length], dim=1))
+        columns.append(torch.stack([flat // length, flat % length], dim=1))
     return torch.cat(best), torch.cat(columns)
 
 
@@ -260,14 +260,14 @@ def _choose_spans(
         outputs[number, :, outside] = ABSENT
     sums, columns = find_best_spans(outputs, longest=longest)
     best: dict[int, float] = {}
-    found: dict[int, tuple[int, int]] = {}
+    spans: dict[int, tuple[int, int]] = {}
     for (number, places), value, (start, stop) in zip(
         windows, sums.tolist(), columns.tolist(), strict=True
     ):
         if value > best.get(number, -float("inf")):
             best[number] = value
-            found[number] = (places[start][0], places[stop][1])
-    return found
+            spans[number] = (places[start][0], places[stop][1])
+    return spans
 
 
 def _cut(passage: str | None, start: int, stop: int) -> str:
@@ -302,47 +302,48 @@ def _shorten(
     batch: Any = tokenizer(
         list(questions), add_special_tokens=False, return_offsets_mapping=True, verbose=False
     )
-    stops = [own[most - 1][1] if len(own) > most else None for own in batch["offset_mapping"]]
+    offsets = batch["offset_mapping"]
+    stops = [pairs[most - 1][1] if len(pairs) > most else None for pairs in offsets]
     shortened = [question[:stop] for question, stop in zip(questions, stops, strict=True)]
     return shortened, {number for number, stop in enumerate(stops) if stop is not None}
 
 
-def _read_answers(value: object, place: str) -> tuple[tuple[str, int], ...]:
+def _read_answers(value: object, origin: str) -> tuple[tuple[str, int], ...]:
     """Read ``[{"text", "start"}, …]``, or SQuAD's ``{"text": […], "answer_start": […]}``."""
-    found: list[Any] = []
+    pairs: list[Any] = []
     if isinstance(value, Mapping):
         texts, starts = value.get("text"), value.get("answer_start")
         if isinstance(texts, list) and isinstance(starts, list) and len(texts) == len(starts):
-            found = list(zip(texts, starts, strict=True))
+            pairs = list(zip(texts, starts, strict=True))
     elif isinstance(value, list):
-        found = [
-            (one.get("text"), one.get("start", one.get("answer_start")))
-            if isinstance(one, Mapping)
+        pairs = [
+            (each.get("text"), each.get("start", each.get("answer_start")))
+            if isinstance(each, Mapping)
             else (None, None)
-            for one in value
+            for each in value
         ]
     answers = [
         (text, start)
-        for text, start in found
+        for text, start in pairs
         if isinstance(text, str) and text.strip() and type(start) is int and start >= 0
     ]
-    if not answers or len(answers) < len(found):
+    if not answers or len(answers) < len(pairs):
         raise InputError(
-            f"{place}: answers must be a list of texts with the places where they start, "
+            f"{origin}: answers must be a list of texts with the places where they start, "
             f'[{{"text": …, "start": 0}}] in JSON, at least one (questions without an answer are '
             f"not supported), got {brief(value)}"
         )
     return tuple(answers)
 
 
-def _check_answers(passage: str, answers: Sequence[tuple[str, int]], place: str) -> None:
+def _check_answers(passage: str, answers: Sequence[tuple[str, int]], origin: str) -> None:
     for text, start in answers:
         if passage[start : start + len(text)] != text:
             starts = [match.start() for match in re.finditer(f"(?={re.escape(text)})", passage)]
-            nearest = min(starts, key=lambda own: abs(own - start), default=None)
+            nearest = min(starts, key=lambda begin: abs(begin - start), default=None)
             begins = f"it begins at {nearest}, counted in characters"
             where = "the passage does not hold it" if nearest is None else begins
             raise InputError(
-                f"{place}: the answer {text[:60]!r} is not at character {start} of the passage: "
+                f"{origin}: the answer {text[:60]!r} is not at character {start} of the passage: "
                 f"{where}"
             )

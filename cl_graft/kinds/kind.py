@@ -62,7 +62,7 @@ class RowFormat:
             name
             for columns in (self.columns, *self.other_columns)
             if all(
-                any(one in names for one in usual)
+                any(each in names for each in usual)
                 or (column == self.target_column and not labelled)
                 for column, usual in columns.items()
             )
@@ -70,13 +70,13 @@ class RowFormat:
             for name in usual
         ]
 
-    def read(self, values: Mapping[str, object], place: str) -> object:
+    def read(self, values: Mapping[str, object], origin: str) -> object:
         """Return what a record holds, before label names are known.
 
         Args:
             values: Values by column, under the first of a column's usual names; optional columns
                 that the data lack are left out.
-            place: File and line, for messages.
+            origin: File and line, for messages.
 
         Raises:
             InputError: If something is wrong with it; a `ColumnError` is shown with the name that
@@ -96,7 +96,7 @@ class RowFormat:
         """
         if names := declared.get("label_names"):
             raise InputError(f"{self.title} has no label names, got {join_names(names)}")
-        return {split: [row for row, _ in own] for split, own in drafts.items()}, {}
+        return {split: [row for row, _ in pairs] for split, pairs in drafts.items()}, {}
 
 
 class Kind(RowFormat, ABC):

@@ -41,54 +41,54 @@ class Message:
     content: str
 
 
-def read_messages(value: object, place: str) -> list[Message]:
+def read_messages(value: object, origin: str) -> list[Message]:
     """Read the messages of a record, the last of which is the answer."""
-    found = _read_list(value, place)
-    if [one.role for one in found[-2:]] != [USER, ASSISTANT]:
+    messages = _read_list(value, origin)
+    if [message.role for message in messages[-2:]] != [USER, ASSISTANT]:
         raise InputError(
-            f"{place}: messages must end with a message of the user and the assistant's "
-            f"answer to it, got {', '.join(one.role for one in found)}"
+            f"{origin}: messages must end with a message of the user and the assistant's "
+            f"answer to it, got {', '.join(message.role for message in messages)}"
         )
-    return found
+    return messages
 
 
-def read_chat(value: object, place: str) -> tuple[Message, ...]:
+def read_chat(value: object, origin: str) -> tuple[Message, ...]:
     """Read messages that are to be answered; an answer that they end with is left out."""
-    found = _read_list(value, place)
-    asked = found[:-1] if found[-1].role == ASSISTANT else found
+    messages = _read_list(value, origin)
+    asked = messages[:-1] if messages[-1].role == ASSISTANT else messages
     if not asked or asked[-1].role != USER:
         raise InputError(
-            f"{place}: messages to answer must end with one of the user, got "
-            f"{', '.join(one.role for one in found)}"
+            f"{origin}: messages to answer must end with one of the user, got "
+            f"{', '.join(message.role for message in messages)}"
         )
     return tuple(asked)
 
 
-def _read_list(value: object, place: str) -> list[Message]:
+def _read_list(value: object, origin: str) -> list[Message]:
     if isinstance(value, str):
         value = _read_json(value)
     if not isinstance(value, list) or not value:
         raise InputError(
-            f"{place}: messages must be a list of {{'role', 'content'}}, got {brief(value)}"
+            f"{origin}: messages must be a list of {{'role', 'content'}}, got {brief(value)}"
         )
-    found: list[Message] = []
-    for number, one in enumerate(value, start=1):
-        where = f"{place}: message {number}"
-        if not isinstance(one, Mapping):
-            raise InputError(f"{where} must be {{'role', 'content'}}, got {brief(one)}")
-        role = one.get("role", one.get("from"))
-        content = _join_parts(one.get("content", one.get("value")))
+    messages: list[Message] = []
+    for number, item in enumerate(value, start=1):
+        where = f"{origin}: message {number}"
+        if not isinstance(item, Mapping):
+            raise InputError(f"{where} must be {{'role', 'content'}}, got {brief(item)}")
+        role = item.get("role", item.get("from"))
+        content = _join_parts(item.get("content", item.get("value")))
         role = _OTHER_NAMES.get(str(role), role)
         if role not in _ROLES:
             raise InputError(f"{where} has the role {role!r}; {nearest(str(role), _ROLES)}")
-        if called := next((name for name in _CALLS if one.get(name)), None):
+        if called := next((name for name in _CALLS if item.get(name)), None):
             raise InputError(f"{where} ({role}) holds {called}, which are not learned or answered")
         if not isinstance(content, str) or not content.strip():
             raise InputError(f"{where} ({role}) must hold a text, got {brief(content)}")
         if role == SYSTEM and number > 1:
             raise InputError(f"{where} is a system message; it must be the first")
-        found.append(Message(str(role), content))
-    return found
+        messages.append(Message(str(role), content))
+    return messages
 
 
 def _join_parts(content: object) -> object:
@@ -120,22 +120,23 @@ def fill_chat(tokenizer: Tokenizer, messages: Sequence[Message]) -> Filled:
     whole = _render(tokenizer, messages)
     marks = [f"\ue000{number}\ue001" for number in range(len(messages))]
     marked = _render(
-        tokenizer, [Message(one.role, mark) for one, mark in zip(messages, marks, strict=True)]
+        tokenizer,
+        [Message(message.role, mark) for message, mark in zip(messages, marks, strict=True)],
     )
     owners: list[tuple[int, int]] = []
     parts: list[str] = []
-    for mark, one in zip(marks, messages, strict=True):
-        before, found, marked = marked.partition(mark)
-        if not found:
+    for mark, message in zip(marks, messages, strict=True):
+        before, mark_found, marked = marked.partition(mark)
+        if not mark_found:
             break
-        text = one.content if f"{before}{one.content}" in whole else one.content.strip()
+        text = message.content if f"{before}{message.content}" in whole else message.content.strip()
         parts += [before, text]
-        owners += [(TEMPLATE, len(before)), (int(one.role == SYSTEM), len(text))]
+        owners += [(TEMPLATE, len(before)), (int(message.role == SYSTEM), len(text))]
     parts.append(marked)
     owners.append((TEMPLATE, len(marked)))
     if "".join(parts) != whole:
         spelled = _list_marks(tokenizer)
-        if mark := next((m for m in spelled if any(m in one.content for one in messages)), None):
+        if mark := next((m for m in spelled if any(m in x.content for x in messages)), None):
             raise InputError(
                 f"a message spells out {mark!r}, a token of the chat template, which changes the "
                 "messages, so that the text cannot be told from the template; leave it out"
@@ -148,19 +149,19 @@ def tokenize_chat(tokenizer: Tokenizer, filled: Sequence[Filled]) -> list[Tokens
     """Tokenize filled chat templates, whose special tokens are tokens; those of texts are not."""
     marks, forbidden = _list_marks(tokenizer), find_forbidden_in_chats(tokenizer)
     tokens: list[Tokens] = []
-    for one in filled:
-        pieces = _split(one)
+    for chat in filled:
+        pieces = _split(chat)
         if not any(mark in text for owner, text in pieces if owner >= 0 for mark in marks):
-            tokens += tokenize_filled(tokenizer, [one], frozenset(), specials=True)
+            tokens += tokenize_filled(tokenizer, [chat], frozenset(), specials=True)
             continue
         ids: list[int] = []
         owners: list[int] = []
         for owner, text in pieces:
             part = Filled(text, ((owner, len(text)),))
-            kept = forbidden if owner >= 0 else frozenset[int]()
-            found = tokenize_filled(tokenizer, [part], kept, specials=owner < 0)[0]
-            ids += found.ids
-            owners += [owner] * len(found.ids)
+            refused = forbidden if owner >= 0 else frozenset[int]()
+            part_tokens = tokenize_filled(tokenizer, [part], refused, specials=owner < 0)[0]
+            ids += part_tokens.ids
+            owners += [owner] * len(part_tokens.ids)
         tokens.append(Tokens(ids, owners))
     return tokens
 
@@ -190,11 +191,11 @@ def _find_parting_tokens(tokenizer: Tokenizer) -> dict[int, str]:
         return [int(token) for token in ids if token not in special]
 
     first, *others = (Message(role, "\ue000") for role in (USER, ASSISTANT, USER))
-    found = read(_render(tokenizer, [first, *others], answered=True).partition("\ue000")[2])
+    tokens = read(_render(tokenizer, [first, *others], answered=True).partition("\ue000")[2])
     with suppress(InputError):  # some templates know no system message
         system = _render(tokenizer, [Message(SYSTEM, "\ue001"), first])
-        found += read(system.partition("\ue001")[0])[:1]
-    return {number: added[number] for number in found if number in added}
+        tokens += read(system.partition("\ue001")[0])[:1]
+    return {number: added[number] for number in tokens if number in added}
 
 
 def chat_end(tokenizer: Tokenizer) -> tuple[str, tuple[int, ...]]:
@@ -218,7 +219,7 @@ def _render(tokenizer: Tokenizer, messages: Sequence[Message], *, answered: bool
             "the model has no chat template, which makes a prompt of messages; use a chat "
             "model, or data with the columns 'input' and 'target'"
         )
-    asked: Any = [{"role": one.role, "content": one.content} for one in messages]
+    asked: Any = [{"role": message.role, "content": message.content} for message in messages]
     try:
         made = tokenizer.apply_chat_template(
             asked, tokenize=False, add_generation_prompt=not answered

@@ -80,11 +80,11 @@ class MultiLabel(Kind):
             raise InputError(
                 f"task {task.name!r} needs two or more different label names, got {list(names)}"
             )
-        for place, row in task.placed_rows():
+        for origin, row in task.placed_rows():
             present = getattr(row, "present", None)
             if present is None or list(present) != sorted(set(present) & set(range(len(names)))):
                 raise InputError(
-                    f"{place} has labels {present}, expected different integers in "
+                    f"{origin} has labels {present}, expected different integers in "
                     f"[0, {len(names)}), ascending"
                 )
 
@@ -100,25 +100,25 @@ class MultiLabel(Kind):
         """Return 2: a label is there or not."""
         return 2
 
-    def read(self, values: Mapping[str, object], place: str) -> object:
+    def read(self, values: Mapping[str, object], origin: str) -> object:
         """Return the texts, and the names of the labels."""
         texts = [values.get("text"), values.get("text_pair")]
         for column, text in zip(("text", "text_pair"), texts, strict=True):
             if column in values and (not isinstance(text, str) or not text.strip()):
-                raise ColumnError(place, column, f"must hold a text, got {text!r:.60}")
+                raise ColumnError(origin, column, f"must hold a text, got {text!r:.60}")
         names = values.get("label_list")
         if not isinstance(names, list | tuple) or not all(isinstance(n, str) for n in names):
-            raise ColumnError(place, "label_list", f"must hold a list of names, got {names!r:.60}")
+            raise ColumnError(origin, "label_list", f"must hold a list of names, got {names!r:.60}")
         return *texts, tuple(names)
 
     def make_rows(self, drafts: Drafts, declared: Mapping[str, Sequence[str]]) -> MadeRows:
         """Number labels; names that were not declared are those of the training rows, sorted."""
-        found = {name for (*_, own), _ in drafts["train"] for name in own}
-        names = tuple(declared.get("label_names") or sorted(found))
+        labels = {name for (*_, row_labels), _ in drafts["train"] for name in row_labels}
+        names = tuple(declared.get("label_names") or sorted(labels))
         numbers = {name: number for number, name in enumerate(names)}
         rows = {
-            split: [_make_row(draft, place, numbers) for draft, place in own]
-            for split, own in drafts.items()
+            split: [_make_row(draft, origin, numbers) for draft, origin in of_split]
+            for split, of_split in drafts.items()
         }
         return rows, {"label_names": names}
 
@@ -135,11 +135,11 @@ class MultiLabel(Kind):
         self, task: TextTask, outputs: Tensor, targets: Tensor, numbers: Tensor
     ) -> list[Confusions]:
         """Count labels that are right, missed (answered as none), and false."""
-        found, right = outputs[..., 1] > outputs[..., 0], targets == 1
+        answered, right = outputs[..., 1] > outputs[..., 0], targets == 1
         none = len(task.label_names)
         counts: Counter[tuple[int, int]] = Counter()
         for label in range(none):
-            has, gets = right[:, label], found[:, label]
+            has, gets = right[:, label], answered[:, label]
             counts[label, label] = int((has & gets).sum())
             counts[label, none] = int((has & ~gets).sum())
             counts[none, label] = int((~has & gets).sum())
@@ -159,23 +159,23 @@ class MultiLabel(Kind):
             raise DamagedFile(f"it names {len(names)} labels, and has {outputs.shape[1]} logits")
         logits = outputs[..., 1] - outputs[..., 0]
         answers = []
-        for own, shares in zip(logits, logits.double().sigmoid().tolist(), strict=True):
+        for row, shares in zip(logits, logits.double().sigmoid().tolist(), strict=True):
             there = tuple(n for n, share in zip(names, shares, strict=True) if share > THRESHOLD)
             probabilities = dict(zip(names, shares, strict=True))
             answers.append(
-                Answer("|".join(there), probabilities, tuple(own.tolist()), labels=there)
+                Answer("|".join(there), probabilities, tuple(row.tolist()), labels=there)
             )
         return answers
 
 
 def _make_row(
-    draft: tuple[str, str | None, tuple[str, ...]], place: str, numbers: Mapping[str, int]
+    draft: tuple[str, str | None, tuple[str, ...]], origin: str, numbers: Mapping[str, int]
 ) -> Row | InputError:
     text, pair, names = draft
     unknown = next((name for name in names if name not in numbers), None)
     if unknown is not None:
         return InputError(
-            f"{place}: the label {unknown!r} is not among those of the training rows, or the "
+            f"{origin}: the label {unknown!r} is not among those of the training rows, or the "
             f"declared ones, {join_names(tuple(numbers))}; {nearest(unknown, numbers)}"
         )
     return LabelledRow(text, pair, 0, tuple(sorted({numbers[name] for name in names})))
@@ -183,25 +183,25 @@ def _make_row(
 
 def _count(logits: Tensor, targets: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Count, by label, rows that have it and get it, that get it, and that have it."""
-    found, right = logits[..., 1] > logits[..., 0], targets == 1
-    return (found & right).sum(0), found.sum(0), right.sum(0)
+    answered, right = logits[..., 1] > logits[..., 0], targets == 1
+    return (answered & right).sum(0), answered.sum(0), right.sum(0)
 
 
 @register_metric("micro_f1", kind="multi_label")
 def _micro_f1(logits: Tensor, targets: Tensor, classes: int) -> float:
     del classes
-    both, found, right = (int(counts.sum()) for counts in _count(logits, targets))
-    return 2 * both / max(1, found + right)
+    both, answered, right = (int(counts.sum()) for counts in _count(logits, targets))
+    return 2 * both / max(1, answered + right)
 
 
 @register_metric("macro_f1", kind="multi_label")
 def _macro_f1(logits: Tensor, targets: Tensor, classes: int) -> float:
     del classes
-    both, found, right = _count(logits, targets)
-    present = found + right > 0
+    both, answered, right = _count(logits, targets)
+    present = answered + right > 0
     if not bool(present.any()):
         return 0.0
-    return float((2 * both[present].double() / (found + right)[present]).mean())
+    return float((2 * both[present].double() / (answered + right)[present]).mean())
 
 
 @register_metric("subset_accuracy", kind="multi_label")

@@ -64,9 +64,9 @@ class OneLabel(Kind):
 
 
 def _check_labels(task: TextTask, is_valid: Callable[[int | float], bool], expected: str) -> None:
-    for place, row in task.placed_rows():
+    for origin, row in task.placed_rows():
         if isinstance(row.label, bool) or not is_valid(row.label):
-            raise InputError(f"{place} has label {row.label!r}, expected {expected}")
+            raise InputError(f"{origin} has label {row.label!r}, expected {expected}")
 
 
 @register_kind

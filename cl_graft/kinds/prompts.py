@@ -82,8 +82,8 @@ class Prompt:
         # Lines and tabs are part of what a language model is asked.
         shown = self.template.replace("\n", " ").replace("\t", " ")
         for text in (shown, *self.words.values()):
-            if found := control_in(text):
-                raise InputError(f"prompt template or word {text!r} holds the control {found}")
+            if character := control_in(text):
+                raise InputError(f"prompt template or word {text!r} holds the control {character}")
         owners: dict[str, str] = {}
         for label_name, word in self.words.items():
             if not word.strip():

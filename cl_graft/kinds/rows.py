@@ -20,8 +20,8 @@ LABEL_COLUMNS = ("label", "labels", "class", "category", "target", "coarse_label
 class ColumnError(InputError):
     """A kind cannot use a value of a column, called by its name in the kind."""
 
-    def __init__(self, place: str, column: str, fault: str, part: str = "") -> None:
-        super().__init__(place, column, fault, part)  # so that it can be pickled
+    def __init__(self, origin: str, column: str, fault: str, part: str = "") -> None:
+        super().__init__(origin, column, fault, part)  # so that it can be pickled
         self.column = column
 
     def __str__(self) -> str:
@@ -29,19 +29,19 @@ class ColumnError(InputError):
 
     def rename(self, column: str) -> str:
         """Return the sentence with the column's name in the data."""
-        place, _, fault, part = self.args
-        return f"{place}: {part}column {column!r} {fault}"
+        origin, _, fault, part = self.args
+        return f"{origin}: {part}column {column!r} {fault}"
 
 
 def read_text_value(
-    values: Mapping[str, object], column: str, place: str, *, empty: bool = False
+    values: Mapping[str, object], column: str, origin: str, *, empty: bool = False
 ) -> str:
     """Read a text, such as a question or a passage."""
     value = values.get(column)
     if value is None and empty:
         return ""
     if not isinstance(value, str) or not (empty or value.strip()):
-        raise ColumnError(place, column, f"must hold a text, got {brief(value)}")
+        raise ColumnError(origin, column, f"must hold a text, got {brief(value)}")
     return value
 
 
@@ -186,15 +186,15 @@ def count_rows(
     confidence, answers = outputs.double().softmax(dim=1).max(dim=1)
     answers = answers.clamp(max=len(labels))
     places = (answers != targets).nonzero().flatten().tolist()
-    places.sort(key=lambda place: (-float(confidence[place]), int(numbers[place])))
+    places.sort(key=lambda at: (-float(confidence[at]), int(numbers[at])))
     wrong = tuple(
         (
-            int(numbers[place]),
-            int(targets[place]),
-            int(answers[place]),
-            round(float(confidence[place]), 4),
+            int(numbers[at]),
+            int(targets[at]),
+            int(answers[at]),
+            round(float(confidence[at]), 4),
         )
-        for place in places[:_MAX_WRONG_ROWS]
+        for at in places[:_MAX_WRONG_ROWS]
     )
     counts = Counter(zip(targets.tolist(), answers.tolist(), strict=True))
     return Confusions(labels, counts, part=part, wrong=wrong)

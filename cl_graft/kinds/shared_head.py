@@ -13,9 +13,6 @@ from cl_graft.kinds.text_task import TextTask
 def share_labels(tasks: Sequence[TextTask]) -> tuple[TextTask, ...]:
     """Number the labels of all tasks in the order of the first task's (domain-incremental).
 
-    Args:
-        tasks: Classification tasks whose labels mean the same.
-
     Raises:
         InputError: If one has other labels.
     """

@@ -85,14 +85,14 @@ class Tagging(Kind):
             )
         if task.metric == "intent_accuracy" and not intents:
             raise InputError(f"task {task.name!r} has no intents, so no intent_accuracy")
-        for place, row in task.placed_rows():
+        for origin, row in task.placed_rows():
             if not isinstance(row, TaggedRow) or len(row.words) != len(row.tags):
                 count = len(row.tags) if isinstance(row, TaggedRow) else 0
-                raise InputError(f"{place} has {len(row.text.split())} words and {count} tags")
+                raise InputError(f"{origin} has {len(row.text.split())} words and {count} tags")
             if not all(0 <= tag < tags for tag in row.tags):
-                raise InputError(f"{place} has tags {row.tags}, expected 0 to {tags - 1}")
+                raise InputError(f"{origin} has tags {row.tags}, expected 0 to {tags - 1}")
             if not 0 <= row.label < max(1, intents):
-                raise InputError(f"{place} has intent {row.label}, expected 0 to {intents - 1}")
+                raise InputError(f"{origin} has intent {row.label}, expected 0 to {intents - 1}")
 
     def reported_metrics(self, task: TextTask) -> tuple[str, ...]:
         """Return span F1, and the metrics of intents where there are intents."""
@@ -110,31 +110,31 @@ class Tagging(Kind):
         """Return the number of tags and intents."""
         return len(task.label_names) + len(task.intent_names)
 
-    def read(self, values: Mapping[str, object], place: str) -> object:
+    def read(self, values: Mapping[str, object], origin: str) -> object:
         """Return words, names of tags, and the name of the intent or None."""
-        words = _read_list(values, "tokens", place)
-        tags = [tag.strip() for tag in _read_list(values, "tags", place)]
+        words = _read_list(values, "tokens", origin)
+        tags = [tag.strip() for tag in _read_list(values, "tags", origin)]
         if len(words) != len(tags):
             raise InputError(
-                f"{place}: words and tags differ in number, {len(words)} and {len(tags)}; each "
+                f"{origin}: words and tags differ in number, {len(words)} and {len(tags)}; each "
                 "word needs one tag"
             )
         if not words:
-            raise InputError(f"{place}: there are no words")
+            raise InputError(f"{origin}: there are no words")
         for word in words:
             if not word or any(character.isspace() for character in word):
-                raise InputError(f"{place}: the word {word[:40]!r} is empty or holds a blank")
-        _check_tags(tags, place)
+                raise InputError(f"{origin}: the word {word[:40]!r} is empty or holds a blank")
+        _check_tags(tags, origin)
         intent = values.get("label")
         if "label" in values and not (isinstance(intent, str) and intent.strip()):
-            raise InputError(f"{place}: the intent must be a name, got {intent!r}")
+            raise InputError(f"{origin}: the intent must be a name, got {intent!r}")
         return words, tags, intent.strip() if isinstance(intent, str) else None
 
     def make_rows(self, drafts: Drafts, declared: Mapping[str, Sequence[str]]) -> MadeRows:
         """Number tags and intents; names that were not declared are those of the training rows."""
         train = [draft for draft, _ in drafts["train"]]
-        found = {tag[2:] for _, tags, _ in train for tag in tags if tag != "O"}
-        types = list(declared.get("span_types") or sorted(found))
+        seen = {tag[2:] for _, tags, _ in train for tag in tags if tag != "O"}
+        types = list(declared.get("span_types") or sorted(seen))
         intents = sorted({intent for _, _, intent in train if intent is not None})
         if declared.get("label_names") and not intents:
             raise InputError(
@@ -146,8 +146,8 @@ class Tagging(Kind):
         numbers = {name: number for number, name in enumerate(names)}
         places = {name: number for number, name in enumerate(intents)}
         rows: dict[str, list[Row | InputError]] = {}
-        for split, own in drafts.items():
-            rows[split] = [_make_row(draft, place, numbers, places) for draft, place in own]
+        for split, of_split in drafts.items():
+            rows[split] = [_make_row(draft, origin, numbers, places) for draft, origin in of_split]
         return rows, {"label_names": names, "intent_names": tuple(intents)}
 
     def encode(self, rows: Sequence[Any], encoding: Encoding) -> EncodedRows:
@@ -155,7 +155,9 @@ class Tagging(Kind):
         max_length, task = encoding.max_length, encoding.task
         texts = [row.text for row in rows]
         inputs, offsets, cut = _encode_words(texts, encoding.tokenizer, max_length)
-        places = tuple(find_columns(row.words, own) for row, own in zip(rows, offsets, strict=True))
+        places = tuple(
+            find_columns(row.words, spans) for row, spans in zip(rows, offsets, strict=True)
+        )
         targets = torch.full((len(rows), max_length), NO_TARGET, dtype=torch.int64)
         for number, (row, columns) in enumerate(zip(rows, places, strict=True)):
             for column, tag in zip(columns, row.tags, strict=False):
@@ -176,13 +178,15 @@ class Tagging(Kind):
         """Count the spans, and the rows by their intents where there are any."""
         tags = len(task.label_names)
         types = tuple(name.removeprefix("B-") for name in task.label_names[1::2])
-        found: list[Confusions] = []
+        confusions: list[Confusions] = []
         if spans := count_spans(outputs[..., :tags], targets, types=len(types)):
-            found.append(Confusions((*types, "no span"), spans, "spans"))
+            confusions.append(Confusions((*types, "no span"), spans, "spans"))
         if task.intent_names:
             intents, right = outputs[:, 0, tags:], targets[:, 0] - tags
-            found.append(count_rows(task.intent_names, intents, right, numbers, part="intents"))
-        return found
+            confusions.append(
+                count_rows(task.intent_names, intents, right, numbers, part="intents")
+            )
+        return confusions
 
     def metadata(self, task: TextTask) -> dict[str, Any]:
         """Return the names of the intents, where there are any."""
@@ -208,12 +212,12 @@ class Tagging(Kind):
         answers = []
         for row, logits, columns in zip(rows, outputs, encoded.places or [], strict=True):
             best = logits[:, : len(tags)].argmax(-1).tolist()
-            own = tuple(tags[best[column]] if column >= 0 else "O" for column in columns)
+            row_tags = tuple(tags[best[column]] if column >= 0 else "O" for column in columns)
             shares = logits[0, len(tags) :].double().softmax(-1).tolist()
             label = intents[max(range(len(shares)), key=shares.__getitem__)] if intents else ""
             probabilities = dict(zip(intents, shares, strict=True))
-            spans = find_spans(row.text, own)
-            answers.append(Answer(label, probabilities, spans=spans, tags=own))
+            spans = find_spans(row.text, row_tags)
+            answers.append(Answer(label, probabilities, spans=spans, tags=row_tags))
         return answers
 
 
@@ -238,12 +242,12 @@ def find_spans(text: str, tags: Sequence[str]) -> tuple[Span, ...]:
 
 def find_columns(words: Sequence[str], offsets: Sequence[tuple[int, int]]) -> tuple[int, ...]:
     """Return the column of each word's first token; −1 where it has none, or was cut off."""
-    found: dict[int, int] = {}
+    columns: dict[int, int] = {}
     for column, (start, stop) in reversed(list(enumerate(offsets))):
-        found |= dict.fromkeys(range(start, stop), column)
+        columns |= dict.fromkeys(range(start, stop), column)
     starts = accumulate((len(word) + 1 for word in words[:-1]), initial=0)
     return tuple(
-        next((found[at] for at in range(start, start + len(word)) if at in found), -1)
+        next((columns[at] for at in range(start, start + len(word)) if at in columns), -1)
         for start, word in zip(starts, words, strict=True)
     )
 
@@ -270,70 +274,73 @@ def _encode_words(
         [(ids, [1] * len(ids)) for ids in batch["input_ids"]], tokenizer, max_length
     )
     offsets = [
-        [(0, 0) if special else pair for pair, special in zip(own, mask, strict=True)]
-        for own, mask in zip(batch["offset_mapping"], batch["special_tokens_mask"], strict=True)
+        [(0, 0) if special else pair for pair, special in zip(pairs, mask, strict=True)]
+        for pairs, mask in zip(batch["offset_mapping"], batch["special_tokens_mask"], strict=True)
     ]
     return inputs, offsets, sum(bool(encoding.overflowing) for encoding in batch.encodings)
 
 
 def _make_row(
     draft: tuple[list[str], list[str], str | None],
-    place: str,
+    origin: str,
     tags: Mapping[str, int],
     intents: Mapping[str, int],
 ) -> Row | InputError:
-    words, own, intent = draft
-    unknown = next((tag for tag in own if tag not in tags), None)
+    words, row_tags, intent = draft
+    unknown = next((tag for tag in row_tags if tag not in tags), None)
     if unknown is not None:
         return InputError(
-            f"{place}: the tag {unknown!r} is not among those of the training rows, or the "
+            f"{origin}: the tag {unknown!r} is not among those of the training rows, or the "
             f"declared ones; {nearest(unknown, tags)}"
         )
     if intent is None and intents:
-        return InputError(f"{place}: the row has no intent, others have one")
+        return InputError(f"{origin}: the row has no intent, others have one")
     if intent is not None and not intents:
-        return InputError(f"{place}: the row has the intent {intent!r}, training rows have none")
+        return InputError(f"{origin}: the row has the intent {intent!r}, training rows have none")
     if intent is not None and intent not in intents:
         return InputError(
-            f"{place}: the intent {intent!r} is not among those of the training rows, or the "
+            f"{origin}: the intent {intent!r} is not among those of the training rows, or the "
             f"declared ones; {nearest(intent, intents)}"
         )
     label = 0 if intent is None else intents[intent]
-    return TaggedRow(" ".join(words), None, label, tuple(tags[tag] for tag in own))
+    return TaggedRow(" ".join(words), None, label, tuple(tags[tag] for tag in row_tags))
 
 
-def _read_list(values: Mapping[str, object], column: str, place: str) -> list[str]:
+def _read_list(values: Mapping[str, object], column: str, origin: str) -> list[str]:
     value = values.get(column)
     if isinstance(value, str):
         if (text := value.strip())[:1] == "[" and text[-1:] == "]" and text[1:2] in ("'", '"'):
             raise ColumnError(
-                place,
+                origin,
                 column,
                 f"holds a list that was written as one text, {text[:40]}; write it as a list of "
                 "JSON, or its parts with blanks between them",
             )
         return value.split()
-    if not isinstance(value, list | tuple) or not all(isinstance(one, str) for one in value):
-        numbers = isinstance(value, list | tuple) and all(type(one) is int for one in value)
+    if not isinstance(value, list | tuple) or not all(isinstance(item, str) for item in value):
+        numbers = isinstance(value, list | tuple) and all(type(item) is int for item in value)
         why = "; numbers have no names in this file, so write the names of the tags"
         raise ColumnError(
-            place,
+            origin,
             column,
             "must be a list of texts, or one text with blanks between them, got "
             f"{brief(value)}{why if numbers and value else ''}",
         )
-    return [str(one) for one in value]
+    return [str(item) for item in value]
 
 
-def _check_tags(tags: Sequence[str], place: str) -> None:
+def _check_tags(tags: Sequence[str], origin: str) -> None:
     """Refuse what is no BIO tag, and an I tag that does not go on a span of its type."""
     for number, (before, tag) in enumerate(pairwise(["O", *tags]), start=1):
         if tag == "O":
             continue
         if tag[:2] not in ("B-", "I-") or not tag[2:].strip():
-            raise InputError(f"{place}: tag {number} is {tag[:40]!r}, expected O, B-type or I-type")
+            raise InputError(
+                f"{origin}: tag {number} is {tag[:40]!r}, expected O, B-type or I-type"
+            )
         if tag[0] == "I" and before[2:] != tag[2:]:
             where = f"after {before!r}" if number > 1 else "at the first word"
             raise InputError(
-                f"{place}: tag {number} is {tag!r} {where}; a span begins with 'B-{tag[2:]}' (IOB2)"
+                f"{origin}: tag {number} is {tag!r} {where}; a span begins with 'B-{tag[2:]}' "
+                "(IOB2)"
             )

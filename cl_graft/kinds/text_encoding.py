@@ -105,8 +105,8 @@ def pad_inputs(
     within = torch.arange(max_length) < lengths[:, None]
     out = torch.zeros(len(rows), 2, max_length, dtype=torch.int64)
     out[:, 0] = padding
-    for place, values in enumerate(zip(*rows, strict=True)):
-        out[:, place][within] = torch.tensor(list(chain.from_iterable(values)))
+    for channel, values in enumerate(zip(*rows, strict=True)):
+        out[:, channel][within] = torch.tensor(list(chain.from_iterable(values)))
     return out
 
 
@@ -249,20 +249,20 @@ def encode_prompts(
     for number, parts in enumerate(zip(*tokens, strict=True)):
         if sum(len(part.ids) for part in parts) > room:
             shortened.add(number)
-        kept = fit_tokens(parts, room, cut or CutRule())
-        if kept is None:
+        fitted = fit_tokens(parts, room, cut or CutRule())
+        if fitted is None:
             raise InputError(
                 f"the prompt {prompt.template!r:.100} leaves no room for the text in {max_length} "
                 f"tokens ({name_row(rows[number], number)})"
             )
-        ids = [*begin, *kept[0], *middle, *(i for part in kept[1:] for i in part), *end]
+        ids = [*begin, *fitted[0], *middle, *(i for part in fitted[1:] for i in part), *end]
         encoded.append((ids, [_FIRST] * len(ids)))
     return encoded, shortened
 
 
 def name_row(row: Row, number: int) -> str:
     """Return file and line of a row where it keeps them, or its number in [0, rows), plus 1."""
-    return getattr(row, "place", "") or f"row {number + 1}"
+    return getattr(row, "origin", "") or f"row {number + 1}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -363,8 +363,8 @@ def tokenize_filled(
             _find_owner(by_character[start:stop] or by_character[max(start - 1, 0) : start + 1])
             for start, stop in offsets
         ]
-        kept = [index for index, token in enumerate(ids) if token not in forbidden]
-        tokens.append(Tokens([ids[i] for i in kept], [owners[i] for i in kept]))
+        allowed = [index for index, token in enumerate(ids) if token not in forbidden]
+        tokens.append(Tokens([ids[i] for i in allowed], [owners[i] for i in allowed]))
     return tokens
 
 
@@ -387,8 +387,8 @@ def fit_tokens(parts: Sequence[Tokens], room: int, rule: CutRule) -> list[list[i
     after = list(before)
     for _ in range(excess):
         after[0 if after[0] >= after[1] else 1] -= 1
-    gone = [one - other for one, other in zip(before, after, strict=True)]
-    kept: list[list[int]] = []
+    gone = [length - rest for length, rest in zip(before, after, strict=True)]
+    cut: list[list[int]] = []
     seen = [0, 0]
     for part in parts:
         ids = []
@@ -399,8 +399,8 @@ def fit_tokens(parts: Sequence[Tokens], room: int, rule: CutRule) -> list[list[i
                 if seen[owner] <= first if rule.from_start else seen[owner] > last:
                     continue
             ids.append(token)
-        kept.append(ids)
-    return kept
+        cut.append(ids)
+    return cut
 
 
 def find_frame(tokenizer: Tokenizer) -> tuple[list[int], list[int]]:
@@ -432,8 +432,8 @@ def tokenize_after(tokenizer: Tokenizer, lead: str, word: str) -> tuple[int, ...
     """Tokenize `word` as it stands after `lead` and a space; alone where there is no lead."""
 
     def ids(text: str) -> list[int]:
-        found: Any = tokenizer(text, add_special_tokens=False, split_special_tokens=True)
-        return list(found["input_ids"])
+        encoded: Any = tokenizer(text, add_special_tokens=False, split_special_tokens=True)
+        return list(encoded["input_ids"])
 
     if not lead:
         return tuple(ids(word))

@@ -13,10 +13,10 @@ from unicodedata import category, normalize
 from torch import nn
 
 from cl_graft.errors import InputError, a_or_an
-from cl_graft.kinds.answer_rows import Decoding
 from cl_graft.kinds.kind import KINDS, Kind
 from cl_graft.kinds.prompts import Prompt
 from cl_graft.kinds.rows import Row, limit_rows
+from cl_graft.kinds.text2text import Decoding
 from cl_graft.metrics.task_score import METRICS
 from cl_graft.models import TaskModel
 
@@ -109,8 +109,8 @@ class TextTask:
         """Yield all rows with their places for messages: file and line if known, else a number."""
         for split, rows in self.splits.items():
             for number, row in enumerate(rows, start=1):
-                place = getattr(row, "place", "") or f"{split} row {number}"
-                yield f"task {self.name!r}: {place}", row
+                origin = getattr(row, "origin", "") or f"{split} row {number}"
+                yield f"task {self.name!r}: {origin}", row
 
     @property
     def own_kind(self) -> Kind:
@@ -240,7 +240,7 @@ def _check_header(task: TextTask) -> None:
     except InputError as error:
         raise InputError(f"task {task.name!r}: {error}") from None
     if task.kind not in metric.kinds:
-        fitting = ", ".join(name for name, one in METRICS.items() if task.kind in one.kinds)
+        fitting = ", ".join(name for name, known in METRICS.items() if task.kind in known.kinds)
         raise InputError(
             f"task {task.name!r} is {a_or_an(task.own_kind.title)} task: metric "
             f"{task.metric!r} does not fit it; fitting are {fitting}"
@@ -260,9 +260,9 @@ def _check_rows(task: TextTask) -> None:
     for split, rows in task.splits.items():
         if not rows:
             raise InputError(f"task {task.name!r} has no {split} rows")
-    for place, row in task.placed_rows():
+    for origin, row in task.placed_rows():
         if (row.text_pair is not None) != task.pair:
             raise InputError(
-                f"{place} has {'one text' if task.pair else 'two texts'}, the first training row "
+                f"{origin} has {'one text' if task.pair else 'two texts'}, the first training row "
                 f"has {'two' if task.pair else 'one'}"
             )

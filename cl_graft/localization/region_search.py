@@ -29,8 +29,8 @@ from cl_graft.runtime.checkpoints import Checkpoint, State
 from cl_graft.runtime.error_context import in_phase
 from cl_graft.runtime.run_context import ALONE, NO_CACHE, RunContext, cache_key
 from cl_graft.runtime.seeding import derive
-from cl_graft.training.dense_run import DenseRun, fine_tune_task
-from cl_graft.training.learnable_task import LearnableTask
+from cl_graft.training.dense_run import DenseRun, PhasePoints, fine_tune_task
+from cl_graft.training.learnable_task import LearnableTask, Passes
 from cl_graft.training.linear_probe import (
     DevScores,
     check_head_fit,
@@ -38,8 +38,6 @@ from cl_graft.training.linear_probe import (
     fit_head,
     score_on_dev,
 )
-from cl_graft.training.passes import Passes
-from cl_graft.training.phase_points import PhasePoints
 
 
 @dataclass(frozen=True, eq=False)

@@ -19,8 +19,7 @@ from cl_graft.runtime.checkpoints import NO_CHECKPOINT, Checkpoint
 from cl_graft.runtime.run_context import PhaseProgress, ignore_progress
 from cl_graft.runtime.seeding import derive
 from cl_graft.training.dense_run import DenseRun
-from cl_graft.training.learnable_task import LearnableTask
-from cl_graft.training.passes import Passes
+from cl_graft.training.learnable_task import LearnableTask, Passes
 from cl_graft.training.precision import safe_scale
 from cl_graft.training.train_mode import without_dropout
 

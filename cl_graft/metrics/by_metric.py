@@ -31,10 +31,10 @@ def group_by_metric(metrics: Iterable[str]) -> dict[str, tuple[int, ...]]:
 
     F1 is one metric, whichever of two labels is the positive one.
     """
-    found: dict[str, list[int]] = {}
-    for place, metric in enumerate(metrics):
-        found.setdefault(name_metric(metric), []).append(place)
-    return {metric: tuple(places) for metric, places in found.items()}
+    groups: dict[str, list[int]] = {}
+    for number, metric in enumerate(metrics):
+        groups.setdefault(name_metric(metric), []).append(number)
+    return {metric: tuple(places) for metric, places in groups.items()}
 
 
 def too_small(references: Iterable[Mapping[str, float]]) -> dict[str, float]:

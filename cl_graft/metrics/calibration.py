@@ -172,7 +172,7 @@ def fit_temperature(logits: Tensor, labels: Tensor) -> Temperature | None:
     best = 0.0
     for _ in range(2):  # a coarse grid, then a fine one around its best point
         step = (high - low) / _POINTS
-        points = [low + step * place for place in range(_POINTS + 1)]
+        points = [low + step * number for number in range(_POINTS + 1)]
         best = min(points, key=lambda point: _loss(scaled, right, point))
         low, high = max(low, best - step), min(high, best + step)
     value = math.exp(best)

@@ -6,8 +6,9 @@ one too. A cell is None where there is no answer, usually above the diagonal; a 
 such a cell is None itself, never a mean over fewer tasks.
 
 Where experiences are scored by different metrics, a mean over all of them has no unit. Every
-measure can be taken over some of the experiences (`tasks`), such as those of one metric
-(`cl_graft.metrics.by_metric`): its formula stays, and its mean goes over these experiences.
+measure can be taken over some of the experiences (`tasks`, their places; None means all), such as
+those of one metric (`cl_graft.metrics.by_metric`): its formula stays, and its mean goes over these.
+Every measure raises a `ValueError` if R is not square, or a score is not finite.
 
 Backward and forward transfer go by Lopez-Paz & Ranzato, "Gradient Episodic Memory for Continual
 Learning" (2017), https://arxiv.org/abs/1706.08840; forgetting by Chaudhry et al., "Riemannian Walk
@@ -30,15 +31,8 @@ def average_accuracy(R: ScoreMatrix, *, tasks: Collection[int] | None = None) ->
     ACC = 1/T · Σ_{j<T} R[T-1][j] (Lopez-Paz & Ranzato 2017, eq. 2). Every experience counts the
     same, whatever the size of its test set.
 
-    Args:
-        R: Matrix of scores.
-        tasks: Places of the experiences to average over; None means all.
-
     Returns:
         The average, or None if R is empty or a score of the last row is missing.
-
-    Raises:
-        ValueError: If R is not square, or a score is not finite.
 
     Examples:
         >>> average_accuracy([[0.9, None], [0.7, 0.8]])
@@ -54,16 +48,9 @@ def backward_transfer(R: ScoreMatrix, *, tasks: Collection[int] | None = None) -
     BWT = 1/(T-1) · Σ_{j<T-1} (R[T-1][j] − R[j][j]) (Lopez-Paz & Ranzato 2017, eq. 3). It is exactly
     0.0 where no score changed.
 
-    Args:
-        R: Matrix of scores.
-        tasks: Places of the experiences to average over; None means all.
-
     Returns:
         The average difference, or None if there are fewer than two experiences or a score of the
         last row or the diagonal is missing.
-
-    Raises:
-        ValueError: If R is not square, or a score is not finite.
 
     Examples:
         >>> backward_transfer([[0.75, None], [0.5, 0.9]])
@@ -120,16 +107,9 @@ def forgetting(R: ScoreMatrix, *, tasks: Collection[int] | None = None) -> float
     score from before it was learned is nothing that could be forgotten. Negative values are
     possible: an experience can end above its earlier best.
 
-    Args:
-        R: Matrix of scores.
-        tasks: Places of the experiences to average over; None means all.
-
     Returns:
         The average drop, or None if there are fewer than two experiences, the last row lacks a
         score or a column has no earlier one.
-
-    Raises:
-        ValueError: If R is not square, or a score is not finite.
 
     Examples:
         >>> forgetting([[0.75, None], [0.5, 0.9]])
@@ -147,15 +127,8 @@ def accuracy_over_stream(R: ScoreMatrix, *, tasks: Collection[int] | None = None
 
     A = 2/(T(T+1)) · Σ_{i≥j} R[i][j] (Díaz-Rodríguez et al. 2018, section 3.1).
 
-    Args:
-        R: Matrix of scores.
-        tasks: Places of the experiences to average over; None means all.
-
     Returns:
         The average, or None if R is empty or a score on or below the diagonal is missing.
-
-    Raises:
-        ValueError: If R is not square, or a score is not finite.
 
     Examples:
         >>> accuracy_over_stream([[0.75, None], [0.5, 1.0]])
@@ -172,16 +145,9 @@ def backward_transfer_over_stream(
 
     BWT = 2/(T(T-1)) · Σ_{i>j} (R[i][j] − R[j][j]) (Díaz-Rodríguez et al. 2018, section 3.1).
 
-    Args:
-        R: Matrix of scores.
-        tasks: Places of the experiences to average over; None means all.
-
     Returns:
         The average difference, or None if there are fewer than two experiences or a score on or
         below the diagonal is missing.
-
-    Raises:
-        ValueError: If R is not square, or a score is not finite.
 
     Examples:
         >>> backward_transfer_over_stream([[1.0, None, None], [0.5, 1.0, None], [0.5, 0.5, 1.0]])
@@ -201,16 +167,9 @@ def forward_transfer_over_stream(
     FWT = 2/(T(T-1)) · Σ_{i<j} R[i][j] (Díaz-Rodríguez et al. 2018, section 3.1). It is no
     difference: chance and the base's own knowledge are part of it.
 
-    Args:
-        R: Matrix of scores.
-        tasks: Places of the experiences to average over; None means all.
-
     Returns:
         The average, or None if there are fewer than two experiences or a score above the diagonal
         is missing.
-
-    Raises:
-        ValueError: If R is not square, or a score is not finite.
 
     Examples:
         >>> forward_transfer_over_stream([[1.0, 0.5, 0.25], [0.9, 1.0, 0.75], [0.8, 0.9, 1.0]])

@@ -79,12 +79,12 @@ def set_log_scale(axes: Axes, which: Literal["x", "y"]) -> None:
     axis = axes.xaxis if which == "x" else axes.yaxis
     axes.set(**{f"{which}scale": "log"})
 
-    def write(value: float, _place: object = None) -> str:
+    def write(value: float, _tick: object = None) -> str:
         if value >= 1:
             return f"{value:,.0f}"
         return np.format_float_positional(value, precision=2, fractional=False, trim="-")
 
-    def write_between(value: float, _place: object = None) -> str:
+    def write_between(value: float, _tick: object = None) -> str:
         low, high = sorted(axis.get_view_interval())
         return write(value) if high < 10 * low else ""
 

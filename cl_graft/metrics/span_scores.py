@@ -43,11 +43,11 @@ def _span_f1(logits: Tensor, labels: Tensor, classes: int) -> float:
     from seqeval.metrics import f1_score
 
     pairs = _read_tags(logits, labels)
-    right, predicted = [own for own, _ in pairs], [own for _, own in pairs]
+    right, predicted = [tags for tags, _ in pairs], [tags for _, tags in pairs]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of numpy's, about a mean of no types
-        found: Any = f1_score(right, predicted, zero_division=0)  # pyright: ignore[reportArgumentType]
-    return float(found)
+        value: Any = f1_score(right, predicted, zero_division=0)  # pyright: ignore[reportArgumentType]
+    return float(value)
 
 
 def count_spans(logits: Tensor, labels: Tensor, *, types: int) -> Counter[tuple[int, int]]:
@@ -60,7 +60,8 @@ def count_spans(logits: Tensor, labels: Tensor, *, types: int) -> Counter[tuple[
     counts: Counter[tuple[int, int]] = Counter()
     for tags in _read_tags(logits, labels):
         right, answered = (
-            {(first, last): int(name) for name, first, last in get_entities(own)} for own in tags
+            {(first, last): int(name) for name, first, last in get_entities(row_tags)}
+            for row_tags in tags
         )
         for bounds in right | answered:
             counts[right.get(bounds, types), answered.get(bounds, types)] += 1
@@ -70,11 +71,11 @@ def count_spans(logits: Tensor, labels: Tensor, *, types: int) -> Counter[tuple[
 def _read_tags(logits: Tensor, labels: Tensor) -> list[tuple[list[str], list[str]]]:
     """Return the right and the answered tags of each row's words."""
     _check_shape(logits)
-    found = []
+    pairs = []
     for row, targets in zip(logits[:, 1:].argmax(-1), labels[:, 1:], strict=True):
         tagged = targets >= 0
-        found.append(tuple([write_tag(n) for n in own[tagged].tolist()] for own in (targets, row)))
-    return found
+        pairs.append(tuple([write_tag(n) for n in t[tagged].tolist()] for t in (targets, row)))
+    return pairs
 
 
 @register_metric("intent_accuracy", kind="tagging")
@@ -127,8 +128,8 @@ def _average_best(
 
 def _split_words(text: str) -> list[str]:
     """Return the words of a text without case, punctuation and articles."""
-    kept = "".join(letter for letter in text.lower() if letter not in string.punctuation)
-    return re.sub(r"\b(a|an|the)\b", " ", kept).split()
+    letters = "".join(letter for letter in text.lower() if letter not in string.punctuation)
+    return re.sub(r"\b(a|an|the)\b", " ", letters).split()
 
 
 def _share_words(said: list[str], given: list[str]) -> float:

@@ -86,8 +86,8 @@ def paired_t_test(
     differences = [a - b for a, b in zip(first, second, strict=True)]
     if len(differences) < LEAST_SAMPLES or _equal(differences, beside=[*first, *second]):
         return None, None
-    found: Any = stats.ttest_1samp(differences, 0.0)
-    return float(found.statistic), float(found.pvalue)
+    test: Any = stats.ttest_1samp(differences, 0.0)
+    return float(test.statistic), float(test.pvalue)
 
 
 def holm(chances: Sequence[float]) -> list[float]:
@@ -104,11 +104,11 @@ def holm(chances: Sequence[float]) -> list[float]:
         >>> [round(p, 3) for p in holm([0.01, 0.04, 0.03])]
         [0.03, 0.06, 0.06]
     """
-    order = sorted(range(len(chances)), key=lambda place: chances[place])
+    order = sorted(range(len(chances)), key=lambda number: chances[number])
     corrected, least = [0.0] * len(chances), 0.0
-    for rank, place in enumerate(order):
-        least = max(least, min(1.0, (len(chances) - rank) * chances[place]))
-        corrected[place] = least
+    for rank, number in enumerate(order):
+        least = max(least, min(1.0, (len(chances) - rank) * chances[number]))
+        corrected[number] = least
     return corrected
 
 

@@ -20,9 +20,6 @@ from torch.nn import functional as F
 from cl_graft.errors import InputError, NotFinite
 from cl_graft.runtime.registry import Registry
 
-MetricFunction = Callable[[Tensor, Tensor, int], float]
-"""Logits of shape (n, K), labels of shape (n,) and the number of the task's classes to a score."""
-
 NO_TARGET = -100
 """Target of a token that has no answer."""
 
@@ -175,12 +172,12 @@ def score(
         >>> score(torch.tensor([[2.0, 1.0], [0.0, 3.0]]), torch.tensor([0, 0]), "accuracy")
         0.5
     """
-    found = METRICS.find(metric) if isinstance(metric, str) else None
-    if found is not None and found.of_texts:
+    known = METRICS.find(metric) if isinstance(metric, str) else None
+    if known is not None and known.of_texts:
         raise ValueError(f"the metric {metric!r} compares texts; pass the scorer of the task")
-    rows = found is not None and not {"classification", "regression"}.isdisjoint(found.kinds)
+    rows = known is not None and not {"classification", "regression"}.isdisjoint(known.kinds)
     fitting = labels.shape == logits.shape[:-1] and (logits.ndim == 2 or not rows)
-    if found is not None and (not fitting or 0 in logits.shape):
+    if known is not None and (not fitting or 0 in logits.shape):
         wanted = ("(n, K)", "(n,)") if rows else ("(n, P, K)", "(n, P)")
         raise ValueError(
             f"expected logits of shape {wanted[0]} and labels of shape {wanted[1]} with at least "
@@ -189,9 +186,9 @@ def score(
     if not torch.isfinite(logits).all():
         raise NotFinite("logits hold NaN or infinite values; did the training diverge?")
     logits, labels = logits.detach().cpu(), labels.detach().cpu()
-    if found is not None:
+    if known is not None:
         value = float(
-            found.compute(logits, labels, logits.shape[-1] if classes is None else classes)
+            known.compute(logits, labels, logits.shape[-1] if classes is None else classes)
         )
     else:
         value = float(metric(logits, labels))  # pyright: ignore[reportCallIssue]
@@ -253,12 +250,12 @@ def task_loss(logits: Tensor, targets: Tensor) -> Tensor:
         return F.cross_entropy(logits, targets)
     if logits.ndim == 2:
         return _text_loss(logits, targets)
-    own = targets[:, : logits.shape[1]]
+    answered = targets[:, : logits.shape[1]]
     each = F.cross_entropy(
-        logits.flatten(0, 1).float(), own.flatten(), ignore_index=NO_TARGET, reduction="none"
-    ).view_as(own)
+        logits.flatten(0, 1).float(), answered.flatten(), ignore_index=NO_TARGET, reduction="none"
+    ).view_as(answered)
     # The mean of each row, so that the loss of a batch is the mean of those of its parts.
-    return (each.sum(1) / (own != NO_TARGET).sum(1).clamp(min=1)).mean()
+    return (each.sum(1) / (answered != NO_TARGET).sum(1).clamp(min=1)).mean()
 
 
 def _text_loss(outputs: Tensor, targets: Tensor) -> Tensor:

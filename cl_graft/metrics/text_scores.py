@@ -97,11 +97,11 @@ def _number_match(answers: Sequence[str], right: Sequence[Sequence[str]]) -> flo
 
     As GSM8K is scored (https://arxiv.org/abs/2110.14168); an answer without a number is wrong.
     """
-    found = [find_number(said) for said in answers]
+    numbers = [find_number(said) for said in answers]
     return _average(
         [
             float(number is not None and any(find_number(text) == number for text in texts))
-            for number, texts in zip(found, right, strict=True)
+            for number, texts in zip(numbers, right, strict=True)
         ]
     )
 
@@ -118,7 +118,7 @@ def _joint_goal_accuracy(
     all_right: dict[Hashable, bool] = {}
     for said, texts, group in zip(answers, right, groups, strict=True):
         all_right[group] = all_right.get(group, True) and _is_right(said, texts)
-    return _average([float(one) for one in all_right.values()])
+    return _average([float(right_group) for right_group in all_right.values()])
 
 
 def find_number(text: str) -> Decimal | Fraction | None:
@@ -132,17 +132,17 @@ def find_number(text: str) -> Decimal | Fraction | None:
         (Decimal('1200.50'), Fraction(3, 2), Decimal('1E+5'))
     """
     _, mark, final = text.rpartition(_FINAL)
-    found = list(_NUMBER.finditer(final))
-    if not found:
+    matches = list(_NUMBER.finditer(final))
+    if not matches:
         return None
-    one = found[0] if mark else found[-1]
-    sign = "-" if one["sign"] else ""
-    digits = one["number"].replace(one["mark"] or ",", "")
-    number = Decimal(f"{sign}{digits}{one['power'] or ''}")
-    below = Decimal(one["below"] or 0)
+    match = matches[0] if mark else matches[-1]
+    sign = "-" if match["sign"] else ""
+    digits = match["number"].replace(match["mark"] or ",", "")
+    number = Decimal(f"{sign}{digits}{match['power'] or ''}")
+    below = Decimal(match["below"] or 0)
     if not below:
         return number
-    return Fraction(Decimal(f"{sign}{one['whole'] or 0}")) + Fraction(number) / Fraction(below)
+    return Fraction(Decimal(f"{sign}{match['whole'] or 0}")) + Fraction(number) / Fraction(below)
 
 
 def _is_right(said: str, texts: Sequence[str]) -> bool:
@@ -161,6 +161,4 @@ def _average(values: Sequence[float]) -> float:
 def _by_place(right: Sequence[Sequence[str]]) -> list[list[Any]]:
     """Return the first reference of each row, then the second; None where a row has fewer."""
     most = max(map(len, right))
-    return [
-        [texts[place] if place < len(texts) else None for texts in right] for place in range(most)
-    ]
+    return [[texts[i] if i < len(texts) else None for texts in right] for i in range(most)]

@@ -2,8 +2,14 @@
 
 from cl_graft.models.graftable import block_stacks, graftable_parameters
 from cl_graft.models.heads import LabelStrings, LabelWords, linear_head, make_head
-from cl_graft.models.load import Loaded, find_fetched, find_minilm, load_model
-from cl_graft.models.stored_heads import check_head, load_head
+from cl_graft.models.load import (
+    Loaded,
+    check_head,
+    find_fetched,
+    find_minilm,
+    load_head,
+    load_model,
+)
 from cl_graft.models.task_model import TaskModel, longest_row
 from cl_graft.models.task_server import TaskServer
 

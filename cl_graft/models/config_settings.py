@@ -32,25 +32,25 @@ def config_settings(model: nn.Module | PreTrainedConfig) -> dict[str, Setting]:
     return dict(sorted(_list_settings(values)))
 
 
-def describe_other_settings(recorded: object, found: object) -> str:
+def describe_other_settings(recorded: object, here: object) -> str:
     """Name the settings that differ; what only one of two versions of transformers has does not."""
-    if not isinstance(recorded, Mapping) or not isinstance(found, Mapping):
+    if not isinstance(recorded, Mapping) or not isinstance(here, Mapping):
         return ""
     return ", ".join(
         f"{name} was {recorded[name]!r}, is {value!r}"
-        for name, value in found.items()
+        for name, value in here.items()
         if name in recorded and recorded[name] != value
     )
 
 
 def _list_settings(values: Mapping[str, object], before: str = "") -> Iterator[tuple[str, Setting]]:
     for name, value in values.items():
-        place = f"{before}{name}"
+        path = f"{before}{name}"
         if _NO_MATTER.fullmatch(str(name)):
             continue
         if isinstance(value, Mapping):
-            yield from _list_settings(value, f"{place}.")
+            yield from _list_settings(value, f"{path}.")
         elif isinstance(value, bool | int | str) or (
             isinstance(value, float) and math.isfinite(value)
         ):
-            yield place, value
+            yield path, value

@@ -224,8 +224,8 @@ class TaggingHead(TokenHead):
     def __init__(self, hidden: int, tags: int, intents: int = 0, *, seed: int) -> None:
         super().__init__()
         self.tags = linear_head(hidden, tags, seed=seed)
-        own = derive(seed, "intents")
-        self.intents = linear_head(hidden, intents, seed=own) if intents else None
+        intent_seed = derive(seed, "intents")
+        self.intents = linear_head(hidden, intents, seed=intent_seed) if intents else None
 
     def forward(self, states: Tensor, segments: Tensor, length: int) -> Tensor:
         """Return logits of shape (n, length, tags + intents)."""

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import importlib.util
+import math
 import os
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Mapping
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from functools import partial
 from os import PathLike
@@ -13,16 +14,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import torch
+from torch import Tensor, nn
 
 from cl_graft.errors import InputError, a_or_an, find, first_line, nearest
+from cl_graft.grafts.bank import Entry
+from cl_graft.models.heads import HEADS, LabelStrings, LabelWords, PooledHead
 from cl_graft.models.quiet import quiet
 from cl_graft.models.task_model import FAMILIES, TaskModel
-from cl_graft.models.trial import try_model
+from cl_graft.models.text_generation import TextHead, decode_rows
 from cl_graft.training.precision import PRECISIONS
 
 if TYPE_CHECKING:
     from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
+    from cl_graft.models.task_model import TaskModel
 
 AUTO_CLASSES = {
     "encoder": "AutoModel",
@@ -110,7 +115,7 @@ def load_model(
         InputError: If there is no such checkpoint, the hub cannot be reached (said within
             seconds), the files are damaged, no transformer or too small for their config, the
             checkpoint lacks weights that the family needs, its tokenizer gives ids for which it
-            has no embedding, or a trial of two short texts fails, see `cl_graft.models.trial`.
+            has no embedding, or a trial of two short texts fails, see `cl_graft.models.load`.
     """
     _check_types(dtype, precision)
     if not isinstance(name, str | PathLike):
@@ -168,8 +173,8 @@ def fetched_folder(name: str) -> Path:
     """Return the folder in which it is looked for: in ``$CL_GRAFT_CACHE``, or the user's."""
     cache = os.environ.get("CL_GRAFT_CACHE")
     if not cache:
-        own = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-        cache = Path(own) / "cl_graft"
+        user_cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+        cache = Path(user_cache) / "cl_graft"
     return Path(cache).expanduser() / "models" / name
 
 
@@ -411,3 +416,156 @@ def _find_folder(name: str, revision: str | None) -> Path:
     from huggingface_hub import try_to_load_from_cache
 
     return Path(str(try_to_load_from_cache(name, "config.json", revision=revision))).parent
+
+
+_ROUNDING, _ROUNDING_OF_HALF = 3e-4, 0.2
+"""Shares of the largest value that rounding stays below: up to 2e-6 and 0.015 were seen."""
+
+_TEXTS = ("a text", "a longer text, with which the first one shares a batch")
+
+
+def try_model(model: TaskModel, tokenizer: PreTrainedTokenizerBase, *, dtype: torch.dtype) -> None:
+    """Run a model on two texts; note whether prompts of several lengths must be decoded apart."""
+    ids, segments = _encode(tokenizer)
+    kind = getattr(model.text_config, "model_type", type(model.backbone).__name__)
+    types = f"dtype {str(dtype).removeprefix('torch.')}"
+    types += f" and precision {model.precision}" if model.precision != "fp32" else ""
+    whole = dtype == torch.float32 and model.precision == "fp32"
+    rounding = _ROUNDING if whole else _ROUNDING_OF_HALF
+    try:
+        alone, beside = _compare(model, ids, segments)
+    except MemoryError:
+        raise
+    except Exception as error:  # whatever the code of an architecture raises
+        if torch.accelerator.is_available():
+            return
+        raise InputError(
+            f"{model.name!r} ({kind}) cannot compute a text with {types}: {first_line(error)}"
+        ) from error
+    if not bool(torch.stack([alone, beside]).isfinite().all()):
+        raise InputError(
+            f"{model.name!r} ({kind}) answers a text with NaN or infinities with {types}: are its "
+            "weights whole, and is the type wide enough for its values?"
+        )
+    if (apart := _distance(alone, beside)) > rounding:
+        raise InputError(
+            f"{model.name!r} ({kind}) answers the same text differently beside a longer one "
+            f"({apart:.0%} of the largest value): it reads padding, so its answers would depend on "
+            "which texts share a batch; use a model with an attention mask"
+        )
+    if model.family == "causal_lm":
+        model.decodes_by_length = _compare_decoded(model, ids, segments) > rounding
+
+
+def _encode(tokenizer: PreTrainedTokenizerBase) -> tuple[Tensor, Tensor]:
+    rows: list[list[int]] = [list(tokenizer(text)["input_ids"]) or [0] for text in _TEXTS]
+    ids = torch.zeros(2, max(map(len, rows)), dtype=torch.long)
+    segments = torch.zeros_like(ids)
+    for number, row in enumerate(rows):
+        ids[number, : len(row)], segments[number, : len(row)] = torch.tensor(row), 1
+    return ids, segments
+
+
+@torch.no_grad()
+def _compare(model: TaskModel, ids: Tensor, segments: Tensor) -> tuple[Tensor, Tensor]:
+    length = int((segments[0] != 0).sum())
+    columns = torch.arange(length).repeat(2, 1)
+
+    def compute(rows: int, width: int) -> Tensor:
+        tokens, marks = ids[:rows, :width], segments[:rows, :width]
+        if model.family == "encoder":
+            return model.features(tokens, marks)[0]
+        if model.family == "seq2seq_lm":
+            return model.compute_decoder_logits(tokens, marks, tokens[:, :1])[0]
+        return model.compute_logits(tokens, marks, columns[:rows])[0]
+
+    return compute(1, length).float(), compute(2, ids.shape[1]).float()
+
+
+def _distance(alone: Tensor, beside: Tensor) -> float:
+    return float((alone - beside).abs().max() / alone.abs().max().clamp(min=1e-30))
+
+
+def _compare_decoded(model: TaskModel, ids: Tensor, segments: Tensor) -> float:
+    """Return how far padding in front of a prompt moves the next logit; ∞ for another token."""
+    heads = [TextHead([0], 1)] * 2
+    length = int((segments[0] != 0).sum())
+    try:
+        with torch.no_grad():
+            alone, beside = (
+                decode_rows(model, tokens, marks, heads[: len(tokens)], lambda _: nullcontext())[0]
+                for tokens, marks in ((ids[:1, :length], segments[:1, :length]), (ids, segments))
+            )
+    except Exception:  # it writes no text, which its tasks are told when they ask for one
+        return 0.0
+    return _distance(alone[1:], beside[1:]) if alone[0] == beside[0] else math.inf
+
+
+def load_head(entry: Entry, *, family: str) -> nn.Module:
+    """Rebuild an entry's task head from its stored state."""
+    return _make_head(entry.head, family, activation=str(entry.metadata.get("activation")))
+
+
+def check_head(head: Mapping[str, Tensor], model: TaskModel) -> None:
+    """Refuse the stored state of a head, tensors by name, that a model cannot answer with.
+
+    Raises:
+        ValueError: If names or shapes are none of a head of this family and width, values are NaN
+            or infinite, or tokens are not in the vocabulary.
+    """
+    is_encoder = model.family == "encoder"
+    sizes = {name: tuple(tensor.shape) for name, tensor in head.items()}
+    what = f"a head of shapes {sizes} does not fit the family {model.family!r}"
+    if not all(tensor.numel() for tensor in head.values()):
+        raise ValueError(what)
+    try:
+        hidden = model.hidden_size if is_encoder else None
+        module = _make_head(head, model.family, hidden=hidden)
+        if is_encoder and {"weight", "dense.weight"} & head.keys():
+            module(torch.zeros(1, model.hidden_size, dtype=next(module.parameters()).dtype))
+    except (IndexError, KeyError, TypeError, ValueError, RuntimeError) as error:
+        raise ValueError(f"{what}: {first_line(error)}") from error
+    made = module.state_dict()
+    if {name: tuple(tensor.shape) for name, tensor in made.items()} != sizes:
+        raise ValueError(what)
+    for name, tensor in head.items():
+        if is_encoder and not (tensor.is_floating_point() and bool(tensor.isfinite().all())):
+            raise ValueError(f"{name} of the head is NaN or infinite, or no floating-point tensor")
+        if not is_encoder and not (tensor.dtype == torch.int64 and torch.equal(made[name], tensor)):
+            raise ValueError(f"{what}: {name} holds other numbers than such a head keeps")
+    tokens = head.get("token_ids", head.get("stops"))
+    if not is_encoder and tokens is not None:
+        vocabulary = model.text_config.vocab_size
+        if bool(((tokens < 0) | (tokens >= vocabulary)).any()):
+            raise ValueError(f"tokens of a head that are not in the vocabulary of {vocabulary:,}")
+
+
+def _make_head(
+    state: Mapping[str, Tensor], family: str, *, activation: str = "tanh", hidden: int | None = None
+) -> nn.Module:
+    """Make a head of its tensors by name; `hidden` is the size of states, by default theirs."""
+    if family == "encoder":
+        name = next((name for name in HEADS if name in state), None)
+        if name is not None:
+            head = HEADS[name](state, state[name].shape[-1] if hidden is None else hidden)
+            head.load_state_dict(dict(state))
+            return head
+        if "dense.weight" in state:
+            layers = [_make_layer(state, f"{part}.") for part in ("dense", "out")]
+            return PooledHead(*layers, activation=activation)
+        return _make_layer({name: tensor.float() for name, tensor in state.items()})
+    if family == "masked_lm":
+        return LabelWords(state["token_ids"].tolist())
+    if "stops" in state:
+        return TextHead.of(state)
+    rows, lengths = state["token_ids"].tolist(), state["lengths"].tolist()
+    return LabelStrings([row[:length] for row, length in zip(rows, lengths, strict=True)])
+
+
+def _make_layer(state: Mapping[str, Tensor], prefix: str = "") -> nn.Linear:
+    """Make a linear layer of copies of a stored weight, (outputs, inputs), and bias."""
+    weight, bias = (state[f"{prefix}{name}"].clone() for name in ("weight", "bias"))
+    # On no device, so that nothing is drawn.
+    layer = nn.Linear(weight.shape[1], weight.shape[0], dtype=weight.dtype, device="meta")
+    layer.load_state_dict({"weight": weight, "bias": bias}, assign=True)
+    return layer

@@ -356,10 +356,10 @@ class TaskModel(nn.Module):
         answers: dict[int, Tensor] = {}
         for head, rows in groups.values():
             if isinstance(head, TokenHead):
-                own = _tag(head, states[rows], segments[rows], x.shape[-1])
+                outputs = _tag(head, states[rows], segments[rows], x.shape[-1])
             else:
-                own = _apply_head(head, pooled[rows])
-            answers |= zip(rows, own, strict=True)
+                outputs = _apply_head(head, pooled[rows])
+            answers |= zip(rows, outputs, strict=True)
         return [answers[n] for n in each]
 
 
@@ -383,11 +383,11 @@ def _write_rows(
     labels = [n for n, head in enumerate(heads) if not isinstance(head, TextHead)]
     answers: dict[int, Tensor] = {}
     if text:
-        own = [cast(TextHead, heads[n]) for n in text]
-        found = decode_rows(
-            model, ids[text], segments[text], own, lambda rows: carry([text[n] for n in rows])
+        writers = [cast(TextHead, heads[n]) for n in text]
+        decoded = decode_rows(
+            model, ids[text], segments[text], writers, lambda rows: carry([text[n] for n in rows])
         )
-        answers |= zip(text, found, strict=True)
+        answers |= zip(text, decoded, strict=True)
     if labels:
         strings = [cast(LabelStrings, heads[n]) for n in labels]
         scores = score_labels_by_row(

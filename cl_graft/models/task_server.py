@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from cl_graft.grafts.bank import GraftBank, find_entry
 from cl_graft.inference.mixed_batches import MatrixMethod, mixed_batch
 from cl_graft.inference.task_switch import Switch
-from cl_graft.models.stored_heads import load_head
+from cl_graft.models.load import load_head
 from cl_graft.models.task_model import TaskModel
 
 

@@ -132,8 +132,8 @@ def decode_rows(
     end on; then for each its logit, with several beams the score of the whole answer, 0 behind it.
     """
     longest = max(head.longest for head in heads)
-    found = torch.zeros(len(ids), 2 * longest, device=ids.device)
-    found[:, :longest] = NO_TOKEN
+    decoded = torch.zeros(len(ids), 2 * longest, device=ids.device)
+    decoded[:, :longest] = NO_TOKEN
     lengths = (segments == 1).sum(1).tolist() if model.decodes_by_length else [0] * len(ids)
     ways = [
         (head.beams, tuple(head.stops.tolist()) if head.beams > 1 else (), length)
@@ -141,13 +141,13 @@ def decode_rows(
     ]
     for way in sorted(set(ways)):
         rows = [row for row, own_way in enumerate(ways) if own_way == way]
-        own, beams = [heads[row] for row in rows], way[0]
+        group, beams = [heads[row] for row in rows], way[0]
         with carry([row for row in rows for _ in range(beams)]):
-            tokens, values = _generate(model, ids[rows], segments[rows], own)
+            tokens, values = _generate(model, ids[rows], segments[rows], group)
         width = tokens.shape[1]
-        found[rows, :width] = tokens.float()
-        found[rows, longest : longest + width] = values
-    return found
+        decoded[rows, :width] = tokens.float()
+        decoded[rows, longest : longest + width] = values
+    return decoded
 
 
 def split_generated(outputs: Tensor) -> list[list[int]]:
@@ -156,12 +156,12 @@ def split_generated(outputs: Tensor) -> list[list[int]]:
     return [[token for token in row if token != NO_TOKEN] for row in tokens]
 
 
-def compare_generated(one: Tensor, other: Tensor) -> tuple[Tensor, Tensor]:
+def compare_generated(first: Tensor, second: Tensor) -> tuple[Tensor, Tensor]:
     """Return which rows' tokens differ, (n,), and the values of both, (2, n, G).
 
     Both are what `decode_rows` returned, of shape (n, 2G); token ids are names without a distance.
     """
-    tokens, values = torch.stack([one, other]).chunk(2, dim=-1)
+    tokens, values = torch.stack([first, second]).chunk(2, dim=-1)
     return (tokens[0] != tokens[1]).any(1), values
 
 
@@ -256,8 +256,8 @@ def _move_right(ids: Tensor, marks: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _padding_id(model: TaskModel) -> int:
-    found = getattr(model.text_config, "pad_token_id", None)
-    return found if isinstance(found, int) and found >= 0 else 0
+    token = getattr(model.text_config, "pad_token_id", None)
+    return token if isinstance(token, int) and token >= 0 else 0
 
 
 def _start_id(model: TaskModel) -> int | None:
@@ -308,8 +308,8 @@ def score_labels_by_row(
             logits = model.compute_logits(whole, marks, where - 1)
     shares = logits.split([len(part) for part, *_ in parts])
     for (strings, rows), share in zip(groups.values(), shares, strict=True):
-        own = share[:, : strings.token_ids.shape[1]]
-        answers |= zip(rows, _score_strings(own, strings), strict=True)
+        logits_of_labels = share[:, : strings.token_ids.shape[1]]
+        answers |= zip(rows, _score_strings(logits_of_labels, strings), strict=True)
     return [answers[n] for n in each]
 
 

@@ -72,9 +72,9 @@ def describe_faults(
     """
     faults: dict[str, dict[str, None]] = {}
     for fault in error.errors(include_url=False):
-        place = tuple(str(part) for part in fault["loc"])
-        origin = find_origin(".".join(place), origins or {}) or source
-        faults.setdefault(origin, {})[_sentence(fault, place, cls)] = None
+        path = tuple(str(part) for part in fault["loc"])
+        origin = find_origin(".".join(path), origins or {}) or source
+        faults.setdefault(origin, {})[_sentence(fault, path, cls)] = None
     return {origin: join_few([*sentences]) for origin, sentences in faults.items()}
 
 
@@ -109,22 +109,22 @@ def _refuse_huge_numbers(value: Any) -> Any:
     return value
 
 
-def find_origin(place: str, origins: Mapping[str, str]) -> str | None:
+def find_origin(path: str, origins: Mapping[str, str]) -> str | None:
     """Return the origin of the longest name that leads to a place, else of one below it."""
-    own = [name for name in origins if f"{place}.".startswith(f"{name}.")]
-    below = [name for name in origins if name.startswith(f"{place}.")]
-    return origins[max(own, key=len)] if own else origins[below[0]] if below else None
+    above = [name for name in origins if f"{path}.".startswith(f"{name}.")]
+    below = [name for name in origins if name.startswith(f"{path}.")]
+    return origins[max(above, key=len)] if above else origins[below[0]] if below else None
 
 
-def _sentence(fault: Mapping[str, Any], place: Sequence[str], cls: type[Any]) -> str:
+def _sentence(fault: Mapping[str, Any], path: Sequence[str], cls: type[Any]) -> str:
     given, kind = fault["input"], fault["type"]
-    owner, shown = _owner(place, cls)
+    owner, shown = _owner(path, cls)
     if kind in ("extra_forbidden", "unexpected_keyword_argument"):
-        name = ".".join([*shown, place[-1]])
+        name = ".".join([*shown, path[-1]])
         known = [".".join([*shown, field]) for field in list_fields(owner)]
         return f"unknown key {name!r}; {nearest(name, known)}"
     if kind == "missing":
-        return f"{'.'.join(place)!r} is missing"
+        return f"{'.'.join(path)!r} is missing"
     message = str(fault["msg"]).removeprefix("Value error, ")
     name = ".".join(shown)
     expected = fault.get("ctx", {}).get("expected")
@@ -136,10 +136,10 @@ def _sentence(fault: Mapping[str, Any], place: Sequence[str], cls: type[Any]) ->
     return f"{name}: {message}{got}" if name else message
 
 
-def _owner(place: Sequence[str], cls: type[Any]) -> tuple[type[Any], list[str]]:
+def _owner(path: Sequence[str], cls: type[Any]) -> tuple[type[Any], list[str]]:
     """Return the class of the innermost settings at a place, and the place as users know it."""
     owner, shown, keyed = cls, [], False
-    for part in place:
+    for part in path:
         field = list_fields(owner).get(part)
         if keyed or part.isdigit():
             shown.append(part)

@@ -144,12 +144,12 @@ def restore_config(
     origins: Mapping[str, str] | None = None,
 ) -> ExperimentConfig:
     """Return the config with which a bank learns more tasks: its own settings, for these tasks."""
-    own = {
+    fixed = {
         "stream": {"tasks": tasks},
         "model": {"name": base.model},
         "comparison": {"strategies": ["grafting"], "seeds": [base.metadata.get("seed", 0)]},
     }
-    values = merge_configs(merge_configs(stored_settings(base), own), settings or {})
+    values = merge_configs(merge_configs(stored_settings(base), fixed), settings or {})
     return config_from(values, source="the bank's settings", origins=origins)
 
 
@@ -160,18 +160,18 @@ def record_own_settings(
 
     Left out are rows a class and tokens a row, which `task_metadata` records, and where data are.
     """
-    usual, own = to_dotted(stored_settings(base)), to_dotted(_learning_settings(config))
+    usual, settings = to_dotted(stored_settings(base)), to_dotted(_learning_settings(config))
     elsewhere = ("stream.shots", "stream.max_length")
-    found = {
+    differing = {
         name: value
-        for name, value in own.items()
+        for name, value in settings.items()
         if name not in elsewhere and (name not in usual or usual[name] != value)
     }
     if seed != base.metadata.get("seed", 0):
-        found["comparison.seeds"] = [seed]
-    if not found:
+        differing["comparison.seeds"] = [seed]
+    if not differing:
         return task
-    return replace(task, metadata={**task.metadata, "settings": to_nested(found)})
+    return replace(task, metadata={**task.metadata, "settings": to_nested(differing)})
 
 
 def read_own_settings(metadata: Mapping[str, Any]) -> dict[str, Any]:
@@ -189,10 +189,10 @@ def task_metadata(
     targets: Tensor | None = None,
 ) -> TaskMetadata:
     """Describe a task for its bank entry; `targets` are those of its encoded training rows."""
-    kind, own = task.own_kind, {}
+    kind, by_kind = task.own_kind, {}
     if not kind.one_label:  # else label names tell the kind
         learned = {} if targets is None else kind.metadata_of_targets(targets)
-        own = {"kind": task.kind, **kind.metadata(task), **learned}
+        by_kind = {"kind": task.kind, **kind.metadata(task), **learned}
     prompt = kind.find_prompt(task, config.model.family)
     return TaskMetadata(
         name=task.name,
@@ -207,7 +207,7 @@ def task_metadata(
             "data_fingerprint": task.fingerprint,
             "settings_sha256": _settings_sha256(config, seed=seed, builds_on=builds_on),
             **_columns(task),
-            **own,
+            **by_kind,
         },
     )
 

@@ -15,7 +15,7 @@ import yaml
 
 from cl_graft.data import TaskSettings, TextTask
 from cl_graft.data.bad_rows import BadRows
-from cl_graft.data.column_choice import is_usual
+from cl_graft.data.columns import is_usual
 from cl_graft.data.load import make_task
 from cl_graft.data.readers import DataFiles, has_rows, read_files
 from cl_graft.data.record_files import Columns, explain_unread_kind, strip_suffix
@@ -23,9 +23,8 @@ from cl_graft.data.task_place import TaskPlace, find_place
 from cl_graft.data.text_files import Reading
 from cl_graft.data.yaml_files import read_yaml
 from cl_graft.errors import InputError
-from cl_graft.kinds.answer_rows import AnswerRow
 from cl_graft.kinds.rows import Row
-from cl_graft.kinds.text2text import Text2Text
+from cl_graft.kinds.text2text import AnswerRow, Text2Text
 from cl_graft.kinds.text_task import check_task_name
 from cl_graft.runtime.settings import list_fields
 from cl_graft.settings import config_from
@@ -88,21 +87,21 @@ def draft_config(
     data = Path(data)
     if not data.exists():
         raise InputError(f"there is no folder {data}")
-    found: list[FoundTask] = []
+    tasks: list[FoundTask] = []
     left_out: dict[str, str] = {}
     for name, path in _candidates(data):
         try:
-            if any(task.name == name for task in found):
+            if any(task.name == name for task in tasks):
                 raise InputError(f"{path}: another task is called {name!r}, too")
-            found.append(_find(check_task_name(name), path, data, columns or Columns()))
+            tasks.append(_find(check_task_name(name), path, data, columns or Columns()))
         except InputError as error:
             left_out[path.name] = str(error)
-    if not found:
+    if not tasks:
         reasons = "; ".join(left_out.values()) or "it is empty"
         raise InputError(f"{data}: nothing there is a task: {reasons}")
-    text = "\n".join([*_lines(data, found, left_out, called), ""])
-    config_from(read_yaml(text, place="the draft"), source="the draft")
-    return Draft(text, tuple(found), left_out)
+    text = "\n".join([*_lines(data, tasks, left_out, called), ""])
+    config_from(read_yaml(text, origin="the draft"), source="the draft")
+    return Draft(text, tuple(tasks), left_out)
 
 
 def _candidates(data: Path) -> Iterator[tuple[str, Path]]:
@@ -121,13 +120,13 @@ def _find(name: str, path: Path, data: Path, asked: Columns) -> FoundTask:
         raise InputError(f"{path}: a folder without a train file")
     if not has_rows(path):
         raise InputError(explain_unread_kind(path))
-    place = find_place(name, data)
-    files = read_files(place.source, Reading(), BadRows("skip"))
+    task_place = find_place(name, data)
+    files = read_files(task_place.source, Reading(), BadRows("skip"))
     file = files.records["train"]
     named = {key: value for key, value in asdict(asked).items() if value in file.columns}
-    task = _load(place, files, named)
+    task = _load(task_place, files, named)
     left_out = _count_left_out(task)
-    _refuse_mostly_bad(task, left_out, file.place)
+    _refuse_mostly_bad(task, left_out, file.origin)
     text, text_pair, label = cast(Sequence[str | None], task.source["columns"])
     words = sorted(map(_count_words, task.train))
     counts = Counter(task.class_names[int(row.label)] for row in task.train if task.class_names)
@@ -147,11 +146,12 @@ def _find(name: str, path: Path, data: Path, asked: Columns) -> FoundTask:
     )
 
 
-def _load(place: TaskPlace, files: DataFiles, named: Mapping[str, Any]) -> TextTask:
+def _load(task_place: TaskPlace, files: DataFiles, named: Mapping[str, Any]) -> TextTask:
     """Make a task of classes, or of numbers if these fit more rows."""
 
     def make(**settings: Any) -> TextTask:
-        return make_task(place, files, TaskSettings(on_bad_row="skip", **{**named, **settings}))
+        settings = {"on_bad_row": "skip", **named, **settings}
+        return make_task(task_place, files, TaskSettings(**settings))
 
     fault: InputError | None = None
     task: TextTask | None = None
@@ -169,31 +169,31 @@ def _load(place: TaskPlace, files: DataFiles, named: Mapping[str, Any]) -> TextT
             if fewer and not all(float(label).is_integer() for label in labels):
                 task = numbers
     if task is None:
-        raise fault or InputError(f"{place.name}: no task")
+        raise fault or InputError(f"{task_place.name}: no task")
     return task
 
 
 def _refuse_mostly_bad(task: TextTask, left_out: Mapping[str, int], train: str) -> None:
     read = cast(Mapping[str, int], task.source["rows_read"])
-    for left, kept in (
+    for left, used in (
         (sum(left_out.values()), sum(read.values())),
         (left_out.get(train, 0), read["train"]),
     ):
-        if left > _BAD_SHARE * (left + kept):
+        if left > _BAD_SHARE * (left + used):
             files = cast(Mapping[str, Any], task.source["left_out"])
             first = next(iter(files.values()))["first"][0]
-            raise InputError(f"{first} ({left:,} of {left + kept:,} rows cannot be used)")
+            raise InputError(f"{first} ({left:,} of {left + used:,} rows cannot be used)")
 
 
 def _count_left_out(task: TextTask) -> dict[str, int]:
     files = cast(Mapping[str, Mapping[str, int]], task.source.get("left_out", {}))
-    return {file: own["rows"] for file, own in files.items()}
+    return {file: counts["rows"] for file, counts in files.items()}
 
 
 def _count_words(row: Row) -> int:
     if not isinstance(row, AnswerRow):
         return len(f"{row.text} {row.text_pair or ''}".split())
-    asked = [one.content for one in row.messages] or [row.text, row.text_pair or ""]
+    asked = [message.content for message in row.messages] or [row.text, row.text_pair or ""]
     texts = [*asked, row.targets[0]]
     return len(" ".join(texts).split()) + _FRAME * len(texts)
 

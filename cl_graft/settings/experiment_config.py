@@ -118,8 +118,8 @@ class ExperimentConfig:
             }
             named = [member for name in names for member in members.get(name, [name])]
             comparison = replace(self.comparison, strategies=list(dict.fromkeys(named)))
-            own = {member for group in members.values() for member in group} - set(names)
-            object.__setattr__(comparison, "grouped", frozenset(own))
+            grouped = {member for group in members.values() for member in group} - set(names)
+            object.__setattr__(comparison, "grouped", frozenset(grouped))
             object.__setattr__(self, "comparison", comparison)
         return self
 
@@ -146,8 +146,8 @@ class ExperimentConfig:
         for name, value in values.items():
             part, _, field = name.partition(".")
             parts.setdefault(part, {})[field] = value
-        own = {part: replace(getattr(self, part), **fields) for part, fields in parts.items()}
-        return replace(self, **own)
+        changed = {part: replace(getattr(self, part), **fields) for part, fields in parts.items()}
+        return replace(self, **changed)
 
     def values(self) -> dict[str, Any]:
         """Return all settings as JSON can hold them, by part."""
@@ -193,12 +193,11 @@ def _fill_in(values: Mapping[str, Any]) -> dict[str, Any]:
     name = values.get("preset")
     preset = PRESETS.get(name, {}) if isinstance(name, str) else {}
     filled = merge_configs(preset, values)
-    own = values.get("fine_tuning")
-    if preset and isinstance(own, Mapping) and "steps" in own:
+    settings = values.get("fine_tuning")
+    if preset and isinstance(settings, Mapping) and "steps" in settings:
         filled["training"] = {"paper_steps": False, **dict(values.get("training", {}))}
         filled = merge_configs(preset, filled)
-    filled = {part: {} if own is None and part in PARTS else own for part, own in filled.items()}
-    return {"stream": {}, **filled}
+    return {"stream": {}, **{k: {} if v is None and k in PARTS else v for k, v in filled.items()}}
 
 
 def _find_misplaced(values: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
@@ -208,9 +207,9 @@ def _find_misplaced(values: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     for name, value in values.items():
         if name in PARTS and (isinstance(value, Mapping) or value is None):
             for field in value or {}:
-                place = f"{name}.{field}"
+                dotted = f"{name}.{field}"
                 if name == "grafting" and field in _SET_BY_RUNS:
-                    yield place, f"{place!r} is set by {_SET_BY_RUNS[field]!r}"
+                    yield dotted, f"{dotted!r} is set by {_SET_BY_RUNS[field]!r}"
         elif name in PARTS:
             yield name, describe_part(name, value)
         elif name not in list_fields(ExperimentConfig):
@@ -284,20 +283,20 @@ def warn_of_large_density(density: float | Literal["auto"]) -> None:
 def to_dotted(values: Mapping[str, Any]) -> dict[str, Any]:
     """Return the settings of parts by dotted name, such as ``"stream.shots"``."""
     flat: dict[str, Any] = {}
-    for part, own in values.items():
-        if part in PARTS and isinstance(own, Mapping):
-            flat |= {f"{part}.{name}": value for name, value in own.items()}
+    for part, settings in values.items():
+        if part in PARTS and isinstance(settings, Mapping):
+            flat |= {f"{part}.{name}": value for name, value in settings.items()}
         else:
-            flat[part] = own
+            flat[part] = settings
     return flat
 
 
 def to_nested(values: Mapping[str, Any]) -> dict[str, Any]:
     """Return by part the settings that are given by dotted name."""
-    found: dict[str, Any] = {}
+    nested: dict[str, Any] = {}
     for name, value in values.items():
-        put_(found, name, value)
-    return found
+        put_(nested, name, value)
+    return nested
 
 
 def merge_configs(under: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
@@ -314,7 +313,7 @@ def override_(values: dict[str, Any], override: str) -> None:
     name, equals, text = override.partition("=")
     if not equals or not all(name.strip().split(".")):
         raise InputError(f"--set {override}: expected part.field=value")
-    value = read_yaml(text, place=f"--set {override}")
+    value = read_yaml(text, origin=f"--set {override}")
     put_(values, name.strip(), value, source=f"--set {override}")
 
 
@@ -325,12 +324,12 @@ def put_(values: dict[str, Any], name: str, value: Any, *, source: str = "") -> 
     for key in outer:
         if inner.get(key) is None:
             inner[key] = {}
-        found = inner[key]
-        if not isinstance(found, dict):
+        below = inner[key]
+        if not isinstance(below, dict):
             is_part = inner is values and key in PARTS
-            fault = describe_part(key, found) if is_part else f"{key!r} has no inner settings"
+            fault = describe_part(key, below) if is_part else f"{key!r} has no inner settings"
             raise InputError(f"{source or name}: {fault}")
-        inner = found
+        inner = below
     inner[last] = value
 
 

@@ -231,8 +231,8 @@ class ComparisonSettings:
             return {}
         from cl_graft.strategies.registry import find_strategy
 
-        for name, own in value.items():
-            find_strategy(name).check_settings(own)
+        for name, settings in value.items():
+            find_strategy(name).check_settings(settings)
         return value
 
     @field_validator("seeds")
@@ -250,9 +250,10 @@ class ComparisonSettings:
         flat: dict[str, Any] = {}
         for name, values in value.items():
             inner = values if isinstance(values, Mapping) else {"": values}
-            for setting, own in inner.items():
-                own = split_at_commas(own)
-                flat[f"{name}.{setting}".rstrip(".")] = own if isinstance(own, list) else [own]
+            for setting, given in inner.items():
+                swept = split_at_commas(given)
+                swept = swept if isinstance(swept, list) else [swept]
+                flat[f"{name}.{setting}".rstrip(".")] = swept
         return flat
 
     @field_validator("sweep")
@@ -339,10 +340,10 @@ def seeds_from(text: str) -> list[int]:
     """Read seeds as the command line takes them: ``"0,1,2"``, ``"0-2"`` or ``"0-2,5"``."""
     seeds: list[int] = []
     for part in (part.strip() for part in text.split(",")):
-        found = re.fullmatch(r"(\d{1,18})(?:\s*-\s*(\d{1,18}))?", part, re.ASCII)
-        if found is None:
+        match = re.fullmatch(r"(\d{1,18})(?:\s*-\s*(\d{1,18}))?", part, re.ASCII)
+        if match is None:
             raise ValueError(f"seeds are numbers and ranges such as 0,1,2 or 0-2,5, got {text!r}")
-        first, last = int(found[1]), int(found[2] or found[1])
+        first, last = int(match[1]), int(match[2] or match[1])
         if not first <= last < first + _MOST_SEEDS:
             raise ValueError(
                 f"a range of seeds runs from the lower to the higher, over at most "

@@ -95,7 +95,7 @@ def read_record(folder: Path | str) -> RunRecord:
     path = Path(folder) / RESULTS
     values = read_values(path)
     with report_missing_parts(path):
-        known = {one.name: values[one.name] for one in fields(RunRecord)}
+        known = {field.name: values[field.name] for field in fields(RunRecord)}
     return RunRecord(**known)
 
 
@@ -133,10 +133,10 @@ def versions(device: torch.device) -> dict[str, str]:
 @functools.cache
 def _package_versions() -> dict[str, str]:
     names = ("cl-graft", "transformers", "avalanche-lib", "datasets", "numpy", "torchvision")
-    found: dict[str, str] = {}
+    versions: dict[str, str] = {}
     for name in names:
         try:
-            found[name] = version(name)
+            versions[name] = version(name)
         except PackageNotFoundError:
-            found[name] = "from source" if name == "cl-graft" else "not installed"
-    return found
+            versions[name] = "from source" if name == "cl-graft" else "not installed"
+    return versions

@@ -152,9 +152,9 @@ class StreamSettings:
                 f"classes_per_experience is for scenario 'class', and scenario is {self.scenario!r}"
             )
 
-        for name, own in self.task_settings.items():
-            if own.builds_on is not None and name in self.tasks:
-                self._check_builds_on(name, own.builds_on)
+        for name, settings in self.task_settings.items():
+            if settings.builds_on is not None and name in self.tasks:
+                self._check_builds_on(name, settings.builds_on)
 
     def _check_builds_on(self, name: str, names: list[str]) -> None:
         if self.scenario != "task":
@@ -176,19 +176,19 @@ class StreamSettings:
 
     def in_order(self, tasks: list[str]) -> dict[str, Any]:
         """Return what changes in another order of the tasks: those they may build on, too."""
-        own = {
+        narrowed = {
             name: replace(settings, builds_on=[t for t in settings.builds_on if t in before])
             for name, settings in self.task_settings.items()
             if settings.builds_on is not None and name in tasks
             for before in [tasks[: tasks.index(name)]]
         }
         changed: dict[str, Any] = {"tasks": list(tasks)}
-        return changed | ({"task_settings": {**self.task_settings, **own}} if own else {})
+        return changed | ({"task_settings": {**self.task_settings, **narrowed}} if narrowed else {})
 
     def read_settings(self, task: str, *, seed: int, has_columns: bool) -> TaskSettings:
         """Return the settings with which a run of a seed reads a task: its own, or the stream's."""
-        own = self.task_settings.get(task, StreamTaskSettings())
-        values = {name: getattr(own, name) for name in list_fields(RowSettings)}
+        settings = self.task_settings.get(task, StreamTaskSettings())
+        values = {name: getattr(settings, name) for name in list_fields(RowSettings)}
         columns = ("text", "text_pair", "label")
         shared = ("shots", "max_train", "max_dev", "max_test", "on_bad_row")
         if has_columns and all(values[name] is None for name in columns):

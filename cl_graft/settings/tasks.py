@@ -37,8 +37,8 @@ def load_tasks(stream: StreamSettings, *, seed: int) -> tuple[TextTask, ...]:
             raise InputError(f"{count} of the tasks are called {name!r}: results go by task name")
     told = [cast(list[str], task.source["notes"]) for task in tasks]
     tasks = tuple(
-        replace(task, source={**task.source, "notes": [*own, *shared]})
-        for task, own, shared in zip(tasks, told, find_shared_rows(tasks), strict=True)
+        replace(task, source={**task.source, "notes": [*notes, *shared]})
+        for task, notes, shared in zip(tasks, told, find_shared_rows(tasks), strict=True)
     )
     return fit_scenario(tasks, stream)
 
@@ -49,9 +49,10 @@ def tasks_to_build_on(
     """Return the names of the tasks that a task may build on, by task label, where named."""
     names = dict(zip(stream.tasks, (task.name for task in tasks), strict=False))
     return {
-        label: tuple(names[other] for other in own.builds_on)
+        label: tuple(names[other] for other in settings.builds_on)
         for label, given in enumerate(stream.tasks)
-        if (own := stream.task_settings.get(given)) is not None and own.builds_on is not None
+        if (settings := stream.task_settings.get(given)) is not None
+        and settings.builds_on is not None
     }
 
 
@@ -110,19 +111,19 @@ def _refuse_missing(stream: StreamSettings) -> None:
         raise InputError(f"{stream.data}: there is no such file or folder")
     missing = {}
     for name in stream.tasks:
-        place = stream.task_settings.get(name, StreamTaskSettings()).rows_from or name
+        folder = stream.task_settings.get(name, StreamTaskSettings()).rows_from or name
         try:
-            found = find_place(place, stream.data).path
+            path = find_place(folder, stream.data).path
         except InputError:
-            found = None
-        if found is None:
-            missing[name] = stream.data / place
+            path = None
+        if path is None:
+            missing[name] = stream.data / folder
     if missing:
-        one = next(iter(missing.values()))
+        first = next(iter(missing.values()))
         raise InputError(
             f"{stream.data}: of the stream {stream.name!r} there is no data for "
-            f"{', '.join(missing)}; looked for {one}/train.jsonl (.csv, .parquet, …), its test file"
-            f"{' and the like' if len(missing) > 1 else ''}; put them there, or name with "
+            f"{', '.join(missing)}; looked for {first}/train.jsonl (.csv, .parquet, …), its test "
+            f"file{' and the like' if len(missing) > 1 else ''}; put them there, or name with "
             "stream.tasks the tasks that are there"
         )
 

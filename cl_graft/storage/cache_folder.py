@@ -81,8 +81,8 @@ class DirectoryCache:
             with report_damage(str(path)):
                 for name, kind in (("values", dict), ("seconds", float)):
                     part(head, name, kind)
-                if (found := part(head, "key", str)) != key:
-                    raise ValueError(f"it was stored under the key {found!r}")
+                if (stored := part(head, "key", str)) != key:
+                    raise ValueError(f"it was stored under the key {stored!r}")
         except (BankError, OSError) as error:
             logger.warning("%s; it is computed again", error)
             return None, {}

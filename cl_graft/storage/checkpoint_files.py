@@ -50,7 +50,7 @@ class FileCheckpoints:
         self._seconds = seconds
         self._steps = steps
         self._stop = stop or Stop()
-        self._kept = time.perf_counter()
+        self._last_write = time.perf_counter()
         self._cost = 0.0
         self._offers = 0
 
@@ -81,8 +81,8 @@ class FileCheckpoints:
         except OSError as error:
             logger.warning("no checkpoint could be written, the one before stands: %s", error)
             written = False
-        self._kept = time.perf_counter()
-        self._cost, self._offers = self._kept - started, 0
+        self._last_write = time.perf_counter()
+        self._cost, self._offers = self._last_write - started, 0
         return written
 
     def load(self, key: str) -> State | None:
@@ -118,7 +118,7 @@ class FileCheckpoints:
             return True
         if self._steps is not None and self._offers >= self._steps:
             return True
-        passed = time.perf_counter() - self._kept
+        passed = time.perf_counter() - self._last_write
         if self._seconds is None or passed < _REST * self._cost:
             return False
         return last or passed >= self._seconds

@@ -28,8 +28,8 @@ def pack_indices(index: Tensor, *, total: int) -> Tensor:
     numbers = index.numpy()
     low_bits, places = _plan(len(numbers), total)
     low = np.empty((len(numbers), low_bits), dtype=np.uint8)
-    for place in range(low_bits):
-        low[:, place] = (numbers >> place) & 1
+    for bit in range(low_bits):
+        low[:, bit] = (numbers >> bit) & 1
     high = np.zeros(places, dtype=np.uint8)
     high[(numbers >> low_bits) + np.arange(len(numbers))] = 1
     parts = [np.packbits(bits.reshape(-1), bitorder="little") for bits in (low, high)]

@@ -75,8 +75,8 @@ def pack(tensors: Mapping[str, Tensor], content: Mapping[str, object], *, format
     held = _copy_shared(
         {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
     )
-    own = {"checksum": _BLANK, "format": format, "version": VERSION}
-    head = {**own, **content, **own}
+    fields = {"checksum": _BLANK, "format": format, "version": VERSION}
+    head = {**fields, **content, **fields}
     # The bytes are made twice: to fill the checksum in would copy a file as large as a model.
     head["checksum"] = hashlib.sha256(_bytes(held, head)).hexdigest()
     data = _bytes(held, head)
@@ -225,12 +225,12 @@ def _check_format(head: object, *, format: str, name: str) -> None:
 
 def _check_checksum(data: bytes, start: bytes, at: int, *, name: str) -> None:
     """Refuse a file whose checksum, behind `start` at byte `at`, does not match its content."""
-    place, whole = at + len(start), memoryview(data)
-    digest = hashlib.sha256(whole[:place])
+    digits_at, whole = at + len(start), memoryview(data)
+    digest = hashlib.sha256(whole[:digits_at])
     digest.update(_BLANK.encode())
-    digest.update(whole[place + len(_BLANK) :])
-    digits = bytes(whole[place : place + len(_BLANK)])
-    fits = bytes(whole[at:place]) == start and _DIGITS.fullmatch(digits)
+    digest.update(whole[digits_at + len(_BLANK) :])
+    digits = bytes(whole[digits_at : digits_at + len(_BLANK)])
+    fits = bytes(whole[at:digits_at]) == start and _DIGITS.fullmatch(digits)
     if not fits or digits.decode() != digest.hexdigest():
         raise DamagedFile(f"{name} is altered: its content does not match its checksum")
 

@@ -26,8 +26,8 @@ _LONGEST_TEXT = 100_000
 
 
 def _refuse_control(text: str) -> str:
-    if found := control_in(text):
-        raise ValueError(f"a name holds no control characters such as {found}")
+    if character := control_in(text):
+        raise ValueError(f"a name holds no control characters such as {character}")
     return text
 
 
@@ -186,8 +186,8 @@ def check_name(name: str, *, what: str) -> str:
     """Return a name that a file may hold; refuse an empty or long one, and control characters."""
     if not 0 < len(name) <= LONGEST_NAME:
         raise ValueError(f"{what} must have 1 to {LONGEST_NAME} characters, got {len(name):,}")
-    if found := control_in(name):
-        raise ValueError(f"{what} must hold no control characters, got {found} in {name!r}")
+    if character := control_in(name):
+        raise ValueError(f"{what} must hold no control characters, got {character} in {name!r}")
     return name
 
 
@@ -211,9 +211,9 @@ def _check(schema: type[BaseModel], record: Mapping[str, object]) -> None:
         schema.model_validate_json(text)
     except ValidationError as error:
         fault = error.errors(include_url=False)[0]
-        place = ".".join(_show_key(str(part)) for part in fault["loc"])
+        path = ".".join(_show_key(str(part)) for part in fault["loc"])
         message = str(fault["msg"]).removeprefix("Value error, ")
-        raise ValueError(f"{place}: {message}, got {_shorten(fault['input'])}") from None
+        raise ValueError(f"{path}: {message}, got {_shorten(fault['input'])}") from None
 
 
 def _show_key(key: str) -> str:

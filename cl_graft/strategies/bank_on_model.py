@@ -107,10 +107,10 @@ def identify_model(model: nn.Module, identity: BaseIdentity | None = None) -> Ba
         return identity
     dtypes = {p.dtype for p in find_graftable(model).values()}
     dtype = next(iter(dtypes)) if len(dtypes) == 1 else torch.float32
-    found = identify(model, heads=find_head_paths(model), dtype=str(dtype).removeprefix("torch."))
+    base = identify(model, heads=find_head_paths(model), dtype=str(dtype).removeprefix("torch."))
     if identity is None:
-        return found
-    return replace(identity, metadata={**found.metadata, **identity.metadata})
+        return base
+    return replace(identity, metadata={**base.metadata, **identity.metadata})
 
 
 def _find_layout(model: nn.Module, bank: GraftBank | None, keep: Keep | None) -> Layout:
@@ -118,7 +118,7 @@ def _find_layout(model: nn.Module, bank: GraftBank | None, keep: Keep | None) ->
     layout = Layout.of(find_graftable(model, keep=keep))
     if bank is None:
         return layout
-    here, there = (dict(zip(one.names, one.shapes, strict=True)) for one in (layout, bank.layout))
+    here, there = (dict(zip(x.names, x.shapes, strict=True)) for x in (layout, bank.layout))
     return bank.layout if here == there else layout
 
 

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import copy
 import functools
+import gc
 import hashlib
 import inspect
 import json
 import warnings
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
-from weakref import ref
+from typing import TYPE_CHECKING, Any, Literal
+from weakref import WeakKeyDictionary, ref
 
 import torch
+from avalanche.benchmarks import CLScenario
 from avalanche.models import MultiTaskModule
 from torch import Tensor, nn
 from torch.utils.data import default_collate
@@ -36,18 +39,11 @@ from cl_graft.strategies.heads import (
     unwrap_model,
 )
 from cl_graft.strategies.strategy import Strategy
-from cl_graft.strategies.task_labels import (
-    TaskLabels,
-    find_benchmark,
-    find_label,
-    is_same_experience,
-)
 from cl_graft.training.examples import Examples, compute_logits
 from cl_graft.training.learnable_task import LearnableTask
 
 if TYPE_CHECKING:
-    from cl_graft.strategies.benchmark import TextStream
-    from cl_graft.strategies.multi_head import MultiTaskText
+    from cl_graft.strategies.benchmark import MultiTaskText, TextStream
 
 _DEV_SHARE = 0.05
 _READING = ("mb_x", "mb_y", "mb_task_id", "_unpack_minibatch", "forward", "criterion")
@@ -151,10 +147,10 @@ class ExperienceTasks:
     def _find_dev(self, experience: Any, label: int) -> Any:
         """Return the dev experience of a training experience; None if there is none."""
         known = self._dev.get(label, ())
-        own = [each for each in known if is_same_experience(each, experience)]
+        same = [each for each in known if is_same_experience(each, experience)]
         number = experience.current_experience
         numbered = [each for each in known if each.current_experience == number]
-        return next((each for each in (*own, *numbered, *known)), None)
+        return next((each for each in (*same, *numbered, *known)), None)
 
 
 def make_learnable_task(
@@ -237,8 +233,8 @@ def make_stream_task(
     model: MultiTaskText, stream: TextStream, label: int, *, base: str, seed: int
 ) -> LearnableTask:
     """Make the learnable task of one task of a stream, with the cache keys that strategies use."""
-    place = label - stream.first_label
-    experience = stream.benchmark.train_stream[place]
+    position = label - stream.first_label
+    experience = stream.benchmark.train_stream[position]
     model.adaptation(experience)
     return make_learnable_task(
         model,
@@ -247,8 +243,8 @@ def make_stream_task(
         criterion=stream.criterion,
         base=base,
         device=model.task_model.device,
-        dev=stream.benchmark.valid_stream[place],
-        metric=stream.tasks[place].task.scored_by,
+        dev=stream.benchmark.valid_stream[position],
+        metric=stream.tasks[position].task.scored_by,
         seed=seed,
     )
 
@@ -311,8 +307,7 @@ class _StrategyBatches:
     @property
     def criterion(self) -> Callable[[Tensor, Tensor], Tensor]:
         """The mean loss of outputs and targets, or a loss of its own of what `forward` answered."""
-        own = self._loss if "criterion" in self.overridden else self._strategy._criterion
-        return own
+        return self._loss if "criterion" in self.overridden else self._strategy._criterion
 
     def _answer(self, inputs: _StrategyBatch) -> Tensor:
         self._last = inputs.held
@@ -346,7 +341,7 @@ class _StrategyBatches:
 
 def _dev_by_label(dev: Any, task_labels: TaskLabels) -> dict[int | None, list[Any]]:
     """Return experiences by their task label, the latest first."""
-    found: dict[int | None, list[Any]] = {}
+    by_label: dict[int | None, list[Any]] = {}
     several = isinstance(dev, Iterable)
     for each in dev if several else () if dev is None else (dev,):
         if not (several and hasattr(each, "dataset") and hasattr(each, "current_experience")):
@@ -354,8 +349,8 @@ def _dev_by_label(dev: Any, task_labels: TaskLabels) -> dict[int | None, list[An
                 "dev must hold experiences, such as benchmark.valid_stream, got a "
                 f"{type(dev).__name__}{f' of {type(each).__name__}' if several else ''}"
             )
-        found.setdefault(find_label(each, task_labels), []).insert(0, each)
-    return found
+        by_label.setdefault(find_label(each, task_labels), []).insert(0, each)
+    return by_label
 
 
 def _with_rows(experience: Any, rows: Sequence[int]) -> Any:
@@ -424,7 +419,7 @@ def _writes_text(heads: Sequence[Head]) -> bool:
 
 def _head_hash(head: Mapping[str, nn.Parameter]) -> str:
     """Hash a head's first values under names that do not depend on the task label."""
-    return hash_tensors({str(place): p for place, p in enumerate(head.values())})
+    return hash_tensors({str(number): p for number, p in enumerate(head.values())})
 
 
 def hash_reading(
@@ -440,7 +435,7 @@ def hash_reading(
     config: Any = getattr(getattr(model, "backbone", model), "config", None)
     settings = config.to_dict() if hasattr(config, "to_dict") else {}
     words = {
-        f"{place}.{name}": t for place, h in enumerate(heads) for name, t in h.buffers().items()
+        f"{number}.{name}": t for number, h in enumerate(heads) for name, t in h.buffers().items()
     }
     chosen_by = scorer
     if not isinstance(scorer, str):
@@ -523,3 +518,172 @@ def _tell_code(thing: Any) -> str:
         return f"{name}\n{inspect.getsource(thing)}"
     except (OSError, TypeError):  # typed into an interpreter, or of an extension module
         return name
+
+
+TaskLabels = Literal["stream", "experience"]
+"""Source of task labels: the stream's own, or the index of the experience."""
+
+_Known = dict[tuple[int, int], int]
+"""Positions of entries in the bank, by number in the stream and task label of the experience."""
+
+_HOW = (
+    "Make the benchmark with labels: SplitMNIST(..., return_task_id=True), nc_benchmark(..., "
+    "task_labels=True), or of any other one benchmark = task_incremental_benchmark(benchmark, "
+    'reset_task_labels=True). Or let the index of an experience be its label: task_labels="'
+    'experience" in GraftingPlugin or GraftingContinual'
+)
+
+
+def find_label(experience: Any, task_labels: TaskLabels = "stream") -> int | None:
+    """Return the label of an experience's task; None where a stream has none."""
+    if task_labels == "experience":
+        return int(experience.logging().current_experience)
+    labels = {int(label) for label in getattr(experience, "task_labels", ())}
+    if len(labels) > 1:
+        raise ValueError(
+            f"an experience holds tasks {sorted(labels)}; grafting learns one task at a time"
+        )
+    return labels.pop() if labels else None
+
+
+def has_labels(strategy: Strategy, task_labels: TaskLabels) -> bool:
+    """Tell whether labels tell experiences apart; older benchmarks say 0 where they have none."""
+    label = find_label(strategy.experience)
+    if task_labels == "experience":
+        index = find_label(strategy.experience, task_labels)
+        if has_task_heads(strategy.model) and label != index:
+            raise ValueError(
+                f"the model answers by the stream's task labels, and experience {index} has "
+                f"{'none' if label is None else f'the label {label}'}: task_labels='experience' is "
+                "for models without task heads; make the benchmark with labels for this one"
+            )
+        return True
+    if label is None or has_task_heads(strategy.model):
+        return label is not None
+    stream = strategy.experience.origin_stream
+    if stream is None or len(stream) < 2:
+        return True
+    return len({int(label) for experience in stream for label in experience.task_labels}) > 1
+
+
+def warn_of_no_labels() -> None:
+    """Warn that nothing is protected in a stream without task labels."""
+    warnings.warn(
+        "the stream has no task labels: grafting needs them to keep tasks apart, so this "
+        f"trains like Naive and nothing is protected from forgetting. {_HOW}",
+        stacklevel=3,
+    )
+
+
+class ExperienceEntries:
+    """Positions of entries by the benchmark, number and task label of their experience.
+
+    A benchmark that was not trained on in this process, such as a copy, is taken for the latest
+    that was, with a warning if there were several.
+    """
+
+    def __init__(self) -> None:
+        self._by_benchmark: WeakKeyDictionary[Any, _Known] = WeakKeyDictionary()
+        self._latest = _Latest()
+        self._restored = _Latest()
+        self._experiences: Counter[int] = Counter()
+        self._warned = False
+
+    def add(self, experience: Any, *, label: int, position: int) -> None:
+        """Remember that an experience was learned into the entry at a position."""
+        key = int(experience.current_experience), label
+        known = self._by_benchmark.setdefault(find_benchmark(experience), {})
+        self._latest.add(key, position, again=key in known)
+        self._experiences[label] += key not in known
+        known[key] = position
+
+    def find(self, experience: Any, *, label: int) -> int | None:
+        """Return the position of the entry; None if the experience was not learned."""
+        key = int(experience.current_experience), label
+        known = self._by_benchmark.get(find_benchmark(experience))
+        if known is not None and key in known:
+            return known[key]
+        # What this process trained on it knows, so another benchmark is one of the process before.
+        places = self._restored if known is not None or key in self._restored else self._latest
+        if key in places.several:
+            warnings.warn(
+                f"experience {key[0]} with task label {label} was learned in several benchmarks, "
+                f"and the {experience.origin_stream.name} stream is of none that this process "
+                "trained on, so the newest of their entries answers it. Evaluate the streams of "
+                "the benchmark that was trained on, or give each experience a label of its own",
+                stacklevel=4,
+            )
+        return places.get(key)
+
+    def check_label(self, label: int | None) -> None:
+        """Warn once, if experiences of an evaluated label are told apart, which it does not do."""
+        count = 0 if label is None else self._experiences[label]
+        if count > 1 and not self._warned:
+            self._warned = True
+            warnings.warn(
+                f"{count} experiences were learned with task label {label}, and a test experience "
+                "is answered by its own entry: these answers know the experience of every row, "
+                "which the label does not tell. Class-incremental scores must not know it; a "
+                "router finds it from the text. Where it is known, give each experience a label "
+                "of its own",
+                stacklevel=4,
+            )
+
+    def __getstate__(self) -> dict[str, Any]:
+        return self.__dict__ | {"_by_benchmark": None, "_restored": None}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__ |= copy.deepcopy(state)
+        self._by_benchmark = WeakKeyDictionary()
+        self._restored = copy.deepcopy(self._latest)
+
+
+class _Latest(dict[tuple[int, int], int]):
+    """Positions of the latest entries by number and label of the experience, in any benchmark."""
+
+    def __init__(self, *known: Any) -> None:
+        super().__init__(*known)
+        self.several: set[tuple[int, int]] = set()
+
+    def add(self, key: tuple[int, int], position: int, *, again: bool) -> None:
+        """Remember a position; `again` tells that its benchmark has it already."""
+        if key in self and not again:
+            self.several.add(key)
+        self[key] = position
+
+
+class _Unnamed:
+    """A benchmark that its streams do not name."""
+
+
+_UNNAMED: WeakKeyDictionary[Any, _Unnamed] = WeakKeyDictionary()
+"""Benchmarks by stream, where streams do not name theirs."""
+
+
+def find_benchmark(experience: Any) -> object:
+    """Return an object that stands for the benchmark of an experience, one for all its streams.
+
+    Where a stream does not name its benchmark, as those of `benchmark_from_datasets`, it is looked
+    for among the living objects, once; a stream without one counts as a benchmark of its own.
+    """
+    stream = experience.origin_stream
+    named = getattr(stream, "benchmark", None)
+    if named is not None:
+        return named
+    if stream not in _UNNAMED:
+        # `type`, as `isinstance` runs code of objects that stand for others.
+        made = (each for each in gc.get_objects() if issubclass(type(each), CLScenario))
+        streams = next(
+            (all_ for all_ in (each.streams.values() for each in made) if stream in all_), (stream,)
+        )
+        benchmark = _Unnamed()
+        for each in streams:
+            _UNNAMED[each] = benchmark
+    return _UNNAMED[stream]
+
+
+def is_same_experience(first: Any, second: Any) -> bool:
+    """Tell whether two experiences have one number in one benchmark, as test and training rows."""
+    return int(first.current_experience) == int(second.current_experience) and (
+        find_benchmark(first) is find_benchmark(second)
+    )

@@ -20,7 +20,7 @@ from cl_graft.errors import WrongArchitecture
 from cl_graft.grafts.bank import Entry, GraftBank
 from cl_graft.models import TaskModel, graftable_parameters, load_head
 from cl_graft.runtime.tensor_names import modules_by_path, parameters_by_name, unwrap_compiled
-from cl_graft.strategies.multi_head import MultiTaskText
+from cl_graft.strategies.benchmark import MultiTaskText
 
 _MASK = "active_units_T"
 """Name, in a head's state, of the mask that a `MultiHeadClassifier` has beside its heads."""
@@ -95,17 +95,19 @@ def find_heads(model: nn.Module, label: int) -> list[Head]:
     key = str(label)
     if isinstance(model, TaskModel):
         return [Head(f"heads.{key}", model.heads[key])] if key in model.heads else []
-    found = []
+    heads = []
     for path, classifier in _classifiers(model):
         if isinstance(classifier, IncrementalClassifier):
-            found.append(Head(path, classifier))
+            heads.append(Head(path, classifier))
         elif key in classifier.classifiers:
-            own = f"classifiers.{key}"
+            path_of_task = f"classifiers.{key}"
             masks = classifier if classifier.masking else None
             name = f"active_units_T{key}"
             module = classifier.classifiers[key]
-            found.append(Head(f"{path}.{own}" if path else own, module, masks, name))
-    return found
+            heads.append(
+                Head(f"{path}.{path_of_task}" if path else path_of_task, module, masks, name)
+            )
+    return heads
 
 
 def copy_head_state(model: nn.Module, label: int) -> dict[str, Tensor]:
@@ -123,11 +125,11 @@ def load_head_(model: nn.Module, entry: Entry, *, classes: int = 0) -> None:
     If `classes` needs more units than that, the model's other units stay as they are.
     """
     _make_missing_(model, entry)
-    for head, kept in _find_kept(model, entry):
-        for name, owner, own in head.owners():
-            if name in kept:
-                _put_(owner, own, kept[name], least=classes)
-        _announce_(model, entry.label, units=len(kept.get("classifier.weight", ())))
+    for head, state in _find_states(model, entry):
+        for name, owner, key in head.owners():
+            if name in state:
+                _put_(owner, key, state[name], least=classes)
+        _announce_(model, entry.label, units=len(state.get("classifier.weight", ())))
 
 
 def open_heads_(model: nn.Module, bank: GraftBank) -> None:
@@ -153,7 +155,7 @@ class HeldHeads:
         for head in heads:
             if head.masks is not None:
                 self._held.append((head.masks, {}, {}, {head.mask: head.masks._buffers[head.mask]}))
-        tensors = [t for _, _, *own in self._held for each in own for t in each.values()]
+        tensors = [t for _, _, *groups in self._held for each in groups for t in each.values()]
         self._values = [(t, t.detach().clone()) for t in tensors if values and t is not None]
 
     def put_back_(self) -> None:
@@ -178,8 +180,8 @@ class FirstValues:
         """Put heads back to their initial values; units that were added since keep theirs."""
         left = _LEFT_HEADS.setdefault(model, {})
         shared = dict(_list_shared(model))
-        own = {} if bank.find(label=label) is not None else _own_heads(model, label)
-        for name, parameter in _list_parameters({**own, **shared}):
+        heads = {} if bank.find(label=label) is not None else _own_heads(model, label)
+        for name, parameter in _list_parameters({**heads, **shared}):
             first = self._values.get(name)
             if first is None and name in left and torch.equal(left[name][1], parameter):
                 first = left[name][0]
@@ -190,9 +192,9 @@ class FirstValues:
             self._values[name] = parameter.detach().clone()
         for classifier in shared.values():
             for entry in bank.entries:
-                for head, kept in _find_kept(model, entry):
-                    if head.module is classifier and "active_units" in kept:
-                        _unite_(classifier.active_units, kept["active_units"])
+                for head, state in _find_states(model, entry):
+                    if head.module is classifier and "active_units" in state:
+                        _unite_(classifier.active_units, state["active_units"])
 
     def end(self, model: nn.Module, *, label: int) -> None:
         """Remember the trained values beside the first ones, for a plugin after this one."""
@@ -222,12 +224,12 @@ def _classifiers(
     model: nn.Module,
 ) -> Iterator[tuple[str, MultiHeadClassifier | IncrementalClassifier]]:
     """Yield path and module of Avalanche's outermost classifiers."""
-    found: list[str] = []
+    paths: list[str] = []
     for path, module in modules_by_path(model).items():
         known = isinstance(module, MultiHeadClassifier | IncrementalClassifier)
-        if known and not path.startswith(_prefixes(found)):
+        if known and not path.startswith(_prefixes(paths)):
             yield path, module
-            found.append(path)
+            paths.append(path)
 
 
 def _prefixes(paths: Iterable[str]) -> tuple[str, ...]:
@@ -245,19 +247,19 @@ def _list_shared(model: nn.Module) -> Iterator[tuple[str, IncrementalClassifier]
 
 def _prefix_names(heads: list[Head]) -> list[tuple[str, Head]]:
     """Return heads with the prefix of their names in a state; it is empty for a single head."""
-    return [(f"{place}." if len(heads) > 1 else "", head) for place, head in enumerate(heads)]
+    return [(f"{number}." if len(heads) > 1 else "", head) for number, head in enumerate(heads)]
 
 
-def _find_kept(model: nn.Module, entry: Entry) -> Iterator[tuple[Head, Mapping[str, Tensor]]]:
-    """Yield the heads of an entry's task, and what the entry kept of each."""
+def _find_states(model: nn.Module, entry: Entry) -> Iterator[tuple[Head, Mapping[str, Tensor]]]:
+    """Yield the heads of an entry's task, and what the entry stores of each."""
     for prefix, head in _prefix_names(find_heads(model, entry.label)):
-        kept = {
+        state = {
             name.removeprefix(prefix): tensor
             for name, tensor in entry.head.items()
             if name.startswith(prefix)
         }
-        if kept:
-            yield head, kept
+        if state:
+            yield head, state
 
 
 def _make_missing_(model: nn.Module, entry: Entry) -> None:
@@ -279,7 +281,7 @@ def _make_missing_(model: nn.Module, entry: Entry) -> None:
         classifier.register_buffer(f"active_units_T{key}", mask)
 
 
-def _put_(owner: nn.Module, name: str, kept: Tensor, *, least: int) -> None:
+def _put_(owner: nn.Module, name: str, stored: Tensor, *, least: int) -> None:
     """Write a stored tensor into a module, in its stored size unless more units are needed."""
     inside = name in owner._parameters
     group: dict[str, Any] = owner._parameters if inside else owner._buffers
@@ -287,18 +289,18 @@ def _put_(owner: nn.Module, name: str, kept: Tensor, *, least: int) -> None:
     if now is None:
         return
     with torch.no_grad():
-        if now.shape == kept.shape:
-            now.copy_(kept)
-        elif inside and kept.shape[1:] != now.shape[1:]:
+        if now.shape == stored.shape:
+            now.copy_(stored)
+        elif inside and stored.shape[1:] != now.shape[1:]:
             raise WrongArchitecture(
-                f"the bank keeps a head's {name} of shape {tuple(kept.shape)}, and the model's has "
-                f"{tuple(now.shape)}: only the number of classes may differ; build the model as it "
-                "was when the bank was written"
+                f"the bank keeps a head's {name} of shape {tuple(stored.shape)}, and the model's "
+                f"has {tuple(now.shape)}: only the number of classes may differ; build the model "
+                "as it was when the bank was written"
             )
-        elif len(kept) < min(least, len(now)) and kept.shape[1:] == now.shape[1:]:
-            now[: len(kept)].copy_(kept)
+        elif len(stored) < min(least, len(now)) and stored.shape[1:] == now.shape[1:]:
+            now[: len(stored)].copy_(stored)
         else:
-            value = kept.detach().to(now.device, now.dtype, copy=True)
+            value = stored.detach().to(now.device, now.dtype, copy=True)
             group[name] = nn.Parameter(value, now.requires_grad) if inside else value
             _count_units_(owner)
 

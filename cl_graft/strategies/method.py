@@ -76,21 +76,21 @@ class Setting:
 
     def check(self, value: Value, *, method: str) -> Value:
         """Return a value in the type of the default."""
-        place, wanted = f"{method}.{self.name}", type(self.default)
+        name, wanted = f"{method}.{self.name}", type(self.default)
         if wanted is float and isinstance(value, int) and not isinstance(value, bool):
             value = float(value)
         if type(value) is not wanted:
             kinds = {float: "a number", int: "a whole number", str: "a name", bool: "true or false"}
-            raise InputError(f"{place} must be {kinds[wanted]}, got {value!r}")
+            raise InputError(f"{name} must be {kinds[wanted]}, got {value!r}")
         if isinstance(value, str):
             if self.choices and value not in self.choices:
-                raise InputError(f"{place}: unknown {value!r}; {nearest(value, self.choices)}")
+                raise InputError(f"{name}: unknown {value!r}; {nearest(value, self.choices)}")
             return value
         # NaN is in no range.
         if self.min_value is not None and not value >= self.min_value:
-            raise InputError(f"{place} must be at least {self.min_value:g}, got {value}")
+            raise InputError(f"{name} must be at least {self.min_value:g}, got {value}")
         if self.max_value is not None and not value <= self.max_value:
-            raise InputError(f"{place} must be at most {self.max_value:g}, got {value}")
+            raise InputError(f"{name} must be at most {self.max_value:g}, got {value}")
         return value
 
 
@@ -102,8 +102,8 @@ def setting(default: Value, meaning: str, **limits: Any) -> Any:
         meaning: Sentence that says what it does.
         **limits: More fields of `Setting`: bounds, choices, grid, and whether it is a size.
     """
-    found = Setting("", default, meaning, **limits)
-    return dataclasses.field(default=default, metadata={"setting": found})
+    described = Setting("", default, meaning, **limits)
+    return dataclasses.field(default=default, metadata={"setting": described})
 
 
 @dataclass(frozen=True, eq=False)
@@ -203,13 +203,13 @@ class Method:
     @property
     def grid(self) -> dict[str, tuple[Value, ...]]:
         """The values among which tuning chooses, by setting or field of the config."""
-        own = {one.name: one.grid for one in self.settings if one.grid}
-        return {**self.config_grid, **own}
+        grids = {each.name: each.grid for each in self.settings if each.grid}
+        return {**self.config_grid, **grids}
 
     @property
     def size_setting(self) -> str:
         """The setting that says how much a task stores; empty if there is none."""
-        return next((one.name for one in self.settings if one.is_size), "")
+        return next((each.name for each in self.settings if each.is_size), "")
 
     @property
     def is_bound(self) -> bool:
@@ -266,15 +266,15 @@ class Method:
 
     def check_settings(self, values: Mapping[str, Value]) -> dict[str, Value]:
         """Check values of the method's settings and add the defaults of the others."""
-        known = {one.name: one for one in self.settings}
+        known = {each.name: each for each in self.settings}
         for name in values:
             if not known:
                 raise InputError(f"{self.name} has no settings of its own, got {name!r}")
             if name not in known:
                 raise InputError(f"{self.name}: unknown setting {name!r}; {nearest(name, known)}")
         return {
-            name: one.check(values.get(name, one.default), method=self.name)
-            for name, one in known.items()
+            name: each.check(values.get(name, each.default), method=self.name)
+            for name, each in known.items()
         }
 
     def build(self, inputs: StrategyInputs, values: Mapping[str, Value]) -> SupervisedTemplate:
@@ -304,8 +304,8 @@ class Method:
 
     def largest_size(self, shape: StreamShape, *, otherwise: int) -> int:
         """Return the largest value of the setting that is a size; `otherwise` without a limit."""
-        own = self._with({})
-        return own.largest_size(shape) if hasattr(own, "largest_size") else otherwise
+        method = self._with({})
+        return method.largest_size(shape) if hasattr(method, "largest_size") else otherwise
 
     def _with(self, values: Mapping[str, Value]) -> Any:
         return self.kind(**self.check_settings(values))

@@ -34,7 +34,15 @@ from cl_graft.runtime.devices import pick_device
 from cl_graft.runtime.error_context import in_task
 from cl_graft.runtime.run_context import Cache, PhaseProgress, RunContext
 from cl_graft.strategies.bank_on_model import BankOnModel
-from cl_graft.strategies.experience_tasks import ExperienceTasks
+from cl_graft.strategies.experience_tasks import (
+    ExperienceEntries,
+    ExperienceTasks,
+    TaskLabels,
+    find_label,
+    has_labels,
+    is_same_experience,
+    warn_of_no_labels,
+)
 from cl_graft.strategies.heads import FirstValues, HeldHeads, load_head_, unwrap_model
 from cl_graft.strategies.loop.budgets import check_loss
 from cl_graft.strategies.loop.phase_reports import PhaseReports
@@ -47,18 +55,9 @@ from cl_graft.strategies.strategy_checks import (
     check_plugins,
     check_rows,
 )
-from cl_graft.strategies.task_labels import (
-    ExperienceEntries,
-    TaskLabels,
-    find_label,
-    has_labels,
-    is_same_experience,
-    warn_of_no_labels,
-)
 from cl_graft.strategies.task_training import TaskMetadata, TaskTraining
 from cl_graft.training.dense_run import DenseRun
-from cl_graft.training.learnable_task import LearnableTask
-from cl_graft.training.passes import Passes
+from cl_graft.training.learnable_task import LearnableTask, Passes
 from cl_graft.training.train_mode import freeze_statistics
 
 _LAST_TRAINED: WeakKeyDictionary[nn.Module, ref[GraftingPlugin]] = WeakKeyDictionary()
@@ -134,14 +133,14 @@ class GraftingPlugin(SupervisedPlugin, supports_distributed=True):
         )
         self.settings = settings or GraftingSettings()
         self._by_label = {
-            label: replace(own, mode=self.settings.mode, seed=self.settings.seed)
-            for label, own in (by_label or {}).items()
+            label: replace(each, mode=self.settings.mode, seed=self.settings.seed)
+            for label, each in (by_label or {}).items()
         }
         self._on_model = BankOnModel(bank, mode=self.settings.mode, identity=identity, keep=keep)
         self.seconds: dict[int, dict[str, float]] = {}
         self.passes: dict[int, dict[str, Passes]] = {}
         self._metadata = dict(metadata or {})
-        metrics = {label: own.metric for label, own in self._metadata.items()}
+        metrics = {label: each.metric for label, each in self._metadata.items()}
         self._tasks = ExperienceTasks(dev, metrics, task_labels=task_labels)
         self._task_labels: TaskLabels = task_labels
         self._seeds_from_record = seeds_from_record
@@ -151,7 +150,7 @@ class GraftingPlugin(SupervisedPlugin, supports_distributed=True):
         self._on_entry = on_entry
         self._training: TaskTraining | None = None
         self._trained: Any = None
-        self._own = ExperienceEntries()
+        self._entries = ExperienceEntries()
         self._evaluated: _EvaluatedAnswer | None = None
         self._first = FirstValues()
         self._warned = False
@@ -184,7 +183,7 @@ class GraftingPlugin(SupervisedPlugin, supports_distributed=True):
         names = [other.name for other in self._metadata.values()]
         with in_task(metadata.name):
             builds_on = _find_earlier(switch.bank, settings, names=names)
-            found = find_region(
+            search = find_region(
                 task,
                 settings,
                 owned=switch.bank.owned(of=builds_on),
@@ -197,7 +196,7 @@ class GraftingPlugin(SupervisedPlugin, supports_distributed=True):
             label=label,
             task=task,
             settings=settings,
-            found=found,
+            found=search,
             builds_on=builds_on,
             measure=context.measure,
         )
@@ -246,7 +245,7 @@ class GraftingPlugin(SupervisedPlugin, supports_distributed=True):
         with in_task(metadata.name):
             bank = training.commit(metadata)
         self._first.end(unwrap_model(strategy.model), label=training.label)
-        self._own.add(strategy.experience, label=training.label, position=len(bank) - 1)
+        self._entries.add(strategy.experience, label=training.label, position=len(bank) - 1)
         self.seconds[training.label] = training.seconds
         self.passes[training.label] = training.passes
         if self._on_entry:
@@ -274,7 +273,7 @@ class GraftingPlugin(SupervisedPlugin, supports_distributed=True):
                 return
             self._training.suspend()
         if not hasattr(strategy, "answered_by"):  # a router picks entries by the text
-            self._own.check_label(label)
+            self._entries.check_label(label)
         self._evaluated = _EvaluatedAnswer(model, switch)
         if position is None:
             self._evaluated.carry_unlearned_(label)
@@ -325,10 +324,10 @@ class GraftingPlugin(SupervisedPlugin, supports_distributed=True):
 
     def find_position(self, experience: Any, *, label: int) -> int | None:
         """Return the position of the entry that answers an experience; None without an entry."""
-        own = self._own.find(experience, label=label)
-        if own is None and self.bank is not None:
+        position = self._entries.find(experience, label=label)
+        if position is None and self.bank is not None:
             return self.bank.find(label=label)
-        return own
+        return position
 
     def abandon(self) -> None:
         """Abandon an experience whose training was interrupted, as `train` does when called."""
@@ -354,8 +353,8 @@ class GraftingPlugin(SupervisedPlugin, supports_distributed=True):
         if self._training is None or label is None or self._training.label != label:
             return False
         # An experience without an entry of its own counts as the one in training.
-        own = self._own.find(experience, label=label)
-        return own is None or is_same_experience(experience, self._trained)
+        position = self._entries.find(experience, label=label)
+        return position is None or is_same_experience(experience, self._trained)
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the state without callbacks and an open training, which belong to the process."""
@@ -541,11 +540,11 @@ def _find_earlier(
         return ()
     if wanted is None:
         return tuple(range(len(bank)))
-    found: set[int] = set()
-    for place, entry in enumerate(bank.entries):
+    below: set[int] = set()
+    for position, entry in enumerate(bank.entries):
         if entry.task in wanted:
-            found |= {*bank.builds_on(place), place}
-    return tuple(sorted(found))
+            below |= {*bank.builds_on(position), position}
+    return tuple(sorted(below))
 
 
 def _count_classes(experience: Any) -> int:

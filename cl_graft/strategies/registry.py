@@ -63,10 +63,10 @@ def register_strategy(
         if not hasattr(kind, "build"):
             raise ValueError(f"the class of the strategy {name!r} needs a method build(inputs)")
         is_registered = "__dataclass_fields__" in vars(kind)
-        own = kind if is_registered else dataclass(frozen=True, kw_only=True)(kind)
-        method = Method(name=name, kind=own, family=family, source=source, **traits)
+        cls = kind if is_registered else dataclass(frozen=True, kw_only=True)(kind)
+        method = Method(name=name, kind=cls, family=family, source=source, **traits)
         STRATEGIES.register(name, method)
-        return own
+        return cls
 
     return register
 
@@ -74,12 +74,7 @@ def register_strategy(
 def list_available(
     *, encoder: bool = True, ablations: bool = False, scenario: str = "task"
 ) -> list[str]:
-    """Return the names of the methods that can run here.
-
-    Args:
-        encoder: Whether the model is an encoder.
-        ablations: Whether to list the ablations of grafting, or all other methods.
-        scenario: The scenario of the stream.
+    """Return the names of the methods that can run here: ablations of grafting, or all others.
 
     Examples:
         >>> "grafting" in list_available(), "lwf" in list_available(scenario="class")
@@ -113,12 +108,8 @@ def build_strategy(name: str, inputs: StrategyInputs, **settings: Value) -> Supe
         strategy = build_strategy("ewc", inputs, ewc_lambda=10.0)
         strategy.train(stream.benchmark.train_stream[0])
 
-    Each task is trained with its own steps, batch size and learning rate.
-
-    Args:
-        name: The method's name.
-        inputs: Model, stream and settings that all strategies share.
-        **settings: The method's own settings; the others keep their defaults.
+    Each task is trained with its own steps, batch size and learning rate. Settings of the method
+    that are not given keep their defaults.
 
     Raises:
         InputError: If the name or a setting is unknown, or the strategy cannot be built, or cannot
@@ -159,7 +150,7 @@ def make_loop_schedules(
     steps = [max(1, round(times * schedule.steps)) for schedule in dense.values()]
     counts = {
         "task": steps,
-        "seen_tasks": [sum(steps[: place + 1]) for place in range(len(steps))],
+        "seen_tasks": [sum(steps[: number + 1]) for number in range(len(steps))],
         "all_tasks": [sum(steps), *steps[1:]],
     }[method.rows]
     made = partial(
@@ -187,8 +178,8 @@ def make_loop_schedule(
 ) -> FineTuning:
     """Return with which optimiser and learning rates a strategy trains a task."""
     if method.trains == "region":
-        own = {"optimizer": optimizer, "lr": lr or REGION_LR, "lr_decay": decay or dense.lr_decay}
-        return with_rate_schedule(replace(dense, **own, weight_decay=0.0), is_region=True)
+        rates = {"optimizer": optimizer, "lr": lr or REGION_LR, "lr_decay": decay or dense.lr_decay}
+        return with_rate_schedule(replace(dense, **rates, weight_decay=0.0), is_region=True)
     if method.trains == "nothing":
         return with_rate_schedule(dense)
     chosen: Any = method.check_settings(settings)

@@ -30,11 +30,11 @@ from cl_graft.errors import a_or_an
 from cl_graft.grafts.bank import BaseIdentity, GraftBank
 from cl_graft.localization.grafting_settings import GraftingSettings, region_rate
 from cl_graft.models import TaskModel
+from cl_graft.strategies.experience_tasks import TaskLabels
 from cl_graft.strategies.heads import unwrap_model
 from cl_graft.strategies.loop.best_step import KeepBest
 from cl_graft.strategies.loop.budgets import RegionRate
 from cl_graft.strategies.strategy import Strategy
-from cl_graft.strategies.task_labels import TaskLabels
 from cl_graft.training.precision import warn_of_float16
 
 logger = logging.getLogger(__name__)
@@ -69,10 +69,10 @@ def check_arguments(
     _check_type("bank", bank, GraftBank, "load_bank(folder)")
     _check_type("identity", identity, BaseIdentity, "a BaseIdentity")
     _check_type("by_label", by_label, Mapping, "settings by task label, as in {0: settings}")
-    for label, own in (by_label or {}).items() if isinstance(by_label, Mapping) else ():
-        if type(label) is not int or not isinstance(own, GraftingSettings):
+    for label, each in (by_label or {}).items() if isinstance(by_label, Mapping) else ():
+        if type(label) is not int or not isinstance(each, GraftingSettings):
             raise TypeError(
-                f"by_label holds {label!r}: {type(own).__name__}; expected GraftingSettings by "
+                f"by_label holds {label!r}: {type(each).__name__}; expected GraftingSettings by "
                 "task label, which is a whole number, as in {0: GraftingSettings()}"
             )
     if task_labels not in get_args(TaskLabels):
@@ -98,10 +98,10 @@ def check_instance(plugin: object, kind: type) -> None:
 
 def _check_type(name: str, given: object, kind: type, example: str) -> None:
     if given is not None and not isinstance(given, kind):
-        found = repr(given) if isinstance(given, str) else a_or_an(type(given).__name__)
+        shown = repr(given) if isinstance(given, str) else a_or_an(type(given).__name__)
         if isinstance(given, type):
-            found = f"the class {given.__name__}"
-        raise TypeError(f"{name} must be {kind.__name__}, such as {example}, got {found}")
+            shown = f"the class {given.__name__}"
+        raise TypeError(f"{name} must be {kind.__name__}, such as {example}, got {shown}")
 
 
 def check_rows(strategy: Strategy, *, label: int, learned: frozenset[int]) -> None:
@@ -125,9 +125,9 @@ def check_optimizer(strategy: Strategy) -> None:
     """
     if strategy.clock.train_exp_counter:
         return
-    own = {id(parameter) for parameter in strategy.model.parameters()}
+    ids = {id(parameter) for parameter in strategy.model.parameters()}
     held = [p for group in strategy.optimizer.param_groups for p in group["params"]]
-    if held and not any(id(parameter) in own for parameter in held):
+    if held and not any(id(parameter) in ids for parameter in held):
         warnings.warn(
             "the optimiser holds no parameter of the strategy's model: was it made for another "
             "one? Avalanche gives it this model's, so its learning rate is used here",
@@ -175,13 +175,13 @@ def check_model(model: nn.Module) -> None:
             )
 
 
-def check_plugins(strategy: Strategy, own: type) -> None:
+def check_plugins(strategy: Strategy, kind: type) -> None:
     """Refuse plugins that cannot act on a region."""
     plugins = strategy.plugins
-    if sum(isinstance(plugin, own) for plugin in plugins) > 1:
+    if sum(isinstance(plugin, kind) for plugin in plugins) > 1:
         raise ValueError(
-            f"the strategy has several plugins of the class {own.__name__}, which would each learn "
-            "every task; leave one (GraftingContinual brings its own)"
+            f"the strategy has several plugins of the class {kind.__name__}, which would each "
+            "learn every task; leave one (GraftingContinual brings its own)"
         )
     if any(isinstance(plugin, KeepBest) for plugin in plugins):
         raise ValueError(

@@ -20,13 +20,12 @@ from cl_graft.runtime.checkpoints import Checkpoints
 from cl_graft.runtime.devices import pick_device
 from cl_graft.runtime.run_context import Cache, PhaseProgress
 from cl_graft.strategies.bank_on_model import identify_model
-from cl_graft.strategies.benchmark import TextStream
+from cl_graft.strategies.benchmark import MultiTaskText, TextStream
 from cl_graft.strategies.loop.best_step import KeepBest
 from cl_graft.strategies.loop.budgets import ClipGradient, SeededLoop, StopDiverged
 from cl_graft.strategies.loop.precision import MicroBatches, ScaleLoss
 from cl_graft.strategies.loop.resuming import Resuming
 from cl_graft.strategies.loop.text_batches import TextBatches
-from cl_graft.strategies.multi_head import MultiTaskText
 from cl_graft.strategies.stream_scores import StreamScores
 from cl_graft.strategies.task_training import TaskMetadata
 from cl_graft.training.dense_run import DenseRun
@@ -185,23 +184,23 @@ class StrategyInputs:
         }
 
     def loop_plugins(
-        self, *own: SupervisedPlugin, trains: bool = False, whole_batches: bool = False
+        self, *method_plugins: SupervisedPlugin, trains: bool = False, whole_batches: bool = False
     ) -> list[SupervisedPlugin]:
         """Return the plugins of a loop with a strategy's own among them, in the order `LOOP`."""
         schedule, seed = self.first_schedule, self.seed
         scale = loss_scale(self.model.task_model.precision)
         rows = None if whole_batches else schedule.micro_batch
-        found: dict[str, Sequence[SupervisedPlugin]] = {
+        plugins: dict[str, Sequence[SupervisedPlugin]] = {
             "batches": [TextBatches(seed, group_by_length=schedule.group_by_length)],
             "micro-batches": [MicroBatches(rows, scale=scale)] if rows else [],
-            "method": own,
+            "method": method_plugins,
             "schedules": self.plugins,
             "loss scale": [ScaleLoss(scale)] if scale else [],
             "resuming": [Resuming(self.checkpoints, self.extra_state)] if self.checkpoints else [],
         }
         if trains:
             steps, evaluations = schedule.steps, schedule.evaluations
-            found |= {
+            plugins |= {
                 "choice on dev": [
                     KeepBest(steps, evaluations, dev=self.dev, metrics=self.metrics, seed=seed)
                 ],
@@ -209,20 +208,20 @@ class StrategyInputs:
                 "divergence": [StopDiverged()],
                 "clipping": [ClipGradient(self.clip)],
             }
-        return [plugin for name in LOOP for plugin in found.get(name, ())]
+        return [plugin for name in LOOP for plugin in plugins.get(name, ())]
 
     def sgd_strategy(
         self,
         kind: type[_Strategy],
-        *own: SupervisedPlugin,
+        *method_plugins: SupervisedPlugin,
         whole_batches: bool = False,
         **arguments: Any,
     ) -> _Strategy:
         """Return an Avalanche strategy that trains every weight with SGD."""
         template = self.template_arguments(weight_decay=self.first_schedule.weight_decay)
-        plugins = self.loop_plugins(*own, trains=True, whole_batches=whole_batches)
+        plugins = self.loop_plugins(*method_plugins, trains=True, whole_batches=whole_batches)
         return kind(**template, **arguments, plugins=plugins)
 
-    def naive(self, *own: SupervisedPlugin, whole_batches: bool = False) -> Naive:
+    def naive(self, *method_plugins: SupervisedPlugin, whole_batches: bool = False) -> Naive:
         """Return Avalanche's Naive with a strategy's own plugins."""
-        return self.sgd_strategy(Naive, *own, whole_batches=whole_batches)
+        return self.sgd_strategy(Naive, *method_plugins, whole_batches=whole_batches)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 import logging
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, TypeVar
 from weakref import WeakKeyDictionary
 
 import torch
@@ -21,12 +21,11 @@ from cl_graft.grafts.hashing import hash_tensors
 from cl_graft.metrics.by_metric import group_by_metric, name_metric
 from cl_graft.metrics.calibration import ece
 from cl_graft.metrics.continual import ScoreMatrix, average_accuracy, backward_transfer, forgetting
-from cl_graft.metrics.stream_matrix import StreamMatrix
 from cl_graft.metrics.task_score import Scorer, score
 from cl_graft.storage.files import replace_file
+from cl_graft.strategies.experience_tasks import find_benchmark
 from cl_graft.strategies.strategy import Strategy
 from cl_graft.strategies.strategy_checks import check_instance
-from cl_graft.strategies.task_labels import find_benchmark
 
 logger = logging.getLogger(__name__)
 
@@ -102,15 +101,15 @@ class StreamScores(PluginMetric[ScoreMatrix]):
 
     def state(self) -> dict[str, Any]:
         """Return what was measured as JSON can hold it, without predictions and most hashes."""
-        kept = {name: [[i, row] for i, row in cells.rows()] for name, cells in self._cells.items()}
-        for entry in kept["hashes"]:
+        rows = {name: [[i, row] for i, row in cells.rows()] for name, cells in self._cells.items()}
+        for entry in rows["hashes"]:
             i, row = entry
             if i != self._row:
                 entry[1] = self._own_cell(i, row)
         return {
             "order": list(self.order),
             "labels": [[j, label] for j, label in self._labels.items()],
-            **kept,
+            **rows,
         }
 
     def load_state_(self, state: Mapping[str, Any]) -> None:
@@ -172,10 +171,10 @@ class StreamScores(PluginMetric[ScoreMatrix]):
         Raises:
             KeyError: If that was not measured.
         """
-        found = self._cells["hashes"].get(i, self._columns(j + 1)[j])
-        if found is None:
+        digest = self._cells["hashes"].get(i, self._columns(j + 1)[j])
+        if digest is None:
             raise KeyError(f"experience {j} was not evaluated after training on experience {i}")
-        return found
+        return digest
 
     def predictions(self, j: int) -> tuple[Tensor, Tensor]:
         """Return the latest logits, (n, own classes), and targets, (n,), of experience j.
@@ -260,7 +259,7 @@ class StreamScores(PluginMetric[ScoreMatrix]):
         # Where tasks share a head, a choice of columns would give the task away.
         one_head = getattr(strategy.model, "one_head", False)
         if isinstance(strategy.model, MultiTaskModule) and not one_head:
-            logits, targets = _own(logits, targets, experience)
+            logits, targets = _pick_columns(logits, targets, experience)
         classes = logits.shape[-1]
         if here is not None:
             logits = _beside(logits, everything, here)
@@ -313,16 +312,16 @@ class StreamScores(PluginMetric[ScoreMatrix]):
     def _summary(self) -> dict[str, float | None]:
         """Return the measures of R: one of each metric, never a mean over several."""
         R = self.result()
-        own = [self._metrics.get(self._labels.get(j, j), "accuracy") for j in self.order]
-        several = len({name_metric(name) for name in (*own, *self._metrics.values())}) > 1
-        found: dict[str, float | None] = {}
-        for metric, places in group_by_metric(own).items():
+        metrics = [self._metrics.get(self._labels.get(j, j), "accuracy") for j in self.order]
+        several = len({name_metric(name) for name in (*metrics, *self._metrics.values())}) > 1
+        measures: dict[str, float | None] = {}
+        for metric, places in group_by_metric(metrics).items():
             name = "".join(part.capitalize() for part in metric.split("_"))
             suffix = name if several else ""
-            found[f"Average{name}"] = average_accuracy(R, tasks=places)
-            found[f"BackwardTransfer{suffix}"] = backward_transfer(R, tasks=places)
-            found[f"Forgetting{suffix}"] = forgetting(R, tasks=places)
-        return found
+            measures[f"Average{name}"] = average_accuracy(R, tasks=places)
+            measures[f"BackwardTransfer{suffix}"] = backward_transfer(R, tasks=places)
+            measures[f"Forgetting{suffix}"] = forgetting(R, tasks=places)
+        return measures
 
     @property
     def _row(self) -> int:
@@ -351,8 +350,8 @@ class StreamScores(PluginMetric[ScoreMatrix]):
 
     def _own_cell(self, i: int, row: list[str | None]) -> list[str | None]:
         """Return a row of R with only the cell of the experience that was trained last."""
-        own = self.order[i] if i >= 0 else None
-        return [cell if j == own else None for j, cell in enumerate(row)]
+        trained = self.order[i] if i >= 0 else None
+        return [cell if j == trained else None for j, cell in enumerate(row)]
 
     def _measured(self, strategy: Strategy) -> bool:
         return strategy.experience.origin_stream.name == self.stream
@@ -370,7 +369,7 @@ def _label(experience: Any) -> int:
     return int(labels[0])
 
 
-def _own(logits: Tensor, targets: Tensor, experience: Any) -> tuple[Tensor, Tensor]:
+def _pick_columns(logits: Tensor, targets: Tensor, experience: Any) -> tuple[Tensor, Tensor]:
     """Keep the columns of the classes of a task label, and renumber the targets to match."""
     if targets.ndim > 1:
         return logits[..., : getattr(experience, "own_columns", None)], targets
@@ -379,10 +378,10 @@ def _own(logits: Tensor, targets: Tensor, experience: Any) -> tuple[Tensor, Tens
     classes = _find_classes(experience)
     if not classes:
         return logits, targets
-    own = torch.tensor(classes)
+    columns = torch.tensor(classes)
     missing = classes[-1] + 1 - logits.shape[1]  # columns that no head has yet
     logits = nn.functional.pad(logits, (0, max(0, missing)), value=_NOT_ANSWERED)
-    return logits[:, own].contiguous(), torch.searchsorted(own, targets)
+    return logits[:, columns].contiguous(), torch.searchsorted(columns, targets)
 
 
 def _find_classes(experience: Any) -> list[int]:
@@ -436,10 +435,52 @@ class _Numbers:
         self.__init__(state["restored"])
 
 
-def _beside(own: Tensor, others: Tensor, here: Tensor) -> Tensor:
+def _beside(columns: Tensor, others: Tensor, here: Tensor) -> Tensor:
     """Join a task's own columns and all columns; each row has its logits in one of the two."""
     answered = here[:, None]
-    return torch.cat(
-        [own.masked_fill(~answered, _NOT_ANSWERED), others.masked_fill(answered, _NOT_ANSWERED)],
-        dim=1,
-    )
+    columns = columns.masked_fill(~answered, _NOT_ANSWERED)
+    return torch.cat([columns, others.masked_fill(answered, _NOT_ANSWERED)], dim=1)
+
+
+T = TypeVar("T")
+
+
+class StreamMatrix(Generic[T]):
+    """Values measured on experience j after the i-th training; i = -1 is before any.
+
+    A value that equals the one above it is kept once: without forgetting, a column has one value.
+    """
+
+    def __init__(self) -> None:
+        self._rows: dict[int, list[T | None]] = {}
+
+    def __contains__(self, cell: tuple[int, int]) -> bool:
+        return self.get(*cell) is not None
+
+    def get(self, i: int, j: int) -> T | None:
+        """Return the value of a cell; None if it has none."""
+        row = self._rows.get(i, ())
+        return row[j] if j < len(row) else None
+
+    def set(self, i: int, j: int, value: T) -> None:
+        """Set the value of a cell."""
+        above = self.get(i - 1, j)
+        row = self._rows.setdefault(i, [])
+        row += [None] * (j + 1 - len(row))
+        row[j] = above if above == value else value
+
+    def matrix(self, columns: Sequence[int]) -> list[list[T | None]]:
+        """Return the cells of as many rows as there are columns; None where there is no value."""
+        return [[self.get(i, j) for j in columns] for i in range(len(columns))]
+
+    def rows(self) -> Iterator[tuple[int, list[T | None]]]:
+        """Yield i and a copy of its row, for `load_`."""
+        return ((i, list(row)) for i, row in self._rows.items())
+
+    def load_(self, rows: Sequence[tuple[int, Sequence[T | None]]]) -> None:
+        """Take over what `rows` yielded."""
+        self._rows.clear()
+        for i, row in rows:
+            for j, value in enumerate(row):
+                if value is not None:
+                    self.set(i, j, value)

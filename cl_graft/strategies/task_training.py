@@ -32,9 +32,8 @@ from cl_graft.strategies.heads import HeldHeads, copy_head_state, find_head_path
 from cl_graft.strategies.strategy import Strategy
 from cl_graft.strategies.strategy_checks import check_rate
 from cl_graft.training.fine_tuning import beats
-from cl_graft.training.learnable_task import LearnableTask
+from cl_graft.training.learnable_task import LearnableTask, Passes
 from cl_graft.training.linear_probe import count_fit_passes, fit_head
-from cl_graft.training.passes import Passes
 from cl_graft.training.region_parameters import RegionParameters
 from cl_graft.training.train_mode import dropout_off
 

@@ -85,8 +85,8 @@ class Coordinates:
         if kernel == "gather" and 2 * len(features) < width:
             inputs = features  # kept as the backward pass needs them, one a coordinate
         elif kernel != "dense" and not (kernel == "sample" and transposed):
-            found, places = _distinct(features, width)
-            inputs = found if 2 * len(found) < width else None
+            distinct, places = _distinct(features, width)
+            inputs = distinct if 2 * len(distinct) < width else None
         if inputs is not None:
             rows, columns = (places, columns) if transposed else (rows, places)
         return cls(rows, columns, shape, transposed, inputs, kernel, starts)
@@ -126,9 +126,9 @@ def region_linear(
     )
 
 
-def coordinate_gradient(gradient: Tensor, kept: Tensor, where: Coordinates) -> Tensor:
+def coordinate_gradient(gradient: Tensor, x: Tensor, where: Coordinates) -> Tensor:
     """Return the gradient of a weight at `where`, in fp32 or wider; shape (k,)."""
-    left, right = (kept, gradient) if where.transposed else (gradient, kept)
+    left, right = (x, gradient) if where.transposed else (gradient, x)
     return _at_coordinates(left, right, where.rows, where.columns, where.starts, where.kernel)
 
 
@@ -151,8 +151,8 @@ class _RegionLinear(torch.autograd.Function):
     ) -> Tensor:
         oriented = weight.t() if transposed else weight
         flat = x.reshape(-1, x.shape[-1])
-        kept = _columns(flat, inputs)
-        ctx.save_for_backward(kept, weight, rows, columns, starts)
+        columns_of_x = _columns(flat, inputs)
+        ctx.save_for_backward(columns_of_x, weight, rows, columns, starts)
         ctx.kernel, ctx.transposed = kernel, transposed
         ctx.dtype, ctx.shape = values.dtype, x.shape
         ctx.bias_dtype = None if bias is None else bias.dtype
@@ -160,14 +160,14 @@ class _RegionLinear(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        kept, weight, rows, columns, starts = ctx.saved_tensors
+        columns_of_x, weight, rows, columns, starts = ctx.saved_tensors
         gradient = gradients[0].reshape(-1, gradients[0].shape[-1])
         for_x = for_bias = for_values = None
         if ctx.needs_input_grad[2]:
             for_bias = gradient.sum(0, dtype=torch.promote_types(gradient.dtype, torch.float32))
             for_bias = for_bias.to(ctx.bias_dtype)
         if ctx.needs_input_grad[3]:
-            left, right = (kept, gradient) if ctx.transposed else (gradient, kept)
+            left, right = (columns_of_x, gradient) if ctx.transposed else (gradient, columns_of_x)
             # A fake tensor has no sparse form to sample at.
             fake = ctx.kernel == "sample" and type(left) is not Tensor
             traced = fake or torch.compiler.is_compiling()
@@ -227,8 +227,8 @@ def _(
 @torch.library.custom_op("cl_graft::distinct", mutates_args=())
 def _distinct(features: Tensor, width: int) -> tuple[Tensor, Tensor]:
     """Return the features that occur, of `width`, ascending, and the place of each among them."""
-    found, places = features.unique(return_inverse=True)
-    return found, places
+    distinct, places = features.unique(return_inverse=True)
+    return distinct, places
 
 
 @_distinct.register_fake

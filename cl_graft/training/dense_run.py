@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass
 from functools import partial
+from typing import Any
 
 from torch import Tensor
 
 from cl_graft.grafts.graft import copy_, snapshot
+from cl_graft.runtime.checkpoints import Checkpoint, State
 from cl_graft.runtime.error_context import in_phase
 from cl_graft.runtime.run_context import ALONE, RunContext, cache_key
 from cl_graft.runtime.seeding import derive
 from cl_graft.training.fine_tuning_settings import FineTuning, with_rate_schedule
-from cl_graft.training.learnable_task import LearnableTask
-from cl_graft.training.passes import Passes
-from cl_graft.training.phase_points import PhasePoints
+from cl_graft.training.learnable_task import LearnableTask, Passes
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,12 +47,7 @@ def fine_tune_task(
 ) -> DenseRun:
     """Fine-tune a task densely and independently; the model is put back to its base.
 
-    Args:
-        task: The task.
-        settings: The schedule.
-        seed: Seed of the random choices.
-        path: Whether to sum up `DenseRun.path`.
-        context: Cache, checkpoints and callbacks of the run.
+    `path` says whether to sum up `DenseRun.path`.
     """
     settings = with_rate_schedule(settings)
     trained = {**task.parameters, **task.head}
@@ -109,3 +105,52 @@ def count_dense_passes(task: LearnableTask, settings: FineTuning) -> Passes:
     """Return how many rows a dense run of a task takes."""
     evaluations = min(settings.evaluations, settings.steps)
     return Passes(settings.steps * settings.batch_size, evaluations * len(task.dev))
+
+
+_KEY = "points"
+
+
+class PhasePoints:
+    """Report the losses and dev scores of a phase, and keep them."""
+
+    def __init__(self, phase: str, measure: Callable[[str, str, int, float], None]) -> None:
+        self._phase = phase
+        self._measure = measure
+        self._points: list[tuple[str, int, float]] = []
+
+    def add(self, name: str, step: int, value: float) -> None:
+        """Report and keep a point: ``"Loss"`` or ``"DevScore"`` at a step, from 1."""
+        self._points.append((name, step, value))
+        self._measure(self._phase, name, step, value)
+
+    def join(self, values: Mapping[str, Any]) -> dict[str, Any]:
+        """Return values for a checkpoint or a cache with the points beside them."""
+        return {**values, _KEY: [list(point) for point in self._points]}
+
+    def replay(self, values: dict[str, Any]) -> dict[str, Any]:
+        """Report the points in what `join` returned, and return the values without them."""
+        points: Iterable[tuple[str, int, float]] = values[_KEY]
+        for name, step, value in points:
+            self.add(name, step, value)
+        return {name: value for name, value in values.items() if name != _KEY}
+
+    def beside(self, checkpoint: Checkpoint) -> Checkpoint:
+        """Return a checkpoint that keeps the points, too, and reports them when it is loaded."""
+        return _WithPoints(checkpoint, self)
+
+
+class _WithPoints:
+    def __init__(self, inner: Checkpoint, points: PhasePoints) -> None:
+        self._inner = inner
+        self._points = points
+
+    def load(self) -> State | None:
+        saved = self._inner.load()
+        return None if saved is None else (saved[0], self._points.replay(dict(saved[1])))
+
+    def offer(self, state: Callable[[], State], *, last: bool = False) -> None:
+        def join() -> State:
+            tensors, values = state()
+            return tensors, self._points.join(values)
+
+        self._inner.offer(join, last=last)

@@ -46,7 +46,7 @@ class Examples:
 
     def batch(self, places: Sequence[int]) -> tuple[Any, Tensor]:
         """Return the inputs and the targets of some rows; inputs have a method `to(device)`."""
-        rows = [self.rows[place] for place in places]
+        rows = [self.rows[number] for number in places]
         if self._tensors is not None:
             picked = torch.tensor(rows)
             return self._tensors[0][picked], self._tensors[1][picked]
@@ -57,7 +57,7 @@ class Examples:
         if self.lengths is None:
             return list(places)
         lengths = self.lengths.tolist()
-        return sorted(places, key=lambda place: -lengths[place])
+        return sorted(places, key=lambda number: -lengths[number])
 
     def split(self, share: float, *, seed: int) -> tuple[Examples, Examples]:
         """Split off a share of the rows at random, at least one; returns (rest, part)."""
@@ -81,7 +81,7 @@ class Examples:
 
     def pick(self, places: Sequence[int]) -> Examples:
         """Return some of the rows, in the order in which they are named."""
-        rows = [self.rows[place] for place in places]
+        rows = [self.rows[number] for number in places]
         return Examples(self._dataset, rows, tensors=self._tensors, read=self._read)
 
 

@@ -104,10 +104,6 @@ class FineTuning:
 def with_rate_schedule(settings: FineTuning, *, is_region: bool = False) -> FineTuning:
     """Return settings whose decay and warm-up are given, by the optimiser where they were not.
 
-    Args:
-        settings: The settings.
-        is_region: Whether a region is trained.
-
     Examples:
         >>> chosen = with_rate_schedule(FineTuning(optimizer="adamw"))
         >>> chosen.lr_decay, chosen.warm_up

@@ -47,7 +47,7 @@ def train_region(
         until_done.callback(write_, task.model, base)
         until_done.enter_context(replace_parameters(task.head, head))
         live = until_done.enter_context(RegionParameters(task.model, region))
-        found = task.fine_tune(
+        outcome = task.fine_tune(
             {_VECTOR: live.vector, **task.head},
             settings,
             seed=derive(seed, task.content, "re-training"),
@@ -56,5 +56,5 @@ def train_region(
             rates={} if head_lr is None else dict.fromkeys(task.head, head_lr),
             phase="region training",
         )
-    values = found.tensors.pop(_VECTOR).to("cpu", base.values.dtype)
-    return Graft(region, values), found.tensors
+    values = outcome.tensors.pop(_VECTOR).to("cpu", base.values.dtype)
+    return Graft(region, values), outcome.tensors

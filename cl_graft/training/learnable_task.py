@@ -18,6 +18,32 @@ from cl_graft.training.fine_tuning import FineTuned, fine_tune
 from cl_graft.training.fine_tuning_settings import FineTuning
 from cl_graft.training.precision import loss_scale
 
+
+@dataclass(frozen=True)
+class Passes:
+    """Rows that went through the model.
+
+    Attributes:
+        forward_backward: Rows whose loss was computed and differentiated.
+        forward: Rows whose logits or features alone were computed.
+
+    Examples:
+        >>> Passes(forward_backward=8) + Passes(forward=2)
+        Passes(forward_backward=8, forward=2)
+    """
+
+    forward_backward: int = 0
+    forward: int = 0
+
+    def __add__(self, other: Passes) -> Passes:
+        return Passes(self.forward_backward + other.forward_backward, self.forward + other.forward)
+
+
+def total_passes(parts: Iterable[Passes]) -> Passes:
+    """Add up the passes of several phases."""
+    return sum(parts, Passes())
+
+
 _SCORED = 64
 """Rows of a batch that is scored by its loss."""
 
@@ -78,17 +104,17 @@ class LearnableTask:
     @property
     def cached_head_names(self) -> dict[str, str]:
         """Names of the head's tensors in a cache; their own depend on the order of the stream."""
-        return {name: f"head.{place}" for place, name in enumerate(self.head)}
+        return {name: f"head.{number}" for number, name in enumerate(self.head)}
 
     def to_cache(self, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Return tensors under their names in a cache."""
         cached = self.cached_head_names
         return {cached.get(name, name): tensor for name, tensor in tensors.items()}
 
-    def from_cache(self, kept: Mapping[str, Tensor], names: Iterable[str]) -> dict[str, Tensor]:
+    def from_cache(self, tensors: Mapping[str, Tensor], names: Iterable[str]) -> dict[str, Tensor]:
         """Return tensors of a cache under their own names, on the task's device."""
         cached = self.cached_head_names
-        return {name: kept[cached.get(name, name)].to(self.device) for name in names}
+        return {name: tensors[cached.get(name, name)].to(self.device) for name in names}
 
     def training_loss(
         self, settings: FineTuning, *, seed: int

@@ -20,8 +20,7 @@ from cl_graft.errors import DivergedError
 from cl_graft.grafts.graft import snapshot
 from cl_graft.runtime.seeding import permutation
 from cl_graft.training.examples import Examples
-from cl_graft.training.learnable_task import LearnableTask
-from cl_graft.training.passes import Passes
+from cl_graft.training.learnable_task import LearnableTask, Passes
 
 RIDGES = (3e-2, 1e-2, 3e-3, 1e-3, 3e-4)
 """Strengths of the penalty to choose from, in units of the features' mean squared norm."""
@@ -65,8 +64,8 @@ def fit_head(task: LearnableTask, *, rows: int, seed: int) -> dict[str, Tensor]:
     fitted = [fit.solve(ridge) for ridge in RIDGES]
     losses = [0.0] * len(fitted)
     for part in _features(task, head, task.dev, range(len(task.dev))):
-        for place, values in enumerate(fitted):
-            losses[place] += fit.loss(values, [part]) * (len(part) / len(task.dev))
+        for number, values in enumerate(fitted):
+            losses[number] += fit.loss(values, [part]) * (len(part) / len(task.dev))
     return fit.name_values(fitted[min(range(len(fitted)), key=losses.__getitem__)])
 
 
@@ -91,11 +90,11 @@ def score_on_dev(task: LearnableTask, *, seed: int) -> DevScores:
     count = len(places)
     dev = list(_features(task, head, task.dev, sorted(places)))
     targets = torch.cat([part.targets for part in dev])
-    own = torch.cat([part.logits for part in dev])
+    model_logits = torch.cat([part.logits for part in dev])
     folds = permutation(count, seed, "folds").to(targets.device).chunk(_FOLDS)
-    best, answers = math.inf, own
+    best, answers = math.inf, model_logits
     for ridge in RIDGES:
-        logits, loss = torch.empty_like(own), 0.0
+        logits, loss = torch.empty_like(model_logits), 0.0
         for fold in folds:
             left_out = torch.zeros(count, dtype=torch.bool, device=fold.device)
             left_out[fold] = True
@@ -106,7 +105,7 @@ def score_on_dev(task: LearnableTask, *, seed: int) -> DevScores:
         if loss < best:
             best, answers = loss, logits
     targets = targets.cpu()
-    return DevScores(task.score(own.cpu(), targets), task.score(answers.cpu(), targets))
+    return DevScores(task.score(model_logits.cpu(), targets), task.score(answers.cpu(), targets))
 
 
 def count_fit_passes(task: LearnableTask, *, rows: int) -> Passes:
@@ -138,12 +137,12 @@ class _Features:
 
 def _at(parts: Sequence[_Features], rows: Tensor) -> list[_Features]:
     """Return the rows of all parts at which a mask, (n,), is True."""
-    found = []
+    chosen = []
     for part, mask in zip(parts, rows.split([len(part) for part in parts]), strict=True):
         if bool(mask.any()):
             inputs = (each[mask] if isinstance(each, Tensor) else each for each in part.inputs)
-            found.append(_Features(tuple(inputs), part.logits[mask], part.targets[mask]))
-    return found
+            chosen.append(_Features(tuple(inputs), part.logits[mask], part.targets[mask]))
+    return chosen
 
 
 def _bound(task: LearnableTask, examples: Examples, places: Sequence[int]) -> Sequence[int]:
@@ -151,8 +150,8 @@ def _bound(task: LearnableTask, examples: Examples, places: Sequence[int]) -> Se
     if not task.head_takes_tokens:
         return places
     lengths, tokens = examples.lengths, 0
-    for number, place in enumerate(places):
-        tokens += examples.batch([place])[0].shape[-1] if lengths is None else int(lengths[place])
+    for number, row in enumerate(places):
+        tokens += examples.batch([row])[0].shape[-1] if lengths is None else int(lengths[row])
         if tokens > _TOKENS and number:
             return places[:number]
     return places
@@ -254,14 +253,14 @@ class _Fit:
 
     def name_values(self, values: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Return values under the task's names and in its dtypes; the first ones if not finite."""
-        own = {id(parameter): name for name, parameter in self._task.head.items()}
-        found = snapshot(self._task.head)
+        names = {id(parameter): name for name, parameter in self._task.head.items()}
+        named = snapshot(self._task.head)
         if not all(bool(value.isfinite().all()) for value in values.values()):
-            return found
+            return named
         for name, parameter in self._head.named_parameters():
-            if id(parameter) in own:
-                found[own[id(parameter)]] = values[name].to(parameter.dtype)
-        return found
+            if id(parameter) in names:
+                named[names[id(parameter)]] = values[name].to(parameter.dtype)
+        return named
 
     def _loss(self, values: Mapping[str, Tensor], parts: Sequence[_Features]) -> Tensor:
         """Return the mean loss of the rows of all parts."""

@@ -49,9 +49,6 @@ def dropout_off(model: nn.Module) -> Iterator[nn.Module]:
     It sets the probability of torch's dropout layers, and every float attribute of a module whose
     name contains "drop". Code that reads its probability elsewhere (a config) keeps its dropout.
 
-    Args:
-        model: The model.
-
     Examples:
         >>> import torch
         >>> model = nn.Sequential(nn.Dropout(0.5))

@@ -11,8 +11,7 @@ from tiny_runs import file_hashes, tiny_run
 from cl_graft import InputError, load_bank
 from cl_graft.banks.add import add_task
 from cl_graft.banks.forget import forget
-from cl_graft.banks.open_bank import open_bank
-from cl_graft.banks.predict import list_entry_notes
+from cl_graft.banks.open_bank import list_entry_notes, open_bank
 from cl_graft.banks.verify import verify
 from cl_graft.errors import BankError, WrongArchitecture
 from cl_graft.runtime.progress import Step

@@ -17,8 +17,7 @@ from tiny_runs import cl_graft, tiny_run
 from cl_graft import InputError, load_bank, save_bank
 from cl_graft.banks.bank_of_run import read_run_config
 from cl_graft.banks.input_texts import drop_instructions, name_texts, parse_texts, read_texts
-from cl_graft.banks.open_bank import OpenBank, open_bank
-from cl_graft.banks.predict import list_calibration_notes, predict
+from cl_graft.banks.open_bank import OpenBank, list_calibration_notes, open_bank, predict
 from cl_graft.data import encode, load_task
 from cl_graft.data.record_files import Columns
 from cl_graft.lab.results.run_results import read_result
@@ -69,7 +68,7 @@ def test_a_mixed_file_is_answered_row_by_row_as_its_tasks_alone(opened, there):
     ]
     mixed.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
     found = list(predict(opened, read_texts(mixed)))
-    assert [one.place for one, _ in found] == [f"{mixed}:{n}" for n in (1, 2, 3, 4)]
+    assert [one.origin for one, _ in found] == [f"{mixed}:{n}" for n in (1, 2, 3, 4)]
     own = opened.predict([rows[0]["text"], rows[3]["text"]], task="scope")
     assert [found[0][1].logits, found[3][1].logits] == [answer.logits for answer in own]
     pair = opened.predict(("Who is it?", "It is a man."), task="answers")
@@ -226,8 +225,8 @@ def test_forms_of_a_file_and_of_stdin_ask_the_same(there):
         (one,) = read_texts(path, task="answers")
         (two,) = parse_texts(data, form, task="answers")
         assert (one.text, one.pair) == (two.text, two.pair) == ("A man.", "He is here.")
-        assert one.place.startswith(f"{path}:")
-        assert two.place.startswith("stdin:")
+        assert one.origin.startswith(f"{path}:")
+        assert two.origin.startswith("stdin:")
     only = read_texts(there / "pairs.csv", task="topic", columns=Columns(text="sentence2"))
     assert (only[0].text, only[0].pair) == ("He is here.", None)
 

@@ -12,7 +12,7 @@ import pytest
 import torch
 from tiny_runs import Told, cl_graft, cl_graft_each
 
-from cl_graft.banks.bank_base import load_base
+from cl_graft.banks.open_bank import load_base
 from cl_graft.storage import StoredGraft, load_bank, save_graft
 
 SECONDS = 60.0

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 from cl_graft.data.load import audit, describe_findings, find_shared_rows
 from cl_graft.kinds import Row, TextTask
-from cl_graft.kinds.answer_rows import AnswerRow
 from cl_graft.kinds.messages import Message
+from cl_graft.kinds.text2text import AnswerRow
 
 
 def task(*splits: list[tuple[str, int]], name: str = "mine") -> TextTask:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from cl_graft.data.few_shot import few_shot, hold_out_test
 from cl_graft.errors import InputError
 from cl_graft.kinds import Row
-from cl_graft.kinds.answer_rows import AnswerRow
+from cl_graft.kinds.text2text import AnswerRow
 
 NAMES = ("no", "yes", "perhaps")
 

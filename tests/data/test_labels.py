@@ -45,7 +45,7 @@ def test_a_declared_name_is_a_name_whatever_it_looks_like(name):
 
 def test_names_that_differ_in_their_case_are_two_classes_and_warned_of(caplog):
     with caplog.at_level(logging.WARNING):
-        names = collect_class_names(["no", "Yes", "yes"], place="a.csv", column="label")
+        names = collect_class_names(["no", "Yes", "yes"], origin="a.csv", column="label")
     assert names == ("Yes", "no", "yes")
     assert "the labels 'Yes' and 'yes' differ only in their case" in caplog.text
 
@@ -70,4 +70,4 @@ def test_a_label_outside_the_declared_names_is_refused(value):
 
 def test_a_column_of_identifiers_is_no_label():
     with pytest.raises(InputError, match="60 different values in 60 rows"):
-        collect_class_names([f"id-{n}" for n in range(60)], place="a.csv", column="label")
+        collect_class_names([f"id-{n}" for n in range(60)], origin="a.csv", column="label")

@@ -4,7 +4,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from cl_graft.data import arrow_tables
+from cl_graft.data import record_files
 from cl_graft.data.record_files import read_records
 from cl_graft.errors import InputError
 
@@ -27,7 +27,7 @@ def test_batches_give_every_row_whatever_their_size(path, monkeypatch):
     )
     pq.write_table(table, path, row_group_size=13)
     for rows in (1, 7, 10_000):
-        monkeypatch.setattr(arrow_tables, "_BATCH_ROWS", rows)
+        monkeypatch.setattr(record_files, "_BATCH_ROWS", rows)
         assert [r.values for r in read_records(path).records] == table.to_pylist()
 
 

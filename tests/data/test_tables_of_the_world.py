@@ -31,7 +31,7 @@ def test_the_first_line_that_names_a_separator_for_excel_is_no_header(tmp_path):
         table = read_records(write(tmp_path / name, [first, "text;label", *rows]))
         assert table.columns == ("text", "label")
         assert table.records[0].values == {"text": f"{TEXTS[0]}, really", "label": "bad"}
-        assert table.records[0].place.endswith(":3")
+        assert table.records[0].origin.endswith(":3")
 
 
 def test_backslashes_before_quotes_are_read_where_doubled_quotes_leave_bad_rows(tmp_path):

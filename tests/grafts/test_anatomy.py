@@ -2,8 +2,7 @@
 
 import pytest
 
-from cl_graft.grafts.anatomy import anatomy
-from cl_graft.grafts.region import Layout, Region
+from cl_graft.grafts.region import Layout, Region, anatomy
 
 
 def test_anatomy_counts_every_coordinate_once_by_layer_and_kind():

@@ -124,7 +124,7 @@ def test_a_copy_of_one_of_several_benchmarks_gets_the_newest_entry_with_a_warnin
     for plugin in (run.plugin, copy.deepcopy(run.plugin)):
         with pytest.warns(UserWarning, match="learned in several benchmarks"):
             assert plugin.find_position(stranger, label=0) == 1
-    restored = copy.deepcopy(run.plugin)._own
+    restored = copy.deepcopy(run.plugin)._entries
     with pytest.warns(UserWarning, match="learned in several benchmarks"):
         assert restored.find(benchmarks[0].streams["test"][0], label=0) == 1
 
@@ -134,7 +134,7 @@ def test_copies_go_on_with_the_benchmarks_that_they_meet(copied):
     run = coming_back(mlp)
     learned = vector_stream(labels=[0, 1, 0])
     run.strategy.train(learned.streams["train"])
-    again = copied(run.plugin._own)
+    again = copied(run.plugin._entries)
     for position, experience in enumerate(vector_stream(labels=[0, 1, 0]).streams["test"]):
         assert again.find(experience, label=int(experience.task_label)) == position
     assert again.find(learned.streams["test"][0], label=7) is None

@@ -13,8 +13,7 @@ from tiny_runs import QUICK, forgets_nothing, tiny_run
 from cl_graft import load_bank, save_bank
 from cl_graft.banks.add import add_task
 from cl_graft.banks.input_texts import read_texts
-from cl_graft.banks.open_bank import OpenBank, open_bank
-from cl_graft.banks.predict import list_calibration_notes, predict
+from cl_graft.banks.open_bank import OpenBank, list_calibration_notes, open_bank, predict
 from cl_graft.banks.verify import verify
 from cl_graft.cli.predict import predict_command
 from cl_graft.errors import InputError

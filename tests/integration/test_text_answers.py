@@ -21,8 +21,7 @@ from tiny_runs import QUICK, forgets_nothing, tiny_run
 from cl_graft import StreamScores, load_bank, load_model, load_task, save_bank, text_stream
 from cl_graft.banks.add import add_task
 from cl_graft.banks.input_texts import read_texts
-from cl_graft.banks.open_bank import open_bank
-from cl_graft.banks.predict import predict
+from cl_graft.banks.open_bank import open_bank, predict
 from cl_graft.banks.verify import verify
 from cl_graft.errors import InputError
 from cl_graft.kinds.messages import read_chat

@@ -61,15 +61,22 @@ def test_draws_of_one_thread_wait_for_those_of_another() -> None:
 
 
 class _Meet(SupervisedPlugin):
-    """Lets every step begin when the other thread's does, as long as that goes on."""
+    """Lets every epoch and step begin when the other thread's does, as long as that goes on.
+
+    Without the first, a thread that still searches its region would not see that the other was
+    refused meanwhile, and would train on alone.
+    """
 
     def __init__(self, steps: threading.Barrier) -> None:
         super().__init__()
         self.steps = steps
 
-    def before_forward(self, strategy: Any, **kwargs: Any) -> None:
+    def before_training_epoch(self, strategy: Any, **kwargs: Any) -> None:
         with suppress(threading.BrokenBarrierError):
-            self.steps.wait(5)
+            self.steps.wait(60)
+
+    def before_forward(self, strategy: Any, **kwargs: Any) -> None:
+        self.before_training_epoch(strategy)
 
 
 def _graft(model: nn.Module, meet: _Meet) -> Callable[[], object]:

@@ -12,7 +12,7 @@ from tiny_runs import tiny_run
 from cl_graft.banks.input_texts import InputText
 from cl_graft.banks.open_bank import open_bank
 from cl_graft.integrations import export_task, import_task
-from cl_graft.integrations.class_heads import as_classifier
+from cl_graft.integrations.import_sources import as_classifier
 from cl_graft.models import load_head, load_model
 from cl_graft.storage import load_bank
 

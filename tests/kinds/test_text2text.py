@@ -18,12 +18,11 @@ from cl_graft import load_task
 from cl_graft.data.encoded_task import encode_task
 from cl_graft.errors import InputError
 from cl_graft.kinds import KINDS, Decoding, Encoding
-from cl_graft.kinds.answer_rows import AnswerRow, encode_answers, encode_asked, find_end
 from cl_graft.kinds.messages import Message, fill_chat, tokenize_chat
+from cl_graft.kinds.text2text import AnswerRow, encode_answers, encode_asked, find_end
 from cl_graft.kinds.text_task import make_task_head
 from cl_graft.metrics.task_score import score, task_loss
-from cl_graft.models import load_model
-from cl_graft.models.stored_heads import check_head, load_head
+from cl_graft.models import check_head, load_head, load_model
 from cl_graft.models.text_generation import TextHead, compare_generated, split_generated
 
 FAMILIES = {"gpt2": "causal_lm", "llama": "causal_lm", "t5": "seq2seq_lm", "bart": "seq2seq_lm"}

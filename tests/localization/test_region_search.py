@@ -15,8 +15,8 @@ from cl_graft.localization.grafting_settings import GraftingSettings
 from cl_graft.localization.parameter_kinds import biases
 from cl_graft.localization.region_search import find_region
 from cl_graft.runtime.run_context import RunContext
+from cl_graft.training.learnable_task import Passes, total_passes
 from cl_graft.training.linear_probe import DevScores
-from cl_graft.training.passes import Passes, total_passes
 
 # The small task has no LayerNorm.
 FITTING = sorted(set(LOCALIZERS) - {"layer_norm_only"})

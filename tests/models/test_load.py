@@ -15,7 +15,7 @@ from huggingface_hub import constants
 from safetensors.torch import load_file
 from transformers import AutoTokenizer
 
-from cl_graft.banks.bank_base import load_base
+from cl_graft.banks.open_bank import load_base
 from cl_graft.errors import InputError
 from cl_graft.models import load, load_model
 from cl_graft.settings import config_from

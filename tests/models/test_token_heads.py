@@ -7,9 +7,8 @@ import torch
 from stored_banks import bank_of
 
 from cl_graft.grafts.bank import pick_recorded
-from cl_graft.models import load_model
+from cl_graft.models import check_head, load_head, load_model
 from cl_graft.models.heads import ABSENT, SpanHead, TaggingHead
-from cl_graft.models.stored_heads import check_head, load_head
 
 HIDDEN = 32
 HEADS = [

@@ -15,7 +15,7 @@ from cl_graft.grafts.bank import GraftBank
 from cl_graft.grafts.region import Region
 from cl_graft.storage import load_bank, save_bank
 from cl_graft.storage.bank_folder import _record
-from cl_graft.storage.model_card import model_card
+from cl_graft.storage.hub import model_card
 
 
 def grown(*subsets: Sequence[int] | None) -> GraftBank:

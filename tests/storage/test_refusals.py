@@ -162,7 +162,7 @@ def test_what_does_not_exist_is_an_input_error(tmp_path):
 def test_files_of_another_version_are_refused_as_such(tmp_path, monkeypatch):
     with monkeypatch.context() as newer:
         newer.setattr("cl_graft.storage.files.VERSION", 2)
-        newer.setattr("cl_graft.storage.bank_index.VERSION", 2)
+        newer.setattr("cl_graft.storage.bank_folder.VERSION", 2)
         save_bank(bank_of(), tmp_path / "bank")
         path = _graft_file(tmp_path)
     with pytest.raises(FutureVersion, match=r"has version 2 of its format, .* reads version 1"):

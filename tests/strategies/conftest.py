@@ -28,7 +28,7 @@ def kept_strategy(
 
     `before` gets the strategy before it learns.
     """
-    from cl_graft.lab.experiments import stream_run
+    from cl_graft.lab.experiments import run as run_module
     from cl_graft.strategies.registry import build_strategy
 
     runs = Runs(small_runs.model, tmp_path, drawn=small_runs.drawn)
@@ -47,7 +47,7 @@ def kept_strategy(
             before(kept[-1])
             return kept[-1]
 
-        monkeypatch.setattr(stream_run, "build_strategy", build)
+        monkeypatch.setattr(run_module, "build_strategy", build)
         runs(name, own=own, **(run_settings or {}))
         return kept[-1]
 

@@ -48,7 +48,7 @@ def test_what_methods_can_learn_is_known():
 
 
 def test_a_comparison_refuses_such_a_method_before_any_run(data, tmp_path, monkeypatch):
-    monkeypatch.setattr("cl_graft.lab.experiments.comparison.jobs.load_base_model", None)
+    monkeypatch.setattr("cl_graft.lab.experiments.comparison.compare.load_base_model", None)
     settings = {"tasks": ["names"], "data": str(data), "model": "none", "seeds": [0]}
     config = config_with({**settings, "strategies": ["naive", "lwf"]})
     with pytest.raises(InputError, match="'lwf' needs the class of each row"):

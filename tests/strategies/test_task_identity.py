@@ -14,7 +14,7 @@ from torch import nn
 from torch.nn import functional
 
 from cl_graft import load_task, text_model, text_stream
-from cl_graft.kinds.answer_rows import AnswerRow
+from cl_graft.kinds.text2text import AnswerRow
 from cl_graft.models import load_model
 from cl_graft.strategies.experience_tasks import make_learnable_task, make_stream_task
 

@@ -10,8 +10,8 @@ from torch.utils.data import TensorDataset
 
 from cl_graft.grafts.graft import snapshot
 from cl_graft.training.examples import Examples
+from cl_graft.training.learnable_task import Passes
 from cl_graft.training.linear_probe import RIDGES, count_fit_passes, fit_head, score_on_dev
-from cl_graft.training.passes import Passes
 
 
 def test_a_warm_head_is_where_the_penalised_loss_is_flat():

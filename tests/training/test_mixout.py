@@ -9,8 +9,8 @@ from small_tasks import make_task, moved_model
 from cl_graft.grafts.graft import snapshot
 from cl_graft.runtime.seeding import generator
 from cl_graft.training.dense_run import fine_tune_task
+from cl_graft.training.fine_tuning import mix_weights
 from cl_graft.training.fine_tuning_settings import FineTuning
-from cl_graft.training.regularizers import mix_weights
 
 
 def test_in_training_a_share_of_the_weights_is_the_bases_and_the_rest_moves_on_to_keep_the_mean():

@@ -33,8 +33,7 @@ from cl_graft.strategies.method import PICKED_BY_LABEL
 from cl_graft.strategies.strategy import Strategy
 from cl_graft.training.dense_run import fine_tune_task
 from cl_graft.training.examples import Examples
-from cl_graft.training.learnable_task import LearnableTask
-from cl_graft.training.passes import Passes
+from cl_graft.training.learnable_task import LearnableTask, Passes
 
 
 def read_weights(strategy: SupervisedTemplate) -> dict[str, Tensor]:
@@ -197,12 +196,12 @@ class ValuesByTask(SupervisedPlugin, supports_distributed=False):
     def before_eval_exp(self, strategy: Strategy, **kwargs: Any) -> None:
         """Load the task's values."""
         self._restore(strategy)
-        own = self.values.get(int(strategy.experience.task_label))
-        if own is not None:
+        values = self.values.get(int(strategy.experience.task_label))
+        if values is not None:
             model = unwrap_model(strategy.model)
             parameters = parameters_by_name(model)
-            self._live = snapshot({name: parameters[name] for name in own})
-            load_(model, own)
+            self._live = snapshot({name: parameters[name] for name in values})
+            load_(model, values)
 
     def after_eval_exp(self, strategy: Strategy, **kwargs: Any) -> None:
         """Put the live values back."""
@@ -230,8 +229,8 @@ class IndependentPlugin(ValuesByTask, LearnsAside, supports_distributed=False):
         task = self._make_task(strategy, experience, seed=inputs.seed)
         started = time.perf_counter()
         dense = fine_tune_task(task, inputs.dense_runs[label], seed=inputs.seed, context=context)
-        own = dense.tuned | dense.head
-        self.values[label] = {name: tensor.cpu() for name, tensor in own.items()}
+        tuned = dense.tuned | dense.head
+        self.values[label] = {name: tensor.cpu() for name, tensor in tuned.items()}
         self.passes[label] = {"dense": dense.passes}
         self.seconds[label] = {"dense": time.perf_counter() - started}
 

@@ -127,8 +127,8 @@ class PackedWeights(SupervisedPlugin, supports_distributed=False):
             flat = parameter.view(-1)
             free = (owner == _FREE).nonzero()[:, 0]
             count = math.ceil((1 - self.prune) * len(free))
-            kept = free[flat[free].abs().topk(count, sorted=False).indices]
-            owner[kept] = number
+            largest = free[flat[free].abs().topk(count, sorted=False).indices]
+            owner[largest] = number
             flat[(owner == _FREE).nonzero()[:, 0]] = 0.0
         self._pruned = True
 
@@ -276,20 +276,20 @@ class MaskedMatrices(SupervisedPlugin, supports_distributed=False):
 
     def after_training_exp(self, strategy: Strategy, **kwargs: Any) -> None:
         """Keep the task's masks."""
-        own: dict[str, Tensor] = {}
+        masks: dict[str, Tensor] = {}
         for name, chosen, _ in _find_parametrized(unwrap_model(strategy.model)):
             mask = chosen.choose()
-            own[name] = pack_bits(mask)
+            masks[name] = pack_bits(mask)
             if self.trains_weights:
                 self.scores[name] = chosen.scores
             self._taken[name] = mask | self._taken.get(name, torch.zeros_like(mask))
-        self.masks[int(strategy.experience.task_label)] = own
+        self.masks[int(strategy.experience.task_label)] = masks
 
     def before_eval_exp(self, strategy: Strategy, **kwargs: Any) -> None:
         """Answer with the task's masks; an unlearned task is answered with the current ones."""
-        own = self.masks.get(int(strategy.experience.task_label))
+        masks = self.masks.get(int(strategy.experience.task_label))
         for name, chosen, weight in _find_parametrized(unwrap_model(strategy.model)):
-            chosen.fixed = None if own is None else unpack_bits(own[name], weight)
+            chosen.fixed = None if masks is None else unpack_bits(masks[name], weight)
 
     def after_eval_exp(self, strategy: Strategy, **kwargs: Any) -> None:
         """Choose by scores again."""

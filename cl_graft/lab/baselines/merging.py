@@ -48,8 +48,8 @@ class MergingPlugin(LearnsAside, supports_distributed=False):
         self.merged: Graft | None = None
         self._rule = rule
         self._settings = {
-            label: replace(own, mode="isolated", keep_standalone=True)
-            for label, own in inputs.grafting_settings.items()
+            label: replace(settings, mode="isolated", keep_standalone=True)
+            for label, settings in inputs.grafting_settings.items()
         }
         self._base: Graft | None = None
 
@@ -80,11 +80,11 @@ class MergingPlugin(LearnsAside, supports_distributed=False):
         label = int(experience.task_label)
         task = self._make_task(strategy, experience, seed=self._settings[label].seed)
         layout = Layout.of(task.parameters)
-        found = find_region(task, self._settings[label], context=context)
-        if not found.dense.tuned:
+        search = find_region(task, self._settings[label], context=context)
+        if not search.dense.tuned:
             raise ValueError("merging needs the values of a dense run, and this localizer has none")
-        graft = gather(found.dense.tuned, found.region)
-        copy_(task.head, found.dense.head)
+        graft = gather(search.dense.tuned, search.region)
+        copy_(task.head, search.dense.head)
         model = unwrap_model(strategy.model)
         bank = self.bank or GraftBank(layout, self._identity, "isolated")
         self.bank = bank.append(
@@ -100,8 +100,8 @@ class MergingPlugin(LearnsAside, supports_distributed=False):
         with torch.no_grad():
             grafts = [entry.owned for entry in self.bank.entries]
             self.merged = self._rule(grafts, find_parameters(model, layout))
-        self.seconds[label] = dict(found.seconds)
-        self.passes[label] = dict(found.passes)
+        self.seconds[label] = dict(search.seconds)
+        self.passes[label] = dict(search.passes)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -69,18 +69,18 @@ class OwnValues(ValuesByTask, TrainOnly, supports_distributed=False):
         """Start the task's values."""
         self._restore(strategy)
         super().before_training_exp(strategy, **kwargs)
-        own = self._own(strategy)
+        live = self._live_values(strategy)
         if self._start is None:
-            self._start = snapshot(own)
+            self._start = snapshot(live)
         load_(unwrap_model(strategy.model), self._start)
 
     def after_training_exp(self, strategy: Strategy, **kwargs: Any) -> None:
         """Keep the task's values, and put the starting ones back."""
         label = int(strategy.experience.task_label)
-        self.values[label] = {n: t.cpu() for n, t in snapshot(self._own(strategy)).items()}
+        self.values[label] = {n: t.cpu() for n, t in snapshot(self._live_values(strategy)).items()}
         load_(unwrap_model(strategy.model), self._start or {})
 
-    def _own(self, strategy: Strategy) -> dict[str, nn.Parameter]:
+    def _live_values(self, strategy: Strategy) -> dict[str, nn.Parameter]:
         return dict(self.choose(unwrap_model(strategy.model)))
 
 
@@ -100,7 +100,7 @@ def read_own_values(strategy: SupervisedTemplate) -> dict[str, Tensor]:
     values = find_plugin(strategy, OwnValues).values
     model = unwrap_model(strategy.model)
     heads = {name: p.detach() for name, p in model.named_parameters() if "heads." in name}
-    return join_tensors(heads=heads, **{str(label): own for label, own in values.items()})
+    return join_tensors(heads=heads, **{str(label): of_task for label, of_task in values.items()})
 
 
 def load_own_values_(
@@ -153,10 +153,10 @@ def train_own_values(
 def find_biases(model: nn.Module) -> dict[str, nn.Parameter]:
     """Return the biases of a model's blocks, those of LayerNorms among them."""
     chosen = graftable_parameters(model)
-    found = {name: p for name, p in chosen.items() if name.rpartition(".")[2] == "bias"}
-    if not found:
+    biases = {name: p for name, p in chosen.items() if name.rpartition(".")[2] == "bias"}
+    if not biases:
         raise InputError("strategy 'bitfit' trains biases, and this model has none")
-    return found
+    return biases
 
 
 @register_strategy(

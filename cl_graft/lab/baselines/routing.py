@@ -24,6 +24,7 @@ from cl_graft.inference.routing_rules import (
 )
 from cl_graft.models import TaskModel
 from cl_graft.strategies import StrategyInputs, count_bytes, register_strategy, setting
+from cl_graft.strategies.benchmark import widen_logits
 from cl_graft.strategies.grafting_methods import (
     ENTRY,
     REGION_RATES,
@@ -33,10 +34,9 @@ from cl_graft.strategies.grafting_methods import (
 from cl_graft.strategies.heads import unwrap_model
 from cl_graft.strategies.loop.budgets import ClipGradient
 from cl_graft.strategies.method import HEAD_PER_TASK, StreamShape
-from cl_graft.strategies.multi_head import widen_logits
 from cl_graft.strategies.plugin import GraftingPlugin
 from cl_graft.training.examples import Examples
-from cl_graft.training.passes import Passes
+from cl_graft.training.learnable_task import Passes
 
 Answers = tuple[Tensor, Tensor]
 """The task label that answers each row, (n,), and logits as wide as the widest task's."""
@@ -74,8 +74,8 @@ class RoutedText(SupervisedTemplate):
         plugins: Sequence[Any] = (),
         **template: Any,
     ) -> None:
-        own = [plugin for plugin in (learner, router) if isinstance(plugin, SupervisedPlugin)]
-        super().__init__(plugins=[*own, *plugins], **template)
+        ours = [plugin for plugin in (learner, router) if isinstance(plugin, SupervisedPlugin)]
+        super().__init__(plugins=[*ours, *plugins], **template)
         self.answered_by: Tensor | None = None
         self.learner = learner
         self.router = router
@@ -161,7 +161,7 @@ class FeatureRouter(SupervisedPlugin, supports_distributed=False):
         strategy.carry(None)
         picked = self.rule(self._features(strategy, x), self.known).to(x.device)
         labels = _labels(strategy, picked)
-        parts = {place: (picked == place).nonzero().squeeze(1) for place in strategy.positions()}
+        parts = {at: (picked == at).nonzero().squeeze(1) for at in strategy.positions()}
         answers: list[Tensor] = []
         for position, part in parts.items():
             if len(part):
@@ -198,7 +198,7 @@ class AnswerRouter:
             label = strategy.find_label(position)
             answers[position] = model.forward_single_task(x, label)
         picked = self.rule(answers).to(x.device)
-        wide = torch.stack([widen_logits(own, model.max_class_label) for own in answers.values()])
+        wide = torch.stack([widen_logits(z, model.max_class_label) for z in answers.values()])
         return _labels(strategy, picked), wide[picked, torch.arange(len(x), device=x.device)]
 
 

@@ -81,11 +81,11 @@ def streams_command(
     output = Output(as_json=as_json)
     if name is None:
         rows = [
-            (own, str(len(stream.tasks())), ", ".join(map(str, stream.names())), stream.source)
-            for own, stream in STREAMS.items()
+            (key, str(len(stream.tasks())), ", ".join(map(str, stream.names())), stream.source)
+            for key, stream in STREAMS.items()
         ]
         output.result(
-            [_describe_stream(own, stream) for own, stream in STREAMS.items()],
+            [_describe_stream(key, stream) for key, stream in STREAMS.items()],
             make_table("The streams", ("name", "tasks", "in this order", "source"), rows),
             *STREAMS.failures,
             "One of them whole: cl-graft streams NAME; use it: cl-graft compare --stream NAME",

@@ -19,8 +19,8 @@ from cl_graft.errors import InputError, nearest
 from cl_graft.runtime.signals import stoppable
 
 if TYPE_CHECKING:
-    from cl_graft.lab.experiments.comparison.jobs import Engine
-    from cl_graft.lab.experiments.engines.dispatch import Pool
+    from cl_graft.lab.experiments.comparison.compare import Engine
+    from cl_graft.lab.experiments.engines import Pool
     from cl_graft.lab.results.comparison import Comparison
     from cl_graft.settings import ExperimentConfig
 
@@ -174,7 +174,7 @@ def run_comparison(
 
     config = keep_able_strategies(config)
     each = [single.config for single in expand_sweep(config)]
-    runs = sum(len(one.comparison.strategies) * len(one.comparison.seeds) for one in each)
+    runs = sum(len(single.comparison.strategies) * len(single.comparison.seeds) for single in each)
     tuned = sum(map(runs_to_choose, each))
     tasks = len(config.stream.tasks) * runs + min(2, len(config.stream.tasks)) * tuned
     if config.comparison.tune and not tuned:
@@ -230,21 +230,19 @@ def open_engine(
     """Open an engine for the length of a `with` block; None computes here."""
     if name not in _ENGINES:
         raise InputError(f"unknown engine {name!r}: {nearest(name, _ENGINES)}")
-    own: dict[str, object] = {
+    refused: dict[str, object] = {
         "--address": address is not None and name != "ray",
         "--engine-set": bool(parameters) and name != "slurm",
         "--workers": workers is not None and name == "local",
         "--cpus-per-run": cpus != 1 and name == "local",
         "--gpus-per-run": gpus != 0.0 and name == "local",
     }
-    if foreign := [flag for flag, given in own.items() if given]:
+    if foreign := [flag for flag, given in refused.items() if given]:
         raise InputError(f"{', '.join(foreign)}: not an option of the engine {name!r}")
     if name == "local":
         yield None
         return
-    from cl_graft.lab.experiments.engines.dispatch import PoolEngine
-    from cl_graft.lab.experiments.engines.ray import ray_pool
-    from cl_graft.lab.experiments.engines.slurm import slurm_pool
+    from cl_graft.lab.experiments.engines import PoolEngine, ray_pool, slurm_pool
 
     pool: Pool
     if name == "ray":
@@ -266,4 +264,4 @@ def _parameter(text: str) -> tuple[str, Any]:
     name, equals, value = text.partition("=")
     if not (name and equals):
         raise InputError(f"--engine-set takes NAME=VALUE, got {text!r}")
-    return name, read_yaml(value, place=f"--engine-set {text}")
+    return name, read_yaml(value, origin=f"--engine-set {text}")

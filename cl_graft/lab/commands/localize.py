@@ -46,16 +46,16 @@ def localize_command(
         config = load_config(
             None, sets or (), options=chosen.values, origins=chosen.options, under=_LOCALIZER
         )
-        found = localize_task(config, out=out)
-    rows = [(method, f"{score:.3f}") for method, score in found.scores.items()]
+        result = localize_task(config, out=out)
+    rows = [(method, f"{score:.3f}") for method, score in result.scores.items()]
     output.result(
         {
-            "task": found.task,
-            "coordinates": found.coordinates,
-            "density": found.density,
-            "scores": found.scores,
+            "task": result.task,
+            "coordinates": result.coordinates,
+            "density": result.density,
+            "scores": result.scores,
         },
-        f"{found.task}: {found.coordinates:,} coordinates, {found.density:.3%} of the graftable",
+        f"{result.task}: {result.coordinates:,} coordinates, {result.density:.3%} of the graftable",
         make_table("On the test rows, as fractions", ("method", "score"), rows),
-        f"Graft, numbers and pictures: {found.folder}",
+        f"Graft, numbers and pictures: {result.folder}",
     )

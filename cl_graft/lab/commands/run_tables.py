@@ -36,8 +36,8 @@ def list_data_notes(runs: Sequence[RunResult]) -> list[str]:
             seeds.setdefault(line, {})[run.seed] = None
     every = {run.seed for run in runs}
     return [
-        line if own.keys() == every else f"{line} (seed {join_names(map(str, own))})"
-        for line, own in seeds.items()
+        line if noted.keys() == every else f"{line} (seed {join_names(map(str, noted))})"
+        for line, noted in seeds.items()
     ]
 
 

@@ -74,14 +74,14 @@ def differences(stored: Mapping[str, Any], config: ExperimentConfig) -> list[str
     defaults = to_dotted(config_from({"stream": {"tasks": config.stream.tasks}}).shared_values())
     there = {**defaults, **to_dotted(select_settings(stored))}
     plain = asdict(StreamTaskSettings())
-    own = there["stream.task_settings"]
-    there["stream.task_settings"] = {name: {**plain, **own[name]} for name in own}
+    by_name = there["stream.task_settings"]
+    there["stream.task_settings"] = {name: {**plain, **by_name[name]} for name in by_name}
     # Settings of strategies that the folder does not hold may be added with them.
     compared = stored.get("comparison", {}).get("strategies", [])
     held = [stored["strategy"]] if "strategy" in stored else compared
     for values in (there, now):
-        own = values["comparison.strategy_settings"]
-        values["comparison.strategy_settings"] = {name: own.get(name, {}) for name in held}
+        by_name = values["comparison.strategy_settings"]
+        values["comparison.strategy_settings"] = {name: by_name.get(name, {}) for name in held}
     return [
         f"{name} {json.dumps(there.get(name))} there, {json.dumps(now.get(name))} here"
         for name in sorted({*there, *now} - RUN_CHOICES)
@@ -288,32 +288,32 @@ def stored_config(folder: Path, *, trust_remote_code: bool = False) -> Experimen
             "(in Python trust_remote_code=True)"
         )
     if _is_run(stored):
-        own = {"strategies": [stored["strategy"]], "seeds": [stored["seed"]]}
-        settings = merge_configs(settings, {"comparison": own})
+        of_run = {"strategies": [stored["strategy"]], "seeds": [stored["seed"]]}
+        settings = merge_configs(settings, {"comparison": of_run})
     return config_from(settings, source=str(folder / CONFIG))
 
 
-def find_run(place: Path | str) -> Path:
+def find_run(folder: Path | str) -> Path:
     """Return the folder of a run: the place itself, or the only run in it that can be resumed."""
-    place = Path(place)
-    stored = read_config_file(place)
+    folder = Path(folder)
+    stored = read_config_file(folder)
     if stored is not None and _is_run(stored):
-        return _in_place(place, stored)
+        return _in_place(folder, stored)
     if stored is not None:
-        raise InputError(f"{place} holds a comparison: cl-graft compare --resume goes on with it")
+        raise InputError(f"{folder} holds a comparison: cl-graft compare --resume goes on with it")
     runs = [
-        path.parent for name in STRATEGIES for path in sorted(place.glob(f"{name}/seed*/{CONFIG}"))
+        path.parent for name in STRATEGIES for path in sorted(folder.glob(f"{name}/seed*/{CONFIG}"))
     ]
     if not runs:
         raise InputError(
-            f"there is no run in {place}; one that was stopped before its first step is begun anew"
+            f"there is no run in {folder}; one that was stopped before its first step is begun anew"
         )
     unfinished = [folder for folder in runs if not _is_complete(folder)]
     first, *others = unfinished or runs
     if others:
         names = ", ".join(map(str, [first, *others]))
         what = "runs that are not finished" if unfinished else "finished runs"
-        raise InputError(f"{place} holds several {what} ({names}); name one of them")
+        raise InputError(f"{folder} holds several {what} ({names}); name one of them")
     return first
 
 

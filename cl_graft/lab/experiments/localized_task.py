@@ -13,13 +13,11 @@ import torch
 from torch import Tensor
 
 from cl_graft.errors import InputError
-from cl_graft.grafts.anatomy import anatomy
 from cl_graft.grafts.graft import Graft, gather, grafted, snapshot
 from cl_graft.grafts.model_state import replace_parameters
-from cl_graft.grafts.region import Layout, Parameters, Region
+from cl_graft.grafts.region import Layout, Parameters, Region, anatomy
 from cl_graft.lab.experiments.run_setup import load_stream
-from cl_graft.lab.figures.heatmaps import share_heatmaps
-from cl_graft.lab.figures.score_curves import Score, score_curves
+from cl_graft.lab.figures import Score, score_curves, share_heatmaps
 from cl_graft.lab.results.run_results import machine
 from cl_graft.localization import Ranking, find_localizer
 from cl_graft.localization.grafting_settings import GraftingSettings
@@ -71,9 +69,9 @@ class LocalizedTask:
 def refuse_stream_settings(config: ExperimentConfig) -> None:
     """Raise an InputError if a setting that only streams read is not as its preset has it."""
     preset = config_from({"stream": {"tasks": config.stream.tasks}, "preset": config.preset})
-    own, plain = to_dotted(config.values()), to_dotted(preset.values())
+    given, plain = to_dotted(config.values()), to_dotted(preset.values())
     for name in _STREAM_SETTINGS:
-        if own[name] != plain[name]:
+        if given[name] != plain[name]:
             raise InputError(
                 f"{name} is a setting of streams: an experiment on single tasks, and localize, do "
                 "not read it; leave it out"
@@ -252,8 +250,8 @@ class _SingleTask:
 
 def _shares(region: Region) -> Iterator[tuple[tuple[str, str], float]]:
     """Yield (layer, kind of parameter) with the share of the region there."""
-    found = anatomy(region)
-    for row, layer in enumerate(found.layers):
-        for column, kind in enumerate(found.kinds):
-            if found.sizes[row, column]:
-                yield (str(layer), kind), float(found.counts[row, column]) / len(region)
+    counted = anatomy(region)
+    for row, layer in enumerate(counted.layers):
+        for column, kind in enumerate(counted.kinds):
+            if counted.sizes[row, column]:
+                yield (str(layer), kind), float(counted.counts[row, column]) / len(region)

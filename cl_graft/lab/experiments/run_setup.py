@@ -16,7 +16,7 @@ from cl_graft.errors import DivergedError, InputError, OutOfMemory, first_line, 
 from cl_graft.grafts.bank import BaseIdentity
 from cl_graft.grafts.model_state import preserve_modes
 from cl_graft.kinds.text_task import make_task_head
-from cl_graft.lab.experiments.memory_estimate.fake_model import make_fake_model
+from cl_graft.lab.experiments.memory_estimate import make_fake_model
 from cl_graft.lab.experiments.run_record import RunRecord
 from cl_graft.lab.results.run_results import machine
 from cl_graft.localization import find_localizer
@@ -116,7 +116,7 @@ def _make_shape(
     methods: Sequence[Method], config: ExperimentConfig, tasks: Sequence[TextTask]
 ) -> StreamShape | None:
     """Make the config's model of fake tensors, if one of the strategies depends on it."""
-    if not any(one.checks_stream or _find_limits(one, config) for one in methods):
+    if not any(method.checks_stream or _find_limits(method, config) for method in methods):
         return None
     model = config.model
     read = read_config(model.name, family=model.family, trust_remote_code=model.trust_remote_code)
@@ -179,13 +179,13 @@ def keep_able_strategies(config: ExperimentConfig) -> ExperimentConfig:
         return config
     tasks = load_tasks(config.stream, seed=asked.seeds[0])
     faults = _find_faults(asked.grouped, config, tasks)
-    kept = [name for name in asked.strategies if name not in faults]
-    if faults and not kept:
+    able = [name for name in asked.strategies if name not in faults]
+    if faults and not able:
         raise InputError(next(iter(faults.values())))
     if left_out := [name for name in asked.strategies if name in faults]:
         reason = faults[left_out[0]]
         logger.warning("left out, as they cannot run here: %s; %s", join_names(left_out), reason)
-    return config.with_values({"comparison.strategies": kept})
+    return config.with_values({"comparison.strategies": able})
 
 
 def evaluates_unseen_tasks(

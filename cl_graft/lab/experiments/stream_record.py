@@ -60,6 +60,6 @@ def record_stream(loaded: Loaded, stream: TextStream, *, seed: int = 0) -> Strea
         targets = encoded.splits["train"][1]
         task = task_metadata(encoded.task, config, seed=seed, targets=targets)
         # How a run drew and learned its tasks says nothing of this one.
-        own = {k: v for k, v in task.metadata.items() if k not in ("shots", "settings_sha256")}
-        metadata[label] = replace(task, metadata=own)
+        values = {k: v for k, v in task.metadata.items() if k not in ("shots", "settings_sha256")}
+        metadata[label] = replace(task, metadata=values)
     return {"identity": base_identity(loaded, config, seed=seed), "metadata": metadata}

@@ -7,9 +7,15 @@ from dataclasses import dataclass
 
 from matplotlib.figure import Figure
 
-from cl_graft.lab.figures.heatmaps import r_matrix_heatmap, share_heatmaps
-from cl_graft.lab.figures.score_curves import Score, score_curves
-from cl_graft.lab.figures.stream_curves import byte_scatter, mean_known, stream_curves
+from cl_graft.lab.figures import (
+    Score,
+    byte_scatter,
+    mean_known,
+    r_matrix_heatmap,
+    score_curves,
+    share_heatmaps,
+    stream_curves,
+)
 from cl_graft.lab.reporting.report_data import ReportData
 from cl_graft.lab.results.comparison import ComparisonSummary
 from cl_graft.lab.results.run_results import RunResult

@@ -21,9 +21,9 @@ from cl_graft.lab.results.comparison import (
     summarize,
 )
 from cl_graft.lab.results.measures import has_one_metric
-from cl_graft.lab.results.normalized_scores import normalize
 from cl_graft.lab.results.run_results import RunResult
 from cl_graft.lab.results.stored_runs import StoredRun, check_alike, find_runs
+from cl_graft.lab.results.strategy_statistics import normalize
 from cl_graft.lab.results.task_files import (
     ANSWERS,
     CURVES,

@@ -35,7 +35,7 @@ from cl_graft.lab.results.tables import (
 from cl_graft.runtime.escaping import for_markdown, for_markdown_code
 from cl_graft.settings.data_report import data_lines
 from cl_graft.storage.files import replace_file
-from cl_graft.training.passes import Passes, total_passes
+from cl_graft.training.learnable_task import Passes, total_passes
 
 _COSTS = (
     "bytes_per_task",

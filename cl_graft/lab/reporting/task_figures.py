@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from cl_graft.lab.figures.stream_curves import NAMED, line_style, mark_range
+from cl_graft.lab.figures import NAMED, line_style, mark_range
 from cl_graft.lab.results.tables import points
 from cl_graft.lab.results.task_files import TaskCurves, TaskNumbers
 from cl_graft.metrics import figure_style as style

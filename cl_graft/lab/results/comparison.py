@@ -27,13 +27,15 @@ from cl_graft.lab.results.measures import (
     overall_title,
     tasks_by_metric,
 )
-from cl_graft.lab.results.normalized_scores import Normalization, NormalizedScores, normalize
 from cl_graft.lab.results.run_results import RunResult, command
 from cl_graft.lab.results.strategy_statistics import (
     Difference,
+    Normalization,
+    NormalizedScores,
     Spread,
     compare_with,
     mean_ece,
+    normalize,
     seed_means,
     spread_over_seeds,
 )
@@ -211,8 +213,8 @@ def summarize(
             # A share of a correlation near 0 says nothing.
             if best < LEAST_REFERENCE and "accuracy" not in first.metrics.values():
                 break
-            if (own := row.average_accuracy.mean) is not None:
-                strategies[name] = replace(row, of_independent=own / best)
+            if (average := row.average_accuracy.mean) is not None:
+                strategies[name] = replace(row, of_independent=average / best)
     return ComparisonSummary(
         tasks=first.tasks,
         seeds=sorted({result.seed for result in results}),
@@ -259,7 +261,7 @@ def _summarize_strategy(
 
     compared = _choose_measure(scores)
     over_seeds: dict[str, Any] = {STORED_AS[name]: of_metric(name) for name in OVER_SEEDS}
-    hashes = [own for result in results for own in result.logit_hashes.values()]
+    hashes = [pair for result in results for pair in result.logit_hashes.values()]
     metrics = {} if scores is None else tasks_by_metric(first.metrics)
     return StrategySummary(
         **over_seeds,
@@ -287,7 +289,7 @@ def _summarize_strategy(
             metric: spread(partial(mean_other_score, metric=metric))
             for metric in other_metrics(first)
         },
-        same_bits=(sum(own["learned"] == own["end"] for own in hashes), len(hashes)),
+        same_bits=(sum(pair["learned"] == pair["end"] for pair in hashes), len(hashes)),
         settings=results[0].settings,
     )
 
@@ -331,25 +333,25 @@ class Comparison:
         """
         if not self.runs:
             raise ValueError("there is nothing to draw: no run of the comparison is finished")
-        from cl_graft.lab.figures.stream_curves import stream_curves
+        from cl_graft.lab.figures import stream_curves
 
         tasks, title = self.runs[0].tasks, overall_title(self.runs[0].metrics)
         scores = normalize(self.runs)
-        one = has_one_metric(self.runs[0].metrics)
-        if not one and scores.normalization.missing:
+        same_metric = has_one_metric(self.runs[0].metrics)
+        if not same_metric and scores.normalization.missing:
             raise ValueError(
                 "tasks have several metrics, and their normalized average cannot be drawn: "
                 f"{scores.normalization.missing}"
             )
         if any(run.tasks != tasks for run in self.runs):
-            tasks = [f"task {place + 1}" for place in range(len(tasks))]
+            tasks = [f"task {number + 1}" for number in range(len(tasks))]
         curves: dict[str, list[list[float | None]]] = {}
         for name in dict.fromkeys(run.strategy for run in self.runs):
-            own = [run for run in self.runs if run.strategy == name]
+            runs = [run for run in self.runs if run.strategy == name]
             curves[name] = (
-                measure_along(own, "average")
-                if one
-                else [[scores.average(r, learned=i + 1) for i in range(len(r.R))] for r in own]
+                measure_along(runs, "average")
+                if same_metric
+                else [[scores.average(r, learned=i + 1) for i in range(len(r.R))] for r in runs]
             )
         return stream_curves(
             curves,
@@ -379,12 +381,12 @@ def _paragraphs(texts: Sequence[str]) -> str:
 
 
 def _run_row(run: RunResult, scores: NormalizedScores) -> Mapping[str, object]:
-    one = has_one_metric(run.metrics)
+    same_metric = has_one_metric(run.metrics)
     return {
         "strategy": run.strategy,
         "seed": run.seed,
         **named_measures(run),
-        **({} if one else {"normalized_average": scores.average(run)}),
+        **({} if same_metric else {"normalized_average": scores.average(run)}),
         "ece": mean_ece(run),
         **{f"final {task}": value for task, value in zip(run.tasks, run.R[-1], strict=False)},
         "bytes_per_task": fmean(run.bytes.values()) if run.bytes else None,

@@ -58,7 +58,7 @@ def tasks_by_metric(metrics: Mapping[str, str]) -> dict[str, list[str]]:
     """Return the names of the tasks of each metric."""
     names = list(metrics)
     groups = group_by_metric(metrics.values())
-    return {metric: [names[place] for place in places] for metric, places in groups.items()}
+    return {metric: [names[number] for number in places] for metric, places in groups.items()}
 
 
 def has_one_metric(metrics: Mapping[str, str]) -> bool:
@@ -81,10 +81,10 @@ def measure(
         The measure; None where a score is missing, no task has the metric, or none is named and
         tasks have several.
     """
-    one = has_one_metric(run.metrics)
-    if metric is None and not one:
+    same_metric = has_one_metric(run.metrics)
+    if metric is None and not same_metric:
         return None
-    if one and learned is None and name in MEASURES:
+    if same_metric and learned is None and name in MEASURES:
         return getattr(run, STORED_AS[name])
     size = len(run.R) if learned is None else learned
     R = [row[:size] for row in run.R[:size]]
@@ -104,9 +104,9 @@ def measure_along(
 
 def named_measures(run: RunResult, names: Sequence[str] = MEASURES) -> dict[str, float | None]:
     """Return measures of a run under the names that files give them, those of each metric."""
-    one = has_one_metric(run.metrics)
+    same_metric = has_one_metric(run.metrics)
     return {
-        measure_name(name, metric, alone=one): measure(run, name, metric)
+        measure_name(name, metric, alone=same_metric): measure(run, name, metric)
         for metric in tasks_by_metric(run.metrics)
         for name in names
     }
@@ -114,12 +114,12 @@ def named_measures(run: RunResult, names: Sequence[str] = MEASURES) -> dict[str,
 
 def other_metrics(run: RunResult) -> dict[str, int]:
     """Return the metrics of a run that are not its tasks' own, with the number of their tasks."""
-    return dict(Counter(metric for own in run.other_scores.values() for metric in own))
+    return dict(Counter(metric for scores in run.other_scores.values() for metric in scores))
 
 
 def mean_other_score(run: RunResult, metric: str) -> float | None:
     """Return the mean over tasks of the score at the end by a metric that is not their own."""
-    scores = [own[metric] for own in run.other_scores.values() if metric in own]
+    scores = [by_metric[metric] for by_metric in run.other_scores.values() if metric in by_metric]
     return fmean(scores) if scores else None
 
 
@@ -158,7 +158,7 @@ def count_tasks(count: int) -> str:
 def metrics_text(metrics: Mapping[str, str]) -> str:
     """Say over which tasks is averaged where tasks have several metrics."""
     groups = tasks_by_metric(metrics)
-    said = "; ".join(f"{metric} of {', '.join(own)}" for metric, own in groups.items())
+    said = "; ".join(f"{metric} of {', '.join(names)}" for metric, names in groups.items())
     return (
         f"Scores: {said}. Averages, transfers and forgetting are each over the tasks of one "
         "metric, never over different units."

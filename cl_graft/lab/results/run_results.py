@@ -25,7 +25,7 @@ from cl_graft.settings.run_folder import (
     report_missing_parts,
 )
 from cl_graft.storage.files import dump_json, replace_file
-from cl_graft.training.passes import Passes, total_passes
+from cl_graft.training.learnable_task import Passes, total_passes
 
 if TYPE_CHECKING:
     import pandas
@@ -151,7 +151,7 @@ class RunResult(RunRecord):
 
     def plot(self) -> Figure:
         """Draw R as a heatmap."""
-        from cl_graft.lab.figures.heatmaps import r_matrix_heatmap
+        from cl_graft.lab.figures import r_matrix_heatmap
 
         names = self.tasks[: len(self.R)]
         return r_matrix_heatmap(self.R, names, title=f"R of {self.strategy}")
@@ -196,7 +196,7 @@ def read_result(folder: Path | str) -> RunResult:
     values = read_values(path)
     with report_missing_parts(path):
         values |= {name: unpack_matrix(values[name]) for name in _MATRICES}
-        known = {one.name: values[one.name] for one in fields(RunResult)}
+        known = {field.name: values[field.name] for field in fields(RunResult)}
     return RunResult(**known)
 
 

@@ -15,7 +15,7 @@ from cl_graft.errors import InputError
 from cl_graft.lab.results.run_results import RunResult, read_result
 from cl_graft.models.config_settings import describe_other_settings
 from cl_graft.settings.run_folder import BANK, RESULTS
-from cl_graft.storage.bank_index import INDEX
+from cl_graft.storage.bank_folder import INDEX
 
 
 @dataclass(frozen=True)
@@ -44,10 +44,10 @@ def check_alike(runs: Sequence[StoredRun]) -> None:
     """Refuse runs of different tasks, metrics or base models: they cannot stand in one table."""
     first = runs[0]
     for run in runs[1:]:
-        own, other = sorted(first.result.tasks), sorted(run.result.tasks)
-        if own != other:
+        tasks, other = sorted(first.result.tasks), sorted(run.result.tasks)
+        if tasks != other:
             raise InputError(
-                f"{first.folder} learned {', '.join(own)}, {run.folder} learned "
+                f"{first.folder} learned {', '.join(tasks)}, {run.folder} learned "
                 f"{', '.join(other)}: a report compares runs of the same tasks, so make one each"
             )
         for task, metric in first.result.metrics.items():
@@ -56,7 +56,7 @@ def check_alike(runs: Sequence[StoredRun]) -> None:
                     f"{first.folder} scores {task} by {metric}, {run.folder} by {other}: such "
                     "scores cannot be compared, so make a report each"
                 )
-        bases = [one.result.model for one in (first, run)]
+        bases = [each.result.model for each in (first, run)]
         if bases[0]["fingerprint"] != bases[1]["fingerprint"] or describe_other_settings(
             *(base.get("config") for base in bases)
         ):
@@ -96,15 +96,15 @@ def _name_apart(runs: Sequence[tuple[Path, StoredRun]]) -> list[StoredRun]:
     """Add the folder to a strategy's name where two folders hold the same run."""
     folders: dict[str, list[Path]] = {}
     for folder, run in runs:
-        own = folders.setdefault(run.result.strategy, [])
-        own += [] if folder in own else [folder]
+        of_strategy = folders.setdefault(run.result.strategy, [])
+        of_strategy += [] if folder in of_strategy else [folder]
     counts = Counter((r.result.strategy, r.result.seed, tuple(r.result.tasks)) for _, r in runs)
     clashing = {strategy for (strategy, _, _), count in counts.items() if count > 1}
     named: list[StoredRun] = []
     for folder, run in runs:
         strategy = run.result.strategy
         if strategy in clashing:
-            names = [own.resolve().name for own in folders[strategy]]
+            names = [path.resolve().name for path in folders[strategy]]
             apart = len(set(names)) == len(names)
             name = folder.resolve().name if apart else str(folder)
             run = replace(run, result=replace(run.result, strategy=f"{strategy} ({name})"))

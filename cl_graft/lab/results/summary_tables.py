@@ -16,9 +16,8 @@ from cl_graft.lab.results.measures import (
     metrics_text,
     tasks_by_metric,
 )
-from cl_graft.lab.results.normalized_scores import normalization_text
 from cl_graft.lab.results.run_results import find_method_name
-from cl_graft.lab.results.strategy_statistics import Difference, Spread
+from cl_graft.lab.results.strategy_statistics import Difference, Spread, normalization_text
 from cl_graft.lab.results.tables import Cell, Table, make_points, make_row, points, spread_text
 from cl_graft.strategies.registry import STRATEGIES
 
@@ -90,7 +89,8 @@ def brief_tables(summary: ComparisonSummary) -> list[Table]:
     ]
     seeds = len(summary.seeds)
     caption = f"{seeds} seed{'s' if seeds > 1 else ''}, in points"
-    made = [_table(caption, summary, [(one.title, one.cells()) for one in _drop_empty(columns)])]
+    cells = [(column.title, column.cells()) for column in _drop_empty(columns)]
+    made = [_table(caption, summary, cells)]
     return made if has_one_metric(summary.metrics) else [*made, by_metric(summary)]
 
 
@@ -102,7 +102,7 @@ def scores(summary: ComparisonSummary) -> Table:
         _column(summary, "ECE", lambda row: row.ece, lower=True),
         _column(summary, "routing accuracy", lambda row: row.routing_accuracy),
     ]
-    made = [(one.title, one.cells()) for one in _drop_empty(columns)]
+    made = [(column.title, column.cells()) for column in _drop_empty(columns)]
     if any(row.of_independent is not None for row in rows.values()):
         shares = [row.of_independent for row in rows.values()]
         cells = [Cell("–" if share is None else f"{share:.3f}", share) for share in shares]
@@ -129,8 +129,8 @@ def scores(summary: ComparisonSummary) -> Table:
 
 def by_metric(summary: ComparisonSummary) -> Table:
     """Show transfer and forgetting of each metric, the best of a metric marked."""
-    held = [own for row in summary.strategies.values() for own in row.by_metric.values()]
-    known = [name for name in MEASURES[1:] if any(own[name].n for own in held)]
+    held = [by_name for row in summary.strategies.values() for by_name in row.by_metric.values()]
+    known = [name for name in MEASURES[1:] if any(by_name[name].n for by_name in held)]
     rows: dict[str, list[tuple[Cell, ...]]] = {name: [] for name in summary.strategies}
     for metric, tasks in tasks_by_metric(summary.metrics).items():
         columns = [
@@ -148,7 +148,7 @@ def by_metric(summary: ComparisonSummary) -> Table:
     return Table(
         "Transfer and forgetting at the end, in points, over the tasks of one metric each",
         ("strategy", "metric", *(name.replace("_", " ") for name in known)),
-        tuple(row for own in rows.values() for row in own),
+        tuple(row for by_name in rows.values() for row in by_name),
     )
 
 
@@ -163,7 +163,7 @@ def other_metrics(summary: ComparisonSummary) -> Table:
         for metric, count in summary.other_metrics.items()
     ]
     caption = "Scores at the end by other metrics, in points, the mean over the tasks that have one"
-    return _table(caption, summary, [(one.title, one.cells()) for one in columns])
+    return _table(caption, summary, [(column.title, column.cells()) for column in columns])
 
 
 def by_order(summary: ComparisonSummary) -> Table:
@@ -171,9 +171,9 @@ def by_order(summary: ComparisonSummary) -> Table:
     rows = tuple(
         make_row(
             " → ".join(order),
-            *(make_points(row.by_order[place]) for row in summary.strategies.values()),
+            *(make_points(row.by_order[number]) for row in summary.strategies.values()),
         )
-        for place, order in enumerate(summary.orders)
+        for number, order in enumerate(summary.orders)
     )
     title = f"{summary.overall[0].upper()}{summary.overall[1:]} by order"
     return Table(title, ("order", *summary.strategies), rows, sortable=False)
@@ -203,12 +203,12 @@ def tuned_values(summary: ComparisonSummary) -> Table:
     rows = tuple(
         make_row(
             name,
-            "; ".join(f"{n}: {', '.join(map(str, v))}" for n, v in own["grid"].items()),
-            _values(own["chosen"], marked=settings_at_edge(own)),
-            "; ".join(f"{_values(s['values'])}: {points(s['score'])}" for s in own["scores"]),
+            "; ".join(f"{n}: {', '.join(map(str, v))}" for n, v in tuning["grid"].items()),
+            _values(tuning["chosen"], marked=settings_at_edge(tuning)),
+            "; ".join(f"{_values(s['values'])}: {points(s['score'])}" for s in tuning["scores"]),
         )
         for name, row in summary.strategies.items()
-        if (own := row.tuning)
+        if (tuning := row.tuning)
     )
     head = ("strategy", "grid", "chosen", "dev score of each")
     return Table("Tuned values", head, rows, sortable=False)
@@ -273,21 +273,21 @@ def costs(summary: ComparisonSummary) -> Table:
         )
         for title, (name, digits) in measures.items()
     ]  # fmt: skip
-    made = [(one.title, one.cells()) for one in columns]
+    made = [(column.title, column.cells()) for column in columns]
     return _table("What each strategy cost to learn the stream, and what it stores", summary, made)
 
 
 def strategies(summary: ComparisonSummary) -> Table:
     """Say what each strategy is: its family, its source, what it trains and what it adds."""
     rows = []
-    for name, own in summary.strategies.items():
+    for name, strategy in summary.strategies.items():
         row = STRATEGIES.get(find_method_name(name))
         said = (
             (row.family, _TRAINS.get(row.trains, row.trains), row.adds.replace("`", ""), row.source)
             if row
             else ("–",) * 4
         )
-        settings = ", ".join(f"{key} {value}" for key, value in own.settings.items())
+        settings = ", ".join(f"{key} {value}" for key, value in strategy.settings.items())
         rows.append(make_row(name, *said, settings or "–"))
     head = ("strategy", "family", "its loop trains", "a task adds", "source", "its own settings")
     return Table("What the strategies are", head, tuple(rows))
@@ -297,13 +297,13 @@ def _measures(summary: ComparisonSummary) -> list[MeasureColumn]:
     """Return averages, and of one metric transfers and forgetting; `by_metric` has several."""
     columns = average_columns(summary)
     if has_one_metric(summary.metrics):
-        columns += [one for name in MEASURES[1:] for one in measure_columns(summary, name)]
+        columns += [column for name in MEASURES[1:] for column in measure_columns(summary, name)]
     return columns
 
 
 def _drop_empty(columns: Iterable[MeasureColumn]) -> list[MeasureColumn]:
     """Leave out the columns in which no strategy has a value."""
-    return [one for one in columns if any(s.mean is not None for s in one.spreads.values())]
+    return [c for c in columns if any(s.mean is not None for s in c.spreads.values())]
 
 
 def _column(
@@ -324,7 +324,7 @@ def _table(
 ) -> Table:
     rows = tuple(
         (Cell(name), *cells)
-        for name, *cells in zip(summary.strategies, *(own for _, own in columns), strict=True)
+        for name, *cells in zip(summary.strategies, *(column for _, column in columns), strict=True)
     )
     return Table(caption, ("strategy", *(title for title, _ in columns)), rows)
 

@@ -51,7 +51,7 @@ class Table:
     def text_columns(self) -> list[int]:
         """The places of the columns that hold words: no cell of them has a number."""
         columns = enumerate(zip(*self.rows, strict=True))
-        return [place for place, cells in columns if all(cell.value is None for cell in cells)]
+        return [number for number, cells in columns if all(cell.value is None for cell in cells)]
 
     @property
     def texts(self) -> list[list[str]]:
@@ -86,7 +86,7 @@ class Table:
     def markdown(self) -> list[str]:
         """Write the table as lines of Markdown, numbers to the right."""
         words = {0, *self.text_columns}
-        rule = ["---" if place in words else "---:" for place in range(len(self.head))]
+        rule = ["---" if number in words else "---:" for number in range(len(self.head))]
         lines = ([for_markdown(text) for text in row] for row in (self.head, *self.texts))
         head, *rows = (f"| {' | '.join(line)} |" for line in lines)
         return [head, f"| {' | '.join(rule)} |", *rows]

@@ -44,8 +44,8 @@ class TaskFile(Generic[_Record]):
             return self._form.validate_json(path.read_bytes())
         except ValidationError as error:
             first = error.errors(include_url=False)[0]
-            place, what = ".".join(map(str, first["loc"])), Path(self.name).stem
-            raise InputError(f"{path}: not the {what} of a run ({place}: {first['msg']})") from None
+            key, what = ".".join(map(str, first["loc"])), Path(self.name).stem
+            raise InputError(f"{path}: not the {what} of a run ({key}: {first['msg']})") from None
 
     def write(self, records: Mapping[str, _Record], folder: Path) -> None:
         """Write records by task; where there are none, no file."""
@@ -171,7 +171,7 @@ def thin_out(points: Sequence[tuple[int, float]]) -> Points:
     """
     size = -(-len(points) // _POINTS) or 1
     stretches = (points[first : first + size] for first in range(0, len(points), size))
-    return tuple((own[-1][0], float(f"{mean(v for _, v in own):.4g}")) for own in stretches)
+    return tuple((part[-1][0], float(f"{mean(v for _, v in part):.4g}")) for part in stretches)
 
 
 _Number = Annotated[int, Field(ge=0)]

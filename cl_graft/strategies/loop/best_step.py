@@ -65,7 +65,7 @@ class KeepBest(SupervisedPlugin, supports_distributed=True):
         self._tasks = ExperienceTasks(dev, metrics)
         self._seed = seed
         self._best: dict[str, Tensor] = {}
-        self._found: tuple[int, float] | None = None
+        self._best_score: tuple[int, float] | None = None
         self._scored = 0
         self._over = False
 
@@ -77,7 +77,7 @@ class KeepBest(SupervisedPlugin, supports_distributed=True):
     def before_training_exp(self, strategy: Strategy, **kwargs: Any) -> None:
         """Forget what was kept of earlier experiences."""
         self.labels, self.first, self.rows = [_label(strategy)], 0, 0
-        self._best, self._found, self._scored, self._over = {}, None, 0, False
+        self._best, self._best_score, self._scored, self._over = {}, None, 0, False
 
     def before_training_iteration(self, strategy: Strategy, **kwargs: Any) -> None:
         """Score the values after the previous step, which other plugins have finished by now."""
@@ -91,18 +91,18 @@ class KeepBest(SupervisedPlugin, supports_distributed=True):
     def after_training_exp(self, strategy: Strategy, **kwargs: Any) -> None:
         """Restore the best values, if the training was cut short, and record the choice."""
         self._end(strategy)
-        if self._found is not None:
-            self.chosen[_label(strategy)] = self._found
+        if self._best_score is not None:
+            self.chosen[_label(strategy)] = self._best_score
 
     def loop_state(self) -> State:
         """Return what is kept so far."""
-        values = {"rows": self.rows, "scored": self._scored, "found": self._found}
+        values = {"rows": self.rows, "scored": self._scored, "found": self._best_score}
         return self._best, {**values, "over": self._over}
 
     def load_loop_state_(self, tensors: Mapping[str, Tensor], values: Mapping[str, Any]) -> None:
         """Restore what another loop kept."""
         self._best, self.rows, self._scored = dict(tensors), values["rows"], values["scored"]
-        self._found = None if values["found"] is None else tuple(values["found"])
+        self._best_score = None if values["found"] is None else tuple(values["found"])
         self._over = values["over"]
 
     def _score(self, strategy: Strategy, *, last: bool) -> None:
@@ -126,9 +126,9 @@ class KeepBest(SupervisedPlugin, supports_distributed=True):
             )
         self._scored = step
         self.rows += sum(len(self._tasks.dev_rows(strategy, label)) for label in self.labels)
-        if self._found is not None and not beats(score, self._found[1]):
+        if self._best_score is not None and not beats(score, self._best_score[1]):
             return
-        self._found = step, score
+        self._best_score = step, score
         now = dict(_values(strategy))
         if self._best:
             copy_(self._best, now)  # one copy is held, not two
@@ -153,8 +153,8 @@ def _values(strategy: Strategy) -> Iterator[tuple[str, Tensor]]:
     """Yield what training changes in a model: what the optimiser trains, and running statistics."""
     held = {id(p): p for group in strategy.optimizer.param_groups for p in group["params"]}
     trained = [p for p in held.values() if p.requires_grad]
-    for place, parameter in enumerate(trained):
-        yield f"parameter{place}", parameter.detach()
+    for number, parameter in enumerate(trained):
+        yield f"parameter{number}", parameter.detach()
     for name, buffer in strategy.model.named_buffers():
         if buffer.is_floating_point():
             yield f"buffer {name}", buffer

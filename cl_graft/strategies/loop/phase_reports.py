@@ -82,10 +82,10 @@ class TrainingReports(PluginMetric[None]):
         """Return the loss and the learning rate."""
         label = int(min(getattr(strategy.experience, "task_labels", None) or [0]))
         step = strategy.clock.train_exp_iterations + 1
-        found = {"Loss": float(torch.as_tensor(strategy.loss).detach()), "LearningRate": self._rate}
+        loss = float(torch.as_tensor(strategy.loss).detach())
         return [
             MetricValue(self, _full_name(strategy, name, "train", label), value, step)
-            for name, value in found.items()
+            for name, value in (("Loss", loss), ("LearningRate", self._rate))
         ]
 
     def result(self) -> None:

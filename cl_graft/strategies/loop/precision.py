@@ -56,20 +56,16 @@ class ScaleLoss(SupervisedPlugin, supports_distributed=False):
 
 
 class MicroBatches(SupervisedPlugin, supports_distributed=True):
-    """Compute a strategy's training batches in parts; the gradients add up to the batch's.
+    """Compute training batches `rows` at a time; the gradients add up to those of the batch.
 
     All parts but the last are computed here, by the strategy's own forward and criterion; before
     the update the strategy has the whole batch, its outputs and its mean loss again. The gradient
     is that of the batch, up to float rounding, if the loss is the mean of a criterion over rows,
     also with penalties on weights. It is not for losses that look at the batch elsewhere (LwF), for
     losses across rows, or where layers take statistics of a batch. Give it before plugins that add
-    to the loss.
+    to the loss. `scale` is that of `ScaleLoss`, where it is used.
 
     Runs at: before_forward, before_backward, before_update.
-
-    Args:
-        rows: Rows computed at a time.
-        scale: The loss scale, where `ScaleLoss` is used.
     """
 
     def __init__(self, rows: int, *, scale: LossScale | None = None) -> None:

@@ -57,7 +57,7 @@ class Resuming(SupervisedPlugin, supports_distributed=False):
         if left is None:
             return
         tensors, values = left
-        held = {str(place): tensor for place, tensor in enumerate(_list_trained(strategy))}
+        held = {str(number): tensor for number, tensor in enumerate(_list_trained(strategy))}
         copy_(held, select_tensors(tensors, "held"))
         load_optimizer_(
             strategy.optimizer, select_tensors(tensors, "optimizer"), values["optimizer"]
@@ -69,8 +69,8 @@ class Resuming(SupervisedPlugin, supports_distributed=False):
                 f"plugins are {sorted(values['plugins'])}, not {sorted(plugins)}; go on with that "
                 "one, or choose another output folder"
             )
-        for place, plugin in plugins.items():
-            plugin.load_loop_state_(select_tensors(tensors, place), values["plugins"][place])
+        for name, plugin in plugins.items():
+            plugin.load_loop_state_(select_tensors(tensors, name), values["plugins"][name])
         clock = values["clock"]
         strategy.dataloader.skip_(clock["train_exp_iterations"])
         strategy.train_epochs -= clock["train_exp_epochs"]
@@ -103,17 +103,17 @@ class Resuming(SupervisedPlugin, supports_distributed=False):
 
     def _state(self, strategy: Strategy, *, over: bool) -> State:
         moments, rates = optimizer_state(strategy.optimizer)
-        plugins = {place: plugin.loop_state() for place, plugin in _resumable(strategy)}
+        plugins = {name: plugin.loop_state() for name, plugin in _resumable(strategy)}
         tensors = join_tensors(
-            held={str(place): tensor for place, tensor in enumerate(_list_trained(strategy))},
+            held={str(number): tensor for number, tensor in enumerate(_list_trained(strategy))},
             optimizer=moments,
-            **{place: state[0] for place, state in plugins.items()},
+            **{name: state[0] for name, state in plugins.items()},
         )
         values = {
             "clock": read_clock(strategy),
             "over": over,
             "optimizer": rates,
-            "plugins": {place: state[1] for place, state in plugins.items()},
+            "plugins": {name: state[1] for name, state in plugins.items()},
             **self._extra_state(),
         }
         return tensors, values
@@ -143,7 +143,7 @@ def _list_trained(strategy: Strategy) -> list[torch.Tensor]:
 def _resumable(strategy: Strategy) -> list[tuple[str, Resumable]]:
     """Return the plugins with a state in the middle of the loop, by name and place."""
     return [
-        (f"{type(plugin).__name__}{place}", plugin)
-        for place, plugin in enumerate(strategy.plugins)
+        (f"{type(plugin).__name__}{number}", plugin)
+        for number, plugin in enumerate(strategy.plugins)
         if isinstance(plugin, Resumable)
     ]

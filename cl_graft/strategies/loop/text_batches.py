@@ -20,14 +20,11 @@ class TextBatches(SupervisedPlugin, supports_distributed=True):
     """Replace the loader of experiences that `text_stream` made.
 
     Training batches are those of a `BatchOrder`: all equally large, and a function of the seed, the
-    task's rows and the step. Experiences without rows in memory, or whose data another plugin
-    changed, keep Avalanche's loader. Give it before plugins that set a loader of their own.
+    task's rows and the step, of similar lengths where asked for. Experiences without rows in
+    memory, or whose data another plugin changed, keep Avalanche's loader. Give it before plugins
+    that set a loader of their own.
 
     Runs at: before_training_exp, before_eval_exp.
-
-    Args:
-        seed: Seed of the order of training rows.
-        group_by_length: Whether training batches have rows of similar length.
     """
 
     def __init__(self, seed: int, *, group_by_length: bool = False) -> None:

@@ -9,8 +9,8 @@ from tiny_runs import cl_graft_each
 from tiny_streams import same_entries
 
 import cl_graft as cg
-from cl_graft.banks.bank_base import load_base
 from cl_graft.banks.forget import forget
+from cl_graft.banks.open_bank import load_base
 from cl_graft.settings.bank_metadata import base_hashes
 
 

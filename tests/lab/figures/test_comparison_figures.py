@@ -8,8 +8,7 @@ import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.text import Text
 
-from cl_graft.lab.figures.score_curves import Score, score_curves
-from cl_graft.lab.figures.stream_curves import byte_scatter, stream_curves
+from cl_graft.lab.figures import Score, byte_scatter, score_curves, stream_curves
 from cl_graft.lab.reporting.task_figures import learning_curves
 from cl_graft.lab.results.task_files import PhaseCurve, TaskCurves
 

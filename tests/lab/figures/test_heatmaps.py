@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from cl_graft.lab.figures.heatmaps import r_matrix_heatmap
+from cl_graft.lab.figures import r_matrix_heatmap
 from cl_graft.metrics import reliability_bins
 from cl_graft.metrics.reliability_diagram import reliability_diagram
 

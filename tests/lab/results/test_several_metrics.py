@@ -9,9 +9,9 @@ from small_results import METRICS, mixed_results, small_result
 from cl_graft.errors import InputError
 from cl_graft.lab.results.comparison import Comparison, summarize
 from cl_graft.lab.results.measures import measure, measure_along, named_measures
-from cl_graft.lab.results.normalized_scores import normalization_text, normalize
 from cl_graft.lab.results.run_results import score_table
 from cl_graft.lab.results.stored_runs import StoredRun, check_alike
+from cl_graft.lab.results.strategy_statistics import normalization_text, normalize
 from cl_graft.lab.results.summary_tables import brief_tables, summary_notes
 
 NAIVE = (0.40 / 0.80 + 0.30 / 0.75 - 0.10 / 0.40 + 0.90 / 0.90) / 4

@@ -78,7 +78,7 @@ def draw_orders(config: ExperimentConfig) -> list[list[str]]:
     for draw in itertools.count():
         if len(chosen) == wanted:
             break
-        order = [tasks[place] for place in permutation(len(tasks), 0, "order", draw).tolist()]
+        order = [tasks[number] for number in permutation(len(tasks), 0, "order", draw).tolist()]
         chosen += [order] if order not in chosen else []
     return chosen
 
@@ -95,18 +95,18 @@ def expand_sweep(config: ExperimentConfig) -> list[SingleComparison]:
     parts: list[SingleComparison] = []
     for values, strategies in _swept(config):
         for order, tasks in orders:
-            own = _config_at(config, values).with_values(
+            single = _config_at(config, values).with_values(
                 {
                     **{f"stream.{name}": v for name, v in config.stream.in_order(tasks).items()},
                     "comparison.strategies": strategies,
                 }
             )
             # As the config reads them: 1e-3 may have come as text.
-            known = {_shorten_name(name): _value_in(own, name) for name in values}
+            known = {_shorten_name(name): _value_in(single, name) for name in values}
             said = [f"{name}={'null' if v is None else v}" for name, v in known.items()]
             said += [] if order is None else [f"{_ORDER}{order}"]
             name = ",".join(said) or (_UNSWEPT if config.comparison.sweep else "")
-            parts.append(SingleComparison(own, known, order, name))
+            parts.append(SingleComparison(single, known, order, name))
     names = [part.name for part in parts]
     if doubled := sorted({name for name in names if names.count(name) > 1}):
         raise InputError(f"the sweep holds {', '.join(doubled)} twice")
@@ -116,13 +116,13 @@ def expand_sweep(config: ExperimentConfig) -> list[SingleComparison]:
 def _swept(config: ExperimentConfig) -> Iterator[tuple[dict[str, Value | None], list[str]]]:
     """Yield the values to set, with the strategies that they concern."""
     _check_names(config)
-    found: dict[tuple[tuple[str, Value | None], ...], list[str]] = {}
+    by_values: dict[tuple[tuple[str, Value | None], ...], list[str]] = {}
     for strategy in config.comparison.strategies:
         row = find_strategy(strategy)
         names = [name for name in config.comparison.sweep if _concerns(name, row)]
         for values in itertools.product(*(config.comparison.sweep[name] for name in names)):
-            found.setdefault(tuple(zip(names, values, strict=True)), []).append(strategy)
-    for values, strategies in found.items():
+            by_values.setdefault(tuple(zip(names, values, strict=True)), []).append(strategy)
+    for values, strategies in by_values.items():
         yield dict(values), strategies
 
 
@@ -145,7 +145,7 @@ def _concerns(name: str, row: Method) -> bool:
     """Return whether a swept value changes anything about a strategy."""
     owner, _, setting = name.rpartition(".")
     if name not in sweepable():
-        known = [own.name for own in find_strategy(owner).settings]
+        known = [each.name for each in find_strategy(owner).settings]
         if setting not in known:
             raise InputError(
                 f"sweep: {owner} has no setting {setting!r}: {nearest(setting, known)}"
@@ -157,8 +157,8 @@ def _concerns(name: str, row: Method) -> bool:
 def _config_at(config: ExperimentConfig, values: Mapping[str, Value | None]) -> ExperimentConfig:
     settings = config.with_values({"comparison.sweep": {}, "comparison.orders": 1}).values()
     for name, value in values.items():
-        own = name if name in sweepable() else f"comparison.strategy_settings.{name}"
-        put_(settings, own, value)
+        dotted = name if name in sweepable() else f"comparison.strategy_settings.{name}"
+        put_(settings, dotted, value)
     source = "sweep of " + ", ".join(f"{name}={value}" for name, value in values.items())
     return config_from(settings, source=source)
 

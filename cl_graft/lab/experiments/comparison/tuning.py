@@ -77,11 +77,11 @@ def with_values(
 ) -> ExperimentConfig:
     """Return the config of single runs of a strategy with some values chosen."""
     known = {setting.name for setting in method.settings}
-    own = {name: value for name, value in values.items() if name in known}
+    chosen = {name: value for name, value in values.items() if name in known}
     fields: dict[str, Any] = {n: value for n, value in values.items() if n not in known}
     settings = dict(config.comparison.strategy_settings)
-    if own:
-        settings[method.name] = {**settings.get(method.name, {}), **own}
+    if chosen:
+        settings[method.name] = {**settings.get(method.name, {}), **chosen}
     return config.with_values(
         {**fields, "comparison.strategy_settings": settings, "comparison.tune": False}
     )

@@ -8,8 +8,7 @@ from configs import changed, config_with
 from slow_cases import slow
 
 from cl_graft.errors import InputError
-from cl_graft.lab.experiments.comparison.compare import compare
-from cl_graft.lab.experiments.comparison.matched_bytes import resize_strategy, sizes_within
+from cl_graft.lab.experiments.comparison.compare import compare, resize_strategy, sizes_within
 from cl_graft.lab.experiments.run import run
 from cl_graft.lab.results.comparison import Size
 from cl_graft.runtime.byte_sizes import largest_within

@@ -18,11 +18,16 @@ from slow_cases import slow
 from tiny_runs import cl_graft
 
 from cl_graft.errors import InputError
-from cl_graft.lab.experiments.comparison.compare import compare
-from cl_graft.lab.experiments.comparison.jobs import Job, Outcome
-from cl_graft.lab.experiments.engines.dispatch import ATTEMPTS, PoolEngine, WorkerDied, work
-from cl_graft.lab.experiments.engines.ray import check_resources, ray_pool
-from cl_graft.lab.experiments.engines.slurm import slurm_pool
+from cl_graft.lab.experiments.comparison.compare import Job, Outcome, compare
+from cl_graft.lab.experiments.engines import (
+    ATTEMPTS,
+    PoolEngine,
+    WorkerDied,
+    check_resources,
+    ray_pool,
+    slurm_pool,
+    work,
+)
 from cl_graft.runtime.progress import Step
 from cl_graft.runtime.signals import Stop, Stopped
 from cl_graft.settings.run_folder import CONFIG

@@ -18,11 +18,12 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 
 from cl_graft.errors import InputError
 from cl_graft.grafts.region import Layout, Region
-from cl_graft.lab.experiments.memory_estimate import make_plan
-from cl_graft.lab.experiments.memory_estimate import plan as plan_module
-from cl_graft.lab.experiments.memory_estimate.fake_model import FakeModel, make_fake_model
-from cl_graft.lab.experiments.memory_estimate.plan import (
+from cl_graft.lab.experiments import memory_estimate as plan_module
+from cl_graft.lab.experiments.memory_estimate import (
+    FakeModel,
     MemoryTracker,
+    make_fake_model,
+    make_plan,
     track_dense_run,
     track_localization,
     track_region,

@@ -6,18 +6,20 @@ its fullest moment. The work space inside an operation is not seen.
 
 from __future__ import annotations
 
+import inspect
 import logging
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
-from torch._subclasses.fake_tensor import FakeTensor
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils.data import TensorDataset
 
 from cl_graft.errors import InputError, first_line
 from cl_graft.grafts.bank import BaseIdentity, Entry, GraftBank, RecordedBatch
@@ -26,23 +28,179 @@ from cl_graft.grafts.hashing import environment
 from cl_graft.grafts.model_state import preserve_requires_grad
 from cl_graft.grafts.region import Layout, Region
 from cl_graft.kinds.text2text import Text2Text
-from cl_graft.lab.experiments.memory_estimate.fake_model import FakeModel, make_fake_model
 from cl_graft.localization import find_localizer
 from cl_graft.localization.grafting_settings import GraftingSettings
 from cl_graft.localization.localizer_inputs import add_gradient_
 from cl_graft.localization.region_search import allowed_coordinates
 from cl_graft.localization.task_gradients import RowCounter, localizer_inputs
+from cl_graft.metrics import task_loss
 from cl_graft.models import TaskModel, graftable_parameters, longest_row
-from cl_graft.models.load import read_config
-from cl_graft.models.text_generation import TextHead
+from cl_graft.models.heads import LabelStrings, LabelWords
+from cl_graft.models.load import DTYPES, build_backbone, read_config
+from cl_graft.models.task_model import WRITING
+from cl_graft.models.text_generation import ANSWER, TextHead
 from cl_graft.settings import ExperimentConfig
+from cl_graft.settings.parts import ModelSettings
 from cl_graft.storage.elias_fano import packed_size
 from cl_graft.storage.graft_file import pack_entry
 from cl_graft.training.dense_run import DenseRun, fine_tune_task
+from cl_graft.training.examples import Examples
 from cl_graft.training.fine_tuning_settings import FineTuning
 from cl_graft.training.graft_retraining import train_region
-from cl_graft.training.learnable_task import LearnableTask
-from cl_graft.training.passes import Passes
+from cl_graft.training.learnable_task import LearnableTask, Passes
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedConfig
+
+_MASK = 1
+
+
+@dataclass(frozen=True, eq=False)
+class FakeModel:
+    """A model of fake tensors with the head of one task, of label 0."""
+
+    model: TaskModel
+    mode: FakeTensorMode
+
+    @property
+    def parameters(self) -> dict[str, nn.Parameter]:
+        """The graftable parameters by name."""
+        return graftable_parameters(self.model)
+
+    @property
+    def backbone_bytes(self) -> int:
+        """Bytes of the parameters and buffers of the model without its head."""
+        backbone = self.model.backbone
+        return sum(tensor.nbytes for tensor in (*backbone.parameters(), *backbone.buffers()))
+
+    def task(self, *, length: int, train: int, dev: int) -> LearnableTask:
+        """Return a task of so many texts of `length` tokens, whose ids are real tensors."""
+        head = self.model.heads["0"].named_parameters()
+        return LearnableTask(
+            model=self.model,
+            parameters=self.parameters,
+            head={f"heads.0.{name}": parameter for name, parameter in head},
+            forward=lambda batch: self.model(batch, 0),
+            criterion=task_loss,
+            score=lambda logits, targets: 1.0,
+            train=self.texts(train, length),
+            dev=self.texts(dev, length),
+            device=torch.device("cpu"),
+            content="",
+            precision=self.model.precision,
+            recomputes=self.model.recomputes,
+        )
+
+    def region(self, size: int) -> SpreadRegion:
+        """Return a region of `size` coordinates."""
+        with self.mode:
+            index = torch.empty(size, dtype=torch.int64)
+        return SpreadRegion(Layout.of(self.parameters), index)
+
+    def texts(self, rows: int, length: int) -> Examples:
+        """Return texts, with their answers where they are in free text."""
+        inputs = torch.ones(rows, 2, length, dtype=torch.int64)
+        targets = torch.zeros(rows, dtype=torch.int64)
+        if self.model.family == "masked_lm":
+            inputs[:, 0] += _MASK
+            inputs[:, 0, 0] = _MASK
+        if isinstance(head := self.model.heads["0"], TextHead):
+            inputs[:, 1, -head.longest :] = ANSWER
+            targets = torch.zeros(rows, head.longest, dtype=torch.int64)
+        return Examples(TensorDataset(inputs, targets))
+
+
+class SpreadRegion(Region):
+    """A region of a fake model: how many coordinates lie in each parameter, and not where.
+
+    They are spread over the graftable parameters in proportion to their sizes. Regions that
+    localizers find crowd together more and keep less of the activations.
+    """
+
+    def __post_init__(self) -> None:
+        """Skip the checks of coordinate numbers, which fake tensors do not have."""
+
+    def by_parameter(self) -> Iterator[tuple[str, Tensor, slice]]:
+        """Walk the parameters that the region touches, as `Region.by_parameter`."""
+        last, total = 0, self.layout.total
+        for name, end in zip(self.layout.names, self.layout.starts[1:], strict=True):
+            first, last = last, len(self) * end // total
+            if last > first:
+                cut = slice(first, last)
+                yield name, self.index[cut].clone(), cut
+
+
+def make_fake_model(
+    config: PreTrainedConfig, settings: ModelSettings, *, classes: int = 2, answer: int = 0
+) -> FakeModel:
+    """Make a model and the head of a task, of so many classes or of answers of so many tokens.
+
+    Raises:
+        InputError: If the architecture cannot serve the family, takes no token ids, or has no
+            gradient checkpointing, or the family writes no text.
+    """
+    from transformers.initialization import no_init_weights
+
+    name, family = settings.name, settings.family
+    if answer and family not in WRITING:
+        raise InputError(
+            f"a model of the family {family!r} writes no text: answers need one of {list(WRITING)}"
+        )
+    mode = FakeTensorMode(allow_non_fake_inputs=True)
+    with mode:
+        with no_init_weights():  # some ways of drawing weights look at what they drew
+            backbone = build_backbone(
+                config,
+                name=name,
+                family=family,
+                dtype=DTYPES[settings.dtype],
+                trust_remote_code=settings.trust_remote_code,
+            )
+        backbone.tie_weights()
+        if "input_ids" not in inspect.signature(backbone.forward).parameters:
+            kind = config.model_type
+            raise InputError(f"{name!r} ({kind}) takes no token ids, so it is no text model")
+        model = TaskModel(
+            backbone,
+            family=family,
+            pooling=settings.pooling,
+            mask_token_id=_MASK,
+            name=name,
+            precision=settings.precision,
+        )
+        if not answer:
+            model.heads["0"] = _head(model, classes)  # nothing to move, as add_head would
+    if answer:
+        model.heads["0"] = TextHead([0], answer)  # it is read, so its numbers are real
+    if settings.gradient_checkpointing:
+        model.recompute_()
+    _make_inputs_fake(backbone, mode)
+    return FakeModel(model.eval(), mode)
+
+
+def _head(model: TaskModel, classes: int) -> nn.Module:
+    if model.family == "encoder":
+        return nn.Linear(model.hidden_size, classes, dtype=torch.float32)
+    words = range(2, 2 + classes)
+    if model.family == "masked_lm":
+        return LabelWords(words)
+    return LabelStrings([[word] for word in words])
+
+
+def _make_inputs_fake(backbone: Any, mode: FakeTensorMode) -> None:
+    """Let a forward pass of the backbone take and create fake tensors only."""
+    forward = backbone.forward
+
+    def fake_forward(**inputs: Any) -> Any:
+        with mode:
+            fake = {
+                name: mode.from_tensor(value) if isinstance(value, Tensor) else value
+                for name, value in inputs.items()
+            }
+            return forward(**fake)
+
+    backbone.forward = fake_forward
+
 
 _RECORDED_ROWS = 8
 _METADATA = {"about as long as those of a learned task": "-" * 590}
@@ -144,9 +302,9 @@ def make_plan(config: ExperimentConfig) -> Plan:
     if length is None:
         raise InputError("the config leaves max_length to the tasks: say it with --max-length")
     tasks = config.stream.task_settings.values()
-    classes = max([2, *(len(own.label_names or ()) for own in tasks)])
-    texts = [own.decoding or {} for own in tasks if own.kind == Text2Text.name]
-    answer = max((own.get("longest_answer") or length // 2 for own in texts), default=0)
+    classes = max([2, *(len(task.label_names or ()) for task in tasks)])
+    texts = [task.decoding or {} for task in tasks if task.kind == Text2Text.name]
+    answer = max((task.get("longest_answer") or length // 2 for task in texts), default=0)
     if answer >= length:
         raise InputError(
             f"answers need 1 to {length - 1} of the {length} tokens of max_length, got {answer}"
@@ -356,8 +514,8 @@ def _track(
             run(replace(task, forward=forward))
     finally:
         fake.model.eval()
-    kept = living[len(living) // 2] if living else 0
-    return PlannedPhase(name, kept, tracker.peak - kept, fake.backbone_bytes + tracker.peak)
+    at_rest = living[len(living) // 2] if living else 0
+    return PlannedPhase(name, at_rest, tracker.peak - at_rest, fake.backbone_bytes + tracker.peak)
 
 
 def _two_steps(settings: FineTuning) -> FineTuning:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import tracemalloc
 
-from cl_graft.metrics.stream_matrix import StreamMatrix
+from cl_graft.strategies.stream_scores import StreamMatrix
 
 
 def filled(size: int, *, forgets: bool) -> StreamMatrix[float]:

@@ -1,1 +1,0 @@
-"""Figures of scores: matrices and curves, drawn with matplotlib."""
