@@ -68,7 +68,10 @@ STILL_THERE = (
     *("cl_graft/strategies/task_training.py", "cl_graft/strategies/tensorboard.py"),
     "cl_graft/training/region_parameters.py",
 )
-FIELDS_OF_JSON = {"Check.found", "PlannedPhase.kept"}
+FIELDS_OF_JSON = {
+    "cl_graft/lab/experiments/installation.py: found",
+    "cl_graft/lab/experiments/memory_estimate.py: kept",
+}
 
 # Functions that are no verbs.
 NO_VERBS: dict[str, tuple[str, ...]] = {
@@ -103,23 +106,14 @@ def identifiers(path: Path) -> Iterator[str]:
 
 
 def variables(path: Path) -> Iterator[str]:
-    """Yield the parameters, attributes and variables of a module, without fields of JSON."""
-    tree = ast.parse(path.read_text(encoding="utf-8"))
-    fields = {
-        id(part.target)
-        for node in ast.walk(tree)
-        if isinstance(node, ast.ClassDef)
-        for part in node.body
-        if isinstance(part, ast.AnnAssign) and isinstance(part.target, ast.Name)
-        if f"{node.name}.{part.target.id}" in FIELDS_OF_JSON
-    }
-    for node in ast.walk(tree):
+    """Yield the parameters, attributes and variables of a module."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.arg):
             yield node.arg
         elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
             yield node.attr
         elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-            yield from () if id(node) in fields else (node.id,)
+            yield node.id
 
 
 def find() -> dict[str, set[str]]:
@@ -177,14 +171,14 @@ def test_functions_are_verbs():
 
 
 def test_variables_are_nouns_that_say_what_they_hold():
-    vague = [
+    vague = {
         f"{path.relative_to(ROOT)}: {identifier}"
         for path in sorted((ROOT / "cl_graft").rglob("*.py"))
         if not str(path.relative_to(ROOT)).startswith(STILL_THERE)
         for identifier in variables(path)
         if identifier.strip("_") in NO_NOUNS
-    ]
-    assert vague == []
+    }
+    assert vague == FIELDS_OF_JSON
 
 
 def test_names_are_split_into_words():

@@ -134,8 +134,8 @@ class GraftingLoopSettings(GraftingSettings):
         """Return the settings of a task with this schedule of its dense run."""
         evaluations = dense.evaluations if self.evaluations is None else self.evaluations
         every = math.ceil(dense.steps / evaluations) if evaluations else 0
-        own = replace(self, seed=seed, evaluate_every=every, builds_on=builds_on)
-        return own.with_dense_run(dense, self.dense_share)
+        settings = replace(self, seed=seed, evaluate_every=every, builds_on=builds_on)
+        return settings.with_dense_run(dense, self.dense_share)
 
 
 @settings_class
