@@ -72,6 +72,7 @@ register_localizer(
     name="base_gradient_rows",
     source="Yang et al., 2024, https://arxiv.org/abs/2412.06289 (unit), with this package's score",
     needs_dense_run=False,
+    whole_lines=True,
     allowed=weight_matrices,
 )
 def base_gradient_rows(inputs: LocalizerInputs, *, k: int, steps: int) -> Parameters:

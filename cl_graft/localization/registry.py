@@ -63,6 +63,8 @@ class Localizer:
         per_tensor: Whether each tensor gives its share of a region (`rank_by_tensor`), in
             proportion to what may be chosen of it; otherwise scores are compared across the whole
             model.
+        whole_lines: Whether regions are whole columns or rows of matrices, of which a file holds
+            the numbers; the estimates of its bytes need it.
         allowed: Function of (model, graftable parameters) that returns the coordinates that may be
             chosen; None means all.
         score_candidates: The same scores, computed for given candidates alone; None if there is no
@@ -77,6 +79,7 @@ class Localizer:
     dense_share: float = 1.0
     needs_path: bool = False
     per_tensor: bool = False
+    whole_lines: bool = False
     allowed: Callable[[nn.Module, Mapping[str, nn.Parameter]], Region] | None = None
     score_candidates: CandidateScore | None = None
 

@@ -97,6 +97,7 @@ def read_index(folder: Path) -> tuple[list[dict[str, Any]], GraftBank]:
 
 def _check_list(records: Sequence[Mapping[str, Any]], bank: GraftBank) -> None:
     """Refuse a list of entries that no bank would write."""
+    before = 0
     for position, record in enumerate(records):
         for listed in (record, *([record["standalone"]] if "standalone" in record else [])):
             _check_name(listed["file"], listed["checksum"])
@@ -104,8 +105,12 @@ def _check_list(records: Sequence[Mapping[str, Any]], bank: GraftBank) -> None:
         of_the_task = {key: record[key] for key in ("task", "label", "weights_sha256")}
         check_metadata("task", {**of_the_task, "metadata": {}})
         owned, size = part(record, "owned", int), part(record, "size", int)
-        if not 0 <= owned <= size <= bank.layout.total:
+        # A value takes a byte at least, and what was owned before has values in an earlier entry.
+        if not (0 <= owned <= size <= min(bank.layout.total, owned + before)):
             raise ValueError(f"{record['file']} owns {owned} of {size} coordinates")
+        if owned > record["bytes"]:
+            raise ValueError(f"{record['file']} has fewer bytes than its {owned} values")
+        before += owned
         read_builds_on(record, bank.mode, position=position)
 
 

@@ -23,6 +23,12 @@ from cl_graft.grafts.region import Layout, Region
 from cl_graft.runtime.escaping import control_in
 from cl_graft.storage.elias_fano import pack_indices, unpack_indices
 from cl_graft.storage.files import to_json
+from cl_graft.storage.matrix_lines import (
+    count_coordinates,
+    read_lines,
+    split_lines,
+    unfold_lines,
+)
 from cl_graft.storage.metadata_schema import check_metadata
 
 _LARGEST_BATCH = 2**23
@@ -33,15 +39,34 @@ _LOGITS = (torch.float32, torch.float64, torch.bfloat16, torch.float16)
 
 
 def region_record(region: Region, key: str, tensors: dict[str, Tensor]) -> int:
-    """Return the number of coordinates; the packed index is tensor ``key.index``."""
-    tensors[f"{key}.index"] = pack_indices(region.index, total=region.layout.total)
+    """Return the number of coordinates; the packed index is tensor ``key.index``.
+
+    Where that is smaller, whole columns and rows are in ``key.lines``, and the rest in the index.
+    """
+    lines, rest = split_lines(region)
+    if len(lines):
+        tensors[f"{key}.lines"] = lines
+    tensors[f"{key}.index"] = pack_indices(rest, total=region.layout.total)
     return len(region)
 
 
 def read_region(count: int, key: str, tensors: Mapping[str, Tensor], layout: Layout) -> Region:
-    """Read a region of `layout` that `region_record` wrote."""
-    index = unpack_indices(tensors[f"{key}.index"], count=int(count), total=layout.total)
-    return Region(layout, index)
+    """Read a region of `layout` that `region_record` wrote, with values beside it or without."""
+    packed, numbers = tensors[f"{key}.index"], tensors.get(f"{key}.lines")
+    values = tensors.get(f"{key}.values")
+    if values is not None and len(values) != count:
+        raise ValueError(f"{count} coordinates need as many values, got {len(values)}")
+    if numbers is None:
+        return Region(layout, unpack_indices(packed, count=int(count), total=layout.total))
+    lines = read_lines(numbers, layout)
+    if (inside := count_coordinates(lines)) > count:
+        raise ValueError(f"columns and rows hold {inside} coordinates, and {count} are stated")
+    rest = unpack_indices(packed, count=count - inside, total=layout.total)
+    index = torch.cat([*unfold_lines(lines), rest]).numpy()
+    index.sort(kind="stable")  # which merges sorted runs
+    if len(rest) and (index[1:] == index[:-1]).any():
+        raise ValueError("coordinates of its columns and rows are listed a second time")
+    return Region(layout, torch.from_numpy(index))
 
 
 def recorded_batch_record(

@@ -43,6 +43,7 @@ from cl_graft.settings import ExperimentConfig
 from cl_graft.settings.parts import ModelSettings
 from cl_graft.storage.elias_fano import packed_size
 from cl_graft.storage.graft_file import pack_entry
+from cl_graft.storage.matrix_lines import largest_index
 from cl_graft.training.dense_run import DenseRun, fine_tune_task
 from cl_graft.training.examples import Examples
 from cl_graft.training.fine_tuning_settings import FineTuning
@@ -234,7 +235,8 @@ class EntryBytes:
     """The file of a task's entry in a bank, in bytes.
 
     Attributes:
-        indices: Bytes of the region's coordinates, 2 + log2(1 / density) bits each at most.
+        indices: Bytes of the region's coordinates, 2 + log2(1 / density) bits each at most, or 4
+            bytes a column or row.
         values: Bytes of the region's values, in the model's type.
         head: Bytes of the task's head, fp32; 0 for prompts.
         rest: Bytes of the recorded batch and its logits, names, hashes and metadata.
@@ -322,7 +324,10 @@ def make_plan(config: ExperimentConfig) -> Plan:
     allowed_coordinates(fake.model, graftable, localizer=grafting.localizer, layers=grafting.layers)
     total = sum(tensor.numel() for tensor in graftable.values())
     region = grafting.coordinates(total)
-    entry = entry_bytes(fake.model, fake.model.heads["0"], size=region, length=length)
+    in_lines = find_localizer(grafting.localizer).whole_lines
+    entry = entry_bytes(
+        fake.model, fake.model.heads["0"], size=region, length=length, in_lines=in_lines
+    )
     with _errors_as_input_errors(f"{settings.name!r} ({model_config.model_type})"):
         phases = tuple(_track_phases(config, fake, length=length, region=region))
     return Plan(
@@ -341,11 +346,14 @@ def make_plan(config: ExperimentConfig) -> Plan:
     )
 
 
-def entry_bytes(model: TaskModel, head: nn.Module, *, size: int, length: int) -> EntryBytes:
+def entry_bytes(
+    model: TaskModel, head: nn.Module, *, size: int, length: int, in_lines: bool
+) -> EntryBytes:
     """Return what the entry of a region of `size` coordinates, all owned, takes on disk.
 
     An entry of one coordinate is packed, and the other coordinates are added as the file format
-    stores them. The model may be one of fake tensors; `length` is the number of tokens a row.
+    stores them: with `in_lines` as columns and rows. The model may be one of fake tensors; `length`
+    is the number of tokens a row.
     """
     parameters = graftable_parameters(model)
     layout = Layout.of(parameters)
@@ -368,7 +376,7 @@ def entry_bytes(model: TaskModel, head: nn.Module, *, size: int, length: int) ->
     written = len(pack_entry(entry, GraftBank(layout, base)))
     head_bytes = sum(t.nbytes for t in state.values())
     return EntryBytes(
-        indices=packed_size(size, layout.total),
+        indices=largest_index(size, layout) if in_lines else packed_size(size, layout.total),
         values=size * dtype.itemsize,
         head=head_bytes,
         rest=written - packed_size(1, layout.total) - dtype.itemsize - head_bytes,

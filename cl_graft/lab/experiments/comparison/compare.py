@@ -43,6 +43,7 @@ from cl_graft.lab.results.comparison import (
     summarize,
 )
 from cl_graft.lab.results.run_results import RunResult, command
+from cl_graft.localization import find_localizer
 from cl_graft.models import Loaded, graftable_parameters
 from cl_graft.models.config_settings import describe_other_settings
 from cl_graft.runtime.byte_sizes import largest_within
@@ -397,9 +398,11 @@ def _density(method: Method, budget: int, shape: StreamShape, head: nn.Module) -
     """Return the density whose entry of a bank fits, or whose graft to be merged does."""
     total = sum(p.numel() for p in graftable_parameters(shape.model).values())
     beside = math.ceil(method.task_bytes(shape, {})) if method.has_size else 0
+    localizer = find_localizer(method.fixed_config.get("grafting.localizer", shape.localizer))
+    options: Any = {"length": shape.length, "in_lines": localizer.whole_lines}
 
     def size(coordinates: int) -> int:
-        entry = entry_bytes(shape.model, head, size=coordinates, length=shape.length)
+        entry = entry_bytes(shape.model, head, size=coordinates, **options)
         if method.stored_as == "entry":
             return entry.total + _NAMES + beside
         return entry.indices + entry.values + entry.head + beside
