@@ -78,7 +78,7 @@ OUTSIDE: dict[str, set[str]] = {
     "lab.experiments.engines": {"ray", "submitit", "torch"},
     "settings": {"torch", "avalanche", "pydantic", "pydantic_core", "yaml"},
     "banks": {"torch", "avalanche"},
-    "integrations": {"torch", "numpy", "peft", "safetensors", "transformers"},
+    "integrations": {"torch", "numpy", "peft", "safetensors", "scipy", "transformers"},
     "lab.commands": {"rich", "typer"},
     "cli": {"rich", "typer"},
 }

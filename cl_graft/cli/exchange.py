@@ -28,7 +28,9 @@ def export_command(
     bank: Bank,
     task: Annotated[str, option("NAME", "Which task to write.")],
     out: Annotated[Path, option("DIR", "The folder to make.")],
-    form: Annotated[str, option("hf|peft-shira", "Format of the files.", "--format")] = "hf",
+    form: Annotated[
+        str, option("hf|peft-shira|peft-lora", "Format of the files.", "--format")
+    ] = "hf",
     model: MovedModel = None,
     trust_remote_code: TrustRemoteCode = False,
     quiet: Quiet = False,
@@ -38,7 +40,8 @@ def export_command(
 
     hf is a whole checkpoint. If transformers has no class for the head (as for the mean of all
     tokens), the head's weights are in a file beside the encoder. peft-shira is an adapter of
-    PEFT, with whole copies of the modules that are no nn.Linear.
+    PEFT, with whole copies of the modules that are no nn.Linear. peft-lora is a LoRA, for tasks
+    whose regions are columns or rows of weight matrices.
     A README in the folder has the code that loads the task without this package.
 
     [b]Examples[/b]

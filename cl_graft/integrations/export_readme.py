@@ -107,7 +107,7 @@ def _loading_code(record: Mapping[str, Any], format: str) -> str:
         "from pathlib import Path",
         "",
         "import torch",
-        *(["from peft import PeftModel"] if format == "peft-shira" else []),
+        *(["from peft import PeftModel"] if format.startswith("peft-") else []),
         *(["from safetensors.torch import load_file"] if headed else []),
         f"from transformers import {auto}, AutoTokenizer",
     ]
@@ -122,7 +122,7 @@ def _loading_code(record: Mapping[str, Any], format: str) -> str:
         f"tokenizer = AutoTokenizer.from_pretrained({', '.join(where)})",
         f"model = {auto}.from_pretrained({', '.join(options)}).eval()",
     ]
-    if format == "peft-shira":
+    if format.startswith("peft-"):
         load.append("model = PeftModel.from_pretrained(model, folder).eval()")
     if headed:
         load.append('head = load_file(folder / "head.safetensors")')

@@ -23,6 +23,7 @@ from cl_graft.grafts.bank import find_entry
 from cl_graft.integrations.export_readme import make_readme
 from cl_graft.integrations.export_record import describe_task, save_head, skips_pooler
 from cl_graft.integrations.import_sources import as_transformers_model
+from cl_graft.integrations.lora import write_lora
 from cl_graft.integrations.shira import write_shira
 from cl_graft.models.quiet import quiet
 from cl_graft.models.text_generation import is_text_head
@@ -32,9 +33,12 @@ FORMATS: Mapping[str, str] = MappingProxyType(
     {
         "hf": "a whole checkpoint, which transformers loads",
         "peft-shira": "a SHiRA adapter, which peft lays over the base",
+        "peft-lora": "a LoRA of a graft of whole columns or rows, which many servers take",
     }
 )
 """The formats, and what each is."""
+
+_ADAPTERS = {"peft-shira": write_shira, "peft-lora": write_lora}
 
 
 @dataclass(frozen=True)
@@ -106,7 +110,8 @@ def export_task(
         if format == "hf":
             more, copied = _write_checkpoint(opened, position, into), {}
         else:
-            more, copied = write_shira(opened, position, into)
+            copied = _ADAPTERS[format](opened, position, into)
+            more = _describe_adapted(opened, position, into)
         record |= more
         text = json.dumps(record, indent=1, ensure_ascii=False)
         (into / "task.json").write_text(f"{text}\n", encoding="utf-8")
@@ -135,6 +140,16 @@ def _make_folder(out: Path) -> Iterator[Path]:
             os.replace(aside, out)
         finally:
             shutil.rmtree(aside, ignore_errors=True)
+
+
+def _describe_adapted(opened: OpenBank, position: int, into: Path) -> dict[str, Any]:
+    """Return what `task.json` says of an adapted class, and save an encoder's head."""
+    backbone = opened.loaded.model.backbone
+    record: dict[str, Any] = {"class": type(backbone).__name__}
+    if opened.loaded.model.family == "encoder":
+        record["without_pooler"] = skips_pooler(backbone)
+        save_head(opened.bank.entries[position], into)
+    return record
 
 
 def _write_checkpoint(opened: OpenBank, position: int, into: Path) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from answer_data import answer_folder
 from benchmark_scripts import run_script
 from kind_data import write_kinds
 from kind_streams import write_table
@@ -14,6 +15,7 @@ from papers.claims import CLAIMS, judge
 from papers.stored import read_stream
 from related_tasks import describe_runs
 from related_tasks import write_table as write_related
+from tiny_runs import tiny_run
 
 from cl_graft.data.streams import STREAMS
 
@@ -231,6 +233,19 @@ def test_orders_of_long15_share_their_choices_and_go_on_from_stored_runs(tiny_be
         assert own["grafting"]["0"]["forgetting"] == 0.0
     mean = [own["naive"]["0"]["average_accuracy"] for own in second["runs"].values()]
     assert f"| mean of 2 | naive | {50 * sum(mean):.1f} |" in table
+
+
+@pytest.mark.slow
+def test_peft_writes_the_tokens_of_tasks_that_were_exported_as_loras(tiny_chat, tmp_path):
+    tasks = ["one", "two"]
+    for task, form in zip(tasks, ("instruction", "input"), strict=True):
+        answer_folder(tmp_path / "data" / task, form)
+    own = {"data": str(tmp_path / "data"), "family": "causal_lm", "max_length": 48}
+    own |= {"localizer": "base_gradient_rows", "density": 0.02}
+    run = tiny_run(tmp_path / "run", tiny_chat, tasks, **own)
+    told = json.loads(run_script("lora_export.py", run, "--prompts", 8, "--batch", 4).stdout)
+    assert told["same"] == {"PEFT": 8, "PEFT, mixed batches": 8}
+    assert told["tokens"] > 0
 
 
 @pytest.mark.slow
