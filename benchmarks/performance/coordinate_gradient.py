@@ -98,7 +98,9 @@ def _run(gradient: Tensor, x: Tensor, where: Coordinates) -> Callable[[], Tensor
 
     def run() -> Tensor:
         kept = x if where.inputs is None else x.index_select(1, where.inputs)
-        return coordinate_gradient(gradient, kept, where)
+        return coordinate_gradient(
+            gradient, kept, where.rows, where.columns, where.starts, where.kernel
+        )
 
     return run
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 from measure import pairs
-from speed_training import Shape
+from speed_training import Shape, draw_distinct
 from torch import Tensor, nn
 
 from cl_graft.grafts.bank import BaseIdentity, Entry, GraftBank
@@ -46,7 +46,8 @@ def make_bank(
     bank = GraftBank(layout, BaseIdentity("0" * 64, "random", "float32", known))
     draw = torch.Generator().manual_seed(3)
     each = -(-shape.coordinates // len(layout.names))
-    orders = [torch.randperm(size, generator=draw) for size in layout.sizes] if even else []
+    count = tasks * each
+    orders = [draw_distinct(size, count, draw) for size in layout.sizes] if even else []
     for task in range(tasks):
         parts = [
             start + order[task * each : (task + 1) * each]

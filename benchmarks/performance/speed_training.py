@@ -91,8 +91,15 @@ class Shape:
         """Draw a region of the block parameters."""
         layout = Layout.of(self.graftable(model))
         draw = torch.Generator().manual_seed(2)
-        order = torch.randperm(layout.total, generator=draw)
-        return Region.of(layout, order[: coordinates or self.coordinates])
+        return Region.of(layout, draw_distinct(layout.total, coordinates or self.coordinates, draw))
+
+
+def draw_distinct(total: int, count: int, draw: torch.Generator) -> Tensor:
+    """Draw different whole numbers below `total`; of many, without a permutation of them all."""
+    if total <= 10**8:
+        return torch.randperm(total, generator=draw)[:count]
+    some = torch.randint(total, (count + count // 8,), generator=draw).unique()
+    return some[torch.randperm(len(some), generator=draw)[:count]]
 
 
 SHAPES = {name: Shape(name) for name in ("tiny", "base", "large")}
@@ -165,24 +172,25 @@ def lora_r1_all_linear_step(shape: Shape, optimizer: str) -> Step:
     """PEFT's LoRA of rank 1 on every linear layer of the blocks."""
     from peft import LoraConfig
 
-    return _peft(shape, optimizer, LoraConfig(r=1, target_modules="all-linear"))
+    return peft_step(shape, optimizer, LoraConfig(r=1, target_modules="all-linear"))
 
 
 def lora_r1_query_value_step(shape: Shape, optimizer: str) -> Step:
     """PEFT's LoRA of rank 1 on query and value, its default for this model."""
     from peft import LoraConfig
 
-    return _peft(shape, optimizer, LoraConfig(r=1, target_modules=["query", "value"]))
+    return peft_step(shape, optimizer, LoraConfig(r=1, target_modules=["query", "value"]))
 
 
 def shira_step(shape: Shape, optimizer: str) -> Step:
     """PEFT's SHiRA, a sparse high-rank adapter on every linear layer of the blocks."""
     from peft import ShiraConfig
 
-    return _peft(shape, optimizer, ShiraConfig(r=1, target_modules="all-linear"))
+    return peft_step(shape, optimizer, ShiraConfig(r=1, target_modules="all-linear"))
 
 
-def _peft(shape: Shape, optimizer: str, config: Any) -> Step:
+def peft_step(shape: Shape, optimizer: str, config: Any) -> Step:
+    """Train an adapter of PEFT's on the encoder, and the head as far as it is trained."""
     from peft import get_peft_model
 
     model: Any = shape.model()

@@ -1,14 +1,9 @@
 """The gradient of a linear layer's weight at chosen coordinates, without the dense gradient.
 
-For y = x Wᵀ and g = ∂L/∂y the gradient is ∂L/∂W[o, i] = Σ_r g[r, o] · x[r, i]. Three ways to
-compute it at k coordinates: *gathering* the columns of g and x, *sampling* a dense-dense product at
-the pattern of a sparse matrix (SDDMM), and the *dense* product, gathered and freed at once.
-Milliseconds on one CPU thread, 512 rows, 768 × 768
-(`benchmarks/performance/coordinate_gradient.py`); dense takes 5.8:
-
-    k            118    500   1,000   2,000   5,900   59,000   120,000
-    gathering    0.05   0.18  0.34    0.77    3.6     -        -
-    sampling     0.30   0.32  0.37    0.37    0.54    2.4      3.6
+For y = x Wᵀ and g = ∂L/∂y the gradient is ∂L/∂W[o, i] = Σ_r g[r, o] · x[r, i]. Four ways to
+compute it at k coordinates: *gathering* the columns of g and x; *sampling* a dense-dense product at
+the pattern of a sparse matrix (SDDMM); the *dense* product, gathered and freed at once; and a
+*block*, the product of some columns of g and x (`benchmarks/results/coordinate_gradient.md`).
 """
 
 from __future__ import annotations
@@ -23,7 +18,7 @@ from torch.nn import functional as F
 
 from cl_graft.runtime.forward_override import original_class
 
-Kernel = Literal["gather", "sample", "dense"]
+Kernel = Literal["gather", "sample", "dense", "block"]
 
 _GATHER_SHARE = 0.5
 """Gather up to this share of (in + out) coordinates; both costs grow with the rows alike."""
@@ -39,14 +34,13 @@ class Coordinates:
     """Coordinates inside one weight matrix, laid out for the backward pass.
 
     Attributes:
-        rows: Row of each coordinate in the weight as it is stored, or, where those are the input
-            features, its place in `inputs`; int64, shape (k,), ascending. None where the place is
-            the coordinate's own number.
+        rows: Row of each coordinate in the stored weight, or, where those are the input features,
+            its place in `inputs`, None where that is its own number; int64, ascending. Of a block:
+            its rows alone.
         columns: Column of each coordinate, likewise; ascending within a row.
-        shape: Shape of the weight as it is stored.
         transposed: Whether the weight is stored as (in, out), as in GPT-2's Conv1D, not (out, in).
-        inputs: The input features to keep; int64: those that occur, ascending, or the feature of
-            every coordinate where few are gathered. None keeps all of x.
+        inputs: The input features to keep, int64: those that occur, or, where few are gathered,
+            that of every coordinate. None keeps all of x.
         kernel: Name of the kernel.
         starts: First place of each row in `columns` (a CSR pattern); int32, shape (rows + 1,);
             empty where the kernel does not sample.
@@ -54,7 +48,6 @@ class Coordinates:
 
     rows: Tensor | None
     columns: Tensor | None
-    shape: tuple[int, int]
     transposed: bool
     inputs: Tensor | None
     kernel: Kernel
@@ -70,9 +63,13 @@ class Coordinates:
         kernel: Kernel | None = None,
     ) -> Coordinates:
         """Lay out flat, sorted, row-major coordinates of a weight."""
-        kernel = kernel or pick_kernel(len(inside), shape, device=inside.device)
         rows = torch.div(inside, shape[1], rounding_mode="floor")
         columns = inside - rows * shape[1]
+        if kernel is None and len(inside) > 15 and type(inside) is Tensor:  # a fake has no values
+            sides = rows.unique(), columns.unique()
+            if len(sides[0]) * len(sides[1]) == len(inside):
+                kernel, (rows, columns) = "block", sides
+        kernel = kernel or pick_kernel(len(inside), shape, device=inside.device)
         starts = inside.new_empty(0, dtype=torch.int32)
         if kernel == "sample":
             edges = torch.arange(shape[0] + 1, device=inside.device)
@@ -82,14 +79,14 @@ class Coordinates:
         # Where most of x is needed, x itself is kept: that makes no copy, and other layers may keep
         # it too. A sampled pattern of a transposed weight has its rows in x, so x stays whole.
         inputs = places = None
-        if kernel == "gather" and 2 * len(features) < width:
-            inputs = features  # kept as the backward pass needs them, one a coordinate
-        elif kernel != "dense" and not (kernel == "sample" and transposed):
+        if kernel in ("gather", "block") and 2 * len(features) < width:
+            inputs = features  # kept as the backward pass needs them, gathered one a coordinate
+        elif kernel not in ("dense", "block") and not (kernel == "sample" and transposed):
             distinct, places = _distinct(features, width)
             inputs = distinct if 2 * len(distinct) < width else None
         if inputs is not None:
             rows, columns = (places, columns) if transposed else (rows, places)
-        return cls(rows, columns, shape, transposed, inputs, kernel, starts)
+        return cls(rows, columns, transposed, inputs, kernel, starts)
 
 
 def is_linear(module: nn.Module) -> bool:
@@ -124,12 +121,6 @@ def region_linear(
     return _RegionLinear.apply(
         x, weight, bias, values, where.inputs, *pattern, where.kernel, where.transposed
     )
-
-
-def coordinate_gradient(gradient: Tensor, x: Tensor, where: Coordinates) -> Tensor:
-    """Return the gradient of a weight at `where`, in fp32 or wider; shape (k,)."""
-    left, right = (x, gradient) if where.transposed else (gradient, x)
-    return _at_coordinates(left, right, where.rows, where.columns, where.starts, where.kernel)
 
 
 class _RegionLinear(torch.autograd.Function):
@@ -171,7 +162,7 @@ class _RegionLinear(torch.autograd.Function):
             # A fake tensor has no sparse form to sample at.
             fake = ctx.kernel == "sample" and type(left) is not Tensor
             traced = fake or torch.compiler.is_compiling()
-            at = _operator if traced else _at_coordinates
+            at = _operator if traced else coordinate_gradient
             for_values = at(left, right, rows, columns, starts, ctx.kernel).to(ctx.dtype)
         # Last, as the scattered reads above are faster while the gradient is in the CPU's cache.
         if ctx.needs_input_grad[0]:
@@ -180,7 +171,7 @@ class _RegionLinear(torch.autograd.Function):
         return for_x, None, for_bias, for_values, None, None, None, None, None, None
 
 
-def _at_coordinates(
+def coordinate_gradient(
     left: Tensor,
     right: Tensor,
     rows: Tensor | None,
@@ -188,8 +179,12 @@ def _at_coordinates(
     starts: Tensor,
     kernel: str,
 ) -> Tensor:
-    """Return (leftᵀ right)[rows, columns], summed in fp32 or wider."""
+    """Return (leftᵀ right)[rows, columns], (k,), summed in fp32 or wider; see `Coordinates`."""
     wide = torch.promote_types(left.dtype, torch.float32)
+    if kernel == "block":
+        sides = ((left, rows), (right, columns))
+        left, right = (x if c is None or len(c) == x.shape[1] else x[:, c] for x, c in sides)
+        return _multiply(left, right, wide).flatten()
     if kernel == "gather":
         return (_columns(left, rows).to(wide) * _columns(right, columns)).sum(0)
     if rows is None or columns is None:
@@ -199,7 +194,14 @@ def _at_coordinates(
         return torch.sparse.sampled_addmm(
             pattern, left.to(wide).t(), right.to(wide), beta=0.0
         ).values()
-    return (left.to(wide).t() @ right.to(wide))[rows, columns]
+    return _multiply(left, right, wide)[rows, columns]
+
+
+def _multiply(left: Tensor, right: Tensor, dtype: torch.dtype) -> Tensor:
+    """Return leftᵀ right in a wider dtype; a GPU multiplies half precision and sums in fp32."""
+    if left.is_cuda and left.dtype != dtype == torch.float32:
+        return torch.mm(left.t(), right, out_dtype=dtype)
+    return left.to(dtype).t() @ right.to(dtype)
 
 
 def _columns(x: Tensor, chosen: Tensor | None) -> Tensor:
@@ -207,7 +209,7 @@ def _columns(x: Tensor, chosen: Tensor | None) -> Tensor:
     return x if chosen is None else x.index_select(1, chosen)
 
 
-_operator = torch.library.custom_op("cl_graft::at_coordinates", _at_coordinates, mutates_args=())
+_operator = torch.library.custom_op("cl_graft::coordinates", coordinate_gradient, mutates_args=())
 """The same as one operator, which a compiler takes as it is."""
 
 
@@ -220,7 +222,8 @@ def _(
     starts: Tensor,
     kernel: str,
 ) -> Tensor:
-    count = left.shape[1] if rows is None else len(rows)
+    sizes = [x.shape[1] if c is None else len(c) for x, c in ((left, rows), (right, columns))]
+    count = sizes[0] * sizes[1] if kernel == "block" else sizes[0]
     return left.new_empty(count, dtype=torch.promote_types(left.dtype, torch.float32))
 
 

@@ -132,10 +132,10 @@ class RegionParameters:
 
     def write_(self) -> None:
         """Write the vector into the model; call it after every optimiser step."""
-        values = self.vector.detach()
+        # By way of the dtype of the grafts, so that the model carries what they will hold.
+        values = self.vector.detach().to(self._dtype)
         for parameter, inside, place in self._places:
-            # By way of the dtype of the grafts, so that the model carries what they will hold.
-            now = values[place].to(self._dtype).to(parameter.dtype)
+            now = values[place].to(parameter.dtype)
             parameter.detach().view(-1).index_copy_(0, inside, now)
 
     def read_(self) -> None:
@@ -196,7 +196,9 @@ class _SplitVector(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None]:
-        if ctx.backward_probe is not None and not _reaches_every_leaf(ctx.next_functions[1][0]):
+        # Whether a pass reaches all leaves is told by a leaf that no caller asks for.
+        executes = torch._C._will_engine_execute_node
+        if ctx.backward_probe is not None and not executes(ctx.next_functions[1][0]):
             raise RuntimeError(
                 "the region holds biases, LayerNorms or other parameters whose gradient hooks "
                 "gather, and torch.autograd.grad runs no hooks of them: it would leave them out; "
@@ -206,11 +208,6 @@ class _SplitVector(torch.autograd.Function):
         for place, gradient in zip(ctx.places, gradients, strict=True):
             whole[place] = gradient
         return whole, None, None
-
-
-def _reaches_every_leaf(backward_probe: Any) -> bool:
-    """Tell whether a backward pass reaches all leaves, by a leaf that no caller asks for."""
-    return torch._C._will_engine_execute_node(backward_probe)
 
 
 def _linear_owners(model: nn.Module) -> dict[int, list[nn.Module]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
@@ -27,7 +27,12 @@ def _some(shape: tuple[int, int], k: int, seed: int = 0) -> Tensor:
 
 
 def _pass(
-    kernel: Kernel | None, dtype: torch.dtype, *, transposed: bool, k: int
+    kernel: Kernel | None,
+    dtype: torch.dtype,
+    *,
+    transposed: bool,
+    k: int = 0,
+    inside: Tensor | None = None,
 ) -> Iterator[tuple[Tensor, Tensor]]:
     """Yield (ours, reference) for the output and the gradients of x, bias and coordinates."""
     draw = torch.Generator().manual_seed(3)
@@ -36,12 +41,14 @@ def _pass(
     x = torch.randn(2, 5, width_in, generator=draw, dtype=torch.float64).to(dtype)
     weight = torch.randn(shape, generator=draw, dtype=torch.float64).to(dtype)
     bias = torch.randn(width_out, generator=draw, dtype=torch.float64).to(dtype)
-    inside = _some(shape, k)
+    inside = _some(shape, k) if inside is None else inside
     where = Coordinates.of(inside, shape, transposed=transposed, kernel=kernel)
     target = torch.randn(2, 5, width_out, generator=draw, dtype=torch.float64).to(dtype)
 
     ours = [x.clone().requires_grad_(), bias.clone().requires_grad_()]
-    values = torch.zeros(k, dtype=torch.promote_types(dtype, torch.float32), requires_grad=True)
+    values = torch.zeros(
+        len(inside), dtype=torch.promote_types(dtype, torch.float32), requires_grad=True
+    )
     output = region_linear(ours[0], weight, ours[1], values, where)
     (output * target).sum().backward()
 
@@ -71,6 +78,20 @@ def test_every_kernel_gives_the_dense_gradient_gathered_in_every_precision(
 ) -> None:
     for ours, reference in _pass(kernel, dtype, transposed=transposed, k=k):
         torch.testing.assert_close(ours, reference, rtol=far, atol=far)
+
+
+@pytest.mark.parametrize("rows", [range(10), (0, 3, 4, 9)])
+@pytest.mark.parametrize("columns", [range(14), range(0, 14, 3), (1, 2, 4, 7, 8, 11, 12, 13)])
+@pytest.mark.parametrize("transposed", [False, True])
+def test_all_coordinates_of_some_rows_and_columns_are_multiplied_as_a_block(
+    rows: Sequence[int], columns: Sequence[int], transposed: bool
+) -> None:
+    inside = (14 * torch.tensor(rows)[:, None] + torch.tensor(columns)).flatten()
+    where = Coordinates.of(inside, (10, 14), transposed=transposed)
+    assert where.kernel == "block"
+    for ours, reference in _pass(None, torch.float64, transposed=transposed, inside=inside):
+        torch.testing.assert_close(ours, reference, rtol=1e-12, atol=1e-12)
+    assert Coordinates.of(inside[1:], (10, 14), transposed=transposed).kernel != "block"
 
 
 class _Shapes(TorchDispatchMode):

@@ -26,6 +26,21 @@ def test_speed_writes_medians_with_their_raw_values(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+def test_steps_of_language_models_are_measured_beside_a_lora(tmp_path: Path) -> None:
+    ways = ("LoRA", "region, scattered", "region, columns")
+    small = ("--shape", "tiny", "--device", "cpu", "--tokens", "32", "--ways", *ways)
+    once = ("--rounds", "1", "--steps", "2", "--threads", "1", "--results", tmp_path)
+    done = run_script("gpu.py", *small, *once)
+    stored = json.loads((tmp_path / "gpu-tiny-cpu.json").read_text())
+    for steps in stored["steps"].values():
+        assert tuple(steps) == ways
+        assert all(values["seconds"][0] > 0 for values in steps.values())
+    assert {"switch, ms", "mixed_batch_8_tasks, ms"} <= set(stored["serving"])
+    assert (tmp_path / "gpu-tiny-cpu.md").read_text() == done.stdout
+    assert "| no | LoRA |" in done.stdout
+
+
+@pytest.mark.slow
 def test_the_crossover_of_the_kernels_is_measured_for_every_shape(tmp_path: Path) -> None:
     run_script("coordinate_gradient.py", "--rows", "4", "--repeats", "1", "--out", str(tmp_path))
     table = json.loads((tmp_path / "coordinate_gradient.json").read_text())["milliseconds"]
@@ -48,6 +63,19 @@ def test_a_stream_is_timed_beside_a_naive_one(tiny_bert, tmp_path):
     assert stored["grafting_stream/naive_stream"] > 0
     assert "| 0 | grafting |" in table
     assert stored["seeds"]["0"]["grafting"]["backward_transfer"] == 0
+
+
+@pytest.mark.slow
+def test_recipes_are_counted_beside_naive_fine_tuning(tiny_bert, tmp_path):
+    sets = (f"model.name={tiny_bert}", "fine_tuning.steps=5", "grafting.mask_batch=8")
+    asked = ("--rounds", 1, "--threads", 1, "--results", tmp_path)
+    done = run_script("recipe_cost.py", *asked, *(word for s in sets for word in ("--set", s)))
+    stored = json.loads((tmp_path / f"recipe_cost-{tiny_bert.name}.json").read_text())["recipes"]
+    rows = {name: runs[0]["rows"] for name, runs in stored.items()}
+    naive, lora, short, mask = rows.values()
+    assert naive == 40
+    assert naive < lora <= short < mask
+    assert (tmp_path / f"recipe_cost-{tiny_bert.name}.md").read_text() == done.stdout
 
 
 @pytest.mark.slow
