@@ -35,10 +35,10 @@ def select_upper(
     path = next(iter(paths)) if len(paths) == 1 else ""
     stack = modules_by_path(model).get(path)
     if not isinstance(stack, nn.ModuleList):
-        found = ", ".join(sorted(paths - {""})) or "none"
+        lists = ", ".join(sorted(paths - {""})) or "none"
         raise InputError(
             "layers can be chosen where all that may be grafted lies in one list of blocks, as in "
-            f"an encoder or a decoder; lists of blocks of this model: {found}; use layers='all'"
+            f"an encoder or a decoder; lists of blocks of this model: {lists}; use layers='all'"
         )
     size = len(stack)
     count = (size + 1) // 2 if layers == "upper" else layers

@@ -100,14 +100,14 @@ def read_recorded_batch(record: Mapping[str, Any], tensors: Mapping[str, Tensor]
         inputs = tensors["recorded.inputs"]
     else:
         tokens, segments = tensors["recorded.tokens"], tensors["recorded.segments"]
-        rows, kept = tokens.shape
+        rows, columns = tokens.shape
         width = int(record["width"])
-        if width < kept or (width > kept and 2 * rows * width > _LARGEST_BATCH):
-            raise ValueError(f"{kept} columns cannot be padded to {width}")
+        if width < columns or (width > columns and 2 * rows * width > _LARGEST_BATCH):
+            raise ValueError(f"{columns} columns cannot be padded to {width}")
         inputs = torch.zeros(rows, 2, width, dtype=torch.int64)
         inputs[:, 0] = int(record["padding"])
-        inputs[:, 0, :kept] = tokens.to(torch.int64)
-        inputs[:, 1, :kept] = segments.to(torch.int64)
+        inputs[:, 0, :columns] = tokens.to(torch.int64)
+        inputs[:, 1, :columns] = segments.to(torch.int64)
     environment = part(record, "environment", dict)
     check_metadata("environment", environment)
     logits = tensors["recorded.logits"]
@@ -162,13 +162,13 @@ def read_base(record: Mapping[str, Any]) -> BaseIdentity:
     return BaseIdentity(*(record[key] for key in ("fingerprint", "model", "dtype", "metadata")))
 
 
-def check_layout(found: Layout, expected: Layout | None, *, name: str) -> None:
+def check_layout(layout: Layout, expected: Layout | None, *, name: str) -> None:
     """Refuse a file of another architecture."""
-    if expected is None or found == expected:
+    if expected is None or layout == expected:
         return
-    sizes = [f"{len(o.names)} parameters with {o.total} coordinates" for o in (found, expected)]
+    sizes = [f"{len(o.names)} parameters with {o.total} coordinates" for o in (layout, expected)]
     here = dict(zip(expected.names, expected.shapes, strict=True))
-    pairs = zip(found.names, found.shapes, strict=True)
+    pairs = zip(layout.names, layout.shapes, strict=True)
     other = next(((name, shape) for name, shape in pairs if here.get(name) != shape), None)
     detail = "names or their order differ"
     if other:
@@ -180,12 +180,12 @@ def check_layout(found: Layout, expected: Layout | None, *, name: str) -> None:
     )
 
 
-def check_fingerprint(found: BaseIdentity, expected: str | None, *, name: str) -> None:
+def check_fingerprint(base: BaseIdentity, expected: str | None, *, name: str) -> None:
     """Refuse a file of another base model."""
-    if expected is not None and found.fingerprint != expected:
+    if expected is not None and base.fingerprint != expected:
         raise WrongBase(
-            f"{name} belongs to another base model: its base {found.model!r} has fingerprint "
-            f"{found.fingerprint[:12]}…, this model has {expected[:12]}…; other weights, another "
+            f"{name} belongs to another base model: its base {base.model!r} has fingerprint "
+            f"{base.fingerprint[:12]}…, this model has {expected[:12]}…; other weights, another "
             "dtype or another tokenizer cause this"
         )
 

@@ -60,11 +60,11 @@ class OncePerStepTensorboardLogger(TensorboardLogger):
     def scalars(self) -> dict[str, list[tuple[int, float]]]:
         """Return the steps and values of all that was logged as numbers, also before, by tag."""
         self.position()
-        found: dict[str, list[tuple[int, float]]] = {}
+        by_tag: dict[str, list[tuple[int, float]]] = {}
         for step, value in _read_values(Path(self.writer.log_dir)):
             if value.HasField("simple_value"):
-                found.setdefault(value.tag, []).append((step, value.simple_value))
-        return found
+                by_tag.setdefault(value.tag, []).append((step, value.simple_value))
+        return by_tag
 
     def last_step(self, name: str) -> int | None:
         """Return the last step at which a metric was written; None if it was not."""

@@ -95,7 +95,7 @@ def _figures(sections: Sequence[Section], folder: Path) -> tuple[dict[str, str],
 
 def _tables(sections: Sequence[Section], folder: Path) -> tuple[Path, ...]:
     named = [pair for section in sections for pair in section.tables]
-    named += [pair for section in sections for _, own in section.details for pair in own]
+    named += [pair for section in sections for _, tables in section.details for pair in tables]
     named += [
         (picture.name, picture.table)
         for section in sections
@@ -142,7 +142,7 @@ def _page(data: ReportData, sections: Sequence[Section], drawn: Mapping[str, str
         subtitle=subtitle,
         sections=sections,
         drawn=drawn,
-        places={name: place for place, name in enumerate(data.strategies)},
+        places={name: number for number, name in enumerate(data.strategies)},
         csv_link=_csv_link,
         style=style,
         script=script,

@@ -66,21 +66,21 @@ class Picture:
 def draw_sweeps(summary: ComparisonSummary) -> Iterator[Picture]:
     """Draw what the values of each swept setting reach, at the end."""
     rows = {
-        name: (one, spread.mean, spread.sd or 0.0)
-        for name, one in summary.sweep.items()
+        name: (row, spread.mean, spread.sd or 0.0)
+        for name, row in summary.sweep.items()
         if name in summary.strategies
         and (spread := summary.strategies[name].overall).mean is not None
     }
-    for name in dict.fromkeys(name for one, *_ in rows.values() for name in one.values):
-        swept = [one.values[name] for one, *_ in rows.values() if name in one.values]
+    for name in dict.fromkeys(name for row, *_ in rows.values() for name in row.values):
+        swept = [row.values[name] for row, *_ in rows.values() if name in row.values]
         numbers = all(isinstance(v, int | float) and not isinstance(v, bool) for v in swept)
         scores: list[Score] = []
-        for label, (one, mean, sd) in rows.items():
-            others = {key: value for key, value in one.values.items() if key != name}
-            if numbers and name in one.values:
+        for label, (row, mean, sd) in rows.items():
+            others = {key: value for key, value in row.values.items() if key != name}
+            if numbers and name in row.values:
                 said = (f"{key}={value}" for key, value in others.items())
-                curve, x = " ".join([one.strategy, *said]), float(one.values[name])
-            elif name in one.values or not others:
+                curve, x = " ".join([row.strategy, *said]), float(row.values[name])
+            elif name in row.values or not others:
                 curve, x = label, None
             else:
                 continue  # a value of another setting
@@ -123,16 +123,16 @@ def draw_curve(
     """Draw a measure along the stream for the strategies that have one, the best ones named."""
     curves = {strategy: compute(data.results(strategy)) for strategy in data.strategies}
     means = {s: list(map(mean_known, zip(*runs, strict=True))) for s, runs in curves.items()}
-    means = {s: own for s, own in means.items() if any(value is not None for value in own)}
+    means = {s: line for s, line in means.items() if any(value is not None for value in line)}
     curves = {s: curves[s] for s in means}
     tasks = data.summary.tasks
     if not curves or len(tasks) == 1:
         return
     if data.summary.orders:
-        tasks = [f"task {place + 1}" for place in range(len(tasks))]
+        tasks = [f"task {number + 1}" for number in range(len(tasks))]
     numbers = None
     if len(tasks) <= _MOST_IN_TABLES:
-        cells = tuple(make_row(strategy, *map(make_points, own)) for strategy, own in means.items())
+        cells = tuple(make_row(s, *map(make_points, line)) for s, line in means.items())
         numbers = Table(f"{title}, in points", ("strategy", *tasks), cells)
     figure = stream_curves(curves, tasks, title=title, measure=measure)
     yield Picture(f"curve-{name}", title, figure, numbers)
@@ -142,7 +142,7 @@ def draw_reliability(data: ReportData, name: str) -> Picture:
     """Draw accuracy against confidence on each task, in the first run of a strategy."""
     result = data.results(name)[0]
     title = f"{name}: accuracy against confidence on each task's test rows, seed {result.seed}"
-    bins = {task: ReliabilityBins.from_lists(own) for task, own in result.reliability.items()}
+    bins = {task: ReliabilityBins.from_lists(lists) for task, lists in result.reliability.items()}
     figure = reliability_panels(bins, title=f"Reliability of {name}")
     return Picture(f"reliability-{data.file_name(name)}", title, figure, strategy=name)
 

@@ -71,8 +71,8 @@ class ReportData:
         No two are alike: of those that would be, the later ones end with ``_`` and their place.
         """
         made = [re.sub("[^A-Za-z0-9]", "-", name).strip("-") for name in self.strategies]
-        place = self.strategies.index(strategy)
-        return f"{made[place]}_{place + 1}" if made[place] in made[:place] else made[place]
+        number = self.strategies.index(strategy)
+        return f"{made[number]}_{number + 1}" if made[number] in made[:number] else made[number]
 
 
 def read_report_data(folders: Sequence[Path | str]) -> ReportData:
@@ -114,9 +114,9 @@ def read_report_data(folders: Sequence[Path | str]) -> ReportData:
         summary,
         commands,
         {name: ANSWERS.read(folder) for name, folder in firsts.items()},
-        {name: own for name, folder in firsts.items() if (own := ERRORS.read(folder))},
-        {name: own for name, folder in firsts.items() if (own := NUMBERS.read(folder))},
-        {name: own for name, folder in firsts.items() if (own := CURVES.read(folder))},
+        {name: read for name, folder in firsts.items() if (read := ERRORS.read(folder))},
+        {name: read for name, folder in firsts.items() if (read := NUMBERS.read(folder))},
+        {name: read for name, folder in firsts.items() if (read := CURVES.read(folder))},
     )
 
 
@@ -124,10 +124,10 @@ def _order(runs: Sequence[StoredRun]) -> list[StoredRun]:
     """Put grafting first, then the other strategies by what they are compared by, each by seed."""
     results = [run.result for run in runs]
     normalized = normalize(results)
-    one = has_one_metric(results[0].metrics)
+    same_metric = has_one_metric(results[0].metrics)
     scores: dict[str, list[float]] = {}
     for result in results:
-        score = result.average_accuracy if one else normalized.average(result)
+        score = result.average_accuracy if same_metric else normalized.average(result)
         scores.setdefault(result.strategy, []).append(score or 0.0)
     best = sorted(scores, key=lambda name: (not name.startswith("grafting"), -mean(scores[name])))
     return sorted(runs, key=lambda run: (best.index(run.result.strategy), run.result.seed))

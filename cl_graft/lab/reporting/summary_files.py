@@ -65,7 +65,7 @@ def write_run_summary(result: RunResult, folder: Path) -> None:
         table = make_matrix(matrix, learned, caption=said, corner="after")
         lines += ["", said, "", *table.markdown()]
     groups = tasks_by_metric(result.metrics)
-    counts = {metric: None if len(groups) == 1 else len(own) for metric, own in groups.items()}
+    counts = {metric: None if len(groups) == 1 else len(part) for metric, part in groups.items()}
     measures = [
         (measure_title(name, metric, tasks=counts[metric]), measure(result, name, metric))
         for name in MEASURES
@@ -76,7 +76,7 @@ def write_run_summary(result: RunResult, folder: Path) -> None:
     lines += ["", *Table("", ("measure", "in points"), rows).markdown()]
     lines += [] if len(groups) == 1 else ["", for_markdown(metrics_text(result.metrics))]
     lines += ["", *_task_table(result).markdown(), ""]
-    schedules = [f"{name}: {schedule_text(own)}" for name, own in result.schedules.items()]
+    schedules = [f"{name}: {schedule_text(part)}" for name, part in result.schedules.items()]
     texts = [model_text(result.model), f"training: {'; '.join(schedules)}"]
     texts += data_lines(result.data)
     if result.processes > 1:
@@ -118,9 +118,9 @@ def comparison_csv(summary: ComparisonSummary) -> str:
         stated = _name_measures(summary, row) | {cost: getattr(row, cost) for cost in _COSTS}
         stated |= {f"final {task}": spread for task, spread in row.final.items()}
         stated |= {f"other {metric}": spread for metric, spread in row.other_metrics.items()}
-        for own, spread in stated.items():
+        for key, spread in stated.items():
             low, high = spread.interval or (None, None)
-            writer.writerow([name, own, spread.mean, spread.sd, low, high, spread.n])
+            writer.writerow([name, key, spread.mean, spread.sd, low, high, spread.n])
     return text.getvalue()
 
 
