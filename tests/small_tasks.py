@@ -7,6 +7,7 @@ a head of its own.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -60,6 +61,36 @@ def make_task() -> LearnableTask:
         device=torch.device("cpu"),
         content="xor",
         head_module=model["head"],
+    )
+
+
+BLOCKS = 4
+
+
+def block_task(blocks: int = BLOCKS) -> LearnableTask:
+    """The small task under a model of some blocks, each with a layer and a feed-forward part."""
+    small = make_task()
+    with seeded(0, "blocks"):
+        own = [
+            nn.Sequential(
+                nn.Sequential(nn.Linear(8, 8), nn.Tanh()),
+                nn.Sequential(nn.Linear(8, 16), nn.Tanh(), nn.Linear(16, 8)),
+            )
+            for _ in range(blocks)
+        ]
+    model = nn.ModuleDict({"blocks": nn.ModuleList(own), "head": small.model["head"]})
+
+    def forward(x: Tensor) -> Tensor:
+        for block in own:
+            x = x + block(x)
+        return model["head"](x)
+
+    named = dict(model.named_parameters())
+    return replace(
+        small,
+        model=model,
+        parameters={n: p for n, p in named.items() if n.startswith("blocks")},
+        forward=forward,
     )
 
 

@@ -198,7 +198,8 @@ class Bench:
     ) -> Ranking:
         """Rank the coordinates of a task, all of them, whatever `mask_candidates` says."""
         row, own = find_localizer(localizer), self.task(label)
-        most = len(row.allowed(own.model, own.parameters)) if row.allowed else self.layout.total
+        part = row.allowed(own.model, own.parameters) if row.allowed else own.parameters
+        most = Layout.of(part).total
         return rank_task(
             task or own,
             self.localization(label, localizer=localizer, steps=steps),
@@ -262,7 +263,7 @@ class Bench:
     def biases(self, label: int) -> Region:
         """Return the region of all biases, which BitFit trains."""
         task = self.task(label)
-        return biases(task.model, task.parameters)
+        return Region.full(Layout.of(biases(task.model, task.parameters))).within(self.layout)
 
     def answers(self, label: int, *, split: str = "test", through: int | None = None) -> Answers:
         """Answer the rows of a task with the model as it is now."""

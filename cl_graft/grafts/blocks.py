@@ -21,6 +21,12 @@ _BLOCK = re.compile(r"^(?:(.+?)\.)?(\d+)\.")
 _Value = TypeVar("_Value")
 
 
+def find_block(name: str) -> str:
+    """Return the path of the outermost block that holds a parameter or module; empty for none."""
+    match = _BLOCK.match(name)
+    return match[0][:-1] if match else ""
+
+
 def select_upper(
     model: nn.Module, parameters: Mapping[str, _Value], layers: Layers
 ) -> dict[str, _Value]:

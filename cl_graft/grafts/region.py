@@ -67,6 +67,18 @@ class Layout:
         """Number of coordinates of all parameters together."""
         return self.starts[-1]
 
+    def find_parameters(self, coordinates: Tensor) -> Tensor:
+        """Return which parameter each coordinate lies in, by its place in `names`; int64."""
+        return torch.searchsorted(torch.tensor(self.starts[1:]), coordinates, right=True)
+
+    def number_in(self, whole: Layout, coordinates: Tensor) -> Tensor:
+        """Return the numbers of coordinates in a layout that holds all parameters of this one."""
+        if self == whole:
+            return coordinates
+        starts = dict(zip(whole.names, whole.starts, strict=False))
+        moved = [starts[name] - start for name, start in zip(self.names, self.starts, strict=False)]
+        return coordinates + torch.tensor(moved)[self.find_parameters(coordinates)]
+
 
 _WHOLE = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
 
@@ -170,6 +182,10 @@ class Region:
             if high > low:
                 cut = slice(low, high)
                 yield name, self.index[cut] - start, cut
+
+    def within(self, layout: Layout) -> Region:
+        """Return the region in a layout that holds all parameters of its own in their order."""
+        return Region(layout, self.layout.number_in(layout, self.index))
 
     @property
     def density(self) -> float:

@@ -20,9 +20,10 @@ from cl_graft.errors import InputError, WrongBase
 from cl_graft.grafts.graft import Graft, extract, gather, grafted
 from cl_graft.grafts.hashing import hash_tensors
 from cl_graft.grafts.model_state import preserve_modes, replace_parameters, train_only
-from cl_graft.grafts.region import Layout, Parameters
+from cl_graft.grafts.region import Layout, Parameters, Region
 from cl_graft.localization import LocalizerInputs, find_localizer, localize
 from cl_graft.localization.grafting_settings import DEFAULT_DENSITY, GraftingSettings
+from cl_graft.localization.reach import find_reach
 from cl_graft.localization.registry import Score
 from cl_graft.models.graftable import graftable_parameters
 from cl_graft.runtime.tensor_names import plain_name, tensors_by_name
@@ -147,8 +148,8 @@ def localize_skill(
             return -sum(float(ask(base, batch)) for batch in batches) / len(batches)
 
     total = Layout.of(parameters).total
-    allowed = row.allowed(base, parameters) if row.allowed else None
-    k = min(max(1, round(density * total)), total if allowed is None else len(allowed))
+    reach = find_reach(base, parameters, localizer=localizer)
+    k = sum(reach.divide(max(1, round(density * total)), owned=Region.empty(reach.layout)))
     with (
         replace_parameters(here, rest),
         preserve_modes(base),

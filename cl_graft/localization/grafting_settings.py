@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
-from math import sqrt
-from typing import Annotated, Literal
+from math import inf, sqrt
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, GetPydanticSchema, field_validator
 from pydantic_core import core_schema
 
 from cl_graft.errors import InputError
 from cl_graft.grafts.blocks import Layers
+from cl_graft.localization.modules import Modules
 from cl_graft.localization.registry import Score, find_localizer
 from cl_graft.runtime.settings import settings_class
 from cl_graft.training.fine_tuning_settings import FineTuning, Optimizer
@@ -57,6 +58,13 @@ class GraftingSettings:
         default="all",
         description="Blocks that a region may reach, counted from the top: a number, 'upper' (half "
         "of them) or 'all'. What lies below gets no backward pass.",
+    )
+    modules: Modules = Field(
+        default="all",
+        description="Weights that a region may reach: 'all', 'mlp' (the matrices of feed-forward "
+        "parts), 'attention' (the other matrices of their blocks), the name of a layer such as "
+        "down_proj, a pattern such as '*.0.attention.*', or a list of these. A mapping divides the "
+        "region's size, as in {mlp: 0.7, attention: 0.3}.",
     )
     fine_tuning: FineTuning = Field(
         default_factory=partial(FineTuning, steps=100, evaluations=0),
@@ -152,6 +160,24 @@ class GraftingSettings:
     def _bound_the_layers(cls, value: Layers) -> Layers:
         if isinstance(value, int) and value < 1:
             raise ValueError(f"must be at least 1, 'upper' or 'all', got {value}")
+        return value
+
+    @field_validator("modules", mode="before")
+    @classmethod
+    def _bound_the_shares(cls, value: Any) -> Any:
+        names = [value] if isinstance(value, str) else value
+        shares = list(value.values()) if isinstance(value, dict) else [1]
+        if not (
+            isinstance(names, list | tuple | dict)
+            and all(isinstance(name, str) and name for name in names)
+            and all(isinstance(n, int | float) and 0 <= n < inf for n in shares)
+            and names
+            and sum(shares)
+        ):
+            raise ValueError(
+                "must be a name, a list of names, or a share of at least 0 for each, not all 0, as "
+                f"in {{mlp: 0.7, attention: 0.3}}, got {value!r}"
+            )
         return value
 
     @field_validator("budgets")

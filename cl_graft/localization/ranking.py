@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
+from math import ceil
 
 import torch
 from torch import Tensor
 
 from cl_graft.errors import NotFinite
 from cl_graft.grafts.graft import gather
-from cl_graft.grafts.region import Layout, Parameters, Region
+from cl_graft.grafts.model_state import train_only
+from cl_graft.grafts.region import Layout, Parameters, Region, union
 from cl_graft.grafts.selection import refuse_nan, top_k
 from cl_graft.localization.grafting_settings import GraftingSettings
 from cl_graft.localization.localizer_inputs import LocalizerInputs
@@ -43,14 +47,22 @@ class Ranking:
         Raises:
             ValueError: If the ranking does not hold that many.
         """
-        order = self.order
-        if without is not None and len(without):
-            taken = torch.zeros(self.layout.total, dtype=torch.bool)
-            taken[without.index] = True
-            order = order[~taken[order]]
+        order = self.order if without is None else self.without(without).order
         if not 1 <= k <= order.numel():
             raise ValueError(f"k must be in [1, {order.numel()}], got {k}")
         return Region.of(self.layout, order[:k])
+
+    def without(self, region: Region) -> Ranking:
+        """Return the ranking of all coordinates but those of a region."""
+        if not len(region):
+            return self
+        taken = torch.zeros(self.layout.total, dtype=torch.bool)
+        taken[region.index] = True
+        return Ranking(self.layout, self.order[~taken[self.order]])
+
+    def within(self, layout: Layout) -> Ranking:
+        """Return the ranking with the numbers of a layout that holds all parameters of this one."""
+        return Ranking(layout, self.layout.number_in(layout, self.order))
 
 
 def localize(
@@ -61,6 +73,7 @@ def localize(
     steps: int = GraftingSettings.mask_steps,
     depth: int | None = None,
     candidates: int | None = None,
+    parts: Sequence[tuple[Collection[str], float]] = (),
 ) -> Ranking:
     """Rank coordinates by a localizer.
 
@@ -72,6 +85,8 @@ def localize(
         depth: Number of coordinates to rank; None means all.
         candidates: Rank only this many coordinates, those that moved most, where the localizer can
             score them alone; None means all.
+        parts: Parameters by name with the share that they have in any first part of the ranking,
+            as long as they last; each is ranked by itself. Empty ranks all together.
 
     Raises:
         InputError: If there is no localizer of this name.
@@ -98,8 +113,11 @@ def localize(
         ([5], [4, 5])
     """
     row = find_localizer(localizer)
-    allowed = row.allowed(inputs.model, inputs.parameters) if row.allowed else None
-    total = inputs.layout.total if allowed is None else len(allowed)
+    layout, block = inputs.layout, nullcontext()
+    if row.allowed:
+        inputs = replace(inputs, parameters=row.allowed(inputs.model, inputs.parameters))
+        block = train_only(inputs.model, inputs.parameters.values())
+    total = inputs.layout.total
     if not 1 <= k <= total:
         raise ValueError(f"k must be in [1, {total}], got {k}")
     if row.needs_dense_run and not inputs.tuned:
@@ -112,17 +130,52 @@ def localize(
             "outside of the inference mode"
         )
     depth = total if depth is None else min(max(depth, k), total)
+    parts = parts or [(inputs.parameters, 1.0)]
     if candidates is not None and row.score_candidates is not None:
-        moved = movement(inputs, k=k, steps=steps)
-        subset = top_k(moved, min(max(candidates, k), total))
-        scores = row.score_candidates(inputs, subset, k=k, steps=steps)
-        return rank_region(subset, scores, depth=min(depth, len(subset)))
-    scores = row.score(inputs, k=k, steps=steps)
-    if row.per_tensor:
-        return rank_by_tensor(scores, depth=depth, allowed=allowed)
-    if allowed is not None:
-        return rank_region(allowed, gather(scores, allowed).values, depth=depth)
-    return rank(scores, depth=depth)
+        moved, most = movement(inputs, k=k, steps=steps), max(candidates, k)
+        movers = [top_k(part, _share(part, share, most)) for part, share in _split(moved, parts)]
+        subset = union([region.within(inputs.layout) for region in movers], layout=inputs.layout)
+        values = row.score_candidates(inputs, subset, k=k, steps=steps)
+        places = [subset.find(region.within(inputs.layout)) for region in movers]
+        ranked = [
+            rank_region(region, values[where.to(values.device)], depth=min(depth, len(region)))
+            for region, where in zip(movers, places, strict=True)
+        ]
+    else:
+        with block:
+            scores = row.score(inputs, k=k, steps=steps)
+        order = rank_by_tensor if row.per_tensor else rank
+        ranked = [
+            order(part, depth=_share(part, share, depth)) for part, share in _split(scores, parts)
+        ]
+    if len(ranked) == 1:
+        return ranked[0].within(layout)
+    shares = [share for _, share in parts]
+    return _interleave([ranking.within(layout) for ranking in ranked], shares)
+
+
+def _split(
+    scores: Parameters, parts: Sequence[tuple[Collection[str], float]]
+) -> Iterator[tuple[Parameters, float]]:
+    """Yield the scores of each part and its share; of a single part no tensor is looked at."""
+    for names, share in parts:
+        whole = len(names) == len(scores)
+        yield scores if whole else {name: scores[name] for name in scores if name in names}, share
+
+
+def _share(scores: Parameters, share: float, count: int) -> int:
+    """Return how many of `count` coordinates a part gives, at most all that it has."""
+    return min(ceil(share * count), sum(tensor.numel() for tensor in scores.values()))
+
+
+def _interleave(rankings: Sequence[Ranking], shares: Sequence[float]) -> Ranking:
+    """Order coordinates of rankings so that any first part has its share of each; ties in order."""
+    numbers = [
+        torch.arange(1, len(ranking.order) + 1, dtype=torch.float64) / share
+        for ranking, share in zip(rankings, shares, strict=True)
+    ]
+    best = torch.cat(numbers).sort(stable=True).indices
+    return Ranking(rankings[0].layout, torch.cat([ranking.order for ranking in rankings])[best])
 
 
 def rank(scores: Parameters, *, depth: int) -> Ranking:
@@ -139,7 +192,7 @@ def rank(scores: Parameters, *, depth: int) -> Ranking:
     return rank_region(region, gather(scores, region).values, depth=depth)
 
 
-def rank_by_tensor(scores: Parameters, *, depth: int, allowed: Region | None = None) -> Ranking:
+def rank_by_tensor(scores: Parameters, *, depth: int) -> Ranking:
     """Order coordinates so that any first part of the ranking has the same share of every tensor.
 
     Coordinates are ordered by r/n, where a coordinate is the r-th best (r from 1) of a tensor with
@@ -151,7 +204,6 @@ def rank_by_tensor(scores: Parameters, *, depth: int, allowed: Region | None = N
     Args:
         scores: One tensor a parameter.
         depth: Number of coordinates to rank.
-        allowed: The only coordinates to rank, which then are a tensor's n entries; None means all.
 
     Raises:
         ValueError: If `depth` is not in [1, number of coordinates], or a score is NaN or
@@ -163,24 +215,19 @@ def rank_by_tensor(scores: Parameters, *, depth: int, allowed: Region | None = N
         tensor([0, 1, 4])
     """
     layout = Layout.of(scores)
-    allowed = Region.full(layout) if allowed is None else allowed
-    if not 1 <= depth <= len(allowed):
-        raise ValueError(f"depth must be in [1, {len(allowed)}], got {depth}")
-    shares: list[Tensor] = []
-    order: list[Tensor] = []
-    cuts = torch.searchsorted(allowed.index, torch.tensor(layout.starts)).tolist()
-    for name, start, first, end in zip(layout.names, layout.starts, cuts, cuts[1:], strict=False):
-        size = end - first
+    if not 1 <= depth <= layout.total:
+        raise ValueError(f"depth must be in [1, {layout.total}], got {depth}")
+    ranked: list[Ranking] = []
+    sizes: list[int] = []
+    for name, size in zip(layout.names, layout.sizes, strict=True):
         # At d = (depth + tensors) / total, Σ ⌊d·n⌋ is at least `depth`: each tensor loses less than
         # one coordinate by rounding down.
-        most = min(size, size * (depth + len(layout.names)) // len(allowed))
+        most = min(size, size * (depth + len(layout.names)) // layout.total)
         if most:
-            inside = allowed.index[first:end]
-            own = scores[name].detach().reshape(-1).cpu()[inside - start]
-            order.append(inside[rank({name: own}, depth=most).order])
-            shares.append(torch.arange(1, most + 1, dtype=torch.float64) / size)
-    best = torch.cat(shares).sort(stable=True).indices[:depth]
-    return Ranking(layout, torch.cat(order)[best])
+            ranked.append(rank({name: scores[name].detach()}, depth=most).within(layout))
+            sizes.append(size)
+    ranking = _interleave(ranked, sizes)
+    return Ranking(layout, ranking.order[:depth])
 
 
 def rank_region(region: Region, scores: Tensor, *, depth: int) -> Ranking:

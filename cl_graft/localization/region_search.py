@@ -7,23 +7,20 @@ place of a dense run, and localization and region training start from it.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property, partial
 
-import torch
-from torch import Tensor, nn
-
 from cl_graft.errors import DivergedError
-from cl_graft.grafts.blocks import Layers, select_upper
 from cl_graft.grafts.graft import gather, grafted, snapshot
 from cl_graft.grafts.hashing import hash_tensors
 from cl_graft.grafts.model_state import replace_parameters
 from cl_graft.grafts.region import Layout, Region
 from cl_graft.localization.grafting_settings import GraftingSettings
 from cl_graft.localization.ranking import Ranking, localize
-from cl_graft.localization.registry import Localizer, Score, find_localizer
+from cl_graft.localization.reach import Reach, find_reach
+from cl_graft.localization.registry import Localizer, find_localizer
 from cl_graft.localization.task_gradients import RowCounter, localizer_inputs
 from cl_graft.runtime.checkpoints import Checkpoint, State
 from cl_graft.runtime.error_context import in_phase
@@ -82,8 +79,8 @@ def find_region(
 
     Raises:
         DivergedError: If a loss or a weight becomes NaN or infinite.
-        InputError: If the model has not as many blocks as `settings.layers` says, or the localizer
-            can choose no coordinate of it.
+        InputError: If the model has not the blocks or modules that the settings name, or the
+            localizer can choose no coordinate of it.
         ValueError: If a head is to be fitted that cannot be fitted alone.
     """
     started = time.perf_counter()
@@ -91,7 +88,7 @@ def find_region(
     localizer = search.localizer
     if settings.density == "auto" or (not settings.retrain and settings.head_refit_rows):
         check_head_fit(task)
-    allowed = search.find_allowed()
+    reach = search.reach
     phase = "dense" if dense or localizer.needs_dense_run else "warm-up"
     if dense is None and localizer.needs_dense_run:
         dense = fine_tune_task(
@@ -109,19 +106,20 @@ def find_region(
     passed_over = Region.empty(layout)
     if owned is not None and settings.avoid_owned and settings.mode == "prefix":
         passed_over = owned
-    free = layout.total - len(passed_over) if allowed is None else len(allowed - passed_over)
-    k = min(settings.coordinates(layout.total), free)
+    budget = settings.coordinates(layout.total)
+    counts = reach.divide(budget, owned=passed_over)
+    k, beside = sum(counts), reach.count_beside(counts, owned=passed_over)
     region, graft_dev = Region.empty(layout), None
     if k:
         ranking = search.rank(
             dense,
             k=k,
-            depth=max(20 * k, layout.total // 20) + len(passed_over),
-            min_depth=k + len(passed_over),
-            owned=len(passed_over),
+            depth=max(20 * k, layout.total // 20) + beside,
+            min_depth=k + beside,
+            owned=beside,
         )
         with _name_localizer(localizer.name):
-            region, graft_dev = search.cut(ranking, dense, k=k, without=passed_over)
+            region, graft_dev = search.cut(ranking, dense, k=budget, without=passed_over)
     if graft_dev is not None:
         context.measure("localize", "DevScore", settings.mask_steps, graft_dev)
     return FoundRegion(
@@ -159,34 +157,6 @@ def rank_task(
     return search.rank(dense, k=k, depth=depth, min_depth=depth)
 
 
-def allowed_coordinates(
-    model: nn.Module,
-    parameters: Mapping[str, nn.Parameter],
-    *,
-    localizer: str | Score | Localizer,
-    layers: Layers,
-) -> Region | None:
-    """Return the coordinates that a localizer may choose, without values; None means all."""
-    allowed = find_localizer(localizer).allowed
-    part = select_upper(model, parameters, layers)
-    layout, inside = Layout.of(parameters), Layout.of(part)
-    if allowed is not None:
-        return Region(layout, _number_in(layout, inside, allowed(model, part).index))
-    if layers == "all":
-        return None
-    return Region(layout, _number_in(layout, inside, torch.arange(inside.total)))
-
-
-def _number_in(layout: Layout, part: Layout, numbers: Tensor) -> Tensor:
-    """Translate coordinate numbers of the layout of a part into those of the whole layout."""
-    if part == layout:
-        return numbers
-    starts = dict(zip(layout.names, layout.starts, strict=False))
-    moved = [starts[name] - start for name, start in zip(part.names, part.starts, strict=False)]
-    places = torch.searchsorted(torch.tensor(part.starts[1:]), numbers, right=True)
-    return numbers + torch.tensor(moved)[places]
-
-
 @dataclass(frozen=True, eq=False)
 class _Search:
     """The ranking of a task's coordinates and the cut at the budget, which share these."""
@@ -200,11 +170,15 @@ class _Search:
     def localizer(self) -> Localizer:
         return find_localizer(self.settings.localizer)
 
-    def find_allowed(self) -> Region | None:
-        """Return the coordinates that the localizer may choose; None means all."""
-        task, layers = self.task, self.settings.layers
-        return allowed_coordinates(
-            task.model, task.parameters, localizer=self.localizer, layers=layers
+    @cached_property
+    def reach(self) -> Reach:
+        task, settings = self.task, self.settings
+        return find_reach(
+            task.model,
+            task.parameters,
+            localizer=self.localizer,
+            layers=settings.layers,
+            modules=settings.modules,
         )
 
     def rank(
@@ -212,15 +186,13 @@ class _Search:
     ) -> Ranking:
         """Rank `depth` coordinates; a cached ranking serves if it has `min_depth` of them."""
         settings, localizer, counter = self.settings, self.localizer, self.counter
-        layout = Layout.of(self.task.parameters)
-        allowed = self.find_allowed()
-        most = layout.total if allowed is None else len(allowed)
+        layout, most = self.reach.layout, self.reach.total
         depth = most if depth is None else min(depth, most)
         min_depth = depth if min_depth is None else min(min_depth, most)
         candidates = settings.candidates(layout.total, k=k, owned=owned)
         if candidates is not None:
             depth, min_depth = min(depth, candidates), min(min_depth, candidates)
-        part = self._upper_part()
+        part = self._reachable_part()
         key = self._make_key(part, dense, k=k, candidates=candidates)
         # Code from outside may change, and what takes no gradients is as fast as a look-up.
         is_ours = getattr(localizer.score, "__module__", "").startswith("cl_graft.")
@@ -250,17 +222,16 @@ class _Search:
                 steps=settings.mask_steps,
                 depth=depth,
                 candidates=candidates,
-            )
-        ranking = Ranking(layout, _number_in(layout, ranking.layout, ranking.order))
+                parts=self.reach.parts,
+            ).within(layout)
         cache.put(key, {"order": ranking.order}, points.join(asdict(counter.passes)))
         return ranking
 
-    def _upper_part(self) -> LearnableTask:
-        """Return the task with the parameters of the upper blocks alone: no others are moved."""
-        task, layers = self.task, self.settings.layers
-        if layers == "all":
-            return task
-        return replace(task, parameters=select_upper(task.model, task.parameters, layers))
+    def _reachable_part(self) -> LearnableTask:
+        """Return the task with the parameters in reach alone: no others are moved."""
+        parameters = self.reach.parameters
+        whole = len(parameters) == len(self.task.parameters)
+        return self.task if whole else replace(self.task, parameters=parameters)
 
     def _make_key(
         self, part: LearnableTask, dense: DenseRun, *, k: int, candidates: int | None
@@ -278,6 +249,8 @@ class _Search:
         }
         if part is not task:
             recipe["parameters"] = list(part.parameters)
+        if len(self.reach.parts) > 1:
+            recipe["shares"] = [[list(names), share] for names, share in self.reach.parts]
         return cache_key("ranking", task.identity, recipe, settings.seed)
 
     def cut(
@@ -286,10 +259,10 @@ class _Search:
         """Cut the region from a ranking; with tuned values, score its graft on dev."""
         task, settings, counter = self.task, self.settings, self.counter
         if not dense.tuned or (dense.dev is None and settings.density != "auto"):
-            return ranking.top(k, without=without), None
+            return self.reach.cut(ranking, k, without=without), None
         task.model.eval()
         if settings.density != "auto":
-            region = ranking.top(k, without=without)
+            region = self.reach.cut(ranking, k, without=without)
             counter.passes += Passes(forward=len(task.dev))
             with (
                 replace_parameters(task.head, dense.head),
@@ -302,15 +275,16 @@ class _Search:
             return score_on_dev(task, seed=derive(settings.seed, task.content, "budget"))
 
         total = ranking.layout.total
-        sizes = sorted({min(k, max(1, round(density * total))) for density in settings.budgets})
+        sizes = {min(k, max(1, round(density * total))) for density in settings.budgets}
+        distinct = {sum(self.reach.divide(size, owned=without)): size for size in sizes}
         region, scores = Region.empty(ranking.layout), DevScores(0.0, 0.0)
         with replace_parameters(task.head, dense.head):
             with replace_parameters(task.parameters, dense.tuned):
                 dense_score = measure().fitted_head
             share = settings.auto_share
             wanted = dense_score * share if dense_score >= 0 else dense_score / share
-            for size in sizes:
-                region = ranking.top(size, without=without)
+            for size in sorted(distinct.values()):
+                region = self.reach.cut(ranking, size, without=without)
                 with grafted(task.model, gather(dense.tuned, region)):
                     scores = measure()
                 if scores.fitted_head >= wanted:

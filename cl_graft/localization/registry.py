@@ -20,6 +20,8 @@ _FILES = ("learned_mask", "paper_mask", "movement", "gradients", "gates", "param
 SHORT_DENSE_SHARE = 0.2
 """Share of the steps that is enough for a dense run of which only the movement is read."""
 
+_Parameters = dict[str, nn.Parameter]
+
 
 class Score(Protocol):
     """Scores all coordinates, higher is better."""
@@ -65,8 +67,10 @@ class Localizer:
             model.
         whole_lines: Whether regions are whole columns or rows of matrices, of which a file holds
             the numbers; the estimates of its bytes need it.
-        allowed: Function of (model, graftable parameters) that returns the coordinates that may be
-            chosen; None means all.
+        allowed: Function of (model, graftable parameters) that returns the parameters that may be
+            chosen from; None means all.
+        unit: Function of (model, parameters) that returns how many coordinates are ranked one
+            after the other as a unit, of which regions have whole ones; None means 1.
         score_candidates: The same scores, computed for given candidates alone; None if there is no
             such function.
     """
@@ -80,7 +84,8 @@ class Localizer:
     needs_path: bool = False
     per_tensor: bool = False
     whole_lines: bool = False
-    allowed: Callable[[nn.Module, Mapping[str, nn.Parameter]], Region] | None = None
+    allowed: Callable[[nn.Module, Mapping[str, nn.Parameter]], _Parameters] | None = None
+    unit: Callable[[nn.Module, Mapping[str, nn.Parameter]], int] | None = None
     score_candidates: CandidateScore | None = None
 
 

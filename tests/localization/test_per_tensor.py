@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 from cl_graft.errors import InputError, NotFinite
-from cl_graft.grafts.region import Region
+from cl_graft.grafts.region import Layout, Region
 from cl_graft.grafts.selection import top_k
 from cl_graft.localization import localize
 from cl_graft.localization.localizer_inputs import LocalizerInputs
@@ -99,7 +99,7 @@ def normed_inputs():
 )
 def test_a_rule_takes_the_steepest_of_its_kind_and_nothing_else(name, rule, kept):
     inputs = normed_inputs()
-    allowed = rule(inputs.model, inputs.parameters)
+    allowed = Region.full(Layout.of(rule(inputs.model, inputs.parameters))).within(inputs.layout)
     full = {n: torch.ones_like(p, dtype=torch.bool) * (n in kept) for n, p in inputs.base.items()}
     assert allowed == Region.from_masks(full)
     ranking = localize(inputs, name, k=5, steps=4)

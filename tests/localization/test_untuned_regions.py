@@ -9,7 +9,7 @@ from torch import nn
 
 from cl_graft.errors import InputError
 from cl_graft.grafts.graft import snapshot
-from cl_graft.grafts.region import Region
+from cl_graft.grafts.region import Layout, Region
 from cl_graft.grafts.selection import top_k
 from cl_graft.localization import LOCALIZERS, LocalizerInputs, localize
 from cl_graft.localization.gradients import talos
@@ -49,9 +49,8 @@ def test_every_matrix_gives_lift_its_share_and_biases_none():
     masks = ranking.top(38).masks()
     # 384 and 72 entries: 38 of 456 are 32 and 6.
     assert [int(mask.sum()) for mask in masks.values()] == [32, 0, 6, 0]
-    assert Region.of(inputs.layout, ranking.order) == weight_matrices(
-        inputs.model, inputs.parameters
-    )
+    matrices = Region.full(Layout.of(weight_matrices(inputs.model, inputs.parameters)))
+    assert Region.of(inputs.layout, ranking.order) == matrices.within(inputs.layout)
 
 
 @pytest.mark.parametrize("name", ["lift", "base_gradient_rows", "snip"])

@@ -6,47 +6,24 @@ import pytest
 import torch
 from localization.planted import FEW
 from slow_cases import slow_but
-from small_tasks import MemoryCache, make_task, settings
-from torch import nn
+from small_tasks import BLOCKS, MemoryCache, block_task, make_task, settings
 
 from cl_graft.errors import InputError
 from cl_graft.grafts.graft import snapshot
-from cl_graft.grafts.region import Layout
+from cl_graft.grafts.region import Layout, Region
 from cl_graft.localization import LOCALIZERS
-from cl_graft.localization.region_search import allowed_coordinates, find_region
+from cl_graft.localization.reach import find_reach
+from cl_graft.localization.region_search import find_region
 from cl_graft.localization.registry import find_localizer
 from cl_graft.runtime.run_context import RunContext
-from cl_graft.training.learnable_task import LearnableTask
 
-BLOCKS = 4
 FITTING = sorted(set(LOCALIZERS) - {"layer_norm_only"})
-
-
-def block_task(blocks: int = BLOCKS) -> LearnableTask:
-    """The small task under a model of some blocks."""
-    small = make_task()
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(0)
-        own = [nn.Sequential(nn.Linear(8, 8), nn.Tanh(), nn.Linear(8, 8)) for _ in range(blocks)]
-    model = nn.ModuleDict({"blocks": nn.ModuleList(own), "head": small.model["head"]})
-
-    def forward(x: torch.Tensor) -> torch.Tensor:
-        for block in own:
-            x = x + block(x)
-        return model["head"](x)
-
-    named = dict(model.named_parameters())
-    return replace(
-        small,
-        model=model,
-        parameters={n: p for n, p in named.items() if n.startswith("blocks")},
-        forward=forward,
-    )
 
 
 def allowed(task, given):
     choice = {"localizer": given.localizer, "layers": given.layers}
-    return allowed_coordinates(task.model, task.parameters, **choice)
+    reach = find_reach(task.model, task.parameters, **choice)
+    return Region.full(Layout.of(reach.parameters)).within(reach.layout)
 
 
 def touched(region) -> set[int]:
@@ -146,4 +123,5 @@ def test_biases_are_counted_in_the_upper_blocks_alone():
     biases = allowed(task, settings(localizer="bias_only", layers=1))
     layout = Layout.of(task.parameters)
     assert biases.layout == layout
-    assert {name for name, _, _ in biases.by_parameter()} == {"blocks.3.0.bias", "blocks.3.2.bias"}
+    names = {name for name, _, _ in biases.by_parameter()}
+    assert names == {f"blocks.3.{layer}.bias" for layer in ("0.0", "1.0", "1.2")}

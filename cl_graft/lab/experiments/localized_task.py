@@ -189,7 +189,7 @@ class _SingleTask:
         """Rank all coordinates that the localizer may choose."""
         task, allowed = self.task, find_localizer(self.config.grafting.localizer).allowed
         total = Layout.of(task.parameters).total
-        most = len(allowed(task.model, task.parameters)) if allowed else total
+        most = Layout.of(allowed(task.model, task.parameters)).total if allowed else total
         k = min(most, self.settings.coordinates(total))
         return rank_task(task, self.settings, run, k=k, context=self._context)
 

@@ -31,7 +31,7 @@ from cl_graft.kinds.text2text import Text2Text
 from cl_graft.localization import find_localizer
 from cl_graft.localization.grafting_settings import GraftingSettings
 from cl_graft.localization.localizer_inputs import add_gradient_
-from cl_graft.localization.region_search import allowed_coordinates
+from cl_graft.localization.reach import find_reach
 from cl_graft.localization.task_gradients import RowCounter, localizer_inputs
 from cl_graft.metrics import task_loss
 from cl_graft.models import TaskModel, graftable_parameters, longest_row
@@ -321,7 +321,8 @@ def make_plan(config: ExperimentConfig) -> Plan:
             f"max_length must be at most {most}, the positions of {settings.name!r}, got {length}"
         )
     graftable = fake.parameters
-    allowed_coordinates(fake.model, graftable, localizer=grafting.localizer, layers=grafting.layers)
+    limits = {"layers": grafting.layers, "modules": grafting.modules}
+    find_reach(fake.model, graftable, localizer=grafting.localizer, **limits)
     total = sum(tensor.numel() for tensor in graftable.values())
     region = grafting.coordinates(total)
     in_lines = find_localizer(grafting.localizer).whole_lines

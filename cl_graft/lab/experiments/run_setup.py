@@ -20,7 +20,7 @@ from cl_graft.lab.experiments.memory_estimate import make_fake_model
 from cl_graft.lab.experiments.run_record import RunRecord
 from cl_graft.lab.results.run_results import machine
 from cl_graft.localization import find_localizer
-from cl_graft.localization.region_search import allowed_coordinates
+from cl_graft.localization.reach import find_reach
 from cl_graft.metrics import task_loss
 from cl_graft.models import Loaded, TaskModel, graftable_parameters
 from cl_graft.models.load import read_config
@@ -97,7 +97,7 @@ def check_strategy(
     method.check_stream(shape, config.comparison.strategy_settings.get(method.name, {}))
     if limits := _find_limits(method, config):
         try:
-            allowed_coordinates(shape.model, graftable_parameters(shape.model), **limits)
+            find_reach(shape.model, graftable_parameters(shape.model), **limits)
         except InputError as error:
             raise InputError(
                 f"strategy {method.name!r} cannot run on this model: {error}"
@@ -107,9 +107,9 @@ def check_strategy(
 def _find_limits(method: Method, config: ExperimentConfig) -> dict[str, Any]:
     """Return the settings that may not leave a region a coordinate of the model; empty: none."""
     name = method.fixed_config.get("grafting.localizer", config.grafting.localizer)
-    layers = config.grafting.layers
-    free = layers == "all" and find_localizer(name).allowed is None
-    return {} if free or not method.has_regions else {"localizer": name, "layers": layers}
+    limits = {"layers": config.grafting.layers, "modules": config.grafting.modules}
+    free = set(map(str, limits.values())) == {"all"} and find_localizer(name).allowed is None
+    return {} if free or not method.has_regions else {"localizer": name, **limits}
 
 
 def _make_shape(
