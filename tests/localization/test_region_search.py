@@ -101,7 +101,7 @@ def test_auto_density_lets_a_negative_score_be_worse_by_the_same_factor(
 @pytest.mark.usefixtures("one_penalty")
 def test_auto_density_takes_one_pass_over_dev_a_size_and_one_for_the_dense_run():
     task = make_task()
-    plain = find_region(task, settings(density=1.0, dense_share=1.0))
+    plain = find_region(task, settings(density=1.0))
     auto = settings(density="auto", budgets=(0.3, 1.0), auto_share=1e-9)
     first = find_region(task, auto, dense=plain.dense)
     more = first.passes["localize"].forward - plain.passes["localize"].forward
@@ -121,9 +121,7 @@ def test_only_a_localizer_that_looks_at_tuned_weights_has_a_dense_run(name):
     phases = set(seen) | set(found.seconds) | set(found.passes)
     expected = "warm-up" if name in WITHOUT_DENSE_RUN else "dense"
     assert phases == {expected, "localize"}
-    assert (found.dense.tuned == {}) == (expected == "warm-up")
-    whole = expected == "dense" and LOCALIZERS.find(name).dense_share == 1
-    assert (found.dense.dev is not None) == whole == (found.graft_dev is not None)
+    assert (found.dense.tuned == {}) == (found.dense.dev is None) == (expected == "warm-up")
     assert len(found.region) == round(0.05 * found.region.layout.total)
     after = dict(task.model.named_parameters())
     assert all(torch.equal(value, after[name]) for name, value in before.items())
