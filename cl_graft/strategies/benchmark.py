@@ -131,6 +131,7 @@ def text_stream(
         )
     )
     for stream in benchmark.streams.values():
+        stream.benchmark = benchmark  # or it would be looked for among all objects
         seen: list[int] = []
         for experience, task in zip(stream, encoded, strict=True):
             experience.encoded = task.splits[stream.name]

@@ -243,6 +243,6 @@ def test_the_demo_compares_and_shows_what_its_bank_can_do(session, there):
         assert re.search(rf"\b{strategy} +│", shown)
     assert re.search(r"verify: (\d) of \1 tasks answer with the bits with which they were", shown)
     assert re.search(r"switch: the loaded model changes from task to task in [\d.]+ ms", shown)
-    assert re.search(r"add: answered was learned in .*; no earlier file changed\.", shown)
-    assert re.search(r"forget: answered was deleted in .*; every file is as before\.", shown)
+    assert re.search(r"add: entailment was learned in .*; no earlier file changed\.", shown)
+    assert re.search(r"forget: entailment was deleted in .*; every file is as before\.", shown)
     assert (there / "demo" / "scores.png").is_file()

@@ -93,7 +93,7 @@ def test_a_command_on_a_page_parses_or_is_a_target_of_make():
         if words[0] == "make":
             assert {word for word in words[1:] if "=" not in word} <= TARGETS, f"{page}: {line}"
         elif arguments is None:
-            known = {".", "git", "cd", "curl", "pip", "python", "tensorboard"}
+            known = {".", "cd", "cp", "curl", "git", "mkdir", "pip", "python", "tensorboard"}
             assert words[0] in known, f"{page}: {line}"
         else:
             name, *rest = arguments

@@ -22,7 +22,7 @@ from cl_graft.lab.commands.compare import name_files, run_comparison
 if TYPE_CHECKING:
     from cl_graft.lab.results.comparison import Comparison
 
-LATER_TASK = "answered"
+LATER_TASK = "entailment"
 """The built-in task that the demo adds to its bank and deletes again."""
 
 PICTURE = "scores.png"

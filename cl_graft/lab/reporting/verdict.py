@@ -1,8 +1,8 @@
 """The verdict of a report: what the runs say in a few sentences, read off their measures.
 
-It names the strategy that the comparison is about, what forgets beside it, and fine-tuning of each
-task alone. Measures of different units are never averaged, and times of different machines are
-not compared.
+It names the strategies; of many, the one that the comparison is about, what forgets beside it, and
+fine-tuning of each task alone. Measures of different units are never averaged, and times of
+different machines are not compared.
 """
 
 from __future__ import annotations
@@ -17,6 +17,9 @@ from cl_graft.lab.results.tables import spread_text
 from cl_graft.metrics.statistics import LEAST_SAMPLES
 from cl_graft.runtime.byte_sizes import decimal_bytes
 from cl_graft.strategies.registry import STRATEGIES
+
+_MOST_NAMED = 4
+"""Strategies up to which scores, bytes and rows name all."""
 
 
 def write_verdict(data: ReportData) -> list[str]:
@@ -33,7 +36,9 @@ def write_verdict(data: ReportData) -> list[str]:
         (n for n in others if not _is_bound(n) and find_method_name(n) != find_method_name(own)),
         None,
     )
-    shown = [name for name in (own, rival, alone) if name is not None]
+    named = [name for name in (own, rival, alone) if name is not None]
+    methods = {find_method_name(name) for name in names}
+    shown = names if len(names) == len(methods) <= _MOST_NAMED else named
     found = [
         *_forgetting(data, own, rival),
         _bytes(data, [n for n in shown if find_method_name(n) != "naive" or n == own]),
