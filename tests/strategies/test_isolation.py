@@ -82,7 +82,7 @@ def test_a_task_adds_its_head_and_the_bytes_of_its_own_part(small_runs, name):
 
 @pytest.mark.parametrize(
     ("layers", "variant", "sides"),
-    [("all", "dora", linears()), ("usual", "rslora", [linears()[0]] * 2)],
+    [("mlp", "dora", linears()[4:]), ("attention", "rslora", linears()[:4])],
 )
 def test_a_lora_stands_in_the_layers_that_it_is_told(small_runs, layers, variant, sides):
     heads = small_runs("naive").bytes
@@ -92,6 +92,15 @@ def test_a_lora_stands_in_the_layers_that_it_is_told(small_runs, layers, variant
         heads, 4 * BLOCKS * numbers
     )
     assert forgets_nothing(run)
+
+
+def test_a_lora_of_layers_that_a_model_lacks_is_refused(asked):
+    for layer in asked[0].backbone.encoder.layer:
+        layer.intermediate.dense = layer.output.dense = torch.nn.Linear(HIDDEN, HIDDEN)
+    shape = StreamShape(asked[0], 2, 2, 24, batch_size=8, localizer="movement")
+    find_strategy("lora").check_stream(shape, {})
+    with pytest.raises(InputError, match=r"layers 'mlp' .* none was found .*: choose 'all'"):
+        find_strategy("lora").check_stream(shape, {"layers": "mlp"})
 
 
 def test_owners_and_scores_are_held_once(small_runs):

@@ -20,6 +20,7 @@ from cl_graft.lab.baselines.own_values import (
     times_setting,
     train_own_values,
 )
+from cl_graft.localization.modules import find_feed_forward
 from cl_graft.models import TaskModel, graftable_parameters
 from cl_graft.runtime.seeding import derive, seeded
 from cl_graft.strategies import StrategyInputs, count_stored, register_strategy, setting
@@ -49,13 +50,18 @@ class LoRASettings:
     alpha: int = setting(2, "Updates are scaled by alpha / rank.", min_value=0)
     layers: str = setting(
         "all",
-        "Linear layers with a LoRA: all, or those that peft lists for the type of the model.",
-        choices=("all", "usual"),
+        "Linear layers with a LoRA: all, those of feed-forward parts, the others, or those that "
+        "peft lists for the type of the model.",
+        choices=("all", "mlp", "attention", "usual"),
     )
     variant: str = variant_setting("lora", "dora", "rslora")
     optimizer: str = optimizer_setting()
     lr: float = rate_setting(2e-3, grid=(1e-3, 2e-3, 4e-3, 8e-3))
     times_steps: float = times_setting()
+
+    def check_stream(self, shape: StreamShape) -> None:
+        """Refuse a model without such layers."""
+        find_linear_layers(shape.model, self.layers)
 
 
 def add_lora_(model: TaskModel, settings: LoRASettings, *, seed: int) -> None:
@@ -91,6 +97,14 @@ def find_linear_layers(model: TaskModel, layers: str = "all") -> dict[str, nn.Mo
     }
     if layers == "all":
         return linear
+    if layers in ("mlp", "attention"):
+        inner = {name for part in find_feed_forward(model) for name in part.axes}
+        if not inner:
+            raise InputError(
+                f"a LoRA of layers {layers!r} needs blocks with a feed-forward part, and none was "
+                f"found in {model.name!r}: choose 'all'"
+            )
+        return {n: m for n, m in linear.items() if (f"{n}.weight" in inner) == (layers == "mlp")}
     from peft.utils import TRANSFORMERS_MODELS_TO_LORA_TARGET_MODULES_MAPPING as USUAL
 
     ends = tuple(f".{end}" for end in USUAL.get(model.text_config.model_type) or ())
