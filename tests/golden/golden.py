@@ -52,6 +52,9 @@ QUICK: dict[str, Any] = {
     "max_length": 24,
     "max_test": 20,
     "density": 0.01,
+    "localizer": "learned_mask",
+    "dense_share": 1.0,
+    "grafting.optimizer": "sgd",
     "mask_steps": 2,
     "mask_batch": 16,
     "evaluations": 2,
@@ -75,6 +78,10 @@ STRATEGIES = (
 )
 STREAMS: Mapping[str, tuple[str, str, dict[str, Any]]] = {
     "grafting": ("bert", "grafting", {}),
+    "default recipe": (
+        *("bert", "grafting"),
+        {"localizer": "movement", "dense_share": None, "grafting.optimizer": "adamw"},
+    ),
     "isolated": ("bert", "grafting", {"mode": "isolated"}),
     "auto density": ("bert", "grafting", {"density": "auto"}),
     "base gradient": ("bert", "grafting", {"localizer": "base_gradient"}),
@@ -85,7 +92,7 @@ STREAMS: Mapping[str, tuple[str, str, dict[str, Any]]] = {
         "grafting",
         {"family": "masked_lm", "tasks": ["sentiment", "paraphrase"]},
     ),
-    "causal_lm": ("gpt2", "grafting", {"family": "causal_lm"}),
+    "causal_lm": ("gpt2", "grafting", {"family": "causal_lm", "grafting.optimizer": "adamw"}),
     "domain": ("bert", "naive", {"scenario": "domain", "tasks": ["shared-50-0", "shared-50-1"]}),
     **{name: ("bert", name, {}) for name in STRATEGIES},
 }
