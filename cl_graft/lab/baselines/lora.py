@@ -160,6 +160,7 @@ class SequentialLoRA(LoRASettings):
     """Train one LoRA on one task after the other, with nothing against forgetting."""
 
     rank: int = rank_setting(is_size=False)
+    lr: float = rate_setting(2e-3, grid=(2.5e-4, 5e-4, 1e-3, 2e-3))  # a higher one forgets more
 
     def build(self, inputs: StrategyInputs) -> SupervisedTemplate:
         """Return Naive with `TrainOnly` of the LoRA, which is put into the model."""
