@@ -20,7 +20,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from peft import PeftModel
 from torch import Tensor
 from transformers import AutoModelForCausalLM
 
@@ -99,14 +98,16 @@ def read_rows(run: Path, opened: OpenBank, prompts: int) -> list[Row]:
 
 def lay_over(opened: OpenBank, folder: Path) -> tuple[Any, list[dict[str, Any]]]:
     """Export every task and return PEFT's model with all adapters, named by position."""
-    base = opened.bank.base
-    model: Any = AutoModelForCausalLM.from_pretrained(base.model, dtype=getattr(torch, base.dtype))
+    dtype = getattr(torch, opened.bank.base.dtype)
+    model: Any = AutoModelForCausalLM.from_pretrained(opened.loaded.path, dtype=dtype)
     told: list[dict[str, Any]] = []
     for position, task in enumerate(opened.tasks):
         out = folder / str(position)
         exported = export_task(opened.folder, position, format="peft-lora", out=out)
         size = exported.files["adapter_model.safetensors"]
         told.append({"task": task, "coordinates": exported.coordinates, "bytes": size})
+    from peft import PeftModel  # after cl_graft, which sees to torchvision
+
     adapted = PeftModel.from_pretrained(model, folder / "0", adapter_name="0")
     for position in range(1, len(told)):
         adapted.load_adapter(folder / str(position), adapter_name=str(position))

@@ -59,13 +59,10 @@ DEMO: Mapping[str, Mapping[str, Any]] = MappingProxyType(
             "max_test": 200,
         },
         "fine_tuning": {"steps": 160, "batch_size": 4, "lr": 0.1, "evaluations": 2},
-        "grafting": {"density": 0.0029},
         "comparison": {"strategies": ["grafting", "lora", "naive"]},
     }
 )
 """The config of the demo: it shows everything within minutes on two cores.
-
-A graft of this density takes as many bytes as a LoRA of rank 1, the default.
 
 No rate was chosen on these tasks: 0.1 is what dense training chose on dev rows of other tasks with
 this encoder (``docs/results/baselines.md``), and those of LoRA and of regions are the defaults.
