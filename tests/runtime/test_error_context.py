@@ -16,8 +16,9 @@ from cl_graft.localization.region_search import find_region
 from cl_graft.runtime.error_context import in_phase, in_task
 from cl_graft.training.learnable_task import LearnableTask
 
-# The small task has no LayerNorm.
-GRADIENTS = [n for n, row in LOCALIZERS.items() if row.needs_gradients and n != "layer_norm_only"]
+# The small task has neither a LayerNorm nor a feed-forward part.
+UNFIT = ("layer_norm_only", "columns")
+GRADIENTS = [n for n, row in LOCALIZERS.items() if row.needs_gradients and n not in UNFIT]
 
 
 def allocate() -> Tensor:

@@ -148,6 +148,7 @@ def _register(kind: type[MergingMethod]) -> type[MergingMethod]:
         source=f"{MERGES[kind.rule].source}; on standalone grafts",
         trains="nothing",
         adds="its head and its whole graft, with the values of the dense run",
+        fixed_config={"grafting.dense_share": 1.0},
         unsupported=HEAD_PER_TASK,
     )(kind)
 

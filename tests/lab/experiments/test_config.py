@@ -8,7 +8,6 @@ from configs import config_with
 from cl_graft import compare, load_model, run
 from cl_graft.data import TaskSettings
 from cl_graft.errors import InputError
-from cl_graft.kinds.kind import KINDS
 from cl_graft.localization.grafting_settings import GraftingSettings
 from cl_graft.runtime.settings import list_fields
 from cl_graft.settings import config_from, load_config, make_config
@@ -110,7 +109,7 @@ def test_every_field_is_described_and_only_tasks_has_no_default():
 
 def test_defaults_are_those_of_the_library():
     config = config_with({"tasks": ["a"]})
-    library = GraftingSettings(fine_tuning=config.fine_tuning.of_kind(KINDS.find("classification")))
+    library = GraftingSettings()
     for name in list_fields(GraftingSettings):
         assert getattr(config.grafting, name) == getattr(library, name)
 
