@@ -105,3 +105,13 @@ def test_no_page_names_a_path_of_a_machine():
     for page in pages():
         text = page.read_text(encoding="utf-8")
         assert not re.search(r"(?<![\w.])/(root|work|tmp|home)/", text), name_of(page)
+
+
+def test_a_module_stands_on_one_page_of_the_reference():
+    named = [
+        name
+        for path in sorted((DOCS / "reference" / "api").rglob("*.md"))
+        for name in re.findall(r"<!-- module: (\S+) -->", path.read_text(encoding="utf-8"))
+    ]
+    assert len(named) > 100
+    assert sorted(named) == sorted(set(named))
