@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 import torch
@@ -128,14 +128,16 @@ class StrategyInputs:
     @property
     def grafting_settings(self) -> dict[int, GraftingSettings]:
         """The settings of grafting, by task label."""
+        return self.change_grafting()
+
+    def change_grafting(self, **changes: Any) -> dict[int, GraftingSettings]:
+        """Return the settings of grafting, by task label, with other values of some fields."""
         if self.grafting is None:
-            return {
-                label: GraftingSettings(seed=self.seed).with_dense_run(dense)
-                for label, dense in self.dense_runs.items()
-            }
+            settings = replace(GraftingSettings(seed=self.seed), **changes)
+            return {n: settings.with_dense_run(dense) for n, dense in self.dense_runs.items()}
         if isinstance(self.grafting, GraftingSettings):
-            return dict.fromkeys(self.labels, self.grafting)
-        return dict(self.grafting)
+            return dict.fromkeys(self.labels, replace(self.grafting, **changes))
+        return {label: replace(settings, **changes) for label, settings in self.grafting.items()}
 
     @property
     def task_metadata(self) -> dict[int, TaskMetadata]:

@@ -7,6 +7,7 @@ from small_runs import SMALL
 from cl_graft.data import load_task
 from cl_graft.errors import InputError
 from cl_graft.lab.baselines.bounds import IndependentPlugin
+from cl_graft.lab.baselines.merging import MergingPlugin
 from cl_graft.models import load_model
 from cl_graft.strategies import find_plugin, text_model
 from cl_graft.strategies.benchmark import text_stream
@@ -78,3 +79,10 @@ def test_a_stream_of_other_arguments_is_answered_in_a_sentence(given, message):
     arguments = {"tasks": [load_task("scope", shots=2)], "family": "encoder", **given}
     with pytest.raises(InputError, match=message):
         text_stream(arguments.pop("tasks"), "minilm", **arguments)
+
+
+def test_values_that_are_merged_are_those_of_whole_dense_runs(inputs):
+    plugin = find_plugin(build_strategy("merging_by_average", inputs), MergingPlugin)
+    for label, schedule in inputs.fine_tuning.items():
+        assert plugin._settings[label].fine_tuning == schedule
+        assert inputs.grafting_settings[label].fine_tuning.steps == 1

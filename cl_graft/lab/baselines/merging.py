@@ -7,7 +7,7 @@ the whole region with the values of that run. The grafts so far are merged into 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any, ClassVar
 
@@ -47,10 +47,7 @@ class MergingPlugin(LearnsAside, supports_distributed=False):
         self.bank: GraftBank | None = None
         self.merged: Graft | None = None
         self._rule = rule
-        self._settings = {
-            label: replace(settings, mode="isolated", keep_standalone=True)
-            for label, settings in inputs.grafting_settings.items()
-        }
+        self._settings = inputs.change_grafting(mode="isolated", keep_standalone=True)
         self._base: Graft | None = None
 
     def before_eval_exp(self, strategy: Strategy, **kwargs: Any) -> None:
