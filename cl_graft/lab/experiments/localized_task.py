@@ -15,12 +15,13 @@ from torch import Tensor
 from cl_graft.errors import InputError
 from cl_graft.grafts.graft import Graft, gather, grafted, snapshot
 from cl_graft.grafts.model_state import replace_parameters
-from cl_graft.grafts.region import Layout, Parameters, Region, anatomy
+from cl_graft.grafts.region import Parameters, Region, anatomy
 from cl_graft.lab.experiments.run_setup import load_stream
 from cl_graft.lab.figures import Score, score_curves, share_heatmaps
 from cl_graft.lab.results.run_results import machine
 from cl_graft.localization import Ranking, find_localizer
 from cl_graft.localization.grafting_settings import GraftingSettings
+from cl_graft.localization.reach import find_reach
 from cl_graft.localization.region_search import find_region, rank_task
 from cl_graft.metrics import score
 from cl_graft.metrics.figure_style import png
@@ -187,11 +188,11 @@ class _SingleTask:
 
     def ranking(self, run: DenseRun) -> Ranking:
         """Rank all coordinates that the localizer may choose."""
-        task, allowed = self.task, find_localizer(self.config.grafting.localizer).allowed
-        total = Layout.of(task.parameters).total
-        most = Layout.of(allowed(task.model, task.parameters)).total if allowed else total
-        k = min(most, self.settings.coordinates(total))
-        return rank_task(task, self.settings, run, k=k, context=self._context)
+        task, settings = self.task, self.settings
+        limits = {"layers": settings.layers, "modules": settings.modules}
+        reach = find_reach(task.model, task.parameters, localizer=settings.localizer, **limits)
+        k = min(reach.total, settings.coordinates(reach.layout.total))
+        return rank_task(task, settings, run, k=k, context=self._context)
 
     def region(self, run: DenseRun) -> Region:
         return find_region(self.task, self.settings, dense=run, context=self._context).region
