@@ -8,6 +8,8 @@ from functools import partial
 from types import MappingProxyType
 from typing import Any, Literal
 
+from scales import STORED_RECIPE
+
 from cl_graft.errors import find
 from cl_graft.metrics.statistics import LEAST_SAMPLES
 from papers import (
@@ -27,16 +29,10 @@ from papers.measurements import Measurement, Summary
 
 Varies = Literal["sample", "seed", "rows"]
 
-_RECIPE: Mapping[str, Any] = {
-    "grafting.localizer": "learned_mask",
-    "grafting.dense_share": 1.0,
-    "grafting.optimizer": "sgd",
-}
-
 SCALES: Mapping[str, Mapping[str, Any]] = MappingProxyType(
     {
         "smoke": {
-            **_RECIPE,
+            **STORED_RECIPE,
             "stream.shots": 8,
             "fine_tuning.steps": 4,
             "fine_tuning.evaluations": 1,
@@ -50,7 +46,7 @@ SCALES: Mapping[str, Mapping[str, Any]] = MappingProxyType(
             "model.device": "cpu",
         },
         "cpu": {
-            **_RECIPE,
+            **STORED_RECIPE,
             "stream.shots": 256,
             "fine_tuning.steps": 400,
             "fine_tuning.lr": 0.05,
