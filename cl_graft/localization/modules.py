@@ -18,10 +18,10 @@ from torch import nn
 from cl_graft.errors import InputError, nearest
 from cl_graft.grafts.blocks import find_block
 from cl_graft.runtime.tensor_names import modules_by_path
-from cl_graft.training.coordinate_gradient import is_conv1d
+from cl_graft.training.coordinate_gradient import count_features, is_conv1d
 
 Modules = str | tuple[str, ...] | dict[str, float]
-"""What a region may reach: `all`, `mlp`, `attention`, names or patterns, or a share of each."""
+"""Weights that a region may reach: `all`, `mlp`, `attention`, names or patterns, or shares."""
 
 
 @dataclass(frozen=True)
@@ -49,10 +49,7 @@ def find_feed_forward(model: nn.Module) -> list[FeedForward]:
 
 
 def _find_in_block(layers: Mapping[str, nn.Module]) -> Iterator[FeedForward]:
-    features: dict[str, tuple[int, int]] = {}  # into a layer, and out of it
-    for path, layer in layers.items():
-        first, second = layer.get_parameter("weight").shape
-        features[path] = (first, second) if is_conv1d(layer) else (second, first)
+    features = {path: count_features(layer) for path, layer in layers.items()}
     for path, (width, outside) in features.items():
         backward = ((outside, width), (outside, 2 * width))
         holders = {

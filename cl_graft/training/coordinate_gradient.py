@@ -100,6 +100,12 @@ def is_conv1d(module: nn.Module) -> bool:
     return kind.__name__ == "Conv1D" and kind.__module__ == "transformers.pytorch_utils"
 
 
+def count_features(layer: nn.Module) -> tuple[int, int]:
+    """Return how many features go into a linear layer, and out of it."""
+    first, second = layer.get_parameter("weight").shape
+    return (first, second) if is_conv1d(layer) else (second, first)
+
+
 def pick_kernel(k: int, shape: tuple[int, int], *, device: torch.device) -> Kernel:
     """Return the fastest kernel for `k` coordinates of a matrix of this shape, as measured."""
     if k <= _GATHER_SHARE * sum(shape):

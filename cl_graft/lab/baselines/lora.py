@@ -27,7 +27,7 @@ from cl_graft.strategies import StrategyInputs, count_stored, register_strategy,
 from cl_graft.strategies.heads import unwrap_model
 from cl_graft.strategies.method import PICKED_BY_LABEL, StreamShape
 from cl_graft.strategies.strategy import Strategy
-from cl_graft.training.coordinate_gradient import is_conv1d
+from cl_graft.training.coordinate_gradient import count_features, is_conv1d
 
 LORA_PAPER = "Hu et al., 2022, https://arxiv.org/abs/2106.09685; LoRA by peft"
 
@@ -109,12 +109,6 @@ def find_linear_layers(model: TaskModel, layers: str = "all") -> dict[str, nn.Mo
 
     ends = tuple(f".{end}" for end in USUAL.get(model.text_config.model_type) or ())
     return {name: module for name, module in linear.items() if name.endswith(ends)} or linear
-
-
-def count_features(layer: nn.Module) -> tuple[int, int]:
-    """Return how many features go into a linear layer, and out of it."""
-    sides = layer.get_parameter("weight").shape
-    return (sides[0], sides[1]) if is_conv1d(layer) else (sides[1], sides[0])
 
 
 def find_lora_layers(model: nn.Module) -> Iterator[tuple[str, Any]]:
