@@ -1,4 +1,4 @@
-"""What exports for PEFT share: the parts of a graft in single parameters, and the files.
+"""The parts of a graft in single parameters, and the files of an adapter, for exports to PEFT.
 
 An adapter adds differences to the base, a graft sets values: where no difference gives a value, its
 last bits are others.

@@ -1,4 +1,4 @@
-"""What a region may reach: the parameters that layers, localizer and modules leave, with shares."""
+"""The reach of a region: the parameters that layers, localizer and modules leave, with shares."""
 
 from __future__ import annotations
 
