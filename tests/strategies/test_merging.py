@@ -42,9 +42,9 @@ def test_every_task_is_answered_by_one_encoder_and_the_base_comes_back(kept_stra
     strategy = kept_strategy("merging_by_localize_and_stitch")
     plugin, model = find_plugin(strategy, MergingPlugin), unwrap_model(strategy.model)
     before = extract(model, plugin.merged.region)
-    plugin.carry(strategy.model)
+    plugin.before_eval_exp(strategy)
     assert extract(model, plugin.merged.region).same_bits(plugin.merged)
-    plugin.carry_base(strategy.model)
+    plugin.after_eval_exp(strategy)
     assert extract(model, plugin.merged.region).same_bits(before)
     assert not before.same_bits(plugin.merged)
 

@@ -36,24 +36,25 @@ from cl_graft.training.examples import Examples
 from cl_graft.training.learnable_task import LearnableTask, Passes
 
 
-def read_weights(strategy: SupervisedTemplate) -> dict[str, Tensor]:
-    """Return the weights of a strategy's model."""
-    return {name: p.detach() for name, p in strategy.model.named_parameters()}
+class WeightsMethod:
+    """The part of methods whose model's weights are all that a run resumes from."""
 
+    @staticmethod
+    def state(strategy: SupervisedTemplate) -> dict[str, Tensor]:
+        """Return the weights of a strategy's model."""
+        return {name: p.detach() for name, p in strategy.model.named_parameters()}
 
-def load_weights_(
-    strategy: SupervisedTemplate, experiences: Sequence[Any], tensors: Mapping[str, Tensor]
-) -> None:
-    """Give a strategy's model these weights."""
-    load_(strategy.model, tensors)
+    @staticmethod
+    def load_state_(
+        strategy: SupervisedTemplate, experiences: Sequence[Any], tensors: Mapping[str, Tensor]
+    ) -> None:
+        """Give a strategy's model these weights."""
+        load_(strategy.model, tensors)
 
 
 @register_strategy("naive", family="lower bound", source="Avalanche's Naive")
-class NaiveFineTuning:
+class NaiveFineTuning(WeightsMethod):
     """Train every weight on one task after the other."""
-
-    state = staticmethod(read_weights)
-    load_state_ = staticmethod(load_weights_)
 
     def build(self, inputs: StrategyInputs) -> SupervisedTemplate:
         """Return Avalanche's Naive."""
@@ -105,11 +106,8 @@ class MixedRows(SupervisedPlugin, supports_distributed=False):
     rows="seen_tasks",
     kinds="one",
 )
-class Cumulative:
+class Cumulative(WeightsMethod):
     """Train every weight on the rows of all tasks so far, with the steps of all of them."""
-
-    state = staticmethod(read_weights)
-    load_state_ = staticmethod(load_weights_)
 
     def build(self, inputs: StrategyInputs) -> SupervisedTemplate:
         """Return Naive with `MixedRows`."""
@@ -129,11 +127,8 @@ class Cumulative:
     rows="all_tasks",
     kinds="one",
 )
-class Joint:
+class Joint(WeightsMethod):
     """Train every weight on the rows of all tasks, with the steps of all, when the first comes."""
-
-    state = staticmethod(read_weights)
-    load_state_ = staticmethod(load_weights_)
 
     def build(self, inputs: StrategyInputs) -> SupervisedTemplate:
         """Return Naive with `MixedRows`, on a model that has all heads."""

@@ -298,13 +298,8 @@ class IA3(OwnValuesMethod):
 
     def task_bytes(self, shape: StreamShape) -> float:
         """Return the bytes of the vectors of all layers."""
+        # Inputs are scaled in inner layers, outputs in others.
         return 4 * sum(
-            _count_scaled(shape.model.get_submodule(name), inner)
+            count_features(shape.model.get_submodule(name))[0 if inner else 1]
             for name, inner in _find_places(shape.model).items()
         )
-
-
-def _count_scaled(layer: nn.Module, inner: bool) -> int:
-    """Return the number of a linear layer's inputs, where these are scaled, or of its outputs."""
-    inputs, outputs = count_features(layer)
-    return inputs if inner else outputs

@@ -309,19 +309,10 @@ def choose_largest(share: float) -> Rule:
     return rule
 
 
-def choose_above(threshold: float) -> Rule:
-    """Return the rule that chooses scores above a threshold."""
-    return lambda scores: scores > threshold
-
-
 def find_matrices(model: TaskModel) -> list[tuple[str, nn.Parameter]]:
     """Return the graftable matrices, by the path of their module."""
-    chosen: Mapping[str, nn.Parameter] = graftable_parameters(model)
-    return [
-        (name.removesuffix(".weight"), p)
-        for name, p in chosen.items()
-        if p.dim() == 2 and name.endswith(".weight")
-    ]
+    matrices = _matrices(model).items()
+    return [(n.removesuffix(".weight"), p) for n, p in matrices if n.endswith(".weight")]
 
 
 def _find_parametrized(model: nn.Module) -> Iterator[tuple[str, ChosenWeights, nn.Parameter]]:
@@ -372,7 +363,7 @@ class Piggyback:
         """Return Naive with `MaskedMatrices`."""
         plugin = MaskedMatrices(
             inputs.model.task_model,
-            rule=choose_above(_THRESHOLD),
+            rule=lambda scores: scores > _THRESHOLD,
             start=lambda weight: torch.full_like(weight, _START),
         )
         return train_own_values(inputs, plugin, optimizer=self.optimizer)

@@ -51,29 +51,21 @@ class MergingPlugin(LearnsAside, supports_distributed=False):
         self._base: Graft | None = None
 
     def before_eval_exp(self, strategy: Strategy, **kwargs: Any) -> None:
-        """Carry the merged encoder."""
-        self.carry(strategy.model)
+        """Carry the merged encoder, if a task was learned."""
+        self.after_eval_exp(strategy)
+        if self.merged is not None:
+            model = unwrap_model(strategy.model)
+            self._base = extract(model, self.merged.region)
+            write_(model, self.merged)
 
     def after_eval_exp(self, strategy: Strategy, **kwargs: Any) -> None:
         """Put the base back."""
-        self.carry_base(strategy.model)
-
-    def carry(self, model: nn.Module) -> None:
-        """Make the model carry the merged encoder, if a task was learned."""
-        self.carry_base(model)
-        if self.merged is not None:
-            unwrapped = unwrap_model(model)
-            self._base = extract(unwrapped, self.merged.region)
-            write_(unwrapped, self.merged)
-
-    def carry_base(self, model: nn.Module) -> None:
-        """Put the base back."""
         if self._base is not None:
-            write_(unwrap_model(model), self._base)
+            write_(unwrap_model(strategy.model), self._base)
             self._base = None
 
     def _learn(self, strategy: Strategy, experience: Any, context: RunContext) -> None:
-        self.carry_base(strategy.model)
+        self.after_eval_exp(strategy)
         label = int(experience.task_label)
         task = self._make_task(strategy, experience, seed=self._settings[label].seed)
         layout = Layout.of(task.parameters)

@@ -84,36 +84,13 @@ class OwnValues(ValuesByTask, TrainOnly, supports_distributed=False):
         return dict(self.choose(unwrap_model(strategy.model)))
 
 
-def freeze_except_(
-    model: nn.Module, trained: Mapping[str, nn.Parameter], *, label: int | None
-) -> None:
+def freeze_except_(model: nn.Module, trained: Mapping[str, nn.Parameter], *, label: int) -> None:
     """Let some parameters and one task's head require gradients, and nothing else."""
     model.requires_grad_(False)
     for parameter in trained.values():
         parameter.requires_grad_(True)
-    for head in find_heads(model, label) if label is not None else ():
+    for head in find_heads(model, label):
         head.module.requires_grad_(True)
-
-
-def read_own_values(strategy: SupervisedTemplate) -> dict[str, Tensor]:
-    """Return all tasks' values and heads."""
-    values = find_plugin(strategy, OwnValues).values
-    model = unwrap_model(strategy.model)
-    heads = {name: p.detach() for name, p in model.named_parameters() if "heads." in name}
-    return join_tensors(heads=heads, **{str(label): of_task for label, of_task in values.items()})
-
-
-def load_own_values_(
-    strategy: SupervisedTemplate, experiences: Sequence[Any], tensors: Mapping[str, Tensor]
-) -> None:
-    """Give a new strategy the values and heads of earlier tasks."""
-    plugin = find_plugin(strategy, OwnValues)
-    model = unwrap_model(strategy.model)
-    plugin._start = snapshot(dict(plugin.choose(model)))
-    load_(model, select_tensors(tensors, "heads"))
-    for experience in experiences:
-        label = int(experience.task_label)
-        plugin.values[label] = select_tensors(tensors, str(label))
 
 
 def optimizer_setting() -> Any:
@@ -138,8 +115,27 @@ class OwnValuesMethod:
     times_steps: float = times_setting()
 
     storage_bytes = count_stored(OwnValues, "values")
-    state = staticmethod(read_own_values)
-    load_state_ = staticmethod(load_own_values_)
+
+    @staticmethod
+    def state(strategy: SupervisedTemplate) -> dict[str, Tensor]:
+        """Return all tasks' values and heads."""
+        values = find_plugin(strategy, OwnValues).values
+        model = unwrap_model(strategy.model)
+        heads = {name: p.detach() for name, p in model.named_parameters() if "heads." in name}
+        return join_tensors(heads=heads, **{str(label): held for label, held in values.items()})
+
+    @staticmethod
+    def load_state_(
+        strategy: SupervisedTemplate, experiences: Sequence[Any], tensors: Mapping[str, Tensor]
+    ) -> None:
+        """Give a new strategy the values and heads of earlier tasks."""
+        plugin = find_plugin(strategy, OwnValues)
+        model = unwrap_model(strategy.model)
+        plugin._start = snapshot(dict(plugin.choose(model)))
+        load_(model, select_tensors(tensors, "heads"))
+        for experience in experiences:
+            label = int(experience.task_label)
+            plugin.values[label] = select_tensors(tensors, str(label))
 
 
 def train_own_values(

@@ -79,15 +79,10 @@ class EWC:
     source="Schwarz et al., 2018, https://arxiv.org/abs/1805.06370; Avalanche's EWC, online",
     adds="the first task two copies of the trained weights, others nothing",
 )
-class OnlineEWC:
+class OnlineEWC(EWC):
     """Hold weights near their latest values, by an average of all Fisher informations."""
 
-    ewc_lambda: float = setting(
-        100.0, PENALTY_WEIGHT, min_value=0, grid=(1.0, 10.0, 100.0, 1000.0, 10000.0)
-    )
     decay_factor: float = setting(0.9, "Weight of older importances.", min_value=0, max_value=1)
-
-    storage_bytes = count_stored(EWCOnTrained, "saved_params", "importances")
 
     def build(self, inputs: StrategyInputs) -> SupervisedTemplate:
         """Return Naive with `EWCOnTrained`, online."""

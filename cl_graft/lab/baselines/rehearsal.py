@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
 
@@ -18,19 +19,16 @@ from cl_graft.strategies.method import StreamShape
 from cl_graft.strategies.strategy import Strategy
 
 
-def memory_setting() -> Any:
-    """Return the setting of the rows kept of all tasks together."""
-    return setting(200, "Rows kept, of all tasks together.", min_value=1, is_size=True)
+@dataclass(frozen=True, kw_only=True)
+class SharedRows:
+    """The part of methods that keep a number of rows of all tasks together."""
 
+    mem_size: int = setting(200, "Rows kept, of all tasks together.", min_value=1, is_size=True)
+    batch_size_mem: int = setting(0, "Kept rows a step; 0: as many as new ones.", min_value=0)
 
-def batch_setting() -> Any:
-    """Return the setting of the kept rows in a step."""
-    return setting(0, "Kept rows a step; 0: as many as new ones.", min_value=0)
-
-
-def count_shared_row_bytes(shape: StreamShape, rows: int) -> float:
-    """Return the bytes a task of rows that are kept of all tasks together."""
-    return rows * shape.row_bytes / shape.tasks
+    def task_bytes(self, shape: StreamShape) -> float:
+        """Return the bytes of the kept rows."""
+        return self.mem_size * shape.row_bytes / shape.tasks
 
 
 def check_batch_size(method: str, setting_name: str, *, rows: int, tasks: int) -> None:
@@ -49,11 +47,8 @@ def check_batch_size(method: str, setting_name: str, *, rows: int, tasks: int) -
     adds="rows, `mem_size` in all",
     kinds="one",
 )
-class Replay:
+class Replay(SharedRows):
     """Train on as many kept rows of earlier tasks in a step as on new ones."""
-
-    mem_size: int = memory_setting()
-    batch_size_mem: int = batch_setting()
 
     storage_bytes = count_stored(ReplayPlugin, "storage_policy.buffer")
 
@@ -61,10 +56,6 @@ class Replay:
         """Return Naive with Avalanche's `ReplayPlugin`."""
         plugin = ReplayPlugin(mem_size=self.mem_size, batch_size_mem=self.batch_size_mem or None)
         return inputs.naive(plugin)
-
-    def task_bytes(self, shape: StreamShape) -> float:
-        """Return the bytes of the kept rows."""
-        return count_shared_row_bytes(shape, self.mem_size)
 
 
 @register_strategy(
@@ -167,11 +158,9 @@ class _Labelled(nn.Module):
     adds="rows with their logits, `mem_size` in all",
     kinds="classification",
 )
-class DarkExperienceReplay:
+class DarkExperienceReplay(SharedRows):
     """Hold the logits that kept rows had when they were learned, and train on their targets."""
 
-    mem_size: int = memory_setting()
-    batch_size_mem: int = batch_setting()
     alpha: float = setting(
         0.1, "Weight of the distance from kept logits.", min_value=0, grid=(0.1, 0.3, 1.0)
     )
@@ -196,7 +185,7 @@ class DarkExperienceReplay:
 
     def task_bytes(self, shape: StreamShape) -> float:
         """Return the bytes of the kept rows with their logits."""
-        return self.mem_size * (shape.row_bytes + 4 * shape.classes) / shape.tasks
+        return super().task_bytes(shape) + self.mem_size * 4 * shape.classes / shape.tasks
 
 
 @register_strategy(
@@ -206,11 +195,8 @@ class DarkExperienceReplay:
     adds="rows, `mem_size` in all",
     kinds="classification",
 )
-class ERACE:
+class ERACE(SharedRows):
     """Train on kept rows beside the new ones, whose loss sees their own classes alone."""
-
-    mem_size: int = memory_setting()
-    batch_size_mem: int = batch_setting()
 
     storage_bytes = count_stored(ER_ACE, "storage_policy.buffer")
 
@@ -222,7 +208,3 @@ class ERACE:
             mem_size=self.mem_size,
             batch_size_mem=self.batch_size_mem or inputs.first_schedule.batch_size,
         )
-
-    def task_bytes(self, shape: StreamShape) -> float:
-        """Return the bytes of the kept rows."""
-        return count_shared_row_bytes(shape, self.mem_size)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, ClassVar, TypeVar, cast
 
@@ -211,17 +211,6 @@ def _labels(strategy: RoutedText, positions: Tensor) -> Tensor:
 _Kind = TypeVar("_Kind", bound=type)
 
 
-def depth_setting() -> Any:
-    """Return the setting of the layer whose features a router reads."""
-    return setting(
-        0.33,
-        "Where in the base a router takes features: 0 the embeddings, 1 the last block.",
-        min_value=0,
-        max_value=1,
-        grid=(0.33, 1.0),
-    )
-
-
 def register_routed(name: str, *, source: str, adds: str = ENTRY) -> Callable[[_Kind], _Kind]:
     """Register a method that learns as grafting does and picks the task by a router."""
     return register_strategy(
@@ -250,8 +239,17 @@ def build_routed(
     )
 
 
+@dataclass(frozen=True, kw_only=True)
 class FeatureMethod:
     """The part of methods whose router knows the features of the classes."""
+
+    depth: float = setting(
+        0.33,
+        "Where in the base a router takes features: 0 the embeddings, 1 the last block.",
+        min_value=0,
+        max_value=1,
+        grid=(0.33, 1.0),
+    )
 
     @staticmethod
     def storage_bytes(strategy: Any) -> int:
@@ -284,8 +282,6 @@ class FeatureMethod:
 class GraftingByPrototypes(FeatureMethod):
     """Learn as grafting does, and pick the task whose class mean is at the smallest angle."""
 
-    depth: float = depth_setting()
-
     def build(self, inputs: StrategyInputs) -> SupervisedTemplate:
         """Return grafting with a router by class means."""
         size = inputs.model.task_model.hidden_size
@@ -308,7 +304,6 @@ class GraftingByDiscriminant(FeatureMethod):
         min_value=1e-6,
         max_value=1,
     )
-    depth: float = depth_setting()
 
     def build(self, inputs: StrategyInputs) -> SupervisedTemplate:
         """Return grafting with a router by a discriminant."""
