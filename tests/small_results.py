@@ -30,7 +30,6 @@ RESULT = RunResult(
     model={"name": "m", "family": "encoder", "fingerprint": "f", "graftable": 5},
     versions={},
     machine={},
-    memory={"parameters": 4, "activations": 8, "rows": 2, "tokens": 16},
 )
 
 

@@ -247,7 +247,6 @@ def set_up(
         versions=versions(device),
         machine=machine(device),
         data=data_report(stream),
-        memory={"parameters": sum(p.nbytes for p in loaded.model.parameters())},
     )
     model = text_model(loaded, stream, seed=seed, one_head=stream.one_head).to(device)
     builds_on = tasks_to_build_on(config.stream, tasks)

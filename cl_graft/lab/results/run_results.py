@@ -73,7 +73,6 @@ class RunResult(RunRecord):
         schedules: Steps, batch size and learning rate by task.
         machine: Description of the machine.
         command: Command line that started the run.
-        memory: Bytes of the model's ``"parameters"``.
         passes: Rows that went through the model to learn each task, by task and phase:
             ``"forward_backward"`` (differentiated) and ``"forward"`` (answered alone).
         settings: Settings of the strategy alone, such as the weight of a penalty.
@@ -108,7 +107,6 @@ class RunResult(RunRecord):
     machine: dict[str, Any]
     command: str = field(default="")
     passes: dict[str, dict[str, dict[str, int]]] = field(default_factory=dict)
-    memory: dict[str, Any] = field(default_factory=dict)
     data: dict[str, dict[str, Any]] = field(default_factory=dict)
     processes: int = 1
     settings: dict[str, Any] = field(default_factory=dict)

@@ -13,9 +13,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from statistics import mean
-from typing import Annotated, Any, Generic, Literal, TypeVar, cast
+from typing import Any, Generic, Literal, TypeVar, cast
 
-from pydantic import Field, TypeAdapter, ValidationError
+from pydantic import TypeAdapter, ValidationError
 
 from cl_graft.errors import InputError
 from cl_graft.storage.files import replace_file
@@ -89,16 +89,14 @@ ANSWERS = TaskFile("answers.json", TaskAnswers, indent=1)
 MOST_NUMBERS = 210
 """Most rows of a task whose numbers are kept."""
 
-_Value = Annotated[float, Field(allow_inf_nan=False)]
-
 
 @dataclass(frozen=True)
 class AnsweredNumber:
     """The right number of a test row, counted from 0, and the one it is answered with."""
 
     row: int
-    right: _Value
-    answer: _Value
+    right: float
+    answer: float
 
     @property
     def error(self) -> float:
@@ -110,9 +108,9 @@ class AnsweredNumber:
 class NumberScores:
     """How near all answers are to the right numbers: correlations, and mean size of the error."""
 
-    pearson: _Value
-    spearman: _Value
-    error: _Value
+    pearson: float
+    spearman: float
+    error: float
 
 
 @dataclass(frozen=True)
@@ -126,7 +124,7 @@ class TaskNumbers:
     rows: int
     learned: NumberScores | None
     end: NumberScores
-    shown: Annotated[tuple[AnsweredNumber, ...], Field(min_length=1)]
+    shown: tuple[AnsweredNumber, ...]
 
     def largest_errors(self, count: int) -> list[AnsweredNumber]:
         """Return the rows with the largest errors, the largest first."""
@@ -174,9 +172,7 @@ def thin_out(points: Sequence[tuple[int, float]]) -> Points:
     return tuple((part[-1][0], float(f"{mean(v for _, v in part):.4g}")) for part in stretches)
 
 
-_Number = Annotated[int, Field(ge=0)]
-
-Counts = tuple[tuple[_Number, _Number, _Number], ...]
+Counts = tuple[tuple[int, int, int], ...]
 """Right class, answered class, and number of rows or spans, for each pair that there is, sorted."""
 
 
@@ -184,10 +180,10 @@ Counts = tuple[tuple[_Number, _Number, _Number], ...]
 class WrongRow:
     """A test row, counted from 0, that is answered with a wrong class, and how surely."""
 
-    row: _Number
-    right: _Number
-    answer: _Number
-    confidence: Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
+    row: int
+    right: int
+    answer: int
+    confidence: float
 
 
 @dataclass(frozen=True)
@@ -213,12 +209,6 @@ class TaskErrors:
     end: Counts
     wrong: tuple[WrongRow, ...] = ()
     counted: Literal["rows", "spans", "labels"] = "rows"
-
-    def __post_init__(self) -> None:
-        """Check that the counts are of the task's own rows."""
-        right = [pair[0] for pair in (*(self.learned or ()), *self.end)]
-        if not right or max(right) >= len(self.labels):
-            raise ValueError(f"no rows, or rows of a class beyond the {len(self.labels)} labels")
 
     @property
     def classes(self) -> int:

@@ -43,25 +43,6 @@ def test_a_file_comes_back_as_it_was_written_and_others_are_named(tmp_path, file
             file.read(tmp_path)
 
 
-@pytest.mark.parametrize(
-    ("file", "changes"),
-    [
-        (NUMBERS, {"shown": []}),
-        (NUMBERS, {"shown": [{"row": 0, "right": 1.0, "answer": float("nan")}]}),
-        (ERRORS, {"end": []}),
-        (ERRORS, {"end": [[2, 0, 3]]}),
-    ],
-    ids=["no number", "no number at all", "no row", "a class without a name"],
-)
-def test_records_that_no_figure_or_table_could_show_are_refused(tmp_path, file, changes):
-    file.write({"a": RECORDS[file]}, tmp_path)
-    stored = json.loads((tmp_path / file.name).read_text())
-    stored["a"] |= changes
-    (tmp_path / file.name).write_text(json.dumps(stored))
-    with pytest.raises(InputError, match="of a run"):
-        file.read(tmp_path)
-
-
 def test_a_long_curve_becomes_means_over_equal_stretches():
     points = [(step, float(step)) for step in range(1, 101)]
     thin = thin_out(points)
