@@ -37,19 +37,9 @@ _Outcome = TypeVar("_Outcome")
 class _Proof:
     """What banks were seen to do: `verify` on each, the rest on that of the first run.
 
-    Attributes:
-        same_bits: Tasks that answer with the bits with which they were learned, over all banks.
-        tasks: Tasks of all banks.
-        verified: Whether nothing else differs from what was recorded either.
-        verify_seconds: Wall time of the checks.
-        switch_seconds: Mean wall time of a switch of the loaded model to another task.
-        added: Name of the task that was added; None if the bank held it before.
-        score: Score of the added task on its test rows.
-        metric: Name of that score.
-        add_seconds: Wall time in which it was learned.
-        untouched: Whether each file of an earlier task kept its bytes when the task was added.
-        forget_seconds: Wall time in which the task was deleted again.
-        restored: Whether each file was then as before.
+    `same_bits` of all `tasks` answer with the bits with which they were learned. `added` is None if
+    the bank held the task before; `untouched` are the files of earlier tasks when it was added, and
+    all files are `restored` when it was deleted again.
     """
 
     same_bits: int

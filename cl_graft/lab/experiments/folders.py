@@ -104,10 +104,12 @@ def find_finished(folder: Path, config: ExperimentConfig) -> RunResult | None:
             f"{folder} holds a run with another config ({'; '.join(other)}); "
             "choose another output folder"
         )
-    if not (folder / RESULTS).is_file():
-        return None
-    result = read_result(folder)
-    return result if result.complete else None
+    return _read_complete(folder)
+
+
+def _read_complete(folder: Path) -> RunResult | None:
+    result = read_result(folder) if (folder / RESULTS).is_file() else None
+    return result if result is not None and result.complete else None
 
 
 def clear_unfinished(folder: Path, *, keep: Sequence[str] = ()) -> None:
@@ -308,7 +310,7 @@ def find_run(folder: Path | str) -> Path:
         raise InputError(
             f"there is no run in {folder}; one that was stopped before its first step is begun anew"
         )
-    unfinished = [folder for folder in runs if not _is_complete(folder)]
+    unfinished = [folder for folder in runs if _read_complete(folder) is None]
     first, *others = unfinished or runs
     if others:
         names = ", ".join(map(str, [first, *others]))
@@ -331,7 +333,3 @@ def _in_place(folder: Path, stored: Mapping[str, Any]) -> Path:
         f"{folder} holds a run that lay in {wanted} and was renamed; name it so again to go on "
         "with it"
     )
-
-
-def _is_complete(folder: Path) -> bool:
-    return (folder / RESULTS).is_file() and read_result(folder).complete

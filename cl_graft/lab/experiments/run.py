@@ -292,9 +292,15 @@ class StreamRun:
         if not self.method.is_resumable:
             return
 
-        log = self.curves.position()
-        values = checkpoint_values(strategy, self.record, self.scores, learned=learned, log=log)
-        self.saved = values
+        # These do not change while the run continues.
+        self.saved = values = {
+            "learned": learned,
+            "measured": deepcopy(self.record.collect()),
+            "scores": self.scores.state(),
+            "clock": read_clock(strategy),
+            "log": self.curves.position(),
+            "origin": _origin(self.record),
+        }
 
         def state() -> State:
             return self.method.state(strategy) if learned else {}, values
@@ -437,7 +443,7 @@ class RunCheckpoint:
 
     @property
     def values(self) -> dict[str, Any]:
-        """The values that `checkpoint_values` returned."""
+        """All but the tensors, as JSON can hold it."""
         return {known.name: getattr(self, known.name) for known in fields(self)[:-1]}
 
     def check(self, record: RunRecord, *, folder: object) -> None:
@@ -495,25 +501,6 @@ def find_checkpoint(
     later = checkpoints.load(make_loop_key(latest.learned))
     cut_log(folders.curves_folder(folder), latest.log if later is None else later[1]["log"])
     return latest
-
-
-def checkpoint_values(
-    strategy: SupervisedTemplate,
-    record: RunRecord,
-    scores: StreamScores,
-    *,
-    learned: int,
-    log: Mapping[str, int],
-) -> dict[str, Any]:
-    """Return the values of a `RunCheckpoint`; they do not change while the run continues."""
-    return {
-        "learned": learned,
-        "measured": deepcopy(record.collect()),
-        "scores": scores.state(),
-        "clock": read_clock(strategy),
-        "log": log,
-        "origin": _origin(record),
-    }
 
 
 def resume_strategy_(

@@ -77,7 +77,6 @@ class RunRecord:
     seconds: dict[str, dict[str, float]] = field(default_factory=dict)
     seconds_saved: dict[str, dict[str, float]] = field(default_factory=dict)
     passes: dict[str, dict[str, Passes]] = field(default_factory=dict)
-    memory: dict[str, Any] = field(default_factory=dict)
     config: dict[str, Any] = field(default_factory=dict)
     settings: dict[str, Any] = field(default_factory=dict)
     data: dict[str, dict[str, Any]] = field(default_factory=dict)
@@ -451,29 +450,17 @@ def _pick_numbers(rows: Tensor, right: Tensor, answers: Tensor) -> tuple[Answere
     return tuple(AnsweredNumber(*value) for value in sorted(values[index] for index in picked))
 
 
-def _write_answers(run: Outcome) -> None:
-    ANSWERS.write(collect_answers(run.tasks, run.scores, ANSWERS.read(run.folder)), run.folder)
-
-
-def _write_errors(run: Outcome) -> None:
-    ERRORS.write(collect_errors(run.tasks, run.scores, ERRORS.read(run.folder)), run.folder)
-
-
-def _write_numbers(run: Outcome) -> None:
-    NUMBERS.write(collect_numbers(run.tasks, run.scores, NUMBERS.read(run.folder)), run.folder)
-
-
-def _write_curves(run: Outcome) -> None:
+def _write_task_files(run: Outcome) -> None:
+    collectors: Any = {ANSWERS: collect_answers, ERRORS: collect_errors, NUMBERS: collect_numbers}
+    for file, collect in collectors.items():
+        file.write(collect(run.tasks, run.scores, file.read(run.folder)), run.folder)
     if run.result.complete:
         CURVES.write(collect_curves(run.curves, run.result.tasks), run.folder)
 
 
 WRITERS: tuple[Callable[[Outcome], None], ...] = (
     lambda run: draw_row(run.result, run.curves),
-    _write_answers,
-    _write_errors,
-    _write_numbers,
-    _write_curves,
+    _write_task_files,
     lambda run: write_table(run.result, run.folder / "metrics.csv"),
     lambda run: write_run_summary(run.result, run.folder),
     lambda run: write_result(run.result, run.folder),

@@ -21,7 +21,6 @@ from cl_graft.lab.reporting.report_data import ReportData, read_report_data
 from cl_graft.lab.reporting.sections import make_sections
 from cl_graft.lab.reporting.summary_sections import Section
 from cl_graft.lab.reporting.task_sections import ReadRows
-from cl_graft.lab.results.tables import Table
 from cl_graft.metrics.figure_style import png, svg
 from cl_graft.runtime.escaping import for_terminal
 from cl_graft.storage import only_writer
@@ -110,11 +109,6 @@ def _tables(sections: Sequence[Section], folder: Path) -> tuple[Path, ...]:
     return tuple(made)
 
 
-def _csv_link(table: Table) -> str:
-    """Return the address of a table as CSV; the page itself holds it."""
-    return f"data:text/csv;charset=utf-8,{quote(table.csv())}"
-
-
 def _page(data: ReportData, sections: Sequence[Section], drawn: Mapping[str, str]) -> str:
     here = files("cl_graft.lab.reporting")
     style, script, page = (
@@ -143,7 +137,7 @@ def _page(data: ReportData, sections: Sequence[Section], drawn: Mapping[str, str
         sections=sections,
         drawn=drawn,
         places={name: number for number, name in enumerate(data.strategies)},
-        csv_link=_csv_link,
+        csv_link=lambda table: f"data:text/csv;charset=utf-8,{quote(table.csv())}",
         style=style,
         script=script,
         script_hash=f"sha256-{digest}",

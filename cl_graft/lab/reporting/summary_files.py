@@ -95,18 +95,14 @@ def write_summary(summary: ComparisonSummary, out: Path) -> None:
     notes = "".join(f"% {note}\n" for note in summary_tables.summary_notes(summary))
     text = notes + summary_tables.scores(summary).latex()
     replace_file(out / "summary.tex", text.encode())
-    lines = [f"# {for_markdown(stream_title(summary))}"]
+    title = " → ".join(summary.tasks)
+    if summary.orders:
+        title = f"{', '.join(summary.tasks)} in {len(summary.orders)} orders"
+    lines = [f"# {for_markdown(title)}"]
     for section in summary_sections(summary):
         lines += ["", f"## {for_markdown(section.title)}", *_show(section)]
     origin = _items(origin_lines(summary))
     _write([*lines, "", *origin, f"- command: {for_markdown_code(summary.command)}"], out)
-
-
-def stream_title(summary: ComparisonSummary) -> str:
-    """Name the tasks of a comparison, in their order if there is one."""
-    if summary.orders:
-        return f"{', '.join(summary.tasks)} in {len(summary.orders)} orders"
-    return " → ".join(summary.tasks)
 
 
 def comparison_csv(summary: ComparisonSummary) -> str:
