@@ -63,7 +63,6 @@ EXCEPTIONS: dict[str, tuple[str, ...]] = {
 # Variables that name no thing, and the files that others were changing when the rest was renamed.
 NO_NOUNS = {"found", "kept", "one", "own", "place"}
 STILL_THERE = (
-    *("cl_graft/lab/reporting/task_", "cl_graft/lab/reporting/verdict.py"),
     *("cl_graft/localization", "cl_graft/strategies/task_training.py"),
     "cl_graft/training/region_parameters.py",
 )

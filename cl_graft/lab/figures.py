@@ -70,15 +70,15 @@ def score_curves(
     columns = math.ceil(len(titles) / lines)
     size = (1.2 + wide * columns, 4.6 * lines)
     figure = Figure(figsize=size)
-    tops = [max(abs(s.mean) for s in scores if s.panel == own_title) for own_title in titles]
+    tops = [max(abs(s.mean) for s in scores if s.panel == caption) for caption in titles]
     shared = not along or max(tops) <= _APART * min(tops)
     unequal = 0 < _INVISIBLE * min(s.mean for s in scores) < max(tops)
     panels = figure.subplots(lines, columns, sharey=shared, squeeze=False).flatten()
     for panel in panels[len(titles) :]:
         panel.set_axis_off()
-    for panel, own_title in zip(panels, titles, strict=False):
+    for panel, caption in zip(panels, titles, strict=False):
         for i, name in enumerate(names):
-            part = [s for s in scores if s.panel == own_title and s.name == name]
+            part = [s for s in scores if s.panel == caption and s.name == name]
             style = {"color": _COLOURS[i % len(_COLOURS)], "label": name}
             curve = [(s.x, s.mean, s.deviation) for s in part if s.x is not None]
             curve = sorted(point for point in curve if point[0] > 0 or not logarithmic)
@@ -90,7 +90,7 @@ def score_curves(
                 panel.axhline(part[0].mean, linestyle="--", linewidth=1, **style)
             elif part:
                 panel.bar(i, part[0].mean, yerr=part[0].deviation or None, capsize=2, **style)
-        panel.set(title=own_title, xlabel=axis if along else "")
+        panel.set(title=caption, xlabel=axis if along else "")
         if along and logarithmic:
             set_log_scale(panel, "x")
             places = sorted({s.x for s in scores if s.x})

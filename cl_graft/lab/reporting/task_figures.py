@@ -25,16 +25,17 @@ def learning_curves(curves: Mapping[str, TaskCurves], *, title: str, measure: st
     figure = Figure(figsize=(9, 4.2))
     left, right = figure.subplots(1, 2, sharex=True)
     begins: set[int] = set()
-    for number, (name, own) in enumerate(curves.items()):
-        dense = max((step for step, _ in (*own.dense.loss, *own.dense.dev)), default=0)
-        if dense and own.train.loss:
-            begins.add(dense)
+    for number, (name, task_curves) in enumerate(curves.items()):
+        train, dense = task_curves.train, task_curves.dense
+        last = max((step for step, _ in (*dense.loss, *dense.dev)), default=0)
+        if last and train.loss:
+            begins.add(last)
         line = line_style(number)
         thin = {"color": line["color"], "linestyle": ":", "linewidth": 1, "marker": "."}
-        for phase, look, before in ((own.train, line, dense), (own.dense, thin, 0)):
+        for phase, look, before in ((train, line, last), (dense, thin, 0)):
             if phase.loss:
-                label = name if phase is own.train and number < NAMED else None
-                every = max(1, len(phase.loss) // 8) if phase is own.train else 1
+                label = name if phase is train and number < NAMED else None
+                every = max(1, len(phase.loss) // 8) if phase is train else 1
                 losses = [(before + step, loss) for step, loss in phase.loss]
                 left.plot(*zip(*losses, strict=True), label=label, markevery=every, **look)
             if phase.dev:
@@ -54,7 +55,7 @@ def learning_curves(curves: Mapping[str, TaskCurves], *, title: str, measure: st
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
         axes.grid(axis="y")
     figure.suptitle(title)
-    if any(own.train.loss for own in list(curves.values())[:NAMED]):
+    if any(task_curves.train.loss for task_curves in list(curves.values())[:NAMED]):
         figure.legend(loc="outside lower center", ncols=4)
     return figure
 
@@ -70,7 +71,7 @@ def number_panels(tasks: Mapping[str, TaskNumbers], *, title: str) -> Figure:
     figure = Figure(figsize=(2.9 * columns + 1.2, 3.1 * rows + 0.8))
     grid = figure.subplots(rows, columns, squeeze=False)
     for axes, (task, numbers) in zip(grid.flat, tasks.items(), strict=False):
-        right, answers = zip(*((own.right, own.answer) for own in numbers.shown), strict=True)
+        right, answers = zip(*((n.right, n.answer) for n in numbers.shown), strict=True)
         low, high = min(*right, *answers), max(*right, *answers)
         margin = (high - low or max(1.0, abs(low))) / 20
         limits = low - margin, high + margin

@@ -62,7 +62,7 @@ def learning(data: ReportData) -> Section | None:
     count = min(MOST_PANELS, max(1, _MOST_CURVES // max(1, len(data.curves))))
     pictures: list[Picture] = []
     for number, task in enumerate(data.summary.tasks[:count], start=1):
-        curves = {name: own[task] for name, own in data.curves.items() if task in own}
+        curves = {name: tasks[task] for name, tasks in data.curves.items() if task in tasks}
         if not curves:
             continue
         title = f"{task}: training loss and score on dev while it is learned"
@@ -84,9 +84,10 @@ def learning(data: ReportData) -> Section | None:
 
 def _summarize_learning(curves: Mapping[str, TaskCurves], title: str) -> Table:
     rows: list[tuple[Cell, ...]] = []
-    for name, own in curves.items():
-        losses = [own.train.loss[place][1] for place in (0, -1)] if own.train.loss else [None] * 2
-        step, best = max(own.train.dev, key=lambda point: (point[1], point[0]), default=(None,) * 2)
+    for name, task_curves in curves.items():
+        train = task_curves.train
+        losses = [train.loss[end][1] for end in (0, -1)] if train.loss else [None] * 2
+        step, best = max(train.dev, key=lambda point: (point[1], point[0]), default=(None,) * 2)
         cells = (Cell("–" if loss is None else f"{loss:.4g}", loss) for loss in losses)
         rows.append(make_row(name, *cells, make_points(best), make_count(step)))
     head = (
@@ -144,18 +145,18 @@ def _details(
     """Return the tables of each strategy, and why there are no texts where they were asked for."""
     made: list[tuple[str, tuple[tuple[str, Table], ...]]] = []
     reason, size = "", 0
-    for place, strategy in enumerate(_strategies(data), start=1):
+    for number, strategy in enumerate(_strategies(data), start=1):
         rows: Mapping[str, Sequence[Row]] = {}
         if read_rows is not None and not reason:
             try:
                 rows = read_rows(next(r for r in data.runs if r.result.strategy == strategy))
             except InputError as error:
                 reason = f"The wrong rows are not shown: {error}"
-        own = tuple(_tables(place, strategy, data, rows))
-        size += sum(len(table.rows) for _, table in own)
+        tables = tuple(_tables(number, strategy, data, rows))
+        size += sum(len(table.rows) for _, table in tables)
         if made and size > _MOST_ROWS:
             break
-        made.append((strategy, own))
+        made.append((strategy, tables))
     return tuple(made), reason
 
 
@@ -165,23 +166,20 @@ def _strategies(data: ReportData) -> list[str]:
 
 
 def _tables(
-    place: int, strategy: str, data: ReportData, rows: Mapping[str, Sequence[Row]]
+    number: int, strategy: str, data: ReportData, rows: Mapping[str, Sequence[Row]]
 ) -> Iterator[tuple[str, Table]]:
     tasks = data.errors.get(strategy, {})
-    for number, (task, task_errors) in enumerate(tasks.items(), start=1):
-        few = len(task_errors.labels) <= _MOST_LABELS
-        yield (
-            f"confusions-{place}-{number}",
-            (_matrix if few else _pairs)(strategy, task, task_errors),
-        )
-        own = rows.get(task) or rows.get(task.removesuffix(" (intents)"))
-        if own and task_errors.wrong:
-            yield f"wrong-{place}-{number}", _wrong_rows(strategy, task, task_errors, own)
+    for at, (task, task_errors) in enumerate(tasks.items(), start=1):
+        show = _matrix if len(task_errors.labels) <= _MOST_LABELS else _pairs
+        yield f"confusions-{number}-{at}", show(strategy, task, task_errors)
+        texts = rows.get(task) or rows.get(task.removesuffix(" (intents)"))
+        if texts and task_errors.wrong:
+            yield f"wrong-{number}-{at}", _wrong_rows(strategy, task, task_errors, texts)
     if tasks:
-        yield f"labels-{place}", _labels(strategy, tasks)
-    for number, (task, numbers) in enumerate(data.numbers.get(strategy, {}).items(), start=1):
+        yield f"labels-{number}", _labels(strategy, tasks)
+    for at, (task, numbers) in enumerate(data.numbers.get(strategy, {}).items(), start=1):
         table = largest_errors(strategy, task, numbers, rows.get(task))
-        yield f"largest-errors-{place}-{number}", table
+        yield f"largest-errors-{number}-{at}", table
 
 
 def _count_errors(data: ReportData) -> Table:
@@ -209,8 +207,8 @@ def _count_row(strategy: str, task: str, task_errors: TaskErrors) -> tuple[Cell,
         right, answer, _, count = confused_pairs(task_errors)[0]
         confused = f"{task_errors.name(right)} as {task_errors.name(answer)}: {count}"
     scores = score_classes(task_errors.end, classes=task_errors.classes)
-    known = [(one.f1, place) for place, one in enumerate(scores) if one.rows and one.f1 is not None]
-    worst, place = min(known, default=(None, 0))
+    known = [(s.f1, label) for label, s in enumerate(scores) if s.rows and s.f1 is not None]
+    worst, label = min(known, default=(None, 0))
     return make_row(
         strategy,
         task,
@@ -218,7 +216,7 @@ def _count_row(strategy: str, task: str, task_errors: TaskErrors) -> tuple[Cell,
         make_count(wrong),
         Cell(f"{rows:,} {task_errors.counted}", rows),
         confused,
-        Cell("–" if worst is None else f"{task_errors.name(place)}: {points(worst)}", worst),
+        Cell("–" if worst is None else f"{task_errors.name(label)}: {points(worst)}", worst),
     )
 
 
@@ -239,7 +237,7 @@ def _matrix(strategy: str, task: str, task_errors: TaskErrors) -> Table:
     rows = tuple(
         (Cell(task_errors.name(right)), *(cell(right, answer) for answer in columns))
         for right in range(size)
-        if totals[right] or any(own == right for own, _ in learned)
+        if totals[right] or any(pair[0] == right for pair in learned)
     )
     caption = f"{task}, {strategy}: test {task_errors.counted} by label (rows) and answer (columns)"
     if learned != end:
@@ -272,11 +270,12 @@ def _labels(strategy: str, tasks: Mapping[str, TaskErrors]) -> Table:
     for task, task_errors in tasks.items():
         now = score_classes(task_errors.end, classes=task_errors.classes)
         then = score_classes(task_errors.learned or (), classes=task_errors.classes)
-        for place, own in enumerate(now):
-            if own.rows:
-                count = Cell(f"{own.rows:,} {task_errors.counted}", own.rows)
-                values = map(make_points, (own.precision, own.recall, own.f1, then[place].f1))
-                rows.append(make_row(task_errors.name(place), task, count, *values))
+        for label, score in enumerate(now):
+            if score.rows:
+                count = Cell(f"{score.rows:,} {task_errors.counted}", score.rows)
+                shares = (score.precision, score.recall, score.f1, then[label].f1)
+                cells = map(make_points, shares)
+                rows.append(make_row(task_errors.name(label), task, count, *cells))
     head = ("label", "task", "test rows or spans", "precision", "recall", "F1", "F1 when learned")
     caption = f"{strategy}: precision, recall and F1 of each label at the end, in %"
     return Table(caption, head, tuple(rows), strategy=strategy)
@@ -286,13 +285,13 @@ def _wrong_rows(strategy: str, task: str, task_errors: TaskErrors, rows: Sequenc
     """Show the wrong rows that the model is surest of."""
     shown = tuple(
         make_row(
-            row_text(rows[one.row]),
-            task_errors.name(one.right),
-            task_errors.name(one.answer),
-            make_points(one.confidence),
+            row_text(rows[wrong.row]),
+            task_errors.name(wrong.right),
+            task_errors.name(wrong.answer),
+            make_points(wrong.confidence),
         )
-        for one in task_errors.wrong
-        if one.row < len(rows)
+        for wrong in task_errors.wrong
+        if wrong.row < len(rows)
     )
     caption = f"{task}, {strategy}: wrong rows at the end that the model is surest of"
     head = ("text", "label", "answer", "confidence (%)")
@@ -325,11 +324,11 @@ def draw_numbers(data: ReportData) -> Iterator[Picture]:
     """Draw answers against right numbers, in the first run of each of the first strategies."""
     drawn = 0
     for strategy, tasks in list(data.numbers.items())[:MOST_STRATEGIES]:
-        own = dict(list(tasks.items())[:MOST_PANELS])
-        drawn += sum(len(numbers.shown) for numbers in own.values())
+        panels = dict(list(tasks.items())[:MOST_PANELS])
+        drawn += sum(len(numbers.shown) for numbers in panels.values())
         if drawn > _MOST_POINTS:
             return
-        figure = number_panels(own, title=f"Numbers of {strategy}")
+        figure = number_panels(panels, title=f"Numbers of {strategy}")
         title = f"{strategy}: answers at the end against the right numbers"
         yield Picture(f"numbers-{data.file_name(strategy)}", title, figure, strategy=strategy)
 
@@ -339,11 +338,11 @@ def largest_errors(
 ) -> Table:
     """List the rows with the largest errors at the end, with their texts where there are rows."""
     shown: list[tuple[Cell, ...]] = []
-    for one in numbers.largest_errors(_LARGEST_ERRORS):
-        values = (one.right, one.answer, one.error)
-        cells = (make_count(one.row), *(Cell(f"{v:z.4g}", v) for v in values))
+    for wrong in numbers.largest_errors(_LARGEST_ERRORS):
+        values = (wrong.right, wrong.answer, wrong.error)
+        cells = (make_count(wrong.row), *(Cell(f"{v:z.4g}", v) for v in values))
         if rows is not None:
-            cells += (Cell(row_text(rows[one.row]) if one.row < len(rows) else "–"),)
+            cells += (Cell(row_text(rows[wrong.row]) if wrong.row < len(rows) else "–"),)
         shown.append(cells)
     head = ("row", "right number", "answer", "error", *(("text",) if rows is not None else ()))
     caption = f"{task}, {strategy}: test rows with the largest errors at the end, counted from 0"
@@ -377,12 +376,13 @@ def _count_answers(data: ReportData) -> Table:
         )
 
     def row(task_answers: TaskAnswers) -> tuple[Cell, ...]:
-        known = all(one.learned is not None for one in task_answers.shown)
-        then = sum(one.learned in one.right for one in task_answers.shown) if known else None
-        changed = sum(one.learned != one.now for one in task_answers.shown) if known else None
+        shown = task_answers.shown
+        known = all(answer.learned is not None for answer in shown)
+        then = sum(answer.learned in answer.right for answer in shown) if known else None
+        changed = sum(answer.learned != answer.now for answer in shown) if known else None
         return (
             count(then, task_answers),
-            count(sum(one.is_right for one in task_answers.shown), task_answers),
+            count(sum(answer.is_right for answer in shown), task_answers),
             count(0 if task_answers.same else changed, task_answers),
             Cell(f"{'all' if task_answers.same else 'not all'} of {task_answers.rows}"),
         )
@@ -398,18 +398,18 @@ def _count_answers(data: ReportData) -> Table:
 
 def _show_answers(data: ReportData) -> Iterator[tuple[str, Table]]:
     head = ("input", "right answers", "answer when learned", "at the end", "is it right?")
-    for place, (strategy, tasks) in enumerate(data.answers.items(), start=1):
-        for number, (task, task_answers) in enumerate(tasks.items(), start=1):
+    for number, (strategy, tasks) in enumerate(data.answers.items(), start=1):
+        for at, (task, task_answers) in enumerate(tasks.items(), start=1):
             rows = tuple(
                 make_row(
-                    one.text,
-                    " / ".join(map(shorten, one.right)),
-                    "–" if one.learned is None else shorten(one.learned),
-                    "unchanged" if one.learned == one.now else shorten(one.now),
-                    "right" if one.is_right else "wrong",
+                    answer.text,
+                    " / ".join(map(shorten, answer.right)),
+                    "–" if answer.learned is None else shorten(answer.learned),
+                    "unchanged" if answer.learned == answer.now else shorten(answer.now),
+                    "right" if answer.is_right else "wrong",
                 )
-                for one in task_answers.shown
+                for answer in task_answers.shown
             )
             caption = f"{task}, answers of {strategy}"
             table = Table(caption, head, rows, sortable=False, strategy=strategy)
-            yield f"answers-{place}-{number}", table
+            yield f"answers-{number}-{at}", table

@@ -29,38 +29,38 @@ def write_verdict(data: ReportData) -> list[str]:
     resumed.
     """
     names = data.strategies
-    own, others = names[0], names[1:]
+    main, others = names[0], names[1:]
     alone = next((name for name in others if find_method_name(name) == "independent"), None)
     rival = next((name for name in others if find_method_name(name) == "naive"), None)
     rival = rival or next(
-        (n for n in others if not _is_bound(n) and find_method_name(n) != find_method_name(own)),
+        (n for n in others if not _is_bound(n) and find_method_name(n) != find_method_name(main)),
         None,
     )
-    named = [name for name in (own, rival, alone) if name is not None]
+    named = [name for name in (main, rival, alone) if name is not None]
     methods = {find_method_name(name) for name in names}
     shown = names if len(names) == len(methods) <= _MOST_NAMED else named
-    found = [
-        *_forgetting(data, own, rival),
-        _bytes(data, [n for n in shown if find_method_name(n) != "naive" or n == own]),
-        _time(data, own, rival or alone),
+    sentences = [
+        *_forgetting(data, main, rival),
+        _bytes(data, [n for n in shown if find_method_name(n) != "naive" or n == main]),
+        _time(data, main, rival or alone),
         _rows(data, shown),
         note_on_rows(data.summary),
         *_scores(data, shown),
-        _same_bits(data, own),
-        _certainty(data, own, rival or alone),
+        _same_bits(data, main),
+        _certainty(data, main, rival or alone),
         _choice(data, shown),
     ]
-    return [sentence for sentence in found if sentence]
+    return [sentence for sentence in sentences if sentence]
 
 
-def _forgetting(data: ReportData, own: str, rival: str | None) -> list[str]:
+def _forgetting(data: ReportData, main: str, rival: str | None) -> list[str]:
     sentences = []
     for column in measure_columns(data.summary, "forgetting"):
-        if column.spreads[own].mean is None:
+        if column.spreads[main].mean is None:
             continue
-        # Of several metrics, a column's title names its own.
+        # Of several metrics, a column's title names that of its tasks.
         metric = column.title.partition(", ")[2]
-        said = f"{own} forgot {_points(column.spreads[own])} points"
+        said = f"{main} forgot {_points(column.spreads[main])} points"
         said += f" of {metric}" if metric else ""
         if rival and column.spreads[rival].mean is not None:
             said += f", {rival} {_points(column.spreads[rival])}"
@@ -75,16 +75,16 @@ def _bytes(data: ReportData, names: Sequence[str]) -> str:
     return f"A task adds {', '.join(said)}." if said else ""
 
 
-def _time(data: ReportData, own: str, other: str | None) -> str:
+def _time(data: ReportData, main: str, other: str | None) -> str:
     if other is None:
         return ""
-    ours, theirs = data.results(own), data.results(other)
+    ours, theirs = data.results(main), data.results(other)
     runs = [*ours, *theirs]
     same = all(run.machine == runs[0].machine and run.processes == 1 for run in runs)
     if not same or [(r.seed, r.tasks) for r in ours] != [(r.seed, r.tasks) for r in theirs]:
         return ""
     spent, base = (sum(run.total_seconds for run in part) for part in (ours, theirs))
-    return f"{own} took {spent / base:,.2f} times as long as {other}." if spent and base else ""
+    return f"{main} took {spent / base:,.2f} times as long as {other}." if spent and base else ""
 
 
 def _rows(data: ReportData, names: Sequence[str]) -> str:
@@ -103,25 +103,25 @@ def _scores(data: ReportData, names: Sequence[str]) -> list[str]:
     return sentences
 
 
-def _same_bits(data: ReportData, own: str) -> str:
-    same, count = data.summary.strategies[own].same_bits
+def _same_bits(data: ReportData, main: str) -> str:
+    same, count = data.summary.strategies[main].same_bits
     if not count or len(data.summary.tasks) == 1:
         return ""
     said = "every answer is" if same == count else f"the answers to {same} of {count} tasks are"
-    return f"At the end of {own}, {said} bit for bit as on the day the task was learned."
+    return f"At the end of {main}, {said} bit for bit as on the day the task was learned."
 
 
-def _certainty(data: ReportData, own: str, other: str | None) -> str:
-    seeds = len({run.seed for run in data.results(own)})
+def _certainty(data: ReportData, main: str, other: str | None) -> str:
+    seeds = len({run.seed for run in data.results(main)})
     if seeds < LEAST_SAMPLES:
         count = "One seed" if seeds == 1 else f"{seeds} seeds"
         return f"{count}: nothing can be said about how sure these numbers are."
     said = f"± is the standard deviation over {seeds} seeds."
-    test = next((one for one in data.summary.differences if one.strategy == other), None)
-    if test is None or test.reference != own or test.p_holm is None:
+    test = next((each for each in data.summary.differences if each.strategy == other), None)
+    if test is None or test.reference != main or test.p_holm is None:
         return said
     apart = "differ" if test.p_holm < 0.05 else "cannot be told apart"
-    return f"{said} {own} and {other} {apart} in {data.summary.overall} (p {test.p_holm:.2g})."
+    return f"{said} {main} and {other} {apart} in {data.summary.overall} (p {test.p_holm:.2g})."
 
 
 def _choice(data: ReportData, names: Sequence[str]) -> str:
@@ -133,7 +133,7 @@ def _choice(data: ReportData, names: Sequence[str]) -> str:
 
 
 def _is_bound(name: str) -> bool:
-    return (found := STRATEGIES.get(find_method_name(name))) is not None and found.is_bound
+    return (method := STRATEGIES.get(find_method_name(name))) is not None and method.is_bound
 
 
 def _points(spread: Spread) -> str:
