@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from cl_graft.metrics.figure_style import png
+from cl_graft.lab.figures import png
 from cl_graft.storage.files import replace_file
 from papers.claims import CLAIMS, CLAIMS_BY_SOURCE, Claim, Verdict, judge
 from papers.figures import draw_figure

@@ -19,9 +19,9 @@ from scales import stored_config
 
 import cl_graft
 from cl_graft.errors import InputError, find
+from cl_graft.lab.figures import png
 from cl_graft.lab.results.run_results import machine
 from cl_graft.localization import find_localizer
-from cl_graft.metrics.figure_style import png
 from cl_graft.metrics.statistics import LEAST_SAMPLES
 from cl_graft.runtime.devices import pick_device
 from cl_graft.settings import ExperimentConfig, config_from, override_, to_nested

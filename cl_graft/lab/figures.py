@@ -1,33 +1,71 @@
-"""Figures of results: scores along an axis or side by side, heatmaps, curves along the stream.
+"""Figures of results, their style, and figures as PNG and SVG.
 
-Every function returns a `matplotlib.figure.Figure` made through matplotlib's object interface: no
-window, no global state, nothing to close. `figure.savefig(path)` writes it; a TensorBoard
-`SummaryWriter` takes it with `add_figure`.
+Every figure is a `matplotlib.figure.Figure` made through matplotlib's object interface: no window,
+no global state, nothing to close. `figure.savefig(path)` writes it; a TensorBoard `SummaryWriter`
+takes it with `add_figure`. One drawing serves papers and pages; an SVG has no background.
 """
 
 from __future__ import annotations
 
+import io
 import math
 import textwrap
-from collections.abc import Iterable, Mapping, Sequence
+import warnings
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from statistics import mean
-from typing import Any
+from typing import Any, Literal
 
 import matplotlib
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from cl_graft.metrics.continual import ScoreMatrix
-from cl_graft.metrics.figure_style import (
-    GREY,
-    MISSING,
-    PALETTE,
-    TEXT_COLOUR,
-    figure_style,
-    set_log_scale,
-)
+from cl_graft.metrics import ReliabilityBins, ScoreMatrix
+
+TEXT_COLOUR = "#111213"
+"""Colour of text and axes, and of nothing else."""
+
+GREY = "#888888"
+"""Colour of grids and of what stands back, seen on light and on dark."""
+
+MISSING = (0.5, 0.5, 0.5, 0.3)
+"""Colour of cells without a value: a grey that no colour map holds."""
+
+PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
+"""Colours of Okabe and Ito, told apart without colour vision: https://jfly.uni-koeln.de/color/."""
+
+MOST_PANELS, PANEL_COLUMNS = 12, 3
+"""Tasks that have a panel in a figure with one for each, the first ones; and panels in a row."""
+
+_STYLE: dict[Any, Any] = {
+    "text.color": TEXT_COLOUR,
+    "text.parse_math": False,  # names may hold dollars
+    "axes.labelcolor": TEXT_COLOUR,
+    "axes.titlecolor": TEXT_COLOUR,
+    "axes.edgecolor": TEXT_COLOUR,
+    "axes.facecolor": "none",
+    "axes.axisbelow": True,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.titlesize": 11,
+    "axes.prop_cycle": f"cycler('color', {list(PALETTE)})",
+    "xtick.color": TEXT_COLOUR,
+    "ytick.color": TEXT_COLOUR,
+    "grid.color": GREY,
+    "grid.alpha": 0.4,
+    "grid.linewidth": 0.6,
+    "figure.dpi": 120,
+    "figure.constrained_layout.use": True,
+    "font.sans-serif": ["DejaVu Sans"],
+    "font.size": 10,
+    "image.interpolation": "none",
+    "legend.frameon": False,
+    "legend.fontsize": "small",
+    "svg.fonttype": "none",
+    "svg.hashsalt": "cl_graft",
+}
 
 _COLOURS = (*PALETTE, TEXT_COLOUR)
 _MARKERS = "osD^vPX*"
@@ -39,6 +77,66 @@ _INVISIBLE = 100
 """Largest ratio of two bars on a linear scale."""
 _TICKS = 6
 """Places on a logarithmic axis up to which each has its number."""
+
+
+@contextmanager
+def figure_style() -> Iterator[None]:
+    """Draw or write figures in this style, in a ``with`` block or as a decorator.
+
+    A name in a script that the font does not have is drawn as boxes in a PNG; an SVG keeps it.
+    """
+    with matplotlib.rc_context(_STYLE), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", r"Glyph \d+ .* missing from font")
+        yield
+
+
+def set_log_scale(axes: Axes, which: Literal["x", "y"]) -> None:
+    """Make an axis logarithmic, its ticks written without powers: these need mathematical text.
+
+    Where the axis spans less than a factor of ten, the ticks between powers of ten are written too.
+    """
+    axis = axes.xaxis if which == "x" else axes.yaxis
+    axes.set(**{f"{which}scale": "log"})
+
+    def write(value: float, _tick: object = None) -> str:
+        if value >= 1:
+            return f"{value:,.0f}"
+        return np.format_float_positional(value, precision=2, fractional=False, trim="-")
+
+    def write_between(value: float, _tick: object = None) -> str:
+        low, high = sorted(axis.get_view_interval())
+        return write(value) if high < 10 * low else ""
+
+    axis.set_major_formatter(write)
+    axis.set_minor_formatter(write_between)
+
+
+@figure_style()
+def png(figure: Figure, *, dpi: int = 150) -> bytes:
+    """Return a figure as the content of a PNG file, on white."""
+    content = io.BytesIO()
+    figure.savefig(content, format="png", dpi=dpi, facecolor="white")
+    return content.getvalue()
+
+
+@figure_style()
+def svg(figure: Figure) -> str:
+    """Return a figure as the content of an SVG file without background; its text stays text.
+
+    The same figure gives the same text: there is no date in it, and ids are not drawn at random.
+    """
+    content = io.StringIO()
+    no_metadata = dict.fromkeys(("Creator", "Date", "Format", "Type"))
+    figure.savefig(content, format="svg", facecolor="none", metadata=no_metadata)
+    return content.getvalue()
+
+
+def switch_off_empty_panels(grid: np.ndarray, filled: int) -> None:
+    """Switch off panels without a task, and name the ticks of those that nothing stands under."""
+    for axes in grid.flat[filled:]:
+        axes.set_axis_off()
+    for axes in grid.flat[max(0, filled - grid.shape[1]) : filled]:
+        axes.tick_params(labelbottom=True)
 
 
 @dataclass(frozen=True)
@@ -319,6 +417,50 @@ def _write_names(axes: Axes, places: Mapping[str, tuple[float, float]], *, line:
             va="center",
             arrowprops={"arrowstyle": "-", "color": GREY, "linewidth": 0.4},
         )
+
+
+@figure_style()
+def reliability_panels(reliability: Mapping[str, ReliabilityBins], *, title: str) -> Figure:
+    """Draw accuracy against confidence for every task, of up to twelve.
+
+    Bars are the accuracy of a bin, marks its mean confidence, as large as the bin has rows; on the
+    dashed line the two are equal. A panel's title has the task's ECE in points.
+
+    Examples:
+        >>> stored = {"counts": [0, 4], "confidence": [None, 0.9], "accuracy": [None, 0.75]}
+        >>> bins = {"sentiment": ReliabilityBins.from_lists(stored)}
+        >>> reliability_panels(bins, title="Reliability").axes[0].get_title()
+        'sentiment (ECE 15.0)'
+    """
+    panels = list(reliability.items())[:MOST_PANELS]
+    columns = min(PANEL_COLUMNS, len(panels))
+    rows = math.ceil(len(panels) / columns)
+    figure = Figure(figsize=(2.5 * columns + 0.6, 2.5 * rows + 0.8))
+    grid = figure.subplots(rows, columns, squeeze=False, sharex=True, sharey=True)
+    for axes, (task, bins) in zip(grid.flat, panels, strict=False):
+        counts = bins.counts.cpu().numpy()
+        filled = counts > 0
+        confidence, accuracy = (m.cpu().numpy()[filled] for m in (bins.confidence, bins.accuracy))
+        centres = ((np.arange(len(counts)) + 0.5) / len(counts))[filled]
+        axes.bar(centres, accuracy, 0.94 / len(counts))
+        axes.plot([0, 1], [0, 1], color=TEXT_COLOUR, linestyle="--", linewidth=1)
+        axes.scatter(
+            confidence,
+            accuracy,
+            10 + 60 * counts[filled] / counts.sum(),
+            color=PALETTE[4],
+            edgecolors="black",
+            linewidths=0.6,
+            zorder=3,
+            clip_on=False,
+        )
+        axes.set(xlim=(0, 1), ylim=(0, 1), xticks=(0, 0.5, 1), yticks=(0, 0.5, 1))
+        axes.set_title(f"{task} (ECE {100 * bins.ece:.1f})", fontsize="small")
+    switch_off_empty_panels(grid, len(panels))
+    figure.suptitle(title)
+    figure.supxlabel("confidence", fontsize="medium")
+    figure.supylabel("accuracy", fontsize="medium")
+    return figure
 
 
 def mean_known(values: Iterable[float | None]) -> float | None:

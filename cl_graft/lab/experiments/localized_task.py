@@ -17,14 +17,13 @@ from cl_graft.grafts.graft import Graft, gather, grafted, snapshot
 from cl_graft.grafts.model_state import replace_parameters
 from cl_graft.grafts.region import Parameters, Region, anatomy
 from cl_graft.lab.experiments.run_setup import load_stream
-from cl_graft.lab.figures import Score, score_curves, share_heatmaps
+from cl_graft.lab.figures import Score, png, score_curves, share_heatmaps
 from cl_graft.lab.results.run_results import machine
 from cl_graft.localization import Ranking, find_localizer
 from cl_graft.localization.grafting_settings import GraftingSettings
 from cl_graft.localization.reach import find_reach
 from cl_graft.localization.region_search import find_region, rank_task
 from cl_graft.metrics import score
-from cl_graft.metrics.figure_style import png
 from cl_graft.runtime.devices import pick_device
 from cl_graft.runtime.run_context import RunContext
 from cl_graft.settings import ExperimentConfig, config_from, to_dotted

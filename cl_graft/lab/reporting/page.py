@@ -17,11 +17,11 @@ from urllib.parse import quote
 import jinja2
 
 import cl_graft
+from cl_graft.lab.figures import png, svg
 from cl_graft.lab.reporting.report_data import ReportData, read_report_data
 from cl_graft.lab.reporting.sections import make_sections
 from cl_graft.lab.reporting.summary_sections import Section
 from cl_graft.lab.reporting.task_sections import ReadRows
-from cl_graft.metrics.figure_style import png, svg
 from cl_graft.runtime.escaping import for_terminal
 from cl_graft.storage import only_writer
 from cl_graft.storage.files import replace_file

@@ -12,6 +12,7 @@ from cl_graft.lab.figures import (
     byte_scatter,
     mean_known,
     r_matrix_heatmap,
+    reliability_panels,
     score_curves,
     share_heatmaps,
     stream_curves,
@@ -21,7 +22,6 @@ from cl_graft.lab.results.comparison import ComparisonSummary
 from cl_graft.lab.results.run_results import RunResult
 from cl_graft.lab.results.tables import Table, make_matrix, make_points, make_row
 from cl_graft.metrics.calibration import ReliabilityBins
-from cl_graft.metrics.reliability_diagram import reliability_panels
 
 MOST_STRATEGIES = 16
 """Strategies that have a matrix and a reliability diagram of their own."""

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from cl_graft.errors import InputError
 from cl_graft.kinds.rows import Row
+from cl_graft.lab.figures import MOST_PANELS
 from cl_graft.lab.reporting.pictures import MOST_STRATEGIES, Picture
 from cl_graft.lab.reporting.report_data import ReportData
 from cl_graft.lab.reporting.summary_sections import Section
@@ -36,7 +37,6 @@ from cl_graft.lab.results.task_files import (
     count_wrong,
     score_classes,
 )
-from cl_graft.metrics.figure_style import MOST_PANELS
 
 ReadRows = Callable[[StoredRun], Mapping[str, Sequence[Row]]]
 """Reads the test rows of a run's tasks again, by task; raises `InputError` if they are gone."""

@@ -4,9 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from cl_graft.lab.figures import r_matrix_heatmap
+from cl_graft.lab.figures import r_matrix_heatmap, reliability_panels
 from cl_graft.metrics import reliability_bins
-from cl_graft.metrics.reliability_diagram import reliability_diagram
 
 NAMES = ["qnli", "ag_news", "sst2"]
 R = [[0.752, None, None], [0.752, 0.897, None], [0.752, 0.897, 0.822]]
@@ -39,9 +38,9 @@ def test_a_heatmap_reaches_down_to_negative_correlations():
 
 def test_a_reliability_diagram_states_the_error_and_draws_a_bar_for_each_filled_bin():
     found = bins()
-    upper = reliability_diagram(found, title="qnli").axes[0]
-    assert f"ECE {100 * found.ece:.1f} %, n = 400" in upper.get_title()
-    heights = [bar.get_height() for bar in upper.patches]
+    (axes,) = reliability_panels({"qnli": found}, title="Reliability").axes
+    assert axes.get_title() == f"qnli (ECE {100 * found.ece:.1f})"
+    heights = [bar.get_height() for bar in axes.patches]
     assert heights == found.accuracy[found.counts > 0].tolist()
 
 

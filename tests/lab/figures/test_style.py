@@ -8,8 +8,7 @@ import re
 import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 
-from cl_graft.lab.figures import Score, byte_scatter, score_curves
-from cl_graft.metrics.figure_style import png
+from cl_graft.lab.figures import Score, byte_scatter, png, score_curves
 
 
 def draw_bytes(sizes):

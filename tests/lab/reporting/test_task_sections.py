@@ -16,6 +16,7 @@ from cl_graft import InputError
 from cl_graft.kinds import KINDS
 from cl_graft.lab.commands.report import _read_rows, report_command
 from cl_graft.lab.experiments.run_record import collect_numbers
+from cl_graft.lab.figures import svg
 from cl_graft.lab.reporting.report_data import read_report_data
 from cl_graft.lab.reporting.task_sections import (
     draw_numbers,
@@ -39,7 +40,6 @@ from cl_graft.lab.results.task_files import (
     count_wrong,
     score_classes,
 )
-from cl_graft.metrics.figure_style import svg
 
 
 @pytest.fixture
