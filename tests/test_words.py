@@ -60,12 +60,8 @@ EXCEPTIONS: dict[str, tuple[str, ...]] = {
 }
 
 
-# Variables that name no thing, and the files that others were changing when the rest was renamed.
+# Variables that name no thing, and the fields of JSON that are called so.
 NO_NOUNS = {"found", "kept", "one", "own", "place"}
-STILL_THERE = (
-    *("cl_graft/localization", "cl_graft/strategies/task_training.py"),
-    "cl_graft/training/region_parameters.py",
-)
 FIELDS_OF_JSON = {
     "cl_graft/lab/experiments/installation.py: found",
     "cl_graft/lab/experiments/memory_estimate.py: kept",
@@ -172,7 +168,6 @@ def test_variables_are_nouns_that_say_what_they_hold():
     vague = {
         f"{path.relative_to(ROOT)}: {identifier}"
         for path in sorted((ROOT / "cl_graft").rglob("*.py"))
-        if not str(path.relative_to(ROOT)).startswith(STILL_THERE)
         for identifier in variables(path)
         if identifier.strip("_") in NO_NOUNS
     }

@@ -41,9 +41,9 @@ def replace_parameters(parameters: Parameters, values: Parameters) -> Iterator[N
 
 
 @contextmanager
-def preserve_requires_grad(model: nn.Module) -> Iterator[None]:
+def preserve_requires_grad(parameters: Iterable[Tensor]) -> Iterator[None]:
     """Give parameters their `requires_grad` back, without gradients, after a `with` block."""
-    flags = [(parameter, parameter.requires_grad) for parameter in model.parameters()]
+    flags = [(parameter, parameter.requires_grad) for parameter in parameters]
     try:
         yield
     finally:
@@ -55,7 +55,7 @@ def preserve_requires_grad(model: nn.Module) -> Iterator[None]:
 @contextmanager
 def train_only(model: nn.Module, parameters: Iterable[Tensor] = ()) -> Iterator[None]:
     """Let some parameters of a model require gradients for a `with` block, and no others."""
-    with preserve_requires_grad(model), without_nested_tensors(model):
+    with preserve_requires_grad(model.parameters()), without_nested_tensors(model):
         model.requires_grad_(False)
         for parameter in parameters:
             parameter.requires_grad_(True)

@@ -9,16 +9,15 @@ has r = 3, starts α at σ(N(0, 1)), and puts λ = 1 on the mean of σ(α).
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 
 from cl_graft.grafts.graft import copy_, snapshot
 from cl_graft.grafts.region import Layout, Parameters, Region
 from cl_graft.grafts.selection import top_k
-from cl_graft.localization.localizer_inputs import (
-    LocalizerInputs,
-    mean_gradient,
-)
+from cl_graft.localization.localizer_inputs import LocalizerInputs, mean_gradient
 from cl_graft.localization.registry import register_localizer
 from cl_graft.runtime.checkpoints import (
     join_tensors,
@@ -52,24 +51,21 @@ def open_gates(gains: Parameters, started: Region, *, k: int) -> Region:
     return Region.of(layout, opened.nonzero().view(-1))
 
 
-def _gate_gradient(
-    inputs: LocalizerInputs, base: Parameters, gates: Parameters, step: int
+def gradient_at_gates(
+    inputs: LocalizerInputs, base: Parameters, gate: Callable[[str], Tensor], step: int
 ) -> dict[str, Tensor]:
-    """Return g ⊙ δ of a step's batch at base + gates ⊙ δ; the model is put back to the base."""
+    """Return the gradient of a step at base + gate(name) ⊙ δ; the model goes back to the base."""
     # As in `add_gradient_`, one parameter's difference lives at a time.
     moved = {
-        name: value + (gates[name] * _difference(inputs, base, name)).to(value.dtype)
+        name: value + (gate(name) * _difference(inputs, base, name)).to(value.dtype)
         for name, value in base.items()
     }
     copy_(inputs.parameters, moved)
     del moved
     try:
-        gradient = mean_gradient(inputs, step)
+        return mean_gradient(inputs, step)
     finally:
         copy_(inputs.parameters, base)
-    for name, tensor in gradient.items():
-        tensor.mul_(_difference(inputs, base, name))
-    return gradient
 
 
 def _difference(inputs: LocalizerInputs, base: Parameters, name: str) -> Tensor:
@@ -86,10 +82,10 @@ _LR = 0.1
 )
 def diff_pruning(inputs: LocalizerInputs, *, k: int, steps: int) -> dict[str, Tensor]:
     """Score coordinates by P(z ≠ 0)·|δ| of learned hard-concrete gates z."""
-    alpha = {name: torch.zeros_like(value) for name, value in inputs.zeros().items()}
+    alpha, base = inputs.zeros(), inputs.base
     _learn_(inputs, alpha, steps=steps, stretch=1.5, price=1.25e-7)
     return {
-        name: torch.sigmoid(value) * (inputs.tuned[name].float() - inputs.base[name].float()).abs()
+        name: torch.sigmoid(value) * _difference(inputs, base, name).abs()
         for name, value in alpha.items()
     }
 
@@ -128,11 +124,12 @@ def _learn_(
     for step in range(first, steps):
         soft = {name: _soft(inputs, name, value, step) for name, value in alpha.items()}
         gates = {n: (s * 2 * stretch - stretch).clamp(0, 1) for n, s in soft.items()}
-        gradient = _gate_gradient(inputs, base, gates, step)
+        gradient = gradient_at_gates(inputs, base, gates.__getitem__, step)
         for name, value in alpha.items():
             gate, s = gates[name], soft[name]
             free = (gate > 0) & (gate < 1)
             chance = torch.sigmoid(value)
+            gradient[name].mul_(_difference(inputs, base, name))
             value.grad = gradient[name] * free * 2 * stretch * s * (1 - s)
             value.grad += price * chance * (1 - chance)
         optimizer.step()

@@ -126,14 +126,14 @@ def talos(inputs: LocalizerInputs, *, k: int, steps: int) -> dict[str, Tensor]:
     rounds = min(_ROUNDS, steps)
     total = inputs.zeros()
     left = {name: torch.zeros_like(value) for name, value in total.items()}
-    ends = {(place + 1) * steps // rounds: place + 1 for place in range(rounds - 1)}
+    ends = {number * steps // rounds: number for number in range(1, rounds)}
     state = {**total, **{_LEFT + name: tensor for name, tensor in left.items()}}
 
     with preserve_parameters(inputs.parameters) as base:
-        for place, step in enumerate(remaining_steps(inputs, state, steps=steps)):
+        for number, step in enumerate(remaining_steps(inputs, state, steps=steps)):
             if step in ends:
                 _pass_over_(total, left, k=k, after=ends[step], rounds=rounds)
-            if step in ends or not place:
+            if step in ends or not number:
                 _shrink_(inputs, base, left)
             with gradient_hooks(inputs, into=_add_squared(total)):
                 for row, answer in enumerate(inputs.answers(step)):
@@ -146,9 +146,9 @@ def talos(inputs: LocalizerInputs, *, k: int, steps: int) -> dict[str, Tensor]:
 def _pass_over_(total: Parameters, left: Parameters, *, k: int, after: int, rounds: int) -> None:
     """Pass over the most sensitive coordinates after a round, and reset the sums of the others."""
     size = sum(tensor.numel() for tensor in total.values())
-    kept = max(k, round(size * (k / size) ** (after / rounds)))
+    count = max(k, round(size * (k / size) ** (after / rounds)))
     # Coordinates that were passed over earlier rank behind all others, so they are not kept.
-    region = top_k(_in_order(total, left), kept).masks()
+    region = top_k(_in_order(total, left), count).masks()
     for name, tensor in total.items():
         inside = region[name].to(tensor.device)
         left[name].masked_fill_(~inside & (left[name] == 0), after)
@@ -164,17 +164,17 @@ def _shrink_(inputs: LocalizerInputs, base: Parameters, left: Parameters) -> Non
 
 def _in_order(total: Parameters, left: Parameters) -> dict[str, Tensor]:
     """Return −F, shifted so that coordinates passed over rank behind the others, earliest last."""
-    found = {name: torch.zeros_like(tensor) for name, tensor in total.items()}
+    scores = {name: torch.zeros_like(tensor) for name, tensor in total.items()}
     latest, behind = max(int(tensor.max()) for tensor in left.values()), 0.0
     for after in (0, *range(latest, 0, -1)):
         largest = 0.0
         for name, tensor in total.items():
             inside = left[name] == after
             if bool(inside.any()):
-                found[name][inside] = -(behind + tensor[inside])
+                scores[name][inside] = -(behind + tensor[inside])
                 largest = max(largest, float(tensor[inside].max()))
         behind += largest
-    return found
+    return scores
 
 
 @register_localizer(
@@ -195,18 +195,10 @@ def child_pruning(
     with preserve_parameters(inputs.parameters) as base:
         for step in remaining_steps(inputs, moved, steps=steps):
             if step:
-                _project_(moved, k)
-                copy_(
-                    inputs.parameters,
-                    {name: (base[name].float() + delta) for name, delta in moved.items()},
-                )
+                sizes = {name: delta.abs() for name, delta in moved.items()}
+                for name, mask in rank_by_tensor(sizes, depth=k).top(k).masks().items():
+                    moved[name].mul_(mask.to(moved[name].device))
+                values = {name: base[name].float() + delta for name, delta in moved.items()}
+                copy_(inputs.parameters, values)
             add_gradient_(inputs, step, into=descend)
     return {name: delta.abs_() for name, delta in moved.items()}
-
-
-def _project_(moved: Parameters, k: int) -> None:
-    """Put all but the k largest movements, by tensor, to 0."""
-    sizes = {name: delta.abs() for name, delta in moved.items()}
-    masks = rank_by_tensor(sizes, depth=k).top(k).masks()
-    for name, delta in moved.items():
-        delta.mul_(masks[name].to(delta.device))

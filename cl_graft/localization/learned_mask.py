@@ -137,8 +137,8 @@ def _moves(new: Graft, old: Graft, *, device: torch.device) -> dict[str, tuple[T
     """Return, by parameter, where gates are open and how far their values moved."""
     delta = new.values.float() - old.values.float()
     return {
-        name: (inside.to(device), delta[place].to(device))
-        for name, inside, place in new.region.by_parameter()
+        name: (inside.to(device), delta[part].to(device))
+        for name, inside, part in new.region.by_parameter()
     }
 
 

@@ -7,6 +7,7 @@ With δ = tuned − base, the loss falls along the straight line from base to tu
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from itertools import pairwise
 
 import torch
 from torch import Tensor
@@ -93,20 +94,18 @@ def averaged_gain(inputs: LocalizerInputs, *, k: int, steps: int) -> dict[str, T
     """
     points = min(4, steps)
     gain = inputs.zeros()
-    owner = [
-        (point, own)
-        for point in range(points)
-        for own in [range(point * steps // points, (point + 1) * steps // points)]
-        for _ in own
-    ]
+    # The point of each step, and how many steps share it.
+    ends = [point * steps // points for point in range(points + 1)]
+    counts = [end - start for start, end in pairwise(ends)]
+    owner = [point for point, count in enumerate(counts) for _ in range(count)]
     carried: int | None = None
     with preserve_parameters(inputs.parameters) as base:
         for step in remaining_steps(inputs, gain, steps=steps):
-            point, own = owner[step]
+            point = owner[step]
             if point != carried:
                 _carry_(inputs, base, (point + 0.5) / points)
                 carried = point
-            share = 1 / (points * len(own))
+            share = 1 / (points * counts[point])
 
             def add(name: str, gradient: Tensor, share: float = share) -> None:
                 add_gain_(gain[name], gradient, inputs.tuned[name], base[name], scale=share)

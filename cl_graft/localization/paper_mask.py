@@ -14,8 +14,9 @@ import torch
 from torch import Tensor
 
 from cl_graft.grafts.graft import copy_, gather, grafted, snapshot
-from cl_graft.grafts.region import Parameters, Region
-from cl_graft.localization.localizer_inputs import LocalizerInputs, mean_gradient, remaining_steps
+from cl_graft.grafts.region import Region
+from cl_graft.localization.gates import gradient_at_gates
+from cl_graft.localization.localizer_inputs import LocalizerInputs, remaining_steps
 from cl_graft.localization.movement import movement
 from cl_graft.localization.registry import register_localizer
 from cl_graft.runtime.checkpoints import join_tensors
@@ -44,15 +45,15 @@ def paper_mask(
         for name, value in base.items()
     }
     start = _base_mask(inputs, base_density)
-    kept, values = snapshot(scores), {"best": 0.0}
-    state = join_tensors(scores=scores, kept=kept)
+    best, values = snapshot(scores), {"best": 0.0}
+    state = join_tensors(scores=scores, kept=best)
+
+    def soft_gate(name: str) -> Tensor:
+        gate = torch.sigmoid(scores[name] - bias)
+        return torch.where(start[name], 1 - gate, gate)
+
     for step in remaining_steps(inputs, state, steps=steps, values=values):
-        copy_(inputs.parameters, _soft(inputs.tuned, base, scores, start, bias))
-        try:
-            gradients = mean_gradient(inputs, step)
-        finally:
-            copy_(inputs.parameters, base)
-        for name, gradient in gradients.items():
+        for name, gradient in gradient_at_gates(inputs, base, soft_gate, step).items():
             delta = inputs.tuned[name].float() - base[name].float()
             gate = torch.sigmoid(scores[name] - bias)
             sign = 1 - 2 * start[name].float()
@@ -62,8 +63,8 @@ def paper_mask(
             score = inputs.train_score() + inputs.dev_score()
         if score > values["best"]:
             values["best"] = score
-            copy_(kept, scores)
-    return _logits(kept, start, bias)
+            copy_(best, scores)
+    return _logits(best, start, bias)
 
 
 def round_gates(logits: dict[str, Tensor]) -> Region:
@@ -79,21 +80,6 @@ def _base_mask(inputs: LocalizerInputs, density: float) -> dict[str, Tensor]:
         return {name: torch.zeros_like(tensor, dtype=torch.bool) for name, tensor in moved.items()}
     cut = flat.topk(count).values[-1]
     return {name: tensor > cut for name, tensor in moved.items()}
-
-
-def _soft(
-    tuned: Parameters,
-    base: Parameters,
-    scores: dict[str, Tensor],
-    start: dict[str, Tensor],
-    bias: float,
-) -> dict[str, Tensor]:
-    mixed = {}
-    for name, value in base.items():
-        gate = torch.sigmoid(scores[name] - bias)
-        gate = torch.where(start[name], 1 - gate, gate)
-        mixed[name] = value + (gate * (tuned[name].float() - value.float())).to(value.dtype)
-    return mixed
 
 
 def _logits(scores: dict[str, Tensor], start: dict[str, Tensor], bias: float) -> dict[str, Tensor]:

@@ -7,7 +7,7 @@ place of a dense run, and localization and region training start from it.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property, partial
@@ -22,7 +22,6 @@ from cl_graft.localization.ranking import Ranking, localize
 from cl_graft.localization.reach import Reach, find_reach
 from cl_graft.localization.registry import Localizer, find_localizer
 from cl_graft.localization.task_gradients import RowCounter, localizer_inputs
-from cl_graft.runtime.checkpoints import Checkpoint, State
 from cl_graft.runtime.error_context import in_phase
 from cl_graft.runtime.run_context import ALONE, NO_CACHE, RunContext, cache_key
 from cl_graft.runtime.seeding import derive
@@ -192,7 +191,10 @@ class _Search:
         candidates = settings.candidates(layout.total, k=k, owned=owned)
         if candidates is not None:
             depth, min_depth = min(depth, candidates), min(min_depth, candidates)
-        part = self._reachable_part()
+        # Parameters out of reach are not moved.
+        reached = self.reach.parameters
+        whole = len(reached) == len(self.task.parameters)
+        part = self.task if whole else replace(self.task, parameters=reached)
         key = self._make_key(part, dense, k=k, candidates=candidates)
         # Code from outside may change, and what takes no gradients is as fast as a look-up.
         is_ours = getattr(localizer.score, "__module__", "").startswith("cl_graft.")
@@ -202,7 +204,7 @@ class _Search:
         if cached is not None and cached[0]["order"].numel() >= min_depth:
             counter.passes += Passes(**points.replay(dict(cached[1])))
             return Ranking(layout, cached[0]["order"])
-        checkpoint = _CountedCheckpoint(self.context.checkpoints.at(key), counter)
+        checkpoint = counter.beside(self.context.checkpoints.at(key))
         with (
             _name_localizer(localizer.name),
             localizer_inputs(
@@ -226,12 +228,6 @@ class _Search:
             ).within(layout)
         cache.put(key, {"order": ranking.order}, points.join(asdict(counter.passes)))
         return ranking
-
-    def _reachable_part(self) -> LearnableTask:
-        """Return the task with the parameters in reach alone: no others are moved."""
-        parameters = self.reach.parameters
-        whole = len(parameters) == len(self.task.parameters)
-        return self.task if whole else replace(self.task, parameters=parameters)
 
     def _make_key(
         self, part: LearnableTask, dense: DenseRun, *, k: int, candidates: int | None
@@ -318,24 +314,3 @@ def _name_localizer(localizer: str) -> Iterator[None]:
             yield
         except DivergedError as error:
             raise DivergedError(f"localization by {localizer}: {error}") from error
-
-
-class _CountedCheckpoint:
-    """A localizer's checkpoint, which saves the count of rows beside the localizer's state."""
-
-    def __init__(self, inner: Checkpoint, counter: RowCounter) -> None:
-        self._inner = inner
-        self._counter = counter
-
-    def load(self) -> State | None:
-        saved = self._inner.load()
-        if saved is not None:
-            self._counter.passes = Passes(**saved[1]["passes"])
-        return saved
-
-    def offer(self, state: Callable[[], State], *, last: bool = False) -> None:
-        def count() -> State:
-            tensors, values = state()
-            return tensors, {**values, "passes": asdict(self._counter.passes)}
-
-        self._inner.offer(count, last=last)

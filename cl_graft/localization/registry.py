@@ -34,7 +34,6 @@ class Score(Protocol):
             k: Budget: how many coordinates the region will have.
             steps: Number of gradient batches.
         """
-        ...
 
 
 class CandidateScore(Protocol):
@@ -44,7 +43,6 @@ class CandidateScore(Protocol):
         self, inputs: LocalizerInputs, candidates: Region, *, k: int, steps: int
     ) -> Tensor:
         """Return one score a candidate, of shape (size of `candidates`,)."""
-        ...
 
 
 _Function = TypeVar("_Function", bound=Score)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import partial
+from typing import Any
 
 from torch import Tensor
 
@@ -18,7 +19,7 @@ from cl_graft.runtime.batching import BatchOrder
 from cl_graft.runtime.checkpoints import NO_CHECKPOINT, Checkpoint
 from cl_graft.runtime.run_context import PhaseProgress, ignore_progress
 from cl_graft.runtime.seeding import derive
-from cl_graft.training.dense_run import DenseRun
+from cl_graft.training.dense_run import DenseRun, SavedBeside
 from cl_graft.training.learnable_task import LearnableTask, Passes
 from cl_graft.training.precision import safe_scale
 from cl_graft.training.train_mode import without_dropout
@@ -32,6 +33,15 @@ class RowCounter:
 
     def __init__(self) -> None:
         self.passes = Passes()
+
+    def beside(self, checkpoint: Checkpoint) -> Checkpoint:
+        """Return a checkpoint that saves the count, too, and takes it over when it is loaded."""
+
+        def take(values: dict[str, Any]) -> dict[str, Any]:
+            self.passes = Passes(**values["passes"])
+            return values
+
+        return SavedBeside(checkpoint, lambda v: {**v, "passes": asdict(self.passes)}, take)
 
 
 @contextmanager
@@ -114,15 +124,15 @@ class _TaskGradients:
     def answers(self, step: int) -> list[Callable[[], tuple[Tensor, Tensor]]]:
         """Return functions to logits and loss, one a row; of answers with a target alone."""
 
-        def answer(place: int) -> tuple[Tensor, Tensor]:
-            logits, loss = self.task.answer([place])
-            own = logits[0]
-            if own.ndim > 1:
-                targets = self.task.train.batch([place])[1][0, : len(own)]
-                own = own[(targets >= 0).to(own.device)]
-            return own, self._finite(loss, step)
+        def answer(row: int) -> tuple[Tensor, Tensor]:
+            logits, loss = self.task.answer([row])
+            logits = logits[0]
+            if logits.ndim > 1:
+                targets = self.task.train.batch([row])[1][0, : len(logits)]
+                logits = logits[(targets >= 0).to(logits.device)]
+            return logits, self._finite(loss, step)
 
-        return [partial(answer, place) for place in self._begin(step)]
+        return [partial(answer, row) for row in self._begin(step)]
 
     def dev_score(self) -> float:
         """Score the model as it is now on dev."""

@@ -196,7 +196,7 @@ class GraftingPlugin(SupervisedPlugin, supports_distributed=True):
             label=label,
             task=task,
             settings=settings,
-            found=search,
+            search=search,
             builds_on=builds_on,
             measure=context.measure,
         )

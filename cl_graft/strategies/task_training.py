@@ -79,22 +79,22 @@ class TaskTraining:
         label: int,
         task: LearnableTask,
         settings: GraftingSettings,
-        found: FoundRegion,
+        search: FoundRegion,
         builds_on: tuple[int, ...],
         measure: Measure,
     ) -> None:
-        free = switch.bank.free(found.region, builds_on=builds_on)
+        free = switch.bank.free(search.region, builds_on=builds_on)
         if settings.retrain and len(free):
             check_rate(strategy, coordinates=len(free))
         switch.carry_entries(builds_on)
         model = switch.model
         self.label = label
-        self.seconds = dict(found.seconds)
-        self.passes = {**found.passes, "region": Passes()}
+        self.seconds = dict(search.seconds)
+        self.passes = {**search.passes, "region": Passes()}
         self._unwrapped = model
         self.switch = switch
         self._builds_on = builds_on
-        self._found = found
+        self._search = search
         self._task = task
         self._settings = settings
         self._measure = measure
@@ -132,7 +132,7 @@ class TaskTraining:
 
     def _start_(self, free: Region) -> None:
         """Write the values at which the region's free coordinates and the head begin."""
-        task, settings, dense = self._task, self._settings, self._found.dense
+        task, settings, dense = self._task, self._settings, self._search.dense
         if (settings.start == "tuned" or not settings.retrain) and dense.tuned:
             write_(self._unwrapped, gather(dense.tuned, free))
         copy_(task.head, dense.head)
@@ -176,7 +176,7 @@ class TaskTraining:
         score, vector, head = self._best or (None, None, {})
         tensors = join_tensors(
             best={"vector": vector} if vector is not None else {},
-            head={str(place): tensor for place, tensor in enumerate(head.values())},
+            head={str(number): tensor for number, tensor in enumerate(head.values())},
         )
         passes = asdict(self.passes["region"])
         return tensors, {"steps": self._steps, "passes": passes, "score": score}
@@ -187,10 +187,10 @@ class TaskTraining:
         self.passes["region"] = Passes(**values["passes"])
         if values["score"] is not None:
             vector = select_tensors(tensors, "best")["vector"].to(self._live.vector.device)
-            kept = select_tensors(tensors, "head")
+            saved = select_tensors(tensors, "head")
             head = {
-                name: kept[str(place)].to(parameter.device)
-                for place, (name, parameter) in enumerate(self._task.head.items())
+                name: saved[str(number)].to(parameter.device)
+                for number, (name, parameter) in enumerate(self._task.head.items())
             }
             self._best = (values["score"], vector, head)
         self.write_()
@@ -237,24 +237,24 @@ class TaskTraining:
         bank = self.switch.bank
         layout = bank.layout
         self.seconds["region"] = time.perf_counter() - self._started
-        found = self._found
+        search = self._search
         entry = Entry(
             task=metadata.name,
             label=self.label,
             owned=owned,
-            owned_before=found.region - owned.region,
+            owned_before=search.region - owned.region,
             head=copy_head_state(self._unwrapped, self.label),
-            standalone=gather(found.dense.tuned, found.region)
-            if self._settings.keep_standalone and found.dense.tuned
+            standalone=gather(search.dense.tuned, search.region)
+            if self._settings.keep_standalone and search.dense.tuned
             else None,
             weights_sha256=hash_tensors(find_parameters(self._unwrapped, layout)),
             recorded_batch=self._recorded_batch(),
             metadata={
                 **metadata.metadata,
                 "metric": "negative loss" if self._task.scored_by_loss else metadata.metric,
-                "localizer": found.localizer,
-                "dense_dev": found.dense.dev,
-                "graft_dev": found.graft_dev,
+                "localizer": search.localizer,
+                "dense_dev": search.dense.dev,
+                "graft_dev": search.graft_dev,
                 "trained_dev": trained_dev,
                 "temperature": self._temperature(),
             },
@@ -348,7 +348,7 @@ class TaskTraining:
         dev = self._task.dev
         count = min(_RECORDED_ROWS, len(dev))
         # Evenly spaced, as rows in the order of their lengths would be all alike at one end.
-        inputs = dev.batch([place * len(dev) // count for place in range(count)])[0]
+        inputs = dev.batch([number * len(dev) // count for number in range(count)])[0]
         if not isinstance(inputs, Tensor):  # a batch that only the strategy can answer
             return None
         with torch.no_grad():

@@ -136,21 +136,27 @@ class PhasePoints:
 
     def beside(self, checkpoint: Checkpoint) -> Checkpoint:
         """Return a checkpoint that keeps the points, too, and reports them when it is loaded."""
-        return _WithPoints(checkpoint, self)
+        return SavedBeside(checkpoint, self.join, self.replay)
 
 
-class _WithPoints:
-    def __init__(self, inner: Checkpoint, points: PhasePoints) -> None:
-        self._inner = inner
-        self._points = points
+@dataclass(frozen=True, eq=False)
+class SavedBeside:
+    """A checkpoint whose values `add` completes before they are saved, and `take` reads again."""
+
+    inner: Checkpoint
+    add: Callable[[dict[str, Any]], dict[str, Any]]
+    take: Callable[[dict[str, Any]], dict[str, Any]]
 
     def load(self) -> State | None:
-        saved = self._inner.load()
-        return None if saved is None else (saved[0], self._points.replay(dict(saved[1])))
+        """Return the state of `inner`."""
+        saved = self.inner.load()
+        return None if saved is None else (saved[0], self.take(dict(saved[1])))
 
     def offer(self, state: Callable[[], State], *, last: bool = False) -> None:
-        def join() -> State:
-            tensors, values = state()
-            return tensors, self._points.join(values)
+        """Offer a state to `inner`."""
 
-        self._inner.offer(join, last=last)
+        def complete() -> State:
+            tensors, values = state()
+            return tensors, self.add(dict(values))
+
+        self.inner.offer(complete, last=last)

@@ -11,14 +11,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import ExitStack
 from itertools import chain
-from types import TracebackType
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from cl_graft.grafts.graft import Graft, extract, find_parameters
-from cl_graft.grafts.model_state import without_nested_tensors
+from cl_graft.grafts.model_state import preserve_requires_grad, without_nested_tensors
 from cl_graft.grafts.region import Region
 from cl_graft.runtime.forward_override import has_forward_override, override_forward
 from cl_graft.training.coordinate_gradient import Coordinates, is_conv1d, is_linear, region_linear
@@ -77,13 +76,13 @@ class RegionParameters:
         self.vector = nn.Parameter(start.to(device, wide))
         self._dtype = start.dtype
         self._places = [
-            (self._parameters[name], inside.to(device), place)
-            for name, inside, place in region.by_parameter()
+            (self._parameters[name], inside.to(device), part)
+            for name, inside, part in region.by_parameter()
         ]
         self.gathered: list[nn.Parameter] = []
         with ExitStack() as undo:
             undo.enter_context(without_nested_tensors(model))
-            undo.callback(_give_back_, {p: p.requires_grad for p in self._parameters.values()})
+            undo.enter_context(preserve_requires_grad(self._parameters.values()))
             self._connect_(undo)
             self._undo = undo.pop_all()
 
@@ -93,21 +92,22 @@ class RegionParameters:
             parameter.requires_grad_(False)
             parameter.grad = None
         owners = _linear_owners(self._model)
-        for parameter, inside, place in self._places:
+        for parameter, inside, part in self._places:
             if id(parameter) not in owners:
                 parameter.requires_grad_(True)
                 self.gathered.append(parameter)
-                hook = parameter.register_post_accumulate_grad_hook(self._gatherer(inside, place))
+                hook = parameter.register_post_accumulate_grad_hook(self._gatherer(inside, part))
                 undo.callback(hook.remove)
         matrices = [
-            (owners[id(parameter)], parameter, inside, place)
-            for parameter, inside, place in self._places
+            (owners[id(parameter)], parameter, inside, part)
+            for parameter, inside, part in self._places
             if id(parameter) in owners
         ]
-        places = tuple(place for *_, place in matrices)
-        for (layers, weight, inside, _), handle in zip(
-            matrices, _split_vector(self.vector, places, whole=not self.gathered), strict=True
-        ):
+        parts = tuple(part for *_, part in matrices)
+        backward_probe = self.vector.new_zeros((), requires_grad=True) if self.gathered else None
+        with torch.enable_grad():
+            handles = _SplitVector.apply(self.vector, backward_probe, parts)
+        for (layers, weight, inside, _), handle in zip(matrices, handles, strict=True):
             rows, columns = weight.shape
             where = Coordinates.of(inside, (rows, columns), transposed=is_conv1d(layers[0]))
             for layer in layers:
@@ -118,15 +118,15 @@ class RegionParameters:
                     )
                 undo.enter_context(override_forward(layer, _region_forward(handle, where)))
 
-    def _gatherer(self, inside: Tensor, place: slice) -> Callable[[Tensor], None]:
+    def _gatherer(self, inside: Tensor, part: slice) -> Callable[[Tensor], None]:
         def gather(parameter: Tensor) -> None:
             if parameter.grad is None:
                 return
-            part = parameter.grad.reshape(-1)[inside]
+            gathered = parameter.grad.reshape(-1)[inside]
             parameter.grad = None
             if self.vector.grad is None:
                 self.vector.grad = torch.zeros_like(self.vector)
-            self.vector.grad[place] += part.to(self.vector.dtype)
+            self.vector.grad[part] += gathered.to(self.vector.dtype)
 
         return gather
 
@@ -134,8 +134,8 @@ class RegionParameters:
         """Write the vector into the model; call it after every optimiser step."""
         # By way of the dtype of the grafts, so that the model carries what they will hold.
         values = self.vector.detach().to(self._dtype)
-        for parameter, inside, place in self._places:
-            now = values[place].to(parameter.dtype)
+        for parameter, inside, part in self._places:
+            now = values[part].to(parameter.dtype)
             parameter.detach().view(-1).index_copy_(0, inside, now)
 
     def read_(self) -> None:
@@ -163,36 +163,19 @@ class RegionParameters:
     def __enter__(self) -> RegionParameters:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
 
-def _split_vector(
-    vector: Tensor, places: tuple[slice, ...], *, whole: bool = True
-) -> tuple[Tensor, ...]:
-    """Split a vector into slices for layers, whose gradients autograd joins again.
-
-    The handles serve any number of passes, and carry gradients also if made under `torch.no_grad`.
-    """
-    backward_probe = None if whole else vector.new_zeros((), requires_grad=True)
-    with torch.enable_grad():
-        return _SplitVector.apply(vector, backward_probe, places)
-
-
 class _SplitVector(torch.autograd.Function):
-    """`_split_vector` as a function of autograd."""
+    """The parts of a vector for layers, whose gradients autograd joins again in any pass."""
 
     @staticmethod
     def forward(
-        ctx: Any, vector: Tensor, backward_probe: Tensor | None, places: tuple[slice, ...]
+        ctx: Any, vector: Tensor, backward_probe: Tensor | None, parts: tuple[slice, ...]
     ) -> tuple[Tensor, ...]:
-        ctx.places, ctx.size, ctx.backward_probe = places, len(vector), backward_probe
-        return tuple(vector[place].clone() for place in places)
+        ctx.parts, ctx.size, ctx.backward_probe = parts, len(vector), backward_probe
+        return tuple(vector[part].clone() for part in parts)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None]:
@@ -205,8 +188,8 @@ class _SplitVector(torch.autograd.Function):
                 "call loss.backward() without inputs and read vector.grad"
             )
         whole = gradients[0].new_zeros(ctx.size)
-        for place, gradient in zip(ctx.places, gradients, strict=True):
-            whole[place] = gradient
+        for part, gradient in zip(ctx.parts, gradients, strict=True):
+            whole[part] = gradient
         return whole, None, None
 
 
@@ -245,10 +228,3 @@ def _region_forward(handle: Tensor, where: Coordinates) -> Callable[..., Tensor]
         return compute(layer, input)
 
     return compute if where.transposed else compute_linear
-
-
-def _give_back_(flags: dict[nn.Parameter, bool]) -> None:
-    """Give parameters their `requires_grad` back, and free their gradients."""
-    for parameter, flag in flags.items():
-        parameter.requires_grad_(flag)
-        parameter.grad = None

@@ -519,7 +519,7 @@ def _track(
         return task.forward(batch)
 
     try:
-        with preserve_requires_grad(fake.model), tracker:
+        with preserve_requires_grad(fake.model.parameters()), tracker:
             run(replace(task, forward=forward))
     finally:
         fake.model.eval()
