@@ -80,8 +80,6 @@ class Layout:
         return coordinates + torch.tensor(moved)[self.find_parameters(coordinates)]
 
 
-_WHOLE = (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
-
 _LAYOUTS: WeakValueDictionary[tuple[object, object], Layout] = WeakValueDictionary()
 """Layouts in use: equal ones are one object, so that regions compare them cheaply."""
 
@@ -109,13 +107,19 @@ class Region:
     index: Tensor
 
     def __post_init__(self) -> None:
-        index = self.index
+        index, total = self.index, self.layout.total
         if index.dtype != torch.int64 or index.dim() != 1 or index.device.type != "cpu":
             raise TypeError(
                 f"index must be a 1-d int64 tensor on the CPU, got {index.dim()}-d {index.dtype} "
                 f"on {index.device}"
             )
-        check_index(index, self.layout.total)
+        numbers = index.numpy()
+        if (numbers[1:] <= numbers[:-1]).any():
+            raise ValueError("index must be sorted and without repeats; use Region.of")
+        if len(numbers) and (numbers[0] < 0 or numbers[-1] >= total):
+            raise ValueError(
+                f"coordinates must be in [0, {total}), got {numbers[0]} to {numbers[-1]}"
+            )
 
     def __repr__(self) -> str:
         return (
@@ -266,20 +270,6 @@ def union(regions: Iterable[Region], *, layout: Layout) -> Region:
     return Region(layout, _merge_sorted(parts))
 
 
-def check_index(index: Tensor, total: int) -> None:
-    """Refuse what is no sorted 1-d list of different coordinates in [0, `total`)."""
-    if index.dim() != 1 or index.dtype not in _WHOLE:
-        raise TypeError(f"index must be 1-d whole numbers, got {index.dim()}-d {index.dtype}")
-    numbers = index.numpy()
-    if not len(numbers):
-        return
-    if (numbers[1:] <= numbers[:-1]).any():
-        raise ValueError("index must be sorted and without repeats; use Region.of")
-    low, high = int(numbers[0]), int(numbers[-1])
-    if low < 0 or high >= total:
-        raise ValueError(f"coordinates must be in [0, {total}), got {low} to {high}")
-
-
 def overlap_matrix(regions: list[Region]) -> list[list[float | None]]:
     """Return the paper's overlap for all pairs: row i, column j is |γ_i ∩ γ_j| / |γ_j|."""
     if not regions:
@@ -366,7 +356,8 @@ def anatomy(region: Region) -> Anatomy:
 
     The first number in a parameter's name is its layer, what follows it its kind.
     """
-    places = [_split_name(name) for name in region.layout.names]
+    matches = {name: _BLOCK.search(name) for name in region.layout.names}
+    places = [(int(m[1]), n[m.end() :]) if m else (-1, n) for n, m in matches.items()]
     layers = tuple(sorted({layer for layer, _ in places}))
     kinds = tuple(dict.fromkeys(kind for _, kind in places))
     counts = torch.zeros(len(layers), len(kinds), dtype=torch.int64)
@@ -379,11 +370,6 @@ def anatomy(region: Region) -> Anatomy:
         counts[at] += inside.get(name, 0)
         sizes[at] += size
     return Anatomy(layers, kinds, counts, sizes)
-
-
-def _split_name(name: str) -> tuple[int, str]:
-    match = _BLOCK.search(name)
-    return (int(match.group(1)), name[match.end() :]) if match else (-1, name)
 
 
 def _shares(counts: Tensor) -> Tensor:

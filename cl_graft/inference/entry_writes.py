@@ -273,33 +273,11 @@ class TensorWrites:
         base: Tensor,
     ) -> None:
         """Add what entries write, given end to end; entries between them write nothing so far."""
-        if numbers[0] >= len(self.cuts) - 1:
-            self._append(numbers, sizes, index, values, base)
+        if numbers[0] < len(self.cuts) - 1:
+            split = (part.split([*sizes]) for part in (index, values, base))
+            for number, *new in zip(numbers, *split, strict=True):
+                self._insert(number, *new)
             return
-        split = (part.split([*sizes]) for part in (index, values, base))
-        for number, *new in zip(numbers, *split, strict=True):
-            self._insert(number, *new)
-
-    def _insert(self, number: int, index: Tensor, values: Tensor, base: Tensor) -> None:
-        """Add what an entry writes before some or all of the others."""
-        end = self.cuts[-1]
-        self.cuts += [end] * (number + 2 - len(self.cuts))
-        start = self.cuts[number]
-        self.index, self.values, self.base = (
-            torch.cat([held[:start], new, held[start:end]])
-            for held, new in ((self.index, index), (self.values, values), (self.base, base))
-        )
-        self.cuts[number + 1 :] = [cut + len(index) for cut in self.cuts[number + 1 :]]
-
-    def _append(
-        self,
-        numbers: Sequence[int],
-        sizes: Sequence[int],
-        index: Tensor,
-        values: Tensor,
-        base: Tensor,
-    ) -> None:
-        """Add what entries write behind all others."""
         start = self.cuts[-1]
         end = start + len(index)
         if not start:
@@ -317,6 +295,17 @@ class TensorWrites:
         for number, size in zip(numbers, sizes, strict=True):
             self.cuts += [self.cuts[-1]] * (number + 1 - len(self.cuts))
             self.cuts.append(self.cuts[-1] + size)
+
+    def _insert(self, number: int, index: Tensor, values: Tensor, base: Tensor) -> None:
+        """Add what an entry writes before some or all of the others."""
+        end = self.cuts[-1]
+        self.cuts += [end] * (number + 2 - len(self.cuts))
+        start = self.cuts[number]
+        self.index, self.values, self.base = (
+            torch.cat([held[:start], new, held[start:end]])
+            for held, new in ((self.index, index), (self.values, values), (self.base, base))
+        )
+        self.cuts[number + 1 :] = [cut + len(index) for cut in self.cuts[number + 1 :]]
 
     def move_(self, tensor: Tensor) -> None:
         """Follow the tensor to another device or dtype."""

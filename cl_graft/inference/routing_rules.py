@@ -43,8 +43,8 @@ class ClassStatistics:
     def with_rows(self, features: Tensor, targets: Tensor, *, task: int) -> ClassStatistics:
         """Return the statistics with rows of a task added: features, (n, d), and classes, (n,)."""
         features, targets = features.detach().cpu().double(), targets.detach().cpu().long()
-        known = dict(zip(self._names(), range(len(self.counts)), strict=True))
         tasks, classes = self.tasks.tolist(), self.classes.tolist()
+        known = {named: at for at, named in enumerate(zip(tasks, classes, strict=True))}
         counts, means = self.counts.tolist(), list(self.means.double())
         scatter = None if self.scatter is None else self.scatter.double()
         for number in targets.unique().tolist():
@@ -73,9 +73,6 @@ class ClassStatistics:
             torch.stack(means).float() if means else self.means,
             None if scatter is None else scatter.float(),
         )
-
-    def _names(self) -> list[tuple[int, int]]:
-        return list(zip(self.tasks.tolist(), self.classes.tolist(), strict=True))
 
 
 def nearest_prototype(features: Tensor, known: ClassStatistics) -> Tensor:

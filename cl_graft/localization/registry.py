@@ -34,6 +34,7 @@ class Score(Protocol):
             k: Budget: how many coordinates the region will have.
             steps: Number of gradient batches.
         """
+        ...
 
 
 class CandidateScore(Protocol):
@@ -43,6 +44,7 @@ class CandidateScore(Protocol):
         self, inputs: LocalizerInputs, candidates: Region, *, k: int, steps: int
     ) -> Tensor:
         """Return one score a candidate, of shape (size of `candidates`,)."""
+        ...
 
 
 _Function = TypeVar("_Function", bound=Score)

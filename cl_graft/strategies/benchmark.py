@@ -29,6 +29,7 @@ from cl_graft.kinds.text_encoding import require_tokenizer
 from cl_graft.kinds.text_task import TextTask, make_task_head
 from cl_graft.metrics.task_score import NO_TARGET, TaskLoss
 from cl_graft.models import Loaded, TaskModel
+from cl_graft.models.heads import ABSENT
 from cl_graft.runtime.batching import join_rows
 from cl_graft.runtime.seeding import derive
 
@@ -196,10 +197,6 @@ def _dataset(inputs: Tensor, targets: Tensor, *, label: int) -> Any:
     )
 
 
-_ABSENT = -1e4
-"""Logit of a class that a task does not have: its probability is exactly 0 in fp32."""
-
-
 class MultiTaskText(MultiTaskModule):
     """Answer samples of several tasks, each through its own head.
 
@@ -282,7 +279,7 @@ class MultiTaskText(MultiTaskModule):
 def widen_logits(logits: Tensor, classes: int) -> Tensor:
     """Add columns to logits until there are as many as `classes`, for classes that are absent."""
     missing = classes - logits.shape[-1]
-    return nn.functional.pad(logits, (0, missing), value=_ABSENT) if missing > 0 else logits
+    return nn.functional.pad(logits, (0, missing), value=ABSENT) if missing > 0 else logits
 
 
 def text_model(

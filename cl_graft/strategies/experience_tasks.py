@@ -186,6 +186,7 @@ def make_learnable_task(
     by_loss = scorer is None and metric == "accuracy" and not _are_classes(chosen_on)
     parameters = find_graftable(unwrapped, keep=keep)
     stores = isinstance(unwrapped, TaskModel)
+    writes_text = any(isinstance(head.module, TextHead) for head in heads)
     fitted = heads[0].module if len(heads) == 1 and not overridden else None
 
     def own_score(logits: Tensor, targets: Tensor) -> float:
@@ -212,7 +213,8 @@ def make_learnable_task(
                 train.fingerprint(),
                 chosen_on.fingerprint(),
                 "accuracy" if seeded_by else metric,
-                _head_hash(named),
+                # Under names that do not depend on the task label.
+                hash_tensors({str(number): p for number, p in enumerate(named.values())}),
             ]
         ),
         reading=hash_reading(
@@ -225,7 +227,7 @@ def make_learnable_task(
         ),
         head_module=fitted,
         head_takes_tokens=isinstance(fitted, TokenHead),
-        token_logits=unwrapped.answer_logits if stores and _writes_text(heads) else None,
+        token_logits=unwrapped.answer_logits if stores and writes_text else None,
     )
 
 
@@ -411,15 +413,6 @@ def _explained(strategy: Strategy) -> Iterator[None]:
             "the class does not override mb_x, mb_y, _unpack_minibatch, forward or criterion, its "
             "first two parts are inputs and targets"
         ) from error
-
-
-def _writes_text(heads: Sequence[Head]) -> bool:
-    return any(isinstance(head.module, TextHead) for head in heads)
-
-
-def _head_hash(head: Mapping[str, nn.Parameter]) -> str:
-    """Hash a head's first values under names that do not depend on the task label."""
-    return hash_tensors({str(number): p for number, p in enumerate(head.values())})
 
 
 def hash_reading(

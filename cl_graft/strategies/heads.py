@@ -194,7 +194,9 @@ class FirstValues:
             for entry in bank.entries:
                 for head, state in _find_states(model, entry):
                     if head.module is classifier and "active_units" in state:
-                        _unite_(classifier.active_units, state["active_units"])
+                        mask, stored = classifier.active_units, state["active_units"]
+                        rows = min(len(mask), len(stored))
+                        mask[:rows] |= stored[:rows].to(mask.device)
 
     def end(self, model: nn.Module, *, label: int) -> None:
         """Remember the trained values beside the first ones, for a plugin after this one."""
@@ -308,11 +310,6 @@ def _put_(owner: nn.Module, name: str, stored: Tensor, *, least: int) -> None:
 def _count_units_(module: nn.Module) -> None:
     if isinstance(module, nn.Linear):
         module.out_features, module.in_features = module.weight.shape
-
-
-def _unite_(mask: Tensor, other: Tensor) -> None:
-    rows = min(len(mask), len(other))
-    mask[:rows] |= other[:rows].to(mask.device)
 
 
 def _announce_(model: nn.Module, label: int, *, units: int) -> None:

@@ -511,7 +511,8 @@ class _EvaluatedAnswer:
         self._switch.to(position)
         entry = self._switch.bank.entries[position]
         self._heads.append(HeldHeads(self._model, entry.label))
-        load_head_(self._model, entry, classes=_count_classes(experience))
+        classes = getattr(experience, "classes_in_this_experience", None) or ()
+        load_head_(self._model, entry, classes=max(map(int, classes), default=-1) + 1)
 
     def carry_unlearned_(self, label: int | None) -> None:
         """Carry the latest entry in prefix mode, else the base, for a task without an entry."""
@@ -545,9 +546,3 @@ def _find_earlier(
         if entry.task in wanted:
             below |= {*bank.builds_on(position), position}
     return tuple(sorted(below))
-
-
-def _count_classes(experience: Any) -> int:
-    """Return the number of units that an experience's classes need."""
-    classes = getattr(experience, "classes_in_this_experience", None) or ()
-    return max((int(each) for each in classes), default=-1) + 1

@@ -130,15 +130,11 @@ def build_strategy(name: str, inputs: StrategyInputs, **settings: Value) -> Supe
     )
     method.check_stream(shape, settings)
     schedules = TaskSchedules(make_loop_schedules(method, inputs, settings), head_lr=inputs.head_lr)
-    rates = [RegionRate(head_lr=inputs.head_lr)] if _rate_by_size(method, inputs) else []
+    by_size = inputs.region_optimizer == "adamw" and inputs.region_lr is None
+    is_by_size = method.trains == "region" and by_size
+    rates = [RegionRate(head_lr=inputs.head_lr)] if is_by_size else []
     plugins = (schedules, RateSchedule(lr=1.0, steps=1), *rates, *inputs.plugins)
     return method.build(replace(inputs, plugins=plugins), settings)
-
-
-def _rate_by_size(method: Method, inputs: StrategyInputs) -> bool:
-    """Tell whether the learning rate of a region follows from its size."""
-    is_adamw = inputs.region_optimizer == "adamw"
-    return method.trains == "region" and is_adamw and inputs.region_lr is None
 
 
 def make_loop_schedules(

@@ -32,16 +32,13 @@ class Strategy(Protocol):
     @property
     def mb_x(self) -> Any:
         """Inputs of the batch."""
-        ...
 
     @property
     def mb_y(self) -> Any:
         """Targets of the batch."""
-        ...
 
     def _unpack_minibatch(self) -> None:
         """Move the batch to the device."""
-        ...
 
     def forward(self) -> Tensor:
         """Return the outputs of the batch."""
@@ -53,4 +50,3 @@ class Strategy(Protocol):
 
     def stop_training(self) -> None:
         """End the training of the experience before the next batch."""
-        ...

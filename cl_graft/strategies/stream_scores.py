@@ -22,6 +22,7 @@ from cl_graft.metrics.by_metric import group_by_metric, name_metric
 from cl_graft.metrics.calibration import ece
 from cl_graft.metrics.continual import ScoreMatrix, average_accuracy, backward_transfer, forgetting
 from cl_graft.metrics.task_score import Scorer, score
+from cl_graft.models.heads import ABSENT
 from cl_graft.storage.files import replace_file
 from cl_graft.strategies.experience_tasks import find_benchmark
 from cl_graft.strategies.strategy import Strategy
@@ -34,9 +35,6 @@ _BASE = -1
 
 _KINDS = ("scores", "ece", "hashes", "routed")
 """Kinds of values that are kept for each cell of R."""
-
-_NOT_ANSWERED = -1e4
-"""Logit of a class that was not answered: its probability is exactly 0 in fp32."""
 
 
 class StreamScores(PluginMetric[ScoreMatrix]):
@@ -104,8 +102,9 @@ class StreamScores(PluginMetric[ScoreMatrix]):
         rows = {name: [[i, row] for i, row in cells.rows()] for name, cells in self._cells.items()}
         for entry in rows["hashes"]:
             i, row = entry
-            if i != self._row:
-                entry[1] = self._own_cell(i, row)
+            if i != self._row:  # of earlier ones the cell of the task that was trained last
+                trained = self.order[i] if i >= 0 else None
+                entry[1] = [cell if j == trained else None for j, cell in enumerate(row)]
         return {
             "order": list(self.order),
             "labels": [[j, label] for j, label in self._labels.items()],
@@ -348,11 +347,6 @@ class StreamScores(PluginMetric[ScoreMatrix]):
             )
         return self._cells[kind].matrix(self._columns(size))
 
-    def _own_cell(self, i: int, row: list[str | None]) -> list[str | None]:
-        """Return a row of R with only the cell of the experience that was trained last."""
-        trained = self.order[i] if i >= 0 else None
-        return [cell if j == trained else None for j, cell in enumerate(row)]
-
     def _measured(self, strategy: Strategy) -> bool:
         return strategy.experience.origin_stream.name == self.stream
 
@@ -380,7 +374,7 @@ def _pick_columns(logits: Tensor, targets: Tensor, experience: Any) -> tuple[Ten
         return logits, targets
     columns = torch.tensor(classes)
     missing = classes[-1] + 1 - logits.shape[1]  # columns that no head has yet
-    logits = nn.functional.pad(logits, (0, max(0, missing)), value=_NOT_ANSWERED)
+    logits = nn.functional.pad(logits, (0, max(0, missing)), value=ABSENT)
     return logits[:, columns].contiguous(), torch.searchsorted(columns, targets)
 
 
@@ -438,8 +432,8 @@ class _Numbers:
 def _beside(columns: Tensor, others: Tensor, here: Tensor) -> Tensor:
     """Join a task's own columns and all columns; each row has its logits in one of the two."""
     answered = here[:, None]
-    columns = columns.masked_fill(~answered, _NOT_ANSWERED)
-    return torch.cat([columns, others.masked_fill(answered, _NOT_ANSWERED)], dim=1)
+    columns = columns.masked_fill(~answered, ABSENT)
+    return torch.cat([columns, others.masked_fill(answered, ABSENT)], dim=1)
 
 
 T = TypeVar("T")

@@ -196,7 +196,11 @@ def coordinate_gradient(
     if rows is None or columns is None:
         raise ValueError("coordinates in the order of what was kept can only be gathered")
     if kernel == "sample":
-        pattern = _pattern(starts, columns, (left.shape[1], right.shape[1]), wide)
+        zeros = torch.zeros(len(columns), dtype=wide, device=columns.device)
+        shape = left.shape[1], right.shape[1]
+        with warnings.catch_warnings(), torch.sparse.check_sparse_tensor_invariants(enable=False):
+            warnings.filterwarnings("ignore", message="Sparse CSR tensor support is in beta")
+            pattern = torch.sparse_csr_tensor(starts, columns.to(torch.int32), zeros, shape)
         return torch.sparse.sampled_addmm(
             pattern, left.to(wide).t(), right.to(wide), beta=0.0
         ).values()
@@ -245,11 +249,3 @@ def _(features: Tensor, width: int) -> tuple[Tensor, Tensor]:
     """Return as many features as coordinates touch on average that are spread at random."""
     count = round(width * (1 - (1 - 1 / width) ** len(features)))
     return features.new_empty(count), torch.empty_like(features)
-
-
-def _pattern(starts: Tensor, columns: Tensor, shape: tuple[int, int], dtype: torch.dtype) -> Tensor:
-    """Return a CSR matrix of zeros with this pattern."""
-    values = torch.zeros(len(columns), dtype=dtype, device=columns.device)
-    with warnings.catch_warnings(), torch.sparse.check_sparse_tensor_invariants(enable=False):
-        warnings.filterwarnings("ignore", message="Sparse CSR tensor support is in beta")
-        return torch.sparse_csr_tensor(starts, columns.to(torch.int32), values, shape)

@@ -123,7 +123,13 @@ def fine_tune(
     evaluated = evaluated_steps(settings.steps, settings.evaluations) if dev_score else set()
 
     def make_error(what: str, step: int) -> DivergedError:
-        return _make_diverged(what, step, phase, settings.lr * rate_at(step - 1))
+        is_first = step == 1 and what.startswith("the loss")
+        why = "no step was taken yet, so the base or the data are not finite"
+        lr = settings.lr * rate_at(step - 1)
+        return DivergedError(
+            f"{what} at step {step} of {phase} with lr {lr:g}; "
+            f"{why if is_first else 'a lower lr usually helps'}"
+        )
 
     left = checkpoint.load()
     if left is not None:
@@ -166,15 +172,6 @@ def fine_tune(
 def beats(score: float, best: float) -> bool:
     """Tell whether a score is as good as the best so far; a number beats NaN."""
     return math.isnan(best) or score >= best
-
-
-def _make_diverged(what: str, step: int, phase: str, lr: float) -> DivergedError:
-    cause = (
-        "no step was taken yet, so the base or the data are not finite"
-        if step == 1 and what.startswith("the loss")
-        else "a lower lr usually helps"
-    )
-    return DivergedError(f"{what} at step {step} of {phase} with lr {lr:g}; {cause}")
 
 
 class _Run:

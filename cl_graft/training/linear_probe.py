@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, NamedTuple
 
 import torch
@@ -178,11 +177,12 @@ def _batches(
 ) -> Iterator[_Features]:
     """Compute features, logits and targets of some rows, batch by batch."""
     places = examples.sort_by_length(places)
+    seen: list[tuple[Any, ...]] = []
     task.model.eval()
     for first in range(0, len(places), _BATCH):
         inputs, targets = examples.batch(places[first : first + _BATCH])
-        seen: list[tuple[Any, ...]] = []
-        handle = head.register_forward_pre_hook(partial(_note, seen))
+        seen.clear()
+        handle = head.register_forward_pre_hook(lambda _, given: seen.append(given))
         try:
             with torch.no_grad():
                 logits = task.forward(inputs.to(task.device))
@@ -201,11 +201,6 @@ def _batches(
                 "weights whole, and is the precision wide enough?"
             )
         yield _Features((features, *more), logits.float(), targets.to(task.device))
-
-
-def _note(seen: list[tuple[Any, ...]], module: nn.Module, inputs: tuple[Any, ...]) -> None:
-    del module
-    seen.append(inputs)
 
 
 class _Fit:

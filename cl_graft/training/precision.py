@@ -132,20 +132,17 @@ def safe_scale(losses: Iterable[Callable[[], Tensor]], parameters: Iterable[Tens
     """
     held, scale = list(parameters), _START
     for loss in losses:
-        while not _survives(loss, held, scale):
-            scale /= 2
+        is_finite = False
+        while not is_finite:
             if scale < _SMALLEST:
                 raise _overflow()
+            with torch.enable_grad():
+                (loss() * scale).backward()
+            is_finite = _finite([p.grad for p in held if p.grad is not None])
+            for parameter in held:
+                parameter.grad = None
+            scale = scale if is_finite else scale / 2
     return scale / _MARGIN
-
-
-def _survives(loss: Callable[[], Tensor], parameters: list[Tensor], scale: float) -> bool:
-    with torch.enable_grad():
-        (loss() * scale).backward()
-    finite = _finite([p.grad for p in parameters if p.grad is not None])
-    for parameter in parameters:
-        parameter.grad = None
-    return finite
 
 
 def _finite(gradients: list[Tensor]) -> bool:
