@@ -221,7 +221,9 @@ def learn_entry(
     """
     folder = Path(folder)
     label, task = stream.first_label, stream.tasks[0].task
-    cache = _find_cache(folder)
+    run = find_run_of_bank(folder)
+    cache_folder = run.parent.parent / CACHE if run else None
+    cache = DirectoryCache(cache_folder) if cache_folder and cache_folder.is_dir() else None
     model = text_model(loaded, stream, seed=seed)
     learnable = make_stream_task(model, stream, label, base=bank.base.fingerprint, seed=seed)
     if tuned is None:
@@ -260,13 +262,6 @@ def learn_entry(
 
     score = _score_test_rows(answer, stream, batch=config.training.eval_batch)
     return strategy.grafting, score
-
-
-def _find_cache(bank: Path) -> DirectoryCache | None:
-    """Return the cache that the run of a bank has, which keeps its dense runs and rankings."""
-    run = find_run_of_bank(bank)
-    folder = run.parent.parent / CACHE if run else None
-    return DirectoryCache(folder) if folder is not None and folder.is_dir() else None
 
 
 def _score_test_rows(

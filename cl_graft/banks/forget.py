@@ -336,8 +336,10 @@ def _find_data(
         override_(values, override)
     config = restore_config(bank.base, tasks=[name], settings=values)
     if named is None and entry.builds_on is not None:
-        # It was added to the bank with names that no run records.
-        names = _builds_on_by_name(bank, entry.builds_on)
+        # It was added to the bank with names that no run records. Those on which others of them
+        # build are left out.
+        below = {under for position in entry.builds_on for under in bank.builds_on(position)}
+        names = [bank.entries[p].task for p in entry.builds_on if p not in below]
         own_settings = drawn.setdefault("task_settings", {}).setdefault(name, {})
         own_settings["builds_on"] = [other for other in names if other in known]
     task = load_tasks(config.stream, seed=config.comparison.seeds[0])[0]
@@ -352,12 +354,6 @@ def _find_data(
             f"of what the bank records, these differ: {', '.join(others)}"
         )
     return name, settings
-
-
-def _builds_on_by_name(bank: GraftBank, positions: Sequence[int]) -> list[str]:
-    """Return the tasks of entries, without those on which others of them build."""
-    below = {under for position in positions for under in bank.builds_on(position)}
-    return [bank.entries[position].task for position in positions if position not in below]
 
 
 def _train_again(

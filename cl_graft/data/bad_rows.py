@@ -45,7 +45,11 @@ class BadRows:
         """Take in the bad rows of another collection as one's own."""
         for file, rows in other.counts.items():
             if not self.skip:
-                raise InputError(other._explain(file, rows + read))
+                several = f"{rows:,} of {rows + read:,} rows cannot be used; " if rows > 1 else ""
+                raise InputError(
+                    f"{other.first[file][0]} ({several}on_bad_row 'skip' leaves such rows out, and "
+                    "counts them)"
+                )
             self.counts[file] = self.counts.get(file, 0) + rows
             self.first[file] = [*self.first.get(file, ()), *other.first[file]][:_SHOWN]
 
@@ -61,14 +65,6 @@ class BadRows:
         self.merge(bad, len(results))
         self.refuse_none_left(file, len(results))
         return results
-
-    def _explain(self, file: str, rows: int) -> str:
-        """Say what is wrong with the first row, and how many cannot be used."""
-        several = f"{self.counts[file]:,} of {rows:,} rows cannot be used; "
-        return (
-            f"{self.first[file][0]} ({several if self.counts[file] > 1 else ''}on_bad_row 'skip' "
-            "leaves such rows out, and counts them)"
-        )
 
     def refuse_none_left(self, file: str, read: int) -> None:
         """Refuse a file of which no row was kept."""

@@ -15,6 +15,7 @@ from typing import Any
 
 from cl_graft.data.bad_rows import BadRows
 from cl_graft.data.labels import (
+    NUMBER,
     collect_class_names,
     has_no_label,
     read_label_name,
@@ -112,7 +113,11 @@ def to_rows(
         spellings = preset.aliases
     declared = label_names is not None
     if label_names is None:
-        drafts["train"] = bad.read_each(train.origin, drafts["train"], _name_label)
+        drafts["train"] = bad.read_each(
+            train.origin,
+            drafts["train"],
+            lambda d: replace(d, label=read_label_name(d.label, d.origin)),
+        )
         names = [str(draft.label) for draft in drafts["train"]]
         label_names = collect_class_names(names, origin=train.origin, column=column)
     labels = read_labels(label_names, spellings, declared=declared)
@@ -126,10 +131,6 @@ def to_rows(
         splits[split] = tuple(rows)
     origin = Columns(text=text, text_pair=text_pair, label=column)
     return LabelledRows(splits, labels.names, origin, tuple(hidden))
-
-
-def _name_label(draft: _Draft) -> _Draft:
-    return replace(draft, label=read_label_name(draft.label, draft.origin))
 
 
 def _drop_unlabelled(file: RecordFile, column: str, bad: BadRows) -> tuple[Record, ...]:
@@ -220,7 +221,6 @@ _PART_OF_A_NAME = re.compile(r"[A-Z]?[a-z]+|[A-Z]+|[0-9]+")
 _HEADER_ROWS = 500
 _ALIKE = 0.9
 _WORDS = 4
-_NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 
 _MOST_CLASSES = 200
 _FULL = 0.95
@@ -396,7 +396,7 @@ def count_values(
 
 def _is_number(value: object) -> bool:
     plain = isinstance(value, int | float) and not isinstance(value, bool)
-    return plain or bool(_NUMBER.fullmatch(str(value).strip()))
+    return plain or bool(NUMBER.fullmatch(str(value).strip()))
 
 
 def _find_name(file: RecordFile, name: str | None) -> str | None:

@@ -98,7 +98,9 @@ def few_shot(
         train = [index for index in train if index not in held]
         rule["dev"] = "5% of the training rows"
         note = f"dev is 5% of the training rows, since {note}" if note else ""
-    notes = (_name_short(classes, shots or 0), note, name_missing("dev", dev_rows, label_names))
+    few = [f"{n} {len(order)}".strip() for n, order in classes.items() if len(order) < (shots or 0)]
+    short = f"fewer than {shots} rows, all of which serve: {join_names(few)}" if few else ""
+    notes = (short, note, name_missing("dev", dev_rows, label_names))
     if note := "; ".join(filter(None, notes)):
         rule["note"] = note
 
@@ -181,11 +183,6 @@ def _choose_own_dev(
         return [], f"all rows of the data's own dev split are of the class {present[0]!r}"
     chosen = sorted(index for order in classes.values() for index in order[:shots])
     return [dev[index] for index in chosen], ""
-
-
-def _name_short(classes: Mapping[str, Sequence[int]], shots: int) -> str:
-    few = [f"{n} {len(order)}".strip() for n, order in classes.items() if len(order) < shots]
-    return f"fewer than {shots} rows, all of which serve: {join_names(few)}" if few else ""
 
 
 def name_single(rows: Sequence[Row], label_names: Sequence[str]) -> str:

@@ -19,7 +19,7 @@ from cl_graft.runtime.escaping import control_in
 _logger = logging.getLogger(__name__)
 
 _WHOLE = re.compile(r"[+-]?[0-9]{1,100}(\.0*)?")
-_NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
+NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 _LONGEST_NAME = 200
 _LARGEST_NUMBER = 3.4028234e38
 _MISSING = {"nan", "NaN", "NAN", "null", "NULL", "None", "N/A", "#N/A", "<NA>"}
@@ -95,7 +95,7 @@ def read_label_name(value: object, origin: str) -> str:
     whole = whole_number(value)
     if whole is not None:
         return str(whole)
-    if not isinstance(value, str) or _NUMBER.fullmatch(value.strip()):
+    if not isinstance(value, str) or NUMBER.fullmatch(value.strip()):
         raise InputError(
             f"{origin}: label {value!r} is neither a name nor a whole number; declare the label "
             "names if it is one of them, or none (an empty list) for a regression"
@@ -175,7 +175,7 @@ def whole_number(value: object) -> int | None:
 
 def _read_number(value: object, origin: str) -> float:
     plain = isinstance(value, (int, float)) and not isinstance(value, bool)
-    spelt = isinstance(value, str) and _NUMBER.fullmatch(value.strip())
+    spelt = isinstance(value, str) and NUMBER.fullmatch(value.strip())
     try:
         number = float(value) if plain or spelt else math.nan  # pyright: ignore[reportArgumentType]
     except OverflowError:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import yaml
 from yaml.composer import ComposerError
@@ -44,10 +44,10 @@ def read_yaml(text: str, *, origin: str) -> Any:
         tab = " (indent with spaces, not tabs)" if "\\t" in fault else ""
         raise InputError(f"{origin}{line}: not a YAML file: {fault}{tab}") from None
     except yaml.reader.ReaderError as error:
-        line = text.count("\n", 0, error.position) + 1
+        line, character = text.count("\n", 0, error.position) + 1, cast(Any, error.character)
+        code = character if isinstance(character, int) else ord(character)
         raise InputError(
-            f"{origin}:{line}: not a YAML file: the character U+{_code(error):04X} has no place "
-            "here"
+            f"{origin}:{line}: not a YAML file: the character U+{code:04X} has no place here"
         ) from None
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         fault = " ".join(str(error).split())
@@ -71,8 +71,3 @@ class _Loader(yaml.SafeLoader):
                 raise ConstructorError(None, None, f"{name!r} is given twice", key.start_mark)
             seen.add(name)
         return super().construct_mapping(node, deep)
-
-
-def _code(error: yaml.reader.ReaderError) -> int:
-    character: Any = error.character
-    return character if isinstance(character, int) else ord(character)

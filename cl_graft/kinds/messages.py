@@ -66,7 +66,8 @@ def read_chat(value: object, origin: str) -> tuple[Message, ...]:
 
 def _read_list(value: object, origin: str) -> list[Message]:
     if isinstance(value, str):
-        value = _read_json(value)
+        with suppress(ValueError, RecursionError):  # it is no JSON
+            value = json.loads(value)
     if not isinstance(value, list) or not value:
         raise InputError(
             f"{origin}: messages must be a list of {{'role', 'content'}}, got {brief(value)}"
@@ -102,13 +103,6 @@ def _join_parts(content: object) -> object:
     if texts and len(texts) == len(parts):
         return "".join(texts)
     return content
-
-
-def _read_json(text: str) -> object:
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
-        return text
 
 
 def fill_chat(tokenizer: Tokenizer, messages: Sequence[Message]) -> Filled:

@@ -24,13 +24,10 @@ class OneLabel(Kind):
     one_label = True
     dtype: ClassVar[torch.dtype]
 
-    def make_targets(self, rows: Sequence[Row]) -> Tensor:
-        """Return the labels of rows, (n,)."""
-        return torch.tensor([row.label for row in rows], dtype=self.dtype)
-
     def encode(self, rows: Sequence[Any], encoding: Encoding) -> EncodedRows:
-        """Encode texts or pairs of texts."""
-        return encode_for(rows, encoding, self.make_targets(rows))
+        """Encode texts or pairs of texts; targets are the labels, (n,)."""
+        labels = torch.tensor([row.label for row in rows], dtype=self.dtype)
+        return encode_for(rows, encoding, labels)
 
     def make_head(self, model: TaskModel, task: TextTask, *, seed: int) -> nn.Module:
         """Make a linear head on the features."""

@@ -74,32 +74,6 @@ class AnswerRow(Row):
         return (self.text, self.text_pair, self.messages)
 
 
-def read_answer_row(values: Mapping[str, object], origin: str) -> AnswerRow:
-    """Read a row: an input and its answers, or messages that end with the answer."""
-    group = _read_group(values)
-    if "messages" in values:
-        *asked, answer = messages.read_messages(values["messages"], origin)
-        targets = (answer.content,)
-        return AnswerRow(
-            asked[-1].content, None, 0, targets, group, messages=tuple(asked), origin=origin
-        )
-    pair = None
-    if "instruction" in values:
-        pair = read_text_value(values, "instruction", origin, empty=True)
-    alone = bool(pair and pair.strip())  # an instruction may be all that is asked
-    text = read_text_value(values, "input", origin, empty=alone)
-    targets = _read_targets(values.get("target"), origin)
-    return AnswerRow(text, pair, 0, targets, group, origin=origin)
-
-
-def _read_group(values: Mapping[str, object]) -> str:
-    """Return the name of a dialogue's turn; empty where a row lacks one of the two."""
-    parts = [values.get(name) for name in ("dialogue", "turn")]
-    if any(part is None or not str(part).strip() for part in parts):
-        return ""
-    return "/".join(map(str, parts))
-
-
 def _read_targets(value: object, origin: str) -> tuple[str, ...]:
     answers: list[Any] = list(value) if isinstance(value, list | tuple) else [value]
     if not answers:
@@ -130,10 +104,6 @@ class Decoding:
     cut: Literal["left", "right"] = Field(
         default="right", description="Side of a text that is cut where a prompt is too long."
     )
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the settings as JSON."""
-        return asdict(self)
 
 
 def encode_asked(
@@ -329,7 +299,22 @@ class Text2Text(Kind):
 
     def read(self, values: Mapping[str, object], origin: str) -> object:
         """Return the row: an input and its answers, or messages that end with the answer."""
-        return read_answer_row(values, origin)
+        turn = [values.get(name) for name in ("dialogue", "turn")]
+        whole = all(part is not None and str(part).strip() for part in turn)
+        group = "/".join(map(str, turn)) if whole else ""
+        if "messages" in values:
+            *asked, answer = messages.read_messages(values["messages"], origin)
+            targets = (answer.content,)
+            return AnswerRow(
+                asked[-1].content, None, 0, targets, group, messages=tuple(asked), origin=origin
+            )
+        pair = None
+        if "instruction" in values:
+            pair = read_text_value(values, "instruction", origin, empty=True)
+        alone = bool(pair and pair.strip())  # an instruction may be all that is asked
+        text = read_text_value(values, "input", origin, empty=alone)
+        targets = _read_targets(values.get("target"), origin)
+        return AnswerRow(text, pair, 0, targets, group, origin=origin)
 
     def make_rows(self, drafts: Drafts, declared: Mapping[str, Sequence[str]]) -> MadeRows:
         """Return the rows as read; where some have an instruction, that of the others is empty."""
@@ -432,7 +417,7 @@ class Text2Text(Kind):
         """Return how answers are decoded, and a chat's system message."""
         prompt = self.find_prompt(task, "causal_lm")
         asks_pair = prompt is not None and prompt.uses_pair
-        metadata: dict[str, Any] = {"decoding": task.decoding.to_dict(), "pair": asks_pair}
+        metadata: dict[str, Any] = {"decoding": asdict(task.decoding), "pair": asks_pair}
         if isinstance(task.train[0], AnswerRow) and task.train[0].messages:
             first = {row.messages[0] for row in task.train if isinstance(row, AnswerRow)}
             shared = first.pop() if len(first) == 1 else None

@@ -27,8 +27,6 @@ from cl_graft.training.precision import PRECISIONS
 if TYPE_CHECKING:
     from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
-    from cl_graft.models.task_model import TaskModel
-
 AUTO_CLASSES = {
     "encoder": "AutoModel",
     "masked_lm": "AutoModelForMaskedLM",

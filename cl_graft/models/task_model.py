@@ -181,7 +181,8 @@ class TaskModel(nn.Module):
         if self.family in WRITING:
             return score_labels(self, ids, segments, cast(LabelStrings, head))
         if isinstance(head, TokenHead):
-            return _tag(head, self._run(ids, segments).last_hidden_state, segments, x.shape[-1])
+            states = self._run(ids, segments).last_hidden_state
+            return _apply_head(head, states, segments, x.shape[-1])
         return _apply_head(head, self._compute_states(ids, segments))
 
     def answer_logits(self, x: Tensor) -> Tensor:
@@ -356,7 +357,7 @@ class TaskModel(nn.Module):
         answers: dict[int, Tensor] = {}
         for head, rows in groups.values():
             if isinstance(head, TokenHead):
-                outputs = _tag(head, states[rows], segments[rows], x.shape[-1])
+                outputs = _apply_head(head, states[rows], segments[rows], x.shape[-1])
             else:
                 outputs = _apply_head(head, pooled[rows])
             answers |= zip(rows, outputs, strict=True)
@@ -401,12 +402,8 @@ def _write_rows(
     return [answers[n] for n in range(len(ids))]
 
 
-def _apply_head(head: nn.Module, states: Tensor) -> Tensor:
-    return head(states.to(next(head.parameters(), states).dtype)).float()
-
-
-def _tag(head: TokenHead, states: Tensor, segments: Tensor, length: int) -> Tensor:
-    return head(states.to(next(head.parameters()).dtype), segments, length).float()
+def _apply_head(head: nn.Module, states: Tensor, *more: Tensor | int) -> Tensor:
+    return head(states.to(next(head.parameters(), states).dtype), *more).float()
 
 
 def _trim(x: Tensor) -> tuple[Tensor, Tensor]:

@@ -174,8 +174,10 @@ def _generate(
     backbone = cast(Any, model.backbone)
     prompts, marks = _cut_prompts(ids, segments)
     decoder_only = model.family == "causal_lm"
-    if decoder_only:
-        prompts, marks = _move_right(prompts, marks)
+    if decoder_only:  # padding goes in front
+        length = prompts.shape[1]
+        back = (marks.sum(1, keepdim=True) + torch.arange(length, device=ids.device)) % length
+        prompts, marks = prompts.gather(1, back), marks.gather(1, back)
     beams, longest = heads[0].beams, max(head.longest for head in heads)
     scores = _ChosenLogits()
     ends = _RowEnds(heads, start=prompts.shape[1] if decoder_only else 1)
@@ -247,12 +249,6 @@ class _RowEnds:
         return torch.stack(
             [torch.isin(row, stops) for row, stops in zip(tokens, self._stops, strict=True)]
         )
-
-
-def _move_right(ids: Tensor, marks: Tensor) -> tuple[Tensor, Tensor]:
-    length = ids.shape[1]
-    back = (marks.sum(1, keepdim=True) + torch.arange(length, device=ids.device)) % length
-    return ids.gather(1, back), marks.gather(1, back)
 
 
 def _padding_id(model: TaskModel) -> int:

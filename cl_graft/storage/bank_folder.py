@@ -100,7 +100,11 @@ def _check_list(records: Sequence[Mapping[str, Any]], bank: GraftBank) -> None:
     before = 0
     for position, record in enumerate(records):
         for listed in (record, *([record["standalone"]] if "standalone" in record else [])):
-            _check_name(listed["file"], listed["checksum"])
+            name, checksum = listed["file"], listed["checksum"]
+            if not (parts := _FILE.fullmatch(name)):
+                raise ValueError(f"{name!r} is no entry file's name")
+            if parts[1] != (digits := checksum[:DIGITS]):
+                raise ValueError(f"{name!r} is not the name of a file with checksum {digits!r}…")
             part(listed, "bytes", int)
         of_the_task = {key: record[key] for key in ("task", "label", "weights_sha256")}
         check_metadata("task", {**of_the_task, "metadata": {}})
@@ -112,14 +116,6 @@ def _check_list(records: Sequence[Mapping[str, Any]], bank: GraftBank) -> None:
             raise ValueError(f"{record['file']} has fewer bytes than its {owned} values")
         before += owned
         read_builds_on(record, bank.mode, position=position)
-
-
-def _check_name(name: str, checksum: str) -> None:
-    """Refuse a name that is not an entry file's, or not that of a file with this checksum."""
-    if not (parts := _FILE.fullmatch(name)):
-        raise ValueError(f"{name!r} is no entry file's name")
-    if parts[1] != checksum[:DIGITS]:
-        raise ValueError(f"{name!r} is not the name of a file with checksum {checksum[:DIGITS]!r}…")
 
 
 def write_index(bank: GraftBank, records: Sequence[Mapping[str, Any]], folder: Path) -> None:

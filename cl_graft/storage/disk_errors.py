@@ -39,7 +39,9 @@ def explain_write_errors(
     except CannotWrite:
         raise
     except Exception as error:
-        number = error.errno if isinstance(error, OSError) else _number_in(error)
+        # A library in Rust puts an operating system's error into words.
+        worded = re.search(r"(?:\(os error |\bOs \{ code: )([0-9]+)", str(error))
+        number = error.errno if isinstance(error, OSError) else worded and int(worded[1])
         if number is None or number not in reasons:
             raise
         free = _free_bytes(path) if number in (errno.ENOSPC, errno.EDQUOT) else None
@@ -60,9 +62,3 @@ def _free_bytes(path: Path | str) -> int | None:
         with suppress(OSError):
             return shutil.disk_usage(folder).free
     return None
-
-
-def _number_in(error: Exception) -> int | None:
-    """Return the number of an operating system's error that a library in Rust put into words."""
-    match = re.search(r"(?:\(os error |\bOs \{ code: )([0-9]+)", str(error))
-    return int(match[1]) if match else None

@@ -52,7 +52,8 @@ def unpack_indices(packed: Tensor, *, count: int, total: int) -> Tensor:
     cut = _bytes(count * low_bits)
     data = packed.numpy()
     high = np.unpackbits(data[cut:], bitorder="little")
-    if _padding(data[:cut], count * low_bits) or high[places:].any():
+    spare = count * low_bits % 8  # bits of the last byte of the low part; the others are padding
+    if (spare and data[cut - 1] >> spare) or high[places:].any():
         raise ValueError("the padding of packed coordinates must be zero")
     ones = np.flatnonzero(high.view(bool))
     if len(ones) != count:
@@ -78,11 +79,6 @@ def _low(data: np.ndarray, count: int, bits: int) -> np.ndarray:
     if bits <= _FIELD:
         return field(starts, bits)
     return field(starts, _FIELD) | (field(starts + _FIELD, bits - _FIELD) << _FIELD)
-
-
-def _padding(data: np.ndarray, used: int) -> int:
-    """Return the bits of the last byte from bit `used` of the data on."""
-    return int(data[-1]) >> (used % 8) if used % 8 else 0
 
 
 def _plan(count: int, total: int) -> tuple[int, int]:

@@ -219,9 +219,8 @@ def read_head(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 def _is_encoded_text(inputs: Tensor) -> bool:
-    if inputs.dtype != torch.int64 or inputs.dim() != 3 or inputs.shape[1] != 2:
-        return False
-    if not inputs.numel():
+    is_text = inputs.dtype == torch.int64 and inputs.dim() == 3 and inputs.shape[1] == 2
+    if not is_text or not inputs.numel():
         return False
     low, high = inputs.amin((0, 2)), inputs.amax((0, 2))
     return bool((low >= 0).all()) and int(high[0]) < 2**31 and int(high[1]) < 2**8
