@@ -15,7 +15,7 @@ from torch.nn import functional as F
 
 from cl_graft.banks.bank_of_run import find_bank_folder
 from cl_graft.banks.input_texts import InputText, check_texts
-from cl_graft.errors import DamagedFile, InputError, WrongArchitecture, WrongBase, WrongTokenizer
+from cl_graft.errors import DamagedFile, InputError, WrongBase, WrongTokenizer
 from cl_graft.grafts.bank import BaseIdentity, Entry, GraftBank, find_entries, find_entry
 from cl_graft.grafts.region import Layout
 from cl_graft.inference.task_switch import Switch
@@ -41,6 +41,7 @@ from cl_graft.settings.bank_metadata import BaseHashes, base_hashes
 from cl_graft.storage import save_bank
 from cl_graft.storage.bank_folder import open_stored_bank
 from cl_graft.storage.files import report_damage
+from cl_graft.storage.serialization import check_layout
 
 if TYPE_CHECKING:
     from cl_graft.banks.add import Added
@@ -485,13 +486,8 @@ def check_bank_model(bank: GraftBank, loaded: Loaded, *, name: str) -> GraftBank
 
     Entries that were not read are checked when they are, so go on with the bank that is returned.
     """
-    layout = Layout.of(graftable_parameters(loaded.model))
     where = f"{name} belongs to another model than {loaded.name!r}:"
-    if layout != bank.layout:
-        raise WrongArchitecture(
-            f"{where} {bank.layout.total} graftable coordinates in {len(bank.layout.names)} "
-            f"parameters there, {layout.total} in {len(layout.names)} here"
-        )
+    check_layout(bank.layout, Layout.of(graftable_parameters(loaded.model)), name=name)
     check_hashes(bank.base.fingerprint, bank.base.metadata, base_hashes(loaded), where=where)
     return check_entries(bank, name=name)
 

@@ -199,12 +199,16 @@ def check_metadata(kind: str, record: Mapping[str, object]) -> None:
 
     Of a task these are its name and `metadata`, and maybe `label` and `weights_sha256`.
     """
+    _check(_SCHEMAS[kind], record)
+
+
+def _check(schema: type[BaseModel], record: Mapping[str, object]) -> None:
     try:
         text = json.dumps(record, ensure_ascii=False).encode()
     except (TypeError, ValueError, RecursionError) as error:
         raise ValueError(f"metadata must be JSON in Unicode: {error}") from None
     try:
-        _SCHEMAS[kind].model_validate_json(text)
+        schema.model_validate_json(text)
     except ValidationError as error:
         fault = error.errors(include_url=False)[0]
         path = ".".join(_show_key(str(part)) for part in fault["loc"])

@@ -15,6 +15,7 @@ from cl_graft.grafts.base_check import identify
 from cl_graft.grafts.region import Layout
 from cl_graft.inference.task_switch import Switch, put_back_
 from cl_graft.models.config_settings import describe_other_settings
+from cl_graft.storage.serialization import check_fingerprint, check_layout
 from cl_graft.strategies.heads import find_graftable, find_head_paths, open_heads_
 
 Keep = Callable[[str], bool]
@@ -57,23 +58,12 @@ class BankOnModel:
         layout = _find_layout(model, bank, self._keep)
         if bank is None:
             bank = GraftBank(layout, identify_model(model, identity), self._mode)
-        elif bank.layout != layout:
-            raise WrongArchitecture(
-                f"the bank belongs to a model with {bank.layout.total} graftable coordinates "
-                f"in {len(bank.layout.names)} parameters; this one has {layout.total} in "
-                f"{len(layout.names)}{_first_difference(bank.layout, layout)}"
-            )
-        elif identity and identity.fingerprint != bank.base.fingerprint:
-            raise WrongBase(
-                f"the bank belongs to base {bank.base.fingerprint[:12]}…, this model is "
-                f"{identity.fingerprint[:12]}…: other weights or another tokenizer"
-            )
-        elif identity and (
-            other := describe_other_settings(
-                bank.base.metadata.get("config"), identity.metadata.get("config")
-            )
-        ):
-            raise WrongBase(f"the bank belongs to a base with another config: {other}")
+        check_layout(bank.layout, layout, name="the bank")
+        if identity is not None:
+            check_fingerprint(bank.base, identity.fingerprint, name="the bank")
+            configs = (base.metadata.get("config") for base in (bank.base, identity))
+            if other := describe_other_settings(*configs):
+                raise WrongBase(f"the bank belongs to a base with another config: {other}")
         switch = Switch(model, bank)
         open_heads_(model, bank)
         self._switch = switch
@@ -120,11 +110,3 @@ def _find_layout(model: nn.Module, bank: GraftBank | None, keep: Keep | None) ->
         return layout
     here, there = (dict(zip(x.names, x.shapes, strict=True)) for x in (layout, bank.layout))
     return bank.layout if here == there else layout
-
-
-def _first_difference(known: Layout, layout: Layout) -> str:
-    pairs = zip(known.names, known.shapes, layout.names, layout.shapes, strict=False)
-    for there, shape, here, other in pairs:
-        if (there, shape) != (here, other):
-            return f", the first that differs is {there!r} {shape} there and {here!r} {other} here"
-    return ""

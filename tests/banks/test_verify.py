@@ -179,7 +179,7 @@ def test_the_base_may_have_moved_but_must_be_the_same(run, tiny_bert, tiny_disti
     with pytest.raises(InputError, match="gone"):
         verify(tmp_path / "bank")
     assert verify(tmp_path / "bank", model=str(tiny_bert)).ok
-    with pytest.raises(WrongArchitecture, match="belongs to another model"):
+    with pytest.raises(WrongArchitecture, match="belongs to a model of"):
         verify(tmp_path / "bank", model=str(tiny_distilbert))
     with pytest.raises(WrongBase, match="fingerprint"):
         verify(tmp_path / "bank", model=str(other_weights(tiny_bert, tmp_path / "other")))
