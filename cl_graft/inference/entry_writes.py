@@ -85,20 +85,10 @@ class EntryWrites:
 
     def __init__(self, model: nn.Module, layout: Layout) -> None:
         self.layout = layout
-        self._model = model
+        self.model = model
         self._by_tensor: dict[str, TensorWrites] = {}
         self._jumps: dict[tuple[int, int, bool], list[tuple[Tensor, Tensor, Tensor]]] = {}
         self._places = self._locate()
-
-    @property
-    def model(self) -> nn.Module:
-        """The model; another one can take its place if it has the same layout."""
-        return self._model
-
-    @model.setter
-    def model(self, model: nn.Module) -> None:
-        self._model = model
-        self._places = None
 
     def add(self, owned: Mapping[int, Graft], *, base: Graft | None = None) -> None:
         """Lay out what further entries write, over `base` or else over the model's values."""
@@ -113,7 +103,9 @@ class EntryWrites:
         chunks: list[list[tuple[int, list[np.ndarray]]]] = [[] for _ in names]
         for number, graft in owned.items():
             laid = [graft, *([] if base is None else [base.on(graft.region)])]
-            whole = [graft.region.index.numpy(), *(_to_bits(part.values) for part in laid)]
+            whole = [graft.region.index.numpy()]
+            # As whole numbers of the same bits, as numpy has no bfloat16.
+            whole += [p.values.view(_WHOLE[p.values.itemsize]).numpy() for p in laid]
             cuts = np.searchsorted(whole[0], starts).tolist()
             for parts, low, high in zip(chunks, cuts[:-1], cuts[1:], strict=True):
                 if low < high:
@@ -166,7 +158,7 @@ class EntryWrites:
     def without_model(self) -> EntryWrites:
         """Return a copy that keeps no model in memory, and can only return `base_values`."""
         other = copy.copy(self)  # leaves out the views of the model
-        del other._model
+        del other.model
         return other
 
     def by_module(self) -> dict[str, list[tuple[str, Tensor, TensorWrites]]]:
@@ -186,11 +178,11 @@ class EntryWrites:
 
     def _locate(self) -> _Places:
         self._jumps.clear()
-        parameters = find_parameters(self._model, self.layout)
+        parameters = find_parameters(self.model, self.layout)
         tensors = {name: p.detach().view(-1) for name, p in parameters.items()}
         for name, writes in self._by_tensor.items():
             writes.move_(tensors[name])
-        slots, modules = [], modules_by_path(self._model)
+        slots, modules = [], modules_by_path(self.model)
         for name, parameter in parameters.items():
             path, _, key = name.rpartition(".")
             slots.append((modules[path]._parameters, key, parameter.data_ptr()))
@@ -199,11 +191,6 @@ class EntryWrites:
     def __getstate__(self) -> dict[str, Any]:
         """Leave out the views: in a copy they would not be views of the copied model."""
         return self.__dict__ | {"_places": None, "_jumps": {}}
-
-
-def _to_bits(values: Tensor) -> np.ndarray:
-    """Return values as whole numbers of the same bits, as numpy has no bfloat16."""
-    return values.view(_WHOLE[values.itemsize]).numpy()
 
 
 @dataclass(frozen=True, eq=False)

@@ -87,12 +87,8 @@ class Switch:
 
     @property
     def model(self) -> nn.Module:
-        """The model; setting it goes on with a copy that carries what the old one carried."""
+        """The model."""
         return self.writes.model
-
-    @model.setter
-    def model(self, model: nn.Module) -> None:
-        self.writes.model = model
 
     @hold_model
     def to(self, position: int | None) -> None:
@@ -260,7 +256,9 @@ class Switch:
             for low, high in apart(spans) if self.shares else come:
                 self.writes.write_(low, high, base=False)
             self.carried = spans
-            self._note_writes()
+            held = _KNOWN_MODELS[self.model]
+            if held.versions is not None:
+                held.versions.note()
         self.position = position
 
     def _check_model(self) -> None:
@@ -305,12 +303,6 @@ class Switch:
         _KNOWN_MODELS[self.model] = _KnownModel(
             ref(self), versions, self.bank, self.writes.without_model()
         )
-
-    def _note_writes(self) -> None:
-        """Count the last writes into the model as this switch's own."""
-        held = _KNOWN_MODELS[self.model]
-        if held.versions is not None:
-            held.versions.note()
 
     def _check_free(self) -> None:
         if self._is_locked:

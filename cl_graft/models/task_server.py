@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from torch import Tensor, nn
 
-from cl_graft.grafts.bank import GraftBank, find_entry
+from cl_graft.grafts.bank import find_entry
 from cl_graft.inference.mixed_batches import MatrixMethod, mixed_batch
 from cl_graft.inference.task_switch import Switch
 from cl_graft.models.load import load_head
@@ -17,8 +17,8 @@ class TaskServer:
     """Answers batches in which every row asks a task of its own.
 
     Rows are sorted by task before they are computed, and their answers put back in order. While it
-    serves, `add` takes over what a bank has learned since. Several threads may use it; they take
-    turns.
+    serves, `switch.add` takes over what a bank has learned since. Several threads may use it; they
+    take turns.
 
     Args:
         switch: Switch of a `TaskModel` in eval mode; what the model carries stays as it is.
@@ -72,10 +72,6 @@ class TaskServer:
             )
         by_row = dict(zip(order, answers, strict=True))
         return [by_row[row] for row in range(len(x))]
-
-    def add(self, bank: GraftBank) -> None:
-        """Take over a bank that has grown; only its new entries are prepared."""
-        self.switch.add(bank)
 
     def _find_head(self, position: int) -> nn.Module:
         self.switch.check(position)

@@ -151,7 +151,8 @@ class GraftingPlugin(SupervisedPlugin, supports_distributed=True):
         self._training: TaskTraining | None = None
         self._trained: Any = None
         self._entries = ExperienceEntries()
-        self._evaluated: _EvaluatedAnswer | None = None
+        # While an experience is evaluated: the entry that was carried before, and its task's heads.
+        self._evaluated: tuple[int | None, HeldHeads | None] | None = None
         self._first = FirstValues()
         self._warned = False
 
@@ -274,11 +275,16 @@ class GraftingPlugin(SupervisedPlugin, supports_distributed=True):
             self._training.suspend()
         if not hasattr(strategy, "answered_by"):  # a router picks entries by the text
             self._entries.check_label(label)
-        self._evaluated = _EvaluatedAnswer(model, switch)
+        heads = None if label is None else HeldHeads(model, label)
+        self._evaluated = switch.position, heads
+        bank = switch.bank
         if position is None:
-            self._evaluated.carry_unlearned_(label)
-        else:
-            self._evaluated.carry_(position, strategy.experience)
+            switch.to(len(bank) - 1 if bank.mode == "prefix" and bank.entries else None)
+            return
+        switch.to(position)
+        classes = getattr(strategy.experience, "classes_in_this_experience", None) or ()
+        units = max(map(int, classes), default=-1) + 1
+        load_head_(model, bank.entries[position], classes=units)
 
     def after_eval_exp(self, strategy: Strategy, **kwargs: Any) -> None:
         """Restore the model."""
@@ -342,9 +348,11 @@ class GraftingPlugin(SupervisedPlugin, supports_distributed=True):
         """Restore the model as it was before an evaluation, also after an interrupted one."""
         evaluated, self._evaluated = self._evaluated, None
         if evaluated is not None:
-            evaluated.put_heads_back_()
+            before, heads = evaluated
+            if heads is not None:
+                heads.put_back_()
             if self._on_model.switch is not None and self._training is None:
-                self._on_model.switch.to(evaluated.before)
+                self._on_model.switch.to(before)
         if self._training is not None:
             self._training.restore()
 
@@ -496,35 +504,6 @@ def _name_weights(bank: GraftBank) -> str:
     """Return the fingerprint of a bank's base without what else is recorded of it."""
     weights = bank.base.weights_sha256
     return fingerprint_weights(weights) if weights else bank.base.fingerprint
-
-
-class _EvaluatedAnswer:
-    """The answer of one entry on a model, until the evaluation of an experience ends."""
-
-    def __init__(self, model: nn.Module, switch: Switch) -> None:
-        self.before = switch.position
-        self._model, self._switch = model, switch
-        self._heads: list[HeldHeads] = []
-
-    def carry_(self, position: int, experience: Any) -> None:
-        """Carry an entry, with its head at the width that an experience's classes need."""
-        self._switch.to(position)
-        entry = self._switch.bank.entries[position]
-        self._heads.append(HeldHeads(self._model, entry.label))
-        classes = getattr(experience, "classes_in_this_experience", None) or ()
-        load_head_(self._model, entry, classes=max(map(int, classes), default=-1) + 1)
-
-    def carry_unlearned_(self, label: int | None) -> None:
-        """Carry the latest entry in prefix mode, else the base, for a task without an entry."""
-        bank = self._switch.bank
-        self._switch.to(len(bank) - 1 if bank.mode == "prefix" and bank.entries else None)
-        if label is not None:
-            self._heads.append(HeldHeads(self._model, label))
-
-    def put_heads_back_(self) -> None:
-        """Restore the model's heads."""
-        for held in self._heads:
-            held.put_back_()
 
 
 def _find_earlier(

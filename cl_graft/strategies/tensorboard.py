@@ -24,21 +24,14 @@ class OncePerStepTensorboardLogger(TensorboardLogger):
 
     Args:
         tb_log_dir: The folder for the event files; made where it is missing.
-        filename_suffix: End of the names of event files.
         resume: Whether values that the folder's event files hold count as written.
     """
 
-    def __init__(
-        self,
-        tb_log_dir: str | Path = "./tb_data",
-        filename_suffix: str = "",
-        *,
-        resume: bool = False,
-    ) -> None:
+    def __init__(self, tb_log_dir: str | Path = "./tb_data", *, resume: bool = False) -> None:
         # The last step by metric: steps only grow, and a stream has many metrics.
         before = _read_values(Path(tb_log_dir)) if resume else ()
         self._written = {value.tag: step for step, value in before}
-        super().__init__(tb_log_dir, filename_suffix)
+        super().__init__(tb_log_dir)
 
     def position(self) -> dict[str, int]:
         """Flush the log to disk, and return the bytes of every event file by name."""

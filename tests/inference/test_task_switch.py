@@ -142,18 +142,6 @@ def test_half_precision_is_written_bit_for_bit_and_parameters_that_moved_are_fol
     assert _same(model, _anew(bank, 2).bfloat16())
 
 
-def test_a_replaced_model_that_carries_the_same_answer_is_gone_on_with():
-    bank = stream("prefix")
-    old = TwoLayers()
-    switch = Switch(old, bank)
-    switch.to(3)
-    new = copy.deepcopy(old)
-    switch.model = new
-    switch.to(0)
-    assert _same(new, _anew(bank, 0))
-    assert _same(old, _anew(bank, 3))
-
-
 @pytest.mark.parametrize("copied", [copy.deepcopy, lambda s: pickle.loads(pickle.dumps(s))])
 def test_a_copied_switch_moves_the_copied_model_alone(copied):
     bank = stream("prefix")

@@ -109,7 +109,7 @@ def test_tasks_are_added_while_it_serves(request):
     young = TaskServer(Switch(model, replace(bank, entries=bank.entries[:2])))
     with pytest.raises(ValueError, match="entry 2 is not in the bank: positions are 0 to 1"):
         young.answer(x[:2], [0, 2])
-    young.add(bank)
+    young.switch.add(bank)
     answers = young.answer(x[:2], [0, 2])
     expected = server.answer(x[:2], [0, 2])
     torch.testing.assert_close(answers, expected)
