@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +14,7 @@ from cl_graft.errors import InputError, a_or_an
 from cl_graft.kinds.prompts import Family
 from cl_graft.kinds.rows import EncodedRows, Row
 from cl_graft.kinds.text_encoding import Encoding
-from cl_graft.kinds.text_task import TextTask
+from cl_graft.kinds.text_task import TextTask, name_task
 from cl_graft.metrics.task_score import Scorer
 from cl_graft.runtime.batching import sort_by_length, text_lengths
 
@@ -64,14 +63,14 @@ def encode_task(
             f"task {task.name!r}: {a_or_an(kind.title)} task needs a model of the family "
             f"{' or '.join(kind.families)}, got {family}"
         )
-    with _named(task.name):
+    with name_task(task.name):
         tokens = kind.label_tokens(task, tokenizer, family=family, max_length=max_length)
     prompt = kind.find_prompt(task, family)
     encoded: dict[str, EncodedRows] = {}
     splits, numbers, first = {}, {}, 0
     texts: dict[str, Sequence[Row]] = {"train": task.train, "valid": task.dev, "test": task.test}
     for name, rows in texts.items():
-        with _named(task.name, f"{'dev' if name == 'valid' else name} rows: "):
+        with name_task(task.name, f"{'dev' if name == 'valid' else name} rows: "):
             how = Encoding(tokenizer, family, prompt, max_length, first=first, task=task)
             encode = kind.encode_training if name == "train" else kind.encode
             made = encoded[name] = encode(rows, how)
@@ -84,18 +83,6 @@ def encode_task(
         numbers[name] = made.numbers[order]
     cut = {name: made.cut for name, made in encoded.items()}
     return EncodedTask(task, splits, numbers, tokens, cut, kind.scorer(task, encoded))
-
-
-@contextmanager
-def _named(task: str, split: str = "") -> Iterator[None]:
-    """Put the name of a task, and a split's, before errors that do not begin with it."""
-    prefix = f"task {task!r}"
-    try:
-        yield
-    except InputError as error:
-        if str(error).startswith(prefix):
-            raise
-        raise InputError(f"{prefix}: {split}{error}") from None
 
 
 def serialize_tokenizer(tokenizer: Any) -> str:

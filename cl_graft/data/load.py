@@ -32,7 +32,7 @@ from cl_graft.kinds.multi_label import MultiLabel
 from cl_graft.kinds.prompts import CAUSAL_PROMPTS, PROMPTS, Prompt, default_prompts
 from cl_graft.kinds.rows import Row
 from cl_graft.kinds.text2text import Decoding, Text2Text
-from cl_graft.kinds.text_task import MAX_LENGTH, TextTask, check_task_name
+from cl_graft.kinds.text_task import MAX_LENGTH, TextTask, check_task_name, name_task
 
 _OF_TABLES = "data"
 """Name of a task whose rows come without one."""
@@ -183,11 +183,9 @@ def _check(name: str, settings: TaskSettings) -> None:
         raise InputError(
             f"task {name!r}: instruction and input are for text to text, and kind is {kind!r}"
         )
-    try:
+    with name_task(name):
         for text in settings.input or ():
             find_fields(text)
-    except InputError as error:
-        raise InputError(f"task {name!r}: {error}") from None
     if separator is not None and (kind != MultiLabel.name or not separator):
         raise InputError(
             f"task {name!r}: label_separator parts the labels of a task of kind "
@@ -202,13 +200,11 @@ def _read_answer_settings(name: str, kind: Kind, settings: TaskSettings) -> dict
             f"kind {kind.name!r}"
         )
     fields: dict[str, Any] = {}
-    try:
+    with name_task(name):
         if settings.template is not None:
             fields["causal_prompt"] = Prompt(settings.template, {})
         if settings.decoding is not None:
             fields["decoding"] = Decoding(**settings.decoding)
-    except InputError as error:
-        raise InputError(f"task {name!r}: {error}") from None
     return fields
 
 

@@ -3,10 +3,9 @@
 from cl_graft.kinds.kind import KINDS, Kind, find_kind, register_kind
 from cl_graft.kinds.prompts import CAUSAL_PROMPTS, PROMPTS, Prompt
 from cl_graft.kinds.rows import Answer, ColumnError, EncodedRows, Row, Span
-from cl_graft.kinds.shared_head import number_classes, share_labels
 from cl_graft.kinds.text2text import Decoding
 from cl_graft.kinds.text_encoding import Encoding, encode, encode_for, label_token_ids
-from cl_graft.kinds.text_task import TextTask
+from cl_graft.kinds.text_task import TextTask, number_classes, share_labels
 
 __all__ = [
     "CAUSAL_PROMPTS",
