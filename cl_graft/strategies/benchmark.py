@@ -159,7 +159,6 @@ def _check_head(tasks: Sequence[EncodedTask]) -> None:
                 f"one head for all tasks: {task.task.name!r} is a "
                 f"{task.task.kind.replace('_', ' ')} task, and only classes can share a head"
             )
-    for task in tasks[1:]:
         if task.task.label_names != first.task.label_names:
             raise InputError(
                 f"one head for all tasks: the labels of {first.task.name!r} are "

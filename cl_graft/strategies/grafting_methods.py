@@ -11,13 +11,18 @@ from torch import Tensor
 from cl_graft.localization import LOCALIZERS
 from cl_graft.strategies import StrategyInputs, register_strategy
 from cl_graft.strategies.loop.budgets import ClipGradient
-from cl_graft.strategies.method import PICKED_BY_LABEL, Value
+from cl_graft.strategies.method import PICKED_BY_LABEL
 from cl_graft.strategies.plugin import GraftingContinual, GraftingPlugin
 
 GRAFTING_PAPER = "Panigrahi et al., 2023, https://arxiv.org/abs/2302.06600"
 ENTRY = "an entry of the bank: its head and its graft"
 REGION_RATES = {"grafting.lr": (0.03, 0.1, 0.3, 1.0)}
 """Learning rates of regions, by SGD, among which tuning chooses."""
+
+_TRAITS: dict[str, Any] = {
+    **{"trains": "region", "stored_as": "entry", "adds": ENTRY},
+    **{"config_grid": REGION_RATES, "unsupported": PICKED_BY_LABEL},
+}
 
 
 def make_grafting_plugin(inputs: StrategyInputs) -> GraftingPlugin:
@@ -45,16 +50,7 @@ def keep_bank_(
     """Do nothing: the plugin was made with the bank."""
 
 
-@register_strategy(
-    "grafting",
-    family="grafting",
-    source=GRAFTING_PAPER,
-    trains="region",
-    stored_as="entry",
-    adds=ENTRY,
-    config_grid=REGION_RATES,
-    unsupported=PICKED_BY_LABEL,
-)
+@register_strategy("grafting", family="grafting", source=GRAFTING_PAPER, **_TRAITS)
 class Grafting:
     """Learn every task in a small region of the base's weights, and answer it with its own values.
 
@@ -75,9 +71,6 @@ register_strategy(
     family="isolation",
     source="Ansell et al., 2022, https://arxiv.org/abs/2110.07560; grafting in isolated mode with "
     "the localizer `movement`",
-    trains="region",
-    stored_as="entry",
-    adds=ENTRY,
     fixed_config={
         "grafting.localizer": "movement",
         "grafting.dense_share": 1.0,
@@ -85,33 +78,22 @@ register_strategy(
         "grafting.avoid_owned": False,
         "grafting.start": "base",
     },
-    config_grid=REGION_RATES,
-    unsupported=PICKED_BY_LABEL,
+    **_TRAITS,
 )(Grafting)
 
-
-def _register(
-    method: str, source: str, grid: Mapping[str, tuple[Value, ...]], **settings: Any
-) -> None:
+for _name, _localizer in LOCALIZERS.items():
     register_strategy(
-        f"grafting_{method}",
+        f"grafting_{_name}",
         family="ablation",
-        source=source,
-        trains="region",
-        stored_as="entry",
-        adds=ENTRY,
-        fixed_config={f"grafting.{name}": value for name, value in settings.items()},
-        config_grid=grid,
-        unsupported=PICKED_BY_LABEL,
+        source=_localizer.source,
+        fixed_config={"grafting.localizer": _name},
+        **_TRAITS,
     )(Grafting)
 
-
-for _name, _localizer in LOCALIZERS.items():
-    _register(_name, _localizer.source, REGION_RATES, localizer=_name)
-
-_register(
-    "without_retraining",
-    f"{GRAFTING_PAPER}; the values of the independent run stay",
-    {},
-    retrain=False,
-)
+register_strategy(
+    "grafting_without_retraining",
+    family="ablation",
+    source=f"{GRAFTING_PAPER}; the values of the independent run stay",
+    fixed_config={"grafting.retrain": False},
+    **{**_TRAITS, "config_grid": {}},
+)(Grafting)

@@ -12,7 +12,7 @@ from cl_graft.grafts.graft import copy_, snapshot
 from cl_graft.grafts.model_state import preserve_modes
 from cl_graft.runtime.checkpoints import State
 from cl_graft.strategies.experience_tasks import ExperienceTasks
-from cl_graft.strategies.loop.phase_reports import publish
+from cl_graft.strategies.loop.phase_reports import find_first_label, publish
 from cl_graft.strategies.strategy import Strategy
 from cl_graft.training.fine_tuning import beats, evaluated_steps
 from cl_graft.training.fine_tuning_settings import FineTuning
@@ -72,11 +72,11 @@ class KeepBest(SupervisedPlugin, supports_distributed=True):
     def before_train_dataset_adaptation(self, strategy: Strategy, **kwargs: Any) -> None:
         """Set dev rows aside, before the strategy makes its loader."""
         if self.evaluations > 1:
-            self._tasks.set_aside_(strategy, label=_label(strategy), seed=self._seed)
+            self._tasks.set_aside_(strategy, label=find_first_label(strategy), seed=self._seed)
 
     def before_training_exp(self, strategy: Strategy, **kwargs: Any) -> None:
         """Forget what was kept of earlier experiences."""
-        self.labels, self.first, self.rows = [_label(strategy)], 0, 0
+        self.labels, self.first, self.rows = [find_first_label(strategy)], 0, 0
         self._best, self._best_score, self._scored, self._over = {}, None, 0, False
 
     def before_training_iteration(self, strategy: Strategy, **kwargs: Any) -> None:
@@ -92,7 +92,7 @@ class KeepBest(SupervisedPlugin, supports_distributed=True):
         """Restore the best values, if the training was cut short, and record the choice."""
         self._end(strategy)
         if self._best_score is not None:
-            self.chosen[_label(strategy)] = self._best_score
+            self.chosen[find_first_label(strategy)] = self._best_score
 
     def loop_state(self) -> State:
         """Return what is kept so far."""
@@ -143,10 +143,6 @@ class KeepBest(SupervisedPlugin, supports_distributed=True):
         self._over = True
         copy_(dict(_values(strategy)), self._best)
         self._best = {}
-
-
-def _label(strategy: Strategy) -> int:
-    return int(min(getattr(strategy.experience, "task_labels", None) or [0]))
 
 
 def _values(strategy: Strategy) -> Iterator[tuple[str, Tensor]]:

@@ -80,7 +80,7 @@ class TrainingReports(PluginMetric[None]):
 
     def after_training_iteration(self, strategy: Strategy) -> list[MetricValue]:
         """Return the loss and the learning rate."""
-        label = int(min(getattr(strategy.experience, "task_labels", None) or [0]))
+        label = find_first_label(strategy)
         step = strategy.clock.train_exp_iterations + 1
         loss = float(torch.as_tensor(strategy.loss).detach())
         return [
@@ -104,6 +104,11 @@ def publish(
         full = _full_name(strategy, name, phase, label)
         evaluator.publish_metric_value(MetricValue(origin, full, float(value), step))
         evaluator.after_phase_step(strategy)  # hands it on to the loggers
+
+
+def find_first_label(strategy: Strategy) -> int:
+    """Return the smallest task label of the experience, 0 without labels."""
+    return int(min(getattr(strategy.experience, "task_labels", None) or [0]))
 
 
 def _full_name(strategy: Strategy, name: str, phase: str, label: int) -> str:
