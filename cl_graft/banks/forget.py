@@ -197,7 +197,10 @@ def _plan_removal(
     bank: GraftBank, where: Path, task: str, gone: tuple[int, ...], *, done: bool
 ) -> tuple[Forgotten, GraftBank, tuple[int, ...]]:
     """Return the report of a removal, the bank that is left, and the entries that build on it."""
-    later = _find_dependents(bank, gone)
+    later: list[int] = []
+    for position in range(len(bank)):
+        if position not in gone and {*gone, *later} & {*bank.builds_on(position)}:
+            later.append(position)
     labels, left = _new_labels(bank, gone), bank.without(gone)
     report = Forgotten(
         bank=where,
@@ -215,7 +218,7 @@ def _plan_removal(
         entry.renumber(label=labels[entry.label], builds_on=entry.builds_on)
         for entry in left.entries
     )
-    return report, replace(left, entries=entries), later
+    return report, replace(left, entries=entries), tuple(later)
 
 
 def _compare_answers(
@@ -259,15 +262,6 @@ def _new_labels(bank: GraftBank, gone: Sequence[int]) -> dict[int, int]:
     numbered = seen == list(range(len(seen)))
     stay = (entry.label for position, entry in enumerate(bank.entries) if position not in gone)
     return {old: new if numbered else old for new, old in enumerate(dict.fromkeys(stay))}
-
-
-def _find_dependents(bank: GraftBank, gone: Sequence[int]) -> tuple[int, ...]:
-    """Return the entries that build on some, or on one that does."""
-    dependents: list[int] = []
-    for position in range(len(bank)):
-        if position not in gone and {*gone, *dependents} & {*bank.builds_on(position)}:
-            dependents.append(position)
-    return tuple(dependents)
 
 
 def _refuse_unfinished(where: Path) -> None:

@@ -130,7 +130,9 @@ def verify(
         InputError: If there is neither bank nor run there, or the base cannot be loaded.
         BankError: If a file is damaged or foreign, or the base is another one.
     """
-    run = _find_run(Path(folder))
+    bank = Path(folder).resolve()
+    places = (Path(folder), bank.parent) if bank.name == "bank" else (Path(folder),)
+    run = next((p for p in places if (p / RESULTS).is_file() or is_run(p)), None)
     has_results = run is not None and (run / RESULTS).is_file()
     result = read_record(run) if run and has_results else None
     if run and result and not (run / "bank" / "bank.json").is_file():
@@ -160,13 +162,6 @@ def verify(
         checks += check_run(run, result, fingerprint=base.fingerprint, device=at)
     about = opened.loaded.name, base.fingerprint, _tolerance(opened)
     return VerifyReport(where, *about, tuple(entries), tuple(checks))
-
-
-def _find_run(folder: Path) -> Path | None:
-    """Return the run that a folder is, or whose bank it is."""
-    bank = folder.resolve()
-    places = (folder, bank.parent) if bank.name == "bank" else (folder,)
-    return next((p for p in places if (p / RESULTS).is_file() or is_run(p)), None)
 
 
 def _check_kinds(bank: GraftBank) -> Iterator[Check]:

@@ -158,7 +158,12 @@ def _read_path(path: Path, reading: Reading, bad: BadRows) -> dict[str, RecordFi
         raise InputError(f"{path}: neither a file nor a folder but a device, a pipe or a socket")
     if is_saved_dataset(path):
         return _read_splits(load_saved_dataset(path), str(path), reading, bad)
-    files = _find_split_files(path)
+    files = _find_candidates(path)
+    for split, (first, *more) in files.items():
+        if more:
+            raise InputError(
+                f"{path}: both {first.name} and {more[0].name} are {split} files; keep one"
+            )
     if "train" not in files:
         others = sorted(
             p for p in path.iterdir() if _find_split(p.name.split(".", 1)[0]) == "train"
@@ -169,7 +174,7 @@ def _read_path(path: Path, reading: Reading, bad: BadRows) -> dict[str, RecordFi
             f"formats: {', '.join(SUFFIXES)}) and is no data set saved with save_to_disk{there}"
         )
     return {
-        split: read_records(file, reading=reading, bad_rows=bad) for split, file in files.items()
+        split: read_records(file, reading=reading, bad_rows=bad) for split, [file] in files.items()
     }
 
 
@@ -252,15 +257,6 @@ def _to_plain(value: Any) -> object:
 def _is_of(library: str, value: object) -> bool:
     """Whether a value's class, or one that it extends, is of a library, which is not imported."""
     return any(cls.__module__.split(".")[0] == library for cls in type(value).__mro__)
-
-
-def _find_split_files(folder: Path) -> dict[str, Path]:
-    for split, files in (candidates := _find_candidates(folder)).items():
-        if len(files) > 1:
-            raise InputError(
-                f"{folder}: both {files[0].name} and {files[1].name} are {split} files; keep one"
-            )
-    return {split: files[0] for split, files in candidates.items()}
 
 
 def _find_candidates(folder: Path) -> dict[str, list[Path]]:

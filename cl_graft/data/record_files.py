@@ -449,10 +449,13 @@ def read_parquet(path: Path, reading: Reading) -> ArrowTable:
         raise InputError(f"{path}: {fault} ({first_line(error)})") from None
 
     # Texts are not kept as dictionaries: each batch would copy that of all batches before it.
-    def read(columns: list[str]) -> Iterable[Any]:
-        return file.iter_batches(_BATCH_ROWS, columns=columns)
-
-    return _open(schema, read, str(path), fault, reading)
+    return _open(
+        schema,
+        lambda columns: file.iter_batches(_BATCH_ROWS, columns=columns),
+        str(path),
+        fault,
+        reading,
+    )
 
 
 def read_dataset(table: Any, origin: str, reading: Reading) -> ArrowTable:

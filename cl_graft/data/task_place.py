@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from unicodedata import normalize
 
-from cl_graft.data.presets import BUILT_IN, PRESETS, Preset
+from cl_graft.data.presets import BUILT_IN, PRESETS
 from cl_graft.data.readers import Tables, has_rows
 from cl_graft.data.record_files import SUFFIXES, explain_unread_kind, strip_suffix
 from cl_graft.data.streams import STREAMS
@@ -65,11 +65,16 @@ def find_place(name: str, data: Path | None) -> TaskPlace:
         return TaskPlace(name=name, path=BUILT_IN[name], built_in=True)
     hub_name = "/" in name and not _looks_like_path(name)
     if data is not None and not hub_name:
-        raise InputError(
-            f"{data}: there is no data for task {name!r}; {nearest(name, _list_offered(data))}"
-        )
+        folders = data.iterdir() if data.is_dir() else ()
+        offered = {*BUILT_IN, *(_read_stem(path) for path in folders if has_rows(path))}
+        raise InputError(f"{data}: there is no data for task {name!r}; {nearest(name, offered)}")
     if name in PRESETS:
-        return TaskPlace(name=name, hub=_find_hub_name(PRESETS[name]))
+        if PRESETS[name].hub is None:
+            raise InputError(
+                f"the data set {name!r} is not on the hub in a form that is read here: name with "
+                f"`data` the folder that holds {name}/train.jsonl and {name}/test.jsonl"
+            )
+        return TaskPlace(name=name, hub=PRESETS[name].hub)
     if _looks_like_path(name):
         raise InputError(f"{name}: there is no such file or folder")
     if hub_name:
@@ -113,11 +118,6 @@ def _refuse_other_kinds(data: Path, name: str) -> None:
         raise InputError(explain_unread_kind(data / other[0]))
 
 
-def _list_offered(data: Path) -> set[str]:
-    folders = data.iterdir() if data.is_dir() else ()
-    return {_read_stem(path) for path in folders if has_rows(path)} | set(BUILT_IN)
-
-
 def _looks_like_path(name: str) -> bool:
     return (
         name.startswith((".", "/", "~"))
@@ -129,13 +129,3 @@ def _looks_like_path(name: str) -> bool:
 def _read_stem(path: Path) -> str:
     path = path.resolve()
     return path.name if path.is_dir() else strip_suffix(path.name) or path.name
-
-
-def _find_hub_name(preset: Preset) -> str:
-    if preset.hub is None:
-        raise InputError(
-            f"the data set {preset.name!r} is not on the hub in a form that is read here: name "
-            f"with `data` the folder that holds {preset.name}/train.jsonl and "
-            f"{preset.name}/test.jsonl"
-        )
-    return preset.hub

@@ -64,14 +64,11 @@ class TensorVersions:
         self._counted = [tensor for tensor in tensors if not tensor.is_inference()]
         self._versions = self._now()
 
-    def _moved(self) -> bool:
-        return any(owner.get(key) is not tensor for owner, key, tensor in self._slots) or (
-            self._places != [tensor.data_ptr() for _, _, tensor in self._slots]
-        )
-
     def changed(self) -> bool:
         """Tell whether a tensor was moved, or written into since it was last noted."""
-        return self._versions != self._now() or self._moved()
+        is_replaced = any(owner.get(key) is not tensor for owner, key, tensor in self._slots)
+        places = [tensor.data_ptr() for _, _, tensor in self._slots]
+        return is_replaced or places != self._places or self._versions != self._now()
 
     def note(self, some: Iterable[Tensor] | None = None) -> None:
         """Take what was written into some tensors so far, None means all, for unchanged."""

@@ -18,7 +18,7 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from cl_graft.grafts.graft import Graft, copy_, extract, gather, grafted, write_
+from cl_graft.grafts.graft import copy_, extract, gather, grafted, write_
 from cl_graft.grafts.region import Layout, Parameters, Region
 from cl_graft.grafts.selection import top_k
 from cl_graft.localization.gates import open_gates
@@ -83,7 +83,11 @@ def learned_mask(
             add_gains_(inputs, gain, step, {}, weight=weight)
             return
         new, old = gather(inputs.tuned, opened), gather(inputs.parameters, opened)
-        moves = _moves(new, old, device=next(iter(gain.values())).device)
+        delta, device = new.values.float() - old.values.float(), next(iter(gain.values())).device
+        moves = {
+            name: (inside.to(device), delta[part].to(device))
+            for name, inside, part in opened.by_parameter()
+        }
         with grafted(inputs.model, new):
             add_gains_(inputs, gain, step, moves, weight=weight)
 
@@ -133,15 +137,6 @@ def _resume_(gain: dict[str, Tensor], checkpoint: Checkpoint) -> tuple[int, Regi
     return values["step"], None if opened is None else Region.of(Layout.of(gain), opened)
 
 
-def _moves(new: Graft, old: Graft, *, device: torch.device) -> dict[str, tuple[Tensor, Tensor]]:
-    """Return, by parameter, where gates are open and how far their values moved."""
-    delta = new.values.float() - old.values.float()
-    return {
-        name: (inside.to(device), delta[part].to(device))
-        for name, inside, part in new.region.by_parameter()
-    }
-
-
 def add_gains_(
     inputs: LocalizerInputs,
     gain: dict[str, Tensor],
@@ -152,7 +147,8 @@ def add_gains_(
 ) -> None:
     """Add −g·δ of a step to the gains, where the model carries the tuned values at open gates.
 
-    The live weights are the base, so δ is 0 at an open gate; its part is added from `moves`.
+    The live weights are the base, so δ is 0 at an open gate; its part is added from `moves`: by
+    parameter, where gates are open and how far their values moved.
     """
     base = inputs.base
 

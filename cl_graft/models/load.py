@@ -115,7 +115,13 @@ def load_model(
             checkpoint lacks weights that the family needs, its tokenizer gives ids for which it
             has no embedding, or a trial of two short texts fails, see `cl_graft.models.load`.
     """
-    _check_types(dtype, precision)
+    find(DTYPES, dtype, missing="no dtype")
+    find(PRECISIONS, precision, missing="no precision")
+    if precision != "fp32" and dtype != "float32":
+        raise InputError(
+            f"precision {precision!r} is for float32 parameters, got dtype {dtype!r}: "
+            "parameters in half precision compute in their own type"
+        )
     if not isinstance(name, str | PathLike):
         raise InputError(
             "load_model takes the folder or the name of a checkpoint, got "
@@ -141,7 +147,13 @@ def load_model(
     )
     with quiet():
         try_model(model.eval(), tokenizer, dtype=DTYPES[dtype])
-    return Loaded(model, tokenizer, name, _find_folder(source.name, revision))
+    path = Path(source.name)
+    if not path.is_dir():
+        from huggingface_hub import try_to_load_from_cache
+
+        cached = try_to_load_from_cache(source.name, "config.json", revision=revision)
+        path = Path(str(cached)).parent
+    return Loaded(model, tokenizer, name, path)
 
 
 def find_minilm() -> Path:
@@ -174,17 +186,6 @@ def fetched_folder(name: str) -> Path:
         user_cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
         cache = Path(user_cache) / "cl_graft"
     return Path(cache).expanduser() / "models" / name
-
-
-def _check_types(dtype: str, precision: str) -> None:
-    """Refuse a type of parameters, or a precision that it cannot be computed in."""
-    find(DTYPES, dtype, missing="no dtype")
-    find(PRECISIONS, precision, missing="no precision")
-    if precision != "fp32" and dtype != "float32":
-        raise InputError(
-            f"precision {precision!r} is for float32 parameters, got dtype {dtype!r}: "
-            "parameters in half precision compute in their own type"
-        )
 
 
 def read_config(
@@ -406,14 +407,6 @@ def _make_error(name: str, part: str, error: BaseException) -> InputError:
             "(read that code first)"
         )
     return InputError(f"{name!r}: cannot read its {part}: {first_line(error)}")
-
-
-def _find_folder(name: str, revision: str | None) -> Path:
-    if Path(name).is_dir():
-        return Path(name)
-    from huggingface_hub import try_to_load_from_cache
-
-    return Path(str(try_to_load_from_cache(name, "config.json", revision=revision))).parent
 
 
 _ROUNDING, _ROUNDING_OF_HALF = 3e-4, 0.2

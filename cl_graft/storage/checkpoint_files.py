@@ -11,13 +11,11 @@ from __future__ import annotations
 import json
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import torch
-from torch import Tensor
 
 from cl_graft.errors import BankError
 from cl_graft.runtime.checkpoints import Checkpoint, State, join_tensors, select_tensors
@@ -74,8 +72,11 @@ class FileCheckpoints:
         started = time.perf_counter()
         try:
             tensors, values = state()
+            # Values are JSON in a tensor of its own: headers are bounded.
+            text = torch.frombuffer(bytearray(to_json(values), "ascii"), dtype=torch.uint8)
+            joined = join_tensors(state=tensors, values={"json": text})
             self.folder.mkdir(parents=True, exist_ok=True)
-            data = pack(_with_values(tensors, values), {"key": key}, format=_FORMAT)
+            data = pack(joined, {"key": key}, format=_FORMAT)
             replace_file(self._path(_kind(key)), data)
             written = True
         except OSError as error:
@@ -111,7 +112,8 @@ class FileCheckpoints:
         except (BankError, OSError) as error:
             logger.warning("%s; its phase begins again", error)
             return "", None
-        return head["key"], _without_values(tensors)
+        text = select_tensors(tensors, "values")["json"].numpy().tobytes()
+        return head["key"], (select_tensors(tensors, "state"), json.loads(text))
 
     def _due(self, last: bool) -> bool:
         if self._stop.asked is not None:
@@ -139,18 +141,6 @@ class _Phase:
 
     def offer(self, state: Callable[[], State], *, last: bool = False) -> None:
         self.checkpoints.offer(self.key, state, last=last)
-
-
-def _with_values(tensors: Mapping[str, Tensor], values: Mapping[str, Any]) -> dict[str, Tensor]:
-    """Return the tensors and the values, as JSON in a tensor of its own: headers are bounded."""
-    text = torch.frombuffer(bytearray(to_json(values), "ascii"), dtype=torch.uint8)
-    return join_tensors(state=tensors, values={"json": text})
-
-
-def _without_values(tensors: Mapping[str, Tensor]) -> State:
-    """Return what `_with_values` was given."""
-    text = select_tensors(tensors, "values")["json"]
-    return select_tensors(tensors, "state"), json.loads(text.numpy().tobytes())
 
 
 def _kind(key: str) -> str:

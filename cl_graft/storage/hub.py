@@ -211,9 +211,6 @@ def _explain_hub_errors(repo_id: str, revision: str | None = None) -> Iterator[N
         ) from error
 
 
-_TAGS = ["grafting", "continual-learning", "sparse-fine-tuning"]
-
-
 def model_card(bank: GraftBank, *, name: str, license: str | None = None) -> str:
     """Write the model card of a bank that is called `name` on the hub, with the hub's metadata."""
     base, revision = bank.base, bank.base.metadata.get("revision")
@@ -222,7 +219,7 @@ def model_card(bank: GraftBank, *, name: str, license: str | None = None) -> str
         base_model=base.model if on_hub else None,
         library_name="cl-graft",
         license=license,
-        tags=_TAGS,
+        tags=["grafting", "continual-learning", "sparse-fine-tuning"],
     )
     pinned = "" if revision or not on_hub else " (no revision recorded)"
     if revision:

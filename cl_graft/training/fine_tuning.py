@@ -8,6 +8,7 @@ from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
 from types import MappingProxyType
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -30,8 +31,7 @@ from cl_graft.training.fine_tuning_settings import FineTuning, rate_share, with_
 from cl_graft.training.precision import LossScale
 from cl_graft.training.train_mode import freeze_statistics
 
-_NOTHING: Parameters = MappingProxyType({})
-_SAME_RATE: Mapping[str, float] = MappingProxyType({})
+_NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,7 +69,7 @@ def fine_tune(
     on_evaluation: Callable[[int, float], None] | None = None,
     checkpoint: Checkpoint = NO_CHECKPOINT,
     through: Iterable[nn.Parameter] = (),
-    rates: Mapping[str, float] = _SAME_RATE,
+    rates: Mapping[str, float] = _NOTHING,
     phase: str = "dense fine-tuning",
 ) -> FineTuned:
     """Train `parameters` of a model; every other parameter is frozen meanwhile.
@@ -279,7 +279,8 @@ def _optimizer(
     parameters: Mapping[str, nn.Parameter], settings: FineTuning, rates: Mapping[str, float]
 ) -> torch.optim.Optimizer:
     every = settings.decay == "all"
-    decayed = {n: p for n, p in parameters.items() if every or _is_matrix(n, p)}
+    matrices = {n for n, p in parameters.items() if p.dim() > 1 and not n.endswith("bias")}
+    decayed = {n: p for n, p in parameters.items() if every or n in matrices}
     plain = {n: p for n, p in parameters.items() if n not in decayed}
     groups = [
         {"params": group, "weight_decay": weight_decay, "lr": rate}
@@ -290,10 +291,6 @@ def _optimizer(
     if settings.optimizer == "adamw":
         return torch.optim.AdamW(groups, lr=settings.lr)
     return torch.optim.SGD(groups, lr=settings.lr, momentum=settings.momentum)
-
-
-def _is_matrix(name: str, parameter: nn.Parameter) -> bool:
-    return parameter.dim() > 1 and not name.endswith("bias")
 
 
 def evaluated_steps(steps: int, evaluations: int) -> set[int]:
