@@ -105,7 +105,7 @@ class RegionParameters:
         ]
         parts = tuple(part for *_, part in matrices)
         backward_probe = self.vector.new_zeros((), requires_grad=True) if self.gathered else None
-        with torch.enable_grad():
+        with torch.enable_grad():  # also for a region that is opened without
             handles = _SplitVector.apply(self.vector, backward_probe, parts)
         for (layers, weight, inside, _), handle in zip(matrices, handles, strict=True):
             rows, columns = weight.shape
