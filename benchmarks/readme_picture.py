@@ -1,7 +1,6 @@
 """The picture at the top of README: the matrices R of naive fine-tuning, LoRAs and grafting.
 
-    cl-graft demo --set comparison.seeds=0-4 \\
-        --set comparison.strategies=[grafting,lora,naive,independent] --out demo
+    cl-graft demo --seeds 0-4 --strategies grafting,lora,naive,independent --out demo
     python benchmarks/readme_picture.py demo
 
 Stores what the demo in that folder measured in ``results/demo.json`` (without a folder it reads

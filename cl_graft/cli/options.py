@@ -69,7 +69,8 @@ Resume = Annotated[
     Path | None, option("DIR", "Continue the run or comparison in this folder, with its settings.")
 ]
 Data = Annotated[
-    Path | None, option("DIR", "Folder of the data, with one folder or file per task.")
+    Path | None,
+    option("DIR", "Folder of the data, with one folder or file per task, or a task's own."),
 ]
 Device = Annotated[
     str | None, option("NAME", "Device to compute on: cpu, cuda, or auto (a GPU if there is one).")

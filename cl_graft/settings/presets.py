@@ -54,11 +54,11 @@ DEMO: Mapping[str, Mapping[str, Any]] = MappingProxyType(
         "stream": {
             "tasks": ["topic", "banking", "scope"],
             "shots": None,
-            "max_length": 48,
+            "max_length": 32,
             "max_dev": 120,
             "max_test": 200,
         },
-        "fine_tuning": {"steps": 160, "batch_size": 4, "lr": 0.1, "evaluations": 2},
+        "fine_tuning": {"steps": 120, "batch_size": 4, "lr": 0.1, "evaluations": 1},
         "comparison": {"strategies": ["grafting", "lora", "naive"]},
     }
 )

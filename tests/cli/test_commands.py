@@ -138,6 +138,7 @@ def session(
             "--out", there / "compare", "--json", "-q",
         ],
         "demo": ["demo", "--out", there / "demo", *small, "-q"],
+        "no bank": ["demo", "--strategies", "naive", "--out", there / "no", *small, "-q", "--json"],
     }  # fmt: skip
     told = dict(zip(commands, cl_graft_each(list(commands.values())), strict=True))
     for name, answer in told.items():
@@ -246,3 +247,4 @@ def test_the_demo_compares_and_shows_what_its_bank_can_do(session, there):
     assert re.search(r"add: entailment was learned in .*; no earlier file changed\.", shown)
     assert re.search(r"forget: entailment was deleted in .*; every file is as before\.", shown)
     assert (there / "demo" / "scores.png").is_file()
+    assert session["no bank"].json["verified"] is None
