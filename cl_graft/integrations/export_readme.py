@@ -10,15 +10,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from cl_graft.integrations.import_sources import CLASSIFIER, HEADED_CLASSES
 from cl_graft.kinds.text_task import MAX_LENGTH
 from cl_graft.models.load import AUTO_CLASSES
 from cl_graft.runtime.escaping import for_markdown, for_markdown_code
-
-_CLASSES = {
-    "extractive_qa": "AutoModelForQuestionAnswering",
-    "tagging": "AutoModelForTokenClassification",
-}
-"""Class of transformers that reads an export with its head, by kind; for others a classifier's."""
 
 _PASSAGE = """\
 @torch.no_grad()
@@ -101,7 +96,7 @@ def _loading_code(record: Mapping[str, Any], format: str) -> str:
     base, family, classifier = record["base"], record["family"], bool(record.get("classifier"))
     auto = AUTO_CLASSES[family]
     if classifier:
-        auto = _CLASSES.get(record.get("kind", ""), "AutoModelForSequenceClassification")
+        auto = HEADED_CLASSES.get(record.get("kind", ""), CLASSIFIER)
     headed = family == "encoder" and not classifier
     imports = [
         "from pathlib import Path",

@@ -87,9 +87,8 @@ def _label_tokens(entry: Entry) -> list[list[int]]:
     return [row[:length] for row, length in zip(ids.tolist(), lengths, strict=True)]
 
 
-def save_head(entry: Entry, into: Path | str) -> None:
+def save_head(entry: Entry, into: Path) -> None:
     """Write an encoder's head as `head.safetensors` into a folder."""
-    into = Path(into)
     head = {name: tensor.contiguous() for name, tensor in entry.head.items()}
     save_file(head, into / "head.safetensors", metadata={"format": "pt"})
 

@@ -47,6 +47,13 @@ ADAPTER_CONFIG = "adapter_config.json"
 PREFIX = "base_model.model."
 """Prefix of the names of a wrapped model's parameters in files of PEFT."""
 
+CLASSIFIER = "AutoModelForSequenceClassification"
+HEADED_CLASSES = {
+    "extractive_qa": "AutoModelForQuestionAnswering",
+    "tagging": "AutoModelForTokenClassification",
+}
+"""Class of transformers that reads an export with its head, by kind; for others a classifier's."""
+
 _OF_TOKENS = r"For(TokenClassification|QuestionAnswering)$"
 """Classes of transformers that answer at tokens."""
 
@@ -106,7 +113,10 @@ def find_source(path: Path | str) -> Source:
                 f"{path} holds no {ADAPTER}: adapters are read from safetensors alone, so save a "
                 "pickled one (adapter_model.bin) again with safe_serialization=True"
             )
-        held = _read_adapter_tensors(path / ADAPTER)
+        held = _load(path / ADAPTER)
+        for name, tensor in held.items():
+            if not bool(tensor.isfinite().all()):
+                raise InputError(f"{path / ADAPTER} holds NaN or infinities in {name!r}")
         classifier = _json(path / ADAPTER_CONFIG).get("task_type") == "SEQ_CLS" or any(
             re.search(r"\.(classifier|score|pre_classifier)\.", name) for name in held
         )
@@ -170,14 +180,6 @@ def _read_adapter(source: Source, loaded: Loaded) -> Tuned:
     return _read_tuned(whole, loaded, source, head=_head_file(source.path))
 
 
-def _read_adapter_tensors(path: Path) -> dict[str, Tensor]:
-    held = _load(path)
-    for name, tensor in held.items():
-        if not bool(tensor.isfinite().all()):
-            raise InputError(f"{path} holds NaN or infinities in {name!r}")
-    return held
-
-
 def _merge_adapter(whole: nn.Module, folder: Path, held: Iterable[str], *, name: str) -> None:
     """Merge an adapter, whose tensors have the names `held`, into a model, in place."""
     try:
@@ -237,7 +239,6 @@ def _classifier(loaded: Loaded, source: Source) -> nn.Module:
 def _read_tuned(
     whole: nn.Module, loaded: Loaded, source: Source, *, head: Mapping[str, Tensor] | None = None
 ) -> Tuned:
-    """Read backbone and head off a tuned model of transformers."""
     inner = cast("PreTrainedModel", whole).base_model if source.classifier else whole
     tensors = {f"backbone.{name}": tensor for name, tensor in inner.named_parameters()}
     _check_form(tensors, inner.config, loaded, source)
@@ -460,8 +461,7 @@ def _auto_class(kind: str) -> Any:
     """Return the class of transformers that reads and makes models of a kind of tasks."""
     import transformers
 
-    names = {"extractive_qa": "QuestionAnswering", "tagging": "TokenClassification"}
-    return getattr(transformers, f"AutoModelFor{names.get(kind, 'SequenceClassification')}")
+    return getattr(transformers, HEADED_CLASSES.get(kind, CLASSIFIER))
 
 
 def _make_whole(auto: Any, config: Any, backbone: nn.Module) -> PreTrainedModel | None:

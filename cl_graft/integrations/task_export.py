@@ -23,8 +23,7 @@ from cl_graft.grafts.bank import find_entry
 from cl_graft.integrations.export_readme import make_readme
 from cl_graft.integrations.export_record import describe_task, save_head, skips_pooler
 from cl_graft.integrations.import_sources import as_transformers_model
-from cl_graft.integrations.lora import write_lora
-from cl_graft.integrations.shira import write_shira
+from cl_graft.integrations.peft_adapters import write_lora, write_shira
 from cl_graft.models.quiet import quiet
 from cl_graft.models.text_generation import is_text_head
 from cl_graft.storage import explain_write_errors, load_bank
@@ -118,7 +117,7 @@ def export_task(
         (into / "README.md").write_text(make_readme(record, format=format), encoding="utf-8")
     return Exported(
         folder=out,
-        task=bank.entries[position].task,
+        task=entry.task,
         format=format,
         coordinates=len(graft),
         copied=copied,

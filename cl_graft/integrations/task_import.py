@@ -195,7 +195,6 @@ def _open_or_begin(
     family: str | None,
     trust_remote_code: bool,
 ) -> tuple[Path, GraftBank, Loaded]:
-    """Open the bank on its base, or begin one."""
     if folder.exists() and not holds_no_bank_yet(folder):
         folder = find_bank_folder(folder)
         opened = open_bank(folder, model=base, trust_remote_code=trust_remote_code)

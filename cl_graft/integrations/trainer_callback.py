@@ -140,11 +140,7 @@ class GraftCallback(TrainerCallback):
         held = {} if self._bank else snapshot(tensors_by_name(base))
         self._base = {name: tensor.cpu() for name, tensor in held.items()}
         self._batches = batches
-        self._settings: Mapping[str, Any] = {
-            "density": density,
-            "localizer": localizer,
-            "seed": seed,
-        }
+        self._settings: dict[str, Any] = {"density": density, "localizer": localizer, "seed": seed}
         self._gradients = find_localizer(localizer).needs_gradients
 
     def prepare(self, task: TextTask) -> list[dict[str, list[int]]]:

@@ -19,7 +19,7 @@ from tiny_runs import tiny_run, write_pairs
 from cl_graft import InputError
 from cl_graft.banks.open_bank import OpenBank, open_bank
 from cl_graft.integrations import export_task, import_task
-from cl_graft.integrations.lora import cover_elements, factorize
+from cl_graft.integrations.peft_adapters import cover_elements, factorize
 from cl_graft.storage import load_bank
 
 pytestmark = [
