@@ -104,7 +104,6 @@ def _dependents_table(dependents: tuple[Dependent, ...]) -> object:
 
 
 def _describe(report: Forgotten, *, dry_run: bool) -> list[str]:
-    """Say in sentences what became of the bank."""
     if not report.exact:
         return []
     entries = ", ".join(map(str, report.positions))

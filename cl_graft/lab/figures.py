@@ -212,7 +212,7 @@ def score_curves(
 
 
 _NUMBERED = 24
-"""Tasks up to which each cell has its number and each row its name."""
+"""Tasks up to which each cell has its number and each of them its name."""
 
 _CELL = 0.62
 """Side of a cell, in inches."""
@@ -329,7 +329,6 @@ def _draw_cells(
 _DASHES = ("-", "--", ":", "-.")
 NAMED = 12
 """Strategies that get a colour of their own; others are drawn thin and grey."""
-_NAMED_TASKS = 24
 _LINE = 0.18
 """Inches of a name beside a point."""
 
@@ -349,7 +348,7 @@ def stream_curves(
     figure = Figure(figsize=(6.4, 4.2))
     axes = figure.subplots()
     places = range(len(tasks))
-    every = math.ceil(len(tasks) / _NAMED_TASKS)
+    every = math.ceil(len(tasks) / _NUMBERED)
     for number, (name, runs) in enumerate(curves.items()):
         style = line_style(number)
         known = [_drop_missing(values) for values in zip(*runs, strict=True)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import re
 from unicodedata import category
 
@@ -10,7 +11,6 @@ _CONTROLS = ("Cc", "Cf", "Cs", "Zl", "Zp")
 the direction of the text after them), halves of characters, and separators of lines."""
 _TURNS_TEXT = frozenset("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
 _MARKDOWN = re.compile(r"[\\`*\[\]|~$]|(?<!\w)_|_(?!\w)")
-_HTML = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;"})
 _LATEX = str.maketrans(
     {
         **{character: f"\\{character}" for character in "&%$#_{}"},
@@ -53,7 +53,7 @@ def for_terminal(text: str) -> str:
 def for_markdown(text: str) -> str:
     """Write a text as one line of Markdown, in a sentence or in the cell of a table."""
     escaped = _MARKDOWN.sub(r"\\\g<0>", for_terminal(" ".join(text.split())))
-    return escaped.translate(_HTML)
+    return html.escape(escaped, quote=False)
 
 
 def for_markdown_code(text: str) -> str:

@@ -23,7 +23,7 @@ BANK = "bank"
 """The folder of a run's bank in the run's folder."""
 
 CONFIG_FORMAT, RESULTS_FORMAT = "cl-graft-config", "cl-graft-results"
-_BESIDE_SETTINGS = ("strategy", "seed", "command", "processes", "tuning")
+BESIDE_SETTINGS = ("strategy", "seed", "command", "processes", "tuning")
 """Fields of a run's stored config beside its settings."""
 
 
@@ -87,7 +87,7 @@ def read_config_file(folder: Path) -> dict[str, Any] | None:
 
 def select_settings(stored: Mapping[str, Any]) -> dict[str, Any]:
     """Return the settings in what `read_config_file` returned, without the fields of the run."""
-    return {name: value for name, value in stored.items() if name not in _BESIDE_SETTINGS}
+    return {name: value for name, value in stored.items() if name not in BESIDE_SETTINGS}
 
 
 def read_record(folder: Path | str) -> RunRecord:

@@ -290,7 +290,6 @@ def _prepend_prompt(
 
 
 def _drop_prompt(backbone: Any, inputs: Any, output: Any) -> Any:
-    """Drop the states of the prompt."""
     count = len(backbone.get_parameter(_PROMPT))
     output.last_hidden_state = output.last_hidden_state[:, count:]
     return output

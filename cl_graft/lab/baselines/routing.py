@@ -203,7 +203,6 @@ class AnswerRouter:
 
 
 def _labels(strategy: RoutedText, positions: Tensor) -> Tensor:
-    """Return the task labels that entries answer."""
     labels = [strategy.find_label(position) for position in strategy.positions()]
     return torch.tensor(labels, device=positions.device)[positions]
 

@@ -192,7 +192,6 @@ def _measure_time(call: Callable[[], _Outcome]) -> tuple[_Outcome, float]:
 
 
 def _read_files(folder: Path) -> Mapping[str, bytes]:
-    """Read all files of a folder, by their path in it."""
     return {
         path.relative_to(folder).as_posix(): path.read_bytes()
         for path in sorted(folder.rglob("*"))

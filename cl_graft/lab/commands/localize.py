@@ -49,12 +49,7 @@ def localize_command(
         result = localize_task(config, out=out)
     rows = [(method, f"{score:.3f}") for method, score in result.scores.items()]
     output.result(
-        {
-            "task": result.task,
-            "coordinates": result.coordinates,
-            "density": result.density,
-            "scores": result.scores,
-        },
+        result,
         f"{result.task}: {result.coordinates:,} coordinates, {result.density:.3%} of the graftable",
         make_table("On the test rows, as fractions", ("method", "score"), rows),
         f"Graft, numbers and pictures: {result.folder}",

@@ -72,7 +72,6 @@ def plan_command(
 
 
 def _describe_plan(plan: Plan, config: ExperimentConfig, *, available: int | None) -> list[Any]:
-    """Return what is shown of a plan: the model, its phases, and the disk."""
     from cl_graft.runtime.byte_sizes import readable_bytes as size
 
     entry = plan.entry

@@ -60,7 +60,6 @@ def report_command(
 
 
 def _read_rows(run: StoredRun) -> Mapping[str, Sequence[Row]]:
-    """Read the test rows of a run's tasks again."""
     from cl_graft.banks.bank_of_run import read_run_config
     from cl_graft.settings.tasks import load_tasks
 

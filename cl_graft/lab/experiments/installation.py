@@ -20,8 +20,6 @@ from cl_graft.runtime.devices import explain_slow_precision
 
 State = Literal["ok", "note", "fault"]
 
-_GIGABYTE = 1e9
-
 
 @dataclass(frozen=True)
 class Check:
@@ -104,7 +102,7 @@ def _devices() -> Iterator[Check]:
     for number in range(torch.cuda.device_count()):
         properties = torch.cuda.get_device_properties(number)
         half = "bf16" if torch.cuda.is_bf16_supported() else "fp16, no bf16"
-        size = properties.total_memory / _GIGABYTE
+        size = properties.total_memory / 1e9
         yield Check(f"GPU {number}", f"{properties.name}, {size:.0f} GB, {half}")
 
 

@@ -113,7 +113,8 @@ def _localize(config: ExperimentConfig, out: Path) -> LocalizedTask:
         "graft": single.score(single.answers(region, run)),
         "re-trained graft": single.score(again),
     }
-    sizes = {single.size(density, ranking) for density in DENSITIES} | {len(region)}
+    most, total = len(ranking.order), ranking.layout.total
+    sizes = {min(most, max(1, round(density * total))) for density in DENSITIES} | {len(region)}
     by_density = {
         size / region.layout.total: single.score(single.answers(ranking.top(size), run))
         for size in sorted(sizes)
@@ -195,10 +196,6 @@ class _SingleTask:
 
     def region(self, run: DenseRun) -> Region:
         return find_region(self.task, self.settings, dense=run, context=self._context).region
-
-    def size(self, density: float, ranking: Ranking) -> int:
-        """Return how many coordinates a density is, at most those of the ranking."""
-        return min(len(ranking.order), max(1, round(density * ranking.layout.total)))
 
     def copy_head(self, run: DenseRun) -> dict[str, Tensor]:
         """Return the state of the dense run's head as banks store heads."""

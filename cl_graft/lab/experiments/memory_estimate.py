@@ -394,7 +394,6 @@ def _count_recorded(head: nn.Module) -> int:
 def _track_phases(
     config: ExperimentConfig, fake: FakeModel, *, length: int, region: int
 ) -> Iterator[PlannedPhase]:
-    """Yield the memory of the phases in which grafting learns a task, in their order."""
     dense, localizer = config.fine_tuning, find_localizer(config.grafting.localizer)
     grafting = config.grafting.of_task(dense, seed=0)
     if localizer.needs_dense_run:

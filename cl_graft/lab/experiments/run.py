@@ -47,6 +47,7 @@ from cl_graft.runtime.signals import Stop
 from cl_graft.settings import ExperimentConfig, make_config
 from cl_graft.settings.data_report import cut_note
 from cl_graft.settings.progress_reporter import ProgressReporter
+from cl_graft.settings.run_folder import BESIDE_SETTINGS
 from cl_graft.settings.schedule import choose, input_settings, list_schedules
 from cl_graft.settings.tasks import load_tasks, refuse_other_data
 from cl_graft.storage import append_entry, explain_write_errors, load_bank, only_writer
@@ -152,13 +153,7 @@ def run(
                 stop=stop,
             )
             resumed = find_checkpoint(folder, method, record, checkpoints)
-            origin = {
-                "strategy": method.name,
-                "seed": seed,
-                "command": record.command,
-                "processes": record.processes,
-                "tuning": record.tuning,
-            }
+            origin = {name: getattr(record, name) for name in BESIDE_SETTINGS}
             folders.write_config(folder, {**origin, **config.shared_values()})
             slow = explain_slow_precision(config.model.precision, device)
             if note := "; ".join(filter(None, [cut_note(record.data), slow])):
@@ -240,7 +235,6 @@ class StreamRun:
         label: int,
         schedule: FineTuning,
     ) -> None:
-        """Learn a task, and evaluate all tasks that can be answered."""
         record = self.record
         name, saved = record.tasks[label], Counter(self.cache.saved)
         self.reporter.task, self.reporter.steps = name, schedule.steps

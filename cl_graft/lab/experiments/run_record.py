@@ -233,9 +233,6 @@ def _coordinates(bank: GraftBank | None) -> dict[str, dict[str, float]]:
     }
 
 
-_MEASURES = ("average", "backward_transfer", "forward_transfer", "forgetting")
-"""Measures that are drawn over the stream, one curve for each metric, beside the tasks' scores."""
-
 _PHASES = {
     "train": "3_train",
     "region": "3_train",
@@ -304,9 +301,7 @@ def draw_config(record: RunRecord, curves: OncePerStepTensorboardLogger) -> None
 def draw_row(result: RunResult, curves: OncePerStepTensorboardLogger) -> None:
     """Add the measurements after the latest task to the curves, at the number of tasks learned."""
     step = len(result.R)
-    values = {
-        f"1_stream/{name}": value for name, value in named_measures(result, _MEASURES).items()
-    }
+    values = {f"1_stream/{name}": value for name, value in named_measures(result).items()}
     for j, name in enumerate(result.tasks[:step]):
         values[f"2_score/{name}"] = result.R[-1][j]
         values[f"6_calibration_error/{name}"] = result.ece[-1][j]

@@ -8,10 +8,8 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import torch
-from torch import Tensor
 
 from cl_graft.data import TextTask
-from cl_graft.data.encoded_task import EncodedTask
 from cl_graft.errors import DivergedError, InputError, OutOfMemory, first_line, join_names
 from cl_graft.grafts.bank import BaseIdentity
 from cl_graft.grafts.model_state import preserve_modes
@@ -24,7 +22,7 @@ from cl_graft.localization.reach import find_reach
 from cl_graft.metrics import task_loss
 from cl_graft.models import Loaded, TaskModel, graftable_parameters
 from cl_graft.models.load import read_config
-from cl_graft.runtime.batching import sort_by_length, text_lengths
+from cl_graft.runtime.batching import sort_by_length
 from cl_graft.runtime.error_context import in_phase
 from cl_graft.runtime.seeding import seeded
 from cl_graft.settings import ExperimentConfig
@@ -280,10 +278,9 @@ def try_step(model: TaskModel, stream: TextStream, settings: FineTuning) -> None
     take a step with these settings, OutOfMemory that there is too little memory.
     """
     count = min(settings.batch_size, settings.micro_batch or settings.batch_size)
-    task, lengths = max(
-        ((task, _lengths(task)) for task in stream.tasks), key=lambda pair: int(pair[1].max())
-    )
-    rows = sort_by_length(lengths)[:count]
+    lengths = [(task.splits["train"][0][:, 1] != 0).sum(1) for task in stream.tasks]
+    longest = max(range(len(lengths)), key=lambda number: int(lengths[number].max()))
+    task, rows = stream.tasks[longest], sort_by_length(lengths[longest])[:count]
     inputs, targets = (tensor[rows].to(model.device) for tensor in task.splits["train"])
     # The gradient of the lowest parameter passes through all blocks.
     lowest = next(iter(graftable_parameters(model).values()))
@@ -304,9 +301,3 @@ def try_step(model: TaskModel, stream: TextStream, settings: FineTuning) -> None
         ) from error
     finally:
         del model.heads["0"]
-
-
-def _lengths(task: EncodedTask) -> Tensor:
-    inputs = task.splits["train"][0]
-    lengths = text_lengths(inputs)
-    return torch.zeros(len(inputs), dtype=torch.int64) if lengths is None else lengths

@@ -77,10 +77,8 @@ def _matrices(data: ReportData) -> Section | None:
 
 def _regions(data: ReportData) -> Section | None:
     pictures = tuple(draw_overlaps(data))
-    text = "A later task trains only those weights of its region that no earlier task owns."
-    return (
-        Section("regions", "Overlap of regions", (text,), pictures=pictures) if pictures else None
-    )
+    text = ("A later task trains only those weights of its region that no earlier task owns.",)
+    return Section("regions", "Overlap of regions", text, pictures=pictures) if pictures else None
 
 
 def _along(data: ReportData) -> Section | None:

@@ -121,7 +121,6 @@ def comparison_csv(summary: ComparisonSummary) -> str:
 
 
 def _name_measures(summary: ComparisonSummary, row: StrategySummary) -> dict[str, Spread]:
-    """Return the measures of a strategy by their names in files."""
     named = {
         measure_name(name, metric, alone=not row.by_metric): row.measure(name, metric)
         for metric in row.by_metric or list(tasks_by_metric(summary.metrics)) or ["accuracy"]
@@ -162,7 +161,6 @@ def _task_row(result: RunResult, j: int) -> tuple[Cell, ...]:
 
 
 def _show(section: Section) -> list[str]:
-    """Return the lines of Markdown of a section."""
     lines: list[str] = []
     for text in section.text:
         lines += ["", for_markdown(text)]

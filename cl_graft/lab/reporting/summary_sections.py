@@ -16,12 +16,6 @@ from cl_graft.settings.data_report import data_lines
 if TYPE_CHECKING:
     from cl_graft.lab.reporting.pictures import Picture
 
-NOTHING_SAID = (
-    "With fewer than three seeds nothing can be said about how sure means and differences are: "
-    "there are no intervals and no tests. --seeds 0,1,2 gives them."
-)
-"""For comparisons with too few seeds."""
-
 _ROUTED = (
     "Routing accuracy is the share of texts that a strategy sent to their own task without being "
     "told it, the mean over tasks; all others count as wrong, and its answers are among the labels "
@@ -89,7 +83,10 @@ def _comparison(summary: ComparisonSummary) -> Section:
             f"Of independent is the {summary.overall} over that of independent fine-tuning."
         )
     if len(summary.seeds) < LEAST_SAMPLES and len(rows) > 1:
-        text.append(NOTHING_SAID)
+        text.append(
+            "With fewer than three seeds nothing can be said about how sure means and differences "
+            "are: there are no intervals and no tests. --seeds 0,1,2 gives them."
+        )
     made = [("comparison", summary_tables.scores(summary))]
     made += [("by-metric", summary_tables.by_metric(summary))] if several else []
     if summary.other_metrics:

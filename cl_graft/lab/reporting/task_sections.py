@@ -247,7 +247,6 @@ def _matrix(strategy: str, task: str, task_errors: TaskErrors) -> Table:
 
 
 def _pairs(strategy: str, task: str, task_errors: TaskErrors) -> Table:
-    """Count the rows of the labels that are confused most."""
     rows = tuple(
         make_row(
             task_errors.name(right), task_errors.name(answer), make_count(then), make_count(now)
@@ -265,7 +264,6 @@ def _pairs(strategy: str, task: str, task_errors: TaskErrors) -> Table:
 
 
 def _labels(strategy: str, tasks: Mapping[str, TaskErrors]) -> Table:
-    """Score each label of each task."""
     rows: list[tuple[Cell, ...]] = []
     for task, task_errors in tasks.items():
         now = score_classes(task_errors.end, classes=task_errors.classes)

@@ -251,7 +251,6 @@ def _summarize_strategy(
     orders: Sequence[Sequence[str]],
     scores: NormalizedScores | None,
 ) -> StrategySummary:
-    """Sum up the runs of a strategy."""
 
     def spread(value: Callable[[RunResult], float | None]) -> Spread:
         return spread_over_seeds(seed_means(results, value))
@@ -366,7 +365,6 @@ class Comparison:
         return f"Comparison({str(self.out)!r}, {runs}{failed})"
 
     def _repr_html_(self) -> str:
-        """Return the table of the strategies for a notebook."""
         from cl_graft.lab.results.summary_tables import brief_tables, summary_notes
 
         said = [f"Not finished: {o.strategy}, seed {o.seed}: {o.error}" for o in self.failed]

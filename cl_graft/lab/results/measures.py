@@ -102,13 +102,13 @@ def measure_along(
     return [[measure(r, name, metric, learned=i + 1) for i in range(len(r.R))] for r in runs]
 
 
-def named_measures(run: RunResult, names: Sequence[str] = MEASURES) -> dict[str, float | None]:
+def named_measures(run: RunResult) -> dict[str, float | None]:
     """Return measures of a run under the names that files give them, those of each metric."""
     same_metric = has_one_metric(run.metrics)
     return {
         measure_name(name, metric, alone=same_metric): measure(run, name, metric)
         for metric in tasks_by_metric(run.metrics)
-        for name in names
+        for name in MEASURES
     }
 
 

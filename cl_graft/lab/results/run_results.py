@@ -163,7 +163,6 @@ class RunResult(RunRecord):
         return f"RunResult({self.strategy!r}, seed {self.seed}, {learned}, {', '.join(averages)})"
 
     def _repr_html_(self) -> str:
-        """Return R as a table for a notebook."""
         return score_table(self).html()
 
 

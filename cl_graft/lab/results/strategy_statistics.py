@@ -215,7 +215,6 @@ def compare_with(
 
 
 def _by_seed(values: Iterable[tuple[_Run, float | None]]) -> list[float]:
-    """Average the known values of each seed."""
     by_seed: dict[int, list[float]] = {}
     for (_, seed), value in values:
         if value is not None:

@@ -342,7 +342,11 @@ def sizes_within(
     if config.grafting.keep_standalone:
         raise InputError("bytes_per_task counts no standalone grafts: leave keep_standalone out")
     widest = max(tasks, key=lambda task: task.num_outputs)
-    head = _head(widest, loaded, config)
+    length = config.stream.max_length or widest.max_length
+    tokens = widest.own_kind.label_tokens(
+        widest, loaded.tokenizer, family=config.model.family, max_length=length
+    )
+    head = make_task_head(loaded.model, widest, label_tokens=tokens, seed=0)
     shape = describe_shape(loaded.model, config, tasks)
     sizes: dict[str, Size] = {}
     unmet: dict[str, str] = {}
@@ -409,16 +413,6 @@ def _density(method: Method, budget: int, shape: StreamShape, head: nn.Module) -
 
     value = largest_within(budget, size, least=1, most=total)
     return Size("grafting.density", value / total, size(value))
-
-
-def _head(task: TextTask, loaded: Loaded, config: ExperimentConfig) -> nn.Module:
-    tokens = task.own_kind.label_tokens(
-        task,
-        loaded.tokenizer,
-        family=config.model.family,
-        max_length=config.stream.max_length or task.max_length,
-    )
-    return make_task_head(loaded.model, task, label_tokens=tokens, seed=0)
 
 
 def compare(

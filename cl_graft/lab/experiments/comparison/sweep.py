@@ -23,7 +23,6 @@ _MOST = 120
 """Orders that "all" may mean: those of five tasks."""
 
 _UNSWEPT = "unswept"
-_ORDER = "order"
 
 
 @dataclass(frozen=True)
@@ -100,7 +99,7 @@ def expand_sweep(config: ExperimentConfig) -> list[SingleComparison]:
             # As the config reads them: 1e-3 may have come as text.
             known = {_shorten_name(name): _value_in(single, name) for name in values}
             said = [f"{name}={'null' if v is None else v}" for name, v in known.items()]
-            said += [] if order is None else [f"{_ORDER}{order}"]
+            said += [] if order is None else [f"order{order}"]
             name = ",".join(said) or (_UNSWEPT if config.comparison.sweep else "")
             parts.append(SingleComparison(single, known, order, name))
     names = [part.name for part in parts]
