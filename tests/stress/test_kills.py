@@ -21,6 +21,7 @@ from tiny_runs import Told, cl_graft, file_hashes
 
 from cl_graft.settings import to_nested
 from cl_graft.storage import load_bank
+from cl_graft.storage.bank_folder import STAGED
 from cl_graft.storage.files import is_partial, unpack
 
 KILLS = int(os.environ.get("KILLS", "4"))
@@ -122,13 +123,14 @@ def state(work: Path) -> dict[str, object]:
 
 
 def banks(work: Path) -> dict[str, list[tuple[str, int, str]]]:
-    """Return the entries of every bank in a folder."""
+    """Return the entries of every bank in a folder; what a retraining staged may be half gone."""
     return {
         str(path.relative_to(work)): [
             (entry.task, entry.label, entry.weights_sha256)
             for entry in load_bank(path.parent).entries
         ]
         for path in work.rglob("bank.json")
+        if STAGED not in path.parts
     }
 
 

@@ -23,6 +23,7 @@ SETTINGS = {
     **QUICK,
     "stream.tasks": ["scope", "topic"],
     "fine_tuning.steps": 6,
+    "grafting.localizer": "learned_mask",  # a whole dense run and gradients: every phase has steps
     "grafting.mask_steps": 4,
 }
 PHASES = {
