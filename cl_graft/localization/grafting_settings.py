@@ -110,9 +110,9 @@ class GraftingSettings:
         "dense run.",
     )
     dropout: bool = Field(
-        default=True,
+        default=False,
         description="Use the model's dropout while the region trains. Few weights overfit little, "
-        "and a step is cheaper without dropout.",
+        "and a step is cheaper without dropout. The dense run always has it.",
     )
     evaluate_every: int = Field(
         default=0,

@@ -32,6 +32,7 @@ PRESETS: Mapping[str, Mapping[str, Mapping[str, Any]]] = MappingProxyType(
                 "optimizer": "sgd",
                 "lr": 0.1,
                 "lr_decay": "constant",
+                "dropout": True,
             },
             "training": {"grid": True, "paper_steps": True},
         },
@@ -42,7 +43,6 @@ PRESETS: Mapping[str, Mapping[str, Mapping[str, Any]]] = MappingProxyType(
                 "density": 3e-3,
                 "mask_steps": 6,
                 "mask_batch": 32,
-                "dropout": False,
                 "evaluations": 0,
             }
         },

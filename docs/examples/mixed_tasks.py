@@ -42,7 +42,6 @@ def main() -> None:
         },
         "model": {"name": options.model},
         "fine_tuning": {"steps": options.steps},
-        "grafting": {"mask_steps": 8, "mask_batch": 32},
     }
     result = cg.run(config, strategy="grafting", seed=0, out=options.out)
     scores = ", ".join(f"{t} {s:.1%}" for t, s in zip(result.tasks, result.R[-1], strict=True))

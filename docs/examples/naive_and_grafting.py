@@ -63,8 +63,6 @@ def main() -> None:
     options = parser.parse_args()
 
     settings = cg.GraftingSettings(
-        mask_steps=8,
-        mask_batch=32,
         fine_tuning=cg.FineTuning(steps=options.steps, batch_size=16, lr=options.lr),
     )
 

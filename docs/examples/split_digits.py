@@ -77,8 +77,6 @@ def main() -> None:
     stream = benchmark()
     settings = cg.GraftingSettings(
         density=0.02,
-        mask_steps=10,
-        mask_batch=64,
         fine_tuning=cg.FineTuning(steps=20 * epochs, batch_size=16, lr=0.05, momentum=0.9),
     )
     for name, plugins in (("naive", []), ("grafting", [cg.GraftingPlugin(settings)])):

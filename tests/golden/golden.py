@@ -55,6 +55,7 @@ QUICK: dict[str, Any] = {
     "localizer": "learned_mask",
     "dense_share": 1.0,
     "grafting.optimizer": "sgd",
+    "grafting.dropout": True,
     "mask_steps": 2,
     "mask_batch": 16,
     "evaluations": 2,
@@ -80,7 +81,12 @@ STREAMS: Mapping[str, tuple[str, str, dict[str, Any]]] = {
     "grafting": ("bert", "grafting", {}),
     "default recipe": (
         *("bert", "grafting"),
-        {"localizer": "movement", "dense_share": None, "grafting.optimizer": "adamw"},
+        {
+            "localizer": "movement",
+            "dense_share": None,
+            "grafting.optimizer": "adamw",
+            "grafting.dropout": False,
+        },
     ),
     "isolated": ("bert", "grafting", {"mode": "isolated"}),
     "auto density": ("bert", "grafting", {"density": "auto"}),

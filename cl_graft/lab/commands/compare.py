@@ -98,7 +98,7 @@ def compare_command(
 
       cl-graft compare --data glue --tasks qnli,ag_news,sst2_sent --shots 512 --density 0.002 --seeds 0,1,2 --out table4
 
-      cl-graft compare stream.yaml --strategies grafting --set grafting.mask_steps=20
+      cl-graft compare stream.yaml --strategies grafting --set grafting.dense_share=0.5
 
       cl-graft compare stream.yaml --strategies all --seeds 0,1,2 --tune --out tuned
 

@@ -110,7 +110,7 @@ def test_regions_of_several_tasks_follow_the_published_mask(
 @pytest.mark.parametrize(
     ("name", "sets", "said"),
     [
-        ("table1", "grafting.dropout=false", "dropout is a setting of streams"),
+        ("table1", "grafting.dropout=true", "dropout is a setting of streams"),
         ("table1", "stream.scenario=class", "scenario is a setting of streams"),
         ("sam_table5", None, "sam_table5 tests cells against chance, of which 1 say nothing"),
         ("fig7c", "stream.tasks=scope", "scope alone: .* ask a second task"),
