@@ -13,6 +13,7 @@ from typing import Any
 
 from cl_graft.data.bad_rows import BadRows
 from cl_graft.data.columns import LabelledRows, to_rows
+from cl_graft.data.hub_datasets import is_saved_dataset, load_hub_dataset, load_saved_dataset
 from cl_graft.data.kind_rows import (
     choose_kind,
     fill_label_lists,
@@ -30,9 +31,6 @@ from cl_graft.data.record_files import (
     add_paths,
     collect_records,
     explain_unread_kind,
-    is_saved_dataset,
-    load_hub_dataset,
-    load_saved_dataset,
     read_dataset,
     read_records,
     strip_suffix,
