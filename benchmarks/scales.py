@@ -92,7 +92,8 @@ def make_config(
 ) -> ExperimentConfig:
     """Return the config of settings on a folder of data, or the hub, changed by what --set says."""
     is_preset = any(change.startswith("preset=") for change in sets)
-    given = {**({} if is_preset else {**STORED_RECIPE, "grafting.dropout": True}), **values}
+    recipe = {} if is_preset else {**STORED_RECIPE, "grafting.dropout": True}  # of streams alone
+    given = {**recipe, **values}
     given["stream.data"] = None if data is None else str(data)
     return load_config(None, [*(f"{k}={json.dumps(v)}" for k, v in given.items()), *sets])
 

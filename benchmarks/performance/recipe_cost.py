@@ -50,7 +50,7 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=os.cpu_count() or 1)
     given = parser.parse_args()
     given.out = Path()
-    config = make_config(VALUES, None, given.sets)
+    config = make_config(VALUES, None, ["preset=default", *given.sets])  # no stored recipe
     found: dict[str, list[dict[str, float]]] = {name: [] for name in make_recipes(config)}
     for place in range(given.rounds):
         for name, (strategy, values) in make_recipes(config).items():
@@ -75,7 +75,8 @@ def main() -> None:
 def make_recipes(config: ExperimentConfig) -> dict[str, tuple[str, dict[str, Any]]]:
     """Return strategy and settings of every recipe."""
     steps = config.fine_tuning.steps
-    before = {"grafting.localizer": "learned_mask", "grafting.optimizer": "sgd"}
+    old = {"localizer": "learned_mask", "optimizer": "sgd", "dropout": True}
+    before = {f"grafting.{name}": value for name, value in old.items()}
     return {
         NAIVE: ("naive", {}),
         "LoRA, as many passes": ("lora", {"fine_tuning.steps": steps + round(0.2 * steps)}),

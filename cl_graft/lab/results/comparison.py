@@ -251,7 +251,6 @@ def _summarize_strategy(
     orders: Sequence[Sequence[str]],
     scores: NormalizedScores | None,
 ) -> StrategySummary:
-
     def spread(value: Callable[[RunResult], float | None]) -> Spread:
         return spread_over_seeds(seed_means(results, value))
 

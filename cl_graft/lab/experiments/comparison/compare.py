@@ -514,10 +514,9 @@ def _summarize_all(
         replace(
             failure,
             strategy=runs.part.name_row(failure.strategy),
-            error=failure.error if order is None else f"order {order}: {failure.error}",
+            error=runs.part.name_order(failure.error),
         )
         for runs in comparisons
-        for order in [runs.part.order]
         for failure in runs.failed
     )
     if not finished:

@@ -47,6 +47,10 @@ class SingleComparison:
         """Return a strategy's name in messages while it runs."""
         return f"{strategy} {self.label}".strip()
 
+    def name_order(self, text: str) -> str:
+        """Put the order before a text, where there are several."""
+        return text if self.order is None else f"order {self.order}: {text}"
+
     def name_row(self, strategy: str) -> str:
         """Return a strategy's name in the table of the sweep: orders share a row."""
         return f"{strategy} {swept_values(self.name)}".strip()
