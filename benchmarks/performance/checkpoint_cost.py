@@ -71,8 +71,8 @@ def measure(strategy: str, given: argparse.Namespace) -> dict[str, Any]:
         written = keep(self, key, state)
         seconds = time.perf_counter() - started
         if self._steps is not None:
-            files = self.folder.glob(f"{key.split('-')[0]}-*")
-            kept.append((seconds, max(path.stat().st_size for path in files)))
+            path = self.folder / f"{key.split('-')[0]}.safetensors"
+            kept.append((seconds, path.stat().st_size))
         return written
 
     FileCheckpoints.keep = timed  # type: ignore[method-assign]
