@@ -175,8 +175,8 @@ def summary(config: ExperimentConfig, result: RunResult, out: Path) -> dict[str,
     folder = run_folder(out, "grafting", 0)
     bank = folder / "bank"
     report, found = verify(folder), inspect_bank(bank)
-    files = [path for path in bank.rglob("*") if path.is_file()]
-    size = sum(path.stat().st_size for path in files)
+    size = sum(path.stat().st_size for path in bank.rglob("*") if path.is_file())
+    made = dict.fromkeys(("model.name", "stream.data"), "made here")
     memory = read_memory(result, out)
     hashes = result.logit_hashes.values()
     same_logits = all(h["learned"] == h["end"] for h in hashes)
@@ -201,7 +201,7 @@ def summary(config: ExperimentConfig, result: RunResult, out: Path) -> dict[str,
             <= FLAT,
             "bank below 10 MB": size < MOST_BYTES,
         },
-        "config": config.with_values({"model.name": "made here"}).shared_values(),
+        "config": config.with_values(made).shared_values(),
         "versions": result.versions,
         "machine": result.machine,
     }

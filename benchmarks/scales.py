@@ -55,6 +55,9 @@ STORED_RECIPE: dict[str, Any] = {
 }
 """How regions of the stored results were found and trained, where a script says nothing else."""
 
+STREAM_RECIPE: dict[str, Any] = {**STORED_RECIPE, "grafting.dropout": True}
+"""The same in streams; experiments on single tasks do not read the dropout."""
+
 
 def make_parser(
     description: str, scales: Collection[str], *, seeds: bool = False, workers: bool = False
@@ -92,8 +95,7 @@ def make_config(
 ) -> ExperimentConfig:
     """Return the config of settings on a folder of data, or the hub, changed by what --set says."""
     is_preset = any(change.startswith("preset=") for change in sets)
-    recipe = {} if is_preset else {**STORED_RECIPE, "grafting.dropout": True}  # of streams alone
-    given = {**recipe, **values}
+    given = {**({} if is_preset else STREAM_RECIPE), **values}
     given["stream.data"] = None if data is None else str(data)
     return load_config(None, [*(f"{k}={json.dumps(v)}" for k, v in given.items()), *sets])
 

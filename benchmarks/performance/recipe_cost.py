@@ -30,7 +30,7 @@ from cl_graft.lab.experiments.run import run
 from cl_graft.settings import ExperimentConfig
 
 sys.path.append(str(Path(__file__).parents[1]))
-from scales import describe_run, make_config, make_parser
+from scales import STREAM_RECIPE, describe_run, make_config, make_parser
 
 VALUES: dict[str, Any] = {
     "stream.tasks": ["topic"],
@@ -75,13 +75,11 @@ def main() -> None:
 def make_recipes(config: ExperimentConfig) -> dict[str, tuple[str, dict[str, Any]]]:
     """Return strategy and settings of every recipe."""
     steps = config.fine_tuning.steps
-    old = {"localizer": "learned_mask", "optimizer": "sgd", "dropout": True}
-    before = {f"grafting.{name}": value for name, value in old.items()}
     return {
         NAIVE: ("naive", {}),
         "LoRA, as many passes": ("lora", {"fine_tuning.steps": steps + round(0.2 * steps)}),
         "grafting": ("grafting", {}),
-        "grafting, whole dense run and learned mask": ("grafting", before),
+        "grafting, whole dense run and learned mask": ("grafting", STREAM_RECIPE),
     }
 
 
